@@ -1,0 +1,1 @@
+"""The integer model: the specification that every other part is held to."""

@@ -1,0 +1,1 @@
+"""From a floating-point checkpoint to the quantized model."""

@@ -1,0 +1,1 @@
+"""The accelerator in Amaranth, one component per golden function."""

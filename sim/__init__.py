@@ -1,0 +1,1 @@
+"""Simulators, runs and reports: the top of the import order."""

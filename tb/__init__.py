@@ -1,0 +1,1 @@
+"""Benches: packing, vectors, stream drivers and one cocotb bench per unit."""

@@ -1,0 +1,1 @@
+"""Pre-training and fine-tuning of the shipped checkpoint."""
