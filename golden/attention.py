@@ -1,0 +1,56 @@
+"""Multi-head self-attention (Vaswani et al., 2017) on int8 activations."""
+
+import numpy as np
+
+from golden.linear import linear
+from golden.matmul import matmul
+from golden.model import Attention
+from golden.requantize import requantize
+from golden.softmax import row_scale, softmax
+from golden.trace import Trace, record
+
+
+def attention(
+    x8: np.ndarray,
+    parameters: Attention,
+    heads: int,
+    attend: np.ndarray,
+    trace: Trace = None,
+    name: str = "attention",
+) -> np.ndarray:
+    """context = softmax(q k^T / sqrt(d)) v of every head, heads side by side.
+
+    x8 int8 [L, H], attend bool [L] (the valid keys). Returns int8 [L, heads * d]; the output
+    projection belongs to the residual addition. Intermediates are recorded as name.q, .k, .v,
+    .scores, .max, .p, .sum, .row_m, .row_s and .context.
+    """
+    q = record(trace, f"{name}.q", linear(x8, parameters.q))
+    k = record(trace, f"{name}.k", linear(x8, parameters.k))
+    v = record(trace, f"{name}.v", linear(x8, parameters.v))
+    q, k, v = (split_heads(x, heads) for x in (q, k, v))
+
+    acc = matmul(q, k.swapaxes(1, 2))  # [heads, L, L]
+    scores = requantize(acc, parameters.score_m, parameters.score_s, 16)
+    record(trace, f"{name}.scores", scores)
+
+    p, row_max, row_sum = softmax(scores, attend)
+    record(trace, f"{name}.max", row_max)
+    record(trace, f"{name}.p", p)
+    record(trace, f"{name}.sum", row_sum)
+
+    row_m, row_s = row_scale(row_sum, parameters.context_m, parameters.context_s)
+    record(trace, f"{name}.row_m", row_m)
+    record(trace, f"{name}.row_s", row_s)
+
+    context = requantize(matmul(p, v), row_m[..., None], row_s[..., None])  # [heads, L, d]
+    return record(trace, f"{name}.context", join_heads(context))
+
+
+def split_heads(x: np.ndarray, heads: int) -> np.ndarray:
+    """[L, heads * d] to [heads, L, d]."""
+    return x.reshape(x.shape[0], heads, -1).swapaxes(0, 1)
+
+
+def join_heads(x: np.ndarray) -> np.ndarray:
+    """[heads, L, d] to [L, heads * d]."""
+    return x.swapaxes(0, 1).reshape(x.shape[1], -1)

@@ -1,0 +1,142 @@
+"""The whole encoder: token ids to logits."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from golden.attention import attention
+from golden.embedding import embed
+from golden.layernorm import layernorm
+from golden.linear import accumulate, linear, operand, residual
+from golden.matmul import matmul
+from golden.model import Layer, Model, Norm
+from golden.requantize import requantize
+from golden.softmax import row_scale
+from golden.trace import Trace, record
+
+Integers = np.ndarray | Sequence[int]
+
+
+def run(
+    model: Model,
+    ids: Integers,
+    types: Integers | None = None,
+    attend: Integers | None = None,
+    trace: Trace = None,
+) -> np.ndarray:
+    """Logits of one text, int32 [labels].
+
+    ids [L] token ids, types [L] segment ids (default all 0), attend [L] 1 for tokens that serve as
+    keys and 0 for masked ones (default all 1; holes are allowed). A dict given as trace receives
+    every named intermediate. ValueError names a bad length, id, type or mask.
+    """
+    ids, types, attend = check_input(model, ids, types, attend)
+    shape = model.shape
+
+    x = embed(ids, types, model.embedding, shape.position_offset)
+    record(trace, "embedding.sum", x)
+    x8 = np.zeros(x.shape, np.int8)
+    if model.embedding.norm is not None:
+        x, x8 = normalize(x, model.embedding.norm, trace, "embedding")
+
+    encoder_layer = post_norm_layer if shape.norm == "post" else pre_norm_layer
+    for i, layer in enumerate(model.layers):
+        x, x8 = encoder_layer(x, x8, layer, shape.heads, attend, trace, f"layer.{i}")
+    if model.final_norm is not None:
+        x, x8 = normalize(x, model.final_norm, trace, "final")
+
+    y = record(trace, "pooled", x8[0] if shape.pooling == "first" else pool(x8, attend, model))
+    for j, hidden in enumerate(model.head[:-1]):
+        y = record(trace, f"head.{j}", linear(y, hidden))
+    return record(trace, "logits", accumulate(y, model.head[-1]))
+
+
+def normalize(z: np.ndarray, norm: Norm, trace: Trace, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """LayerNorm and the int8 operand made of it, recorded as name.norm and name.x8."""
+    x = record(trace, f"{name}.norm", layernorm(z, norm))
+    return x, record(trace, f"{name}.x8", operand(x))
+
+
+def post_norm_layer(
+    x: np.ndarray,
+    x8: np.ndarray,
+    layer: Layer,
+    heads: int,
+    attend: np.ndarray,
+    trace: Trace,
+    name: str,
+) -> tuple[np.ndarray, np.ndarray]:
+    """x = norm1(x + O(attention(x8))), x = norm2(x + FFN(x8)): the layer of BERT."""
+    context = attention(x8, layer.attention, heads, attend, trace, name)
+    z = residual(x, context, layer.attention.o, layer.attention.residual_shift)
+    record(trace, f"{name}.attention.sum", z)
+    x, x8 = normalize(z, layer.norm1, trace, f"{name}.attention")
+
+    z = feed_forward(x, x8, layer, trace, name)
+    return normalize(z, layer.norm2, trace, f"{name}.ffn")
+
+
+def pre_norm_layer(
+    x: np.ndarray,
+    x8: np.ndarray,
+    layer: Layer,
+    heads: int,
+    attend: np.ndarray,
+    trace: Trace,
+    name: str,
+) -> tuple[np.ndarray, np.ndarray]:
+    """x = x + O(attention(norm1(x))), x = x + FFN(norm2(x)); the norms leave x as it is."""
+    _, x8 = normalize(x, layer.norm1, trace, f"{name}.attention")
+    context = attention(x8, layer.attention, heads, attend, trace, name)
+    x = residual(x, context, layer.attention.o, layer.attention.residual_shift)
+    record(trace, f"{name}.attention.sum", x)
+
+    _, x8 = normalize(x, layer.norm2, trace, f"{name}.ffn")
+    return feed_forward(x, x8, layer, trace, name), x8
+
+
+def feed_forward(
+    x: np.ndarray, x8: np.ndarray, layer: Layer, trace: Trace, name: str
+) -> np.ndarray:
+    """z = x + down(table(up(x8))), int16 [L, H]."""
+    hidden = record(trace, f"{name}.ffn.hidden", linear(x8, layer.ffn.up))
+    z = residual(x, hidden, layer.ffn.down, layer.ffn.residual_shift)
+    return record(trace, f"{name}.ffn.sum", z)
+
+
+def pool(x8: np.ndarray, attend: np.ndarray, model: Model) -> np.ndarray:
+    """The mean over the valid tokens: attention of one query with equal scores. int8 [H]."""
+    if model.mean_m is None or model.mean_s is None:
+        raise ValueError("the model has no mean_m and mean_s; its pooling is 'first'")
+    p = np.where(attend, 255, 0).astype(np.uint8)
+    row_m, row_s = row_scale(p.sum(dtype=np.int32), model.mean_m, model.mean_s)
+    return requantize(matmul(p[None], x8)[0], row_m, row_s)
+
+
+def check_input(
+    model: Model, ids: Integers, types: Integers | None, attend: Integers | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """ids and types as int64 [L], attend as bool [L]; ValueError where one is not allowed."""
+    shape = model.shape
+    ids = _integers("ids", ids, None, shape.vocabulary - 1)
+    if len(ids) > shape.tokens:
+        raise ValueError(f"ids has {len(ids)} tokens; allowed 1..{shape.tokens} for this model")
+    types = _integers("types", types, len(ids), max(shape.types, 1) - 1)
+    attend = _integers("attend", np.ones_like(ids) if attend is None else attend, len(ids), 1)
+    if not attend.any():
+        raise ValueError("attend is 0 for every token; allowed is a mask with one 1 or more")
+    return ids, types, attend.astype(bool)
+
+
+def _integers(name: str, values: Integers | None, length: int | None, high: int) -> np.ndarray:
+    array = np.zeros(length or 0, np.int64) if values is None else np.asarray(values)
+    if array.ndim != 1 or array.size == 0 or (length is not None and len(array) != length):
+        allowed = "one or more integers" if length is None else f"{length}, one a token"
+        raise ValueError(f"{name} has shape {array.shape}; allowed {allowed}")
+    if array.dtype.kind not in "iub":
+        raise ValueError(f"{name} has dtype {array.dtype}; allowed integers")
+    array = array.astype(np.int64)
+    bad = np.flatnonzero((array < 0) | (array > high))
+    if bad.size:
+        raise ValueError(f"{name}[{bad[0]}] is {array[bad[0]]}; allowed 0..{high}")
+    return array

@@ -1,0 +1,339 @@
+"""The quantized model: frozen dataclasses whose constructors prove that the integers fit.
+
+Every constructor raises ValueError with the tensor's name, the bad value and the allowed range, so
+that a model which exists satisfies every bound on which the formats of docs/numerics.md rest.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import index
+from typing import Literal, get_args
+
+import numpy as np
+
+from golden.requantize import MULTIPLIER_MAX, MULTIPLIER_MIN, SHIFT_MAX, SHIFT_MIN
+
+HIDDEN_MAX = 1024  # LayerNorm's sums: V = H*S2 - S1^2 + E < 2^52
+TOKENS_MAX = 4096  # the sum of a row of p is below 2^20
+VOCABULARY_MAX = 1 << 24  # bits of a token id in the hardware's token stream
+EPSILON_MAX = (1 << 50) - 1
+
+NormPlacement = Literal["post", "pre"]
+Pooling = Literal["first", "mean"]
+
+
+def _check_integer(name: str, value: int, low: int, high: int) -> None:
+    try:
+        index(value)
+    except TypeError:
+        raise ValueError(f"{name} is {value!r}; allowed integers {low}..{high}") from None
+    if isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"{name} is {value}; allowed {low}..{high}")
+
+
+def _check_array(
+    name: str, array: np.ndarray, dtype: type, dimensions: int, low: int, high: int
+) -> None:
+    if not isinstance(array, np.ndarray) or array.dtype != dtype:
+        found = getattr(array, "dtype", type(array).__name__)
+        raise ValueError(f"{name} is {found}; allowed an array of {np.dtype(dtype)}")
+    if array.ndim != dimensions or array.size == 0:
+        raise ValueError(
+            f"{name} has shape {array.shape}; allowed {dimensions} dimensions, none of them 0"
+        )
+    for extreme in (array.argmin(), array.argmax()):
+        if not low <= array.flat[extreme] <= high:
+            place = ", ".join(str(i) for i in np.unravel_index(extreme, array.shape))
+            raise ValueError(f"{name}[{place}] is {array.flat[extreme]}; allowed {low}..{high}")
+
+
+def _check_shape(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise ValueError(f"{name} has shape {array.shape}; allowed {shape}")
+
+
+def _check_multiplier(name: str, m: int, s: int, s_max: int = SHIFT_MAX) -> None:
+    _check_integer(f"{name}_m", m, MULTIPLIER_MIN, MULTIPLIER_MAX)
+    _check_integer(f"{name}_s", s, SHIFT_MIN, s_max)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes and structure of an encoder.
+
+    `positions` counts the rows of the position table; token t reads row t + position_offset.
+    `types` is 0 without segment embeddings. `norm` places the LayerNorm after ("post", BERT) or
+    before ("pre") each half of a layer; `pooling` feeds the head with the first token or the mean.
+    """
+
+    layers: int
+    hidden: int
+    heads: int
+    head_size: int
+    ffn: int
+    labels: int
+    vocabulary: int
+    positions: int
+    types: int
+    position_offset: int = 0
+    norm: NormPlacement = "post"
+    embedding_norm: bool = True
+    pooling: Pooling = "first"
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("layers", 1, 255),
+            ("hidden", 1, HIDDEN_MAX),
+            ("heads", 1, 255),
+            ("head_size", 1, HIDDEN_MAX),
+            ("ffn", 1, 65535),
+            ("labels", 1, 65535),
+            ("vocabulary", 1, VOCABULARY_MAX),
+            ("positions", 1, TOKENS_MAX),
+            ("types", 0, 2),
+        ):
+            _check_integer(f"shape.{name}", getattr(self, name), low, high)
+        _check_integer("shape.position_offset", self.position_offset, 0, self.positions - 1)
+        for name, allowed in (("norm", NormPlacement), ("pooling", Pooling)):
+            value = getattr(self, name)
+            if value not in get_args(allowed):
+                choices = " and ".join(repr(choice) for choice in get_args(allowed))
+                raise ValueError(f"shape.{name} is {value!r}; allowed {choices}")
+        if not isinstance(self.embedding_norm, bool):
+            raise ValueError(
+                f"shape.embedding_norm is {self.embedding_norm!r}; allowed True and False"
+            )
+        if self.norm == "post" and not self.embedding_norm:
+            raise ValueError(
+                "shape.embedding_norm is False; allowed is True where shape.norm is 'post', since "
+                "the first layer reads the norm's output"
+            )
+
+    @property
+    def inner(self) -> int:
+        """Channels of all heads together: heads * head_size."""
+        return self.heads * self.head_size
+
+    @property
+    def tokens(self) -> int:
+        """The longest input in tokens: positions - position_offset."""
+        return self.positions - self.position_offset
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """acc = x @ weight.T + bias, then requantize by (m, s) a channel, then the table.
+
+    weight int8 [out, in], -127..127; bias int32 [out] at the product scale; m and s int32 [out],
+    None for the last layer, whose result are the accumulators; table int8 [256] or None.
+    128 * sum |weight| + |bias| < 2^31 holds for every channel, so no partial sum overflows int32.
+    """
+
+    weight: np.ndarray
+    bias: np.ndarray
+    m: np.ndarray | None = None
+    s: np.ndarray | None = None
+    table: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        _check_array("weight", self.weight, np.int8, 2, -127, 127)
+        out = (self.weight.shape[0],)
+        _check_array("bias", self.bias, np.int32, 1, -(1 << 31), (1 << 31) - 1)
+        _check_shape("bias", self.bias, out)
+        sums = np.abs(self.weight.astype(np.int32)).sum(axis=1, dtype=np.int64)
+        bound = 128 * sums + np.abs(self.bias.astype(np.int64))
+        worst = int(bound.argmax())
+        if bound[worst] >= 1 << 31:
+            raise ValueError(
+                f"channel {worst}: 128 * sum |weight| + |bias| is {bound[worst]}; "
+                f"allowed 0..{(1 << 31) - 1}, or the accumulator may overflow int32"
+            )
+        if (self.m is None) != (self.s is None):
+            raise ValueError("one of m and s is None; allowed both or none")
+        if self.m is not None and self.s is not None:
+            _check_array("m", self.m, np.int32, 1, MULTIPLIER_MIN, MULTIPLIER_MAX)
+            _check_shape("m", self.m, out)
+            _check_array("s", self.s, np.int32, 1, SHIFT_MIN, SHIFT_MAX)
+            _check_shape("s", self.s, out)
+        if self.table is not None:
+            _check_array("table", self.table, np.int8, 1, -128, 127)
+            _check_shape("table", self.table, (256,))
+
+
+@dataclass(frozen=True, eq=False)
+class Norm:
+    """LayerNorm: gamma int16 [H] and beta int32 [H] at 2^-shift of the output, and E.
+
+    epsilon is E = max(1, round(eps * H^2 / scale^2)), 1 <= E < 2^50; 1 <= shift <= 31.
+    """
+
+    gamma: np.ndarray
+    beta: np.ndarray
+    shift: int
+    epsilon: int
+
+    def __post_init__(self) -> None:
+        _check_array("gamma", self.gamma, np.int16, 1, -(1 << 15), (1 << 15) - 1)
+        _check_array("beta", self.beta, np.int32, 1, -(1 << 31), (1 << 31) - 1)
+        _check_shape("beta", self.beta, self.gamma.shape)
+        _check_integer("shift", self.shift, 1, 31)
+        _check_integer("epsilon", self.epsilon, 1, EPSILON_MAX)
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """Projections q, k, v (inner x hidden) and o (hidden x inner) with the tensors' multipliers.
+
+    (score_m, score_s) brings q . k to 1/256 octaves; (context_m, context_s) brings the weighted
+    mean of v to the context's scale; residual_shift belongs to the addition after o.
+    """
+
+    q: Linear
+    k: Linear
+    v: Linear
+    o: Linear
+    score_m: int
+    score_s: int
+    context_m: int
+    context_s: int
+    residual_shift: int = 0
+
+    def __post_init__(self) -> None:
+        _check_multiplier("score", self.score_m, self.score_s)
+        _check_multiplier("context", self.context_m, self.context_s)
+        _check_integer("residual_shift", self.residual_shift, 0, 15)
+
+
+@dataclass(frozen=True, eq=False)
+class FeedForward:
+    """up (ffn x hidden) with the activation's table, down (hidden x ffn)."""
+
+    up: Linear
+    down: Linear
+    residual_shift: int = 0
+
+    def __post_init__(self) -> None:
+        _check_integer("residual_shift", self.residual_shift, 0, 15)
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One encoder layer; norm1 belongs to the attention, norm2 to the feed-forward network."""
+
+    attention: Attention
+    ffn: FeedForward
+    norm1: Norm
+    norm2: Norm
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """token int8 [V, H], position int8 [types or 1, P, H], codes -127..127, and their factors.
+
+    1 <= token_factor, position_factor <= 255 and their sum is at most 258, so that the weighted
+    sum of two codes is an int16.
+    """
+
+    token: np.ndarray
+    position: np.ndarray
+    token_factor: int
+    position_factor: int
+    norm: Norm | None = None
+
+    def __post_init__(self) -> None:
+        _check_array("token", self.token, np.int8, 2, -127, 127)
+        _check_array("position", self.position, np.int8, 3, -127, 127)
+        _check_integer("token_factor", self.token_factor, 1, 255)
+        _check_integer("position_factor", self.position_factor, 1, 255)
+        total = self.token_factor + self.position_factor
+        if total > 258:
+            raise ValueError(f"token_factor + position_factor is {total}; allowed 2..258")
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A whole quantized encoder. mean_m and mean_s are None unless the pooling is the mean.
+
+    head is a chain of linear layers: each but the last gives int8, the last the logits.
+    """
+
+    shape: Shape
+    embedding: Embedding
+    layers: tuple[Layer, ...]
+    final_norm: Norm | None
+    mean_m: int | None
+    mean_s: int | None
+    head: tuple[Linear, ...]
+
+    def __post_init__(self) -> None:
+        shape = self.shape
+        if len(self.layers) != shape.layers:
+            raise ValueError(f"layers counts {len(self.layers)}; allowed {shape.layers}")
+        tables = max(shape.types, 1), shape.positions, shape.hidden
+        _check_shape("embedding.token", self.embedding.token, (shape.vocabulary, shape.hidden))
+        _check_shape("embedding.position", self.embedding.position, tables)
+        for name, norm, wanted in (
+            ("embedding.norm", self.embedding.norm, shape.embedding_norm),
+            ("final_norm", self.final_norm, shape.norm == "pre"),
+        ):
+            if (norm is not None) != wanted:
+                found, allowed = ("a norm", "None") if norm is not None else ("None", "a norm")
+                raise ValueError(f"{name} is {found}; allowed is {allowed} for {shape}")
+        for name, norm in self.norms():
+            _check_shape(f"{name}.gamma", norm.gamma, (shape.hidden,))
+        for name, linear, rows, columns in self._projections():
+            _check_shape(f"{name}.weight", linear.weight, (rows, columns))
+            if linear.m is None:
+                raise ValueError(f"{name}.m is None; allowed is an array of {rows}")
+        self._check_head()
+        self._check_context()
+
+    def norms(self) -> Iterator[tuple[str, Norm]]:
+        """Every LayerNorm with its name, in the order of use."""
+        if self.embedding.norm is not None:
+            yield "embedding.norm", self.embedding.norm
+        for i, layer in enumerate(self.layers):
+            yield f"layer.{i}.norm1", layer.norm1
+            yield f"layer.{i}.norm2", layer.norm2
+        if self.final_norm is not None:
+            yield "final_norm", self.final_norm
+
+    def _projections(self) -> Iterator[tuple[str, Linear, int, int]]:
+        hidden, inner, ffn = self.shape.hidden, self.shape.inner, self.shape.ffn
+        for i, layer in enumerate(self.layers):
+            attention = layer.attention
+            yield f"layer.{i}.attention.q", attention.q, inner, hidden
+            yield f"layer.{i}.attention.k", attention.k, inner, hidden
+            yield f"layer.{i}.attention.v", attention.v, inner, hidden
+            yield f"layer.{i}.attention.o", attention.o, hidden, inner
+            yield f"layer.{i}.ffn.up", layer.ffn.up, ffn, hidden
+            yield f"layer.{i}.ffn.down", layer.ffn.down, hidden, ffn
+
+    def _check_head(self) -> None:
+        if not self.head:
+            raise ValueError("head has no layer; allowed one or more")
+        columns = self.shape.hidden
+        for j, linear in enumerate(self.head):
+            last = j == len(self.head) - 1
+            rows = self.shape.labels if last else linear.weight.shape[0]
+            _check_shape(f"head.{j}.weight", linear.weight, (rows, columns))
+            if last and not (linear.m is None and linear.table is None):
+                raise ValueError(f"head.{j} has m, s or a table; allowed none, it gives the logits")
+            if not last and linear.m is None:
+                raise ValueError(f"head.{j}.m is None; allowed is an array of {rows}")
+            columns = rows
+
+    def _check_context(self) -> None:
+        # The largest row of p sums to 255 a token; s_row = s + 16 + e - 15 must not exceed 47.
+        s_max = SHIFT_MAX - 1 - ((255 * self.shape.tokens).bit_length() - 1)
+        for i, layer in enumerate(self.layers):
+            name = f"layer.{i}.attention.context"
+            _check_multiplier(name, layer.attention.context_m, layer.attention.context_s, s_max)
+        if self.shape.pooling == "mean":
+            if self.mean_m is None or self.mean_s is None:
+                raise ValueError(
+                    "mean_m or mean_s is None; allowed are integers, pooling is 'mean'"
+                )
+            _check_multiplier("mean", self.mean_m, self.mean_s, s_max)
+        elif self.mean_m is not None or self.mean_s is not None:
+            raise ValueError("mean_m or mean_s is given; allowed is None unless pooling is 'mean'")

@@ -1,0 +1,142 @@
+"""Valid models of any shape with random integers, for tests of odd shapes.
+
+The scales are chosen from the sums' expected spread, so that activations stay lively in every
+layer: int8 tensors use most of their codes and few values saturate.
+"""
+
+from math import isqrt
+
+import numpy as np
+
+from golden.model import (
+    Attention,
+    Embedding,
+    FeedForward,
+    Layer,
+    Linear,
+    Model,
+    Norm,
+    Shape,
+)
+from golden.requantize import SHIFT_MAX
+
+WEIGHT_SPREAD = 73  # standard deviation of a uniform code in -127..127
+CODE_SPREAD = 32  # the spread that int8 activations are scaled to; 4 of them reach saturation
+SCORE_SPREAD = 320  # 1.25 octaves
+
+
+def random_model(shape: Shape, seed: int) -> Model:
+    """A model of this shape; the same seed gives the same model."""
+    rng = np.random.default_rng(seed)
+    mean = shape.pooling == "mean"
+    # The mean over L independent tokens has 1/sqrt(L) of their spread.
+    mean_m, mean_s = multiplier(isqrt(min(shape.tokens, 64)), 2) if mean else (None, None)
+    return Model(
+        shape=shape,
+        embedding=_embedding(rng, shape),
+        layers=tuple(_layer(rng, shape) for _ in range(shape.layers)),
+        final_norm=_norm(rng, shape.hidden) if shape.norm == "pre" else None,
+        mean_m=mean_m,
+        mean_s=mean_s,
+        head=(
+            _linear(rng, shape.hidden, shape.hidden, table=_table(rng)),
+            _logits(rng, shape.labels, shape.hidden),
+        ),
+    )
+
+
+def multiplier(numerator: int, denominator: int) -> tuple[int, int]:
+    """(m, s) with m * 2^-s next to numerator / denominator, 2^15 <= m < 2^16 and 1 <= s <= 47."""
+    for s in range(1, SHIFT_MAX + 1):
+        m = ((numerator << (s + 1)) // denominator + 1) >> 1
+        if 1 << 15 <= m < 1 << 16:
+            return m, s
+    raise ValueError(f"{numerator} / {denominator} has no multiplier; allowed 2^-32 to 2^15")
+
+
+def _codes(rng: np.random.Generator, *size: int) -> np.ndarray:
+    return rng.integers(-127, 128, size, dtype=np.int8)
+
+
+def _table(rng: np.random.Generator) -> np.ndarray:
+    """Any 256 codes: a test that one entry can fail says more than a smooth function's."""
+    return rng.integers(-128, 128, 256, dtype=np.int8)
+
+
+def _linear(
+    rng: np.random.Generator,
+    rows: int,
+    columns: int,
+    *,
+    spread_in: int = CODE_SPREAD,
+    spread_out: int = CODE_SPREAD,
+    table: np.ndarray | None = None,
+) -> Linear:
+    """A layer whose output has the spread spread_out, up to 1.5 times less or more by channel."""
+    acc = isqrt(columns * (WEIGHT_SPREAD * spread_in) ** 2)
+    pairs = [
+        multiplier(spread_out * 256, acc * int(jitter)) for jitter in rng.integers(192, 384, rows)
+    ]
+    m, s = np.array(pairs, dtype=np.int32).T
+    return Linear(
+        weight=_codes(rng, rows, columns),
+        bias=rng.integers(-acc, acc + 1, rows, dtype=np.int32),
+        m=m.copy(),
+        s=s.copy(),
+        table=table,
+    )
+
+
+def _logits(rng: np.random.Generator, rows: int, columns: int) -> Linear:
+    layer = _linear(rng, rows, columns)
+    return Linear(weight=layer.weight, bias=layer.bias)
+
+
+def _norm(rng: np.random.Generator, hidden: int) -> Norm:
+    """n has the spread 2^12; gamma about 2^15 * 3/4 and shift 14 bring it to 1.5 * 2^12..2^13."""
+    shift = int(rng.integers(12, 15))
+    one = 1 << (shift + 1)
+    return Norm(
+        gamma=(rng.integers(one >> 1, one, hidden) * rng.choice((-1, 1), hidden)).astype(np.int16),
+        beta=rng.integers(-one * 1024, one * 1024 + 1, hidden, dtype=np.int32),
+        shift=shift,
+        epsilon=int(rng.integers(1, 1 << 20)),
+    )
+
+
+def _embedding(rng: np.random.Generator, shape: Shape) -> Embedding:
+    return Embedding(
+        token=_codes(rng, shape.vocabulary, shape.hidden),
+        position=_codes(rng, max(shape.types, 1), shape.positions, shape.hidden),
+        token_factor=int(rng.integers(80, 130)),
+        position_factor=int(rng.integers(40, 129)),
+        norm=_norm(rng, shape.hidden) if shape.embedding_norm else None,
+    )
+
+
+def _layer(rng: np.random.Generator, shape: Shape) -> Layer:
+    hidden, inner, ffn = shape.hidden, shape.inner, shape.ffn
+    branch = 256 * CODE_SPREAD  # the spread of the int16 residual stream after a norm
+    score_m, score_s = multiplier(SCORE_SPREAD, isqrt(shape.head_size * CODE_SPREAD**4))
+    context_m, context_s = multiplier(isqrt(16 * min(shape.tokens, 9)), 8)
+    attention = Attention(
+        q=_linear(rng, inner, hidden),
+        k=_linear(rng, inner, hidden),
+        v=_linear(rng, inner, hidden),
+        o=_linear(rng, hidden, inner, spread_out=branch),
+        score_m=score_m,
+        score_s=score_s,
+        context_m=context_m,
+        context_s=context_s,
+        residual_shift=int(rng.integers(0, 2)),
+    )
+    return Layer(
+        attention=attention,
+        ffn=FeedForward(
+            up=_linear(rng, ffn, hidden, table=_table(rng)),
+            down=_linear(rng, hidden, ffn, spread_in=WEIGHT_SPREAD, spread_out=branch),
+            residual_shift=int(rng.integers(0, 2)),
+        ),
+        norm1=_norm(rng, hidden),
+        norm2=_norm(rng, hidden),
+    )

@@ -1,0 +1,168 @@
+"""A quantized model on disk: quantized.npz holds the tensors, quantized.json all that is readable.
+
+The JSON carries the shape, every multiplier that belongs to a whole tensor, the hash of the .npz
+and what calibration wants to say about the model (`info`: scales, formats, hash of the checkpoint,
+version, proof of no overflow). Nothing in either file runs code when it is read.
+"""
+
+import json
+import os
+import zipfile
+from dataclasses import fields, is_dataclass
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from golden.model import Model
+
+ARRAYS = "quantized.npz"
+DESCRIPTION = "quantized.json"
+FORMAT = "bert2rtl quantized model"
+VERSION = 1
+
+
+def save(model: Model, directory: str | Path, info: dict[str, Any]) -> None:
+    """Write the model into directory, which is made if it is missing.
+
+    info is anything that JSON can hold. The same model and info give the same bytes. Both files are
+    written under temporary names first, so an interruption leaves what was there before, or two
+    files whose hashes do not match, which load() refuses.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    values: dict[str, Any] = {}
+    _flatten("", model, arrays, values)
+    packed = BytesIO()
+    np.savez(packed, allow_pickle=False, **arrays)
+    data = packed.getvalue()
+    description = {
+        "format": FORMAT,
+        "version": VERSION,
+        "sha256": sha256(data).hexdigest(),
+        "model": values,
+        "info": info,
+    }
+    text = json.dumps(description, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    parts = ((ARRAYS, data), (DESCRIPTION, text.encode()))
+    temporaries = [directory / f".{name}.{os.getpid()}" for name, _ in parts]
+    try:
+        for temporary, (_, content) in zip(temporaries, parts):
+            temporary.write_bytes(content)
+        for temporary, (name, _) in zip(temporaries, parts):
+            temporary.replace(directory / name)
+    finally:
+        for temporary in temporaries:
+            temporary.unlink(missing_ok=True)
+
+
+def load(directory: str | Path) -> tuple[Model, dict[str, Any]]:
+    """The model in directory and its info.
+
+    ValueError with one line that names the file when one is missing, damaged, of another format or
+    version, or holds a value that a model may not have.
+    """
+    directory = Path(directory)
+    description = _read_description(directory / DESCRIPTION)
+    path = directory / ARRAYS
+    data = _read(path)
+    if sha256(data).hexdigest() != description["sha256"]:
+        raise ValueError(
+            f"{path}: its SHA-256 is not the one in {DESCRIPTION}; the files are damaged or of "
+            "two calibrations; calibrate again"
+        )
+    try:
+        with np.load(BytesIO(data), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path}: not a readable .npz file ({error}); calibrate again") from error
+    entries = {**description["model"], **arrays}
+    try:
+        model = _build(Model, "", entries)
+    except ValueError as error:
+        raise ValueError(f"{directory}: {error}; calibrate again") from error
+    return model, description["info"]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ValueError(
+            f"{path}: {reason}; allowed is a directory that `python -m quant.calibrate` wrote"
+        ) from error
+
+
+def _read_description(path: Path) -> dict[str, Any]:
+    content = _read(path)
+    try:
+        description = json.loads(content)
+    except ValueError as error:
+        raise ValueError(f"{path}: not readable as JSON ({error}); calibrate again") from error
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
+        raise ValueError(f'{path}: its "format" is not "{FORMAT}"; calibrate again')
+    if description.get("version") != VERSION:
+        raise ValueError(
+            f"{path}: version {description.get('version')!r}; allowed {VERSION}; calibrate again"
+        )
+    for key, kind in (("sha256", str), ("model", dict), ("info", dict)):
+        if not isinstance(description.get(key), kind):
+            raise ValueError(f'{path}: "{key}" is missing or of a wrong type; calibrate again')
+    return description
+
+
+def _flatten(name: str, value: Any, arrays: dict[str, np.ndarray], values: dict[str, Any]) -> None:
+    """Arrays and plain values by dotted name; a tuple as its length and its members."""
+    if is_dataclass(value):
+        for field in fields(value):
+            member = f"{name}.{field.name}" if name else field.name
+            _flatten(member, getattr(value, field.name), arrays, values)
+    elif isinstance(value, tuple):
+        values[name] = len(value)
+        for i, item in enumerate(value):
+            _flatten(f"{name}.{i}", item, arrays, values)
+    elif isinstance(value, np.ndarray):
+        arrays[name] = value
+    elif isinstance(value, np.integer):
+        values[name] = int(value)
+    elif value is not None:
+        values[name] = value
+
+
+def _build(kind: Any, name: str, entries: dict[str, Any]) -> Any:
+    """The inverse of _flatten for a value of the type `kind`."""
+    members = [member for member in get_args(kind) if member is not NoneType]
+    if get_origin(kind) is UnionType:
+        present = any(key == name or key.startswith(f"{name}.") for key in entries)
+        return _build(members[0], name, entries) if present else None
+    if get_origin(kind) is tuple:
+        count = _entry(name, entries)
+        if not isinstance(count, int) or not 0 <= count <= 255:
+            raise ValueError(f"{name} is {count!r}; allowed is a count of 0..255")
+        return tuple(_build(members[0], f"{name}.{i}", entries) for i in range(count))
+    if is_dataclass(kind):
+        constructor: Any = kind
+        hints = get_type_hints(kind)
+        values = {
+            field.name: _build(
+                hints[field.name], f"{name}.{field.name}" if name else field.name, entries
+            )
+            for field in fields(kind)
+        }
+        try:
+            return constructor(**values)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}" if name else str(error)) from error
+    return _entry(name, entries)
+
+
+def _entry(name: str, entries: dict[str, Any]) -> Any:
+    if name not in entries:
+        raise ValueError(f"{name} is missing")
+    return entries[name]
