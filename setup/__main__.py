@@ -1,0 +1,71 @@
+"""Set up what a make target needs: `python3 -m setup PROFILE`.
+
+Profiles: quant (Python packages only), train (with torch), sim (Verilator and Icarus, no torch),
+synth (yowasp), test (everything that the tests use). Each step says what it does and is skipped
+when it is done; an interrupted run is simply started again.
+"""
+
+import argparse
+import sys
+from dataclasses import dataclass
+
+from setup import environment, system, verilator
+from setup.steps import SetupError, only_one
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a make target needs: extras of pyproject.toml, and whether it simulates."""
+
+    extras: tuple[str, ...]
+    simulates: bool = False
+
+
+HARDWARE = ("quant", "rtl", "sim")
+PROFILES = {
+    "quant": Profile(("quant", "report")),
+    "train": Profile(("quant", "train")),
+    "sim": Profile(HARDWARE, simulates=True),
+    "synth": Profile(("rtl", "synth")),
+    "test": Profile((*HARDWARE, "synth", "train", "report", "dev"), simulates=True),
+}
+
+
+def set_up(profile: Profile) -> None:
+    """Bring the machine to what `profile` needs; SetupError says what the user has to do."""
+    with only_one():
+        system.install(system.PYTHON_PACKAGES)
+        extras = profile.extras
+        if profile.simulates:
+            system.install(system.SIMULATION_PACKAGES)
+            system.check_libpython()
+            if verilator.on_path() is None:
+                extras = (*extras, "verilator")
+        environment.create()
+        environment.install(extras)
+        if "verilator" in extras:
+            verilator.lay_out(environment.PYTHON)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python3 -m setup",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="example: python3 -m setup sim",
+    )
+    parser.add_argument("profile", choices=sorted(PROFILES), help="what to set up")
+    profile = PROFILES[parser.parse_args().profile]
+    try:
+        set_up(profile)
+    except SetupError as error:
+        print(f"set-up: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("set-up: interrupted; run it again to go on", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

