@@ -1,0 +1,18 @@
+"""The check of a component's constructor parameters: one message for all of them."""
+
+
+def check(component: str, name: str, value: int, least: int, most: int) -> int:
+    """Return value when least <= value <= most.
+
+    Raises
+    ------
+    TypeError
+        value is not an integer.
+    ValueError
+        value lies outside; the message names component, parameter, value and range.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{component}: {name} is {value!r}: it must be an integer")
+    if not least <= value <= most:
+        raise ValueError(f"{component}: {name} is {value}: it must lie in {least}..{most}")
+    return value
