@@ -1,0 +1,218 @@
+"""docs/numerics.md once more, in Python integers and loops, sharing no code with golden/.
+
+Slow and plain: the second side of the bit-exact comparisons. Activations are lists of lists.
+"""
+
+from fractions import Fraction
+
+from golden.model import Linear, Model, Norm
+
+
+def ref_saturate(x: int, bits: int) -> int:
+    return min(max(x, -(2 ** (bits - 1))), 2 ** (bits - 1) - 1)
+
+
+def ref_round_shift(x: int, s: int) -> int:
+    return x if s == 0 else (x + 2 ** (s - 1)) // 2**s
+
+
+def ref_requantize(acc: int, m: int, s: int, bits: int = 8) -> int:
+    return ref_saturate(ref_round_shift(acc * m, s), bits)
+
+
+def nearest(x: Fraction) -> int:
+    """round(x), ties up."""
+    return (2 * x.numerator + x.denominator) // (2 * x.denominator)
+
+
+def nearest_root(x: Fraction, degree_log2: int) -> int:
+    """round(x ** (1 / 2**degree_log2)) by comparing powers, for x >= 0."""
+    low, high = 0, 1
+    degree = 2**degree_log2
+    while Fraction(2 * high - 1, 2) ** degree <= x:
+        high *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        # the root rounds to middle or more when it is middle - 1/2 or more
+        if Fraction(2 * middle - 1, 2) ** degree <= x:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+EXP2 = [nearest_root(Fraction(65280) ** 256 / 2**f, 8) for f in range(256)]
+RECIPROCAL = [nearest(Fraction(2**20, 257 + 2 * j)) for j in range(128)]
+RSQRT = [nearest_root(2**24 / Fraction(257 + 2 * j, 256), 1) for j in range(128)] + [
+    nearest_root(2**24 / Fraction(257 + 2 * j, 128), 1) for j in range(128)
+]
+
+
+def ref_reciprocal(s: int) -> tuple[int, int]:
+    e = s.bit_length() - 1
+    u = s * 2 ** (19 - e)
+    y0 = RECIPROCAL[u // 2**12 % 128]
+    e25 = (2**31 - u * y0) // 2**6
+    return min((y0 * 2**25 + y0 * e25 + 2**20) // 2**21, 65535), e
+
+
+def ref_rsqrt(v: int) -> tuple[int, int]:
+    e = (v.bit_length() - 1) // 2
+    u = v * 2**16 // 4**e
+    j = u // 2**9 % 128 if u < 2**17 else 128 + u // 2**10 % 128
+    y0 = RSQRT[j]
+    e24 = (2**40 - u * y0**2) // 2**16
+    return min((y0 * 2**25 + y0 * e24 + 2**20) // 2**21, 65535), e
+
+
+def ref_softmax(scores: list[int], attend: list[bool]) -> tuple[list[int], int, int]:
+    row_max = max(t for t, valid in zip(scores, attend) if valid)
+    p = []
+    for t, valid in zip(scores, attend):
+        i, f = divmod(row_max - t, 256)
+        p.append((EXP2[f] + 2 ** (i + 7)) // 2 ** (i + 8) if valid else 0)
+    return p, row_max, sum(p)
+
+
+def ref_row_scale(row_sum: int, m: int, s: int) -> tuple[int, int]:
+    r, e = ref_reciprocal(row_sum)
+    product = r * m
+    adj = 16 if product >= 2**31 else 15
+    m_row = ref_round_shift(product, adj)
+    if m_row == 2**16:
+        m_row, adj = 2**15, adj + 1
+    return m_row, s + 16 + e - adj
+
+
+def ref_layernorm(z: list[int], norm: Norm) -> list[int]:
+    hidden = len(z)
+    s1, s2 = sum(z), sum(x * x for x in z)
+    r, e = ref_rsqrt(hidden * s2 - s1 * s1 + int(norm.epsilon))
+    y = []
+    for x, gamma, beta in zip(z, norm.gamma.tolist(), norm.beta.tolist()):
+        n = ref_round_shift((hidden * x - s1) * r, e + 4)
+        y.append(ref_saturate(ref_round_shift(n * gamma + beta, norm.shift), 16))
+    return y
+
+
+def ref_accumulate(x: list[int], layer: Linear) -> list[int]:
+    return [
+        sum(a * b for a, b in zip(x, row)) + bias
+        for row, bias in zip(layer.weight.tolist(), layer.bias.tolist())
+    ]
+
+
+def ref_linear(x: list[int], layer: Linear, bits: int = 8) -> list[int]:
+    scaled = zip(ref_accumulate(x, layer), layer.m.tolist(), layer.s.tolist())
+    y = [ref_requantize(acc, m, s, bits) for acc, m, s in scaled]
+    return y if layer.table is None else [int(layer.table[code % 256]) for code in y]
+
+
+def ref_residual(x16: list[int], x8: list[int], layer: Linear, k: int) -> list[int]:
+    branch = ref_linear(x8, layer, bits=16)
+    return [ref_saturate(ref_round_shift(x, k) + y, 16) for x, y in zip(x16, branch)]
+
+
+def ref_operand(x16: list[int]) -> list[int]:
+    return [ref_saturate(ref_round_shift(x, 8), 8) for x in x16]
+
+
+def ref_attention(
+    x8: list[list[int]], attention: object, heads: int, attend: list[bool]
+) -> dict[str, list]:
+    q, k, v = (
+        [ref_linear(x, layer) for x in x8] for layer in (attention.q, attention.k, attention.v)
+    )
+    length, d = len(x8), len(q[0]) // heads
+    names = ("scores", "p", "max", "sum", "row_m", "row_s")
+    out: dict[str, list] = {"q": q, "k": k, "v": v} | {name: [] for name in names}
+    context = [[0] * (heads * d) for _ in x8]
+    for h in range(heads):
+        head: dict[str, list] = {name: [] for name in names}
+        for t in range(length):
+            scores = [
+                ref_requantize(
+                    sum(q[t][c] * k[key][c] for c in range(h * d, (h + 1) * d)),
+                    attention.score_m,
+                    attention.score_s,
+                    16,
+                )
+                for key in range(length)
+            ]
+            p, row_max, row_sum = ref_softmax(scores, attend)
+            m, s = ref_row_scale(row_sum, attention.context_m, attention.context_s)
+            for c in range(h * d, (h + 1) * d):
+                acc = sum(p[key] * v[key][c] for key in range(length))
+                context[t][c] = ref_requantize(acc, m, s)
+            for name, value in zip(names, (scores, p, row_max, row_sum, m, s)):
+                head[name].append(value)
+        for name in names:
+            out[name].append(head[name])
+    return out | {"context": context}
+
+
+def ref_embed(ids: list[int], types: list[int], model: Model) -> list[list[int]]:
+    tables = model.embedding
+    return [
+        [
+            tables.token_factor * int(tables.token[token, c])
+            + tables.position_factor
+            * int(tables.position[kind, t + model.shape.position_offset, c])
+            for c in range(model.shape.hidden)
+        ]
+        for t, (token, kind) in enumerate(zip(ids, types))
+    ]
+
+
+def ref_run(model: Model, ids: list[int], types: list[int], attend: list[bool]) -> dict[str, list]:
+    """Every name of the trace."""
+    shape = model.shape
+    trace: dict[str, list] = {}
+
+    def normalize(x: list[list[int]], norm: Norm, name: str) -> None:
+        trace[f"{name}.norm"] = [ref_layernorm(row, norm) for row in x]
+        trace[f"{name}.x8"] = [ref_operand(row) for row in trace[f"{name}.norm"]]
+
+    x = trace["embedding.sum"] = ref_embed(ids, types, model)
+    last = "embedding"
+    if model.embedding.norm is not None:
+        normalize(x, model.embedding.norm, last)
+        x = trace["embedding.norm"]
+    for i, layer in enumerate(model.layers):
+        for half, norm in (("attention", layer.norm1), ("ffn", layer.norm2)):
+            name = f"layer.{i}.{half}"
+            if shape.norm == "pre":
+                normalize(x, norm, name)
+                last = name
+            x8 = trace[f"{last}.x8"]
+            if half == "attention":
+                parts = ref_attention(x8, layer.attention, shape.heads, attend)
+                trace |= {f"layer.{i}.{key}": value for key, value in parts.items()}
+                branch, down, k = parts["context"], layer.attention.o, layer.attention
+            else:
+                branch = trace[f"{name}.hidden"] = [ref_linear(row, layer.ffn.up) for row in x8]
+                down, k = layer.ffn.down, layer.ffn
+            x = trace[f"{name}.sum"] = [
+                ref_residual(a, b, down, k.residual_shift) for a, b in zip(x, branch)
+            ]
+            if shape.norm == "post":
+                normalize(x, norm, name)
+                last, x = name, trace[f"{name}.norm"]
+    if model.final_norm is not None:
+        last = "final"
+        normalize(x, model.final_norm, last)
+    x8 = trace[f"{last}.x8"]
+    if shape.pooling == "first":
+        y = x8[0]
+    else:
+        p = [255 if valid else 0 for valid in attend]
+        m, s = ref_row_scale(sum(p), model.mean_m, model.mean_s)
+        y = [
+            ref_requantize(sum(a * row[c] for a, row in zip(p, x8)), m, s)
+            for c in range(shape.hidden)
+        ]
+    trace["pooled"] = y
+    for j, hidden in enumerate(model.head[:-1]):
+        y = trace[f"head.{j}"] = ref_linear(y, hidden)
+    trace["logits"] = ref_accumulate(y, model.head[-1])
+    return trace

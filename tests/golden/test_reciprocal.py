@@ -1,0 +1,37 @@
+import numpy as np
+
+from golden.reciprocal import TABLE, reciprocal
+from tests.golden.reference import RECIPROCAL, ref_reciprocal
+
+EVERY_SUM = np.arange(1, 1 << 20)
+
+
+def test_table_is_the_rounded_reciprocal_of_each_centre() -> None:
+    assert TABLE.tolist() == RECIPROCAL
+    assert TABLE.min() >= 1 << 11
+    assert TABLE.max() < 1 << 12
+
+
+def test_every_sum_is_within_the_bound() -> None:
+    """|r * S * 2^-(16+e) - 1| <= 2^-15 in exact integers, over all 2^20 - 1 sums."""
+    r, e = reciprocal(EVERY_SUM)
+    assert ((r >= 1 << 15) & (r < 1 << 16)).all()
+    assert ((EVERY_SUM >> e) == 1).all()
+    one = np.int64(1) << (16 + e)
+    assert (np.abs(r * EVERY_SUM - one) << 15 <= one).all()
+
+
+def test_every_mantissa_equals_the_reference() -> None:
+    mantissas = np.arange(1 << 19, 1 << 20)
+    r, e = reciprocal(mantissas)
+    assert (e == 19).all()
+    assert r.tolist() == [ref_reciprocal(s)[0] for s in mantissas.tolist()]
+
+
+def test_by_hand() -> None:
+    r, e = reciprocal(np.array([1, 2, 255, 256, 3]))
+    # 65536 does not fit and is 65535; 2^24/3 * 2^-7 = 43690.67, 2^23/255 = 32896.5
+    assert e.tolist() == [0, 1, 7, 8, 1]
+    assert r[[0, 1, 3]].tolist() == [65535, 65535, 65535]
+    assert abs(int(r[2]) - 32896) <= 1
+    assert abs(int(r[4]) - 43691) <= 1
