@@ -65,7 +65,8 @@ def _plain_module_names(text: str) -> str:
             "names stay the same when another part is added."
         )
     for name, plain in zip(names, plain_names, strict=True):
-        text = text.replace(f"\\{name} ", f"{plain} ")
+        text = text.replace(f"module \\{name} (", f"module {plain}(")
+        text = text.replace(f"\\{name}  ", f"{plain} ")
     return text
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from setup import environment, system, verilator
 from setup.steps import SetupError, only_one
+from sim.verilator import on_path
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def set_up(profile: Profile) -> None:
         if profile.simulates:
             system.install(system.SIMULATION_PACKAGES)
             system.check_libpython()
-            if verilator.on_path() is None:
+            if on_path() is None:
                 extras = (*extras, "verilator")
         environment.create()
         environment.install(extras)

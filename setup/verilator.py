@@ -12,10 +12,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from setup.steps import TOOLS, SetupError, digest, is_stamped, say, write_stamp
-
-MINIMUM = (5, 36)  # what cocotb 2 needs
-TREE = TOOLS / "verilator"
+from setup.steps import SetupError, digest, is_stamped, say, write_stamp
+from sim.verilator import TREE
 
 # include/verilated.mk: what `configure` finds on a machine with GCC 12 or newer.
 MAKE_VARIABLES = {
@@ -54,28 +52,6 @@ module smoke;
     end
 endmodule
 """
-
-
-def parse_version(text: str) -> tuple[int, int] | None:
-    """(major, minor) of what `verilator --version` prints, None when it cannot be read."""
-    match = re.match(r"Verilator (\d+)\.(\d+)", text)
-    return (int(match[1]), int(match[2])) if match else None
-
-
-def on_path() -> Path | None:
-    """The `verilator` on PATH when it is new enough, else None."""
-    found = shutil.which("verilator")
-    if found is None:
-        return None
-    answer = subprocess.run([found, "--version"], capture_output=True, text=True)
-    version = parse_version(answer.stdout)
-    return Path(found) if version is not None and version >= MINIMUM else None
-
-
-def executable() -> Path | None:
-    """The Verilator to use: on PATH, else the one laid out here, else None."""
-    laid_out = TREE / "bin" / "verilator"
-    return on_path() or (laid_out if laid_out.exists() else None)
 
 
 def _wheel(python: Path) -> Path:

@@ -1,0 +1,187 @@
+"""The flow from a component to a bench on either simulator, on a small design of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from amaranth.hdl import Module, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from rtl.config import Config
+from rtl.verilog import VerilogError, convert
+from sim import simulators, verilator
+from sim.design import Design, described
+from sim.simulators import BenchError, SimulatorError, run
+
+BENCH = Path(__file__).with_name("bench_accumulator.py")
+EACH = pytest.mark.parametrize("simulator", simulators.SIMULATORS)
+
+
+class Part(wiring.Component):
+    """Running sum of i; `error` is added to each value."""
+
+    def __init__(self, error: int) -> None:
+        self.error = error
+        super().__init__({"i": In(signed(8)), "o": Out(signed(16))})
+
+    def elaborate(self, platform):
+        m = Module()
+        total = Signal(signed(16))
+        m.d.sync += total.eq(total + self.i + self.error)
+        m.d.comb += self.o.eq(total)
+        return m
+
+
+class Accumulator(wiring.Component):
+    """o is the sum of all i so far, one cycle later."""
+
+    latency = 1
+
+    def __init__(self, error: int = 0, named: bool = True) -> None:
+        self.error, self.named = error, named
+        super().__init__({"i": In(signed(8)), "o": Out(signed(16))})
+
+    def elaborate(self, platform):
+        m = Module()
+        part = Part(self.error)
+        if self.named:
+            m.submodules.part = part
+        else:
+            m.submodules += part
+        m.d.comb += [part.i.eq(self.i), self.o.eq(part.o)]
+        return m
+
+
+def accumulator(error: int = 0) -> Design:
+    return described(Accumulator(error), "accumulator", Config(lanes=4))
+
+
+@pytest.fixture(autouse=True)
+def _own_builds(tmp_path_factory, monkeypatch):
+    # One folder for the whole run: the second test on a simulator finds the build of the first.
+    monkeypatch.setattr(simulators, "BUILDS", tmp_path_factory.getbasetemp() / "builds")
+
+
+@EACH
+def test_all_tests_of_a_bench_run_with_their_parameters(simulator):
+    results = run(accumulator(), simulator, bench=BENCH, probes=["part.total"])
+    names = ["sums/sign=1", "sums/sign=-1", "sheet_is_given", "wrong_on_purpose", "probe"]
+    assert [result.name for result in results] == names
+    # Two cycles of reset and three values, at 10 ns, up to a falling edge.
+    assert results[0].simulated_ns == 45
+
+
+@EACH
+def test_chosen_tests_alone(simulator):
+    results = run(accumulator(), simulator, bench=BENCH, testcases=["sums"], probes=["part.total"])
+    assert [result.name for result in results] == ["sums/sign=1", "sums/sign=-1"]
+
+
+@EACH
+def test_a_failing_test_raises_with_its_message(simulator):
+    with pytest.raises(BenchError, match=r"1 failed\nwrong_on_purpose: expected 7\b"):
+        run(
+            accumulator(),
+            simulator,
+            bench=BENCH,
+            env={"EXPECTED": "7"},
+            probes=["part.total"],
+        )
+
+
+@EACH
+def test_no_test_at_all_raises(simulator):
+    with pytest.raises(BenchError, match=r"bench_accumulator on accumulator \(4, .*no test ran"):
+        run(accumulator(), simulator, bench=BENCH, testcases=["nothing"], probes=["part.total"])
+
+
+@EACH
+def test_a_bench_that_cannot_be_imported_raises(simulator, tmp_path):
+    broken = tmp_path / "bench_broken.py"
+    broken.write_text("raise RuntimeError('broken bench')\n")
+    with pytest.raises(BenchError, match="broken bench"):
+        run(accumulator(), simulator, bench=broken, probes=["part.total"])
+
+
+def test_a_faulty_design_of_a_variant_is_caught_and_leaves_the_sound_build_alone():
+    sound = simulators.build(accumulator(), "icarus")
+    before = (sound / "stamp").stat().st_mtime_ns
+    with pytest.raises(BenchError, match="sums/sign=1"):
+        run(accumulator(error=1), "icarus", bench=BENCH, variant="fault")
+    simulators.build(accumulator(), "icarus")
+    assert (sound / "stamp").stat().st_mtime_ns == before
+
+
+def test_a_changed_design_is_built_again():
+    folder = simulators.build(accumulator(), "icarus", variant="change")
+    stamp = (folder / "stamp").read_text()
+    simulators.build(accumulator(error=2), "icarus", variant="change")
+    assert (folder / "stamp").read_text() != stamp
+
+
+@EACH
+def test_waves_are_recorded_where_asked(simulator, tmp_path):
+    file = tmp_path / "waves" / "sums.fst"
+    run(accumulator(), simulator, bench=BENCH, testcases=["sums"], waves=file)
+    # An FST starts with its header block, type 0, of 329 bytes.
+    assert file.read_bytes()[:9] == bytes([0]) + (329).to_bytes(8, "big")
+
+
+@EACH
+def test_refused_verilog_raises_with_the_simulators_words(simulator):
+    design = accumulator()
+    broken = design.verilog.replace("input clk;", "input clk; nonsense here;", 1)
+    with pytest.raises(SimulatorError, match=f"{simulator} could not build accumulator"):
+        simulators.build(
+            Design(**(vars(design) | {"verilog": broken})), simulator, variant="broken"
+        )
+
+
+def test_an_unknown_simulator_is_refused():
+    with pytest.raises(ValueError, match="'modelsim': choose icarus or verilator"):
+        run(accumulator(), "modelsim", bench=BENCH)
+
+
+def test_a_missing_simulator_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(verilator, "TREE", tmp_path)
+    for simulator in simulators.SIMULATORS:
+        with pytest.raises(SimulatorError, match=f"{simulator} is not installed: run"):
+            run(accumulator(), simulator, bench=BENCH)
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("Verilator 5.036 2025-04-27 rev v5.036", (5, 36)),
+        ("Verilator 5.006 2023-01-22 rev (Debian 5.006-3)", (5, 6)),
+        ("Verilator 5.049 devel", (5, 49)),
+        (" rev vUNKNOWN-built20260516-4e853d8", None),
+    ],
+)
+def test_verilator_versions_are_read(text, version):
+    assert verilator.parse_version(text) == version
+
+
+def test_an_old_verilator_on_path_is_passed_over(monkeypatch, tmp_path):
+    for text, used in (("5.035 x", False), ("5.036 x", True)):
+        program = tmp_path / "verilator"
+        program.write_text(f"#!/bin/sh\necho Verilator {text}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        assert (verilator.on_path() == program) is used
+
+
+def test_a_part_without_a_name_is_refused():
+    with pytest.raises(VerilogError, match=r"has no name: accumulator\.U"):
+        convert(Accumulator(named=False), "accumulator")
+
+
+def test_verilog_is_the_same_each_time_and_modules_have_plain_names():
+    text = convert(Accumulator(), "accumulator")
+    assert text == convert(Accumulator(), "accumulator")
+    assert "module accumulator_part(" in text
+    assert "  accumulator_part part (" in text
+    assert str(Path.cwd()) not in text
