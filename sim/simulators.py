@@ -47,6 +47,19 @@ VERILATOR_FLAGS = (
 )  # fmt: skip
 
 
+HARNESS_FLAGS = (
+    "--cc", "--exe", "--build",
+    "-j", "2",
+    "--prefix", "Vtop",
+    "-Wno-lint",
+    "-O3",
+    "--x-assign", "fast",
+    "--x-initial", "fast",
+    "--noassert",
+    "-MAKEFLAGS", "OPT_FAST=-O2",
+)  # fmt: skip
+
+
 class SimulatorError(Exception):
     """The simulator is missing, or it refused the design; the message says what to do."""
 
@@ -226,6 +239,53 @@ def build(
             ) from None
         stamp.write_text(key)
     return folder
+
+
+def build_harness(design: Design, sources: Sequence[Path], *, variant: str = "") -> Path:
+    """Build `design` with a C++ main program of its own, without cocotb; returns the program.
+
+    The design is the class Vtop of "Vtop.h", with one member for each port. Built once, then
+    cached like every build.
+
+    Parameters
+    ----------
+    sources
+        C++ files; one of them has main().
+    variant
+        As in `build`.
+
+    Raises
+    ------
+    SimulatorError
+        Verilator is missing, or it or the compiler refuses the sources.
+    """
+    check("verilator")
+    folder = folder_of(design, "harness", variant=variant)
+    program, stamp = folder / "obj" / design.name, folder / "stamp"
+    texts = [path.read_text() for path in sources]
+    facts = (design.verilog, *texts, *HARNESS_FLAGS, version("verilator"))
+    key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
+    with _locked(folder, fcntl.LOCK_EX):
+        if stamp.exists() and stamp.read_text() == key:
+            return program
+        stamp.unlink(missing_ok=True)
+        shutil.rmtree(folder / "obj", ignore_errors=True)
+        source = folder / f"{design.name}.v"
+        source.write_text(design.verilog)
+        (folder / "unit.json").write_text(design.sheet)
+        command = ["verilator", *HARNESS_FLAGS, "--top-module", design.name, "-o", design.name]
+        command += ["-Mdir", str(folder / "obj"), str(source)]
+        command += [str(path.resolve()) for path in sources]
+        with _clean_environment():
+            done = subprocess.run(command, capture_output=True, text=True)
+        (folder / "build.log").write_text(done.stdout + done.stderr)
+        if done.returncode != 0:
+            raise SimulatorError(
+                f"verilator could not build {design.name} with {sources[0].name}; the end of "
+                f"{folder / 'build.log'}:\n{_tail(folder / 'build.log')}"
+            )
+        stamp.write_text(key)
+    return program
 
 
 def _read_results(results: Path, log: Path, title: str) -> list[Result]:

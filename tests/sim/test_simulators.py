@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,36 @@ def test_refused_verilog_raises_with_the_simulators_words(simulator):
         simulators.build(
             Design(**(vars(design) | {"verilog": broken})), simulator, variant="broken"
         )
+
+
+MAIN = """\
+#include "Vtop.h"
+#include <cstdio>
+int main() {
+    Vtop top;
+    auto cycle = [&] { top.clk = 0; top.eval(); top.clk = 1; top.eval(); };
+    top.rst = 1; top.i = 0; cycle();
+    top.rst = 0; top.i = 100; cycle(); cycle();
+    std::printf("%d\\n", top.o);
+}
+"""
+
+
+def test_a_program_of_our_own_drives_the_design(tmp_path):
+    main = tmp_path / "main.cpp"
+    main.write_text(MAIN)
+    program = simulators.build_harness(accumulator(), [main])
+    assert subprocess.run([program], capture_output=True, text=True).stdout == "200\n"
+    before = program.stat().st_mtime_ns
+    assert simulators.build_harness(accumulator(), [main]) == program
+    assert program.stat().st_mtime_ns == before
+
+
+def test_a_program_that_does_not_compile_is_told(tmp_path):
+    main = tmp_path / "main.cpp"
+    main.write_text("int main() { return nothing; }\n")
+    with pytest.raises(SimulatorError, match=r"(?s)accumulator with main\.cpp.*nothing"):
+        simulators.build_harness(accumulator(), [main], variant="broken")
 
 
 def test_an_unknown_simulator_is_refused():

@@ -1,0 +1,62 @@
+# Every target sets up what it needs first (python3 -m setup, quick when nothing is missing).
+
+PYTHON ?= python3
+UNIT ?=
+LANES ?= 8
+SIM ?= verilator
+REVIEW ?=
+WAVES ?=
+ARGS ?=
+
+RUN := .venv/bin/python
+
+# Text of the user goes through the environment, so that quotes in a review harm nothing.
+export REVIEW
+
+.DEFAULT_GOAL := help
+.PHONY: help sim test synth bench regress calibrate setup lint clean distclean \
+        setup-quant setup-train setup-sim setup-synth setup-test
+
+help:  ## Show the targets and their variables
+	@echo "bert2rtl: from a BERT checkpoint to verified Verilog"
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "Variables: REVIEW='text'  LANES=4|8|16  SIM=verilator|icarus  UNIT=name  WAVES=1"
+	@echo "           ARGS='...' goes to the command as it stands  PYTHON=/path/to/python3"
+	@echo "Example:   make sim REVIEW='That movie was terrible!' LANES=8"
+
+setup-quant setup-train setup-sim setup-synth setup-test: setup-%:
+	@$(PYTHON) -m setup $*
+
+setup: setup-test  ## Install everything that the other targets need
+
+sim: setup-sim  ## A review through checkpoint, golden model and simulated Verilog
+	@$(RUN) -m sim.run --lanes $(LANES) --simulator $(SIM) \
+	    $(if $(UNIT),--unit $(UNIT)) $(if $(filter-out 0,$(WAVES)),--waves) \
+	    $${REVIEW:+--review "$$REVIEW"} $(ARGS)
+
+test: setup-test lint  ## Lint, types and all tests
+	@$(RUN) -m pytest -n 2 --dist worksteal $(ARGS)
+
+lint: setup-test
+	@$(RUN) -m ruff check .
+	@$(RUN) -m mypy
+
+synth: setup-synth  ## Resources and Fmax of UNIT on an ECP5-85F: make synth UNIT=softmax LANES=8
+	@$(RUN) -m sim.synth $(or $(UNIT),softmax) --lanes $(LANES) $(ARGS)
+
+calibrate: setup-quant  ## Quantize the shipped checkpoint into build/
+	@$(RUN) -m quant.calibrate $(ARGS)
+
+bench: setup-train  ## Speed of the golden model beside Hugging Face's float model
+	@$(RUN) -m train.bench $(ARGS)
+
+regress: setup-sim  ## Many reviews through simulated Verilog: make regress ARGS='--reviews 1000'
+	@$(RUN) -m sim.regress $(ARGS)
+
+clean:  ## Remove what was generated
+	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+distclean: clean  ## Remove the virtual environment, too
+	rm -rf .venv bert2rtl.egg-info
