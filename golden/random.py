@@ -30,7 +30,7 @@ def random_model(shape: Shape, seed: int) -> Model:
     rng = np.random.default_rng(seed)
     mean = shape.pooling == "mean"
     # The mean over L independent tokens has 1/sqrt(L) of their spread.
-    mean_m, mean_s = multiplier(isqrt(min(shape.tokens, 64)), 2) if mean else (None, None)
+    mean_m, mean_s = multiplier(isqrt(min(shape.tokens, 16)), 2) if mean else (None, None)
     return Model(
         shape=shape,
         embedding=_embedding(rng, shape),

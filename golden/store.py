@@ -50,12 +50,12 @@ def save(model: Model, directory: str | Path, info: dict[str, Any]) -> None:
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     parts = ((ARRAYS, data), (DESCRIPTION, text.encode()))
-    temporaries = [directory / f".{name}.{os.getpid()}" for name, _ in parts]
+    temporaries = [directory.joinpath(f".{name}.{os.getpid()}") for name, _ in parts]
     try:
         for temporary, (_, content) in zip(temporaries, parts):
             temporary.write_bytes(content)
         for temporary, (name, _) in zip(temporaries, parts):
-            temporary.replace(directory / name)
+            temporary.replace(directory.joinpath(name))
     finally:
         for temporary in temporaries:
             temporary.unlink(missing_ok=True)
@@ -68,8 +68,8 @@ def load(directory: str | Path) -> tuple[Model, dict[str, Any]]:
     version, or holds a value that a model may not have.
     """
     directory = Path(directory)
-    description = _read_description(directory / DESCRIPTION)
-    path = directory / ARRAYS
+    description = _read_description(directory.joinpath(DESCRIPTION))
+    path = directory.joinpath(ARRAYS)
     data = _read(path)
     if sha256(data).hexdigest() != description["sha256"]:
         raise ValueError(

@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+
+from golden.encoder import run
+from golden.model import Shape
+from golden.random import random_model
+from tests.golden.reference import ref_run
+
+SHAPES = {
+    "post-norm": Shape(2, 12, 2, 5, 16, 2, 30, 12, 2),
+    "wider than hidden": Shape(1, 8, 3, 4, 7, 5, 30, 12, 2, position_offset=2),
+    "mean": Shape(2, 10, 1, 10, 9, 3, 30, 12, 0, pooling="mean"),
+    "pre-norm": Shape(2, 12, 3, 4, 20, 2, 30, 12, 0, norm="pre", embedding_norm=False),
+    "pre-norm, embeddings too": Shape(1, 9, 3, 3, 5, 2, 30, 12, 1, norm="pre", pooling="mean"),
+    "one of all": Shape(1, 1, 1, 1, 1, 1, 1, 12, 0),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("tokens", [1, 2, 9, 10])
+def test_every_intermediate_equals_the_reference(name: str, tokens: int) -> None:
+    shape = SHAPES[name]
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        model = random_model(shape, seed)
+        ids = rng.integers(0, shape.vocabulary, tokens)
+        types = rng.integers(0, max(shape.types, 1), tokens)
+        attend = rng.random(tokens) < 0.7
+        attend[rng.integers(tokens)] = True
+        trace: dict[str, np.ndarray] = {}
+        logits = run(model, ids, types, attend, trace)
+        expected = ref_run(model, ids.tolist(), types.tolist(), attend.tolist())
+        assert list(trace) == [key for key in trace if key in expected]
+        assert set(trace) == set(expected)
+        different = [key for key in trace if trace[key].tolist() != expected[key]]
+        assert different == []
+        assert logits.tolist() == expected["logits"]
+        assert logits.dtype == np.int32
+
+
+def test_odd_heads_ffn_and_labels_equal_the_reference() -> None:
+    """3 heads of 32, FFN 200, 5 labels: no power of two, at a size with real sums."""
+    shape = Shape(1, 96, 3, 32, 200, 5, 50, 16, 2)
+    model = random_model(shape, 1)
+    trace: dict[str, np.ndarray] = {}
+    run(model, [3, 1, 4, 1, 5, 9], trace=trace)
+    expected = ref_run(model, [3, 1, 4, 1, 5, 9], [0] * 6, [True] * 6)
+    assert [key for key in trace if trace[key].tolist() != expected[key]] == []
+
+
+TRACE_OF_BERT = {
+    "embedding.sum": (np.int16, (7, 12)),
+    "embedding.norm": (np.int16, (7, 12)),
+    "embedding.x8": (np.int8, (7, 12)),
+    "layer.0.q": (np.int8, (7, 10)),
+    "layer.0.k": (np.int8, (7, 10)),
+    "layer.0.v": (np.int8, (7, 10)),
+    "layer.0.scores": (np.int16, (2, 7, 7)),
+    "layer.0.max": (np.int16, (2, 7)),
+    "layer.0.p": (np.uint8, (2, 7, 7)),
+    "layer.0.sum": (np.int32, (2, 7)),
+    "layer.0.row_m": (np.int32, (2, 7)),
+    "layer.0.row_s": (np.int32, (2, 7)),
+    "layer.0.context": (np.int8, (7, 10)),
+    "layer.0.attention.sum": (np.int16, (7, 12)),
+    "layer.0.attention.norm": (np.int16, (7, 12)),
+    "layer.0.attention.x8": (np.int8, (7, 12)),
+    "layer.0.ffn.hidden": (np.int8, (7, 16)),
+    "layer.0.ffn.sum": (np.int16, (7, 12)),
+    "layer.0.ffn.norm": (np.int16, (7, 12)),
+    "layer.0.ffn.x8": (np.int8, (7, 12)),
+    "pooled": (np.int8, (12,)),
+    "head.0": (np.int8, (12,)),
+    "logits": (np.int32, (3,)),
+}
+
+
+def test_trace_has_the_names_types_and_shapes_of_the_contract() -> None:
+    model = random_model(Shape(1, 12, 2, 5, 16, 3, 30, 12, 2), 0)
+    trace: dict[str, np.ndarray] = {}
+    run(model, range(7), trace=trace)
+    assert {name: (value.dtype, value.shape) for name, value in trace.items()} == TRACE_OF_BERT
+
+
+def test_order_of_a_pre_norm_layer() -> None:
+    trace: dict[str, np.ndarray] = {}
+    run(random_model(SHAPES["pre-norm"], 0), [1, 2], trace=trace)
+    names = [name.removeprefix("layer.1.") for name in trace if name.startswith("layer.1.")]
+    assert names[:3] == ["attention.norm", "attention.x8", "q"]
+    assert names[-4:] == ["ffn.norm", "ffn.x8", "ffn.hidden", "ffn.sum"]
+    assert list(trace)[-5:] == ["final.norm", "final.x8", "pooled", "head.0", "logits"]
+    assert "embedding.norm" not in trace
+
+
+@pytest.mark.parametrize("pooling", ["first", "mean"])
+def test_padding_changes_nothing(pooling: str) -> None:
+    model = random_model(Shape(2, 12, 2, 5, 16, 2, 30, 20, 2, pooling=pooling), 2)
+    ids = [7, 3, 9, 9, 1]
+    padded = run(model, [*ids, *[0] * 6], attend=[1] * 5 + [0] * 6)
+    assert padded.tolist() == run(model, ids).tolist()
+    assert run(model, [*ids, *[0] * 6]).tolist() != padded.tolist()
+
+
+def test_defaults_are_type_zero_and_no_mask() -> None:
+    model = random_model(SHAPES["post-norm"], 4)
+    plain = run(model, [5, 6, 7])
+    assert plain.tolist() == run(model, [5, 6, 7], [0, 0, 0], [1, 1, 1]).tolist()
+    assert plain.tolist() != run(model, [5, 6, 7], [0, 1, 1]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([],), r"ids has shape \(0,\); allowed one or more integers"),
+        (([[1, 2]],), r"ids has shape \(1, 2\); allowed one or more integers"),
+        (([1] * 13,), r"ids has 13 tokens; allowed 1\.\.12 for this model"),
+        (([1, 30],), r"ids\[1\] is 30; allowed 0\.\.29"),
+        (([-1],), r"ids\[0\] is -1; allowed 0\.\.29"),
+        (([0.5],), "ids has dtype float64; allowed integers"),
+        (([1, 2], [0, 2]), r"types\[1\] is 2; allowed 0\.\.1"),
+        (([1, 2], [0]), r"types has shape \(1,\); allowed 2, one a token"),
+        (([1, 2], None, [1, 1, 1]), r"attend has shape \(3,\); allowed 2, one a token"),
+        (([1, 2], None, [1, 3]), r"attend\[1\] is 3; allowed 0\.\.1"),
+        (([1, 2], None, [0, 0]), "attend is 0 for every token"),
+    ],
+)
+def test_bad_input_is_refused(arguments: tuple, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        run(random_model(SHAPES["post-norm"], 0), *arguments)
