@@ -19,3 +19,11 @@ def delay(m: Module, value: ValueLike, cycles: int, name: str, *, reset: bool = 
     for cycle in range(1, cycles + 1):
         value = register(m, value, f"{name}_{cycle}", reset=reset)
     return value
+
+
+def stages(m: Module, value: ValueLike, cycles: int, name: str) -> list:
+    """value after 0, 1, ..., `cycles` cycles: control fields, a copy a stage, with reset."""
+    copies = [value]
+    for cycle in range(1, cycles + 1):
+        copies.append(register(m, copies[-1], f"{name}_{cycle}", reset=True))
+    return copies

@@ -1,0 +1,181 @@
+"""Attention: int8 activations of one layer in, the context of all its heads out."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Elaboratable, Module, Mux, ResetInserter, Signal, signed, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from rtl.config import Config
+from rtl.control import Control
+from rtl.engine import Engine
+from rtl.loader import stream_word
+from rtl.memory import Memory
+from rtl.operation import Error
+from rtl.tokens import TOKEN_WORD, Tokens
+
+
+class Attention(wiring.Component):
+    """The engine without embedding, LayerNorm and residual: the attention datapath alone.
+
+    The command stream holds LINEAR operations for Q, K and V and one ATTEND; `docs/numerics.md`
+    sections 3 and 6. `i` and `o` carry words of N tokens of one channel, row tile after row tile,
+    channel after channel; the last row tile is padded with any values.
+
+    Latency: of the tokens and of `i`, then as the cycle model says, then a word of `o` a cycle.
+
+    Members
+    -------
+    start, abort, busy, done, error
+        See `Control`.
+    tokens
+        Length and attend bits (`rtl.tokens.TOKEN`; ids and types are ignored).
+    i
+        row_tiles * channels words of int8; `last` with the last one.
+    model
+        Command stream.
+    o
+        row_tiles * stride words of int8 context.
+    cycles, active_cycles
+        Since start: clock cycles, and those in which an operand entered the array.
+    trace_*
+        See `Engine`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.engine = Engine(config)
+        bytes_ = data.ArrayLayout(signed(8), config.lanes)
+        word = data.StructLayout({"data": bytes_, "last": unsigned(1)})
+        self._traces = [name for name in self.engine.signature.members if name.startswith("trace")]
+        super().__init__(
+            {
+                "start": In(1),
+                "abort": In(1),
+                "busy": Out(1),
+                "done": Out(1),
+                "error": Out(Error),
+                "tokens": In(stream.Signature(TOKEN_WORD)),
+                "i": In(stream.Signature(word)),
+                "model": In(stream.Signature(stream_word(config.lanes))),
+                "o": Out(stream.Signature(word)),
+                "cycles": Out(32),
+                "active_cycles": Out(32),
+                **{name: self.engine.signature.members[name] for name in self._traces},
+            }
+        )
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        config = self.config
+        m.submodules.control = control = Control()
+        engine, tokens = self.engine, Tokens(config)
+        m.submodules.engine = ResetInserter(control.reset)(engine)
+        m.submodules.tokens = ResetInserter(control.reset)(tokens)
+        m.d.comb += [getattr(self, name).eq(getattr(engine, name)) for name in self._traces]
+
+        # Activations go into X8 in the order in which they come.
+        address = Signal(range(config.x_words + 1))
+        loaded = Signal()
+        write = self.i.valid & self.i.ready
+        m.d.comb += [
+            self.i.ready.eq(~control.reset & ~loaded),
+            engine.x8_write_en.eq(write & (address < config.x_words)),
+            engine.x8_write_address.eq(address),
+            engine.x8_write_data.eq(self.i.payload.data),
+        ]
+        with m.If(control.reset):
+            m.d.sync += [address.eq(0), loaded.eq(0)]
+        with m.Elif(write):
+            m.d.sync += [address.eq(address + 1), loaded.eq(self.i.payload.last)]
+
+        read, sent = self._output(m, control, tokens)
+        too_long = engine.model_valid & tokens.valid & (tokens.tokens > engine.model_tokens)
+        failed = Signal(Error)
+        with m.If(engine.error != Error.NONE):
+            m.d.comb += failed.eq(engine.error)
+        with m.Elif(tokens.error != Error.NONE):
+            m.d.comb += failed.eq(tokens.error)
+        with m.Elif(too_long):
+            m.d.comb += failed.eq(Error.LENGTH)
+        m.d.comb += [
+            control.start.eq(self.start),
+            control.abort.eq(self.abort),
+            control.error.eq(failed),
+            control.finished.eq(sent),
+            control.model_ended.eq(self.model.valid & self.model.ready & self.model.payload.last),
+            control.tokens_ended.eq(
+                self.tokens.valid & self.tokens.ready & self.tokens.payload.last
+            ),
+            self.busy.eq(control.busy),
+            self.done.eq(control.done),
+            self.error.eq(control.code),
+            engine.start.eq(control.begin),
+            engine.ready.eq(tokens.valid & engine.model_valid & loaded & ~too_long),
+            engine.tokens.eq(tokens.tokens),
+            engine.row_tiles.eq(tokens.row_tiles),
+            engine.norm_free.eq(1),
+            engine.norm.ready.eq(1),
+            engine.mask_en.eq(tokens.en),
+            engine.mask_address.eq(tokens.address),
+            engine.mask_attend.eq(tokens.token.attend),
+            engine.read_address.eq(read),
+            engine.model.valid.eq(self.model.valid & ~control.reset),
+            engine.model.payload.eq(self.model.payload),
+            self.model.ready.eq(Mux(control.reset, control.drain_model, engine.model.ready)),
+            tokens.i.valid.eq(self.tokens.valid & ~control.reset),
+            tokens.i.payload.eq(self.tokens.payload),
+            self.tokens.ready.eq(Mux(control.reset, control.drain_tokens, tokens.i.ready)),
+        ]
+        with m.If(control.begin):
+            m.d.sync += [self.cycles.eq(1), self.active_cycles.eq(0)]
+        with m.Elif(control.busy):
+            m.d.sync += [
+                self.cycles.eq(self.cycles + 1),
+                self.active_cycles.eq(self.active_cycles + engine.active),
+            ]
+        return m
+
+    def _output(self, m: Module, control: Control, tokens: Tokens) -> tuple[Signal, Signal]:
+        """Reads the context bank once the engine has finished; a word every four cycles."""
+        engine = self.engine
+        address = Signal.like(engine.context)
+        left = Signal(range(self.config.x_words + 1))
+        row = Signal.like(tokens.row_tiles)
+        wait = Signal(range(Memory.latency + 1))
+        sent = Signal()
+        m.d.comb += [
+            self.o.payload.data.eq(engine.read_data),
+            self.o.payload.last.eq((left == 1) & (row == 1)),
+        ]
+        with m.FSM(name="output"):
+            with m.State("COMPUTE"):
+                m.d.sync += [
+                    address.eq(engine.context),
+                    row.eq(tokens.row_tiles),
+                    left.eq(engine.context_stride),
+                    wait.eq(Memory.latency),
+                ]
+                with m.If(~control.reset & engine.finished):
+                    m.next = "READ"
+            with m.State("READ"):
+                m.d.sync += wait.eq(wait - 1)
+                with m.If(wait == 0):
+                    m.next = "SEND"
+            with m.State("SEND"):
+                m.d.comb += self.o.valid.eq(1)
+                with m.If(self.o.ready):
+                    m.d.sync += [
+                        address.eq(address + 1),
+                        left.eq(left - 1),
+                        wait.eq(Memory.latency),
+                    ]
+                    m.next = "READ"
+                    with m.If(left == 1):
+                        m.d.sync += [left.eq(engine.context_stride), row.eq(row - 1)]
+                        with m.If(row == 1):
+                            m.next = "SENT"
+            with m.State("SENT"):
+                m.d.comb += sent.eq(1)
+                m.next = "COMPUTE"
+        return address, sent

@@ -1,0 +1,252 @@
+"""The command stream's vocabulary: descriptors, their fields and their packing.
+
+A model is one stream of words of N bytes. It consists of 32-byte descriptors, each followed by
+its payload:
+
+    HEADER                                  once, first: what the model needs
+    TABLE    256 bytes                      an activation table
+    NORM     6 words for every N channels   one LayerNorm; stands before the operation whose sum it
+                                            normalises, so that its parameters are there in time
+    EMBED                                   the rows come from the embedding interface
+    LINEAR   K + 7 words a column tile      weights, then bias, m and s of N output channels
+    ATTEND                                  scores, softmax and context of all heads
+    END                                     once, last
+
+Bytes of a descriptor: 0 opcode, 1 flags, 2..27 fields (little-endian, in the order of `FIELDS`),
+28..31 the CRC-32 (ISO-HDLC, as zlib computes it) of every byte of the stream before it. Since a
+CRC includes the earlier ones, each descriptor vouches for the whole stream up to itself, and END
+for the last payload.
+
+Parameters of N channels (and gamma, beta) are stored as byte planes: byte i of a word belongs to
+channel i, so the format is the same for every N.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from enum import IntEnum, IntFlag
+from typing import NamedTuple
+
+DESCRIPTOR_BYTES = 32
+FIELD_BYTES = 26
+PARAMETER_PLANES = 7  # bias 4, m 2, s 1
+NORM_PLANES = 6  # gamma 2, beta 4
+TABLE_BYTES = 256
+MAGIC = 0x54523242  # "B2RT"
+VERSION = 1
+
+
+class Opcode(IntEnum):
+    """What a descriptor asks for."""
+
+    HEADER = 1
+    TABLE = 2
+    NORM = 3
+    EMBED = 4
+    LINEAR = 5
+    ATTEND = 6
+    END = 7
+
+
+class Flag(IntFlag):
+    """Choices of an operation.
+
+    FIRST_TILE
+        Compute row tile 0 only.
+    TABLE
+        Send the int8 result through the activation table (LINEAR).
+    BY_LANE
+        Weights are operand A, activations operand B: V, whose channels lie across the lanes
+        (LINEAR).
+    RESIDUAL
+        NORM: write the int16 output to X16 too (post-norm). LINEAR: add to X16.
+    CHAINED
+        The NORM before this one writes what it reads (NORM).
+    BANK
+        Operand A is read from the activation banks, not from X8 (LINEAR).
+    LOGITS
+        The results are the logits (LINEAR).
+    """
+
+    FIRST_TILE = 1
+    TABLE = 2
+    BY_LANE = 4
+    RESIDUAL = 8
+    CHAINED = 16
+    BANK = 32
+    LOGITS = 64
+
+
+NO_FLAGS = Flag(0)
+
+
+class Field(NamedTuple):
+    """A field of a descriptor: name and width in bytes."""
+
+    name: str
+    bytes: int
+
+
+FIELDS: dict[Opcode, tuple[Field, ...]] = {
+    Opcode.HEADER: (
+        Field("magic", 4),
+        Field("version", 1),
+        Field("lanes", 1),
+        Field("tokens", 2),  # longest sequence that the model and its buffers take
+        Field("hidden", 2),
+        Field("ffn", 2),
+        Field("labels", 2),
+    ),
+    Opcode.TABLE: (),
+    Opcode.NORM: (
+        Field("channels", 2),
+        Field("shift", 1),
+        Field("epsilon", 7),
+    ),
+    Opcode.EMBED: (
+        Field("token_factor", 1),
+        Field("position_factor", 1),
+        Field("channels", 2),
+        Field("token_rows", 3),  # rows of the token table: the ids must be below
+        Field("position_rows", 2),  # rows of the position table of one type
+        Field("offset", 2),  # position of the first token
+        Field("types", 1),  # 0: no segment embedding, the type bit is ignored
+    ),
+    Opcode.LINEAR: (
+        Field("length", 2),  # K
+        Field("columns", 2),  # output channels (BY_LANE: a multiple of N)
+        Field("source", 3),  # address of row tile 0, channel 0
+        Field("source_stride", 2),  # words a row tile
+        Field("destination", 3),
+        Field("destination_stride", 2),
+        Field("shift", 1),  # RESIDUAL: round_shift of X16 before the addition
+    ),
+    Opcode.ATTEND: (
+        Field("heads", 1),
+        Field("value_tiles", 1),  # column tiles of V and of the context, a head
+        Field("head_size", 2),
+        Field("stride", 2),  # words a row tile of Q, K and the context
+        Field("query", 3),
+        Field("key", 3),
+        Field("value", 3),
+        Field("context", 3),
+        Field("score_m", 2),
+        Field("score_s", 1),
+        Field("context_m", 2),
+        Field("context_s", 1),
+    ),
+    Opcode.END: (),
+}
+
+
+def encode(opcode: Opcode, flags: Flag = NO_FLAGS, **values: int) -> bytes:
+    """The first 28 bytes of a descriptor.
+
+    Raises
+    ------
+    ValueError
+        A field is missing, unknown or does not fit its bytes.
+    """
+    fields = FIELDS[opcode]
+    if set(values) != {field.name for field in fields}:
+        raise ValueError(
+            f"{opcode.name} takes the fields {[f.name for f in fields]}, not {sorted(values)}"
+        )
+    body = bytearray([opcode, flags])
+    for field in fields:
+        value = values[field.name]
+        if not 0 <= value < 1 << (8 * field.bytes):
+            most = 2 ** (8 * field.bytes) - 1
+            raise ValueError(f"{opcode.name}.{field.name} is {value}: it must lie in 0..{most}")
+        body += int(value).to_bytes(field.bytes, "little")
+    return bytes(body.ljust(2 + FIELD_BYTES, b"\0"))
+
+
+class Stream:
+    """A command stream under construction; `bytes()` of it is the stream.
+
+    Parameters
+    ----------
+    lanes
+        N, the bytes of a word. Every payload is padded with zeros to whole words.
+    """
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+        self._data = bytearray()
+        self._crc = 0
+
+    def _append(self, data: bytes) -> None:
+        self._data += data
+        self._crc = zlib.crc32(data, self._crc)
+
+    def descriptor(self, opcode: Opcode, flags: Flag = NO_FLAGS, **values: int) -> None:
+        """Append a descriptor with its CRC."""
+        self._append(encode(opcode, flags, **values))
+        self._append(self._crc.to_bytes(4, "little"))
+
+    def payload(self, data: bytes) -> None:
+        """Append parameters, weights or a table, padded to whole words."""
+        self._append(data + bytes(-len(data) % self.lanes))
+
+    def __bytes__(self) -> bytes:
+        return bytes(self._data)
+
+
+class Descriptor(NamedTuple):
+    """A decoded descriptor: where it stands, what it asks for, and whether its CRC holds."""
+
+    offset: int
+    opcode: Opcode
+    flags: Flag
+    values: dict[str, int]
+    crc_good: bool
+
+    def payload_bytes(self, lanes: int) -> int:
+        """Bytes that follow it for words of `lanes` bytes."""
+        match self.opcode:
+            case Opcode.TABLE:
+                return TABLE_BYTES
+            case Opcode.NORM:
+                return -(-self.values["channels"] // lanes) * NORM_PLANES * lanes
+            case Opcode.LINEAR:
+                words = self.values["length"] + PARAMETER_PLANES
+                return -(-self.values["columns"] // lanes) * words * lanes
+        return 0
+
+
+def decode(data: bytes) -> Iterator[Descriptor]:
+    """The descriptors of a stream, in order.
+
+    Raises
+    ------
+    ValueError
+        The stream does not begin with a HEADER of this version, ends before END, runs on after
+        it, or has an unknown opcode.
+    """
+    offset, lanes = 0, 0
+    while True:
+        if offset + DESCRIPTOR_BYTES > len(data):
+            raise ValueError(f"the stream ends at byte {len(data)}, before END: it is truncated")
+        body = data[offset : offset + DESCRIPTOR_BYTES]
+        if body[0] not in set(Opcode):
+            raise ValueError(f"byte {offset}: opcode {body[0]} is unknown, allowed are 1..7")
+        opcode, values, at = Opcode(body[0]), {}, 2
+        for field in FIELDS[opcode]:
+            values[field.name] = int.from_bytes(body[at : at + field.bytes], "little")
+            at += field.bytes
+        good = zlib.crc32(data[: offset + 28]) == int.from_bytes(body[28:], "little")
+        descriptor = Descriptor(offset, opcode, Flag(body[1]), values, good)
+        if offset == 0:
+            if opcode is not Opcode.HEADER or values["magic"] != MAGIC:
+                raise ValueError("the stream does not begin with a HEADER: it is no model.bin")
+            if values["version"] != VERSION:
+                raise ValueError(f"the stream has version {values['version']}, not {VERSION}")
+            lanes = values["lanes"]
+        yield descriptor
+        offset += DESCRIPTOR_BYTES + descriptor.payload_bytes(lanes)
+        if opcode is Opcode.END:
+            break
+    if offset != len(data):
+        raise ValueError(f"{len(data) - offset} bytes follow END: the stream runs on")

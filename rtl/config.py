@@ -1,0 +1,107 @@
+"""The free choices of an accelerator, and every width and depth that follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+LANES = (4, 8, 16, 32)
+
+
+def ceil_div(x: int, y: int) -> int:
+    """x / y rounded up, for positive integers."""
+    return -(-x // y)
+
+
+def power_of_two(x: int) -> int:
+    """The smallest power of two that is at least x."""
+    return 1 << (x - 1).bit_length()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Limits of one generated accelerator; any model within them runs on it.
+
+    Parameters
+    ----------
+    lanes
+        N: the array has N x N MACs, a word N bytes. 4, 8, 16 or 32.
+    tokens
+        Longest sequence.
+    hidden
+        Widest hidden state; also the widest padded V, heads * ceil(head size / N) * N.
+    ffn
+        Widest feed-forward layer.
+    labels
+        Most logits.
+    dsp_macs
+        How many of the N^2 MACs use a DSP multiplier; the others are built from LUTs.
+        None: all of them.
+
+    Raises
+    ------
+    ValueError
+        A value is outside its range; the message names it.
+    """
+
+    lanes: int = 8
+    tokens: int = 128
+    hidden: int = 128
+    ffn: int = 512
+    labels: int = 64
+    dsp_macs: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.lanes not in LANES:
+            raise ValueError(f"lanes is {self.lanes}: choose one of {', '.join(map(str, LANES))}")
+        for name, most in (("tokens", 4096), ("hidden", 1024), ("ffn", 4096), ("labels", 4096)):
+            value = getattr(self, name)
+            if not 1 <= value <= most:
+                raise ValueError(f"{name} is {value}: it must lie in 1..{most}")
+        if self.dsp_macs is not None and not 0 <= self.dsp_macs <= self.lanes**2:
+            raise ValueError(
+                f"dsp_macs is {self.dsp_macs}: it must lie in 0..{self.lanes**2}, lanes squared"
+            )
+
+    @property
+    def row_tiles(self) -> int:
+        """Row tiles of the longest sequence."""
+        return ceil_div(self.tokens, self.lanes)
+
+    @property
+    def x_words(self) -> int:
+        """Depth of X16 and of X8: one word a row tile and channel."""
+        return self.row_tiles * self.hidden
+
+    @property
+    def bank_words(self) -> int:
+        """Depth of each of the four activation banks (Q, K, V, C; together the FFN buffer).
+
+        A power of two, so that the two top bits of an activation address name the bank.
+        """
+        per_row_tile = max(ceil_div(self.hidden, self.lanes) * self.lanes, ceil_div(self.ffn, 4))
+        return power_of_two(self.row_tiles * per_row_tile)
+
+    @property
+    def weight_words(self) -> int:
+        """Depth of one half of the weight double buffer.
+
+        A weight tile has K words; a row tile of embedding rows has 2N words a column tile.
+        """
+        embedding = 2 * ceil_div(self.hidden, self.lanes) * self.lanes
+        return power_of_two(max(self.hidden, self.ffn, embedding))
+
+    @property
+    def length_bits(self) -> int:
+        """Width of K, the length of a sum."""
+        return max(self.weight_words, self.tokens).bit_length()
+
+    @property
+    def acc_bits(self) -> int:
+        """Width of an accumulator: K products of 2^14 (linear, scores) or 255 * 2^7."""
+        linear = max(self.hidden, self.ffn) << 14
+        context = self.tokens * 255 * 128
+        return max(linear, context).bit_length() + 1
+
+    def as_dict(self) -> dict[str, int | None]:
+        """The free choices, for reports."""
+        return asdict(self)
