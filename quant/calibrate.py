@@ -1,0 +1,264 @@
+"""`python -m quant.calibrate`: a float checkpoint and some texts to an integer model.
+
+Runs the float model on the texts, observes every tensor, quantizes (quant.quantize), then runs the
+integer model on the same texts to count what saturates and to measure each tensor's error.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from golden import encoder, store
+from quant import command, float_model
+from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
+from quant.compare import TensorError, compare
+from quant.observers import METHODS, Observer, observe
+from quant.quantize import Options, Quantized, quantize
+from quant.quantizers import CalibrationError
+from quant.texts import CORPORA, Review, load_texts
+from quant.tokenizer import FILES, TextTokenizer, Tokens
+
+BUILD = Path("build")
+SAMPLES = 128
+MAX_TOKENS = 512
+DEFAULT_DATA = "imdb"
+SPLIT = "train"  # never the split that accuracy is measured on
+
+EXAMPLES = """\
+examples:
+  python -m quant.calibrate
+  python -m quant.calibrate --model my-model --data reviews.csv --out build/my-model
+  python -m quant.calibrate --method mse --samples 256 --json build/calibration.json
+"""
+
+
+def default_out(model: Path) -> Path:
+    """Where the quantized model of a checkpoint directory goes unless --out says otherwise."""
+    return BUILD / model.resolve().name
+
+
+def encode(
+    texts: Sequence[Review], tokenizer: TextTokenizer, checkpoint: Checkpoint, max_tokens: int
+) -> list[Tokens]:
+    """The tokens of each text, cut to ``max_tokens`` or to what the position table covers."""
+    limit = min(max_tokens, checkpoint.spec.max_tokens)
+    return [tokenizer.encode(review.text, limit=limit) for review in texts]
+
+
+def observe_all(checkpoint: Checkpoint, texts: Sequence[Tokens]) -> dict[str, Observer]:
+    """An observer for every tensor of the float model on these texts."""
+    observers: dict[str, Observer] = {}
+    for tokens in command.progress(texts, "observing"):
+        trace: float_model.Trace = {}
+        float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types, trace=trace)
+        observe(trace, observers)
+    return observers
+
+
+def check(
+    checkpoint: Checkpoint, quantized: Quantized, texts: Sequence[Tokens]
+) -> dict[str, TensorError]:
+    """The error of every tensor of the integer model on these texts.
+
+    Raises CalibrationError when a score saturates, since the softmax of that row would be wrong.
+    """
+    errors: dict[str, TensorError] = {}
+    for tokens in command.progress(texts, "checking"):
+        floats: float_model.Trace = {}
+        integers: dict[str, Any] = {}
+        float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types, trace=floats)
+        encoder.run(quantized.model, tokens.ids, tokens.types, trace=integers)
+        compare(errors, floats, integers, quantized.info["tensors"])
+    for name, error in errors.items():
+        if name.endswith(".scores") and error.limits:
+            raise CalibrationError(
+                f"{name}: {error.limits} of {error.count} scores saturate the 16-bit format, "
+                "so the softmax of their rows would be wrong"
+            )
+    return errors
+
+
+def calibrate(
+    checkpoint: Checkpoint,
+    texts: Sequence[Tokens],
+    options: Options,
+    source: dict[str, Any],
+) -> tuple[Quantized, dict[str, TensorError]]:
+    """Observe, quantize and check; ``source`` says in the description where the texts came from."""
+    quantized = quantize(
+        checkpoint.spec, checkpoint.arrays, observe_all(checkpoint, texts), options
+    )
+    errors = check(checkpoint, quantized, texts)
+    quantized.info.update(
+        {
+            "tool": f"bert2rtl {tool_version()}",
+            "checkpoint": {"directory": str(checkpoint.directory), "sha256": checkpoint.sha256},
+            "spec": checkpoint.spec.to_json(),
+            "calibration": source
+            | {"texts": len(texts), "tokens": sum(len(t.ids) for t in texts)}
+            | asdict(options),
+            "check": {name: error.to_json() for name, error in errors.items()},
+        }
+    )
+    return quantized, errors
+
+
+def tool_version() -> str:
+    try:
+        return version("bert2rtl")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return "0 (not installed)"
+
+
+def save(quantized: Quantized, checkpoint: Checkpoint, out: Path) -> None:
+    """The quantized model with the tokenizer's files beside it, so that it classifies alone."""
+    for name in FILES:
+        file = checkpoint.directory / name
+        if file.is_file():
+            command.write(out / name, file.read_bytes())
+    store.save(quantized.model, out, quantized.info)
+
+
+def ensure(model: Path = DEFAULT_MODEL, out: Path | None = None) -> Path:
+    """The directory of the quantized model of a checkpoint, calibrated with the defaults if needed.
+
+    It is needed when there is none yet, or one of another checkpoint, and said on stderr.
+    """
+    out = out or default_out(model)
+    checkpoint = load(model)
+    reason = "there is none yet"
+    if (out / store.DESCRIPTION).is_file():
+        _, info = store.load(out)
+        if info.get("checkpoint", {}).get("sha256") == checkpoint.sha256:
+            return out
+        reason = "the one there is of another checkpoint"
+    print(f"calibrating {out} from {model}: {reason}", file=sys.stderr)
+    texts = encode(
+        load_texts(DEFAULT_DATA, SPLIT)[:SAMPLES], TextTokenizer(model), checkpoint, MAX_TOKENS
+    )
+    source = {"data": DEFAULT_DATA, "split": SPLIT, "max_tokens": MAX_TOKENS}
+    quantized, _ = calibrate(checkpoint, texts, Options(), source)
+    save(quantized, checkpoint, out)
+    return out
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="python -m quant.calibrate",
+        description="Turn a fine-tuned checkpoint into an integer model.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument(
+        "--model",
+        type=Path,
+        default=DEFAULT_MODEL,
+        metavar="DIR",
+        help=f"checkpoint directory in Hugging Face layout (default {DEFAULT_MODEL})",
+    )
+    result.add_argument(
+        "--data",
+        default=DEFAULT_DATA,
+        metavar="NAME|FILE",
+        help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .jsonl or "
+        f".txt file (default {DEFAULT_DATA})",
+    )
+    result.add_argument(
+        "--samples",
+        type=positive,
+        default=SAMPLES,
+        metavar="N",
+        help=f"number of texts (default {SAMPLES})",
+    )
+    result.add_argument(
+        "--max-tokens",
+        type=positive,
+        default=MAX_TOKENS,
+        metavar="N",
+        help=f"longest text in tokens; the rest is cut (default {MAX_TOKENS})",
+    )
+    result.add_argument(
+        "--method",
+        choices=METHODS,
+        default=Options().method,
+        help=f"how a tensor's clipping point is chosen (default {Options().method})",
+    )
+    result.add_argument(
+        "--no-bias-correction",
+        action="store_true",
+        help="leave the mean error of the rounded weights in",
+    )
+    result.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="quantized model (default: build/ and the name of --model)",
+    )
+    result.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    return result
+
+
+def positive(text: str) -> int:
+    """An option's value that counts something."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is too small: it must be 1 or more")
+    return value
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    return command.run(lambda: calibrate_command(options))
+
+
+def calibrate_command(options: argparse.Namespace) -> int:
+    checkpoint = load(options.model)
+    tokenizer = TextTokenizer(options.model)
+    reviews = load_texts(options.data, SPLIT, names=checkpoint.spec.labels)[: options.samples]
+    texts = encode(reviews, tokenizer, checkpoint, options.max_tokens)
+    source = {"data": options.data, "max_tokens": options.max_tokens}
+    if options.data in CORPORA:
+        source["split"] = SPLIT
+    quantized, errors = calibrate(
+        checkpoint,
+        texts,
+        Options(method=options.method, bias_correction=not options.no_bias_correction),
+        source,
+    )
+    out = options.out or default_out(options.model)
+    save(quantized, checkpoint, out)
+    print(summary(quantized, errors))
+    print(f"wrote {out}")
+    if options.json:
+        command.write_json(options.json, quantized.info)
+    return 0
+
+
+def summary(quantized: Quantized, errors: dict[str, TensorError]) -> str:
+    """The tensors, worst signal to noise ratio first, and the tightest overflow bound."""
+    lines = [f"{'tensor':28} {'bits':>4} {'scale':>10} {'SQNR dB':>8} {'at limits':>12}"]
+    tensors = quantized.info["tensors"]
+    for name, error in sorted(errors.items(), key=lambda item: item[1].sqnr):
+        format = tensors.get(name, {"bits": 8, "scale": error.lsb})
+        lines.append(
+            f"{name:28} {format['bits']:4} {format['scale']:10.3g} {error.sqnr:8.1f} "
+            f"{error.limits:6} ({error.limits / error.count:.3%})"
+        )
+    proof = quantized.info["proof"]
+    name = max(proof, key=lambda name: proof[name]["bound"] / proof[name]["limit"])
+    bound, limit = proof[name]["bound"], proof[name]["limit"]
+    lines.append(
+        f"no overflow: {len(proof)} bounds proven, the tightest is {name}: {bound} < {limit}"
+    )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""`python -m quant.classify "That movie was terrible!"`: one text through golden and float.
+
+Prints the class, the integer logits and the probabilities of the integer model, and the float
+model's beside them.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from golden import encoder, store
+from golden.model import Model
+from quant import command, float_model
+from quant.calibrate import MAX_TOKENS, default_out, ensure, positive
+from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
+from quant.spec import EncoderSpec, Floats
+from quant.tokenizer import TextTokenizer, Tokens
+
+EXAMPLES = """\
+examples:
+  python -m quant.classify "That movie was terrible!"
+  python -m quant.classify "A film for everyone." --json build/classification.json
+  python -m quant.classify --pair "Is it any good?" "Not at all." --model my-model
+  python -m quant.classify - < review.txt
+"""
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A quantized model with its tokenizer; the float checkpoint beside it where it is there."""
+
+    model: Model
+    spec: EncoderSpec
+    logit_scale: float
+    tokenizer: TextTokenizer
+    checkpoint: Checkpoint | None
+
+    @classmethod
+    def load(cls, quantized: Path, model: Path | None) -> "Classifier":
+        """Raises ValueError naming the file when one of the two directories cannot be read."""
+        integer_model, info = store.load(quantized)
+        try:
+            spec = EncoderSpec.from_json(info["spec"])
+            scale = float(info["tensors"]["logits"]["scale"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"{quantized / store.DESCRIPTION}: its info has no usable {error}; calibrate again"
+            ) from None
+        checkpoint = load(model) if model else None
+        return cls(integer_model, spec, scale, TextTokenizer(quantized), checkpoint)
+
+    def tokens(self, text: str, pair: str | None = None, max_tokens: int = MAX_TOKENS) -> Tokens:
+        return self.tokenizer.encode(text, pair, limit=min(max_tokens, self.spec.max_tokens))
+
+    def classify(self, tokens: Tokens) -> "Classification":
+        logits = encoder.run(self.model, tokens.ids, tokens.types)
+        floats = None
+        if self.checkpoint:
+            floats = float_model.run(
+                self.checkpoint.spec, self.checkpoint.arrays, tokens.ids, tokens.types
+            )
+        return Classification(
+            self.spec.labels, tokens, logits, (logits * self.logit_scale).astype(np.float32), floats
+        )
+
+
+@dataclass(frozen=True)
+class Classification:
+    """The integer logits, the same in units of the float logits, and the float model's own."""
+
+    labels: tuple[str, ...]
+    tokens: Tokens
+    integer_logits: np.ndarray
+    logits: Floats
+    float_logits: Floats | None
+
+    @property
+    def label(self) -> str:
+        return self.labels[int(self.integer_logits.argmax())]
+
+    def to_json(self) -> dict[str, Any]:
+        def of(logits: Floats) -> dict[str, Any]:
+            probabilities = float_model.softmax(logits)
+            return {
+                "class": self.labels[int(logits.argmax())],
+                "logits": dict(zip(self.labels, map(float, logits))),
+                "probabilities": dict(zip(self.labels, map(float, probabilities))),
+            }
+
+        integer = of(self.logits) | {
+            "integer_logits": dict(zip(self.labels, map(int, self.integer_logits)))
+        }
+        return {
+            "tokens": len(self.tokens.ids),
+            "dropped_tokens": self.tokens.dropped,
+            "golden": integer,
+            "float": None if self.float_logits is None else of(self.float_logits),
+        }
+
+    def __str__(self) -> str:
+        values = self.to_json()
+        golden, floats = values["golden"], values["float"]
+        width = max(5, *map(len, self.labels))
+        cut = f" ({self.tokens.dropped} more cut)" if self.tokens.dropped else ""
+        columns = f"{'integer logit':>14} {'logit':>9} {'probability':>12}"
+        if floats:
+            columns += f" {'float logit':>12} {'probability':>12}"
+        lines = [
+            f"{self.label}   from {values['tokens']} tokens{cut}",
+            f"{'class':{width}}{columns}",
+        ]
+        for label in self.labels:
+            line = (
+                f"{label:{width}}{golden['integer_logits'][label]:14} "
+                f"{golden['logits'][label]:9.4f} {golden['probabilities'][label]:12.2%}"
+            )
+            if floats:
+                line += f" {floats['logits'][label]:12.4f} {floats['probabilities'][label]:12.2%}"
+            lines.append(line)
+        if floats and floats["class"] != golden["class"]:
+            lines.append(f"the float model says {floats['class']}")
+        return "\n".join(lines)
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="python -m quant.classify",
+        description="Classify a text with the integer model and the float model beside it.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument("text", help="the text, or - to read it from standard input")
+    result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
+    result.add_argument(
+        "--model", type=Path, metavar="DIR", help=f"checkpoint (default {DEFAULT_MODEL})"
+    )
+    result.add_argument(
+        "--quantized",
+        type=Path,
+        metavar="DIR",
+        help="quantized model (default: that of the checkpoint, calibrated first if missing)",
+    )
+    result.add_argument(
+        "--max-tokens",
+        type=positive,
+        default=MAX_TOKENS,
+        metavar="N",
+        help=f"the rest of a longer text is cut (default {MAX_TOKENS})",
+    )
+    result.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    return command.run(lambda: classify_command(options))
+
+
+def classify_command(options: argparse.Namespace) -> int:
+    text = sys.stdin.read() if options.text == "-" else options.text
+    model = options.model
+    if options.quantized is None:
+        model = model or DEFAULT_MODEL
+        quantized = ensure(model, default_out(model))
+    else:
+        quantized = options.quantized
+    classifier = Classifier.load(quantized, model)
+    result = classifier.classify(classifier.tokens(text, options.pair, options.max_tokens))
+    print(result)
+    if options.json:
+        command.write_json(options.json, result.to_json())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""How far the integer trace of a text lies from the float one, tensor by tensor."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log10
+from typing import Any
+
+import numpy as np
+
+from quant.spec import Floats
+
+
+@dataclass
+class TensorError:
+    """Sums over all elements compared; ``limits`` counts codes at either end of their range.
+
+    A code at the end is a value that saturated, or one that lies just there.
+    """
+
+    count: int = 0
+    limits: int = 0
+    signal: float = 0.0
+    noise: float = 0.0
+    largest: float = 0.0
+    lsb: float = 1.0
+
+    @property
+    def sqnr(self) -> float:
+        """Signal to quantization noise ratio, 10 log10(sum x^2 / sum (x' - x)^2), in dB."""
+        if not self.noise or not self.signal:
+            return 200.0 if not self.noise else -200.0
+        return 10 * log10(self.signal / self.noise)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "sqnr_db": round(self.sqnr, 2),
+            "largest_error_lsb": round(self.largest / self.lsb, 2),
+            "rms_error_lsb": round((self.noise / max(self.count, 1)) ** 0.5 / self.lsb, 3),
+            "at_limits": self.limits,
+            "values": self.count,
+        }
+
+
+def compare(
+    errors: dict[str, TensorError],
+    floats: Mapping[str, Floats],
+    integers: Mapping[str, np.ndarray],
+    tensors: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Add one text: every tensor of the integer trace that has a float twin and a known scale.
+
+    The int8 operand x8 is compared with the norm that it rounds, and p / sum with the softmax.
+    """
+    for name, format in tensors.items():
+        twin = name.removesuffix(".x8") + ".norm" if name.endswith(".x8") else name
+        if name in integers and twin in floats:
+            limit = 1 << (int(format["bits"]) - 1)
+            codes = integers[name]
+            at_limits = int(np.count_nonzero((codes == limit - 1) | (codes == -limit)))
+            _add(
+                errors,
+                name,
+                floats[twin],
+                codes * np.float64(format["scale"]),
+                float(format["scale"]),
+                at_limits,
+            )
+    for name in floats:
+        if name.endswith(".probs"):
+            layer = name.removesuffix(".probs")
+            probs = integers[f"{layer}.p"] / integers[f"{layer}.sum"][..., None]
+            _add(errors, name, floats[name], probs, 1 / 255, 0)
+
+
+def _add(
+    errors: dict[str, TensorError],
+    name: str,
+    exact: Floats,
+    value: np.ndarray,
+    lsb: float,
+    at_limits: int,
+) -> None:
+    error = errors.setdefault(name, TensorError(lsb=lsb))
+    difference = value - exact
+    error.count += exact.size
+    error.limits += at_limits
+    error.signal += float(np.square(exact, dtype=np.float64).sum())
+    error.noise += float(np.square(difference).sum())
+    error.largest = max(error.largest, float(np.abs(difference).max()))

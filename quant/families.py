@@ -1,0 +1,231 @@
+"""How the checkpoints of each model family map to an EncoderSpec and its arrays.
+
+One function a family, found by the config's model_type: it checks what the config asks for, takes
+the tensors it knows, and leaves the rest, which the loader refuses by name.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from quant.spec import Arrays, CheckpointError, EncoderSpec, Floats
+
+Config = Mapping[str, Any]
+
+_ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu-tanh",
+    "gelu_pytorch_tanh": "gelu-tanh",
+    "gelu_fast": "gelu-tanh",
+    "relu": "relu",
+}
+_BUFFERS = ("position_ids", "token_type_ids")
+
+
+class Tensors:
+    """The tensors of a checkpoint; each is taken once, under the name that the spec gives it."""
+
+    def __init__(self, tensors: Mapping[str, Floats]) -> None:
+        self._left = {
+            name: tensor for name, tensor in tensors.items() if name.split(".")[-1] not in _BUFFERS
+        }
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._left
+
+    def take(self, name: str) -> Floats:
+        """Raises CheckpointError when the checkpoint has no such tensor left."""
+        if name not in self._left:
+            raise CheckpointError(f"the tensor {name} is missing")
+        return self._left.pop(name)
+
+    def linear(self, name: str, target: str, bias: bool = True) -> Arrays:
+        weight = self.take(f"{name}.weight")
+        if weight.ndim != 2:
+            raise CheckpointError(f"{name}.weight has {weight.ndim} dimensions: a matrix has 2")
+        values = self.take(f"{name}.bias") if bias else np.zeros(weight.shape[0], np.float32)
+        return {f"{target}.weight": weight, f"{target}.bias": values}
+
+    def norm(self, name: str, target: str) -> Arrays:
+        old = f"{name}.gamma" in self  # names of checkpoints converted from TensorFlow
+        scale, shift = ("gamma", "beta") if old else ("weight", "bias")
+        return {
+            f"{target}.gamma": self.take(f"{name}.{scale}"),
+            f"{target}.beta": self.take(f"{name}.{shift}"),
+        }
+
+    def refuse_rest(self) -> None:
+        if self._left:
+            raise CheckpointError(
+                f"the tensor {min(self._left)} has no place in this encoder "
+                f"({len(self._left)} such tensors)"
+            )
+
+
+def _integer(config: Config, name: str) -> int:
+    value = config.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise CheckpointError(f"config.json: {name} is {value!r}: it must be an integer")
+    return value
+
+
+def _head_size(hidden: int, heads: int) -> int:
+    if heads < 1 or hidden % heads:
+        raise CheckpointError(
+            f"config.json: a hidden size of {hidden} cannot be split into {heads} heads"
+        )
+    return hidden // heads
+
+
+def _activation(config: Config, name: str) -> str:
+    value = config.get(name, "gelu")
+    if value not in _ACTIVATIONS:
+        raise CheckpointError(
+            f"layer.0.ffn.up: the activation {value!r} is not supported: "
+            f"it must be one of {', '.join(_ACTIVATIONS)}"
+        )
+    return _ACTIVATIONS[value]
+
+
+def _labels(config: Config, classifier: Floats) -> tuple[str, ...]:
+    """Names from id2label; a config that leaves out the default two still has LABEL_0, LABEL_1."""
+    count = classifier.shape[0]
+    names = config.get("id2label") or {str(i): f"LABEL_{i}" for i in range(count)}
+    if sorted(names) != sorted(str(i) for i in range(count)):
+        raise CheckpointError(
+            f"classifier has {count} outputs, but id2label in config.json names {len(names)} labels"
+        )
+    if count < 2:
+        raise CheckpointError("classifier has one output: regression is not supported")
+    return tuple(str(names[str(i)]) for i in range(count))
+
+
+def _check(config: Config, architecture: str) -> None:
+    architectures = config.get("architectures") or []
+    if architecture not in architectures:
+        raise CheckpointError(
+            f"config.json: architectures is {architectures}: only {architecture} has the "
+            "classifier that is needed (fine-tune the encoder first)"
+        )
+    if config.get("position_embedding_type", "absolute") != "absolute":
+        raise CheckpointError(
+            f"embedding.position: {config['position_embedding_type']!r} positions are not "
+            "supported: they must be absolute"
+        )
+    if config.get("is_decoder") or config.get("add_cross_attention"):
+        raise CheckpointError(
+            "layer.0.attention: a decoder (causal or cross-attention) is not "
+            "supported: only encoders are"
+        )
+    if config.get("pruned_heads"):
+        raise CheckpointError("layer.0.attention: pruned heads are not supported")
+    if config.get("problem_type") not in (None, "single_label_classification"):
+        raise CheckpointError(
+            f"classifier: problem_type {config['problem_type']!r} is not supported: "
+            "it must be single_label_classification"
+        )
+
+
+def bert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
+    """BertForSequenceClassification (Devlin et al., 2019): pooler with tanh, then classifier."""
+    _check(config, "BertForSequenceClassification")
+    arrays = _bert_encoder(config, tensors, "bert")
+    arrays |= tensors.linear("bert.pooler.dense", "head.0")
+    arrays |= tensors.linear("classifier", "head.1")
+    labels = _labels(config, arrays["head.1.weight"])
+    return _bert_spec(config, arrays, labels, head_activations=("tanh",)), arrays
+
+
+def roberta(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
+    """RobertaForSequenceClassification (Liu et al., 2019): positions from pad_token_id + 1 on."""
+    _check(config, "RobertaForSequenceClassification")
+    arrays = _bert_encoder(config, tensors, "roberta")
+    arrays |= tensors.linear("classifier.dense", "head.0")
+    arrays |= tensors.linear("classifier.out_proj", "head.1")
+    labels = _labels(config, arrays["head.1.weight"])
+    offset = _integer(config, "pad_token_id") + 1
+    spec = _bert_spec(config, arrays, labels, head_activations=("tanh",), position_offset=offset)
+    return spec, arrays
+
+
+def _bert_encoder(config: Config, tensors: Tensors, prefix: str) -> Arrays:
+    embeddings = f"{prefix}.embeddings"
+    arrays = {
+        "embedding.token": tensors.take(f"{embeddings}.word_embeddings.weight"),
+        "embedding.position": tensors.take(f"{embeddings}.position_embeddings.weight"),
+        "embedding.type": tensors.take(f"{embeddings}.token_type_embeddings.weight"),
+    } | tensors.norm(f"{embeddings}.LayerNorm", "embedding.norm")
+    for i in range(_integer(config, "num_hidden_layers")):
+        source, target = f"{prefix}.encoder.layer.{i}", f"layer.{i}"
+        for name in ("query", "key", "value"):
+            arrays |= tensors.linear(f"{source}.attention.self.{name}", f"{target}.{name[0]}")
+        arrays |= tensors.linear(f"{source}.attention.output.dense", f"{target}.o")
+        arrays |= tensors.norm(f"{source}.attention.output.LayerNorm", f"{target}.norm1")
+        arrays |= tensors.linear(f"{source}.intermediate.dense", f"{target}.ffn.up")
+        arrays |= tensors.linear(f"{source}.output.dense", f"{target}.ffn.down")
+        arrays |= tensors.norm(f"{source}.output.LayerNorm", f"{target}.norm2")
+    return arrays
+
+
+def _bert_spec(
+    config: Config, arrays: Arrays, labels: tuple[str, ...], **choices: Any
+) -> EncoderSpec:
+    hidden, heads = _integer(config, "hidden_size"), _integer(config, "num_attention_heads")
+    return EncoderSpec(
+        layers=_integer(config, "num_hidden_layers"),
+        hidden=hidden,
+        heads=heads,
+        head_size=_head_size(hidden, heads),
+        ffn=_integer(config, "intermediate_size"),
+        labels=labels,
+        vocabulary=arrays["embedding.token"].shape[0],
+        positions=_integer(config, "max_position_embeddings"),
+        types=_integer(config, "type_vocab_size"),
+        activation=_activation(config, "hidden_act"),
+        epsilon=float(config.get("layer_norm_eps", 1e-12)),
+        **choices,
+    )
+
+
+def distilbert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
+    """DistilBertForSequenceClassification (Sanh et al., 2019): no segments, a head with ReLU."""
+    _check(config, "DistilBertForSequenceClassification")
+    embeddings = "distilbert.embeddings"
+    arrays = {
+        "embedding.token": tensors.take(f"{embeddings}.word_embeddings.weight"),
+        "embedding.position": tensors.take(f"{embeddings}.position_embeddings.weight"),
+    } | tensors.norm(f"{embeddings}.LayerNorm", "embedding.norm")
+    layers = _integer(config, "n_layers")
+    for i in range(layers):
+        source, target = f"distilbert.transformer.layer.{i}", f"layer.{i}"
+        for name in "qkv":
+            arrays |= tensors.linear(f"{source}.attention.{name}_lin", f"{target}.{name}")
+        arrays |= tensors.linear(f"{source}.attention.out_lin", f"{target}.o")
+        arrays |= tensors.norm(f"{source}.sa_layer_norm", f"{target}.norm1")
+        arrays |= tensors.linear(f"{source}.ffn.lin1", f"{target}.ffn.up")
+        arrays |= tensors.linear(f"{source}.ffn.lin2", f"{target}.ffn.down")
+        arrays |= tensors.norm(f"{source}.output_layer_norm", f"{target}.norm2")
+    arrays |= tensors.linear("pre_classifier", "head.0")
+    arrays |= tensors.linear("classifier", "head.1")
+    hidden, heads = _integer(config, "dim"), _integer(config, "n_heads")
+    spec = EncoderSpec(
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        head_size=_head_size(hidden, heads),
+        ffn=_integer(config, "hidden_dim"),
+        labels=_labels(config, arrays["head.1.weight"]),
+        vocabulary=arrays["embedding.token"].shape[0],
+        positions=_integer(config, "max_position_embeddings"),
+        activation=_activation(config, "activation"),
+        head_activations=("relu",),
+    )
+    return spec, arrays
+
+
+FAMILIES: dict[str, Callable[[Config, Tensors], tuple[EncoderSpec, Arrays]]] = {
+    "bert": bert,
+    "roberta": roberta,
+    "distilbert": distilbert,
+}

@@ -1,0 +1,177 @@
+"""One description of an encoder classifier, whatever family its checkpoint came from.
+
+A loader (quant.checkpoint) turns a checkpoint into an EncoderSpec and named float32 arrays; every
+later stage reads only those. Names and shapes of the arrays, with H hidden, D = heads * head_size,
+F feed-forward, V vocabulary, P rows of the position table, T segment types, C labels:
+
+    embedding.token [V, H]   embedding.position [P, H]   embedding.type [T, H] where types > 0
+    embedding.norm.gamma, .beta [H]                      where embedding_norm
+    layer.i.q, .k, .v        .weight [D, H]  .bias [D]
+    layer.i.o                .weight [H, D]  .bias [H]
+    layer.i.norm1, .norm2    .gamma, .beta [H]
+    layer.i.ffn.up           .weight [F, H]  .bias [F]
+    layer.i.ffn.down         .weight [H, F]  .bias [H]
+    final.norm.gamma, .beta [H]                          where norm is "pre"
+    head.j                   .weight [out, in]  .bias [out]
+
+A linear layer is y = x W^T + b. Where the checkpoint has no bias, the array holds zeros.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float32]
+Arrays: TypeAlias = dict[str, Floats]
+
+NORMS = ("post", "pre")
+POOLINGS = ("first", "mean")
+ACTIVATIONS = ("gelu", "gelu-tanh", "relu", "tanh")
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be read or mapped; the message names the layer and the reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderSpec:
+    """The shape and the choices of an encoder with a classification head.
+
+    norm: "post" normalises after each residual addition (BERT); "pre" before each branch, with a
+    final norm after the last layer. pooling: what the head reads, the "first" token or the "mean"
+    over the attended tokens. head_activations: one for each hidden layer of the head, so the head
+    has one linear layer more than that. Token t takes row t + position_offset of the position
+    table. Raises ValueError naming the field, its value and what is allowed.
+    """
+
+    layers: int
+    hidden: int
+    heads: int
+    head_size: int
+    ffn: int
+    labels: tuple[str, ...]
+    vocabulary: int
+    positions: int
+    types: int = 0
+    position_offset: int = 0
+    norm: str = "post"
+    embedding_norm: bool = True
+    pooling: str = "first"
+    activation: str = "gelu"
+    head_activations: tuple[str, ...] = ()
+    epsilon: float = 1e-12
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        if len(self.labels) < 2:
+            raise ValueError(f"labels are {self.labels}: a classifier needs at least 2")
+        if self.types < 0:
+            raise ValueError(f"types is {self.types}: it must be 0 (no segment embedding) or more")
+        if not 0 <= self.position_offset < self.positions:
+            raise ValueError(
+                f"position_offset is {self.position_offset}: it must be from 0 to below the "
+                f"{self.positions} rows of the position table"
+            )
+        if not self.epsilon > 0:
+            raise ValueError(f"epsilon is {self.epsilon}: LayerNorm needs it above 0")
+        _one_of("norm", self.norm, NORMS)
+        _one_of("pooling", self.pooling, POOLINGS)
+        _one_of("activation", self.activation, ACTIVATIONS)
+        for activation in self.head_activations:
+            _one_of("head_activations", activation, ACTIVATIONS)
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest sequence that the position table covers."""
+        return self.positions - self.position_offset
+
+    @property
+    def head_layers(self) -> int:
+        return len(self.head_activations) + 1
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The name and shape of every array the encoder needs; -1 (a width of the head) is free."""
+        attention = self.heads * self.head_size
+        shapes: dict[str, tuple[int, ...]] = {
+            "embedding.token": (self.vocabulary, self.hidden),
+            "embedding.position": (self.positions, self.hidden),
+        }
+        if self.types:
+            shapes["embedding.type"] = (self.types, self.hidden)
+
+        def linear(name: str, outputs: int, inputs: int) -> None:
+            shapes[f"{name}.weight"] = (outputs, inputs)
+            shapes[f"{name}.bias"] = (outputs,)
+
+        def norm(name: str) -> None:
+            shapes[f"{name}.gamma"] = shapes[f"{name}.beta"] = (self.hidden,)
+
+        if self.embedding_norm:
+            norm("embedding.norm")
+        for i in range(self.layers):
+            for name in "qkv":
+                linear(f"layer.{i}.{name}", attention, self.hidden)
+            linear(f"layer.{i}.o", self.hidden, attention)
+            norm(f"layer.{i}.norm1")
+            linear(f"layer.{i}.ffn.up", self.ffn, self.hidden)
+            linear(f"layer.{i}.ffn.down", self.hidden, self.ffn)
+            norm(f"layer.{i}.norm2")
+        if self.norm == "pre":
+            norm("final.norm")
+        for j in range(self.head_layers):
+            last = j == self.head_layers - 1
+            linear(f"head.{j}", len(self.labels) if last else -1, -1 if j else self.hidden)
+        return shapes
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as plain JSON values; EncoderSpec.from_json is the inverse."""
+        return {
+            field.name: list(value) if isinstance(value, tuple) else value
+            for field in dataclasses.fields(self)
+            for value in [getattr(self, field.name)]
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "EncoderSpec":
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
+        }
+        return cls(**fields)
+
+
+def check_arrays(spec: EncoderSpec, arrays: Mapping[str, Floats]) -> None:
+    """Raise CheckpointError unless ``arrays`` holds exactly what ``spec`` needs, all finite."""
+    shapes = spec.shapes()
+    for name, shape in shapes.items():
+        if name not in arrays:
+            raise CheckpointError(f"{name} is missing")
+        found = arrays[name].shape
+        if len(found) != len(shape) or any(s not in (-1, f) for s, f in zip(shape, found)):
+            wanted = " x ".join("any" if size < 0 else str(size) for size in shape)
+            raise CheckpointError(f"{name} has shape {_times(found)}: the config asks for {wanted}")
+        if not np.isfinite(arrays[name]).all():
+            raise CheckpointError(f"{name} holds a value that is not a finite number")
+    if unknown := sorted(set(arrays) - set(shapes)):
+        raise CheckpointError(f"{unknown[0]} belongs to no layer of the encoder")
+    for j in range(1, spec.head_layers):
+        inner, outer = arrays[f"head.{j - 1}.weight"], arrays[f"head.{j}.weight"]
+        if outer.shape[1] != inner.shape[0]:
+            raise CheckpointError(
+                f"head.{j}.weight has {outer.shape[1]} inputs: head.{j - 1} gives {inner.shape[0]}"
+            )
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}: it must be one of {', '.join(allowed)}")
