@@ -1,0 +1,288 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from golden import store
+from golden.model import Shape
+from golden.random import random_model
+from tb import vectors
+from tb.cases import UNITS, Tensor, Traced, cut
+from tb.sequences import Sequence, from_file, from_texts, reviews
+from tests.golden.reference import (
+    ref_layernorm,
+    ref_operand,
+    ref_reciprocal,
+    ref_requantize,
+    ref_row_scale,
+    ref_rsqrt,
+    ref_softmax,
+)
+
+CHECKPOINT = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
+SHAPES = {
+    "bert": Shape(2, 12, 2, 5, 16, 3, 30522, 24, 2),
+    "pre-norm": Shape(
+        2, 12, 3, 4, 16, 2, 30522, 24, 0, norm="pre", embedding_norm=False, pooling="mean"
+    ),
+}
+
+
+@pytest.fixture(params=SHAPES)
+def model_folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A quantized model with the shipped checkpoint's tokenizer beside it."""
+    folder = tmp_path / "model"
+    store.save(random_model(SHAPES[request.param], 3), folder, {"checkpoint": {"sha256": "0"}})
+    (folder / "vocab.txt").write_bytes((CHECKPOINT / "vocab.txt").read_bytes())
+    return folder
+
+
+def values(tensor: Tensor) -> list:
+    return tensor.values.tolist()
+
+
+def run_command(*arguments: object) -> int:
+    return vectors.main([str(argument) for argument in arguments])
+
+
+def test_real_reviews_by_every_unit(
+    model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Every expected output is what the independent reference gives for the stored inputs."""
+    out = tmp_path / "vectors"
+    assert run_command("--model", model_folder, "--out", out, "--tokens", 20, "--limit", 50) == 0
+    printed = capsys.readouterr().out
+    assert all(unit in printed for unit in UNITS)
+    for case in vectors.read(out, "requantize"):
+        x = case.inputs
+        bits = case.outputs["y"].bits
+        rows = zip(values(x["acc"]), values(x["m"]), values(x["s"]))
+        assert values(case.outputs["y"]) == [ref_requantize(*row, bits) for row in rows]
+    for unit, operand, reference in (
+        ("reciprocal", "s", ref_reciprocal),
+        ("rsqrt", "v", ref_rsqrt),
+    ):
+        for case in vectors.read(out, unit):
+            pairs = list(zip(values(case.outputs["r"]), values(case.outputs["e"])))
+            assert pairs == [reference(v) for v in values(case.inputs[operand])]
+    for case in vectors.read(out, "activation"):
+        table = values(case.inputs["table"])
+        expected = [table[x % 256] for x in values(case.inputs["x"])]
+        assert values(case.outputs["y"]) == expected
+    for case in vectors.read(out, "softmax"):
+        x, y = case.inputs, case.outputs
+        attend = [bool(bit) for bit in values(x["attend"])]
+        rows = zip(*(values(y[name]) for name in ("p", "max", "sum", "row_m", "row_s")))
+        for scores, (p, row_max, row_sum, row_m, row_s) in zip(values(x["scores"]), rows):
+            assert (p, row_max, row_sum) == ref_softmax(scores, attend)
+            scale = int(x["m"].values), int(x["s"].values)
+            assert (row_m, row_s) == ref_row_scale(row_sum, *scale)
+    by_name = dict(store.load(model_folder)[0].norms())
+    names = {"embedding": "embedding.norm", "final": "final_norm"}
+    for case in vectors.read(out, "layernorm"):
+        part = case.name.removesuffix(".norm")
+        name = names.get(part, part.replace(".attention", ".norm1").replace(".ffn", ".norm2"))
+        expected = [ref_layernorm(row, by_name[name]) for row in values(case.inputs["z"])]
+        assert values(case.outputs["y"]) == expected
+        assert values(case.outputs["x8"]) == [ref_operand(row) for row in expected]
+    for case in vectors.read(out, "matmul"):
+        columns = list(zip(*values(case.inputs["b"])))
+        expected = [
+            [sum(p * q for p, q in zip(row, column)) for column in columns]
+            for row in values(case.inputs["a"])
+        ]
+        assert values(case.outputs["acc"]) == expected
+    contexts = [case.outputs["context"] for case in vectors.read(out, "attention")]
+    assert len(contexts) == 2 * 2  # layers and reviews
+    assert {context.values.shape[0] for context in contexts} == {20}
+
+
+def test_hex_files_say_the_same_as_the_arrays(model_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "vectors"
+    assert run_command("--model", model_folder, "--out", out, "--tokens", 9, "--samples", 1) == 0
+    index = json.loads((out / vectors.INDEX).read_text())
+    assert set(index["units"]) == set(UNITS)
+    files = 0
+    for cases in index["units"].values():
+        for case in cases:
+            with np.load(out / case["npz"]) as arrays:
+                assert set(arrays.files) == set(case["arrays"])
+                for name, array in case["arrays"].items():
+                    first, *lines = (out / array["hex"]).read_text().splitlines()
+                    kind = "int" if array["signed"] else "uint"
+                    assert first == f"// {kind}{array['bits']} {array['shape']}"
+                    words = [int(line, 16) for line in lines]
+                    assert {len(line) for line in lines} == {-(-array["bits"] // 4)}
+                    if array["signed"]:
+                        half = 1 << (array["bits"] - 1)
+                        words = [(word ^ half) - half for word in words]
+                    assert words == arrays[name].reshape(-1).tolist()
+                    files += 1
+    assert files == len(list(out.rglob("*.hex"))) > 50
+
+
+def test_attention_holds_the_whole_layer() -> None:
+    model = random_model(SHAPES["bert"], 0)
+    sequence = Sequence((1, 2, 3, 4), (0, 0, 1, 1), (1, 0, 1, 1), "test")
+    run = Traced(model, sequence)
+    first, second = cut("attention", run)
+    assert (first.name, second.name) == ("layer.0", "layer.1")
+    assert values(second.inputs["x8"]) == run.trace["layer.0.ffn.x8"].tolist()
+    assert values(first.inputs["attend"]) == [1, 0, 1, 1]
+    assert values(first.inputs["v.weight"]) == model.layers[0].attention.v.weight.tolist()
+    for name, tensor in second.outputs.items():
+        assert values(tensor) == run.trace[f"layer.1.{name}"].tolist()
+
+
+def test_limit_spreads_over_the_whole_tensor() -> None:
+    model = random_model(SHAPES["bert"], 0)
+    sequence = Sequence(tuple(range(20)), (0,) * 20, (1,) * 20, "test")
+    short, full = (Traced(model, sequence, limit) for limit in (7, 4096))
+    for unit in ("requantize", "activation", "reciprocal"):
+        for case, whole in zip(cut(unit, short), cut(unit, full)):
+            name = next(iter(case.outputs))
+            kept, everything = values(case.outputs[name]), values(whole.outputs[name])
+            count = min(7, len(everything))
+            assert kept == [everything[i * len(everything) // count] for i in range(count)]
+
+
+def test_a_tensor_must_fit_its_format() -> None:
+    with pytest.raises(ValueError, match=r"a tensor of uint6 spans 0\.\.64"):
+        Tensor(np.array([0, 64]), 6, False)
+
+
+def test_one_unit_and_a_text(model_folder: Path, tmp_path: Path) -> None:
+    out, report = tmp_path / "vectors", tmp_path / "reports" / "counts.json"
+    text = "That movie was terrible!"
+    arguments = ("--model", model_folder, "--out", out, "--unit", "reciprocal", "--text", text)
+    assert run_command(*arguments, "--json", report) == 0
+    index = json.loads((out / vectors.INDEX).read_text())
+    # [CLS] that movie was terrible ! [SEP]
+    assert index["sequences"][0]["ids"] == [101, 2008, 3185, 2001, 6659, 999, 102]
+    assert list(index["units"]) == ["reciprocal"]
+    assert [path.name for path in out.iterdir() if path.is_dir()] == ["reciprocal"]
+    assert json.loads(report.read_text())["reciprocal"]["cases"] == 2
+    with pytest.raises(ValueError, match="no vectors of 'softmax', only of reciprocal"):
+        list(vectors.read(out, "softmax"))
+
+
+def test_a_second_run_replaces_the_first(model_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "vectors"
+    for unit in ("rsqrt", "matmul"):
+        assert (
+            run_command("--model", model_folder, "--out", out, "--unit", unit, "--text", "a") == 0
+        )
+    assert sorted(path.name for path in out.iterdir()) == ["index.json", "matmul"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "vectors"]
+
+
+def refused(capsys: pytest.CaptureFixture, *arguments: object) -> str:
+    assert run_command(*arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--text", "  "), "a text is empty"),
+        (("--tokens", 1), "--tokens 1: it must be 2 or more"),
+        (("--limit", 0), "--limit 0: it must be 1 or more"),
+        (("--samples", 0), "--samples 0: it must lie in 1..25000"),
+        (("--ids", "nowhere.txt"), "nowhere.txt: No such file or directory"),
+    ],
+)
+def test_bad_arguments(
+    model_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
+    arguments: tuple,
+    message: str,
+) -> None:
+    out = tmp_path / "vectors"
+    assert message in refused(capsys, "--model", model_folder, "--out", out, *arguments)
+    assert not out.exists()
+
+
+def test_missing_model(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert "quantized.json: No such file" in refused(capsys, "--model", tmp_path / "nothing")
+
+
+def test_a_foreign_folder_is_left_alone(
+    model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    before = sorted(model_folder.iterdir())
+    message = refused(capsys, "--model", model_folder, "--text", "a", "--out", model_folder)
+    assert "holds something else than vectors" in message
+    assert sorted(model_folder.iterdir()) == before
+
+
+def test_a_bad_sequence_leaves_the_old_vectors(
+    model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    out, ids = tmp_path / "vectors", tmp_path / "ids.txt"
+    arguments = ("--model", model_folder, "--out", out, "--unit", "rsqrt")
+    assert run_command(*arguments, "--text", "fine") == 0
+    before = (out / vectors.INDEX).read_text()
+    ids.write_text("1 2 3\n4 30522\n")
+    capsys.readouterr()
+    assert "ids[1] is 30522; allowed 0..30521" in refused(capsys, *arguments, "--ids", ids)
+    assert (out / vectors.INDEX).read_text() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ids.txt", "model", "vectors"]
+
+
+def test_sequences_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "ids"
+    path.write_text('# two\n1 2 3\n\n4,5\n{"ids": [6, 7], "attend": [1, 0], "types": [0, 1]}\n')
+    assert [(x.ids, x.types, x.attend) for x in from_file(path)] == [
+        ((1, 2, 3), (0, 0, 0), (1, 1, 1)),
+        ((4, 5), (0, 0), (1, 1)),
+        ((6, 7), (0, 1), (1, 0)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"1 2\n3 x\n", "ids:2: '3 x' is no sequence: give token ids"),
+        (b'{"ids": [1.5]}', "is no sequence"),
+        (b'{"ids": []}', "is no sequence"),
+        (b'{"tokens": [1]}', "is no sequence"),
+        (b'{"ids": [1]', "is no sequence"),
+        (b"# nothing\n\n", "ids: holds no sequence"),
+        (b"\xff\xfe", "ids: not UTF-8 text"),
+    ],
+)
+def test_bad_sequence_files(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "ids"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message.replace("[", r"\[")):
+        from_file(path)
+
+
+def test_both_tokenizer_files_give_the_same_ids(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_bytes((CHECKPOINT / "vocab.txt").read_bytes())
+    texts = reviews(3)
+    by_vocabulary = from_texts(texts, tmp_path, 64)
+    assert by_vocabulary == from_texts(texts, CHECKPOINT, 64)
+    assert {len(x.ids) for x in by_vocabulary} == {64}
+
+
+def test_damaged_tokenizer(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"neither tokenizer\.json nor vocab\.txt is there"):
+        from_texts(["a"], tmp_path, 8)
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(ValueError, match="its tokenizer files cannot be read"):
+        from_texts(["a"], tmp_path, 8)
+
+
+def test_damaged_vectors(model_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "vectors"
+    run_command("--model", model_folder, "--out", out, "--unit", "rsqrt", "--text", "a")
+    npz = next(out.rglob("*.npz"))
+    npz.write_bytes(npz.read_bytes()[:30])
+    with pytest.raises(ValueError, match=r"make it again with `python -m tb\.vectors`"):
+        list(vectors.read(out, "rsqrt"))
