@@ -9,10 +9,12 @@ from amaranth.lib import wiring
 
 from rtl.activation import ActivationTable
 from rtl.config import Config
+from rtl.layernorm import LayerNorm
 from rtl.matmul import MatMul
 from rtl.reciprocal import Reciprocal
 from rtl.requantize import Requantize
 from rtl.rsqrt import Rsqrt
+from rtl.softmax import Softmax
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,16 @@ UNITS: dict[str, Unit] = {
             name="rsqrt",
             build=lambda config: Rsqrt(),
             description="normalised reciprocal square root of the variance, shared by all lanes",
+        ),
+        Unit(
+            name="softmax",
+            build=lambda config: Softmax(config.lanes, config.tokens),
+            description="weights and row scales of a tile of queries, one key a cycle",
+        ),
+        Unit(
+            name="layernorm",
+            build=lambda config: LayerNorm(config.lanes, config.hidden, config.row_tiles),
+            description="layer normalisation of row tiles in two passes, one channel a cycle",
         ),
         Unit(
             name="matmul",

@@ -1,60 +1,54 @@
-"""Runs a fully pipelined component in Amaranth's simulator: a word in, a word out, each cycle."""
+"""Exercise of fully pipelined units: a word in and a word out each cycle, no handshake."""
 
 from typing import Any
 
 import numpy as np
-from amaranth.hdl import ValueCastable
-from amaranth.lib import data
-from amaranth.lib.wiring import Component
-from amaranth.sim import Simulator, SimulatorContext
+
+from tb.amaranth_ports import simulate
+from tb.compare import Tally
+from tb.ports import Ports
 
 
-def to_port(word: np.ndarray) -> Any:
-    """What ctx.set takes: an int, or a list of ints for an array of lanes."""
-    return word.tolist()
+async def stream(
+    ports: Ports, inputs: dict[str, np.ndarray], outputs: tuple[str, ...]
+) -> dict[str, np.ndarray]:
+    """Feed inputs[name][t] in cycle t; return what the outputs show `latency` cycles later.
+
+    The inputs are integer arrays [cycles] or [cycles, lanes]. The latency is the one that the
+    unit states, so a wrong one gives wrong results.
+    """
+    cycles = len(next(iter(inputs.values())))
+    results: dict[str, list[Any]] = {name: [] for name in outputs}
+    for t in range(cycles + ports.latency):
+        if t >= ports.latency:
+            for name in outputs:
+                results[name].append(ports.get(name))
+        if t < cycles:
+            for name, words in inputs.items():
+                ports.set(name, words[t].tolist())
+        await ports.tick()
+    return {name: np.array(values, dtype=np.int64) for name, values in results.items()}
 
 
-def from_port(value: Any) -> Any:
-    """What ctx.get returned as an int or a list of ints."""
-    return list(value) if isinstance(value, data.Const) else value
-
-
-def simulator(component: Component) -> Simulator:
-    """A simulator with the clock of the component running."""
-    sim = Simulator(component)
-    sim.add_clock(1e-8)
-    return sim
+async def check_stream(
+    ports: Ports, inputs: dict[str, np.ndarray], expected: dict[str, np.ndarray]
+) -> None:
+    """Feed the inputs and compare the outputs with golden's; Mismatch names what differs first."""
+    tally = Tally()
+    for name, actual in (await stream(ports, inputs, tuple(expected))).items():
+        cycles = np.arange(len(actual)) + ports.latency
+        tally.compare(
+            name,
+            expected[name],
+            actual,
+            ("index", "lane")[: actual.ndim],
+            cycles.reshape(-1, *[1] * (actual.ndim - 1)),
+        )
+    tally.check()
 
 
 def run_pipelined(
     component: Any, inputs: dict[str, np.ndarray], outputs: tuple[str, ...]
 ) -> dict[str, np.ndarray]:
-    """Feed inputs[name][t] to the ports in cycle t; return what the outputs show `latency` later.
-
-    inputs
-        Integer arrays [cycles] or [cycles, lanes], one a port.
-
-    The latency is the one that the component states: a wrong one gives wrong results.
-    """
-    cycles = len(next(iter(inputs.values())))
-    results: dict[str, list[Any]] = {name: [] for name in outputs}
-
-    async def drive(ctx: SimulatorContext) -> None:
-        for t in range(cycles):
-            for name, words in inputs.items():
-                ctx.set(getattr(component, name), to_port(words[t]))
-            await ctx.tick()
-
-    async def sample(ctx: SimulatorContext) -> None:
-        ports: list[ValueCastable] = [getattr(component, name) for name in outputs]
-        await ctx.tick().repeat(component.latency)
-        for _ in range(cycles):
-            values = await ctx.tick().sample(*ports)
-            for name, value in zip(outputs, values[2:]):
-                results[name].append(from_port(value))
-
-    sim = simulator(component)
-    sim.add_testbench(drive)
-    sim.add_testbench(sample)
-    sim.run()
-    return {name: np.array(values, dtype=np.int64) for name, values in results.items()}
+    """`stream` through a component in Amaranth's simulator."""
+    return simulate(component, lambda ports: stream(ports, inputs, outputs))

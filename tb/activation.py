@@ -1,0 +1,31 @@
+"""Exercise of the activation table."""
+
+import numpy as np
+
+from golden.activation import lookup
+from tb.pipelined import check_stream
+from tb.ports import Ports
+
+
+def random_table(seed: int) -> np.ndarray:
+    """A permutation of all codes: no two entries are alike, none equals its address."""
+    codes = np.arange(-128, 128)
+    return np.roll(np.random.default_rng(seed).permutation(codes), seed).astype(np.int8)
+
+
+async def write(ports: Ports, table: np.ndarray) -> None:
+    """Write the table, a code a cycle."""
+    for code in range(256):
+        ports.set("write_en", 1)
+        ports.set("write_address", code)
+        ports.set("write_data", int(table[code]) & 255)
+        await ports.tick()
+    ports.set("write_en", 0)
+
+
+async def check_activation(ports: Ports, lanes: int, table: np.ndarray) -> None:
+    """Write a table and look up all codes in all lanes, each lane in another order."""
+    await write(ports, table)
+    codes = np.arange(-128, 128).astype(np.int8)
+    x = np.stack([np.roll(codes, 17 * lane) for lane in range(lanes)], axis=1)
+    await check_stream(ports, {"i": x}, {"o": lookup(table, x)})

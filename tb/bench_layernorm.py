@@ -1,0 +1,44 @@
+"""LayerNorm against golden.layernorm, every read and write in the cycle that its policy says."""
+
+from typing import Any
+
+import cocotb
+
+from tb.cocotb_ports import start
+from tb.layernorm import check_layernorm, extreme_operations, random_operation
+
+
+@cocotb.test()
+@cocotb.parametrize(busy=[0.0, 0.3], spread=[0, 80], channels=[1, 8, 45])
+async def operations(dut: Any, busy: float, spread: int, channels: int) -> None:
+    ports = await start(dut)
+    lanes = ports.config["lanes"]
+    work = [
+        random_operation(lanes, channels, tiles, seed=tiles, busy=busy, spread=spread)
+        for tiles in (3, 4, 1)
+    ]
+    await check_layernorm(ports, work)
+
+
+@cocotb.test()
+async def extremes(dut: Any) -> None:
+    ports = await start(dut)
+    await check_layernorm(ports, extreme_operations(ports.config["lanes"], ports.config["hidden"]))
+
+
+@cocotb.test()
+async def port_taken_for_long(dut: Any) -> None:
+    """No read for long where a pass 2 is about to begin: its constants must survive."""
+    ports = await start(dut)
+    work = random_operation(ports.config["lanes"], 6, 4, seed=5)
+    work.busy = lambda t: 40 <= t < 120 or t % 90 > 50
+    await check_layernorm(ports, [work])
+
+
+@cocotb.test()
+@cocotb.parametrize(cycles=[30, 90, 131])
+async def reset_in_the_middle(dut: Any, cycles: int) -> None:
+    ports = await start(dut)
+    lanes = ports.config["lanes"]
+    await ports.interrupt(check_layernorm(ports, [random_operation(lanes, 20, 3, seed=1)]), cycles)
+    await check_layernorm(ports, [random_operation(lanes, 20, 3, seed=2)])

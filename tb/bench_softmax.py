@@ -1,0 +1,44 @@
+"""Softmax against golden.softmax, and its cycles against the formula of its data sheet."""
+
+from typing import Any
+
+import cocotb
+import numpy as np
+
+from tb import softmax
+from tb.cocotb_ports import start
+from tb.softmax import check_softmax, random_mask, random_tiles
+
+
+@cocotb.test()
+@cocotb.parametrize(idle=[0.0, 0.5], keys=[1, 7, 32], spread=[300, 4000])
+async def tiles(dut: Any, idle: float, keys: int, spread: int) -> None:
+    ports = await start(dut)
+    keys = min(keys, ports.config["tokens"])
+    lanes = ports.config["lanes"]
+    mask = random_mask(keys, seed=keys)
+    await check_softmax(ports, random_tiles(lanes, keys, 4, spread, 1), mask, idle=idle)
+
+
+@cocotb.test()
+async def corners(dut: Any) -> None:
+    ports = await start(dut)
+    await check_softmax(ports, *softmax.corner_tiles(ports.config["lanes"]))
+
+
+@cocotb.test()
+async def every_distance(dut: Any) -> None:
+    ports = await start(dut)
+    work = softmax.all_distances(ports.config["lanes"], ports.config["tokens"])
+    await check_softmax(ports, work, np.ones(work[0].scores.shape[1], bool))
+
+
+@cocotb.test()
+@cocotb.parametrize(cycles=[9, 40, 77])
+async def reset_in_the_middle(dut: Any, cycles: int) -> None:
+    ports = await start(dut)
+    lanes = ports.config["lanes"]
+    mask = random_mask(12, seed=3)
+    work = random_tiles(lanes, 12, 3, 700, 2)
+    await ports.interrupt(check_softmax(ports, work, mask), cycles)
+    await check_softmax(ports, random_tiles(lanes, 12, 3, 700, 4), mask)

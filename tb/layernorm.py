@@ -1,0 +1,205 @@
+"""Exercise of the LayerNorm unit: row tiles that arrive late, a read port that is taken."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from golden.layernorm import layernorm
+from golden.model import Norm
+from golden.requantize import round_shift, saturate
+from tb.compare import Tally
+from tb.ports import Ports
+
+LATENCY = 19  # x_en of pass 2 to y_en, as the unit's data sheet says
+MOST_CYCLES = 100_000
+
+
+@dataclass
+class Operation:
+    """z int16 [tiles, lanes, H] and its norm.
+
+    arrival: in which cycle after begin, from 1 on, each tile becomes available.
+    busy: whether the read port is taken in a cycle after begin.
+    """
+
+    z: np.ndarray
+    norm: Norm
+    arrival: list[int]
+    busy: Callable[[int], bool]
+
+
+@dataclass
+class Seen:
+    """What the unit did; cycles count from begin."""
+
+    reads: list[tuple[int, int]] = field(default_factory=list)  # cycle, address
+    writes: list[tuple[int, int]] = field(default_factory=list)
+    y: list[list[int]] = field(default_factory=list)
+    y8: list[list[int]] = field(default_factory=list)
+    finished: list[int] = field(default_factory=list)  # cycle of each count from 1 on
+
+
+def constants_latency(lanes: int) -> int:
+    """Last read of pass 1 until the constants are ready, as the unit's data sheet says."""
+    return 26 + lanes
+
+
+def schedule(operation: Operation) -> list[tuple[int, int, bool]]:
+    """(cycle, address, second pass) of every read: the policy of the data sheet, cycle by cycle."""
+    tiles, lanes, channels = operation.z.shape
+    reads: list[tuple[int, int, bool]] = []
+    sum_end: list[int] = []
+    norm_begin: list[int] = []
+    summed = normed = 0
+    current: tuple[int, bool, int] | None = None  # tile, second, next channel
+    cycle = 1
+    while normed < tiles or current:
+        free = current is None
+        if current and not operation.busy(cycle):
+            tile, second, channel = current
+            reads.append((cycle, tile * channels + channel, second))
+            if channel == 0 and second:
+                norm_begin.append(cycle)
+            current = (tile, second, channel + 1)
+            if channel + 1 == channels:
+                free, current = True, None
+                if not second:
+                    sum_end.append(cycle)
+        if free:
+            ready = False
+            if len(sum_end) > normed:
+                before = norm_begin[normed - 1] - 4 if normed else 0
+                ready = cycle >= max(sum_end[normed], before) + constants_latency(lanes)
+            if ready:
+                current, normed = (normed, True, 0), normed + 1
+            elif summed < tiles and summed - normed < 2 and operation.arrival[summed] <= cycle:
+                current, summed = (summed, False, 0), summed + 1
+        cycle += 1
+    return reads
+
+
+async def run(ports: Ports, operation: Operation) -> Seen:
+    """Write the parameters, begin, and answer reads like a memory of latency 2 until done."""
+    seen = Seen()
+    tiles, lanes, channels = operation.z.shape
+    words = operation.z.transpose(0, 2, 1).reshape(-1, lanes)
+    for channel in range(channels):
+        ports.set("parameter_en", 1)
+        ports.set("parameter_address", channel)
+        ports.set("parameter_gamma", int(operation.norm.gamma[channel]))
+        ports.set("parameter_beta", int(operation.norm.beta[channel]))
+        await ports.tick()
+    ports.set("parameter_en", 0)
+    values = {
+        "begin": 1,
+        "channels": channels,
+        "tiles": tiles,
+        "shift": operation.norm.shift,
+        "epsilon": operation.norm.epsilon,
+        "available": 0,
+    }
+    for name, value in values.items():
+        ports.set(name, value)
+    await ports.tick()
+    for name in values:
+        ports.set(name, 0)  # all but `available` are sampled with begin
+    cycle = 1
+    coming: list[int | None] = [None, None]
+    while ports.get("busy"):
+        ports.set("available", sum(a <= cycle for a in operation.arrival))
+        ports.set("x_busy", int(operation.busy(cycle)))
+        address = coming.pop(0)
+        garbage = [cycle * 7919 % 65536 - 32768] * lanes  # where no read was asked for
+        ports.set("x_data", garbage if address is None else words[address].tolist())
+        await ports.settle()
+        coming.append(None)
+        if ports.get("x_en"):
+            coming[-1] = ports.get("x_address")
+            seen.reads.append((cycle, ports.get("x_address")))
+        if ports.get("y_en"):
+            seen.writes.append((cycle, ports.get("y_address")))
+            seen.y.append(ports.get("y"))
+            seen.y8.append(ports.get("y8"))
+        seen.finished += [cycle] * (ports.get("finished") - len(seen.finished))
+        await ports.tick()
+        cycle += 1
+        assert cycle < MOST_CYCLES, "the LayerNorm unit hangs"
+    seen.finished += [cycle] * (ports.get("finished") - len(seen.finished))
+    return seen
+
+
+async def check_layernorm(ports: Ports, operations: list[Operation]) -> None:
+    """Run operations one after the other; compare values, addresses and cycles of all."""
+    tally = Tally()
+    for operation in operations:
+        tiles, lanes, channels = operation.z.shape
+        seen = await run(ports, operation)
+        reads = schedule(operation)
+        writes = [(cycle + LATENCY, address) for cycle, address, second in reads if second]
+        y = np.stack([layernorm(tile, operation.norm) for tile in operation.z])
+        y = y.transpose(0, 2, 1)
+        shape = (tiles, channels, lanes)
+        axes = ("tile", "index", "lane")
+        when = np.array([cycle for cycle, _ in writes]).reshape(tiles, channels, 1)
+        for name, expected, actual in (
+            ("y", y, seen.y),
+            ("y8", saturate(round_shift(y, 8), 8), seen.y8),
+        ):
+            words = np.array(actual)
+            whole = words.reshape(shape) if words.size == y.size else words
+            tally.compare(name, expected, whole, axes, when)
+        for name, pairs, found in (
+            ("x", [(cycle, address) for cycle, address, _ in reads], seen.reads),
+            ("y", writes, seen.writes),
+        ):
+            for column, what in enumerate(("cycle", "address")):
+                tally.compare(
+                    f"{name} {what}",
+                    np.array([pair[column] for pair in pairs]),
+                    np.array([pair[column] for pair in found]),
+                    ("word",),
+                )
+        done = [cycle + 1 for cycle, _ in writes[channels - 1 :: channels]]
+        tally.compare("finished cycle", np.array(done), np.array(seen.finished), ("tile",))
+    tally.check()
+
+
+def random_norm(channels: int, rng: np.random.Generator) -> Norm:
+    """Parameters of every magnitude."""
+    gamma = rng.integers(-(1 << 15), 1 << 15, channels).astype(np.int16)
+    beta = (rng.integers(-(1 << 31), 1 << 31, channels) >> rng.integers(0, 12)).astype(np.int32)
+    epsilon = int(rng.integers(1, 1 << int(rng.integers(1, 50))))
+    return Norm(gamma, beta, int(rng.integers(8, 22)), epsilon)
+
+
+def random_operation(
+    lanes: int, channels: int, tiles: int, seed: int, *, busy: float = 0.0, spread: int = 0
+) -> Operation:
+    """Rows of many magnitudes and means; tiles that arrive up to `spread` cycles apart."""
+    rng = np.random.default_rng(seed)
+    size = rng.integers(0, 16, (tiles, lanes, 1))
+    z = rng.integers(-(1 << 15), 1 << 15, (tiles, lanes, channels)) >> size
+    z = np.clip(z + rng.integers(-2000, 2000, (tiles, lanes, 1)), -32768, 32767)
+    arrival = np.cumsum(rng.integers(0, spread + 1, tiles)) + 1
+    stalls = rng.random(MOST_CYCLES) < busy
+    norm = random_norm(channels, rng)
+    return Operation(z.astype(np.int16), norm, arrival.tolist(), lambda t: bool(stalls[t]))
+
+
+def extreme_operations(lanes: int, channels: int) -> list[Operation]:
+    """S1 and S2 at their limits, the largest |n|, a constant row, outputs saturated both ways."""
+    rows = np.zeros((5, channels), np.int64)
+    rows[0] = -32768
+    rows[1] = 32767
+    rows[2] = np.where(np.arange(channels) % 2, -32768, 32767)  # the largest variance
+    rows[3] = 32767
+    rows[3, channels // 2] = -32768  # |n| = sqrt(H - 1)
+    tiles = -(-5 // lanes)
+    z = np.resize(rows, (tiles, lanes, channels)).astype(np.int16)
+    gamma = np.full(channels, -32768, np.int16)
+    beta = np.where(np.arange(channels) % 2, -(1 << 31), (1 << 31) - 1).astype(np.int32)
+    return [
+        Operation(z, Norm(gamma, beta, shift, epsilon), [1] * tiles, lambda t: False)
+        for shift, epsilon in ((1, 1), (16, 1 << 20), (31, (1 << 50) - 1))
+    ]

@@ -1,0 +1,36 @@
+"""The ports of a unit as a bench sees them, the same in Amaranth's simulator and in cocotb.
+
+A bench sets inputs, lets them settle, reads what the unit shows in this cycle, and ticks:
+
+    ports.set("i", 5)
+    await ports.settle()       # only needed before reading an output that depends on inputs at once
+    ready = ports.get("ready")
+    await ports.tick()         # the next cycle begins
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+
+class Ports(Protocol):
+    """Ports by name; a word of lanes is a list of integers.
+
+    Attributes
+    ----------
+    latency
+        The latency that the unit states.
+    """
+
+    latency: int
+
+    def set(self, name: str, value: int | Sequence[int]) -> None:
+        """Give an input its value from now on."""
+
+    def get(self, name: str) -> Any:
+        """An int, or a list of ints for an array of lanes."""
+
+    async def settle(self) -> None:
+        """Wait until outputs follow the inputs of this cycle."""
+
+    async def tick(self) -> None:
+        """Go on to the next cycle."""

@@ -1,0 +1,31 @@
+"""Cases of the requantize bench: accumulators with multipliers and shifts, and golden's answers."""
+
+import numpy as np
+
+from golden.requantize import requantize
+
+ACC = np.array([-(2**31), -(2**31) + 1, -(2**15), -3, -2, -1, 0, 1, 2, 3, 2**15, 2**31 - 1])
+
+Case = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
+
+
+def _case(acc: np.ndarray, m: np.ndarray, s: np.ndarray) -> Case:
+    return {"acc": acc, "m": m, "s": s}, {"o": requantize(acc, m, s, 16)}
+
+
+def corners(lanes: int) -> Case:
+    """Every shift with the extreme accumulators, ties of both signs, both saturations."""
+    grid = np.meshgrid(ACC, [1 << 15, (1 << 15) + 1, 0xFFFF], np.arange(1, 48), indexing="ij")
+    flat = [np.resize(x.ravel(), (-(-x.size // lanes), lanes)) for x in grid]
+    return _case(*flat)
+
+
+def random(lanes: int, words: int, seed: int) -> Case:
+    """Accumulators of every magnitude; shifts that leave about 16 bits, and any others."""
+    rng = np.random.default_rng(seed)
+    shape = (words, lanes)
+    bits = rng.integers(1, 32, shape)
+    acc = rng.integers(-(1 << 31), 1 << 31, shape) >> (31 - bits)
+    near = np.clip(bits + rng.integers(-3, 4, shape), 1, 47)
+    s = np.where(rng.random(shape) < 0.7, near, rng.integers(1, 48, shape))
+    return _case(acc, rng.integers(1 << 15, 1 << 16, shape), s)

@@ -1,0 +1,20 @@
+"""Cases of the rsqrt bench."""
+
+import numpy as np
+
+from golden.rsqrt import rsqrt
+
+
+def cases(seed: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Powers of two with their neighbours, all table entries at both ends, every magnitude."""
+    rng = np.random.default_rng(seed)
+    powers = 1 << np.arange(52)
+    ends = np.concatenate([np.arange(128, 256) << 9, np.arange(128, 256) << 10])
+    values = np.concatenate(
+        [powers, powers - 1, powers + 1, ends, ends - 1, ends << 34, (ends << 34) - 1]
+        + [np.arange(1, 300)]
+        + [rng.integers(1, 1 << bits, 25) for bits in range(9, 53)]
+    )
+    values = values[(values > 0) & (values < 1 << 52)]
+    r, e = rsqrt(values)
+    return {"i": values}, {"r": r, "e": e}

@@ -1,0 +1,205 @@
+"""Exercise of the softmax unit: tiles through both buffers, p and row scales read back."""
+
+import dataclasses
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from golden.softmax import row_scale, softmax
+from tb.compare import Tally
+from tb.ports import Ports
+
+READ_LATENCY = 2
+START_LATENCY = 3
+
+
+@dataclass
+class Tile:
+    """Scores int16 [lanes, keys] of one tile of queries, and the multiplier of its context."""
+
+    scores: np.ndarray
+    m: int
+    s: int
+
+
+@dataclass
+class Seen:
+    """What the unit did with one tile; all cycles count from the start of the run."""
+
+    last: int = 0  # cycle of score_last
+    finished: int = 0
+    p: list[list[int]] = field(default_factory=list)  # read back
+    p_cycles: list[int] = field(default_factory=list)
+    trace_p: list[list[int]] = field(default_factory=list)
+    trace_keys: list[int] = field(default_factory=list)
+    trace_cycles: list[int] = field(default_factory=list)
+    row_max: list[int] = field(default_factory=list)
+    row_sum: list[int] = field(default_factory=list)
+    row_m: list[int] = field(default_factory=list)
+    row_s: list[int] = field(default_factory=list)
+
+
+async def write_mask(ports: Ports, attend: np.ndarray) -> None:
+    """Write the attend bits, a key a cycle."""
+    for key, bit in enumerate(attend):
+        ports.set("mask_en", 1)
+        ports.set("mask_address", key)
+        ports.set("mask_attend", int(bit))
+        await ports.tick()
+    ports.set("mask_en", 0)
+
+
+async def run(
+    ports: Ports, tiles: list[Tile], attend: np.ndarray, *, idle: float, seed: int
+) -> list[Seen]:
+    """Send tiles as fast as the buffers allow, with random idle cycles; read each one back.
+
+    A tile is sent when the pass of the one before the last has finished, so one may wait. p is
+    read from the cycle of `finished` on, a key a cycle, while the next pass runs.
+    """
+    rng = np.random.default_rng(seed)
+    await write_mask(ports, attend)
+    seen = [Seen() for _ in tiles]
+    keys = len(attend)
+    sending, key = 0, 0
+    finished, traced = 0, 0
+    reads: list[tuple[int, int]] = []  # tile and key still to be asked for
+    due: list[tuple[int, int]] = []  # cycle in which the word shows, tile
+    cycle = 0
+    while finished < len(tiles) or reads or due:
+        if ports.get("finished"):
+            seen[finished].finished = cycle
+            ports.set("row_buffer", finished % 2)
+            reads += [(finished, k) for k in range(keys)]
+        if reads:
+            tile, wanted = reads.pop(0)
+            ports.set("p_buffer", tile % 2)
+            ports.set("p_address", wanted)
+            due.append((cycle + READ_LATENCY, tile))
+        send = sending < len(tiles) and finished >= sending - 1 and rng.random() >= idle
+        ports.set("score_en", int(send))
+        if send:
+            last = key == keys - 1
+            ports.set("score_buffer", sending % 2)
+            ports.set("score_first", int(key == 0))
+            ports.set("score_last", int(last))
+            ports.set("score_key", key)
+            ports.set("score_data", tiles[sending].scores[:, key].tolist())
+            ports.set("context_m", tiles[sending].m if last else 0)
+            ports.set("context_s", tiles[sending].s if last else 0)
+            if last:
+                seen[sending].last = cycle
+            sending, key = (sending + 1, 0) if last else (sending, key + 1)
+        await ports.settle()
+        if ports.get("finished"):
+            seen[finished].row_m = ports.get("row_m")
+            seen[finished].row_s = ports.get("row_s")
+            finished += 1
+        if ports.get("trace_p_en"):
+            seen[traced].trace_p.append(ports.get("trace_p"))
+            seen[traced].trace_keys.append(ports.get("trace_p_key"))
+            seen[traced].trace_cycles.append(cycle)
+        if ports.get("trace_row_en"):
+            seen[traced].row_max = ports.get("trace_max")
+            seen[traced].row_sum = ports.get("trace_sum")
+            traced += 1
+        if due and due[0][0] == cycle:
+            tile = due.pop(0)[1]
+            seen[tile].p.append(ports.get("p_data"))
+            seen[tile].p_cycles.append(cycle)
+        assert cycle < 100_000, "the softmax unit hangs"
+        await ports.tick()
+        cycle += 1
+    assert not ports.get("busy"), "busy after the last pass"
+    return seen
+
+
+def pass_cycles(lanes: int, keys: int) -> int:
+    """Cycles of a pass, as the unit's data sheet says."""
+    return keys + lanes + 21
+
+
+async def check_softmax(
+    ports: Ports, tiles: list[Tile], attend: np.ndarray, *, idle: float = 0.0, seed: int = 0
+) -> list[Seen]:
+    """Run tiles and compare p, maximum, sum, row scales and the cycles of `finished`."""
+    tally = Tally()
+    runs = await run(ports, tiles, attend, idle=idle, seed=seed)
+    lanes, keys = tiles[0].scores.shape
+    free = 0
+    for index, (tile, seen) in enumerate(zip(tiles, runs)):
+        p, row_max, row_sum = softmax(tile.scores, attend)
+        row_m, row_s = row_scale(row_sum, tile.m, tile.s)
+        for name, words, cycles in (
+            ("p", seen.p, seen.p_cycles),
+            ("trace_p", seen.trace_p, seen.trace_cycles),
+        ):
+            when = np.array(cycles).reshape(1, -1, 1)
+            tally.compare(name, p.T[None], np.array(words)[None], ("tile", "index", "lane"), when)
+        for name, expected, actual in (
+            ("max", row_max, seen.row_max),
+            ("sum", row_sum, seen.row_sum),
+            ("row_m", row_m, seen.row_m),
+            ("row_s", row_s, seen.row_s),
+        ):
+            tally.compare(
+                name,
+                expected[None],
+                np.array(actual)[None],
+                ("tile", "lane"),
+                np.array(seen.finished),
+            )
+        free = max(seen.last + START_LATENCY, free) + pass_cycles(lanes, keys)
+        tally.compare("finished", np.array([free]), np.array([seen.finished]), ("pass",))
+        tally.compare("p keys", np.arange(keys), np.array(seen.trace_keys), ("index",))
+        if tally.first is not None:
+            position = {**tally.first.position, "tile": index}
+            tally.first = dataclasses.replace(tally.first, position=position)
+            break
+    tally.check()
+    return runs
+
+
+def random_tiles(lanes: int, keys: int, count: int, spread: int, seed: int) -> list[Tile]:
+    """Normally distributed scores and random multipliers."""
+    rng = np.random.default_rng(seed)
+    return [
+        Tile(
+            np.clip(rng.normal(0, spread, (lanes, keys)), -32768, 32767).astype(np.int16),
+            int(rng.integers(1 << 15, 1 << 16)),
+            int(rng.integers(14, 24)),
+        )
+        for _ in range(count)
+    ]
+
+
+def random_mask(keys: int, seed: int) -> np.ndarray:
+    """A mask with holes; at least one key is valid."""
+    attend = np.random.default_rng(seed).random(keys) < 0.7
+    attend[keys // 2] = True
+    return attend
+
+
+def corner_tiles(lanes: int) -> tuple[list[Tile], np.ndarray]:
+    """Extreme and equal scores, a masked key above the maximum, the ends of every shift."""
+    low, high = -32768, 32767
+    rows = np.array([
+        [low, low, low, low, low, low],
+        [high, low, 0, high, -1, 1],
+        [high, 5, 5, 4, 5 - 2047, 5 - 2048],
+        [high, 0, -2048 + 255, -2048, -2303, -2304],
+    ])  # fmt: skip
+    scores = np.resize(rows, (lanes, 6)).astype(np.int16)
+    attend = np.array([False, True, True, True, True, True])
+    return [Tile(scores, 1 << 15, 1), Tile(scores, 0xFFFF, 31)], attend
+
+
+def all_distances(lanes: int, tokens: int) -> list[Tile]:
+    """The distances 0..2599, spread over lanes and tiles: the whole table at every shift."""
+    keys = min(tokens, 64)
+    distances = np.resize(np.arange(2600), -(-2600 // (lanes * (keys - 1))) * lanes * (keys - 1))
+    rows = distances.reshape(-1, lanes, keys - 1)
+    return [
+        Tile(-np.pad(tile, ((0, 0), (0, 1))).astype(np.int16), 40000, 20)  # the last key: the max
+        for tile in rows
+    ]

@@ -1,0 +1,24 @@
+"""Packing of lanes."""
+
+import numpy as np
+import pytest
+
+from tb.packing import pack, pack_rows, unpack
+
+
+def test_element_0_in_the_low_bits() -> None:
+    assert pack([1, -1, 2], 4) == 0x2F1
+    assert unpack(0x2F1, 4, 3, signed=True) == [1, -1, 2]
+    assert unpack(0x2F1, 4, 3, signed=False) == [1, 15, 2]
+    assert pack_rows(np.array([[1, -1], [7, 0]]), 8) == [0xFF01, 0x0007]
+
+
+@pytest.mark.parametrize(("value", "width"), [(256, 8), (-129, 8), (2, 1)])
+def test_a_value_that_does_not_fit(value: int, width: int) -> None:
+    with pytest.raises(ValueError, match=f"element 1 is {value}: it does not fit {width} bits"):
+        pack([0, value], width)
+
+
+def test_bits_beyond_the_last_element() -> None:
+    with pytest.raises(ValueError, match="0x100 does not fit 2 elements of 4 bits"):
+        unpack(0x100, 4, 2, signed=False)
