@@ -111,7 +111,7 @@ FIELDS: dict[Opcode, tuple[Field, ...]] = {
         Field("token_rows", 3),  # rows of the token table: the ids must be below
         Field("position_rows", 2),  # rows of the position table of one type
         Field("offset", 2),  # position of the first token
-        Field("types", 1),  # 0: no segment embedding, the type bit is ignored
+        Field("types", 1),  # types above it are refused; 0 and 1 take type 0 only
     ),
     Opcode.LINEAR: (
         Field("length", 2),  # K

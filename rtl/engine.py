@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from rtl.config import Config
 from rtl.epilogue import Epilogue
 from rtl.issuer import Issuer, Stall, operand_word
-from rtl.loader import NORM, Loader, stream_word
+from rtl.loader import EMBED, NORM, Loader, stream_word
 from rtl.matmul import MatMul
 from rtl.memory import Memory
 from rtl.operation import Error
@@ -54,8 +54,8 @@ class Engine(wiring.Component):
         Pulse: one more row tile of X16 is complete.
     mask_en, mask_address, mask_attend
         Attend bits, before `ready`.
-    rows_en, rows_done, rows_last, rows_write_en, rows_write_address, rows_write_data
-        EMBED: the weight half in turn may be filled; it is full, it was the last; its write port.
+    rows, rows_active, rows_en, rows_done, rows_last, rows_write_en, rows_write_address, ...
+        EMBED: see `Loader`; the write port of the weight half in turn.
     x8_write_en, x8_write_address, x8_write_data
         Write port of X8.
     x_read_*, x_write_*, x_write_ahead
@@ -113,6 +113,8 @@ class Engine(wiring.Component):
                 "mask_en": In(1),
                 "mask_address": In(range(config.tokens)),
                 "mask_attend": In(1),
+                "rows": Out(EMBED),
+                "rows_active": Out(1),
                 "rows_en": Out(1),
                 "rows_done": In(1),
                 "rows_last": In(1),
@@ -180,7 +182,17 @@ class Engine(wiring.Component):
                 m.d.comb += theirs.eq(mine) if inward else mine.eq(theirs)
 
         forward(loader, "start", "norm_en", "norm_address", "norm_gamma", "norm_beta", "norm_free")
-        forward(loader, "rows_en", "rows_done", "rows_last", "model_tokens", "model_valid", "error")
+        forward(
+            loader,
+            "rows",
+            "rows_active",
+            "rows_en",
+            "rows_done",
+            "rows_last",
+            "model_tokens",
+            "model_valid",
+            "error",
+        )
         forward(sequencer, "ready", "tokens", "row_tiles", "context", "context_stride")
         forward(issuer, "norms", "norm_rows", "stall", "operation")
         forward(epilogue, "publish", "logit_en", "logit_index", "logit", "x_write_ahead")

@@ -29,14 +29,15 @@ class Epilogue(wiring.Component):
     ==========================  =====================================================
     cycle                       what happens to column 0 (column n: n cycles later)
     ==========================  =====================================================
+    1                           the tile's columns are counted
     5                           parameters of the column are selected
     6                           parameters of each lane are selected; the array's output
     7                           bias is added
     8 .. Q = 8 + L_req          requantize to int16
     Q - 2 .. Q                  RESIDUAL: X16 is read
     Q                           SCORE: written to the softmax
-    Q + 2                       RESIDUAL, EMBEDDING: written to X16
-    Q + 2 + L_table             INT8, CONTEXT: written to a bank; `done` after the last column
+    Q + 2 + L_table             INT8, CONTEXT: written to a bank; RESIDUAL, EMBEDDING: to X16;
+                                `done` with the last column
     ==========================  =====================================================
 
     A column that the tile does not write (`tag.columns`) is computed and dropped.
@@ -78,7 +79,7 @@ class Epilogue(wiring.Component):
     config
         Lanes and address widths.
     ahead
-        How far `x_write_ahead` looks ahead.
+        How far `x_write_ahead` looks ahead, 1..`latency` - 1.
     """
 
     def __init__(self, config: Config, ahead: int = 1) -> None:
@@ -146,14 +147,12 @@ class Epilogue(wiring.Component):
         m.submodules.table = table = self.table
         n, width = self.config.lanes, address_bits(self.config)
 
-        # Cycle 5: one column a cycle.
-        start = delay(m, self.start, 4, "start", reset=True)
-        arriving = delay(m, self.tag, 4, "arriving")
+        # Cycle 1: one column a cycle.
         tag = Signal(Tag(self.config))
         active = Signal()
         index = Signal(range(n))
-        with m.If(start):
-            m.d.sync += [tag.eq(arriving), active.eq(1), index.eq(0)]
+        with m.If(self.start):
+            m.d.sync += [tag.eq(self.tag), active.eq(1), index.eq(0)]
         with m.Elif(active):
             m.d.sync += [index.eq(index + 1), active.eq(index != n - 1)]
 
@@ -162,9 +161,11 @@ class Epilogue(wiring.Component):
                 {
                     "write": unsigned(1),
                     "end": unsigned(1),
+                    "index": unsigned((n - 1).bit_length()),
                     "epilogue": Kind,
                     "address": unsigned(width),
                     "table": unsigned(1),
+                    "by_lane": unsigned(1),
                     "shift": unsigned(tag.shift.shape().width),
                     "score_first": unsigned(1),
                     "score_last": unsigned(1),
@@ -179,9 +180,11 @@ class Epilogue(wiring.Component):
         m.d.comb += [
             column.write.eq(active & (index < tag.columns)),
             column.end.eq(active & (index == n - 1)),
+            column.index.eq(index),
             column.epilogue.eq(tag.epilogue),
             column.address.eq(tag.address + index),
             column.table.eq(tag.table),
+            column.by_lane.eq(tag.by_lane),
             column.shift.eq(tag.shift),
             column.score_first.eq(tag.score_first & (index == 0)),
             column.score_last.eq(tag.score_last & (index + 1 == tag.columns)),
@@ -191,12 +194,12 @@ class Epilogue(wiring.Component):
             column.release.eq(tag.release),
             column.weight_buffer.eq(tag.weight_buffer),
         ]
-        # at[c] is the column's control in cycle c; nothing is known before cycle 5.
-        copies = stages(m, column, self.latency - 5, "column")
-        at = {5 + cycle: stage for cycle, stage in enumerate(copies)}
+        # at[c] is the column's control in cycle c; nothing is known before cycle 1.
+        copies = stages(m, column, self.latency - 1, "column")
+        at = {1 + cycle: stage for cycle, stage in enumerate(copies)}
         q = self.requantized
 
-        self._parameters(m, tag, index, at)
+        self._parameters(m, at)
 
         # Cycle 7: bias. Cycle 8: into the requantizer.
         for i in range(n):
@@ -248,7 +251,7 @@ class Epilogue(wiring.Component):
         ]
         return m
 
-    def _parameters(self, m: Module, tag: data.View, index: Signal, at: dict) -> None:
+    def _parameters(self, m: Module, at: dict) -> None:
         """Cycles 5 and 6: bias, m and s of every lane, ready in cycle 7."""
         n = self.config.lanes
         stored = [
@@ -267,20 +270,18 @@ class Epilogue(wiring.Component):
         of_column = Signal(BYTE_PLANE)
         m.d.sync += of_column.eq(
             Array([*map(data.View.as_value, stored[0]), *map(data.View.as_value, stored[1])])[
-                Cat(index, tag.weight_buffer)
+                Cat(at[5].index, at[5].weight_buffer)
             ]
         )
-        later = Signal(Tag(self.config))
-        m.d.sync += later.eq(tag)
         m.d.comb += self.row_buffer.eq(at[6].softmax_buffer)
         self._bias = [Signal(signed(32), name=f"bias_{i}") for i in range(n)]
         self._m = [Signal(16, name=f"m_{i}") for i in range(n)]
         self._s = [Signal(6, name=f"s_{i}") for i in range(n)]
         for i in range(n):
             of_lane = Signal(BYTE_PLANE, name=f"of_lane_{i}")
-            m.d.comb += of_lane.eq(Mux(later.weight_buffer, stored[1][i], stored[0][i]))
+            m.d.comb += of_lane.eq(Mux(at[6].weight_buffer, stored[1][i], stored[0][i]))
             chosen = Signal(BYTE_PLANE, name=f"chosen_{i}")
-            with m.Switch(later.epilogue):
+            with m.Switch(at[6].epilogue):
                 with m.Case(Kind.SCORE):
                     m.d.comb += [chosen.m.eq(self.score_m), chosen.s.eq(self.score_s)]
                 with m.Case(Kind.CONTEXT):
@@ -288,7 +289,7 @@ class Epilogue(wiring.Component):
                 with m.Case(Kind.EMBEDDING):
                     m.d.comb += [chosen.m.eq(IDENTITY_M), chosen.s.eq(IDENTITY_S)]
                 with m.Default():
-                    m.d.comb += chosen.eq(Mux(later.by_lane, of_lane, of_column))
+                    m.d.comb += chosen.eq(Mux(at[6].by_lane, of_lane, of_column))
             m.d.sync += [
                 self._bias[i].eq(chosen.bias),
                 self._m[i].eq(chosen.m),
@@ -296,7 +297,7 @@ class Epilogue(wiring.Component):
             ]
 
     def _residual(self, m: Module, at: dict) -> None:
-        """X16 read at Q - 2, shifted at Q, added and saturated at Q + 1, written at Q + 2."""
+        """X16 read at Q - 2, shifted at Q, added and saturated at Q + 1, written with the banks."""
         q = self.requantized
 
         def writes(column: data.View) -> Signal:
@@ -306,9 +307,9 @@ class Epilogue(wiring.Component):
         m.d.comb += [
             self.x_read_en.eq(at[q - 2].write & (at[q - 2].epilogue == Kind.RESIDUAL)),
             self.x_read_address.eq(at[q - 2].address),
-            self.x_write_en.eq(writes(at[q + 2])),
-            self.x_write_address.eq(at[q + 2].address),
-            self.x_write_ahead.eq(writes(at[q + 2 - self.ahead])),
+            self.x_write_en.eq(writes(at[self.latency])),
+            self.x_write_address.eq(at[self.latency].address),
+            self.x_write_ahead.eq(writes(at[self.latency - self.ahead])),
         ]
         for i in range(self.config.lanes):
             shifted = Signal(signed(16), name=f"shifted_{i}")
@@ -325,7 +326,11 @@ class Epilogue(wiring.Component):
             with m.Else():
                 m.d.sync += shifted.eq(0)
             m.d.sync += branch.eq(self.requantize.o[i])
-            m.d.sync += self.x_write_data[i].eq(saturated(shifted + branch, 16))
+            total = Signal(signed(16), name=f"total_{i}")
+            m.d.sync += total.eq(saturated(shifted + branch, 16))
+            m.d.comb += self.x_write_data[i].eq(
+                delay(m, total, self.latency - (q + 2), f"total_{i}")
+            )
 
 
 def saturated(x: Signal, bits: int) -> Signal:

@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 from rtl.command import (
     DESCRIPTOR_BYTES,
     FIELD_BYTES,
+    FIELDS,
     MAGIC,
     NORM_PLANES,
     PARAMETER_PLANES,
@@ -40,6 +41,9 @@ NORM = data.StructLayout(
     }
 )
 """A NORM whose parameters are loaded."""
+
+EMBED = data.StructLayout({field.name: 8 * field.bytes for field in FIELDS[Opcode.EMBED]})
+"""The fields of an EMBED."""
 
 
 def stream_word(lanes: int) -> data.StructLayout:
@@ -85,8 +89,9 @@ class Loader(wiring.Component):
         Pulse: an operation that uses the table has drained.
     norm_free
         No NORM is queued or running.
-    rows_en, rows_buffer, rows_done, rows_last
-        EMBED: the embedding unit may fill this half; pulse: it is full; it was the last one.
+    rows, rows_active, rows_en, rows_done, rows_last
+        EMBED: its fields and that it is in hand; the embedding unit may fill the half in turn;
+        pulse: it is full; it was the last one.
     model_tokens, model_valid
         Longest sequence of the model, known once the HEADER is checked.
     end
@@ -126,8 +131,9 @@ class Loader(wiring.Component):
                 "parameter_release_buffer": In(1),
                 "table_done": In(1),
                 "norm_free": In(1),
+                "rows": Out(EMBED),
+                "rows_active": Out(1),
                 "rows_en": Out(1),
-                "rows_buffer": Out(1),
                 "rows_done": In(1),
                 "rows_last": In(1),
                 "model_tokens": Out(16),
@@ -196,7 +202,7 @@ class Loader(wiring.Component):
             self.parameter_buffer.eq(half),
             self.parameter_plane.eq(count),
             self.parameter_data.eq(word),
-            self.rows_buffer.eq(half),
+            self.rows.eq(embed),
         ]
 
         # A word of a table is held while its bytes are written, the planes of a NORM while its
@@ -345,7 +351,10 @@ class Loader(wiring.Component):
                 truncated()
 
             with m.State("EMBED"):
-                m.d.comb += self.rows_en.eq(~weights_full.bit_select(half, 1))
+                m.d.comb += [
+                    self.rows_active.eq(1),
+                    self.rows_en.eq(~weights_full.bit_select(half, 1)),
+                ]
                 with m.If(self.rows_done):
                     m.d.sync += [weights_full.bit_select(half, 1).eq(1), half.eq(~half)]
                     with m.If(self.rows_last):
