@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from amaranth.hdl import Cat, Elaboratable, Module, Signal, signed, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.crc import Algorithm
 from amaranth.lib.wiring import In, Out
 
 from rtl.command import (
@@ -19,18 +18,9 @@ from rtl.command import (
     Opcode,
 )
 from rtl.config import Config
+from rtl.crc import Crc
 from rtl.operation import FLAGS, OPERATION, Error, fields
 from rtl.tile import NORM_ORDINAL_BITS
-
-CRC32 = Algorithm(
-    crc_width=32,
-    polynomial=0x04C11DB7,
-    initial_crc=0xFFFFFFFF,
-    reflect_input=True,
-    reflect_output=True,
-    xor_output=0xFFFFFFFF,
-)
-"""CRC-32/ISO-HDLC, the one that zlib computes."""
 
 NORM = data.StructLayout(
     {
@@ -150,8 +140,8 @@ class Loader(wiring.Component):
         taken = Signal()
         m.d.comb += taken.eq(self.model.valid & self.model.ready)
 
-        m.submodules.crc = crc = CRC32(data_width=8 * n).create()
-        m.d.comb += [crc.start.eq(self.start), crc.valid.eq(taken), crc.data.eq(word)]
+        m.submodules.crc = crc = Crc(8 * n)
+        m.d.comb += [crc.en.eq(taken), crc.data.eq(word)]
 
         # The descriptor in hand, shifted in word by word.
         descriptor = Signal(8 * DESCRIPTOR_BYTES)
@@ -244,7 +234,7 @@ class Loader(wiring.Component):
             with m.State("CHECK"):
                 first = number == 0
                 known = (header.magic == MAGIC) & (header.version == VERSION) & (header.lanes == n)
-                with m.If(~crc.match_detected):
+                with m.If(~crc.good):
                     fail(Error.CRC)
                 with m.Elif(first != (opcode == Opcode.HEADER)):
                     fail(Error.FORMAT)

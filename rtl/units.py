@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from amaranth.lib import wiring
 
+from rtl.accelerator import Accelerator
 from rtl.activation import ActivationTable
+from rtl.attention import Attention
 from rtl.config import Config
 from rtl.layernorm import LayerNorm
 from rtl.matmul import MatMul
@@ -73,6 +75,16 @@ UNITS: dict[str, Unit] = {
             name="matmul",
             build=MatMul,
             description="array of lanes x lanes INT8 multiply-accumulators with shadow drain",
+        ),
+        Unit(
+            name="attention",
+            build=Attention,
+            description="int8 activations of a layer to the context of all heads",
+        ),
+        Unit(
+            name="accelerator",
+            build=Accelerator,
+            description="token ids to logits: the whole encoder",
         ),
     )
 }

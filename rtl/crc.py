@@ -1,0 +1,57 @@
+"""CRC-32 of a stream of words, a word a cycle."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Elaboratable, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+POLYNOMIAL = 0xEDB88320  # of CRC-32/ISO-HDLC, bit-reversed: the one that zlib computes
+RESIDUE = 0xDEBB20E3  # the state after any message that ends with its own CRC
+
+
+def after(state: int, data: int, bits: int) -> int:
+    """The CRC's state after `bits` bits of data, the lowest first."""
+    for bit in range(bits):
+        odd = (state ^ data >> bit) & 1
+        state = state >> 1 ^ (POLYNOMIAL if odd else 0)
+    return state
+
+
+class Crc(wiring.Component):
+    """CRC-32/ISO-HDLC of all words so far, and whether they end with their own CRC.
+
+    The state after a word is linear in state and word over GF(2), so each of its bits is one XOR of
+    some of theirs; which, is found by feeding `after` one bit at a time.
+
+    Parameters
+    ----------
+    width
+        Bits of a word, a multiple of 8; the first byte is the lowest.
+
+    Members
+    -------
+    en, data
+        A word of the message. The message begins with the unit's reset.
+    good
+        The words before this cycle end with their CRC, little-endian.
+    """
+
+    def __init__(self, width: int) -> None:
+        if width <= 0 or width % 8:
+            raise ValueError(f"Crc: width is {width}: it must be a positive multiple of 8")
+        self.width = width
+        super().__init__({"en": In(1), "data": In(width), "good": Out(1)})
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        state = Signal(32, init=0xFFFFFFFF)
+        sources = [state[i] for i in range(32)] + [self.data[i] for i in range(self.width)]
+        images = [after(1 << i, 0, self.width) for i in range(32)]
+        images += [after(0, 1 << i, self.width) for i in range(self.width)]
+        with m.If(self.en):
+            for bit in range(32):
+                terms = [s for s, image in zip(sources, images) if image >> bit & 1]
+                m.d.sync += state[bit].eq(Cat(*terms).xor())
+        m.d.comb += self.good.eq(state == RESIDUE)
+        return m
