@@ -6,57 +6,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from amaranth.hdl import Module, Signal, signed
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
-from rtl.config import Config
 from rtl.verilog import VerilogError, convert
 from sim import simulators, verilator
-from sim.design import Design, described
+from sim.design import Design
 from sim.simulators import BenchError, SimulatorError, run
 
 BENCH = Path(__file__).with_name("bench_accumulator.py")
 EACH = pytest.mark.parametrize("simulator", simulators.SIMULATORS)
-
-
-class Part(wiring.Component):
-    """Running sum of i; `error` is added to each value."""
-
-    def __init__(self, error: int) -> None:
-        self.error = error
-        super().__init__({"i": In(signed(8)), "o": Out(signed(16))})
-
-    def elaborate(self, platform):
-        m = Module()
-        total = Signal(signed(16))
-        m.d.sync += total.eq(total + self.i + self.error)
-        m.d.comb += self.o.eq(total)
-        return m
-
-
-class Accumulator(wiring.Component):
-    """o is the sum of all i so far, one cycle later."""
-
-    latency = 1
-
-    def __init__(self, error: int = 0, named: bool = True) -> None:
-        self.error, self.named = error, named
-        super().__init__({"i": In(signed(8)), "o": Out(signed(16))})
-
-    def elaborate(self, platform):
-        m = Module()
-        part = Part(self.error)
-        if self.named:
-            m.submodules.part = part
-        else:
-            m.submodules += part
-        m.d.comb += [part.i.eq(self.i), self.o.eq(part.o)]
-        return m
-
-
-def accumulator(error: int = 0) -> Design:
-    return described(Accumulator(error), "accumulator", Config(lanes=4))
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +23,7 @@ def _own_builds(tmp_path_factory, monkeypatch):
 
 
 @EACH
-def test_all_tests_of_a_bench_run_with_their_parameters(simulator):
+def test_all_tests_of_a_bench_run_with_their_parameters(accumulator, simulator):
     results = run(accumulator(), simulator, bench=BENCH, probes=["part.total"])
     names = ["sums/sign=1", "sums/sign=-1", "sheet_is_given", "wrong_on_purpose", "probe"]
     assert [result.name for result in results] == names
@@ -75,13 +32,13 @@ def test_all_tests_of_a_bench_run_with_their_parameters(simulator):
 
 
 @EACH
-def test_chosen_tests_alone(simulator):
+def test_chosen_tests_alone(accumulator, simulator):
     results = run(accumulator(), simulator, bench=BENCH, testcases=["sums"], probes=["part.total"])
     assert [result.name for result in results] == ["sums/sign=1", "sums/sign=-1"]
 
 
 @EACH
-def test_a_failing_test_raises_with_its_message(simulator):
+def test_a_failing_test_raises_with_its_message(accumulator, simulator):
     with pytest.raises(BenchError, match=r"1 failed\nwrong_on_purpose: expected 7\b"):
         run(
             accumulator(),
@@ -93,20 +50,20 @@ def test_a_failing_test_raises_with_its_message(simulator):
 
 
 @EACH
-def test_no_test_at_all_raises(simulator):
+def test_no_test_at_all_raises(accumulator, simulator):
     with pytest.raises(BenchError, match=r"bench_accumulator on accumulator \(4, .*no test ran"):
         run(accumulator(), simulator, bench=BENCH, testcases=["nothing"], probes=["part.total"])
 
 
 @EACH
-def test_a_bench_that_cannot_be_imported_raises(simulator, tmp_path):
+def test_a_bench_that_cannot_be_imported_raises(accumulator, simulator, tmp_path):
     broken = tmp_path / "bench_broken.py"
     broken.write_text("raise RuntimeError('broken bench')\n")
     with pytest.raises(BenchError, match="broken bench"):
         run(accumulator(), simulator, bench=broken, probes=["part.total"])
 
 
-def test_a_faulty_design_of_a_variant_is_caught_and_leaves_the_sound_build_alone():
+def test_a_faulty_design_of_a_variant_is_caught_and_leaves_the_sound_build_alone(accumulator):
     sound = simulators.build(accumulator(), "icarus")
     before = (sound / "stamp").stat().st_mtime_ns
     with pytest.raises(BenchError, match="sums/sign=1"):
@@ -115,7 +72,7 @@ def test_a_faulty_design_of_a_variant_is_caught_and_leaves_the_sound_build_alone
     assert (sound / "stamp").stat().st_mtime_ns == before
 
 
-def test_a_changed_design_is_built_again():
+def test_a_changed_design_is_built_again(accumulator):
     folder = simulators.build(accumulator(), "icarus", variant="change")
     stamp = (folder / "stamp").read_text()
     simulators.build(accumulator(error=2), "icarus", variant="change")
@@ -123,7 +80,7 @@ def test_a_changed_design_is_built_again():
 
 
 @EACH
-def test_waves_are_recorded_where_asked(simulator, tmp_path):
+def test_waves_are_recorded_where_asked(accumulator, simulator, tmp_path):
     file = tmp_path / "waves" / "sums.fst"
     run(accumulator(), simulator, bench=BENCH, testcases=["sums"], waves=file)
     # An FST starts with its header block, type 0, of 329 bytes.
@@ -131,7 +88,7 @@ def test_waves_are_recorded_where_asked(simulator, tmp_path):
 
 
 @EACH
-def test_refused_verilog_raises_with_the_simulators_words(simulator):
+def test_refused_verilog_raises_with_the_simulators_words(accumulator, simulator):
     design = accumulator()
     broken = design.verilog.replace("input clk;", "input clk; nonsense here;", 1)
     with pytest.raises(SimulatorError, match=f"{simulator} could not build accumulator"):
@@ -153,7 +110,7 @@ int main() {
 """
 
 
-def test_a_program_of_our_own_drives_the_design(tmp_path):
+def test_a_program_of_our_own_drives_the_design(accumulator, tmp_path):
     main = tmp_path / "main.cpp"
     main.write_text(MAIN)
     program = simulators.build_harness(accumulator(), [main])
@@ -163,19 +120,19 @@ def test_a_program_of_our_own_drives_the_design(tmp_path):
     assert program.stat().st_mtime_ns == before
 
 
-def test_a_program_that_does_not_compile_is_told(tmp_path):
+def test_a_program_that_does_not_compile_is_told(accumulator, tmp_path):
     main = tmp_path / "main.cpp"
     main.write_text("int main() { return nothing; }\n")
     with pytest.raises(SimulatorError, match=r"(?s)accumulator with main\.cpp.*nothing"):
         simulators.build_harness(accumulator(), [main], variant="broken")
 
 
-def test_an_unknown_simulator_is_refused():
+def test_an_unknown_simulator_is_refused(accumulator):
     with pytest.raises(ValueError, match="'modelsim': choose icarus or verilator"):
         run(accumulator(), "modelsim", bench=BENCH)
 
 
-def test_a_missing_simulator_is_named(monkeypatch, tmp_path):
+def test_a_missing_simulator_is_named(accumulator, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(verilator, "TREE", tmp_path)
     for simulator in simulators.SIMULATORS:
@@ -205,14 +162,14 @@ def test_an_old_verilator_on_path_is_passed_over(monkeypatch, tmp_path):
         assert (verilator.on_path() == program) is used
 
 
-def test_a_part_without_a_name_is_refused():
+def test_a_part_without_a_name_is_refused(component):
     with pytest.raises(VerilogError, match=r"has no name: accumulator\.U"):
-        convert(Accumulator(named=False), "accumulator")
+        convert(component(named=False), "accumulator")
 
 
-def test_verilog_is_the_same_each_time_and_modules_have_plain_names():
-    text = convert(Accumulator(), "accumulator")
-    assert text == convert(Accumulator(), "accumulator")
+def test_verilog_is_the_same_each_time_and_modules_have_plain_names(component):
+    text = convert(component(), "accumulator")
+    assert text == convert(component(), "accumulator")
     assert "module accumulator_part(" in text
     assert "  accumulator_part part (" in text
     assert str(Path.cwd()) not in text

@@ -1,0 +1,70 @@
+"""Which part of a unit each cell of its flat netlist came from."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+#: What does not lie in a part, but in the unit itself.
+ITSELF = "(itself)"
+
+_INSTANCE = re.compile(r"^  (\w+) (\w+) \($")
+_STEM = re.compile(r"_(TRELLIS_FF|LUT4|CCU2C|PFUMX|L6MUX21|MULT18X18D|DP16KD)_.*$")
+
+
+def parts_by_line(verilog: str) -> list[str]:
+    """For each line of the text, the direct part of the top module in which it lies.
+
+    The top module is the first one. Every module of generated Verilog has one instance.
+    """
+    module_of_line, instances, name = [], defaultdict(list), ""
+    lines = verilog.splitlines()
+    names = set(re.findall(r"^module (\w+)\(", verilog, re.MULTILINE))
+    for line in lines:
+        if line.startswith("module "):
+            name = line.split()[1].partition("(")[0]
+        module_of_line.append(name)
+        match = _INSTANCE.match(line)
+        if match and match[1] in names:
+            instances[name].append((match[1], match[2]))
+    top = next(filter(None, module_of_line))
+    part_of = {top: ITSELF}
+
+    def visit(module: str, part: str | None) -> None:
+        for child, instance in instances[module]:
+            part_of[child] = part or instance
+            visit(child, part or instance)
+
+    visit(top, None)
+    return [part_of.get(module, ITSELF) for module in module_of_line]
+
+
+def cells_by_part(verilog: str, file: str, cells: Mapping[str, Any]) -> dict[str, Counter[str]]:
+    """Cell types of a flat netlist, counted for each direct part of the unit.
+
+    Registers, carry chains, multipliers and memories keep the line of the Verilog they came from.
+    A LUT does not: it counts where the register or carry chain of the same name lies, else where
+    its own name says. `file` is the name under which Yosys read the text, `cells` are the "cells"
+    of its JSON.
+    """
+    by_line = parts_by_line(verilog)
+    # "matmul.v:120.3-121.20", joined by "|" with others where cells were merged or mapped.
+    line_of = re.compile(rf"(?:^|\|){re.escape(file)}:(\d+)\.")
+    part_of_stem: dict[str, str] = {}
+    unknown: list[tuple[str, str]] = []
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for name, cell in cells.items():
+        source = line_of.search(cell["attributes"].get("src", ""))
+        if source is None:
+            unknown.append((name, cell["type"]))
+            continue
+        part = by_line[int(source[1]) - 1]
+        part_of_stem.setdefault(_STEM.sub("", name), part)
+        counts[part][cell["type"]] += 1
+    for name, kind in unknown:
+        stem = _STEM.sub("", name)
+        own = stem.partition(".")[0] if "." in stem and "$" not in stem else ITSELF
+        counts[part_of_stem.get(stem, own)][kind] += 1
+    return counts
