@@ -227,11 +227,11 @@ class LayerNorm(wiring.Component):
     -------
     parameter_en, parameter_address, parameter_gamma, parameter_beta : In
         Writes gamma (signed(16)) and beta (signed(32)) of a channel.
-    begin : In, 1
+    start : In, 1
         Starts an operation; not while busy. channels (H), tiles, shift (1..31) and epsilon (E)
         are sampled with it.
     available : In
-        How many row tiles of the operation may be read. From the cycle after begin on; it grows.
+        How many row tiles of the operation may be read. From the cycle after start on; it grows.
     x_busy : In, 1
         No read in this cycle.
     x_en, x_address : Out
@@ -242,9 +242,9 @@ class LayerNorm(wiring.Component):
         A normalised word, `latency` cycles after the x_en of its second read, and
         y8 = saturate(round_shift(y, 8), 8).
     finished : Out
-        Row tiles whose words have all been written, in earlier cycles. 0 from begin on.
+        Row tiles whose words have all been written, in earlier cycles. Reset by start.
     busy : Out, 1
-        From the cycle after begin until finished equals tiles.
+        From the cycle after start until finished equals tiles.
 
     Attributes
     ----------
@@ -273,7 +273,7 @@ class LayerNorm(wiring.Component):
                 "parameter_address": In(range(hidden)),
                 "parameter_gamma": In(signed(16)),
                 "parameter_beta": In(signed(32)),
-                "begin": In(1),
+                "start": In(1),
                 "channels": In(range(hidden + 1)),
                 "tiles": In(tiles),
                 "shift": In(5),
@@ -299,7 +299,7 @@ class LayerNorm(wiring.Component):
         last_channel = Signal(range(self.hidden))
         tiles = Signal(range(self.row_tiles + 1))
         shift, epsilon = Signal(5), Signal(EPSILON_BITS)
-        with m.If(self.begin):
+        with m.If(self.start):
             m.d.sync += [
                 channels.eq(self.channels),
                 last_channel.eq(self.channels - 1),
@@ -345,7 +345,7 @@ class LayerNorm(wiring.Component):
             ]
         with m.Elif(last):
             m.d.sync += reading.eq(0)
-        with m.If(self.begin):
+        with m.If(self.start):
             m.d.sync += [sum_address.eq(0), norm_address.eq(0), summed.eq(0), between.eq(0)]
 
         # Flags that travel with a word: index 0 is the cycle of its read.
@@ -377,7 +377,7 @@ class LayerNorm(wiring.Component):
         ]
         with m.If(norms[NormLane.gamma_latency]):  # READ_LATENCY before gamma is used
             m.d.sync += parameter_channel.eq(parameter_channel + 1)
-        with m.If(norms_last[NormLane.gamma_latency] | self.begin):
+        with m.If(norms_last[NormLane.gamma_latency] | self.start):
             m.d.sync += parameter_channel.eq(0)
         gamma = parameters.read_data.gamma
         beta = register(m, parameters.read_data.beta, "beta")
@@ -468,6 +468,6 @@ class LayerNorm(wiring.Component):
             m.d.sync += self.finished.eq(self.finished + 1)
             with m.If(self.finished + 1 == tiles):
                 m.d.sync += self.busy.eq(0)
-        with m.If(self.begin):
+        with m.If(self.start):
             m.d.sync += [self.y_address.eq(0), self.finished.eq(0)]
         return m

@@ -113,7 +113,7 @@ class Normalizer(wiring.Component):
                     m.d.sync += norm.eq(self.norm.payload)
                     m.next = "BEGIN"
             with m.State("BEGIN"):
-                m.d.comb += unit.begin.eq(self.ready)
+                m.d.comb += unit.start.eq(self.ready)
                 with m.If(self.ready):
                     m.next = "RUN"
             with m.State("RUN"):

@@ -216,17 +216,21 @@ class Softmax(wiring.Component):
             scores.write_data.scores.eq(column),
             scores.write_data.attend.eq(attend),
         ]
+        # The running maximum moves, a cycle after the last column, to where its pass reads it.
+        best = [Signal(signed(16), name=f"best{n}", reset_less=True) for n in range(lanes)]
         maxima = [
             [Signal(signed(16), name=f"max{b}_{n}", reset_less=True) for n in range(lanes)]
             for b in range(2)
         ]
-        for b in range(2):
-            for n in range(lanes):
-                with m.If(column_en & (column_buffer == b)):
-                    with m.If(attend & (column_first | (column[n] > maxima[b][n]))):
-                        m.d.sync += maxima[b][n].eq(column[n])
-                    with m.Elif(column_first):
-                        m.d.sync += maxima[b][n].eq(-(1 << 15))
+        complete = register(m, column_en & column_last, "complete", reset=True)
+        complete_buffer = register(m, column_buffer, "complete_buffer")
+        for n in range(lanes):
+            larger = column[n] > best[n]
+            with m.If(column_en & (column_first | (attend & larger))):
+                m.d.sync += best[n].eq(Mux(attend, column[n], -(1 << 15)))
+            for b in range(2):
+                with m.If(complete & (complete_buffer == b)):
+                    m.d.sync += maxima[b][n].eq(best[n])
 
         # Control: one job runs, one may wait.
         arriving, waiting, job = Signal(job_layout), Signal(job_layout), Signal(job_layout)

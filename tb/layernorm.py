@@ -19,8 +19,8 @@ MOST_CYCLES = 100_000
 class Operation:
     """z int16 [tiles, lanes, H] and its norm.
 
-    arrival: in which cycle after begin, from 1 on, each tile becomes available.
-    busy: whether the read port is taken in a cycle after begin.
+    arrival: in which cycle after start, from 1 on, each tile becomes available.
+    busy: whether the read port is taken in a cycle after start.
     """
 
     z: np.ndarray
@@ -31,7 +31,7 @@ class Operation:
 
 @dataclass
 class Seen:
-    """What the unit did; cycles count from begin."""
+    """What the unit did; cycles count from start."""
 
     reads: list[tuple[int, int]] = field(default_factory=list)  # cycle, address
     writes: list[tuple[int, int]] = field(default_factory=list)
@@ -80,7 +80,7 @@ def schedule(operation: Operation) -> list[tuple[int, int, bool]]:
 
 
 async def run(ports: Ports, operation: Operation) -> Seen:
-    """Write the parameters, begin, and answer reads like a memory of latency 2 until done."""
+    """Write the parameters, start, and answer reads like a memory of latency 2 until done."""
     seen = Seen()
     tiles, lanes, channels = operation.z.shape
     words = operation.z.transpose(0, 2, 1).reshape(-1, lanes)
@@ -92,7 +92,7 @@ async def run(ports: Ports, operation: Operation) -> Seen:
         await ports.tick()
     ports.set("parameter_en", 0)
     values = {
-        "begin": 1,
+        "start": 1,
         "channels": channels,
         "tiles": tiles,
         "shift": operation.norm.shift,
@@ -103,7 +103,7 @@ async def run(ports: Ports, operation: Operation) -> Seen:
         ports.set(name, value)
     await ports.tick()
     for name in values:
-        ports.set(name, 0)  # all but `available` are sampled with begin
+        ports.set(name, 0)  # all but `available` are sampled with start
     cycle = 1
     coming: list[int | None] = [None, None]
     while ports.get("busy"):

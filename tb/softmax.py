@@ -35,8 +35,10 @@ class Seen:
     trace_cycles: list[int] = field(default_factory=list)
     row_max: list[int] = field(default_factory=list)
     row_sum: list[int] = field(default_factory=list)
-    row_m: list[int] = field(default_factory=list)
+    row_m: list[int] = field(default_factory=list)  # in the cycle of finished
     row_s: list[int] = field(default_factory=list)
+    late_m: list[int] = field(default_factory=list)  # in the cycle before the next finished
+    late_s: list[int] = field(default_factory=list)
 
 
 async def write_mask(ports: Ports, attend: np.ndarray) -> None:
@@ -95,6 +97,9 @@ async def run(
             seen[finished].row_m = ports.get("row_m")
             seen[finished].row_s = ports.get("row_s")
             finished += 1
+        elif finished:
+            seen[finished - 1].late_m = ports.get("row_m")
+            seen[finished - 1].late_s = ports.get("row_s")
         if ports.get("trace_p_en"):
             seen[traced].trace_p.append(ports.get("trace_p"))
             seen[traced].trace_keys.append(ports.get("trace_p_key"))
@@ -141,6 +146,8 @@ async def check_softmax(
             ("sum", row_sum, seen.row_sum),
             ("row_m", row_m, seen.row_m),
             ("row_s", row_s, seen.row_s),
+            ("row_m kept", row_m, seen.late_m),
+            ("row_s kept", row_s, seen.late_s),
         ):
             tally.compare(
                 name,

@@ -1,0 +1,128 @@
+"""Deliberate faults: each replaces one piece of a unit's source, and the unit's bench must see it.
+
+The benches run on the Verilog of the faulty unit, with Icarus at four lanes.
+"""
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from rtl.config import Config
+from sim.design import described
+from sim.simulators import BenchError, run
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CONFIG = Config(lanes=4, tokens=64, hidden=64)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`old`, which stands once in rtl/<file>.py, becomes `new`; file is the unit's own if empty."""
+
+    unit: str
+    kind: str
+    old: str
+    new: str
+    file: str = ""
+
+
+FAULTS = (
+    Fault("requantize", "no rounding", "(halves + 1) >> 1", "halves >> 1"),
+    Fault("requantize", "shift off by one", "amount.eq(self.s - 1)", "amount.eq(self.s)"),
+    Fault("requantize", "no saturation", "above.all() | ~above.any()", "Const(1)"),
+    Fault("requantize", "unsigned product", "acc[16:].as_signed()", "acc[16:]"),
+    Fault("requantize", "lanes reversed", "self.o[lane]", "self.o[self.lanes - 1 - lane]"),
+    Fault("requantize", "m of lane 0", "self.m[lane]", "self.m[0]"),
+    Fault("requantize", "wrong latency", "latency = 3 +", "latency = 4 +"),
+    Fault("activation", "unsigned order", "self.i[lane].as_unsigned()", "self.i[lane] + 128"),
+    Fault("activation", "lanes rotated", "self.o[lane]", "self.o[(lane + 1) % self.lanes]"),
+    Fault("activation", "last entry kept", "table.write_en.eq(self.write_en)",
+          "table.write_en.eq(self.write_en & (self.write_address != 255))"),
+    Fault("reciprocal", "table entry", "- (128 + j) * y0", "- (128 + j) * y0 + (j == 77)"),
+    Fault("reciprocal", "no rounding", "((product >> 20) + 1) >> 1", "product >> 21"),
+    Fault("reciprocal", "exponent", "exponent.eq(e - 12)", "exponent.eq(e - 11)"),
+    Fault("rsqrt", "table entry", "y0 = int(TABLE[j])", "y0 = int(TABLE[j]) - (j == 200)"),
+    Fault("rsqrt", "low bits", "Mux(large, u[:10], u[:9])", "u[:9]"),
+    Fault("rsqrt", "normalisation", "(4, 2)", "(2, 4)"),
+    Fault("rsqrt", "no limit", "Mux(total[16], 0xFFFF, total[:16])", "total[:16]", "reciprocal"),
+    Fault("softmax", "largest distance", "distance[8:] <= 8", "distance[8:] <= 7"),
+    Fault("softmax", "mask of p", "near = delay(m, attend & (", "near = delay(m, ("),
+    Fault("softmax", "mask of max", "(attend & larger)", "larger"),
+    Fault("softmax", "max kept", "(column_first | (attend", "((attend"),
+    Fault("softmax", "max buffers", "complete & (complete_buffer == b)", "complete"),
+    Fault("softmax", "table", "[int(t) >> 7 for", "[(int(t) + 1) >> 7 for"),
+    Fault("softmax", "rows reversed", "sums[(n + 1) % lanes]", "sums[(n - 1) % lanes]"),
+    Fault("softmax", "row buffers", "row_en & (job.buffer == b)", "row_en"),
+    Fault("softmax", "p buffers", "p_key | job.buffer <<", "p_key | 0 <<"),
+    Fault("softmax", "a cycle lost", "(~active | finishing) &", "~active &"),
+    Fault("softmax", "reciprocal", "<< 12) - product", "<< 12) + product", "reciprocal"),
+    Fault("layernorm", "shift", "NORM_SHIFT = 4", "NORM_SHIFT = 5"),
+    Fault("layernorm", "lanes reversed", "lane.z.eq(self.x_data[n])",
+          "lane.z.eq(self.x_data[lanes - 1 - n])"),
+    Fault("layernorm", "mean late", "norms_first[READ_LATENCY + 2]",
+          "norms_first[READ_LATENCY + 3]"),
+    Fault("layernorm", "gamma late", "m.If(norms[NormLane.gamma_latency])",
+          "m.If(norms[NormLane.gamma_latency + 1])"),
+    Fault("layernorm", "constants unprotected", "m.If(norms_first[0])", "m.If(starts_norm)"),
+    Fault("layernorm", "one tile at a time", "between != 2", "between != 1"),
+    Fault("layernorm", "y8 not saturated", "Mux(rounded == 128, 127, rounded[:8].as_signed())",
+          "rounded[:8]"),
+    Fault("layernorm", "reads while busy", "reading & ~self.x_busy", "reading"),
+)  # fmt: skip
+
+CLASSES = {
+    "requantize": "Requantize",
+    "activation": "ActivationTable",
+    "reciprocal": "Reciprocal",
+    "rsqrt": "Rsqrt",
+    "softmax": "Softmax",
+    "layernorm": "LayerNorm",
+}
+ARGUMENTS: dict[str, tuple[int, ...]] = {
+    "requantize": (CONFIG.lanes,),
+    "activation": (CONFIG.lanes,),
+    "reciprocal": (),
+    "rsqrt": (),
+    "softmax": (CONFIG.lanes, CONFIG.tokens),
+    "layernorm": (CONFIG.lanes, CONFIG.hidden, CONFIG.row_tiles),
+}
+
+
+def replaced(name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module rtl.<name>, made from its source with `old` replaced by `new`."""
+    path = ROOT / "rtl" / f"{name}.py"
+    source = path.read_text()
+    assert not old or source.count(old) == 1, f"{old!r} does not stand once in {path}"
+    module = ModuleType(f"rtl.{name}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(source.replace(old, new) if old else source, path, "exec"), vars(module))
+    return module
+
+
+def faulty(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The unit with the fault in it."""
+    if fault.file:
+        replaced(fault.file, fault.old, fault.new, monkeypatch)
+        module = replaced(fault.unit, "", "", monkeypatch)
+    else:
+        module = replaced(fault.unit, fault.old, fault.new, monkeypatch)
+    return getattr(module, CLASSES[fault.unit])(*ARGUMENTS[fault.unit])
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.unit}: {fault.kind}")
+def test_bench_sees(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    variant = "fault-" + re.sub(r"\W+", "-", fault.kind)
+    design = described(faulty(fault, monkeypatch), fault.unit, CONFIG)
+    with pytest.raises(BenchError, match=r"values differ; first|gave the shape|hangs"):
+        run(design, "icarus", variant=variant)
+
+
+def test_unit_made_the_same_way_without_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the fault that the benches see."""
+    sound = faulty(Fault("softmax", "none", "", ""), monkeypatch)
+    run(described(sound, "softmax", CONFIG), "icarus", variant="fault-none")
