@@ -1,0 +1,107 @@
+"""Imports run one way: golden is the specification, sim the top, and nothing but train needs torch.
+
+    golden <- quant, rtl;  golden, rtl <- tb;  golden, quant <- train;  all but train <- sim
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+ALLOWED = {
+    "golden": set(),
+    "quant": {"golden"},
+    "rtl": {"golden"},
+    "tb": {"golden", "rtl"},
+    "train": {"golden", "quant"},
+    "sim": {"golden", "quant", "rtl", "tb"},
+    "setup": {"sim"},
+}
+# Distributions of pyproject.toml by the name under which they are imported.
+TRAINING = {"torch", "transformers", "sklearn"}
+THIRD_PARTY = {
+    "golden": {"numpy", "numba"},
+    "quant": {"numpy", "numba", "safetensors", "scipy", "tokenizers", "tqdm"}
+    | {"huggingface_hub", "matplotlib"},
+    "rtl": {"numpy", "amaranth"},
+    "tb": {"numpy", "amaranth", "cocotb", "tokenizers"},
+    "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm"} | TRAINING,
+    "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm"},
+    "setup": set(),
+}
+
+
+def modules(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def imports(path: Path) -> Iterator[tuple[str, str, int]]:
+    """(top-level name, full name, line) of every import in a file, those inside functions too."""
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: write the import in full"
+            names = [node.module or ""]
+        else:
+            continue
+        for name in names:
+            yield name.partition(".")[0], name, node.lineno
+
+
+def test_every_package_of_the_project_is_under_the_rule():
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    found = pyproject["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert {name.rstrip("*") for name in found} | {"setup"} == set(ALLOWED)
+    for package in ALLOWED:
+        assert modules(package), f"{package}/ is empty"
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_packages_import_one_way(package):
+    ours = set(ALLOWED)
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {package} may not import {name}"
+        for path in modules(package)
+        for top, name, line in imports(path)
+        if top in ours - {package} - ALLOWED[package]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_packages_use_only_the_libraries_of_their_layer(package):
+    known = set(sys.stdlib_module_names) | set(ALLOWED) | THIRD_PARTY[package]
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {package} may not import {name}"
+        for path in modules(package)
+        for top, name, line in imports(path)
+        if top not in known
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_specification_needs_numpy_only():
+    # The compiled engine is beside the specification, not in it.
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in modules("golden")
+        if "fast" not in path.relative_to(ROOT).parts
+        for top, name, line in imports(path)
+        if top not in sys.stdlib_module_names and top not in {"golden", "numpy"}
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_set_up_asks_only_the_part_of_sim_that_needs_nothing():
+    used = {name for path in modules("setup") for top, name, _ in imports(path) if top == "sim"}
+    assert used <= {"sim.verilator"}
+    for path in (ROOT / "sim" / "__init__.py", ROOT / "sim" / "verilator.py"):
+        assert {top for top, _, _ in imports(path)} <= set(sys.stdlib_module_names)
