@@ -3,6 +3,7 @@
 import numpy as np
 
 from golden.activation import lookup
+from tb.cases import Case
 from tb.pipelined import check_stream
 from tb.ports import Ports
 
@@ -29,3 +30,14 @@ async def check_activation(ports: Ports, lanes: int, table: np.ndarray) -> None:
     codes = np.arange(-128, 128).astype(np.int8)
     x = np.stack([np.roll(codes, 17 * lane) for lane in range(lanes)], axis=1)
     await check_stream(ports, {"i": x}, {"o": lookup(table, x)})
+
+
+async def check_vectors(ports: Ports, lanes: int, vectors: list[Case]) -> None:
+    """Real codes through the tables of a real model."""
+    for vector in vectors:
+        await write(ports, vector.inputs["table"].values)
+        x, y = vector.inputs["x"].values, vector.outputs["y"].values
+        words = -(-x.size // lanes)
+        await check_stream(
+            ports, {"i": np.resize(x, (words, lanes))}, {"o": np.resize(y, (words, lanes))}
+        )

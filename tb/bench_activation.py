@@ -4,8 +4,8 @@ from typing import Any
 
 import cocotb
 
-from tb.activation import check_activation, random_table
-from tb.cocotb_ports import start
+from tb.activation import check_activation, check_vectors, random_table
+from tb.cocotb_ports import WITHOUT_VECTORS, start, vectors
 
 
 @cocotb.test()
@@ -19,3 +19,9 @@ async def a_table_rewritten(dut: Any) -> None:
     ports = await start(dut)
     for seed in (2, 3):
         await check_activation(ports, ports.config["lanes"], random_table(seed))
+
+
+@cocotb.test(skip=WITHOUT_VECTORS)
+async def real_reviews(dut: Any) -> None:
+    ports = await start(dut)
+    await check_vectors(ports, ports.config["lanes"], vectors("activation"))

@@ -4,8 +4,8 @@ from typing import Any
 
 import cocotb
 
-from tb.cocotb_ports import start
-from tb.layernorm import check_layernorm, extreme_operations, random_operation
+from tb.cocotb_ports import WITHOUT_VECTORS, start, vectors
+from tb.layernorm import check_layernorm, extreme_operations, from_vector, random_operation
 
 
 @cocotb.test()
@@ -42,3 +42,10 @@ async def reset_in_the_middle(dut: Any, cycles: int) -> None:
     lanes = ports.config["lanes"]
     await ports.interrupt(check_layernorm(ports, [random_operation(lanes, 20, 3, seed=1)]), cycles)
     await check_layernorm(ports, [random_operation(lanes, 20, 3, seed=2)])
+
+
+@cocotb.test(skip=WITHOUT_VECTORS)
+async def real_reviews(dut: Any) -> None:
+    ports = await start(dut)
+    work = [from_vector(vector, ports.config["lanes"]) for vector in vectors("layernorm")]
+    await check_layernorm(ports, work)

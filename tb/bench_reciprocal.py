@@ -5,10 +5,18 @@ from typing import Any
 import cocotb
 
 from tb import reciprocal
-from tb.cocotb_ports import start
+from tb.cocotb_ports import WITHOUT_VECTORS, start, vectors
 from tb.pipelined import check_stream
 
 
 @cocotb.test()
 async def equals_golden(dut: Any) -> None:
     await check_stream(await start(dut), *reciprocal.cases(1))
+
+
+@cocotb.test(skip=WITHOUT_VECTORS)
+async def real_reviews(dut: Any) -> None:
+    ports = await start(dut)
+    for vector in vectors("reciprocal"):
+        expected = {name: vector.outputs[name].values for name in "re"}
+        await check_stream(ports, {"i": vector.inputs["s"].values}, expected)

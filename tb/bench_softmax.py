@@ -6,7 +6,7 @@ import cocotb
 import numpy as np
 
 from tb import softmax
-from tb.cocotb_ports import start
+from tb.cocotb_ports import WITHOUT_VECTORS, start, vectors
 from tb.softmax import check_softmax, random_mask, random_tiles
 
 
@@ -42,3 +42,10 @@ async def reset_in_the_middle(dut: Any, cycles: int) -> None:
     work = random_tiles(lanes, 12, 3, 700, 2)
     await ports.interrupt(check_softmax(ports, work, mask), cycles)
     await check_softmax(ports, random_tiles(lanes, 12, 3, 700, 4), mask)
+
+
+@cocotb.test(skip=WITHOUT_VECTORS)
+async def real_reviews(dut: Any) -> None:
+    ports = await start(dut)
+    for vector in vectors("softmax"):
+        await check_softmax(ports, *softmax.from_vector(vector, ports.config["lanes"]))

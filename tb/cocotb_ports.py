@@ -10,9 +10,14 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, Timer
 
+from tb.cases import Case
 from tb.packing import pack, unpack
+from tb.vectors import read
 
 CLOCK_NS = 10
+
+#: The benches' tests on real reviews are skipped then.
+WITHOUT_VECTORS = "VECTORS" not in os.environ
 
 
 class CocotbPorts:
@@ -81,3 +86,8 @@ async def start(dut: Any) -> CocotbPorts:
     await ports.tick()
     await ports.reset()
     return ports
+
+
+def vectors(unit: str) -> list[Case]:
+    """The unit's vectors of real reviews, of `tb.vectors`, in the folder that VECTORS names."""
+    return list(read(Path(os.environ["VECTORS"]), unit))

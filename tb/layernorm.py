@@ -8,6 +8,7 @@ import numpy as np
 from golden.layernorm import layernorm
 from golden.model import Norm
 from golden.requantize import round_shift, saturate
+from tb.cases import Case
 from tb.compare import Tally
 from tb.ports import Ports
 
@@ -203,3 +204,12 @@ def extreme_operations(lanes: int, channels: int) -> list[Operation]:
         Operation(z, Norm(gamma, beta, shift, epsilon), [1] * tiles, lambda t: False)
         for shift, epsilon in ((1, 1), (16, 1 << 20), (31, (1 << 50) - 1))
     ]
+
+
+def from_vector(vector: Case, lanes: int) -> Operation:
+    """Real rows of a residual stream with the parameters of their layer."""
+    values = {name: tensor.values for name, tensor in vector.inputs.items()}
+    z = values["z"]
+    tiles = -(-len(z) // lanes)
+    norm = Norm(values["gamma"], values["beta"], int(values["shift"]), int(values["epsilon"]))
+    return Operation(np.resize(z, (tiles, lanes, z.shape[1])), norm, [1] * tiles, lambda t: False)

@@ -2,7 +2,11 @@
 
 import numpy as np
 
-from golden.requantize import requantize
+from golden.requantize import requantize, saturate
+from tb.cases import Case as Vector
+from tb.compare import Tally
+from tb.pipelined import stream
+from tb.ports import Ports
 
 ACC = np.array([-(2**31), -(2**31) + 1, -(2**15), -3, -2, -1, 0, 1, 2, 3, 2**15, 2**31 - 1])
 
@@ -29,3 +33,18 @@ def random(lanes: int, words: int, seed: int) -> Case:
     near = np.clip(bits + rng.integers(-3, 4, shape), 1, 47)
     s = np.where(rng.random(shape) < 0.7, near, rng.integers(1, 48, shape))
     return _case(acc, rng.integers(1 << 15, 1 << 16, shape), s)
+
+
+async def check_vectors(ports: Ports, lanes: int, vectors: list[Vector]) -> None:
+    """Real accumulators; an int8 result is the unit's int16 saturated once more."""
+    tally = Tally()
+    for vector in vectors:
+        words = -(-vector.inputs["acc"].values.size // lanes)
+        inputs = {
+            name: np.resize(tensor.values, (words, lanes)) for name, tensor in vector.inputs.items()
+        }
+        found = (await stream(ports, inputs, ("o",)))["o"]
+        y = vector.outputs["y"]
+        expected = np.resize(y.values, (words, lanes))
+        tally.compare(vector.name, expected, saturate(found, y.bits), ("index", "lane"))
+    tally.check()

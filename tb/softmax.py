@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from golden.softmax import row_scale, softmax
+from tb.cases import Case
 from tb.compare import Tally
 from tb.ports import Ports
 
@@ -210,3 +211,12 @@ def all_distances(lanes: int, tokens: int) -> list[Tile]:
         Tile(-np.pad(tile, ((0, 0), (0, 1))).astype(np.int16), 40000, 20)  # the last key: the max
         for tile in rows
     ]
+
+
+def from_vector(vector: Case, lanes: int) -> tuple[list[Tile], np.ndarray]:
+    """Real scores, `lanes` rows a tile, with the attend bits of their text."""
+    scores = vector.inputs["scores"].values
+    m, s = (int(vector.inputs[name].values) for name in "ms")
+    count = -(-len(scores) // lanes)
+    rows = np.resize(scores, (count, lanes, scores.shape[1]))
+    return [Tile(tile, m, s) for tile in rows], vector.inputs["attend"].values.astype(bool)
