@@ -14,7 +14,7 @@ from rtl.requantize import MOST_LANES
 
 MOST_TOKENS = 4096
 SUM_BITS = 20  # 255 * 4096
-START_LATENCY = READ_LATENCY + 1  # score_last to the first read: the mask, the scores' write
+START_LATENCY = READ_LATENCY + 2  # score_last to the first read, which waits for the maximum
 P_LATENCY = 2 * READ_LATENCY + 3  # read of a key to the write of its p: scores, table
 
 
@@ -93,7 +93,7 @@ class Softmax(wiring.Component):
     A pass reads a key a cycle, then the lanes take turns in one reciprocal and one multiplier.
     With score_last in cycle t, and f the `finished` cycle of the pass before it:
 
-        finished = max(t + 3, f) + keys + lanes + 21
+        finished = max(t + 4, f) + keys + lanes + 21
 
     Multipliers: 3. Memories: scores, 2 * tokens words of 16 * lanes + 1 bits; p, 2 * tokens words
     of 8 * lanes bits; the mask, tokens bits; a ROM of 256 x 9 bits for two lanes.
@@ -205,8 +205,6 @@ class Softmax(wiring.Component):
         column_last = delay(m, self.score_last, READ_LATENCY, "column_last")
         column_key = delay(m, self.score_key, READ_LATENCY, "column_key")
         column = delay(m, self.score_data, READ_LATENCY, "column")
-        column_m = delay(m, self.context_m, READ_LATENCY, "column_m")
-        column_s = delay(m, self.context_s, READ_LATENCY, "column_s")
         attend = mask.read_data
 
         m.submodules.scores = scores = Memory(word_layout, depth)
@@ -216,21 +214,34 @@ class Softmax(wiring.Component):
             scores.write_data.scores.eq(column),
             scores.write_data.attend.eq(attend),
         ]
-        # The running maximum moves, a cycle after the last column, to where its pass reads it.
-        best = [Signal(signed(16), name=f"best{n}", reset_less=True) for n in range(lanes)]
+        # The running maximum, two cycles a column: cycle 1 compares a column with the maximum and
+        # with the column before it; cycle 2 knows whether that one was taken, so which of the two
+        # counts. A masked column is the least score. The result moves to where its pass reads it.
+        least = -(1 << 15)
+        compared_en = register(m, column_en, "compared_en", reset=True)
+        compared_first = register(m, column_first, "compared_first")
+        decided_en = register(m, compared_en, "decided_en", reset=True)
+        decided_first = register(m, compared_first, "decided_first")
+        complete = delay(m, column_en & column_last, 3, "complete", reset=True)
+        complete_buffer = delay(m, column_buffer, 3, "complete_buffer")
         maxima = [
             [Signal(signed(16), name=f"max{b}_{n}", reset_less=True) for n in range(lanes)]
             for b in range(2)
         ]
-        complete = register(m, column_en & column_last, "complete", reset=True)
-        complete_buffer = register(m, column_buffer, "complete_buffer")
         for n in range(lanes):
-            larger = column[n] > best[n]
-            with m.If(column_en & (column_first | (attend & larger))):
-                m.d.sync += best[n].eq(Mux(attend, column[n], -(1 << 15)))
+            best = Signal(signed(16), name=f"best{n}", reset_less=True)
+            compared = register(m, Mux(attend, column[n], least), f"compared{n}")
+            decided = register(m, compared, f"decided{n}")
+            above_best = register(m, compared > best, f"above_best{n}")
+            above_last = register(m, compared > decided, f"above_last{n}")
+            takes, taken = Signal(name=f"takes{n}"), Signal(name=f"taken{n}")
+            m.d.comb += takes.eq(decided_en & (decided_first | Mux(taken, above_last, above_best)))
+            m.d.sync += taken.eq(takes)
+            with m.If(takes):
+                m.d.sync += best.eq(decided)
             for b in range(2):
                 with m.If(complete & (complete_buffer == b)):
-                    m.d.sync += maxima[b][n].eq(best[n])
+                    m.d.sync += maxima[b][n].eq(best)
 
         # Control: one job runs, one may wait.
         arriving, waiting, job = Signal(job_layout), Signal(job_layout), Signal(job_layout)
@@ -238,11 +249,11 @@ class Softmax(wiring.Component):
             Signal(name=name) for name in ("arrives", "waits", "active", "reading", "finishing")
         )
         m.d.comb += [
-            arrives.eq(column_en & column_last),
-            arriving.buffer.eq(column_buffer),
-            arriving.last_key.eq(column_key),
-            arriving.m.eq(column_m),
-            arriving.s.eq(column_s),
+            arrives.eq(register(m, column_en & column_last, "arrives_last", reset=True)),
+            arriving.buffer.eq(register(m, column_buffer, "arriving_buffer")),
+            arriving.last_key.eq(register(m, column_key, "arriving_key")),
+            arriving.m.eq(delay(m, self.context_m, READ_LATENCY + 1, "context_m")),
+            arriving.s.eq(delay(m, self.context_s, READ_LATENCY + 1, "context_s")),
         ]
         starts = Signal()
         m.d.comb += starts.eq((~active | finishing) & (arrives | waits))
@@ -259,12 +270,8 @@ class Softmax(wiring.Component):
         with m.If(arrives):
             m.d.sync += waiting.eq(arriving)
         m.d.sync += waits.eq(Mux(starts, waits & arrives, waits | arrives))
-        m.d.comb += self.busy.eq(
-            active
-            | waits
-            | delay(m, self.score_en & self.score_last, 1, "arriving_soon", reset=True)
-            | arrives
-        )
+        coming = register(m, self.score_en & self.score_last, "coming", reset=True)
+        m.d.comb += self.busy.eq(active | waits | coming | (column_en & column_last) | arrives)
 
         # Cycles 1 and 2: read the scores.
         read_last = Signal()

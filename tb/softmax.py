@@ -11,7 +11,7 @@ from tb.compare import Tally
 from tb.ports import Ports
 
 READ_LATENCY = 2
-START_LATENCY = 3
+START_LATENCY = 4
 
 
 @dataclass
