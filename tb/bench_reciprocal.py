@@ -5,7 +5,7 @@ from typing import Any
 import cocotb
 
 from tb import reciprocal
-from tb.cocotb_ports import WITHOUT_VECTORS, start, vectors
+from tb.cocotb_ports import NOT_EXHAUSTIVE, WITHOUT_VECTORS, start, vectors
 from tb.pipelined import check_stream
 
 
@@ -20,3 +20,8 @@ async def real_reviews(dut: Any) -> None:
     for vector in vectors("reciprocal"):
         expected = {name: vector.outputs[name].values for name in "re"}
         await check_stream(ports, {"i": vector.inputs["s"].values}, expected)
+
+
+@cocotb.test(skip=NOT_EXHAUSTIVE)
+async def every_mantissa(dut: Any) -> None:
+    await check_stream(await start(dut), *reciprocal.every_mantissa())

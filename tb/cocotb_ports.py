@@ -16,8 +16,9 @@ from tb.vectors import read
 
 CLOCK_NS = 10
 
-#: The benches' tests on real reviews are skipped then.
+#: Benches skip their tests on real reviews, and on all values of a large range, unless asked.
 WITHOUT_VECTORS = "VECTORS" not in os.environ
+NOT_EXHAUSTIVE = "EXHAUSTIVE" not in os.environ
 
 
 class CocotbPorts:

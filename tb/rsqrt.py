@@ -18,3 +18,10 @@ def cases(seed: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     values = values[(values > 0) & (values < 1 << 52)]
     r, e = rsqrt(values)
     return {"i": values}, {"r": r, "e": e}
+
+
+def every_mantissa() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """All u of 17 and 18 bits with the highest set, where the operand is shifted least."""
+    values = np.arange(1 << 16, 1 << 18) << 34
+    r, e = rsqrt(values)
+    return {"i": values}, {"r": r, "e": e}

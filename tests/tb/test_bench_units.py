@@ -15,12 +15,29 @@ def test_icarus(unit: str) -> None:
     run(unit, "icarus", Config(lanes=4))
 
 
+@pytest.mark.parametrize("lanes", [16, 32])
+@pytest.mark.parametrize("unit", ["requantize", "softmax", "layernorm"])
+def test_more_lanes(unit: str, lanes: int) -> None:
+    run(unit, "icarus", Config(lanes=lanes, hidden=96))
+
+
+@pytest.mark.verilator
+@pytest.mark.parametrize("unit", UNITS)
+def test_verilator(unit: str) -> None:
+    run(unit, "verilator", Config(lanes=8))
+
+
 @pytest.mark.verilator
 @pytest.mark.slow
-@pytest.mark.parametrize("lanes", [8, 16])
-@pytest.mark.parametrize("unit", UNITS)
-def test_verilator(unit: str, lanes: int) -> None:
-    run(unit, "verilator", Config(lanes=lanes))
+@pytest.mark.parametrize("unit", ["reciprocal", "rsqrt"])
+def test_every_mantissa(unit: str) -> None:
+    run(
+        unit,
+        "verilator",
+        Config(lanes=8),
+        testcases=["every_mantissa"],
+        env={"EXHAUSTIVE": "1"},
+    )
 
 
 @pytest.mark.parametrize("unit", UNITS)
