@@ -1,198 +1,19 @@
 """LayerNorm of row tiles in two passes, lanes = tokens: sums first, then the normalised values."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.memory import READ_LATENCY, Memory
+from rtl.norm_lane import NormLane
 from rtl.parameters import check
 from rtl.pipeline import delay, register
-from rtl.requantize import MOST_LANES, RoundShift
-from rtl.rsqrt import Rsqrt
+from rtl.requantize import MOST_LANES
+from rtl.row_constants import EPSILON, NORM_SHIFT_MAX, OFFSET, SCALE, SQUARES, SUM, RowConstants
 
 MOST_HIDDEN = 1024
 MOST_ROW_TILES = 4096
-LENGTH = unsigned(11)  # H <= 1024
-SUM = signed(27)  # S1, |z| <= 2^15
-SQUARES = unsigned(41)  # S2, z^2 <= 2^30
-SCALE = unsigned(26)  # H * r
-OFFSET = signed(43)  # S1 * r
-EPSILON_BITS = 50
-NORM_BITS = 18  # n: 12 fraction bits, |n| <= sqrt(H - 1)
-NORM_SHIFT = 4  # round_shift by e + 4
-NORM_SHIFT_MAX = 25 + NORM_SHIFT
 SUMS_LATENCY = READ_LATENCY + 3  # read of a word until its z is in the sums
-
-
-class RowConstants(wiring.Component):
-    """What pass 2 needs of a token: scale = H * r, offset = S1 * r and shift = e + 4.
-
-    V = H * S2 - S1^2 + E; (r, e) = rsqrt(V); docs/numerics.md section 7. One token a cycle, no
-    valid. Multipliers: 12, 3 each for H * S2, S1^2, rsqrt and the two products with r.
-
-    Members
-    -------
-    s1, s2 : In, signed(27) and unsigned(41)
-        Sum of z and of z^2.
-    channels, epsilon : In, 11 and 50
-        H and E; steady while tokens are on their way.
-    scale, offset, shift : Out, unsigned(26), signed(43), 5
-
-    Attributes
-    ----------
-    latency
-        Cycles from s1 and s2 to the outputs: 20.
-    """
-
-    latency = 4 + Rsqrt.latency + 2
-
-    def __init__(self) -> None:
-        super().__init__(
-            {
-                "s1": In(SUM),
-                "s2": In(SQUARES),
-                "channels": In(LENGTH),
-                "epsilon": In(EPSILON_BITS),
-                "scale": Out(SCALE),
-                "offset": Out(OFFSET),
-                "shift": Out(range(NORM_SHIFT_MAX + 1)),
-            }
-        )
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        # Cycle 1: partial products. S2 in parts of 14 bits, S1 = high * 2^14 + low.
-        part0 = register(m, self.channels * self.s2[:14], "part0")
-        part1 = register(m, self.channels * self.s2[14:28], "part1")
-        part2 = register(m, self.channels * self.s2[28:], "part2")
-        low, high = self.s1[:14], self.s1[14:].as_signed()
-        low_low = register(m, low * low, "low_low")
-        high_low = register(m, high * low, "high_low")
-        high_high = register(m, (high * high)[:24], "high_high")
-        # Cycle 2: S1^2, and H * S2 + E in two halves.
-        square = Signal(52, reset_less=True)
-        m.d.sync += square.eq(Cat(low_low, high_high) + (high_low << 15))
-        lower = register(m, part0 + (part1 << 14), "lower")
-        upper = Signal(52, reset_less=True)
-        m.d.sync += upper.eq((part2 << 28) + self.epsilon)
-        # Cycle 3: H * S2 + E.
-        positive = Signal(52, reset_less=True)
-        m.d.sync += positive.eq(upper + lower)
-        square = register(m, square, "square_delayed")
-        # Cycle 4: V.
-        v = Signal(52, reset_less=True)
-        m.d.sync += v.eq(positive - square)
-        # Cycles 5 to 18.
-        m.submodules.rsqrt = rsqrt = Rsqrt()
-        m.d.comb += rsqrt.i.eq(v)
-        s1 = delay(m, self.s1, 4 + Rsqrt.latency, "s1")
-        # Cycle 19: products with r; S1 = high * 2^16 + low.
-        scale = register(m, (self.channels * rsqrt.r)[: SCALE.width], "scale_product")
-        offset_low = register(m, s1[:16] * rsqrt.r, "offset_low")
-        offset_high = register(m, s1[16:].as_signed() * rsqrt.r, "offset_high")
-        shift = register(m, rsqrt.e + NORM_SHIFT, "shift_sum")
-        # Cycle 20: S1 * r.
-        offset = Cat(offset_low[:16], (offset_high + offset_low[16:])[:27])
-        m.d.comb += [
-            self.scale.eq(register(m, scale, "scale")),
-            self.offset.eq(register(m, offset, "offset")),
-            self.shift.eq(register(m, shift[:5], "shift")),
-        ]
-        return m
-
-
-class NormLane(wiring.Component):
-    """One lane of both passes; the multiplier of z^2 is one of the two of z * scale.
-
-    Pass 1: s1 += z, s2 += z^2. Pass 2: n = round_shift(z * scale - offset, shift),
-    y = saturate(round_shift(n * gamma + beta, output_shift), 16). Multipliers: 3.
-
-    Members
-    -------
-    z : In, signed(16)
-    squares : In, 1
-        This z is one of pass 1; given with z.
-    sum_en, sum_first : In, 1
-        Add the z of two cycles ago to the sums; begin new sums with it.
-    s1, s2 : Out
-    scale, offset, shift : In
-        Constants of the token: with z, three cycles after z and four after it.
-    gamma, beta : In, signed(16) and signed(32)
-        Nine and ten cycles after z.
-    output_shift : In, 5
-    y, y8 : Out, signed(16) and signed(8)
-        y8 = saturate(round_shift(y, 8), 8).
-
-    Attributes
-    ----------
-    latency
-        Cycles from z to y and y8: 17.
-    gamma_latency
-        Cycles from z to its gamma: 9.
-    """
-
-    gamma_latency = 4 + RoundShift.latency
-    latency = gamma_latency + 2 + RoundShift.latency + 1
-
-    def __init__(self) -> None:
-        super().__init__(
-            {
-                "z": In(signed(16)),
-                "squares": In(1),
-                "sum_en": In(1),
-                "sum_first": In(1),
-                "s1": Out(SUM),
-                "s2": Out(SQUARES),
-                "scale": In(SCALE),
-                "offset": In(OFFSET),
-                "shift": In(range(NORM_SHIFT_MAX + 1)),
-                "gamma": In(signed(16)),
-                "beta": In(signed(32)),
-                "output_shift": In(5),
-                "y": Out(signed(16)),
-                "y8": Out(signed(8)),
-            }
-        )
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        # Cycle 1: operands; scale = scale_high * 2^13 + scale_low.
-        z = register(m, self.z, "z_operand")
-        factor = register(m, Mux(self.squares, self.z, self.scale[:13]), "factor")
-        scale_high = register(m, self.scale[13:], "scale_high")
-        # Cycle 2: products.
-        low = Signal(signed(33), reset_less=True)
-        m.d.sync += low.eq(z * factor)
-        high = register(m, z * scale_high, "high")
-        z = register(m, z, "z_product")
-        # Cycle 3: sums of pass 1; z * scale of pass 2.
-        with m.If(self.sum_en):
-            m.d.sync += [
-                self.s1.eq(Mux(self.sum_first, 0, self.s1) + z),
-                self.s2.eq(Mux(self.sum_first, 0, self.s2) + low[:31]),
-            ]
-        product = register(m, Cat(low[:13], high + (low >> 13)).as_signed(), "product")
-        # Cycle 4: (H * z - S1) * r.
-        difference = Signal(signed(44), reset_less=True)
-        m.d.sync += difference.eq(product - self.offset)
-        # Cycles 5 to 9: n.
-        m.submodules.normalise = normalise = RoundShift(44, NORM_BITS, NORM_SHIFT_MAX)
-        m.d.comb += [normalise.i.eq(difference), normalise.s.eq(self.shift)]
-        # Cycle 10: n * gamma. Cycle 11: + beta.
-        scaled = register(m, normalise.o * self.gamma, "scaled")
-        affine = Signal(signed(35), reset_less=True)
-        m.d.sync += affine.eq(scaled + self.beta)
-        # Cycles 12 to 16.
-        m.submodules.output = output = RoundShift(35, 16, 31)
-        m.d.comb += [output.i.eq(affine), output.s.eq(self.output_shift)]
-        # Cycle 17: y8 beside y.
-        rounded = Signal(signed(9))
-        m.d.comb += [
-            rounded.eq(output.o[8:].as_signed() + output.o[7]),
-            self.y.eq(register(m, output.o, "y")),
-            self.y8.eq(register(m, Mux(rounded == 128, 127, rounded[:8].as_signed()), "y8")),
-        ]
-        return m
 
 
 class LayerNorm(wiring.Component):
@@ -277,7 +98,7 @@ class LayerNorm(wiring.Component):
                 "channels": In(range(hidden + 1)),
                 "tiles": In(tiles),
                 "shift": In(5),
-                "epsilon": In(EPSILON_BITS),
+                "epsilon": In(EPSILON),
                 "available": In(tiles),
                 "x_busy": In(1),
                 "x_en": Out(1),
@@ -298,7 +119,7 @@ class LayerNorm(wiring.Component):
         channels = Signal(range(self.hidden + 1))
         last_channel = Signal(range(self.hidden))
         tiles = Signal(range(self.row_tiles + 1))
-        shift, epsilon = Signal(5), Signal(EPSILON_BITS)
+        shift, epsilon = Signal(5), Signal(EPSILON)
         with m.If(self.start):
             m.d.sync += [
                 channels.eq(self.channels),

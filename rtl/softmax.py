@@ -9,68 +9,13 @@ from golden.softmax import EXP2_TABLE
 from rtl.memory import READ_LATENCY, Memory, Rom
 from rtl.parameters import check
 from rtl.pipeline import delay, register
-from rtl.reciprocal import Reciprocal
 from rtl.requantize import MOST_LANES
+from rtl.row_scale import SUM_BITS, RowScale
+from rtl.running_max import RunningMax
 
 MOST_TOKENS = 4096
-SUM_BITS = 20  # 255 * 4096
 START_LATENCY = READ_LATENCY + 2  # score_last to the first read, which waits for the maximum
 P_LATENCY = 2 * READ_LATENCY + 3  # read of a key to the write of its p: scores, table
-
-
-class RowScale(wiring.Component):
-    """The multiplier of a row's context, m * 2^-s / sum; docs/numerics.md section 6.
-
-    (r, e) = reciprocal(sum); P = r * m; adj = 16 if P >= 2^31 else 15;
-    row_m = round_shift(P, adj), 2^16 becoming 2^15 with adj + 1; row_s = s + 16 + e - adj.
-    One row a cycle, no valid. Multipliers: 3.
-
-    Members
-    -------
-    sum : In, 20
-    m, s : In, 16 and 6
-        The multiplier of the tensor; steady while rows are on their way.
-    row_m, row_s : Out, 16 and 6
-
-    Attributes
-    ----------
-    latency
-        Cycles from sum to row_m and row_s: 14.
-    """
-
-    latency = Reciprocal.latency + 3
-
-    def __init__(self) -> None:
-        super().__init__(
-            {
-                "sum": In(SUM_BITS),
-                "m": In(16),
-                "s": In(6),
-                "row_m": Out(16),
-                "row_s": Out(6),
-            }
-        )
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        # Cycles 1 to 11.
-        m.submodules.reciprocal = reciprocal = Reciprocal()
-        m.d.comb += reciprocal.i.eq(self.sum)
-        # Cycle 12: product.
-        product = register(m, reciprocal.r * self.m, "product")
-        exponent = register(m, self.s + reciprocal.e, "exponent")
-        # Cycle 13: 16 bits below the leading one, and half a unit.
-        large = product[31]
-        halves = register(m, Mux(large, product[15:], product[14:31]), "halves")
-        exponent = register(m, exponent + ~large, "exponent_large")
-        # Cycle 14: round.
-        rounded = Signal(17)
-        m.d.comb += [
-            rounded.eq((halves + 1) >> 1),
-            self.row_m.eq(register(m, Mux(rounded[16], 1 << 15, rounded[:16]), "row_m")),
-            self.row_s.eq(register(m, (exponent - rounded[16])[:6], "row_s")),
-        ]
-        return m
 
 
 class Softmax(wiring.Component):
@@ -214,34 +159,15 @@ class Softmax(wiring.Component):
             scores.write_data.scores.eq(column),
             scores.write_data.attend.eq(attend),
         ]
-        # The running maximum, two cycles a column: cycle 1 compares a column with the maximum and
-        # with the column before it; cycle 2 knows whether that one was taken, so which of the two
-        # counts. A masked column is the least score. The result moves to where its pass reads it.
-        least = -(1 << 15)
-        compared_en = register(m, column_en, "compared_en", reset=True)
-        compared_first = register(m, column_first, "compared_first")
-        decided_en = register(m, compared_en, "decided_en", reset=True)
-        decided_first = register(m, compared_first, "decided_first")
-        complete = delay(m, column_en & column_last, 3, "complete", reset=True)
-        complete_buffer = delay(m, column_buffer, 3, "complete_buffer")
-        maxima = [
-            [Signal(signed(16), name=f"max{b}_{n}", reset_less=True) for n in range(lanes)]
-            for b in range(2)
+        m.submodules.running_max = running_max = RunningMax(lanes)
+        m.d.comb += [
+            running_max.en.eq(column_en),
+            running_max.buffer.eq(column_buffer),
+            running_max.first.eq(column_first),
+            running_max.last.eq(column_last),
+            running_max.valid.eq(attend),
+            running_max.i.eq(column),
         ]
-        for n in range(lanes):
-            best = Signal(signed(16), name=f"best{n}", reset_less=True)
-            compared = register(m, Mux(attend, column[n], least), f"compared{n}")
-            decided = register(m, compared, f"decided{n}")
-            above_best = register(m, compared > best, f"above_best{n}")
-            above_last = register(m, compared > decided, f"above_last{n}")
-            takes, taken = Signal(name=f"takes{n}"), Signal(name=f"taken{n}")
-            m.d.comb += takes.eq(decided_en & (decided_first | Mux(taken, above_last, above_best)))
-            m.d.sync += taken.eq(takes)
-            with m.If(takes):
-                m.d.sync += best.eq(decided)
-            for b in range(2):
-                with m.If(complete & (complete_buffer == b)):
-                    m.d.sync += maxima[b][n].eq(best)
 
         # Control: one job runs, one may wait.
         arriving, waiting, job = Signal(job_layout), Signal(job_layout), Signal(job_layout)
@@ -283,6 +209,7 @@ class Softmax(wiring.Component):
             m.d.sync += key.eq(key + 1)
             with m.If(read_last):
                 m.d.sync += reading.eq(0)
+        m.d.comb += running_max.o_buffer.eq(job.buffer)
         word = scores.read_data
         # Cycle 3: distance to the maximum. Cycles 4 and 5: table.
         # Cycle 6: weight in halves. Cycle 7: weight.
@@ -290,9 +217,8 @@ class Softmax(wiring.Component):
         shared: list[Rom] = []
         attend = register(m, word.attend, "attend")
         for n in range(lanes):
-            top = Mux(job.buffer, maxima[1][n], maxima[0][n])
             distance = Signal(16, name=f"distance{n}", reset_less=True)
-            m.d.sync += distance.eq(top - word.scores[n])
+            m.d.sync += distance.eq(running_max.o[n] - word.scores[n])
             if n % 2 == 0:
                 table = Rom(unsigned(9), [int(t) >> 7 for t in EXP2_TABLE], min(2, lanes - n))
                 m.submodules[f"exp2_table{n // 2}"] = table
@@ -365,7 +291,7 @@ class Softmax(wiring.Component):
         ]
         for n in range(lanes):
             m.d.comb += [
-                self.trace_max[n].eq(Mux(job.buffer, maxima[1][n], maxima[0][n])),
+                self.trace_max[n].eq(running_max.o[n]),
                 self.trace_sum[n].eq(sums[n]),
             ]
         return m
