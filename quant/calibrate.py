@@ -15,7 +15,7 @@ from typing import Any
 from golden import encoder, store
 from quant import command, float_model
 from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
-from quant.compare import TensorError, compare
+from quant.compare import TensorError, compare, table
 from quant.observers import METHODS, Observer, observe
 from quant.quantize import Options, Quantized, quantize
 from quant.quantizers import CalibrationError
@@ -242,22 +242,14 @@ def calibrate_command(options: argparse.Namespace) -> int:
 
 
 def summary(quantized: Quantized, errors: dict[str, TensorError]) -> str:
-    """The tensors, worst signal to noise ratio first, and the tightest overflow bound."""
-    lines = [f"{'tensor':28} {'bits':>4} {'scale':>10} {'SQNR dB':>8} {'at limits':>12}"]
-    tensors = quantized.info["tensors"]
-    for name, error in sorted(errors.items(), key=lambda item: item[1].sqnr):
-        format = tensors.get(name, {"bits": 8, "scale": error.lsb})
-        lines.append(
-            f"{name:28} {format['bits']:4} {format['scale']:10.3g} {error.sqnr:8.1f} "
-            f"{error.limits:6} ({error.limits / error.count:.3%})"
-        )
+    """The error of each tensor and the tightest of the overflow bounds."""
     proof = quantized.info["proof"]
     name = max(proof, key=lambda name: proof[name]["bound"] / proof[name]["limit"])
     bound, limit = proof[name]["bound"], proof[name]["limit"]
-    lines.append(
+    return (
+        f"{table(errors)}\n"
         f"no overflow: {len(proof)} bounds proven, the tightest is {name}: {bound} < {limit}"
     )
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

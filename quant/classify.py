@@ -35,6 +35,7 @@ class Classifier:
     """A quantized model with its tokenizer; the float checkpoint beside it where it is there."""
 
     model: Model
+    info: dict[str, Any]
     spec: EncoderSpec
     logit_scale: float
     tokenizer: TextTokenizer
@@ -42,17 +43,34 @@ class Classifier:
 
     @classmethod
     def load(cls, quantized: Path, model: Path | None) -> "Classifier":
-        """Raises ValueError naming the file when one of the two directories cannot be read."""
+        """Without ``model`` the checkpoint that was calibrated is used where it is still there.
+
+        Raises ValueError naming the file when one of the two directories cannot be read, and when
+        they do not belong together.
+        """
         integer_model, info = store.load(quantized)
         try:
             spec = EncoderSpec.from_json(info["spec"])
             scale = float(info["tensors"]["logits"]["scale"])
+            directory, sha256 = info["checkpoint"]["directory"], info["checkpoint"]["sha256"]
         except (KeyError, TypeError) as error:
             raise ValueError(
                 f"{quantized / store.DESCRIPTION}: its info has no usable {error}; calibrate again"
             ) from None
-        checkpoint = load(model) if model else None
-        return cls(integer_model, spec, scale, TextTokenizer(quantized), checkpoint)
+        checkpoint = None
+        if model or Path(directory).is_dir():
+            checkpoint = load(model or directory)
+            if checkpoint.sha256 != sha256:
+                if model:
+                    raise ValueError(f"{quantized} was not made from {model}: calibrate again")
+                checkpoint = None
+        return cls(integer_model, info, spec, scale, TextTokenizer(quantized), checkpoint)
+
+    def require_checkpoint(self) -> Checkpoint:
+        """Raises ValueError when only the integer model is there."""
+        if self.checkpoint is None:
+            raise ValueError("the float checkpoint of this quantized model is needed: give --model")
+        return self.checkpoint
 
     def tokens(self, text: str, pair: str | None = None, max_tokens: int = MAX_TOKENS) -> Tokens:
         return self.tokenizer.encode(text, pair, limit=min(max_tokens, self.spec.max_tokens))

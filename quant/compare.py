@@ -72,6 +72,20 @@ def compare(
             _add(errors, name, floats[name], probs, 1 / 255, 0)
 
 
+def table(errors: Mapping[str, TensorError]) -> str:
+    """The tensors of a comparison, worst signal to noise ratio first."""
+    lines = [
+        f"{'tensor':28}{'LSB':>11}{'SQNR dB':>9}{'largest error':>15}{'codes at their limits':>23}"
+    ]
+    for name, error in sorted(errors.items(), key=lambda item: item[1].sqnr):
+        largest = f"{error.largest / error.lsb:.1f} LSB"
+        lines.append(
+            f"{name:28}{error.lsb:11.3g}{error.sqnr:9.1f}{largest:>15}"
+            f"{error.limits:10} ({error.limits / error.count:8.4%})"
+        )
+    return "\n".join(lines)
+
+
 def _add(
     errors: dict[str, TensorError],
     name: str,

@@ -74,7 +74,7 @@ class Observer:
     def channel_means(self) -> NDArray[np.float64]:
         if self._channel_sums is None:
             raise ValueError("nothing was observed")
-        return np.asarray(self._channel_sums / self._rows)
+        return np.divide(self._channel_sums, self._rows, dtype=np.float64)
 
     @property
     def centres(self) -> NDArray[np.float64]:

@@ -146,7 +146,7 @@ def layer_norm(
 
 
 def embedding_factors(token_point: float, position_point: float) -> tuple[int, int, float]:
-    """(a_t, a_p, scale) of the sum a_t token + a_p position; the tables have a_t and a_p times scale.
+    """(a_t, a_p, scale) of a_t token + a_p position; the tables have a_t and a_p times that scale.
 
     Of all 1 <= a_t, a_p <= 255 with a_t + a_p <= 258, the pair that represents both clipping points
     with the least rounding error (a_t^2 + a_p^2) scale^2.

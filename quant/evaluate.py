@@ -1,0 +1,295 @@
+"""`python -m quant.evaluate`: the integer model against the float one, and both against the labels.
+
+Every text runs through both models, so that a difference between them is a paired observation; the
+first of them run with a full trace, for the error of each tensor.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golden import encoder
+from quant import command, float_model
+from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, ensure, positive
+from quant.checkpoint import DEFAULT_MODEL
+from quant.classify import Classifier
+from quant.compare import TensorError, compare, table
+from quant.metrics import Classes, Scores, confusion_matrix, mcnemar
+from quant.texts import CORPORA, SPLITS, load_texts
+from quant.tokenizer import Tokens
+
+TRACED = 64
+
+EXAMPLES = """\
+examples:
+  python -m quant.evaluate
+  python -m quant.evaluate --samples 1000 --json build/evaluation.json
+  python -m quant.evaluate --model my-model --data reviews.csv --max-tokens 128
+"""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What both models said of the same texts.
+
+    float_logits and logits float32 [n, C] in the same units; integer_logits int64 [n, C]; labels
+    [n], or None when the texts have none; errors by tensor over the ``traced`` first texts.
+    """
+
+    names: tuple[str, ...]
+    labels: Classes | None
+    float_logits: NDArray[np.float32]
+    integer_logits: NDArray[np.int64]
+    logit_scale: float
+    tokens: int
+    errors: dict[str, TensorError]
+    traced: int
+
+    @property
+    def float_classes(self) -> Classes:
+        return self.float_logits.argmax(axis=1)
+
+    @property
+    def integer_classes(self) -> Classes:
+        return self.integer_logits.argmax(axis=1)
+
+    @property
+    def difference(self) -> NDArray[np.float64]:
+        """|integer - float| of every logit, in units of the float logits."""
+        return np.abs(self.integer_logits * self.logit_scale - self.float_logits)
+
+    @property
+    def agreement(self) -> float:
+        return float(np.mean(self.float_classes == self.integer_classes))
+
+    def scores(self, classes: Classes) -> Scores | None:
+        if self.labels is None:
+            return None
+        return Scores(confusion_matrix(self.labels, classes, len(self.names)))
+
+    def flips(self) -> dict[str, Any]:
+        """Texts whose class differs: which of the two models was right, and McNemar's p."""
+        float_classes, integer_classes = self.float_classes, self.integer_classes
+        result: dict[str, Any] = {"changed": int(np.sum(float_classes != integer_classes))}
+        if self.labels is not None:
+            float_right = float_classes == self.labels
+            integer_right = integer_classes == self.labels
+            lost = int(np.sum(float_right & ~integer_right))
+            won = int(np.sum(~float_right & integer_right))
+            result |= {"only_float_right": lost, "only_golden_right": won}
+            result["mcnemar_p"] = mcnemar(lost, won)
+        return result
+
+    def to_json(self) -> dict[str, Any]:
+        difference = self.difference
+        floats, integers = self.scores(self.float_classes), self.scores(self.integer_classes)
+        return {
+            "texts": len(self.float_logits),
+            "tokens": self.tokens,
+            "classes": list(self.names),
+            "float": floats.to_json() if floats else None,
+            "golden": integers.to_json() if integers else None,
+            "agreement": self.agreement,
+            "flips": self.flips(),
+            "logit_difference": {
+                "largest": float(difference.max()),
+                "mean": float(difference.mean()),
+                "lsb": self.logit_scale,
+                "largest_lsb": float(difference.max() / self.logit_scale),
+                "mean_lsb": float(difference.mean() / self.logit_scale),
+                "float_spread": float(self.float_logits.std()),
+            },
+            "traced_texts": self.traced,
+            "tensors": {
+                name: error.to_json()
+                for name, error in sorted(self.errors.items(), key=lambda item: item[1].sqnr)
+            },
+        }
+
+    def __str__(self) -> str:
+        values = self.to_json()
+        lines = [f"{values['texts']} texts, {values['tokens']} tokens"]
+        if values["float"] and values["golden"]:
+            lines += self._scores_table(values["float"], values["golden"])
+        flips, difference = values["flips"], values["logit_difference"]
+        lines.append(f"agreement         {self.agreement:.2%}, {flips['changed']} texts differ")
+        if "mcnemar_p" in flips:
+            lines.append(
+                f"{'':18}only float right {flips['only_float_right']}, only golden right "
+                f"{flips['only_golden_right']}, McNemar p = {flips['mcnemar_p']:.3f}"
+            )
+        lines.append(
+            f"logit difference  largest {difference['largest']:.4f} "
+            f"({difference['largest_lsb']:.0f} LSB), mean {difference['mean']:.5f} "
+            f"({difference['mean_lsb']:.0f} LSB); the logits' deviation is "
+            f"{difference['float_spread']:.3f}"
+        )
+        if self.errors:
+            lines += ["", f"tensors over {self.traced} texts, worst first", table(self.errors)]
+        return "\n".join(lines)
+
+    def _scores_table(self, floats: dict[str, Any], integers: dict[str, Any]) -> list[str]:
+        def change(a: float, b: float) -> str:
+            return f"{a:9.2%} {b:9.2%} {100 * (b - a):+8.2f}"
+
+        low, high = floats["accuracy_95"]
+        lines = [
+            f"{'':18}{'float':>9} {'golden':>9} {'points':>8}",
+            f"{'accuracy':18}{change(floats['accuracy'], integers['accuracy'])}"
+            f"   float 95 % interval {low:.2%} to {high:.2%}",
+        ]
+        for i, name in enumerate(self.names):
+            for key in ("precision", "recall", "f1"):
+                label = f"{key} {name}"
+                lines.append(f"{label:18}{change(floats[key][i], integers[key][i])}")
+        lines += ["confusion (row: true class)", *self._confusion(floats, integers)]
+        return lines
+
+    def _confusion(self, floats: dict[str, Any], integers: dict[str, Any]) -> list[str]:
+        lines = []
+        for name, a, b in zip(self.names, floats["confusion"], integers["confusion"]):
+            rows = ["".join(f"{count:8}" for count in row) for row in (a, b)]
+            lines.append(f"  {name:14}{rows[0]}    |{rows[1]}")
+        return lines
+
+
+def evaluate(
+    classifier: Classifier,
+    texts: Sequence[Tokens],
+    labels: Sequence[int] | None,
+    traced: int = TRACED,
+) -> Evaluation:
+    """Run both models on every text, the first ``traced`` with the errors of their tensors."""
+    checkpoint, tensors = classifier.require_checkpoint(), classifier.info["tensors"]
+    errors: dict[str, TensorError] = {}
+    float_logits, integer_logits = [], []
+    for i, tokens in enumerate(command.progress(texts, "evaluating")):
+        floats: float_model.Trace | None = {} if i < traced else None
+        integers: dict[str, Any] | None = {} if i < traced else None
+        float_logits.append(
+            float_model.run(
+                checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types, trace=floats
+            )
+        )
+        integer_logits.append(
+            encoder.run(classifier.model, tokens.ids, tokens.types, trace=integers)
+        )
+        if floats is not None and integers is not None:
+            compare(errors, floats, integers, tensors)
+    return Evaluation(
+        names=checkpoint.spec.labels,
+        labels=None if labels is None else np.asarray(labels, np.int64),
+        float_logits=np.stack(float_logits),
+        integer_logits=np.stack(integer_logits).astype(np.int64),
+        logit_scale=classifier.logit_scale,
+        tokens=sum(len(tokens.ids) for tokens in texts),
+        errors=errors,
+        traced=min(traced, len(texts)),
+    )
+
+
+def labelled_texts(
+    source: str, split: str, samples: int | None, classifier: Classifier, max_tokens: int
+) -> tuple[list[Tokens], list[int] | None]:
+    """The texts as tokens and their labels, which are None unless every text has one.
+
+    Raises ValueError when a label is none of the model's classes.
+    """
+    names = classifier.spec.labels
+    reviews = load_texts(source, split, names=names)[:samples]
+    labels = [review.label for review in reviews if review.label is not None]
+    if labels and max(labels) >= len(names):
+        raise ValueError(
+            f"{source} has the label {max(labels)}: the model's classes are 0 to {len(names) - 1} "
+            f"({', '.join(names)})"
+        )
+    texts = [classifier.tokens(review.text, max_tokens=max_tokens) for review in reviews]
+    return texts, labels if len(labels) == len(reviews) else None
+
+
+def add_text_options(parser: argparse.ArgumentParser, samples: int | None) -> None:
+    """The options that say which model and which texts; shared by the commands that measure."""
+    parser.add_argument(
+        "--model",
+        type=Path,
+        default=DEFAULT_MODEL,
+        metavar="DIR",
+        help=f"checkpoint (default {DEFAULT_MODEL})",
+    )
+    parser.add_argument(
+        "--data",
+        default=DEFAULT_DATA,
+        metavar="NAME|FILE",
+        help=f"texts: {' or '.join(CORPORA)}, or a .csv, .jsonl or .txt file with text and label "
+        f"columns (default {DEFAULT_DATA})",
+    )
+    parser.add_argument(
+        "--samples",
+        type=positive,
+        default=samples,
+        metavar="N",
+        help=f"only the first N texts (default {samples or 'all'})",
+    )
+    parser.add_argument(
+        "--max-tokens",
+        type=positive,
+        default=MAX_TOKENS,
+        metavar="N",
+        help=f"longest text in tokens; the rest is cut (default {MAX_TOKENS})",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="python -m quant.evaluate",
+        description="Accuracy of the float and the integer model on the same texts.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_text_options(result, None)
+    result.add_argument(
+        "--quantized",
+        type=Path,
+        metavar="DIR",
+        help="quantized model (default: that of the checkpoint, calibrated first if missing)",
+    )
+    result.add_argument(
+        "--split", choices=SPLITS, default="test", help="of a named corpus (default test)"
+    )
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    return command.run(lambda: evaluate_command(options))
+
+
+def evaluate_command(options: argparse.Namespace) -> int:
+    quantized = options.quantized or ensure(options.model)
+    classifier = Classifier.load(quantized, options.model)
+    texts, labels = labelled_texts(
+        options.data, options.split, options.samples, classifier, options.max_tokens
+    )
+    start = time.perf_counter()
+    result = evaluate(classifier, texts, labels)
+    print(result)
+    print(f"{time.perf_counter() - start:.0f} s")
+    if options.json:
+        source = {"data": options.data, "max_tokens": options.max_tokens}
+        if options.data in CORPORA:
+            source["split"] = options.split
+        values = {"model": str(options.model), "quantized": str(quantized), "source": source}
+        command.write_json(options.json, values | result.to_json())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
