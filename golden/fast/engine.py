@@ -1,0 +1,262 @@
+"""The encoder on batches: the functions of golden/encoder.py by BLAS and compiled loops."""
+
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from golden.encoder import Integers, check_input
+from golden.fast import kernels
+from golden.fast.exact import CODE, P_MAX, ExactWeight, exact_weight, multiply, sum_type
+from golden.model import Layer, Linear, Model, Norm
+
+# Tokens that go through the encoder together: their activations stay in the second-level cache,
+# and matrix products of this height already run at full speed.
+TOKENS_TOGETHER = 2048
+
+Inputs = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def run(
+    model: Model,
+    ids: Integers,
+    types: Integers | None = None,
+    attend: Integers | None = None,
+) -> np.ndarray:
+    """golden.encoder.run without a trace: logits of one text, int32 [labels]."""
+    return run_batch(model, [ids], [types], [attend])[0]
+
+
+def run_batch(
+    model: Model,
+    ids: Sequence[Integers],
+    types: Sequence[Integers | None] | None = None,
+    attend: Sequence[Integers | None] | None = None,
+) -> np.ndarray:
+    """Logits of many texts of any lengths, int32 [texts, labels], each as golden.encoder.run's.
+
+    types and attend hold one entry a text (None: all 0, all 1). Texts of similar length share a
+    batch, padded with masked tokens, which change no other token's integers. The model is prepared
+    once and kept as long as it lives; its arrays must not change after that.
+    """
+    if model not in _prepared:
+        _prepared[model] = Engine(model)
+    return _prepared[model].run_batch(ids, types, attend)
+
+
+class FastLinear:
+    """A Linear prepared for the kernels; several with one operand may be stacked."""
+
+    def __init__(self, *layers: Linear) -> None:
+        self.weight: ExactWeight = exact_weight(np.concatenate([x.weight for x in layers]))
+        self.bias = np.concatenate([x.bias for x in layers]).astype(np.float64)
+        scales = [np.ldexp(x.m, -x.s) for x in layers if x.m is not None and x.s is not None]
+        self.factor = np.concatenate(scales) if scales else np.zeros(0)
+        table = layers[0].table
+        # entry c + 128 for the code c
+        self.table = None if table is None else np.roll(table, 128).astype(np.float32)
+
+
+class FastNorm:
+    """A Norm prepared for the kernels."""
+
+    def __init__(self, norm: Norm) -> None:
+        self.gamma, self.beta = norm.gamma.astype(np.float64), norm.beta.astype(np.float64)
+        self.shift, self.epsilon = norm.shift, norm.epsilon
+
+
+class FastLayer:
+    """A Layer prepared for the kernels."""
+
+    def __init__(self, layer: Layer) -> None:
+        attention = layer.attention
+        self.qkv = FastLinear(attention.q, attention.k, attention.v)
+        self.o = FastLinear(attention.o)
+        self.up, self.down = FastLinear(layer.ffn.up), FastLinear(layer.ffn.down)
+        self.norm1, self.norm2 = FastNorm(layer.norm1), FastNorm(layer.norm2)
+        self.score_factor = attention.score_m * 2.0**-attention.score_s
+        self.context = attention.context_m, attention.context_s
+        self.attention_shift = attention.residual_shift
+        self.ffn_shift = layer.ffn.residual_shift
+
+
+class Engine:
+    """A model prepared for batches. Not for use by several threads at a time."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.layers = [FastLayer(layer) for layer in model.layers]
+        self.head = [FastLinear(layer) for layer in model.head]
+        norm, final = model.embedding.norm, model.final_norm
+        self.embedding_norm = None if norm is None else FastNorm(norm)
+        self.final_norm = None if final is None else FastNorm(final)
+        self._memory: dict[str, np.ndarray] = {}
+
+    def run_batch(
+        self,
+        ids: Sequence[Integers],
+        types: Sequence[Integers | None] | None = None,
+        attend: Sequence[Integers | None] | None = None,
+    ) -> np.ndarray:
+        """As the function of this name."""
+        for name, given in (("types", types), ("attend", attend)):
+            if given is not None and len(given) != len(ids):
+                raise ValueError(f"{name} holds {len(given)} texts; allowed {len(ids)}, as ids")
+        none = [None] * len(ids)
+        inputs = [
+            check_input(self.model, *text) for text in zip(ids, types or none, attend or none)
+        ]
+        logits = np.empty((len(inputs), self.model.shape.labels), np.int32)
+        order = sorted(range(len(inputs)), key=lambda i: len(inputs[i][0]))
+        while order:
+            count = max(1, TOKENS_TOGETHER // len(inputs[order[-1]][0]))
+            together, order = order[-count:], order[:-count]
+            logits[together] = self._run([inputs[i] for i in together])
+        return logits
+
+    def _run(self, inputs: list[Inputs]) -> np.ndarray:
+        """Logits of texts that are padded to one length."""
+        shape, embedding = self.model.shape, self.model.embedding
+        batch, length = len(inputs), max(len(ids) for ids, _, _ in inputs)
+        ids, types = np.zeros((2, batch, length), np.int64)
+        attend = np.zeros((batch, length), np.bool_)
+        for i, text in enumerate(inputs):
+            for padded, values in zip((ids, types, attend), text):
+                padded[i, : len(values)] = values
+
+        rows = batch * length
+        x = self._array("x", (rows, shape.hidden), np.int16)
+        x8 = self._array("x8", (rows, shape.hidden), np.float32)
+        kernels.embed(
+            ids,
+            types,
+            embedding.token,
+            embedding.position,
+            embedding.token_factor,
+            embedding.position_factor,
+            shape.position_offset,
+            x.reshape(batch, length, -1),
+        )
+        if self.embedding_norm is not None:
+            self._normalize(x, self.embedding_norm, x, x8)
+        for i, layer in enumerate(self.layers):
+            # What the head does not read need not be computed: the last layer of a classifier on
+            # the first token has one query a text.
+            last = i == len(self.layers) - 1 and shape.pooling == "first"
+            x, x8 = self._layer(x, x8, layer, attend, 1 if last else length)
+        if self.final_norm is not None:
+            self._normalize(x, self.final_norm, x, x8)
+        if shape.pooling == "mean":
+            return self._head(self._mean(x8.reshape(batch, length, -1), attend))
+        return self._head(x8)
+
+    def _layer(
+        self, x: np.ndarray, x8: np.ndarray, layer: FastLayer, attend: np.ndarray, queries: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """One layer; x and x8 of the first `queries` tokens of each text."""
+        pre = self.model.shape.norm == "pre"
+        (batch, length), hidden = attend.shape, x.shape[1]
+        if pre:
+            self._normalize(x, layer.norm1, None, x8)
+        context = self._attention(x8, layer, attend, queries)
+        if queries < length:
+            x = np.ascontiguousarray(x.reshape(batch, length, -1)[:, :queries].reshape(-1, hidden))
+            x8 = self._array("x8.first", x.shape, np.float32)
+
+        self._residual(context, layer.o, x, layer.attention_shift)
+        if pre:
+            self._normalize(x, layer.norm2, None, x8)
+        else:
+            self._normalize(x, layer.norm1, x, x8)
+
+        middle = self._linear(x8, layer.up, "ffn.hidden")
+        self._residual(middle, layer.down, x, layer.ffn_shift)
+        if not pre:
+            self._normalize(x, layer.norm2, x, x8)
+        return x, x8
+
+    def _attention(
+        self, x8: np.ndarray, layer: FastLayer, attend: np.ndarray, queries: int
+    ) -> np.ndarray:
+        """The context of the first `queries` tokens of each text, [batch * queries, inner]."""
+        shape = self.model.shape
+        batch, length = attend.shape
+        heads, size = shape.heads, shape.head_size
+        qkv = self._linear(x8, layer.qkv, "qkv").reshape(batch, length, 3, heads, size)
+        q, k, v = qkv.transpose(2, 0, 3, 1, 4)  # [batch, heads, length, size] each
+
+        acc = self._array("scores", (batch, heads, queries, length), sum_type(size * CODE * CODE))
+        np.matmul(q[:, :, :queries], k.swapaxes(2, 3), out=acc)
+
+        kind = sum_type(length * P_MAX * CODE)
+        p = self._array("p", acc.shape, kind)
+        row_factor = self._array("row_factor", acc.shape[:3], np.float64)
+        kernels.softmax(acc, attend, layer.score_factor, *layer.context, p, row_factor)
+
+        acc = self._array("context.acc", (batch, heads, queries, size), kind)
+        np.matmul(p, v.astype(kind, copy=False), out=acc)
+        context = self._array("context", (batch, queries, heads, size), np.float32)
+        kernels.scale_context(acc, row_factor, context)
+        return context.reshape(batch * queries, heads * size)
+
+    def _mean(self, x8: np.ndarray, attend: np.ndarray) -> np.ndarray:
+        """golden.encoder.pool of every text, codes [batch, H]."""
+        model = self.model
+        if model.mean_m is None or model.mean_s is None:
+            raise ValueError("the model has no mean_m and mean_s; its pooling is 'first'")
+        kind = sum_type(x8.shape[1] * P_MAX * CODE)
+        p = np.where(attend, P_MAX, 0).astype(kind)[:, None, None]
+        acc = np.matmul(p, x8.astype(kind, copy=False)[:, None])  # [batch, 1, 1, H]
+        row_factor = np.array(
+            [kernels.row_scale(P_MAX * int(n), model.mean_m, model.mean_s) for n in attend.sum(1)]
+        )
+        pooled = np.empty((len(x8), 1, 1, x8.shape[2]), np.float32)
+        kernels.scale_context(acc, row_factor[:, None, None], pooled)
+        return pooled.reshape(len(x8), -1)
+
+    def _head(self, y: np.ndarray) -> np.ndarray:
+        for layer in self.head[:-1]:
+            y = self._linear(y, layer, f"head.{layer.weight.out}")
+        last = self.head[-1]
+        acc = multiply(y, last.weight, np.empty((len(y), last.weight.out), np.float32))
+        return (acc.astype(np.int64) + last.bias.astype(np.int64)).astype(np.int32)
+
+    def _linear(self, x8: np.ndarray, layer: FastLinear, name: str) -> np.ndarray:
+        """golden.linear.linear: codes [rows, out]."""
+        acc = self._accumulate(x8, layer)
+        out = self._array(name, acc.shape, np.float32)
+        if layer.table is None:
+            kernels.requantize_to_codes(acc, layer.bias, layer.factor, out)
+        else:
+            kernels.requantize_by_table(acc, layer.bias, layer.factor, layer.table, out)
+        return out
+
+    def _residual(self, x8: np.ndarray, layer: FastLinear, x: np.ndarray, shift: int) -> None:
+        """x = golden.linear.residual(x, x8)."""
+        acc = self._accumulate(x8, layer)
+        kernels.add_residual(acc, layer.bias, layer.factor, x, shift)
+
+    def _accumulate(self, x8: np.ndarray, layer: FastLinear) -> np.ndarray:
+        acc = self._array("acc", (len(x8), layer.weight.out), np.float32)
+        return multiply(x8, layer.weight, acc)
+
+    def _normalize(
+        self, z: np.ndarray, norm: FastNorm, x: np.ndarray | None, x8: np.ndarray
+    ) -> None:
+        """x = layernorm(z) and x8 its operand; x may be z, or None where only x8 is wanted."""
+        if x is None:
+            x = self._array("normalised", z.shape, np.int16)
+        kernels.layernorm(z, norm.gamma, norm.beta, norm.shift, norm.epsilon, x, x8)
+
+    def _array(
+        self, name: str, shape: tuple[int, ...], kind: type[np.floating] | type[np.int16]
+    ) -> np.ndarray:
+        """Memory for an intermediate, used again by the next batch: first touches are dear."""
+        size = int(np.prod(shape))
+        kept = self._memory.get(name)
+        if kept is None or kept.dtype != kind or kept.size < size:
+            kept = self._memory[name] = np.empty(size, kind)
+        return kept[:size].reshape(shape)
+
+
+_prepared: WeakKeyDictionary[Model, Engine] = WeakKeyDictionary()

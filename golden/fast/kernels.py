@@ -1,0 +1,215 @@
+"""The loops between the matrix products, compiled by Numba.
+
+They work on integers that are held in floats. float64 is exact here: an accumulator has 32 bits and
+a multiplier m * 2^-s has 16 significant ones, so acc * m * 2^-s has 48, and with the half that
+rounds it 49 of the 53 that float64 keeps. floor(acc * m * 2^-s + 0.5) therefore equals
+(acc * m + 2^(s-1)) >> s bit for bit. LayerNorm's two products have 43 bits (D * r) and 34 (n *
+gamma + beta).
+"""
+
+import numpy as np
+from numba import njit
+
+from golden.reciprocal import TABLE as RECIPROCAL
+from golden.requantize import round_shift
+from golden.rsqrt import TABLE as RSQRT
+from golden.softmax import EXP2_TABLE
+
+# p by the distance to the row's maximum; 0 from 9 octaves on.
+DISTANCES = 9 * 256
+_distance = np.arange(DISTANCES)
+EXP2 = np.append(round_shift(EXP2_TABLE[_distance & 255], (_distance >> 8) + 8), 0).astype(np.int32)
+
+MASKED = -(1 << 20)  # below every score, and more than 9 octaves below
+
+# 2^-s for every shift of the contract, exact.
+POWER = 2.0 ** -np.arange(64.0)
+
+compiled = njit(cache=True, nogil=True, error_model="numpy")
+
+
+@compiled
+def requantize_to_codes(
+    acc: np.ndarray, bias: np.ndarray, factor: np.ndarray, out: np.ndarray
+) -> None:
+    """out = saturate(floor((acc + bias) * factor + 0.5), 8); [rows, channels]."""
+    for row in range(acc.shape[0]):
+        for c in range(acc.shape[1]):
+            y = np.floor((acc[row, c] + bias[c]) * factor[c] + 0.5)
+            y = -128.0 if y < -128.0 else y
+            y = 127.0 if y > 127.0 else y
+            out[row, c] = y
+
+
+@compiled
+def requantize_by_table(
+    acc: np.ndarray, bias: np.ndarray, factor: np.ndarray, table: np.ndarray, out: np.ndarray
+) -> None:
+    """out = table[saturate(floor((acc + bias) * factor + 0.5), 8) + 128]."""
+    for row in range(acc.shape[0]):
+        for c in range(acc.shape[1]):
+            y = np.floor((acc[row, c] + bias[c]) * factor[c] + 0.5)
+            y = -128.0 if y < -128.0 else y
+            y = 127.0 if y > 127.0 else y
+            out[row, c] = table[np.int32(y) + 128]
+
+
+@compiled
+def add_residual(
+    acc: np.ndarray, bias: np.ndarray, factor: np.ndarray, x16: np.ndarray, shift: int
+) -> None:
+    """x16 = saturate(round_shift(x16, shift) + requantize(acc + bias, 16), 16), in place."""
+    half = (1 << shift) >> 1
+    for row in range(acc.shape[0]):
+        for c in range(acc.shape[1]):
+            y = np.floor((acc[row, c] + bias[c]) * factor[c] + 0.5)
+            y = -32768.0 if y < -32768.0 else y
+            y = 32767.0 if y > 32767.0 else y
+            z = ((np.int32(x16[row, c]) + half) >> shift) + np.int32(y)
+            z = -32768 if z < -32768 else z
+            z = 32767 if z > 32767 else z
+            x16[row, c] = z
+
+
+@compiled
+def bit_length(x: int) -> int:
+    n = 0
+    for step in (32, 16, 8, 4, 2, 1):
+        if x >> step:
+            n += step
+            x >>= step
+    return n + 1
+
+
+@compiled
+def softmax(
+    acc: np.ndarray,
+    attend: np.ndarray,
+    factor: float,
+    m: int,
+    s: int,
+    p: np.ndarray,
+    row_factor: np.ndarray,
+) -> None:
+    """p and the context's factor of every row: softmax and row_scale of golden/softmax.py.
+
+    acc [batch, heads, queries, keys], attend bool [batch, keys]; p is of the shape of acc.
+    """
+    batch, heads, queries, keys = acc.shape
+    scores = np.empty(keys, np.int32)
+    for b in range(batch):
+        valid = attend[b]
+        for h in range(heads):
+            for q in range(queries):
+                row = acc[b, h, q]
+                for k in range(keys):
+                    t = np.floor(row[k] * factor + 0.5)
+                    t = -32768.0 if t < -32768.0 else t
+                    t = 32767.0 if t > 32767.0 else t
+                    scores[k] = np.int32(t) if valid[k] else MASKED
+                top = np.int32(MASKED)
+                for k in range(keys):
+                    top = max(top, scores[k])
+                total = np.int32(0)
+                for k in range(keys):
+                    d = min(top - scores[k], DISTANCES)
+                    weight = EXP2[d]
+                    total += weight
+                    p[b, h, q, k] = weight
+                row_factor[b, h, q] = row_scale(total, m, s)
+
+
+@compiled
+def row_scale(total: int, m: int, s: int) -> float:
+    """m_row * 2^-s_row of golden.softmax.row_scale."""
+    e = bit_length(total) - 1
+    u = total << (19 - e)
+    y0 = RECIPROCAL[(u >> 12) & 127]
+    e25 = ((1 << 31) - u * y0) >> 6
+    r = min(((y0 << 25) + y0 * e25 + (1 << 20)) >> 21, 65535)
+    product = r * m
+    adj = 16 if product >= 1 << 31 else 15
+    m_row = (product + (1 << (adj - 1))) >> adj
+    # m_row = 2^16 with adj stands for 2^15 with adj + 1: the factor is the same
+    return m_row * POWER[s + 16 + e - adj]
+
+
+@compiled
+def scale_context(acc: np.ndarray, row_factor: np.ndarray, out: np.ndarray) -> None:
+    """[batch, heads, queries, d] to codes [batch, queries, heads, d]."""
+    batch, heads, queries, size = acc.shape
+    for b in range(batch):
+        for q in range(queries):
+            for h in range(heads):
+                factor = row_factor[b, h, q]
+                for c in range(size):
+                    y = np.floor(acc[b, h, q, c] * factor + 0.5)
+                    y = -128.0 if y < -128.0 else y
+                    y = 127.0 if y > 127.0 else y
+                    out[b, q, h, c] = y
+
+
+@compiled
+def layernorm(
+    z: np.ndarray,
+    gamma: np.ndarray,
+    beta: np.ndarray,
+    shift: int,
+    epsilon: int,
+    x16: np.ndarray,
+    x8: np.ndarray,
+) -> None:
+    """x16 = golden.layernorm.layernorm(z) and its operand x8; [rows, H]."""
+    rows, hidden = z.shape
+    scale = POWER[shift]
+    for row in range(rows):
+        s1 = np.int64(0)
+        s2 = np.int64(0)
+        for c in range(hidden):
+            value = np.int32(z[row, c])
+            s1 += value
+            s2 += value * value
+        v = hidden * s2 - s1 * s1 + epsilon
+        e = (bit_length(v) - 1) >> 1
+        u = v << (16 - 2 * e) if e < 8 else v >> (2 * e - 16)
+        j = (u >> 9) & 127 if u < 1 << 17 else 128 + ((u >> 10) & 127)
+        y0 = RSQRT[j]
+        e24 = ((1 << 40) - u * y0 * y0) >> 16
+        r = min(((y0 << 25) + y0 * e24 + (1 << 20)) >> 21, 65535)
+        factor = r * POWER[e + 4]
+        mean = np.float64(s1)
+        for c in range(hidden):
+            n = np.floor((hidden * np.float64(z[row, c]) - mean) * factor + 0.5)
+            y = np.floor((n * gamma[c] + beta[c]) * scale + 0.5)
+            y = -32768.0 if y < -32768.0 else y
+            y = 32767.0 if y > 32767.0 else y
+            code = np.int32(y)
+            x16[row, c] = code
+            code = (code + 128) >> 8
+            x8[row, c] = min(code, 127)
+
+
+@compiled
+def embed(
+    ids: np.ndarray,
+    types: np.ndarray,
+    token: np.ndarray,
+    position: np.ndarray,
+    token_factor: int,
+    position_factor: int,
+    offset: int,
+    out: np.ndarray,
+) -> None:
+    """out = token_factor * token[ids] + position_factor * position[types, t + offset].
+
+    ids and types [batch, L], out int16 [batch, L, H].
+    """
+    batch, length = ids.shape
+    for b in range(batch):
+        for t in range(length):
+            row = token[ids[b, t]]
+            place = position[types[b, t], t + offset]
+            for c in range(out.shape[2]):
+                out[b, t, c] = token_factor * np.int32(row[c]) + position_factor * np.int32(
+                    place[c]
+                )

@@ -1,0 +1,285 @@
+"""golden.fast against the specification, bit for bit."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from golden import fast
+from golden.encoder import run
+from golden.fast import kernels
+from golden.fast.exact import FLOAT32_EXACT, exact_weight, multiply, sum_type
+from golden.layernorm import layernorm
+from golden.linear import operand
+from golden.matmul import matmul
+from golden.model import Linear, Model, Norm, Shape
+from golden.random import random_model
+from golden.requantize import requantize
+from golden.softmax import row_scale, softmax
+
+SHAPES = {
+    "bert-tiny": Shape(2, 128, 2, 64, 512, 2, 300, 128, 2),
+    "no pooler size": Shape(4, 64, 4, 16, 256, 3, 300, 40, 2),
+    "wider than hidden": Shape(1, 8, 3, 4, 7, 5, 300, 42, 2, position_offset=2),
+    "three heads": Shape(2, 96, 3, 32, 200, 5, 300, 40, 0),
+    "mean": Shape(2, 10, 1, 10, 9, 3, 300, 40, 0, pooling="mean"),
+    "pre-norm": Shape(2, 12, 3, 4, 20, 2, 300, 40, 0, norm="pre", embedding_norm=False),
+    "pre-norm mean": Shape(2, 24, 3, 8, 20, 2, 300, 40, 1, norm="pre", pooling="mean"),
+    "one of all": Shape(1, 1, 1, 1, 1, 1, 300, 40, 0),
+}
+
+
+def texts(shape: Shape, seed: int, count: int, longest: int) -> Iterator[tuple]:
+    """Random texts of random lengths; half have a mask with holes, segments where there are any."""
+    rng = np.random.default_rng(seed)
+    for i in range(count):
+        length = int(rng.integers(1, longest + 1)) if i else longest
+        attend = rng.random(length) < 0.7
+        attend[rng.integers(length)] = True
+        types = rng.integers(0, max(shape.types, 1), length)
+        ids = rng.integers(0, shape.vocabulary, length)
+        yield ids, types if i % 3 else None, attend if i % 2 else None
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_batches_of_every_shape(name: str) -> None:
+    shape = SHAPES[name]
+    for seed in range(3):
+        model = random_model(shape, seed)
+        batch = list(texts(shape, seed, 12, min(40, shape.tokens)))
+        logits = fast.run_batch(model, *zip(*batch))
+        assert logits.dtype == np.int32
+        assert logits.tolist() == [run(model, *text).tolist() for text in batch]
+
+
+def test_lengths_beyond_what_float32_sums_exactly() -> None:
+    """255 * 128 * 600 > 2^24: the context's sums go through float64."""
+    shape = Shape(2, 32, 2, 16, 40, 2, 50, 1100, 0, pooling="mean")
+    assert sum_type(514 * 255 * 128) is np.float32
+    assert sum_type(515 * 255 * 128) is np.float64
+    for seed in range(2):
+        model = random_model(shape, seed)
+        batch = [np.random.default_rng(seed).integers(0, 50, n) for n in (1100, 3, 514, 515)]
+        assert fast.run_batch(model, batch).tolist() == [run(model, x).tolist() for x in batch]
+
+
+def test_equal_tokens_fill_the_context_sums() -> None:
+    """Every p is 255 and V is the same everywhere: the largest sums that the context can have."""
+    model = random_model(SHAPES["bert-tiny"], 1)
+    wide = replace(
+        random_model(replace(SHAPES["bert-tiny"], positions=514), 1),
+        embedding=replace(
+            random_model(replace(SHAPES["bert-tiny"], positions=514), 1).embedding,
+            position=np.zeros((2, 514, 128), np.int8),
+        ),
+    )
+    saturated = Linear(
+        np.zeros((128, 128), np.int8),
+        np.full(128, -(1 << 30), np.int32),
+        model.layers[0].attention.v.m,
+        np.full(128, 20, np.int32),
+    )
+    layers = tuple(
+        replace(layer, attention=replace(layer.attention, v=saturated)) for layer in wide.layers
+    )
+    wide = replace(wide, layers=layers)
+    ids = [7] * 514
+    trace: dict[str, np.ndarray] = {}
+    expected = run(wide, ids, trace=trace)
+    assert (trace["layer.0.v"] == -128).all()
+    assert trace["layer.0.sum"].max() == 255 * 514
+    assert fast.run(wide, ids).tolist() == expected.tolist()
+
+
+def test_more_texts_than_go_together() -> None:
+    shape = SHAPES["three heads"]
+    model = random_model(shape, 0)
+    batch = list(texts(shape, 5, 150, 40))
+    logits = fast.run_batch(model, *zip(*batch))
+    assert logits.tolist() == [run(model, *text).tolist() for text in batch]
+
+
+def test_one_text_and_none() -> None:
+    model = random_model(SHAPES["mean"], 0)
+    assert fast.run(model, [1, 2, 3]).tolist() == run(model, [1, 2, 3]).tolist()
+    assert fast.run_batch(model, []).shape == (0, 3)
+
+
+def test_models_do_not_mix() -> None:
+    first, second = (random_model(SHAPES["mean"], seed) for seed in (0, 1))
+    for model in (first, second, first):
+        assert fast.run(model, [4, 5]).tolist() == run(model, [4, 5]).tolist()
+
+
+def test_bad_input_is_refused_as_golden_refuses_it() -> None:
+    model = random_model(SHAPES["mean"], 0)
+    with pytest.raises(ValueError, match=r"ids\[1\] is 300; allowed 0\.\.299"):
+        fast.run_batch(model, [[1], [2, 300]])
+    with pytest.raises(ValueError, match="attend is 0 for every token"):
+        fast.run(model, [1], attend=[0])
+    with pytest.raises(ValueError, match="types holds 1 texts; allowed 2, as ids"):
+        fast.run_batch(model, [[1], [2]], types=[[0]])
+
+
+@pytest.mark.parametrize("k", [1, 128, 1032, 1033, 3072, 9000])
+def test_every_part_of_a_weight_is_exact(k: int) -> None:
+    """The worst weights and operands: all products of one sign and the largest size."""
+    weight = np.full((3, k), 127, np.int8)
+    weight[1] = -127
+    weight[2, ::2] = 5
+    parts = exact_weight(weight).parts
+    assert [last for _, last, _ in parts] == [first for first, _, _ in parts[1:]] + [k]
+    for first, last, part in parts:
+        assert part.dtype == np.float32
+        assert 128 * np.abs(part).sum(axis=0, dtype=np.float64).max() <= FLOAT32_EXACT
+        assert (part == weight[:, first:last].T).all()
+    assert len(parts) == -(-k // 1032)
+    x8 = np.full((2, k), -128, np.int8)
+    x8[1] = np.random.default_rng(k).integers(-128, 128, k)
+    acc = multiply(x8.astype(np.float32), exact_weight(weight), np.empty((2, 3), np.float32))
+    assert acc.astype(np.int64).tolist() == matmul(x8, weight.T).tolist()
+
+
+def test_wide_layers_split_along_k() -> None:
+    """FFN of 2,500 random weights needs two parts; golden and fast agree all the same."""
+    model = random_model(Shape(1, 16, 2, 8, 2500, 2, 50, 16, 0), 0)
+    assert len(exact_weight(model.layers[0].ffn.down.weight).parts) == 2
+    assert fast.run(model, [1, 2, 3]).tolist() == run(model, [1, 2, 3]).tolist()
+
+
+def test_a_sum_too_large_for_float64_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"allowed 0\.\.2\^53"):
+        sum_type((1 << 53) + 1)
+
+
+def accumulators(size: int, s: np.ndarray, m: np.ndarray, bits: int, seed: int) -> np.ndarray:
+    """int32 values of every magnitude, half of them around ties and saturation."""
+    rng = np.random.default_rng(seed)
+    acc = rng.integers(-(1 << 31), 1 << 31, size) >> rng.integers(0, 31, size)
+    target = rng.integers(-(1 << bits), 1 << bits, size) * 2 + 1  # odd halves
+    tie = (target << (s - 1)) // m
+    return np.where(rng.random(size) < 0.5, np.clip(tie, -(1 << 31), (1 << 31) - 1), acc)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_requantize_over_the_whole_range(kind: type) -> None:
+    """Extremes of acc + bias, m and s, in every kernel that requantizes, against golden."""
+    rng = np.random.default_rng(0)
+    size = 40_000
+    m = rng.integers(1 << 15, 1 << 16, size)
+    s = rng.integers(1, 48, size)
+    total = accumulators(size, s, m, 8, 1)
+    limit = FLOAT32_EXACT if kind is np.float32 else 1 << 31
+    acc = np.clip(total, -limit, limit - 1)
+    bias = np.clip(total - acc, -(1 << 31), (1 << 31) - 1)
+    factor = np.ldexp(m, -s)
+    arguments = acc.astype(kind)[None], bias.astype(np.float64), factor
+    out = np.empty((1, size), np.float32)
+
+    kernels.requantize_to_codes(*arguments, out)
+    codes = requantize(acc + bias, m, s)
+    assert (out[0] == codes).all()
+
+    table = rng.integers(-128, 128, 256)
+    kernels.requantize_by_table(*arguments, np.roll(table, 128).astype(np.float32), out)
+    assert (out[0] == table[codes.view(np.uint8)]).all()
+
+    for shift in (0, 1, 7):
+        x = rng.integers(-32768, 32768, (1, size)).astype(np.int16)
+        half = (1 << shift) >> 1
+        branch = requantize(acc + bias, m, s, 16)
+        expected = np.clip(((x.astype(int) + half) >> shift) + branch, -32768, 32767)
+        kernels.add_residual(*arguments, x, shift)
+        assert (x == expected).all()
+
+
+@pytest.mark.parametrize("keys", [1, 5, 64])
+def test_softmax_and_row_scale(keys: int) -> None:
+    rng = np.random.default_rng(keys)
+    for m, s in ((1 << 15, 1), (40_000, 20), (65_535, 24)):
+        acc = rng.integers(-(1 << 20), 1 << 20, (2, 3, 7, keys)) >> rng.integers(0, 20)
+        attend = rng.random((2, keys)) < 0.6
+        attend[:, 0] = True
+        p, factor = np.empty(acc.shape, np.float32), np.empty(acc.shape[:3])
+        kernels.softmax(acc.astype(np.float32), attend, m * 2.0**-s, 50_000, 17, p, factor)
+        scores = requantize(acc, m, s, 16)
+        expected, _, row_sum = softmax(scores, attend[:, None, None])
+        assert (p == expected).all()
+        row_m, row_s = row_scale(row_sum, 50_000, 17)
+        assert (factor == np.ldexp(row_m, -row_s)).all()
+
+
+def test_row_scale_of_every_sum() -> None:
+    sums = np.arange(255, 1 << 20, 3)
+    for m in (1 << 15, 46_341, 65_535):
+        row_m, row_s = row_scale(sums, m, 20)
+        factors = [kernels.row_scale(x, m, 20) for x in sums.tolist()]
+        assert (np.array(factors) == np.ldexp(row_m, -row_s)).all()
+
+
+def test_bit_length() -> None:
+    values = [v for bit in range(60) for v in (1 << bit, (1 << bit) + 1, (2 << bit) - 1)]
+    assert [kernels.bit_length(v) for v in values] == [v.bit_length() for v in values]
+
+
+@pytest.mark.parametrize("hidden", [1, 12, 128, 1024])
+def test_layernorm_over_the_whole_range(hidden: int) -> None:
+    rng = np.random.default_rng(hidden)
+    rows = [
+        rng.integers(-32768, 32768, (30, hidden)) >> rng.integers(0, 16, (30, 1)),
+        np.full((1, hidden), -32768),
+        np.full((1, hidden), 32767),
+        np.where(np.arange(hidden) < hidden // 2, -32768, 32767)[None],
+        np.where(np.arange(hidden) == 0, 32767, -32768)[None],
+    ]
+    z = np.concatenate(rows).astype(np.int16)
+    for shift, epsilon in ((1, 1), (13, 777), (31, (1 << 50) - 1)):
+        norm = Norm(
+            rng.integers(-32768, 32768, hidden).astype(np.int16),
+            rng.integers(-(1 << 31), 1 << 31, hidden).astype(np.int32),
+            shift,
+            epsilon,
+        )
+        x16, x8 = np.empty_like(z), np.empty(z.shape, np.float32)
+        gamma, beta = norm.gamma.astype(np.float64), norm.beta.astype(np.float64)
+        kernels.layernorm(z, gamma, beta, shift, epsilon, x16, x8)
+        expected = layernorm(z, norm)
+        assert (x16 == expected).all()
+        assert (x8 == operand(expected)).all()
+
+
+def test_exp2_is_the_table_of_every_distance() -> None:
+    for d in range(kernels.DISTANCES + 1):
+        p, _, _ = softmax(np.array([0, -d], np.int16), np.array([True]))
+        assert kernels.EXP2[d] == p[1]
+
+
+@pytest.fixture(scope="module")
+def calibrated() -> tuple[Model, list[np.ndarray]]:
+    """The shipped checkpoint, calibrated on a few reviews, with the token ids of test reviews."""
+    from quant.calibrate import observe_all
+    from quant.checkpoint import load
+    from quant.quantize import Options, quantize
+    from quant.texts import imdb
+    from quant.tokenizer import TextTokenizer
+
+    folder = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
+    tokenizer = TextTokenizer(folder)
+    sample = [tokenizer.encode(review.text, limit=256) for review in imdb("train")[:8]]
+    checkpoint = load(folder)
+    observed = observe_all(checkpoint, sample)
+    quantized = quantize(checkpoint.spec, checkpoint.arrays, observed, Options())
+    ids = [tokenizer.encode(review.text, limit=512).ids for review in imdb("test")[:24]]
+    return quantized.model, ids
+
+
+def test_real_reviews(calibrated: tuple[Model, list[np.ndarray]]) -> None:
+    """The shipped checkpoint on real reviews of up to 512 tokens, in one batch and one by one."""
+    model, ids = calibrated
+    expected = [run(model, text).tolist() for text in ids]
+    assert len({len(text) for text in ids}) > 10
+    assert max(len(text) for text in ids) == 512
+    assert fast.run_batch(model, ids).tolist() == expected
+    assert [fast.run(model, text).tolist() for text in ids] == expected
