@@ -91,16 +91,20 @@ def convert(component: wiring.Component, name: str) -> str:
     return _plain_module_names(body)
 
 
-def write_if_changed(path: Path, text: str) -> bool:
-    """Write `text` to `path`, whole or not at all, unless it is there already.
+def write_if_changed(path: Path, content: str | bytes) -> bool:
+    """Write `content` to `path`, whole or not at all, unless it is there already.
 
     Returns whether the file was written: an untouched file keeps its time, so that what is built
     from it need not be built again.
     """
-    if path.exists() and path.read_text() == text:
+    data = content.encode() if isinstance(content, str) else content
+    if path.exists() and path.read_bytes() == data:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_text(text)
-    partial.replace(path)
+    try:
+        partial.write_bytes(data)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
     return True
