@@ -18,7 +18,8 @@ class Memory(wiring.Component):
 
     read_data is the word at read_address two cycles later: the block RAM, and a register between
     its slow output and any logic. A word written in cycle t can be read by an address given in
-    cycle t + 1 or later; read in cycle t itself it is the old word. All words start as zero.
+    cycle t + 1 or later. Read in cycle t itself it has no meaning: no unit may use it, so that
+    synthesis need not guard against it (Yosys: -no-rw-check). All words start as zero.
 
     Parameters
     ----------

@@ -4,20 +4,15 @@ The benches run on the Verilog of the faulty unit, with Icarus at four lanes.
 """
 
 import re
-import sys
 from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
 from rtl.config import Config
 from sim.design import described
 from sim.simulators import BenchError, run
+from tests.rtl.mutation import mutated
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 CONFIG = Config(lanes=4, tokens=64, hidden=64)
 
 
@@ -79,53 +74,19 @@ FAULTS = (
     Fault("layernorm", "reads while busy", "reading & ~self.x_busy", "reading"),
 )  # fmt: skip
 
-CLASSES = {
-    "requantize": "Requantize",
-    "activation": "ActivationTable",
-    "reciprocal": "Reciprocal",
-    "rsqrt": "Rsqrt",
-    "softmax": "Softmax",
-    "layernorm": "LayerNorm",
-}
-ARGUMENTS: dict[str, tuple[int, ...]] = {
-    "requantize": (CONFIG.lanes,),
-    "activation": (CONFIG.lanes,),
-    "reciprocal": (),
-    "rsqrt": (),
-    "softmax": (CONFIG.lanes, CONFIG.tokens),
-    "layernorm": (CONFIG.lanes, CONFIG.hidden, CONFIG.row_tiles),
-}
-
-
-def faulty(fault: Fault) -> Any:
-    """The unit with the fault in it, all its parts imported afresh."""
-    name = f"rtl.{fault.file or fault.unit}"
-    path = ROOT / (name.replace(".", "/") + ".py")
-    source = path.read_text()
-    assert source.count(fault.old) == 1, f"{fault.old!r} does not stand once in {path}"
-    sound = {key: module for key, module in sys.modules.items() if key.startswith("rtl.")}
-    for key in sound:
-        del sys.modules[key]
-    try:
-        module = sys.modules[name] = ModuleType(name)
-        exec(compile(source.replace(fault.old, fault.new), path, "exec"), vars(module))
-        unit = getattr(import_module(f"rtl.{fault.unit}"), CLASSES[fault.unit])
-        return unit(*ARGUMENTS[fault.unit])
-    finally:
-        for key in [key for key in sys.modules if key.startswith("rtl.")]:
-            del sys.modules[key]
-        sys.modules.update(sound)
-
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.unit}: {fault.kind}")
 def test_bench_sees(fault: Fault) -> None:
     variant = "fault-" + re.sub(r"\W+", "-", fault.kind)
-    design = described(faulty(fault), fault.unit, CONFIG)
+    file = fault.file or fault.unit
+    component = mutated(file, (fault.old, fault.new), unit=fault.unit, config=CONFIG)
+    design = described(component, fault.unit, CONFIG)
     with pytest.raises(BenchError, match=r"values differ; first|gave the shape|hangs"):
         run(design, "icarus", variant=variant)
 
 
 def test_unit_made_the_same_way_without_a_fault() -> None:
     """It is the fault that the benches see."""
-    unit = faulty(Fault("softmax", "none", "class Softmax(", "class Softmax("))
-    run(described(unit, "softmax", CONFIG), "icarus", variant="fault-none")
+    same = "class Softmax("
+    component = mutated("softmax", (same, same), unit="softmax", config=CONFIG)
+    run(described(component, "softmax", CONFIG), "icarus", variant="fault-none")

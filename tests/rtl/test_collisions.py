@@ -1,0 +1,45 @@
+"""No unit uses a word that it reads from a memory in the very cycle in which it is written.
+
+Block RAMs of different makes return different things then. Here each memory returns the inverse of
+the old word, and the benches must not notice.
+"""
+
+import numpy as np
+import pytest
+
+from rtl.config import Config
+from sim.design import described
+from sim.simulators import run
+from tb.pipelined import run_pipelined
+from tests.rtl.mutation import mutated, replaced
+
+CONFIG = Config(lanes=4, tokens=64, hidden=64)
+INVERTED = (
+    ("import Module, Shape", "import Cat, Module, Shape"),
+    (
+        'self.read_data.eq(register(m, read.data, "output"))',
+        """self.read_data.eq(register(m, Cat(read.data) ^ register(
+            m, self.write_en & (self.write_address == self.read_address), "collides"
+        ).replicate(Shape.cast(self.shape).width), "output"))""",
+    ),
+)
+
+
+@pytest.mark.parametrize("unit", ["activation", "softmax", "layernorm"])
+def test_no_unit_uses_a_collision(unit: str) -> None:
+    component = mutated("memory", *INVERTED, unit=unit, config=CONFIG)
+    run(described(component, unit, CONFIG), "icarus", variant="collisions")
+
+
+def test_collisions_are_inverted() -> None:
+    """The memory of the test above does what it says."""
+    with replaced("memory", *INVERTED) as module:
+        memory = module.Memory(8, 4)
+    inputs = {
+        "write_en": np.array([1, 0, 1, 1]),
+        "write_address": np.array([2, 2, 2, 3]),
+        "write_data": np.array([5, 6, 7, 8]),
+        "read_address": np.array([1, 2, 2, 2]),
+    }
+    found = run_pipelined(memory, inputs, ("read_data",))["read_data"]
+    assert found.tolist() == [0, 5, 255 - 5, 7]
