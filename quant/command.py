@@ -28,10 +28,10 @@ def run(main: Callable[[], int]) -> int:
         return 130
 
 
-def progress(items: Iterable[T], description: str) -> Iterable[T]:
+def progress(items: Iterable[T], description: str, unit: str = "text") -> Iterable[T]:
     """The items, with a progress bar on a terminal."""
     total = len(items) if isinstance(items, Sized) else None
-    return tqdm(items, desc=description, total=total, unit="text", disable=None, leave=False)
+    return tqdm(items, desc=description, total=total, unit=unit, disable=None, leave=False)
 
 
 def write(path: str | Path, data: bytes) -> None:

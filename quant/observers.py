@@ -74,7 +74,8 @@ class Observer:
     def channel_means(self) -> NDArray[np.float64]:
         if self._channel_sums is None:
             raise ValueError("nothing was observed")
-        return np.divide(self._channel_sums, self._rows, dtype=np.float64)
+        means: NDArray[np.float64] = np.divide(self._channel_sums, self._rows, dtype=np.float64)
+        return means
 
     @property
     def centres(self) -> NDArray[np.float64]:

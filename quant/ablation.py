@@ -1,0 +1,172 @@
+"""`python -m quant.ablation`: what each choice of the numerics is worth, in one table.
+
+One row a variant: the model is observed once, quantized anew for each row, and run on the same
+texts. The mean difference of the logits from the float model's resolves what accuracy on a thousand
+texts cannot.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quant import command, float_model, variants
+from quant.calibrate import DEFAULT_DATA, SAMPLES, SPLIT, encode, observe_all
+from quant.checkpoint import load
+from quant.evaluate import add_text_options, golden_logits
+from quant.observers import METHODS
+from quant.quantize import Options, quantize
+from quant.texts import SPLITS, load_texts
+from quant.tokenizer import TextTokenizer, Tokens
+from quant.variants import Variant
+
+EXAMPLES = """\
+examples:
+  python -m quant.ablation
+  python -m quant.ablation --samples 200 --max-tokens 128 --json build/ablation.json
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: how the model was quantized, and how it was run."""
+
+    name: str
+    options: Options
+    variant: Variant = Variant()
+
+
+def rows() -> list[Row]:
+    """The contract as calibrated by default, then it with one choice changed at a time."""
+    chosen = Options()
+    return [
+        Row("contract", chosen),
+        Row("residual stream 8 bit", chosen, Variant(residual_bits=8)),
+        Row("softmax 8 bit, normalised before V", chosen, Variant(softmax="normalised 8")),
+        Row("softmax 16 bit", chosen, Variant(softmax="unnormalised 16")),
+        Row("one weight scale a tensor", replace(chosen, per_channel=False)),
+        Row("multipliers of 8 bits", replace(chosen, multiplier_bits=8)),
+        Row("no bias correction", replace(chosen, bias_correction=False)),
+        *(
+            Row(f"calibrated by {method}", replace(chosen, method=method))
+            for method in METHODS
+            if method != chosen.method
+        ),
+    ]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The logits of one row, in units of the float logits."""
+
+    name: str
+    difference: NDArray[np.float64]
+    agreement: float
+    accuracy: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "variant": self.name,
+            "mean_difference": float(self.difference.mean()),
+            "largest_difference": float(self.difference.max()),
+            "agreement": self.agreement,
+            "accuracy": self.accuracy,
+        }
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="python -m quant.ablation",
+        description="The integer model with one choice of its numerics changed at a time.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_text_options(result, 1000)
+    result.add_argument(
+        "--split",
+        choices=SPLITS,
+        default="validation",
+        help="of a named corpus (default validation: choices are not made on the test texts)",
+    )
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    return command.run(lambda: ablation_command(options))
+
+
+def ablation_command(options: argparse.Namespace) -> int:
+    checkpoint, tokenizer = load(options.model), TextTokenizer(options.model)
+    names = checkpoint.spec.labels
+    reviews = load_texts(options.data, options.split, names=names)[: options.samples]
+    texts = encode(reviews, tokenizer, checkpoint, options.max_tokens)
+    labels = np.array([-1 if review.label is None else review.label for review in reviews])
+    calibration = load_texts(DEFAULT_DATA, SPLIT)[:SAMPLES]
+    observers = observe_all(
+        checkpoint, encode(calibration, tokenizer, checkpoint, options.max_tokens)
+    )
+    floats = np.stack(
+        [
+            float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)
+            for tokens in command.progress(texts, "float")
+        ]
+    )
+    known = (labels >= 0).all()
+    results = []
+    for row in rows():
+        quantized = quantize(checkpoint.spec, checkpoint.arrays, observers, row.options)
+        codes = variant_logits(quantized.model, texts, row)
+        logits = codes * quantized.info["tensors"]["logits"]["scale"]
+        classes = logits.argmax(axis=1)
+        results.append(
+            Result(
+                row.name,
+                np.abs(logits - floats),
+                float(np.mean(classes == floats.argmax(axis=1))),
+                float(np.mean(classes == labels)) if known else None,
+            )
+        )
+    accuracy = float(np.mean(floats.argmax(axis=1) == labels)) if known else None
+    print(format_table(results, accuracy, len(texts)))
+    if options.json:
+        values = {
+            "texts": len(texts),
+            "float_accuracy": accuracy,
+            "rows": [result.to_json() for result in results],
+        }
+        command.write_json(options.json, values)
+    return 0
+
+
+def variant_logits(model: Any, texts: Sequence[Tokens], row: Row) -> NDArray[np.int64]:
+    """By the fast engine where the row runs as the contract says, else simulated text by text."""
+    if row.variant == Variant():
+        return golden_logits(model, texts)
+    logits = [
+        variants.run(model, tokens, row.variant) for tokens in command.progress(texts, row.name)
+    ]
+    return np.stack(logits).astype(np.int64)
+
+
+def format_table(results: Sequence[Result], float_accuracy: float | None, texts: int) -> str:
+    shown = "" if float_accuracy is None else f", float accuracy {float_accuracy:.2%}"
+    lines = [
+        f"{texts} texts{shown}",
+        f"{'variant':36}{'mean |logit - float|':>21}{'largest':>10}{'agreement':>11}{'accuracy':>10}",
+    ]
+    for result in results:
+        accuracy = "" if result.accuracy is None else f"{result.accuracy:10.2%}"
+        lines.append(
+            f"{result.name:36}{result.difference.mean():21.5f}{result.difference.max():10.4f}"
+            f"{result.agreement:11.2%}{accuracy}"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
