@@ -8,7 +8,7 @@ texts cannot.
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ class Row:
 
     name: str
     options: Options
-    variant: Variant = Variant()
+    variant: Variant = field(default_factory=Variant)
 
 
 def rows() -> list[Row]:
@@ -157,7 +157,8 @@ def format_table(results: Sequence[Result], float_accuracy: float | None, texts:
     shown = "" if float_accuracy is None else f", float accuracy {float_accuracy:.2%}"
     lines = [
         f"{texts} texts{shown}",
-        f"{'variant':36}{'mean |logit - float|':>21}{'largest':>10}{'agreement':>11}{'accuracy':>10}",
+        f"{'variant':36}{'mean |logit - float|':>21}{'largest':>10}{'agreement':>11}"
+        f"{'accuracy':>10}",
     ]
     for result in results:
         accuracy = "" if result.accuracy is None else f"{result.accuracy:10.2%}"

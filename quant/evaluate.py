@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from golden import encoder
+from golden import encoder, fast
+from golden.model import Model
 from quant import command, float_model
 from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, ensure, positive
 from quant.checkpoint import DEFAULT_MODEL
@@ -26,6 +27,7 @@ from quant.texts import CORPORA, SPLITS, load_texts
 from quant.tokenizer import Tokens
 
 TRACED = 64
+CHUNK = 32  # texts between two steps of the progress bar
 
 EXAMPLES = """\
 examples:
@@ -169,30 +171,39 @@ def evaluate(
     """Run both models on every text, the first ``traced`` with the errors of their tensors."""
     checkpoint, tensors = classifier.require_checkpoint(), classifier.info["tensors"]
     errors: dict[str, TensorError] = {}
-    float_logits, integer_logits = [], []
-    for i, tokens in enumerate(command.progress(texts, "evaluating")):
+    float_logits = []
+    for i, tokens in enumerate(command.progress(texts, "evaluating float")):
         floats: float_model.Trace | None = {} if i < traced else None
-        integers: dict[str, Any] | None = {} if i < traced else None
         float_logits.append(
             float_model.run(
                 checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types, trace=floats
             )
         )
-        integer_logits.append(
+        if floats is not None:
+            integers: dict[str, Any] = {}
             encoder.run(classifier.model, tokens.ids, tokens.types, trace=integers)
-        )
-        if floats is not None and integers is not None:
             compare(errors, floats, integers, tensors)
+    integer_logits = golden_logits(classifier.model, texts)
     return Evaluation(
         names=checkpoint.spec.labels,
         labels=None if labels is None else np.asarray(labels, np.int64),
         float_logits=np.stack(float_logits),
-        integer_logits=np.stack(integer_logits).astype(np.int64),
+        integer_logits=integer_logits,
         logit_scale=classifier.logit_scale,
         tokens=sum(len(tokens.ids) for tokens in texts),
         errors=errors,
         traced=min(traced, len(texts)),
     )
+
+
+def golden_logits(model: Model, texts: Sequence[Tokens]) -> NDArray[np.int64]:
+    """Logits [n, C] of the integer model, by the compiled engine that equals golden bit for bit."""
+    parts = [texts[i : i + CHUNK] for i in range(0, len(texts), CHUNK)]
+    logits = [
+        fast.run_batch(model, [t.ids for t in part], [t.types for t in part])
+        for part in command.progress(parts, "evaluating golden", unit=f"{CHUNK} texts")
+    ]
+    return np.concatenate(logits).astype(np.int64)
 
 
 def labelled_texts(

@@ -71,11 +71,10 @@ class Observer:
         return max(-self.minimum, self.maximum, 0.0)
 
     @property
-    def channel_means(self) -> NDArray[np.float64]:
+    def channel_means(self) -> NDArray[np.floating]:
         if self._channel_sums is None:
             raise ValueError("nothing was observed")
-        means: NDArray[np.float64] = np.divide(self._channel_sums, self._rows, dtype=np.float64)
-        return means
+        return self._channel_sums / self._rows
 
     @property
     def centres(self) -> NDArray[np.float64]:

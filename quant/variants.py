@@ -91,7 +91,7 @@ def attention(
         m, s = row_scale(row_sum, parameters.context_m, parameters.context_s)
         return join_heads(requantize(matmul(p, v), m[..., None], s[..., None]))
     if kind == "normalised 8":
-        weights = np.floor(255 * p / row_sum[..., None] + 0.5)  # rows sum to about 255
+        weights = np.floor(255.0 * p / row_sum[..., None] + 0.5)  # rows sum to about 255
         total = np.float64(255)
     else:
         distance = row_max[..., None].astype(np.float64) - scores
