@@ -1,0 +1,16 @@
+"""Amaranth ships no type hints; without these, members of its enumerations pass for int."""
+
+import enum
+from typing import Any
+
+class Enum(enum.Enum):
+    def __init_subclass__(cls, *, shape: Any = ..., view_class: Any = ...) -> None: ...
+
+class Flag(enum.Flag):
+    def __init_subclass__(cls, *, shape: Any = ..., view_class: Any = ...) -> None: ...
+
+class IntEnum(enum.IntEnum):
+    def __init_subclass__(cls, *, shape: Any = ..., view_class: Any = ...) -> None: ...
+
+class IntFlag(enum.IntFlag):
+    def __init_subclass__(cls, *, shape: Any = ..., view_class: Any = ...) -> None: ...
