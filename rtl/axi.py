@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from amaranth.hdl import Elaboratable, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Member, Out
 
 
-def stream_members(name: str, width: int, flow: object, *, last: bool = False) -> dict[str, Member]:
+def stream_members(name: str, width: int, flow: Any, *, last: bool = False) -> dict[str, Member]:
     """tdata, tvalid, tready and tlast of an AXI4-Stream; `flow` is In for a slave."""
     back = Out if flow is In else In
     members = {

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.config import Config
 from rtl.tile import NORM_ORDINAL_BITS, Operand, Tag, Tile, address_bits
 
 
-class Stall(enum.Enum, shape=3):
+class Stall(IntEnum):
     """Why no operand was read in a cycle.
 
     NONE      one was read.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 from amaranth.hdl import Value, unsigned
-from amaranth.lib import data, enum
+from amaranth.lib import data
 
 from rtl.command import FIELD_BYTES, FIELDS, Opcode
 from rtl.tile import NORM_ORDINAL_BITS
@@ -28,7 +30,7 @@ OPERATION = data.StructLayout(
 """
 
 
-class Error(enum.Enum, shape=4):
+class Error(IntEnum):
     """Why an inference ended without logits.
 
     NONE        it did not.

@@ -1,0 +1,94 @@
+"""The phases of an inference: what each operation computes, and how many cycles that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rtl.command import Flag, Opcode
+from rtl.program import Program, Step
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One operation on the array, or a LayerNorm beside it.
+
+    Attributes
+    ----------
+    name
+        The tensor that it writes.
+    tensors
+        All tensors of the golden trace that it writes.
+    first, last, active
+        First and last cycle with an operand, and the number of those; None for a LayerNorm.
+    ideal
+        MACs / N^2 of the tokens that there are; None where it does no useful MAC.
+    """
+
+    name: str
+    tensors: tuple[str, ...]
+    first: int | None = None
+    last: int | None = None
+    active: int | None = None
+    ideal: float | None = None
+
+    @property
+    def cycles(self) -> int | None:
+        """From its first operand to its last."""
+        return None if self.first is None or self.last is None else self.last - self.first + 1
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"cycles": self.cycles}
+
+
+def macs(step: Step, tokens: int) -> int:
+    """Multiply-accumulates of a step on a sequence, padding of row and column tiles left out."""
+    values = step.values
+    if step.opcode is Opcode.LINEAR:
+        single = Flag.FIRST_TILE in step.flags
+        return (1 if single else tokens) * values["columns"] * values["length"]
+    if step.opcode is Opcode.ATTEND:
+        queries = 1 if Flag.FIRST_TILE in step.flags else tokens
+        return 2 * values["heads"] * queries * tokens * values["head_size"]
+    return 0
+
+
+def work(program: Program, tokens: int) -> int:
+    """Multiply-accumulates of a whole program."""
+    return sum(macs(step, tokens) for step in program.steps)
+
+
+def tensors(step: Step) -> tuple[str, ...]:
+    """The tensors of the golden trace that a step writes."""
+    match step.opcode:
+        case Opcode.ATTEND if step.name == "mean":
+            return ("pooled",)
+        case Opcode.ATTEND:
+            parts = ("scores", "max", "p", "sum", "context")
+            return tuple(f"{step.name}.{part}" for part in parts)
+        case Opcode.NORM:
+            return (step.name, step.name.removesuffix("norm") + "x8")
+    return (step.name,)
+
+
+def phases(program: Program, tokens: int, operations: Sequence[dict[str, Any]]) -> list[Phase]:
+    """The phases of a run, from the cycles that the bench saw for each operation number."""
+    seen = {operation["number"]: operation for operation in operations}
+    result = []
+    for number, step in enumerate(program.steps):
+        if step.opcode in (Opcode.HEADER, Opcode.TABLE, Opcode.END):
+            continue
+        name = f"{step.name}.attend" if step.opcode is Opcode.ATTEND else step.name
+        operation = seen.get(number % 256, {})
+        result.append(
+            Phase(
+                name,
+                tensors(step),
+                operation.get("first"),
+                operation.get("last"),
+                operation.get("active"),
+                macs(step, tokens) / program.config.lanes**2 or None,
+            )
+        )
+    return result
