@@ -66,9 +66,7 @@ def add_residual(
             y = -32768.0 if y < -32768.0 else y
             y = 32767.0 if y > 32767.0 else y
             z = ((np.int32(x16[row, c]) + half) >> shift) + np.int32(y)
-            z = -32768 if z < -32768 else z
-            z = 32767 if z > 32767 else z
-            x16[row, c] = z
+            x16[row, c] = min(max(z, -32768), 32767)
 
 
 @compiled

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -254,25 +253,6 @@ def test_exp2_is_the_table_of_every_distance() -> None:
     for d in range(kernels.DISTANCES + 1):
         p, _, _ = softmax(np.array([0, -d], np.int16), np.array([True]))
         assert kernels.EXP2[d] == p[1]
-
-
-@pytest.fixture(scope="module")
-def calibrated() -> tuple[Model, list[np.ndarray]]:
-    """The shipped checkpoint, calibrated on a few reviews, with the token ids of test reviews."""
-    from quant.calibrate import observe_all
-    from quant.checkpoint import load
-    from quant.quantize import Options, quantize
-    from quant.texts import imdb
-    from quant.tokenizer import TextTokenizer
-
-    folder = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
-    tokenizer = TextTokenizer(folder)
-    sample = [tokenizer.encode(review.text, limit=256) for review in imdb("train")[:8]]
-    checkpoint = load(folder)
-    observed = observe_all(checkpoint, sample)
-    quantized = quantize(checkpoint.spec, checkpoint.arrays, observed, Options())
-    ids = [tokenizer.encode(review.text, limit=512).ids for review in imdb("test")[:24]]
-    return quantized.model, ids
 
 
 def test_real_reviews(calibrated: tuple[Model, list[np.ndarray]]) -> None:

@@ -1,0 +1,27 @@
+"""The shipped checkpoint as an integer model, for the tests on real reviews."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from golden.model import Model
+
+
+@pytest.fixture(scope="session")
+def calibrated() -> tuple[Model, list[np.ndarray]]:
+    """The shipped checkpoint, calibrated on a few reviews, with the token ids of test reviews."""
+    from quant.calibrate import observe_all
+    from quant.checkpoint import load
+    from quant.quantize import Options, quantize
+    from quant.texts import imdb
+    from quant.tokenizer import TextTokenizer
+
+    folder = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
+    tokenizer = TextTokenizer(folder)
+    sample = [tokenizer.encode(review.text, limit=256) for review in imdb("train")[:8]]
+    checkpoint = load(folder)
+    observed = observe_all(checkpoint, sample)
+    quantized = quantize(checkpoint.spec, checkpoint.arrays, observed, Options())
+    ids = [tokenizer.encode(review.text, limit=512).ids for review in imdb("test")[:24]]
+    return quantized.model, ids
