@@ -196,12 +196,12 @@ class LayerNorm(wiring.Component):
             parameters.write_data.beta.eq(self.parameter_beta),
             parameters.read_address.eq(parameter_channel),
         ]
-        with m.If(norms[NormLane.gamma_latency]):  # READ_LATENCY before gamma is used
+        with m.If(norms[NormLane.gamma_latency - 1]):  # 1 + READ_LATENCY before gamma is used
             m.d.sync += parameter_channel.eq(parameter_channel + 1)
-        with m.If(norms_last[NormLane.gamma_latency] | self.start):
+        with m.If(norms_last[NormLane.gamma_latency - 1] | self.start):
             m.d.sync += parameter_channel.eq(0)
-        gamma = parameters.read_data.gamma
-        beta = register(m, parameters.read_data.beta, "beta")
+        gamma = register(m, parameters.read_data.gamma, "gamma")
+        beta = delay(m, parameters.read_data.beta, 2, "beta")
 
         # Complete sums move on as soon as the constants of the tile before them are in use;
         # then the lanes take turns in RowConstants, which fills the next set of constants.
@@ -262,9 +262,9 @@ class LayerNorm(wiring.Component):
             # Each constant changes just before the first word of a pass 2 needs it.
             with m.If(norms_first[READ_LATENCY - 1]):
                 m.d.sync += current[n].scale.eq(coming[n].scale)
-            with m.If(norms_first[READ_LATENCY + 2]):
+            with m.If(norms_first[READ_LATENCY + NormLane.offset_latency - 1]):
                 m.d.sync += current[n].offset.eq(coming[n].offset)
-            with m.If(norms_first[READ_LATENCY + 3]):
+            with m.If(norms_first[READ_LATENCY + NormLane.offset_latency]):
                 m.d.sync += current[n].shift.eq(coming[n].shift)
             m.d.comb += [
                 lane.z.eq(self.x_data[n]),

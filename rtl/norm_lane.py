@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from rtl.pipeline import register
-from rtl.requantize import RoundShift
+from rtl.pipeline import delay, register
+from rtl.requantize import FITTING_LATENCY, SATURATING_LATENCY, RoundShift
 from rtl.row_constants import NORM_SHIFT_MAX, OFFSET, SCALE, SQUARES, SUM
 
 NORM_BITS = 18  # n: 12 fraction bits, |n| <= sqrt(H - 1)
@@ -26,7 +26,7 @@ class NormLane(wiring.Component):
         Add the z of two cycles ago to the sums; begin new sums with it.
     s1, s2 : Out
     scale, offset, shift : In
-        Constants of the token: with z, three cycles after z and four after it.
+        Constants of the token: with z, five cycles after z and six after it.
     gamma, beta : In, signed(16) and signed(32)
         Nine and ten cycles after z.
     output_shift : In, 5
@@ -37,12 +37,13 @@ class NormLane(wiring.Component):
     ----------
     latency
         Cycles from z to y and y8: 17.
-    gamma_latency
-        Cycles from z to its gamma: 9.
+    offset_latency, gamma_latency
+        Cycles from z to its offset, 5, and to its gamma, 9.
     """
 
-    gamma_latency = 4 + RoundShift.latency
-    latency = gamma_latency + 2 + RoundShift.latency + 1
+    offset_latency = 5
+    gamma_latency = offset_latency + 1 + FITTING_LATENCY
+    latency = gamma_latency + 2 + SATURATING_LATENCY + 1
 
     def __init__(self) -> None:
         super().__init__(
@@ -67,26 +68,30 @@ class NormLane(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         # Cycle 1: operands; scale = scale_high * 2^13 + scale_low.
-        z = register(m, self.z, "z_operand")
+        z = register(m, self.z, "z_low")
         factor = register(m, Mux(self.squares, self.z, self.scale[:13]), "factor")
-        scale_high = register(m, self.scale[13:], "scale_high")
-        # Cycle 2: products.
+        # Cycle 2: first product. The second follows a cycle later, so that each register feeds one
+        # multiplier and can lie beside it.
         low = Signal(signed(33), reset_less=True)
         m.d.sync += low.eq(z * factor)
-        high = register(m, z * scale_high, "high")
-        z = register(m, z, "z_product")
-        # Cycle 3: sums of pass 1; z * scale of pass 2.
+        z = register(m, z, "z_high")
+        scale_high = delay(m, self.scale[13:], 2, "scale_high")
+        # Cycle 3: sums of pass 1; second product of pass 2.
         with m.If(self.sum_en):
             m.d.sync += [
                 self.s1.eq(Mux(self.sum_first, 0, self.s1) + z),
                 self.s2.eq(Mux(self.sum_first, 0, self.s2) + low[:31]),
             ]
+        high = register(m, z * scale_high, "high")
+        # Cycle 4: from the multipliers to the adder. Cycle 5: z * scale.
+        low = delay(m, low, 2, "low_delayed")
+        high = register(m, high, "high_delayed")
         product = register(m, Cat(low[:13], high + (low >> 13)).as_signed(), "product")
-        # Cycle 4: (H * z - S1) * r.
+        # Cycle 6: (H * z - S1) * r.
         difference = Signal(signed(44), reset_less=True)
         m.d.sync += difference.eq(product - self.offset)
-        # Cycles 5 to 9: n.
-        m.submodules.normalise = normalise = RoundShift(44, NORM_BITS, NORM_SHIFT_MAX)
+        # Cycles 7 to 9: n, which fits.
+        m.submodules.normalise = normalise = RoundShift(44, NORM_BITS, NORM_SHIFT_MAX, fits=True)
         m.d.comb += [normalise.i.eq(difference), normalise.s.eq(self.shift)]
         # Cycle 10: n * gamma. Cycle 11: + beta.
         scaled = register(m, normalise.o * self.gamma, "scaled")

@@ -9,6 +9,8 @@ from rtl.pipeline import register
 
 MOST_LANES = 64
 SHIFT_MAX = 47
+SATURATING_LATENCY = 5  # of RoundShift
+FITTING_LATENCY = 3
 
 
 def saturate(m: Module, value: Value, bits: int, name: str) -> Signal:
@@ -27,7 +29,8 @@ class RoundShift(wiring.Component):
 
     The shift by s - 1 is done in two stages, by a multiple of eight and by the rest, and the last
     bit shifted out is added. Between the two the value is saturated to bits + 8 bits, which
-    changes no result: what it cuts saturates in the end too. One word a cycle, no valid.
+    changes no result: what it cuts saturates in the end too. Where all results are known to fit,
+    both saturations are left out. One word a cycle, no valid.
 
     Parameters
     ----------
@@ -37,6 +40,8 @@ class RoundShift(wiring.Component):
         Bits of o, signed.
     most
         Largest s; it is below width.
+    fits
+        No result needs saturation.
 
     Members
     -------
@@ -48,7 +53,7 @@ class RoundShift(wiring.Component):
     Attributes
     ----------
     latency
-        Cycles from i and s to o: 5.
+        Cycles from i and s to o: 5, or 3 where the results fit.
 
     Raises
     ------
@@ -56,12 +61,12 @@ class RoundShift(wiring.Component):
         A parameter is out of range.
     """
 
-    latency = 5
-
-    def __init__(self, width: int, bits: int, most: int) -> None:
+    def __init__(self, width: int, bits: int, most: int, *, fits: bool = False) -> None:
         self.bits = check("RoundShift", "bits", bits, 2, 32)
         self.width = check("RoundShift", "width", width, bits + 9, 64)
         self.most = check("RoundShift", "most", most, 1, width - 1)
+        self.fits = fits
+        self.latency = FITTING_LATENCY if fits else SATURATING_LATENCY
         super().__init__(
             {
                 "i": In(signed(width)),
@@ -78,16 +83,20 @@ class RoundShift(wiring.Component):
         m.d.comb += amount.eq(self.s - 1)
         coarse = register(m, self.i >> Cat(Const(0, 3), amount[3:]), "coarse")
         rest = register(m, amount[:3], "rest")
-        # Cycle 2: drop the bits that no result can have.
-        narrowed = saturate(m, coarse, narrow, "narrowed")
-        rest = register(m, rest, "rest_narrowed")
+        # Cycle 2, where needed: drop the bits that no result can have.
+        if self.fits:
+            narrowed = coarse[:narrow].as_signed()
+        else:
+            narrowed = saturate(m, coarse, narrow, "narrowed")
+            rest = register(m, rest, "rest_narrowed")
         # Cycle 3: shift by the rest; the last bit is half a unit of the result.
         halves = Signal(signed(narrow), reset_less=True)
         m.d.sync += halves.eq(narrowed >> rest)
-        # Cycle 4: round. Cycle 5: saturate.
+        # Cycle 4: round. Cycle 5, where needed: saturate.
         rounded = Signal(signed(narrow), reset_less=True)
         m.d.sync += rounded.eq((halves + 1) >> 1)
-        m.d.comb += self.o.eq(saturate(m, rounded, self.bits, "saturated"))
+        result = rounded if self.fits else saturate(m, rounded, self.bits, "saturated")
+        m.d.comb += self.o.eq(result)
         return m
 
 
@@ -125,7 +134,7 @@ class Requantize(wiring.Component):
         lanes is out of range.
     """
 
-    latency = 3 + RoundShift.latency
+    latency = 3 + SATURATING_LATENCY
 
     def __init__(self, lanes: int) -> None:
         self.lanes = check("Requantize", "lanes", lanes, 1, MOST_LANES)

@@ -42,6 +42,15 @@ def test_round_shift(width: int, bits: int, most: int) -> None:
     np.testing.assert_array_equal(found, saturate(round_shift(x, s), bits))
 
 
+def test_round_shift_of_results_that_fit() -> None:
+    rng = np.random.default_rng(7)
+    s = rng.integers(1, 30, 3000)
+    x = rng.integers(-(1 << 17), 1 << 17, 3000) << s >> 1  # ties among them
+    unit = RoundShift(48, 18, 29, fits=True)
+    found = run_pipelined(unit, {"i": x, "s": s}, ("o",))["o"]
+    np.testing.assert_array_equal(found, round_shift(x, s))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
