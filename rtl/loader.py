@@ -151,7 +151,8 @@ class Loader(wiring.Component):
         content = descriptor[16 : 16 + 8 * FIELD_BYTES]
         longest = max(words, self.config.weight_words, TABLE_BYTES // n)
         count = Signal(range(longest))  # words of this part taken
-        number = Signal(8)
+        begun = Signal()
+        number = Signal(8, init=0xFF)
         ordinal = Signal(NORM_ORDINAL_BITS)
         ended = Signal()  # `last` has been seen
 
@@ -232,7 +233,7 @@ class Loader(wiring.Component):
                         fail(Error.TRUNCATED)
 
             with m.State("CHECK"):
-                first = number == 0
+                first = ~begun
                 known = (header.magic == MAGIC) & (header.version == VERSION) & (header.lanes == n)
                 with m.If(~crc.good):
                     fail(Error.CRC)
@@ -245,7 +246,7 @@ class Loader(wiring.Component):
                 with m.Elif((opcode != Opcode.END) & ended):
                     fail(Error.TRUNCATED)
                 with m.Else():
-                    m.d.sync += number.eq(number + 1)
+                    m.d.sync += [begun.eq(1), number.eq(number + 1)]
                     m.next = "DISPATCH"
 
             with m.State("DISPATCH"):

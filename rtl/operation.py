@@ -26,7 +26,7 @@ OPERATION = data.StructLayout(
 )
 """A checked descriptor on its way to the sequencer.
 
-`norm_ordinal` counts the NORMs before it in the stream, `number` all descriptors (both modulo).
+`norm_ordinal` counts the NORMs before it in the stream, `number` the descriptors (both modulo).
 """
 
 

@@ -34,7 +34,7 @@ class Sequencer(wiring.Component):
     quiet
         No tile is waiting, running or being drained behind the sequencer.
     i
-        Operations, in order.
+        Operations, in order; one waits while another is in hand.
     o
         Tiles, in order.
     score_m, score_s, context_m, context_s, context, context_stride, token_factor, position_factor
@@ -98,7 +98,6 @@ class Sequencer(wiring.Component):
         linear = fields(Opcode.LINEAR, op.fields)
         attend = fields(Opcode.ATTEND, op.fields)
         embed = fields(Opcode.EMBED, op.fields)
-        arriving = self.i.payload
 
         m.d.comb += [
             tile.norm_ordinal.eq(op.norm_ordinal),
@@ -106,16 +105,25 @@ class Sequencer(wiring.Component):
             tile.operation.eq(op.number),
             tile.tag.weight_buffer.eq(weight_buffer),
         ]
+        # One operation waits behind the one in hand, so that the loader is ahead by its weights.
+        queued = Signal(OPERATION)
+        waiting, take = Signal(), Signal()
+        m.d.comb += self.i.ready.eq(~waiting)
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [queued.eq(self.i.payload), waiting.eq(1)]
+        with m.Elif(take):
+            m.d.sync += waiting.eq(0)
+
         with m.FSM(name="state") as fsm:
-            m.d.comb += self.idle.eq(fsm.ongoing("IDLE") & ~self.i.valid)
+            m.d.comb += self.idle.eq(fsm.ongoing("IDLE") & ~self.i.valid & ~waiting)
             with m.State("IDLE"):
-                fence = (arriving.opcode == Opcode.ATTEND) | (
-                    (arriving.opcode == Opcode.LINEAR) & arriving.flags.bank
+                fence = (queued.opcode == Opcode.ATTEND) | (
+                    (queued.opcode == Opcode.LINEAR) & queued.flags.bank
                 )
                 still = self.quiet & ~self.o.valid
-                m.d.comb += self.i.ready.eq(self.ready & (still | ~fence))
-                m.d.sync += op.eq(arriving)
-                with m.If(self.i.valid & self.i.ready):
+                m.d.comb += take.eq(waiting & self.ready & (still | ~fence))
+                m.d.sync += op.eq(queued)
+                with m.If(take):
                     m.next = "BEGIN"
 
             with m.State("BEGIN"):
