@@ -40,12 +40,25 @@ class Tensors:
             raise CheckpointError(f"the tensor {name} is missing")
         return self._left.pop(name)
 
-    def linear(self, name: str, target: str, bias: bool = True) -> Arrays:
-        weight = self.take(f"{name}.weight")
-        if weight.ndim != 2:
-            raise CheckpointError(f"{name}.weight has {weight.ndim} dimensions: a matrix has 2")
-        values = self.take(f"{name}.bias") if bias else np.zeros(weight.shape[0], np.float32)
-        return {f"{target}.weight": weight, f"{target}.bias": values}
+    def linear(self, name: str, *targets: str) -> Arrays:
+        """A linear layer; with several targets its outputs are split into that many equal parts."""
+        weight, bias = self.take(f"{name}.weight"), self.take(f"{name}.bias")
+        if weight.ndim != 2 or bias.shape != weight.shape[:1] or len(bias) % len(targets):
+            raise CheckpointError(
+                f"{name} has shapes {weight.shape} and {bias.shape}: a matrix and a bias of "
+                f"as many rows are needed, {len(targets)} equal parts"
+            )
+        arrays = {}
+        for target, w, b in zip(
+            targets, np.split(weight, len(targets)), np.split(bias, len(targets))
+        ):
+            arrays |= {f"{target}.weight": w, f"{target}.bias": b}
+        return arrays
+
+    def drop(self, prefix: str) -> None:
+        """Leave out what only training needs."""
+        for name in [name for name in self._left if name.startswith(prefix)]:
+            del self._left[name]
 
     def norm(self, name: str, target: str) -> Arrays:
         old = f"{name}.gamma" in self  # names of checkpoints converted from TensorFlow
@@ -224,8 +237,33 @@ def distilbert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     return spec, arrays
 
 
+def fused(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
+    """The layout of train.heartbert: fused QKV, no pooler, one linear layer on the first token."""
+    arrays = {
+        "embedding.token": tensors.take("embeddings.word.weight"),
+        "embedding.position": tensors.take("embeddings.position.weight"),
+        "embedding.type": tensors.take("embeddings.segment.weight"),
+    } | tensors.norm("embeddings.norm", "embedding.norm")
+    for i in range(_integer(config, "num_hidden_layers")):
+        source, target = f"layers.{i}", f"layer.{i}"
+        arrays |= tensors.linear(f"{source}.qkv", f"{target}.q", f"{target}.k", f"{target}.v")
+        arrays |= tensors.linear(f"{source}.attention", f"{target}.o")
+        arrays |= tensors.norm(f"{source}.attention_norm", f"{target}.norm1")
+        arrays |= tensors.linear(f"{source}.intermediate", f"{target}.ffn.up")
+        arrays |= tensors.linear(f"{source}.output", f"{target}.ffn.down")
+        arrays |= tensors.norm(f"{source}.output_norm", f"{target}.norm2")
+    tensors.drop("mlm.")
+    if "classifier.weight" not in tensors:
+        raise CheckpointError(
+            "classifier is missing: the encoder is only pre-trained, fine-tune it"
+        )
+    arrays |= tensors.linear("classifier", "head.0")
+    return _bert_spec(config, arrays, _labels(config, arrays["head.0.weight"])), arrays
+
+
 FAMILIES: dict[str, Callable[[Config, Tensors], tuple[EncoderSpec, Arrays]]] = {
     "bert": bert,
     "roberta": roberta,
     "distilbert": distilbert,
+    "bert2rtl-fused": fused,
 }

@@ -11,7 +11,7 @@ learning inference" (2020):
 
 from collections.abc import Callable
 from math import frexp, ldexp
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ from quant.spec import Floats
 METHODS = ("min-max", "percentile", "mse")
 PERCENTILE = 99.99
 BINS = 4096
+
+Doubles: TypeAlias = NDArray[np.floating[Any]]
 
 
 class Observer:
@@ -71,13 +73,13 @@ class Observer:
         return max(-self.minimum, self.maximum, 0.0)
 
     @property
-    def channel_means(self) -> NDArray[np.floating]:
+    def channel_means(self) -> Doubles:
         if self._channel_sums is None:
             raise ValueError("nothing was observed")
         return self._channel_sums / self._rows
 
     @property
-    def centres(self) -> NDArray[np.float64]:
+    def centres(self) -> Doubles:
         """The middle of each bin."""
         return (np.arange(BINS) + 0.5) * (2 * self.reach / BINS) - self.reach
 
@@ -147,10 +149,10 @@ def _output_scale(f: Callable[[Any], Any], point: float) -> float:
     return float(f(np.float64(point))) / 127
 
 
-def _occupied(observer: Observer) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _occupied(observer: Observer) -> tuple[Doubles, Doubles]:
     filled = np.flatnonzero(observer.counts)
     return observer.centres[filled], observer.counts[filled].astype(np.float64)
 
 
-def _int8(x: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+def _int8(x: Doubles, scale: float) -> Doubles:
     return np.clip(np.floor(x / scale + 0.5), -128, 127) * scale

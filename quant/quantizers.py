@@ -68,7 +68,7 @@ def linear(
     output_scale: float | None,
     *,
     table: NDArray[np.int8] | None = None,
-    input_means: NDArray[np.floating] | None = None,
+    input_means: NDArray[np.floating[Any]] | None = None,
     per_channel: bool = True,
     multiplier_bits: int = MULTIPLIER_BITS,
 ) -> QuantizedLinear:

@@ -1,0 +1,50 @@
+"""The shipped checkpoint, real reviews, and its quantized model, each made once a session."""
+
+from pathlib import Path
+
+import pytest
+
+from quant.calibrate import DEFAULT_DATA, calibrate, encode, save
+from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
+from quant.classify import Classifier
+from quant.quantize import Options
+from quant.texts import Review, imdb
+from quant.tokenizer import TextTokenizer, Tokens
+
+
+@pytest.fixture(scope="session")
+def shipped() -> Checkpoint:
+    return load(DEFAULT_MODEL)
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> TextTokenizer:
+    return TextTokenizer(DEFAULT_MODEL)
+
+
+@pytest.fixture(scope="session")
+def reviews() -> list[Review]:
+    """Reviews that calibration never sees."""
+    return imdb("validation")[:200]
+
+
+@pytest.fixture(scope="session")
+def texts(reviews: list[Review], tokenizer: TextTokenizer, shipped: Checkpoint) -> list[Tokens]:
+    return encode(reviews, tokenizer, shipped, 512)
+
+
+@pytest.fixture(scope="session")
+def quantized_directory(
+    tmp_path_factory: pytest.TempPathFactory, shipped: Checkpoint, tokenizer: TextTokenizer
+) -> Path:
+    """The shipped checkpoint, calibrated on 24 training reviews."""
+    samples = encode(imdb("train")[:24], tokenizer, shipped, 512)
+    quantized, _ = calibrate(shipped, samples, Options(), {"data": DEFAULT_DATA})
+    directory = tmp_path_factory.mktemp("quantized")
+    save(quantized, shipped, directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def classifier(quantized_directory: Path) -> Classifier:
+    return Classifier.load(quantized_directory, DEFAULT_MODEL)

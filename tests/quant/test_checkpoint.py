@@ -1,0 +1,196 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from quant.checkpoint import Checkpoint, load
+from quant.spec import CheckpointError
+from tests.quant import tiny
+
+
+def test_the_shipped_checkpoint_is_bert_tiny(shipped: Checkpoint) -> None:
+    spec = shipped.spec
+    assert (spec.layers, spec.hidden, spec.heads, spec.head_size, spec.ffn) == (2, 128, 2, 64, 512)
+    assert (spec.vocabulary, spec.max_tokens, spec.types) == (30522, 512, 2)
+    assert spec.head_activations == ("tanh",)
+    assert len(shipped.sha256) == 64
+    count = sum(array.size for array in shipped.arrays.values())
+    assert count == 4_386_178  # BERT-Tiny with a classifier of two labels
+
+
+def test_reads_every_tensor_under_its_place(tmp_path: Path) -> None:
+    checkpoint = load(tiny.write(tmp_path))
+    source = tiny.tensors()
+    assert checkpoint.spec.labels == ("bad", "good", "mixed")
+    for target, name in {
+        "layer.1.k.weight": "bert.encoder.layer.1.attention.self.key.weight",
+        "layer.0.norm1.gamma": "bert.encoder.layer.0.attention.output.LayerNorm.weight",
+        "layer.0.norm2.beta": "bert.encoder.layer.0.output.LayerNorm.bias",
+        "layer.1.ffn.down.weight": "bert.encoder.layer.1.output.dense.weight",
+        "head.0.bias": "bert.pooler.dense.bias",
+        "head.1.weight": "classifier.weight",
+    }.items():
+        np.testing.assert_array_equal(checkpoint.arrays[target], source[name])
+
+
+def test_half_precision_and_bfloat16_are_widened_exactly(tmp_path: Path) -> None:
+    values = tiny.tensors()
+    name = "classifier.weight"
+    halves = values | {name: values[name].astype(np.float16)}
+    loaded = load(tiny.write(tmp_path / "half", arrays=halves)).arrays["head.1.weight"]
+    np.testing.assert_array_equal(loaded, halves[name].astype(np.float32))
+    assert loaded.dtype == np.float32
+
+    # A bfloat16 is the upper half of a float32; NumPy has no such type, so the header is renamed.
+    upper = (values[name].view(np.uint32) >> 16).astype(np.uint16)
+    directory = tiny.write(tmp_path / "brain", arrays=values | {name: upper})
+    file = directory / "model.safetensors"
+    data = file.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = data[8 : 8 + size].replace(b'"U16"', b'"BF16"').rstrip(b" ")
+    file.write_bytes(len(header).to_bytes(8, "little") + header + data[8 + size :])
+    exact = (upper.astype(np.uint32) << 16).view(np.float32)
+    np.testing.assert_array_equal(load(directory).arrays["head.1.weight"], exact)
+
+
+def test_weights_may_be_in_several_files(tmp_path: Path) -> None:
+    arrays = tiny.tensors()
+    whole = load(tiny.write(tmp_path / "whole", arrays=arrays))
+    names = sorted(arrays)
+    directory = tiny.write(tmp_path / "parts", arrays={n: arrays[n] for n in names[:9]})
+    save_file({n: arrays[n] for n in names[9:]}, directory / "second.safetensors")
+    parts = load(directory)
+    assert parts.spec == whole.spec
+    for name, array in whole.arrays.items():
+        np.testing.assert_array_equal(parts.arrays[name], array)
+    save_file({names[0]: arrays[names[0]]}, directory / "third.safetensors")
+    with pytest.raises(CheckpointError, match=f"{names[0]} is also in another weight file"):
+        load(directory)
+
+
+def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
+    first = load(tiny.write(tmp_path / "a"))
+    assert load(tiny.write(tmp_path / "b")).sha256 == first.sha256
+    assert load(tiny.write(tmp_path / "c", {"note": 1})).sha256 != first.sha256
+    assert load(tiny.write(tmp_path / "d", arrays=tiny.tensors(2))).sha256 != first.sha256
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "t5"}, "model_type is 't5': supported are bert, bert2rtl-fused, distilb"),
+        ({"architectures": ["BertModel"]}, "only BertForSequenceClassification has the classifier"),
+        ({"hidden_size": "12"}, "hidden_size is '12': it must be an integer"),
+        ({"hidden_size": None}, "hidden_size is None: it must be an integer"),
+        ({"num_attention_heads": 5}, "a hidden size of 12 cannot be split into 5 heads"),
+        ({"num_attention_heads": 0}, "a hidden size of 12 cannot be split into 0 heads"),
+        ({"hidden_act": "silu"}, "layer.0.ffn.up: the activation 'silu' is not supported"),
+        ({"position_embedding_type": "relative_key"}, "embedding.position: 'relative_key'"),
+        ({"is_decoder": True}, "layer.0.attention: a decoder"),
+        ({"pruned_heads": {"0": [1]}}, "layer.0.attention: pruned heads are not supported"),
+        ({"problem_type": "regression"}, "classifier: problem_type 'regression'"),
+        ({"id2label": {"0": "a"}}, "classifier has 3 outputs, but id2label .* names 1 labels"),
+        ({"num_hidden_layers": 3}, "bert.encoder.layer.2.attention.self.query.weight is missing"),
+        (
+            {"num_hidden_layers": 1},
+            "bert.encoder.layer.1.attention.output.LayerNorm.bias has no place .16 such",
+        ),
+        ({"intermediate_size": 24}, "layer.0.ffn.up.weight has shape 20 x 12: .* asks for 24 x 12"),
+        ({"layer_norm_eps": 0.0}, "epsilon is 0.0"),
+    ],
+)
+def test_refuses_a_config(tmp_path: Path, change: dict, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        load(tiny.write(tmp_path, change))
+
+
+def test_refuses_tensors(tmp_path: Path) -> None:
+    good = tiny.tensors()
+    cases: list[tuple[str, dict, str]] = [
+        (
+            "extra",
+            {"bert.adapter.weight": np.zeros(3, np.float32)},
+            "bert.adapter.weight has no pl",
+        ),
+        ("type", {"classifier.bias": np.zeros(3, np.int8)}, "classifier.bias has type I8: weights"),
+        ("nan", {"classifier.bias": np.full(3, np.inf, np.float32)}, "head.1.bias holds a value"),
+        ("flat", {"classifier.weight": np.zeros(3, np.float32)}, "classifier has shapes .3,. and"),
+    ]
+    for name, change, message in cases:
+        with pytest.raises(CheckpointError, match=message):
+            load(tiny.write(tmp_path / name, arrays=good | change))
+    with pytest.raises(CheckpointError, match="classifier has one output: regression"):
+        load(tiny.write(tmp_path / "one", {"id2label": None}, tiny.tensors(labels=1)))
+
+
+def test_refuses_files(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no checkpoint directory .*nowhere: it must exist"):
+        load(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CheckpointError, match="has no config.json"):
+        load(tmp_path / "empty")
+    directory = tiny.write(tmp_path / "model")
+    weights = directory / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-50])
+    with pytest.raises(CheckpointError, match="is not a valid safetensors file .*: copy it again"):
+        load(directory)
+    weights.write_bytes(b"nonsense")
+    with pytest.raises(CheckpointError, match="is not a valid safetensors file"):
+        load(directory)
+    weights.unlink()
+    with pytest.raises(CheckpointError, match=r"has no \*.safetensors file"):
+        load(directory)
+    (directory / "pytorch_model.bin").write_bytes(b"\x80\x04")
+    with pytest.raises(
+        CheckpointError, match="only as a pickle .pytorch_model.bin., which can run"
+    ):
+        load(directory)
+    (directory / "config.json").write_text("{")
+    with pytest.raises(CheckpointError, match="config.json is not JSON"):
+        load(directory)
+    (directory / "config.json").write_text("[]")
+    with pytest.raises(CheckpointError, match="config.json must hold a JSON object"):
+        load(directory)
+
+
+def test_labels_without_names_are_numbered(tmp_path: Path) -> None:
+    checkpoint = load(tiny.write(tmp_path, {"id2label": None}))
+    assert checkpoint.spec.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
+
+
+def test_names_of_old_checkpoints(tmp_path: Path) -> None:
+    """Norms called gamma and beta, and a position_ids buffer."""
+    arrays = {
+        name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): array
+        for name, array in tiny.tensors().items()
+    }
+    arrays["bert.embeddings.position_ids"] = np.arange(16)[None]
+    old, new = load(tiny.write(tmp_path / "a", arrays=arrays)), load(tiny.write(tmp_path / "b"))
+    for name, array in new.arrays.items():
+        np.testing.assert_array_equal(old.arrays[name], array)
+
+
+def test_the_fused_layout_is_the_same_encoder(tmp_path: Path) -> None:
+    bert = load(tiny.write(tmp_path / "bert"))
+    config = {"model_type": "bert2rtl-fused", "architectures": None}
+    arrays = tiny.fused_tensors(tiny.tensors())
+    fused = load(tiny.write(tmp_path / "fused", config, arrays))
+    assert fused.spec.head_activations == ()
+    for name, array in fused.arrays.items():
+        twin = name.replace("head.0", "head.1")
+        np.testing.assert_array_equal(array, bert.arrays[twin])
+    del arrays["classifier.weight"], arrays["classifier.bias"]
+    arrays["mlm.bias"] = np.zeros(12, np.float32)
+    with pytest.raises(CheckpointError, match="classifier is missing: the encoder is only pre-tr"):
+        load(tiny.write(tmp_path / "pretrained", config, arrays))
+
+
+def test_config_is_json_of_the_family(tmp_path: Path) -> None:
+    """The message of an error in the spec names the config file."""
+    directory = tiny.write(tmp_path, {"layer_norm_eps": -1.0})
+    config = json.loads((directory / "config.json").read_text())
+    assert config["layer_norm_eps"] == -1
+    with pytest.raises(CheckpointError, match=f"{directory / 'config.json'}: epsilon is -1.0"):
+        load(directory)

@@ -1,0 +1,118 @@
+from math import erf, sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quant import float_model
+from quant.checkpoint import Checkpoint, load
+from quant.spec import EncoderSpec
+from tests.quant import tiny
+
+CLASSES = {
+    "bert": "BertForSequenceClassification",
+    "roberta": "RobertaForSequenceClassification",
+    "distilbert": "DistilBertForSequenceClassification",
+}
+
+
+def hugging_face(directory: Path, ids: list[int], types: list[int] | None = None) -> np.ndarray:
+    """Logits of Hugging Face's own model."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(directory)
+    model = model.float().eval()
+    segments = {} if types is None else {"token_type_ids": torch.tensor([types])}
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([ids]), **segments).logits[0].numpy()
+
+
+def test_equals_hugging_face_on_real_reviews(shipped: Checkpoint, texts: list) -> None:
+    by_length = sorted(texts, key=lambda tokens: len(tokens.ids))
+    chosen = [by_length[i] for i in (0, 40, 90, 130, 160, -1)]
+    lengths = [len(tokens.ids) for tokens in chosen]
+    assert lengths[0] < 100
+    assert lengths[-1] == 512
+    for tokens in chosen:
+        ours = float_model.run(shipped.spec, shipped.arrays, tokens.ids, tokens.types)
+        theirs = hugging_face(shipped.directory, tokens.ids.tolist(), tokens.types.tolist())
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", sorted(CLASSES))
+@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
+def test_every_family_equals_hugging_face(tmp_path: Path, family: str, activation: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(5)
+    sizes = {"vocab_size": 40, "max_position_embeddings": 24, "num_labels": 5}
+    if family == "distilbert":
+        sizes |= {"dim": 24, "n_heads": 3, "n_layers": 2, "hidden_dim": 36}
+        sizes["activation"] = activation
+    else:
+        sizes |= {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2}
+        sizes |= {"intermediate_size": 36, "hidden_act": activation}
+        sizes["type_vocab_size"] = 2 if family == "bert" else 1
+        sizes["pad_token_id"] = 1 if family == "roberta" else 0
+    model = getattr(transformers, CLASSES[family])(
+        transformers.AutoConfig.for_model(family, **sizes)
+    )
+    for parameter in model.parameters():  # livelier than the initial 0.02, biases included
+        torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(tmp_path)
+    checkpoint = load(tmp_path)
+    assert checkpoint.spec.max_tokens == (22 if family == "roberta" else 24)
+    rng = np.random.default_rng(2)
+    for length in (1, 2, 9, 22):
+        ids = rng.integers(2, 40, length).astype(np.int32)
+        types = np.zeros(length, np.int32)
+        if family == "bert":
+            types[length // 2 :] = 1
+        ours = float_model.run(checkpoint.spec, checkpoint.arrays, ids, types)
+        given = types.tolist() if family == "bert" else None
+        theirs = hugging_face(tmp_path, ids.tolist(), given)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_activations_against_their_formulas() -> None:
+    x = np.linspace(-9, 9, 301)
+    exact = [value / 2 * (1 + erf(value / sqrt(2))) for value in x]
+    np.testing.assert_allclose(float_model.gelu(x), exact, atol=1e-15)
+    # Hendrycks and Gimpel's approximation stays within 5e-4 of the exact function.
+    assert 1e-4 < np.abs(float_model.gelu_tanh(x) - exact).max() < 5e-4
+    assert float_model.relu(np.array([-2.0, 3.0])).tolist() == [0, 3]
+
+
+def test_softmax_survives_large_scores() -> None:
+    p = float_model.softmax(np.array([[1e4, 1e4 - np.log(3)], [-1e4, 0]]))
+    np.testing.assert_allclose(p, [[0.75, 0.25], [0, 1]], atol=1e-12)
+
+
+def test_a_masked_token_changes_nothing(tmp_path: Path) -> None:
+    checkpoint = load(tiny.write(tmp_path))
+    ids = np.array([2, 5, 7, 3], np.int32)
+    alone = float_model.run(checkpoint.spec, checkpoint.arrays, ids)
+    padded = np.array([2, 5, 7, 3, 9, 8], np.int32)
+    attend = np.array([1, 1, 1, 1, 0, 0], bool)
+    masked = float_model.run(checkpoint.spec, checkpoint.arrays, padded, attend=attend)
+    np.testing.assert_allclose(masked, alone, atol=1e-6)
+    seen = float_model.run(checkpoint.spec, checkpoint.arrays, padded)
+    assert np.abs(seen - alone).max() > 1e-3
+
+
+def test_pre_norm_and_mean_pooling_by_hand() -> None:
+    """One layer whose branches are zero: the head sees the norm of the embeddings, averaged."""
+    spec = EncoderSpec(
+        layers=1, hidden=4, heads=1, head_size=4, ffn=3, labels=("a", "b"), vocabulary=3,
+        positions=4, norm="pre", embedding_norm=False, pooling="mean",
+    )  # fmt: skip
+    rng = np.random.default_rng(1)
+    arrays = {name: np.zeros(shape, np.float32) for name, shape in spec.shapes().items()}
+    arrays["embedding.token"] = rng.normal(size=(3, 4)).astype(np.float32)
+    arrays["final.norm.gamma"] = np.ones(4, np.float32)
+    arrays["head.0.weight"] = rng.normal(size=(2, 4)).astype(np.float32)
+    x = arrays["embedding.token"][[0, 2]].astype(np.float64)
+    x = (x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True)
+    expected = arrays["head.0.weight"] @ x.mean(axis=0)
+    logits = float_model.run(spec, arrays, np.array([0, 2], np.int32))
+    np.testing.assert_allclose(logits, expected, atol=1e-5)

@@ -1,0 +1,82 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quant.spec import CheckpointError
+from quant.tokenizer import InputError, TextTokenizer
+from tests.quant import tiny
+
+
+def test_a_real_sentence(tokenizer: TextTokenizer) -> None:
+    tokens = tokenizer.encode("That movie was terrible!", limit=512)
+    assert tokens.words == ("[CLS]", "that", "movie", "was", "terrible", "!", "[SEP]")
+    assert tokens.ids.tolist() == [101, 2008, 3185, 2001, 6659, 999, 102]  # BERT uncased's ids
+    assert tokens.ids.dtype == np.int32
+    assert not tokens.types.any()
+    assert tokens.dropped == 0
+
+
+def test_a_pair_has_two_segments(tokenizer: TextTokenizer) -> None:
+    tokens = tokenizer.encode("good", "not bad", limit=16)
+    assert tokens.words == ("[CLS]", "good", "[SEP]", "not", "bad", "[SEP]")
+    assert tokens.types.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_a_long_text_is_cut_to_the_limit(tokenizer: TextTokenizer) -> None:
+    tokens = tokenizer.encode("good film " * 400, limit=100)
+    assert len(tokens.ids) == 100
+    assert tokens.words[-1] == "[SEP]"
+    assert tokens.dropped == 802 - 100
+    again = tokenizer.encode(
+        "good film", limit=100
+    )  # the limit of one call is not that of the next
+    assert (len(again.ids), again.dropped) == (4, 0)
+    pair = tokenizer.encode("good " * 60, "bad", limit=20)
+    assert pair.words[-2:] == ("bad", "[SEP]")
+    assert (len(pair.ids), pair.dropped) == (20, 64 - 20)
+
+
+def test_refuses_texts(tokenizer: TextTokenizer) -> None:
+    for empty in ("", " \n\t"):
+        with pytest.raises(InputError, match="the text is empty: give at least one word"):
+            tokenizer.encode(empty, limit=10)
+    with pytest.raises(InputError, match="the second text is empty"):
+        tokenizer.encode("good", " ", limit=10)
+    with pytest.raises(InputError, match="limit of 2 tokens leaves no room .* must be 3 or more"):
+        tokenizer.encode("good", limit=2)
+    with pytest.raises(InputError, match="must be 5 or more"):
+        tokenizer.encode("good", "bad", limit=4)
+    with pytest.raises(InputError, match="holds nothing that the vocabulary knows"):
+        tokenizer.encode("\x00\x01", limit=10)
+
+
+def test_vocab_and_tokenizer_json_agree(tmp_path: Path, reviews: list) -> None:
+    source = Path("models/bert-tiny-imdb")
+    (tmp_path / "vocab.txt").write_bytes((source / "vocab.txt").read_bytes())
+    plain, whole = TextTokenizer(tmp_path), TextTokenizer(source)
+    for review in reviews[:40]:
+        one, two = (t.encode(review.text, limit=512) for t in (plain, whole))
+        assert one.ids.tolist() == two.ids.tolist()
+
+
+def test_case_is_kept_where_the_checkpoint_says_so(tmp_path: Path) -> None:
+    directory = tiny.write(tmp_path, vocabulary=[*tiny.WORDS, "Good"])
+    lower = TextTokenizer(directory).encode("Good film", limit=9)
+    (directory / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    cased = TextTokenizer(directory).encode("Good film", limit=9)
+    assert (lower.words[1], cased.words[1]) == ("good", "Good")
+
+
+def test_refuses_files(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="has neither tokenizer.json nor vocab.txt"):
+        TextTokenizer(tmp_path)
+    (tmp_path / "vocab.txt").write_text("a\nb\n")
+    with pytest.raises(CheckpointError, match=r"vocab.txt has no \[CLS\]: it is not a BERT voc"):
+        TextTokenizer(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text("{")
+    with pytest.raises(CheckpointError, match="tokenizer_config.json is not JSON"):
+        TextTokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="tokenizer.json is not a tokenizer"):
+        TextTokenizer(tmp_path)

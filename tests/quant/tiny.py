@@ -1,0 +1,111 @@
+"""Tiny random checkpoints in the layout of each family, for corners that real ones do not reach."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "good",
+    "bad",
+    "film",
+    "a",
+    "the",
+    "##s",
+    "!",
+]
+SIZES = {"vocabulary": len(WORDS), "hidden": 12, "ffn": 20, "layers": 2, "positions": 16}
+
+CONFIG: dict[str, Any] = {
+    "architectures": ["BertForSequenceClassification"],
+    "model_type": "bert",
+    "vocab_size": len(WORDS),
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "max_position_embeddings": 16,
+    "type_vocab_size": 2,
+    "hidden_act": "gelu",
+    "layer_norm_eps": 1e-12,
+    "id2label": {"0": "bad", "1": "good", "2": "mixed"},
+}
+
+
+def tensors(seed: int = 1, labels: int = 3) -> dict[str, np.ndarray]:
+    """The tensors of the BERT checkpoint that CONFIG describes."""
+    rng = np.random.default_rng(seed)
+    result: dict[str, np.ndarray] = {}
+
+    def linear(name: str, outputs: int, inputs: int) -> None:
+        result[f"{name}.weight"] = rng.normal(0, inputs**-0.5, (outputs, inputs))
+        result[f"{name}.bias"] = rng.normal(0, 0.1, outputs)
+
+    def norm(name: str) -> None:
+        result[f"{name}.weight"] = rng.uniform(0.5, 1.5, 12)
+        result[f"{name}.bias"] = rng.normal(0, 0.2, 12)
+
+    for table, rows in (("word", len(WORDS)), ("position", 16), ("token_type", 2)):
+        result[f"bert.embeddings.{table}_embeddings.weight"] = rng.normal(0, 1, (rows, 12))
+    norm("bert.embeddings.LayerNorm")
+    for i in range(2):
+        layer = f"bert.encoder.layer.{i}"
+        for name in ("query", "key", "value"):
+            linear(f"{layer}.attention.self.{name}", 12, 12)
+        linear(f"{layer}.attention.output.dense", 12, 12)
+        norm(f"{layer}.attention.output.LayerNorm")
+        linear(f"{layer}.intermediate.dense", 20, 12)
+        linear(f"{layer}.output.dense", 12, 20)
+        norm(f"{layer}.output.LayerNorm")
+    linear("bert.pooler.dense", 12, 12)
+    linear("classifier", labels, 12)
+    return {name: tensor.astype(np.float32) for name, tensor in result.items()}
+
+
+def fused_tensors(bert: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The same encoder in the fused layout, without the pooler."""
+    result = {
+        "embeddings.word.weight": bert["bert.embeddings.word_embeddings.weight"],
+        "embeddings.position.weight": bert["bert.embeddings.position_embeddings.weight"],
+        "embeddings.segment.weight": bert["bert.embeddings.token_type_embeddings.weight"],
+    }
+    renamed = {
+        "attention.output.dense": "attention",
+        "attention.output.LayerNorm": "attention_norm",
+        "intermediate.dense": "intermediate",
+        "output.dense": "output",
+        "output.LayerNorm": "output_norm",
+    }
+    for part in ("weight", "bias"):
+        result[f"embeddings.norm.{part}"] = bert[f"bert.embeddings.LayerNorm.{part}"]
+        result[f"classifier.{part}"] = bert[f"classifier.{part}"]
+        for i in range(2):
+            old, new = f"bert.encoder.layer.{i}", f"layers.{i}"
+            result[f"{new}.qkv.{part}"] = np.concatenate(
+                [bert[f"{old}.attention.self.{name}.{part}"] for name in ("query", "key", "value")]
+            )
+            for a, b in renamed.items():
+                result[f"{new}.{b}.{part}"] = bert[f"{old}.{a}.{part}"]
+    return result
+
+
+def write(
+    directory: Path,
+    config: dict[str, Any] | None = None,
+    arrays: dict[str, np.ndarray] | None = None,
+    vocabulary: list[str] | None = None,
+) -> Path:
+    """A checkpoint directory; a config entry of None is left out."""
+    directory.mkdir(parents=True, exist_ok=True)
+    values = {key: value for key, value in (CONFIG | (config or {})).items() if value is not None}
+    (directory / "config.json").write_text(json.dumps(values))
+    (directory / "vocab.txt").write_text("\n".join(vocabulary or WORDS) + "\n")
+    save_file(tensors() if arrays is None else arrays, directory / "model.safetensors")
+    return directory
