@@ -12,7 +12,7 @@ from tb.layernorm import check_layernorm, extreme_operations, from_vector, rando
 @cocotb.parametrize(busy=[0.0, 0.3], spread=[0, 80], channels=[1, 8, 45])
 async def operations(dut: Any, busy: float, spread: int, channels: int) -> None:
     ports = await start(dut)
-    lanes = ports.config["lanes"]
+    lanes, channels = ports.config["lanes"], min(channels, ports.config["hidden"])
     work = [
         random_operation(lanes, channels, tiles, seed=tiles, busy=busy, spread=spread)
         for tiles in (3, 4, 1)
