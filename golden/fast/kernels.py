@@ -25,6 +25,8 @@ MASKED = -(1 << 20)  # below every score, and more than 9 octaves below
 # 2^-s for every shift of the contract, exact.
 POWER = 2.0 ** -np.arange(64.0)
 
+# Numba keeps the compiled code beside this file and compiles again when this file changes; the
+# tables are constants in it, so after changing one of them touch this file.
 compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 

@@ -23,5 +23,5 @@ def calibrated() -> tuple[Model, list[np.ndarray]]:
     checkpoint = load(folder)
     observed = observe_all(checkpoint, sample)
     quantized = quantize(checkpoint.spec, checkpoint.arrays, observed, Options())
-    ids = [tokenizer.encode(review.text, limit=512).ids for review in imdb("test")[:24]]
+    ids = [tokenizer.encode(review.text, limit=512).ids for review in imdb("test")[:14]]
     return quantized.model, ids
