@@ -159,12 +159,17 @@ class Array:
         """First cycle in which all tiles so far are written and the sequencer knows."""
         return self.last + WRITTEN + self.lanes if self.busy else 0
 
-    def begin(self, accepted: int, setup: int) -> None:
-        """An operation that was accepted in this cycle; its first tile is made `setup` later."""
-        self.made = accepted + setup
+    def begin(self, queued: int, fence: bool, setup: int) -> int:
+        """Take the operation that waits from cycle `queued` on; returns the cycle of it.
+
+        With `fence` the array must be quiet. The first tile is made `setup` cycles later.
+        """
+        taken = max(queued, self.made, self.quiet if fence else 0)
+        self.made = taken + setup
         self.tally = dict.fromkeys(CAUSES, 0)
         self.first = None
         self.active = 0
+        return taken
 
     def tile(self, length: int, conditions: Iterable[tuple[str, int]] = ()) -> int:
         """Start a tile of `length` operands; returns the cycle of its last one.
@@ -187,10 +192,6 @@ class Array:
         self.last = cycle + length
         return self.last
 
-    def accept(self, valid: int, fence: bool) -> int:
-        """Cycle in which the sequencer accepts an operation that waits from cycle `valid` on."""
-        return max(valid, self.made, self.quiet if fence else 0)
-
 
 class Inference:
     """One inference of `program` on `tokens` tokens, step by step; `run()` it once."""
@@ -204,6 +205,7 @@ class Inference:
         self.halves = (Half(), Half())
         self.turn = 0  # the half to fill next
         self.loader = 1  # cycle in which the loader turns to the next descriptor
+        self.queue_free = 0
         self.ready = tokens  # the sequence and the model's limit are known
         self.norms: list[Norm] = []
         self.table_free = 0  # first cycle without a user of the activation table
@@ -264,16 +266,19 @@ class Inference:
         )
 
     def _operation(self, number: int, step: Step, act: int) -> None:
-        fence = step.opcode is Opcode.ATTEND or Flag.BANK in step.flags
-        accepted = self.array.accept(max(act, self.ready), fence)
-        self.array.begin(accepted, 3 if step.opcode is Opcode.ATTEND else 2)
+        # The sequencer's queue has room for one operation; the loader goes on once it is in there.
+        accepted = max(act, self.queue_free)
+        self.loader = accepted + 1
+        attend = step.opcode is Opcode.ATTEND
+        fence = attend or Flag.BANK in step.flags
+        taken = self.array.begin(max(self.loader, self.ready), fence, 3 if attend else 2)
+        self.queue_free = taken + 1
         match step.opcode:
             case Opcode.EMBED:
-                self._embed(step, accepted + 1)
+                self._embed(step)
             case Opcode.LINEAR:
-                self._linear(step, accepted + 1)
+                self._linear(step)
             case _:
-                self.loader = accepted + 1
                 self._attend(step)
         array = self.array
         assert array.first is not None
@@ -293,11 +298,11 @@ class Inference:
     def _rows(self, step: Step) -> int:
         return 1 if Flag.FIRST_TILE in step.flags else self.row_tiles
 
-    def _embed(self, step: Step, cycle: int) -> None:
+    def _embed(self, step: Step) -> None:
         """Rows into the weight halves, and the tiles that add them."""
         n, channels = self.lanes, step.values["channels"]
         words = ceil_div(channels, n)
-        ask = cycle + 1 + READ_LATENCY
+        ask = max(self.loader, self.ready) + 1 + READ_LATENCY
         taken: list[int] = []  # cycle in which each row's first word was taken
         arrived = 0  # first cycle in which the rows' next word can be taken
         available, writes = [], []
@@ -309,7 +314,7 @@ class Inference:
                 needed = len(taken) * words - MOST_PENDING
                 if needed >= 0:
                     ask = max(ask, taken[needed // words] + needed % words + 1)
-                first = max(ask + max(1, self.row_latency), arrived, half.weights_free, cycle)
+                first = max(ask + max(1, self.row_latency), arrived, half.weights_free)
                 taken.append(first)
                 arrived = first + words
                 ask += 1 if kind % 2 == 0 else 1 + READ_LATENCY
@@ -324,12 +329,13 @@ class Inference:
         self.loader = arrived
         self._normalise(available, writes)
 
-    def _linear(self, step: Step, cycle: int) -> None:
+    def _linear(self, step: Step) -> None:
         n, length, columns = self.lanes, step.values["length"], step.values["columns"]
         rows, residual = self._rows(step), Flag.RESIDUAL in step.flags
         norm = None if Flag.BANK in step.flags else self.norms[-1]
         normalised = [norm.row(row) for row in range(rows)] if norm else []
         available, taken = [], []
+        cycle = self.loader
         for column in range(0, columns, n):
             half = self.halves[self.turn]
             weights = self.words.take(length, max(cycle, half.weights_free))
