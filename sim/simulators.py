@@ -41,7 +41,8 @@ SIMULATORS = ("icarus", "verilator")
 TIMESCALE = ("1ns", "1ps")
 VERILATOR_FLAGS = (
     "--no-public-flat-rw",  # cocotb makes every signal public, which costs most of the speed
-    "-Wno-lint",
+    "-Wno-lint", "-Wno-UNOPTFLAT",  # Yosys splits vectors, which only looks like a loop
+    "-Wno-SYMRSVDWORD",  # a port called abort
     "--x-assign", "fast",
     "--x-initial", "fast",
 )  # fmt: skip
@@ -51,7 +52,8 @@ HARNESS_FLAGS = (
     "--cc", "--exe", "--build",
     "-j", "2",
     "--prefix", "Vtop",
-    "-Wno-lint",
+    "-Wno-lint", "-Wno-UNOPTFLAT",  # Yosys splits vectors, which only looks like a loop
+    "-Wno-SYMRSVDWORD",  # a port called abort
     "-O3",
     "--x-assign", "fast",
     "--x-initial", "fast",

@@ -41,9 +41,17 @@ class Writes:
 
 
 def expected_writes(
-    program: Program, trace: Mapping[str, np.ndarray], tokens: int
+    program: Program,
+    trace: Mapping[str, np.ndarray],
+    tokens: int,
+    attend: np.ndarray | None = None,
 ) -> Iterator[Writes]:
     """The writes of every port, each port's in the order in which the hardware makes them.
+
+    Parameters
+    ----------
+    attend
+        The attend bits, which mean pooling shows in its p; all tokens attend where it is None.
 
     Raises
     ------
@@ -52,7 +60,8 @@ def expected_writes(
     """
     if not 1 <= tokens <= program.tokens:
         raise ValueError(f"{tokens} tokens: the program takes 1..{program.tokens}")
-    layout = _Layout(program.config.lanes, tokens)
+    valid = np.ones(tokens, bool) if attend is None else np.asarray(attend, bool)
+    layout = _Layout(program.config.lanes, tokens, valid)
     for step in program.steps:
         match step.opcode:
             case Opcode.EMBED:
@@ -68,8 +77,8 @@ def expected_writes(
 class _Layout:
     """Addresses and lanes of a sequence of `tokens` on `lanes` lanes."""
 
-    def __init__(self, lanes: int, tokens: int) -> None:
-        self.lanes, self.tokens = lanes, tokens
+    def __init__(self, lanes: int, tokens: int, attend: np.ndarray) -> None:
+        self.lanes, self.tokens, self.mask = lanes, tokens, attend
         self.row_tiles = ceil_div(tokens, lanes)
 
     def rows(self, step: Step) -> int:
@@ -155,8 +164,22 @@ class _Layout:
     def attend(self, step: Step, trace: Mapping[str, np.ndarray]) -> Iterator[Writes]:
         """Scores, p and row scales of every head and row tile, and the context."""
         if step.name == "mean":
+            weights = np.where(self.mask, 255, 0)
+            shape = (1, self.tokens, self.tokens)
+            equal = {
+                "mean.scores": np.zeros(shape, np.int32),
+                "mean.p": np.broadcast_to(weights, shape),
+                "mean.max": np.zeros(shape[:2], np.int32),
+                "mean.sum": np.full(shape[:2], weights.sum()),
+            }
+            yield from self.softmax(step, equal)
             yield self.mean(step, trace)
             return
+        yield from self.softmax(step, trace)
+        yield self.context(step, trace[f"{step.name}.context"], f"{step.name}.context")
+
+    def softmax(self, step: Step, trace: Mapping[str, np.ndarray]) -> Iterator[Writes]:
+        """Scores, p, max and sum."""
         heads, rows = step.values["heads"], self.rows(step)
         lane = np.arange(self.lanes)
         head, row, key = np.indices((heads, rows, self.tokens)).reshape(3, -1)
@@ -175,7 +198,6 @@ class _Layout:
         for name in ("max", "sum"):
             values = trace[f"{step.name}.{name}"][head[:, None], bounded]
             yield Writes(name, f"{step.name}.{name}", row, values, valid, index)
-        yield self.context(step, trace[f"{step.name}.context"], f"{step.name}.context")
 
     def mean(self, step: Step, trace: Mapping[str, np.ndarray]) -> Writes:
         """Mean pooling: only token 0's lane of its context is the result."""

@@ -1,0 +1,281 @@
+"""A case: what an accelerator or an attention unit is sent, and everything that must come back.
+
+A case is one file, written with `write_case` and played by tb/bench_accelerator.py or
+tb/bench_attention.py, which find it through the environment variable CASE.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from golden.attention import attention
+from golden.encoder import check_input, run
+from golden.model import Model
+from rtl.operation import Error
+from rtl.program import Program, embedding_table
+from tb.expected import Writes, expected_writes
+
+Integers = np.ndarray | Sequence[int]
+SETTINGS = ("idle", "stall", "interval", "row_latency", "seed")
+ARRAYS = ("address", "values", "valid", "index")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Inference:
+    """One inference.
+
+    Attributes
+    ----------
+    name
+        For messages and reports.
+    stream
+        Command stream as it is sent, `last` with its last word.
+    tokens
+        uint32 [L], the words of the tokens stream: id[23:0], type[24], attend[25].
+    rows
+        int8 [rows, bytes]: the embedding memory (accelerator).
+    activations
+        int8 [words, lanes]: the words of the stream `i` (attention).
+    writes
+        Every write of a named intermediate, in order; None: not compared.
+    result
+        The words of the result stream (port "result"); None: there must be none.
+    operations
+        What the descriptors compute, by their number in the stream.
+    error
+        How it must end.
+    interruption
+        Written as `abort`, or done by `reset`, that many cycles after the start; when the inference
+        ends before, it must have ended as the other fields say.
+    complete
+        False: `last` never comes on the model stream, so the unit waits until it is interrupted.
+    """
+
+    name: str
+    stream: bytes
+    tokens: np.ndarray
+    rows: np.ndarray | None = None
+    activations: np.ndarray | None = None
+    writes: tuple[Writes, ...] | None = None
+    result: Writes | None = None
+    operations: tuple[str, ...] = ()
+    error: Error = Error.NONE
+    interruption: tuple[Literal["abort", "reset"], int] | None = None
+    complete: bool = True
+
+    def damaged(self, name: str, error: Error, **changes: Any) -> Inference:
+        """This inference with other inputs, which must end with `error` and give no result."""
+        sound: dict[str, Any] = {"writes": None, "result": None, "error": error, "name": name}
+        return dataclasses.replace(self, **(sound | changes))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Case:
+    """Inferences one after the other on one unit, and how its surroundings behave.
+
+    Attributes
+    ----------
+    idle
+        Probability that a source pauses before a word.
+    stall
+        Probability that a sink is not ready in a cycle.
+    interval
+        The model stream offers a word at least that many cycles after the word before it was
+        offered (1: a word a cycle).
+    row_latency
+        Cycles from the cycle in which a row was asked for to the first cycle in which its first
+        word is offered; requests are pipelined, rows come in order, a word a cycle.
+    seed
+        Of all random choices.
+    """
+
+    inferences: tuple[Inference, ...]
+    idle: float = 0.0
+    stall: float = 0.0
+    interval: int = 1
+    row_latency: int = 20
+    seed: int = 1
+
+
+def token_words(ids: Integers, types: Integers, attend: Integers) -> np.ndarray:
+    """Words of the tokens stream, uint32 [L]."""
+    word = np.asarray(ids, dtype=np.uint32)
+    word = word | np.asarray(types, dtype=np.uint32) << np.uint32(24)
+    return word | np.asarray(attend, dtype=np.uint32) << np.uint32(25)
+
+
+def accelerator_inference(
+    program: Program,
+    model: Model,
+    ids: Integers,
+    types: Integers | None = None,
+    attend: Integers | None = None,
+    *,
+    name: str = "",
+    rows: np.ndarray | None = None,
+) -> Inference:
+    """An inference of the accelerator with everything that golden says about it.
+
+    Parameters
+    ----------
+    program
+        `rtl.program.compile_model` of `model`.
+    rows
+        `embedding_table(model, lanes)`, where it is at hand.
+    """
+    ids, types, attend = check_input(model, ids, types, attend)
+    trace: dict[str, np.ndarray] = {}
+    run(model, ids, types, attend, trace)
+    writes = tuple(expected_writes(program, trace, len(ids), attend))
+    logits = next(w for w in writes if w.port == "logit")
+    return Inference(
+        name=name or f"{len(ids)} tokens",
+        stream=program.stream(),
+        tokens=token_words(ids, types, attend),
+        rows=embedding_table(model, program.config.lanes) if rows is None else rows,
+        writes=writes,
+        result=dataclasses.replace(logits, port="result"),
+        operations=tuple(step.name for step in program.steps),
+    )
+
+
+def attention_inference(
+    program: Program,
+    model: Model,
+    layer: int,
+    x8: np.ndarray,
+    attend: Integers | None = None,
+    *,
+    name: str = "",
+) -> Inference:
+    """An inference of the attention unit on x8, int8 [L, H].
+
+    Parameters
+    ----------
+    program
+        `rtl.program.compile_attention` of that layer.
+    """
+    tokens, lanes = len(x8), program.config.lanes
+    attend = np.ones(tokens, bool) if attend is None else np.asarray(attend, bool)
+    trace: dict[str, np.ndarray] = {}
+    label, heads = f"layer.{layer}", model.shape.heads
+    attention(x8, model.layers[layer].attention, heads, attend, trace, label)
+    writes = tuple(expected_writes(program, trace, tokens))
+    context = trace[f"{label}.context"]
+    padded = np.pad(x8, ((0, -tokens % lanes), (0, 0)))
+    row, channel = np.indices((len(padded) // lanes, context.shape[1])).reshape(2, -1)
+    token = row[:, None] * lanes + np.arange(lanes)
+    result = Writes(
+        port="result",
+        tensor=f"{label}.context",
+        address=np.arange(len(row)),
+        values=context[np.minimum(token, tokens - 1), channel[:, None]],
+        valid=token < tokens,
+        index=np.stack([token, np.broadcast_to(channel[:, None], token.shape)], -1),
+    )
+    nothing = np.zeros(tokens, np.uint32)
+    return Inference(
+        name=name or f"{label}, {tokens} tokens",
+        stream=program.stream(),
+        tokens=token_words(nothing, nothing, attend),
+        activations=padded.reshape(-1, lanes, x8.shape[1]).swapaxes(1, 2).reshape(-1, lanes),
+        writes=writes,
+        result=result,
+        operations=tuple(step.name for step in program.steps),
+    )
+
+
+def write_case(path: Path, case: Case) -> None:
+    """Write a case; the file appears under its name when it is complete."""
+    arrays: dict[str, np.ndarray] = {}
+    tables: dict[int, str] = {}
+
+    def keep(name: str, array: np.ndarray) -> str:
+        arrays[name] = array
+        return name
+
+    def keep_writes(name: str, writes: Writes) -> dict[str, str]:
+        for part in ARRAYS:
+            array = np.asarray(getattr(writes, part))
+            keep(f"{name}.{part}", array if array.dtype == bool else array.astype(np.int32))
+        return {"array": name, "port": writes.port, "tensor": writes.tensor}
+
+    entries = []
+    for number, inference in enumerate(case.inferences):
+        entry: dict[str, Any] = {
+            "name": inference.name,
+            "stream": keep(f"{number}.stream", np.frombuffer(inference.stream, np.uint8)),
+            "tokens": keep(f"{number}.tokens", inference.tokens),
+            "operations": inference.operations,
+            "error": inference.error.name,
+            "interruption": inference.interruption,
+            "complete": inference.complete,
+        }
+        if inference.rows is not None:
+            if id(inference.rows) not in tables:
+                tables[id(inference.rows)] = keep(f"{number}.rows", inference.rows)
+            entry["rows"] = tables[id(inference.rows)]
+        if inference.activations is not None:
+            entry["activations"] = keep(f"{number}.activations", inference.activations)
+        if inference.writes is not None:
+            entry["writes"] = [
+                keep_writes(f"{number}.{place}", w) for place, w in enumerate(inference.writes)
+            ]
+        if inference.result is not None:
+            entry["result"] = keep_writes(f"{number}.result", inference.result)
+        entries.append(entry)
+    index = {name: getattr(case, name) for name in SETTINGS} | {"inferences": entries}
+    text = np.frombuffer(json.dumps(index).encode(), np.uint8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("wb") as file:
+        np.savez(file, allow_pickle=False, index=text, **arrays)
+    temporary.replace(path)
+
+
+def read_case(path: Path) -> Case:
+    """The case that `write_case` has written."""
+    with np.load(path, allow_pickle=False) as arrays:
+        index = json.loads(bytes(arrays["index"]))
+        loaded: dict[str, np.ndarray] = {}
+
+        def array(name: str) -> np.ndarray:
+            if name not in loaded:
+                loaded[name] = arrays[name]
+            return loaded[name]
+
+        def writes(entry: dict[str, str]) -> Writes:
+            parts = {part: array(f"{entry['array']}.{part}") for part in ARRAYS}
+            return Writes(port=entry["port"], tensor=entry["tensor"], **parts)
+
+        inferences = []
+        for entry in index.pop("inferences"):
+            optional: dict[str, Any] = {
+                name: array(entry[name]) for name in ("rows", "activations") if name in entry
+            }
+            if "writes" in entry:
+                optional["writes"] = tuple(map(writes, entry["writes"]))
+            if "result" in entry:
+                optional["result"] = writes(entry["result"])
+            if entry["interruption"]:
+                optional["interruption"] = tuple(entry["interruption"])
+            inferences.append(
+                Inference(
+                    name=entry["name"],
+                    stream=array(entry["stream"]).tobytes(),
+                    tokens=array(entry["tokens"]),
+                    operations=tuple(entry["operations"]),
+                    error=Error[entry["error"]],
+                    complete=entry["complete"],
+                    **optional,
+                )
+            )
+    return Case(inferences=tuple(inferences), **index)

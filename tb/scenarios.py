@@ -1,0 +1,273 @@
+"""Models, sequences and damaged inputs for the benches of the accelerator and of attention."""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from golden.model import Model, Shape
+from golden.random import random_model
+from rtl.command import DESCRIPTOR_BYTES, Opcode, encode
+from rtl.config import Config
+from rtl.operation import Error
+from rtl.program import Program, compile_attention, compile_model, embedding_table
+from tb.case import Case, Inference, accelerator_inference, attention_inference
+
+#: The families of encoders at their real size; vocabularies are cut, they only lengthen a table.
+FAMILIES = {
+    "bert-tiny": Shape(
+        layers=2, hidden=128, heads=2, head_size=64, ffn=512, labels=2,
+        vocabulary=600, positions=512, types=2,
+    ),
+    "no-pooler": Shape(
+        layers=4, hidden=256, heads=4, head_size=64, ffn=1024, labels=3,
+        vocabulary=300, positions=130, types=2, position_offset=2,
+    ),
+    "pre-norm": Shape(
+        layers=3, hidden=128, heads=4, head_size=32, ffn=256, labels=2,
+        vocabulary=200, positions=128, types=0, norm="pre", embedding_norm=False, pooling="mean",
+    ),
+    "three-heads": Shape(
+        layers=2, hidden=96, heads=3, head_size=32, ffn=200, labels=5,
+        vocabulary=150, positions=100, types=1,
+    ),
+}  # fmt: skip
+
+#: The same structures with odd sizes, small enough for Icarus.
+SMALL = {
+    "bert-tiny": Shape(
+        layers=2, hidden=12, heads=2, head_size=6, ffn=24, labels=2,
+        vocabulary=30, positions=40, types=2,
+    ),
+    "no-pooler": Shape(
+        layers=1, hidden=10, heads=2, head_size=5, ffn=14, labels=3,
+        vocabulary=20, positions=34, types=2, position_offset=2,
+    ),
+    "pre-norm": Shape(
+        layers=1, hidden=9, heads=1, head_size=4, ffn=7, labels=2,
+        vocabulary=20, positions=32, types=0, norm="pre", embedding_norm=False, pooling="mean",
+    ),
+    "pre-norm-embedding-norm": Shape(
+        layers=2, hidden=8, heads=2, head_size=4, ffn=17, labels=1,
+        vocabulary=20, positions=32, types=1, norm="pre",
+    ),
+    "three-heads": Shape(
+        layers=1, hidden=12, heads=3, head_size=3, ffn=25, labels=5,
+        vocabulary=25, positions=30, types=1,
+    ),
+    "post-norm-mean": Shape(
+        layers=1, hidden=7, heads=1, head_size=9, ffn=5, labels=4,
+        vocabulary=20, positions=30, types=2, pooling="mean",
+    ),
+}  # fmt: skip
+
+#: Holds every model of SMALL.
+SMALL_LIMITS: dict[str, int] = {"tokens": 24, "hidden": 32, "ffn": 32, "labels": 8}
+
+CODES = np.arange(256).astype(np.uint8).view(np.int8)
+RELU = np.maximum(CODES, np.int8(0))
+
+
+def family(name: str, shape: Shape, seed: int = 1) -> Model:
+    """A random model of this family: ReLU where pre-norm, one layer of head where no pooler."""
+    model = random_model(shape, seed)
+    if name.startswith("pre-norm"):
+        layers = [
+            dataclasses.replace(
+                layer,
+                ffn=dataclasses.replace(
+                    layer.ffn, up=dataclasses.replace(layer.ffn.up, table=RELU)
+                ),
+            )
+            for layer in model.layers
+        ]
+        model = dataclasses.replace(model, layers=tuple(layers))
+    if name in ("no-pooler", "post-norm-mean"):
+        model = dataclasses.replace(model, head=model.head[-1:])
+    return model
+
+
+def limits(shapes: Sequence[Shape], lanes: int, tokens: int) -> Config:
+    """The smallest configuration that takes all these models with that many tokens."""
+    width = max(
+        max(s.hidden + -s.hidden % lanes, s.heads * (s.head_size + -s.head_size % lanes))
+        for s in shapes
+    )
+    return Config(
+        lanes=lanes,
+        tokens=tokens,
+        hidden=width,
+        ffn=max(s.ffn for s in shapes),
+        labels=max(s.labels for s in shapes),
+    )
+
+
+def sequence(model: Model, tokens: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Random ids, types and attend bits with holes; at least one token attends."""
+    rng = np.random.default_rng([tokens, seed])
+    ids = rng.integers(0, model.shape.vocabulary, tokens)
+    types = np.sort(rng.integers(0, max(model.shape.types, 1), tokens))
+    attend = rng.random(tokens) < 0.8
+    attend[rng.integers(tokens)] = True
+    return ids, types, attend.astype(int)
+
+
+def inferences(
+    model: Model, program: Program, lengths: Sequence[int], seed: int = 1, name: str = ""
+) -> list[Inference]:
+    """One inference of each length with a random sequence."""
+    rows = embedding_table(model, program.config.lanes)
+    return [
+        accelerator_inference(
+            program,
+            model,
+            *sequence(model, tokens, seed + place),
+            name=f"{name} {tokens} tokens".strip(),
+            rows=rows,
+        )
+        for place, tokens in enumerate(lengths)
+    ]
+
+
+def layer_inferences(
+    model: Model, config: Config, layer: int, lengths: Sequence[int], seed: int = 1
+) -> list[Inference]:
+    """Attention of one layer on random activations of each length."""
+    program = compile_attention(model, config, layer)
+    found = []
+    for tokens in lengths:
+        rng = np.random.default_rng([seed, tokens])
+        x8 = rng.integers(-128, 128, (tokens, model.shape.hidden), dtype=np.int8)
+        attend = sequence(model, tokens, seed)[2]
+        found.append(attention_inference(program, model, layer, x8, attend))
+    return found
+
+
+def small_case(config: Config, **settings: Any) -> Case:
+    """Two small models in turn, L = 1 and odd lengths, within any configuration."""
+    shapes = [SMALL["three-heads"], SMALL["pre-norm"]]
+    found = []
+    for shape, name in zip(shapes, ("three-heads", "pre-norm")):
+        model = family(name, shape)
+        program = compile_model(model, config)
+        lengths = (min(config.lanes + 3, program.tokens), 1)
+        found.append(inferences(model, program, lengths, name=name))
+    return Case(inferences=tuple(i for pair in zip(*found) for i in pair), **settings)
+
+
+def small_attention_case(config: Config, **settings: Any) -> Case:
+    """One small layer at L = 1 and at odd lengths, within any configuration."""
+    model = family("bert-tiny", SMALL["bert-tiny"])
+    tokens = compile_attention(model, config, 1).tokens
+    lengths = sorted({1, min(config.lanes + 3, tokens), min(2 * config.lanes + 1, tokens)})
+    return Case(inferences=tuple(layer_inferences(model, config, 1, lengths)), **settings)
+
+
+def rebuilt(program: Program, number: int, opcode: int | None = None, **values: int) -> bytes:
+    """The stream with other values (or opcode) in descriptor `number`, and all CRCs right."""
+    data, step = bytearray(program.stream()), program.steps[number]
+    starts = [start for start, _ in offsets(program)]
+    start, body = starts[number], encode(step.opcode, step.flags, **step.values | values)
+    data[start : start + len(body)] = body
+    if opcode is not None:
+        data[start] = opcode
+    for start in starts:
+        crc = start + len(body)
+        data[crc : crc + 4] = zlib.crc32(data[:crc]).to_bytes(4, "little")
+    return bytes(data)
+
+
+def offsets(program: Program) -> list[tuple[int, int]]:
+    """(offset, bytes) of every descriptor with its payload."""
+    found, at = [], 0
+    for step in program.steps:
+        size = DESCRIPTOR_BYTES + len(step.payload) + -len(step.payload) % program.config.lanes
+        found.append((at, size))
+        at += size
+    return found
+
+
+def damaged_streams(
+    program: Program, rng: np.random.Generator
+) -> Iterator[tuple[str, bytes, Error]]:
+    """Streams with one flipped bit, cut short or too long: name, stream and the error it must give.
+
+    Every descriptor and every payload is hit; where, is random.
+    """
+    stream, n = program.stream(), program.config.lanes
+    for step, (start, size) in zip(program.steps, offsets(program)):
+        parts = [("descriptor", start, DESCRIPTOR_BYTES)]
+        if size > DESCRIPTOR_BYTES:
+            parts.append(("payload", start + DESCRIPTOR_BYTES, size - DESCRIPTOR_BYTES))
+        for part, first, length in parts:
+            bit = int(rng.integers(8 * length))
+            broken = bytearray(stream)
+            broken[first + bit // 8] ^= 1 << bit % 8
+            yield f"bit {bit} of the {part} of {step.name} flipped", bytes(broken), Error.CRC
+            words = length // n
+            cut = first + n * int(rng.integers(1, words + (0 if step.name == "end" else 1)))
+            if 0 < cut < len(stream):
+                yield f"cut in the {part} of {step.name}", stream[:cut], Error.TRUNCATED
+    yield "one word too long", stream + bytes(n), Error.OVERRUN
+    more = bytes(rng.integers(0, 256, 9 * n, dtype=np.uint8))
+    yield "nine words too long", stream + more, Error.OVERRUN
+    yield "nothing but noise", more, Error.CRC if 9 * n >= DESCRIPTOR_BYTES else Error.TRUNCATED
+
+
+def refused_streams(program: Program) -> Iterator[tuple[str, bytes, Error]]:
+    """Whole streams with right CRCs that ask for what the accelerator does not take."""
+    config = program.config
+    names = [step.opcode for step in program.steps]
+    linear, norm = names.index(Opcode.LINEAR), names.index(Opcode.NORM)
+    embed, attend = names.index(Opcode.EMBED), names.index(Opcode.ATTEND)
+    widest = max(config.hidden, config.ffn)
+    for field, value, error in (
+        ("magic", 0x54523243, Error.FORMAT),
+        ("version", 2, Error.FORMAT),
+        ("lanes", 2 * config.lanes, Error.FORMAT),
+        ("lanes", 0, Error.FORMAT),
+        ("tokens", 0, Error.LIMIT),
+        ("hidden", config.hidden + 1, Error.LIMIT),
+        ("ffn", config.ffn + 1, Error.LIMIT),
+        ("labels", config.labels + 1, Error.LIMIT),
+    ):
+        yield f"{field} {value}", rebuilt(program, 0, **{field: value}), error
+    yield "LINEAR of no length", rebuilt(program, linear, length=0), Error.LIMIT
+    yield "LINEAR too long", rebuilt(program, linear, length=widest + 1), Error.LIMIT
+    yield "LINEAR of no columns", rebuilt(program, linear, columns=0), Error.LIMIT
+    yield "NORM too wide", rebuilt(program, norm, channels=config.hidden + 1), Error.LIMIT
+    yield "NORM of nothing", rebuilt(program, norm, channels=0), Error.LIMIT
+    yield "EMBED too wide", rebuilt(program, embed, channels=config.hidden + 1), Error.LIMIT
+    yield "ATTEND without heads", rebuilt(program, attend, heads=0), Error.LIMIT
+    yield "ATTEND of no head size", rebuilt(program, attend, head_size=0), Error.LIMIT
+    yield "ATTEND without value tiles", rebuilt(program, attend, value_tiles=0), Error.LIMIT
+    yield "unknown opcode", rebuilt(program, attend, opcode=9), Error.FORMAT
+    yield "opcode 0 first", rebuilt(program, 0, opcode=0), Error.FORMAT
+    yield "a second HEADER", rebuilt(program, attend, opcode=Opcode.HEADER), Error.FORMAT
+
+
+def refused_tokens(
+    model: Model, program: Program, sound: Inference
+) -> Iterator[tuple[str, np.ndarray, Error]]:
+    """Token words that no inference takes: name, words and the error they must give."""
+    shape, config, words = model.shape, program.config, sound.tokens
+    attend = np.uint32(1 << 25)
+    for place in (0, len(words) - 1):
+        for beyond in (shape.vocabulary, (1 << 24) - 1):
+            broken = words.copy()
+            broken[place] = attend | np.uint32(beyond)
+            yield f"id {beyond} at {place}", broken, Error.TOKEN
+        if shape.types < 2:
+            broken = words.copy()
+            broken[place] |= np.uint32(1 << 24)
+            yield f"type 1 at {place}", broken, Error.TOKEN
+    yield "no valid key", words & ~attend, Error.NO_KEY
+    one = np.full(1, attend, np.uint32)
+    yield "one token too many", np.tile(one, config.tokens + 1), Error.LENGTH
+    yield "far too many tokens", np.tile(one, 2 * config.tokens + 5), Error.LENGTH
+    if program.tokens < config.tokens:
+        yield "more than the model takes", np.tile(one, program.tokens + 1), Error.LENGTH

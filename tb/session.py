@@ -1,0 +1,326 @@
+"""Plays a case on a unit: inferences one after the other, with everything compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Protocol
+
+import cocotb
+import numpy as np
+from cocotb.triggers import FallingEdge, First, RisingEdge, Timer
+
+from rtl.operation import Error
+from tb.case import Case, Inference
+from tb.compare import Mismatch
+from tb.monitor import Comparison, Monitor, Recorded
+from tb.packing import pack_rows
+from tb.streams import PERIOD_NS, Passed, Pins, Rows, Sink, Source, cycles, now
+
+
+class Machine(Protocol):
+    """How a unit is started, ended and asked; one for the accelerator, one for attention.
+
+    Attributes
+    ----------
+    dut, sheet
+        Handle and data sheet.
+    model, tokens, result
+        Pins of these streams.
+    activations
+        Pins of the stream of activations, or None.
+    request, rows
+        Pins of the embedding memory, or None.
+    ended
+        Goes high when the inference has ended.
+    """
+
+    dut: Any
+    sheet: dict[str, Any]
+    model: Pins
+    tokens: Pins
+    result: Pins
+    activations: Pins | None
+    request: Pins | None
+    rows: Pins | None
+    ended: Any
+
+    async def reset(self) -> None: ...
+
+    async def start(self) -> None: ...
+
+    async def abort(self) -> None: ...
+
+    async def outcome(self) -> tuple[Error, dict[str, Any]]:
+        """The error code and the counters: cycles, active and, where there are any, stalls."""
+
+
+@dataclass
+class Played:
+    """What has come of one inference."""
+
+    inference: Inference
+    start: int
+    comparison: Comparison = field(default_factory=Comparison)
+    problems: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def message(self) -> str:
+        """What is wrong with it; empty if nothing is."""
+        return next(filter(None, [self.comparison.message(), *self.problems, self.missing]), "")
+
+    @property
+    def missing(self) -> str:
+        """Words that were not written, or too many."""
+        return self.comparison.problem
+
+
+class Session:
+    """A unit in its surroundings, for one case."""
+
+    def __init__(self, machine: Machine, case: Case) -> None:
+        self.machine, self.case = machine, case
+        self.clock = machine.dut.clk
+        self.random = Random(case.seed)
+        self.lanes: int = machine.sheet["configuration"]["lanes"]
+        self.monitor = Monitor(machine.dut, machine.sheet)
+        self.result = Recorded(machine.result.width, False, 1)
+        self.sink = Sink(machine.result, self.clock, self.random, self._take, case.stall)
+        self.memory: Rows | None = None
+        if machine.request is not None and machine.rows is not None:
+            self.memory = Rows(
+                machine.request,
+                machine.rows,
+                self.clock,
+                self.random,
+                stall=case.stall,
+                idle=case.idle,
+                latency=case.row_latency,
+            )
+        self.lasting: list[Any] = []
+        configuration = machine.sheet["configuration"]
+        longest = max(configuration[name] for name in ("tokens", "hidden", "ffn"))
+        # Without a stall nothing takes longer than a few passes over the longest operand.
+        self.silence = 8 * longest + 64 * self.lanes + case.row_latency + 16 * case.interval + 1000
+
+    def _take(self, word: int) -> None:
+        self.result.cycle.append(now())
+        self.result.word.append(word)
+
+    def _watch(self) -> None:
+        """Start what lasts from reset to reset: monitors, sinks and the embedding memory."""
+        coroutines = [*self.monitor.watch(), self.sink.run()]
+        if self.memory is not None:
+            self.memory.queue.clear()
+            coroutines += [self.memory.sink.run(), self.memory.serve()]
+        self.lasting = [cocotb.start_soon(coroutine) for coroutine in coroutines]
+
+    async def _reset(self) -> None:
+        for task in self.lasting:
+            task.cancel()
+        pins = [self.machine.model, self.machine.tokens]
+        pins += [p for p in (self.machine.activations, self.machine.rows) if p is not None]
+        for source in pins:
+            source.valid.value = 0
+        await self.machine.reset()
+        self._watch()
+
+    async def play(self) -> list[Played]:
+        """All inferences of the case, up to the first that is wrong."""
+        self._watch()
+        results = []
+        for inference in self.case.inferences:
+            began = time.monotonic()
+            played = await self._inference(inference)
+            played.facts["seconds"] = round(time.monotonic() - began, 3)
+            results.append(played)
+            if played.message:
+                break
+        return results
+
+    def _sources(self, inference: Inference) -> list[tuple[Source, Sequence[int], bool]]:
+        case, machine = self.case, self.machine
+        n = self.lanes
+        padded = inference.stream + bytes(-len(inference.stream) % n)
+        words = [int.from_bytes(padded[i : i + n], "little") for i in range(0, len(padded), n)]
+        sources: list[tuple[Source, Sequence[int], bool]] = [
+            (
+                Source(machine.model, self.clock, self.random, case.idle, case.interval),
+                words,
+                inference.complete,
+            ),
+            (
+                Source(machine.tokens, self.clock, self.random, case.idle),
+                inference.tokens.tolist(),
+                True,
+            ),
+        ]
+        if machine.activations is not None and inference.activations is not None:
+            source = Source(machine.activations, self.clock, self.random, case.idle)
+            sources.append((source, pack_rows(inference.activations, 8), True))
+        return sources
+
+    async def _inference(self, inference: Inference) -> Played:
+        machine = self.machine
+        if self.memory is not None and inference.rows is not None:
+            packed = inference.rows.reshape(len(inference.rows), -1, self.lanes).view(np.uint8)
+            self.memory.table = _Table(packed)
+        self.monitor.clear()
+        self.result = Recorded(machine.result.width, False, 1)
+        self.sink.passed = Passed()
+        sources = self._sources(inference)
+        tasks = []
+        # The streams may be there before the start, and may come later.
+        early = bool(self.case.idle) and self.random.random() < 0.5
+        if early:
+            tasks = [cocotb.start_soon(s.send(words, last=last)) for s, words, last in sources]
+            await cycles(self.clock, self.random.randint(1, 20))
+        await machine.start()
+        played = Played(inference, now())
+        if not early:
+            tasks = [cocotb.start_soon(s.send(words, last=last)) for s, words, last in sources]
+        passed = [source.passed for source, _, _ in sources]
+        interrupted = ""
+        if inference.interruption is not None:
+            kind, after = inference.interruption
+            if not await self._ended(Timer(after * PERIOD_NS, "ns")):
+                interrupted = kind
+        if interrupted == "reset":
+            for task in tasks:
+                task.cancel()
+            await self._reset()
+        else:
+            if interrupted == "abort":
+                await machine.abort()
+            await self._finish(played, passed)
+            for (_, words, _), task, count in zip(sources, tasks, passed):
+                if not task.done():
+                    task.cancel()
+                    if not interrupted and count.count < len(words):
+                        played.problems.append(
+                            f"{count.count} of {len(words)} words were taken from a stream"
+                        )
+            for pins in (machine.model, machine.tokens, machine.activations):
+                if pins is not None:
+                    pins.valid.value = 0
+        await self._judge(played, interrupted, passed[1])
+        return played
+
+    async def _ended(self, limit: Timer) -> bool:
+        """Wait for the end of the inference or for the timer; whether it has ended."""
+        if self.machine.ended.value:
+            return True
+        await First(RisingEdge(self.machine.ended), limit)
+        await FallingEdge(self.clock)
+        return bool(self.machine.ended.value)
+
+    async def _finish(self, played: Played, passed: list[Passed]) -> None:
+        """Wait for the end, as long as anything happens."""
+        expected = sum(len(w.address) for w in played.inference.writes or ())
+        before = -1
+        while True:
+            if await self._ended(Timer(self.silence * PERIOD_NS, "ns")):
+                return
+            moved = sum(p.count for p in passed) + self.monitor.written + self.sink.passed.count
+            if self.memory is not None:
+                moved += self.memory.sink.passed.count + self.memory.source.passed.count
+            if moved == before:
+                played.problems.append(
+                    f"the unit hangs: nothing happened for {self.silence} cycles, now {now()}"
+                )
+            elif played.inference.writes is not None and self.monitor.written > 2 * expected + 4096:
+                played.problems.append(f"the unit runs away: cycle {now()}")
+            else:
+                before = moved
+                continue
+            return
+
+    async def _judge(self, played: Played, interrupted: str, tokens: Passed) -> None:
+        inference, comparison = played.inference, played.comparison
+        whole = not interrupted and inference.error is Error.NONE
+        code = Error.NONE
+        counters: dict[str, Any] = {}
+        if interrupted != "reset" and not played.problems:
+            code, counters = await self.machine.outcome()
+            wanted = Error.ABORTED if interrupted else inference.error
+            if code is not wanted:
+                played.problems.append(f"the error code is {code.name}, not {wanted.name}")
+        if inference.writes is not None:
+            ports = {w.port for w in inference.writes} | set(self.monitor.recorded)
+            for port in sorted(ports):
+                comparison.compare(
+                    port,
+                    [w for w in inference.writes if w.port == port],
+                    self.monitor.recorded[port],
+                    whole=whole,
+                    addressed=port not in ("max", "sum"),
+                )
+        values = self._result(played, whole)
+        played.facts |= {
+            "name": inference.name,
+            "tokens": len(inference.tokens),
+            "error": code.name,
+            "interrupted": interrupted,
+            **counters,
+            "total_cycles": self.sink.passed.latest - tokens.first + 1 if values else 0,
+            "result": values,
+            "operations": self.monitor.operations(inference.operations, played.start),
+            "compared": dict(comparison.compared),
+            "mismatches": dict(comparison.mismatches),
+            "first_difference": played.message or None,
+        }
+
+    def _result(self, played: Played, whole: bool) -> list[list[int]]:
+        """Compare the words of the result stream; returns them."""
+        expected, width = played.inference.result, self.machine.result.width
+        mask = (1 << width) - 1
+        lasts = [word >> width for word in self.result.word]
+        facts = self.machine.sheet["ports"].get("trace_logit")
+        bits = 8 if facts is None else facts["width"]
+        taken = Recorded(bits, True, width // bits, self.result.cycle)
+        taken.word = [word & mask for word in self.result.word]
+        values: list[list[int]] = taken.values(len(taken.word)).tolist()
+        if not whole or expected is None:
+            if values:
+                played.problems.append(f"{len(values)} words of a result came, none may come")
+            return values
+        played.comparison.compare("result", [expected], taken, whole=True, addressed=False)
+        if lasts != [0] * (len(lasts) - 1) + [1]:
+            played.problems.append("`last` does not come with the last word of the result alone")
+        return values
+
+
+class _Table:
+    """Rows of the embedding table as words, made when they are asked for."""
+
+    def __init__(self, packed: np.ndarray) -> None:
+        self.packed = packed
+
+    def __len__(self) -> int:
+        return len(self.packed)
+
+    def __getitem__(self, row: int) -> list[int]:
+        return [int.from_bytes(word.tobytes(), "little") for word in self.packed[row]]
+
+
+async def check_case(machine: Machine, case: Case) -> None:
+    """Play a case, write the report to the file that REPORT names, and raise Mismatch."""
+    results = await Session(machine, case).play()
+    if "REPORT" in os.environ:
+        report = {
+            "simulator": cocotb.SIM_NAME,
+            "lanes": machine.sheet["configuration"]["lanes"],
+            "inferences": [played.facts for played in results],
+        }
+        Path(os.environ["REPORT"]).write_text(json.dumps(report, indent=1) + "\n")
+    for number, played in enumerate(results):
+        if played.message:
+            raise Mismatch(f"inference {number} ({played.inference.name}): {played.message}")
+    if not sum(played.comparison.compared.total() for played in results):
+        raise Mismatch("nothing was compared")

@@ -1,0 +1,223 @@
+"""The bench of the accelerator: families, lengths, stalls, failures, resets; Icarus and Verilator."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rtl.config import Config
+from rtl.operation import Error
+from rtl.program import compile_model
+from sim.simulators import BenchError, run
+from tb.case import Case, Inference, write_case
+from tb.scenarios import (
+    FAMILIES,
+    SMALL,
+    SMALL_LIMITS,
+    damaged_streams,
+    family,
+    inferences,
+    limits,
+    refused_streams,
+    refused_tokens,
+)
+
+ICARUS = Config(lanes=4, **SMALL_LIMITS)
+
+
+def play(
+    folder: Path, simulator: str, config: Config, found: Sequence[Inference], **settings: Any
+) -> list[dict[str, Any]]:
+    """Play the inferences; their reports."""
+    path, report = folder / "case.npz", folder / "report.json"
+    write_case(path, Case(inferences=tuple(found), **settings))
+    env = {"CASE": str(path), "REPORT": str(report)}
+    run("accelerator", simulator, config, testcases=["case"], env=env)
+    facts: list[dict[str, Any]] = json.loads(report.read_text())["inferences"]
+    assert len(facts) == len(found)
+    for inference, entry in zip(found, facts):
+        assert entry["first_difference"] is None
+        if inference.error is Error.NONE and inference.interruption is None:
+            assert set(entry["compared"]) == {w.tensor for w in inference.writes or ()}
+            assert all(entry["compared"].values())
+    return facts
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_families_on_icarus(name: str, tmp_path: Path) -> None:
+    """Odd lengths, L = 1, holes in the mask, two types, back to back, stalls on all streams."""
+    model = family(name, SMALL[name])
+    found = []
+    for first_tile_only in (False, True):
+        program = compile_model(model, ICARUS, first_tile_only=first_tile_only)
+        found += inferences(model, program, [11, 1, 6], seed=first_tile_only)
+    play(tmp_path, "icarus", ICARUS, found, idle=0.3, stall=0.5, row_latency=7)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"row_latency": 1},
+        {"row_latency": 60, "interval": 4},
+        {"idle": 0.8, "stall": 0.0},
+        {"idle": 0.0, "stall": 0.9},
+    ],
+    ids=str,
+)
+def test_models_in_turn_on_icarus(settings: dict[str, Any], tmp_path: Path) -> None:
+    """Model switches between back to back inferences of different lengths."""
+    found = []
+    for name in ("bert-tiny", "pre-norm", "post-norm-mean"):
+        model = family(name, SMALL[name], seed=5)
+        program = compile_model(model, ICARUS)
+        found += inferences(model, program, [5, 8], name=name)
+    play(tmp_path, "icarus", ICARUS, found[::2] + found[1::2], seed=3, **settings)
+
+
+@pytest.fixture(scope="module")
+def small() -> tuple[Any, Any, list[Inference]]:
+    """A model that does not fill the limits, its program and three sound inferences."""
+    model = family("three-heads", dataclasses.replace(SMALL["three-heads"], positions=20))
+    program = compile_model(model, ICARUS)
+    return model, program, inferences(model, program, [5, 9, 3])
+
+
+def between(sound: Sequence[Inference], bad: Sequence[Inference]) -> list[Inference]:
+    """After every third bad inference, and at the end, a sound one."""
+    found: list[Inference] = []
+    for place, inference in enumerate(bad):
+        found.append(inference)
+        if place % 3 == 2 or place == len(bad) - 1:
+            found.append(sound[place // 3 % len(sound)])
+    return found
+
+
+def test_damaged_streams(small: Any, tmp_path: Path) -> None:
+    _, program, sound = small
+    rng = np.random.default_rng(4)
+    bad = [
+        sound[place % 3].damaged(name, error, stream=stream)
+        for place, (name, stream, error) in enumerate(damaged_streams(program, rng))
+    ]
+    assert {i.error for i in bad} == {Error.CRC, Error.TRUNCATED, Error.OVERRUN}
+    play(tmp_path, "icarus", ICARUS, between(sound, bad), idle=0.1, stall=0.2)
+
+
+def test_refused_streams_and_tokens(small: Any, tmp_path: Path) -> None:
+    model, program, sound = small
+    assert program.tokens < ICARUS.tokens
+    bad = [
+        sound[0].damaged(name, error, stream=stream)
+        for name, stream, error in refused_streams(program)
+    ]
+    bad += [
+        sound[0].damaged(name, error, tokens=words)
+        for name, words, error in refused_tokens(model, program, sound[0])
+    ]
+    assert {i.error for i in bad} == {
+        Error.FORMAT, Error.LIMIT, Error.TOKEN, Error.NO_KEY, Error.LENGTH,
+    }  # fmt: skip
+    play(tmp_path, "icarus", ICARUS, between(sound, bad), idle=0.1, stall=0.2)
+
+
+@pytest.mark.parametrize("kind", ["abort", "reset"])
+def test_interrupted_at_any_moment(kind: Any, small: Any, tmp_path: Path) -> None:
+    _, program, sound = small
+    rng = np.random.default_rng(6)
+    bad = [
+        dataclasses.replace(sound[place % 3], name=f"{kind} in {after}", interruption=(kind, after))
+        for place, after in enumerate(map(int, np.sort(rng.integers(1, 3000, 15))))
+    ]
+    facts = play(tmp_path, "icarus", ICARUS, between(sound, bad), idle=0.1, stall=0.2)
+    assert sum(entry["interrupted"] == kind for entry in facts) >= 10
+
+
+def test_a_silent_source_is_ended_by_abort(small: Any, tmp_path: Path) -> None:
+    """The stream stops without `last`: in a run, and in the drain after a failure."""
+    _, program, sound = small
+    stream, n = program.stream(), ICARUS.lanes
+    broken = bytearray(stream)
+    broken[40] ^= 1
+    bad = [
+        sound[0].damaged(
+            f"silent after {cut} words",
+            Error.CRC if data != stream else Error.ABORTED,
+            stream=bytes(data[: cut * n]),
+            complete=False,
+            interruption=("abort", 2500),
+        )
+        for data in (stream, bytes(broken))
+        for cut in (3, 30, 200, len(stream) // n)
+    ]
+    facts = play(tmp_path, "icarus", ICARUS, between(sound, bad))
+    assert [entry["error"] for entry in facts].count("ABORTED") >= 6
+
+
+def test_a_wrong_expectation_is_seen(small: Any, tmp_path: Path) -> None:
+    """The bench can fail: one bit of one expected value of one tensor is another."""
+    sound = small[2][0]
+    for place, writes in enumerate(sound.writes):
+        values = writes.values.copy()
+        word, lane = map(int, np.argwhere(writes.valid)[-1])
+        values[word, lane] ^= 1
+        changed = list(sound.writes)
+        changed[place] = dataclasses.replace(writes, values=values)
+        path = tmp_path / "case.npz"
+        wrong = dataclasses.replace(sound, writes=tuple(changed))
+        write_case(path, Case(inferences=(wrong,)))
+        if place % 4 == 0:
+            with pytest.raises(BenchError) as caught:
+                run("accelerator", "icarus", ICARUS, testcases=["case"], env={"CASE": str(path)})
+            message = str(caught.value)
+            assert "1 of" in message
+            assert f"values differ; first {writes.tensor}[tile" in message
+            assert f"lane {lane}, write {word}" in message
+
+
+@pytest.mark.verilator
+def test_bert_tiny_on_verilator(tmp_path: Path) -> None:
+    shape = FAMILIES["bert-tiny"]
+    config = Config(lanes=16, tokens=64)
+    model = family("bert-tiny", shape)
+    program = compile_model(model, config)
+    found = inferences(model, program, [37, 1])
+    pruned = compile_model(model, config, first_tile_only=True)
+    found += inferences(model, pruned, [29])
+    play(tmp_path, "verilator", config, found, idle=0.02, stall=0.3)
+
+
+@pytest.mark.slow
+@pytest.mark.verilator
+@pytest.mark.parametrize("lanes", [4, 8, 16, 32])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families_on_verilator(name: str, lanes: int, tmp_path: Path) -> None:
+    shape = FAMILIES[name]
+    config = limits([shape], lanes, 50)
+    model = family(name, shape)
+    program = compile_model(model, config)
+    found = inferences(model, program, [50, 1, lanes + 1])
+    pruned = compile_model(model, config, first_tile_only=True)
+    found += inferences(model, pruned, [2 * lanes + 3 if lanes < 24 else 45])
+    play(tmp_path, "verilator", config, found, idle=0.05, stall=0.4)
+
+
+@pytest.mark.slow
+@pytest.mark.verilator
+@pytest.mark.parametrize("lanes", [8, 16, 32])
+def test_small_families_on_verilator(lanes: int, tmp_path: Path) -> None:
+    """Sizes below and around the lanes, all families in turn on one configuration."""
+    config = Config(lanes=lanes, tokens=40, hidden=96, ffn=64, labels=8)
+    found = []
+    for seed, (name, shape) in enumerate(SMALL.items()):
+        model = family(name, shape, seed)
+        for first_tile_only in (False, True):
+            program = compile_model(model, config, first_tile_only=first_tile_only)
+            lengths = [1, 2, lanes - 1, lanes, lanes + 1, program.tokens]
+            lengths = sorted({x for x in lengths if x <= program.tokens})
+            found += inferences(model, program, lengths, seed, name)
+    order = np.random.default_rng(lanes).permutation(len(found))
+    play(tmp_path, "verilator", config, [found[i] for i in order], idle=0.1, stall=0.3)

@@ -1,0 +1,63 @@
+"""The bench of the attention unit, on Icarus and Verilator."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from golden.encoder import run as golden
+from golden.store import load
+from rtl.config import Config
+from rtl.program import compile_attention
+from sim.simulators import run
+from tb.case import Case, attention_inference, write_case
+from tb.scenarios import SMALL, SMALL_LIMITS, family, layer_inferences
+from tb.sequences import from_texts
+
+MODEL = Path("build/bert-tiny-imdb")
+REVIEW = (
+    "That movie was terrible! The plot made no sense, the actors seemed bored, and after two hours "
+    "I wanted my evening back. Only the music by a friend of mine saved it from being a disaster."
+)
+PARTS = ("q", "k", "v", "scores", "max", "p", "sum", "context")
+SETTINGS = [(0.0, 0.0), (0.5, 0.0), (0.0, 0.7), (0.4, 0.4)]
+
+
+@pytest.mark.parametrize(("idle", "stall"), SETTINGS)
+def test_small_shapes_on_icarus(idle: float, stall: float, tmp_path: Path) -> None:
+    config = Config(lanes=4, **SMALL_LIMITS)
+    found = []
+    for name in ("bert-tiny", "three-heads", "post-norm-mean"):
+        found += layer_inferences(family(name, SMALL[name]), config, 0, [7, 1, 13])
+    path = tmp_path / "case.npz"
+    seed = int(10 * idle + 100 * stall)
+    write_case(path, Case(inferences=tuple(found), idle=idle, stall=stall, seed=seed))
+    run("attention", "icarus", config, testcases=["case"], env={"CASE": str(path)})
+
+
+@pytest.mark.verilator
+@pytest.mark.parametrize("stall", [0.0, 0.3])
+def test_both_layers_of_the_shipped_model_on_a_review(stall: float, tmp_path: Path) -> None:
+    if not (MODEL / "quantized.json").exists():
+        pytest.skip(f"{MODEL} is not there: run `make calibrate`")
+    model, _ = load(MODEL)
+    (text,) = from_texts([REVIEW], MODEL, 64)
+    attend = np.array(text.attend, bool)
+    attend[5:9] = False
+    trace: dict[str, np.ndarray] = {}
+    golden(model, text.ids, text.types, attend, trace)
+    config = Config(lanes=8, tokens=64)
+    inferences = tuple(
+        attention_inference(compile_attention(model, config, layer), model, layer, x8, attend)
+        for layer, x8 in enumerate((trace["embedding.x8"], trace["layer.0.ffn.x8"]))
+    )
+    path, report = tmp_path / "case.npz", tmp_path / "report.json"
+    write_case(path, Case(inferences=inferences, idle=stall, stall=stall))
+    env = {"CASE": str(path), "REPORT": str(report)}
+    run("attention", "verilator", config, testcases=["case"], env=env)
+    for layer, facts in enumerate(json.loads(report.read_text())["inferences"]):
+        names = {f"layer.{layer}.{x}" for x in PARTS}
+        assert set(facts["compared"]) == names
+        assert facts["compared"][f"layer.{layer}.p"] == 2 * len(text.ids) ** 2
+        assert not any(facts["mismatches"].values())
