@@ -18,7 +18,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -257,7 +257,7 @@ def attention_layers(review: Review, config: Config, options: argparse.Namespace
             "seconds": round(seconds, 1),
         }
         lines.append(list(line.values()))
-        figures.append(line | summary(result))
+        figures.append(summary(result) | line)
     print(table(list(line), lines))
     print("\nlargest, mean: distance of the context from the float model, in units of its scale")
     return {"layers": figures}
@@ -335,8 +335,8 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
-def main() -> int:
-    options = parser().parse_args()
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
     try:
         return _run(options)
     except Mismatch as error:
