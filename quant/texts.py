@@ -62,7 +62,7 @@ CORPORA: dict[str, Callable[[str], list[Review]]] = {
 
 
 def load_texts(source: str, split: str, *, names: Sequence[str] | None = None) -> list[Review]:
-    """The texts of ``source``: the name of a corpus (then ``split`` chooses), or the path of a file.
+    """The texts of ``source``: a corpus by name (then ``split`` chooses), or the path of a file.
 
     A file holds one split, so ``split`` is only checked there; the rest as in read_texts.
     """
@@ -84,14 +84,29 @@ def read_texts(
     text_column: str = "text",
     label_column: str = "label",
 ) -> list[Review]:
-    """The texts of a file: .csv with a header, .jsonl (an object a line), or plain text (one a line).
+    """The texts of a file: .csv with a header, .jsonl (an object a line) or .txt (a text a line).
 
     A label is an index from 0, or one of ``names``, whose position is then its index; an absent or
     empty label is None. Without ``names`` every label must be an index. Empty lines are skipped.
     Raises TextError naming the file and line for what cannot be read.
     """
+    reviews = list(
+        stream_texts(path, names=names, text_column=text_column, label_column=label_column)
+    )
+    if not reviews:
+        raise TextError(f"{path} holds no text")
+    return reviews
+
+
+def stream_texts(
+    path: str | Path,
+    *,
+    names: Sequence[str] | None = None,
+    text_column: str = "text",
+    label_column: str = "label",
+) -> Iterator[Review]:
+    """What read_texts reads, one at a time: for files larger than memory."""
     path = Path(path)
-    reviews = []
     for line, row in _rows(path, text_column):
         text = row.get(text_column)
         if not isinstance(text, str):
@@ -102,15 +117,12 @@ def read_texts(
             label = _label(row.get(label_column), names)
         except ValueError as error:
             raise TextError(f"{path}:{line}: {label_column!r} {error}") from None
-        reviews.append(Review(text, label))
-    if not reviews:
-        raise TextError(f"{path} holds no text")
-    return reviews
+        yield Review(text, label)
 
 
-def label_names(path: str | Path, *, text_column: str = "text", label_column: str = "label") -> (
-    list[str]
-):
+def label_names(
+    path: str | Path, *, text_column: str = "text", label_column: str = "label"
+) -> list[str]:
     """The names of the classes in a .csv or .jsonl file, for read_texts and a model's config.
 
     Sorted distinct labels when they are words; ``["0", "1", ...]`` up to the largest when they are

@@ -133,7 +133,7 @@ def test_a_bad_file_is_named_with_its_line_and_what_is_wrong(tmp_path, name, con
 
 def test_a_label_beyond_the_names(tmp_path):
     (tmp_path / "a.csv").write_text("text,label\nx,2\n")
-    with pytest.raises(TextError, match="is 2: an index must be at least 0 below 2"):
+    with pytest.raises(TextError, match=r"is 2: an index must be at least 0 below 2"):
         read_texts(tmp_path / "a.csv", names=["art", "sport"])
 
 
@@ -141,12 +141,12 @@ def test_a_missing_file(tmp_path):
     with pytest.raises(TextError, match=r"cannot read .*absent\.csv: No such file"):
         read_texts(tmp_path / "absent.csv")
     with pytest.raises(
-        TextError, match="no data set or file named 'absent': give one of imdb, rot"
+        TextError, match=r"no data set or file named 'absent': give one of imdb, rot"
     ):
         load_texts("absent", "test")
 
 
 def test_a_file_without_labels(tmp_path):
     (tmp_path / "a.csv").write_text("text\nx\n")
-    with pytest.raises(TextError, match="has no labels: a 'label' column or key is needed"):
+    with pytest.raises(TextError, match=r"has no labels: a 'label' column or key is needed"):
         label_names(tmp_path / "a.csv")

