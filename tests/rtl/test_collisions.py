@@ -13,7 +13,7 @@ from sim.simulators import run
 from tb.pipelined import run_pipelined
 from tests.rtl.mutation import mutated, replaced
 
-CONFIG = Config(lanes=4, tokens=64, hidden=64)
+CONFIG = Config(lanes=4, tokens=32, hidden=32, ffn=48)
 INVERTED = (
     ("import Module, Shape", "import Cat, Module, Shape"),
     (
@@ -25,10 +25,19 @@ INVERTED = (
 )
 
 
-@pytest.mark.parametrize("unit", ["activation", "softmax", "layernorm"])
-def test_no_unit_uses_a_collision(unit: str) -> None:
+@pytest.mark.parametrize(
+    ("unit", "tests"),
+    [
+        ("activation", ()),
+        ("softmax", ()),
+        ("layernorm", ()),
+        ("attention", ("small",)),
+        ("accelerator", ("small",)),
+    ],
+)
+def test_no_unit_uses_a_collision(unit: str, tests: tuple[str, ...]) -> None:
     component = mutated("memory", *INVERTED, unit=unit, config=CONFIG)
-    run(described(component, unit, CONFIG), "icarus", variant="collisions")
+    run(described(component, unit, CONFIG), "icarus", variant="collisions", testcases=tests)
 
 
 def test_collisions_are_inverted() -> None:
