@@ -6,8 +6,10 @@ operand through array and epilogue. Every stage holds its own copy.
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 from amaranth.hdl import unsigned
-from amaranth.lib import data, enum
+from amaranth.lib import data
 
 from rtl.config import Config
 
@@ -15,7 +17,7 @@ NORM_ORDINAL_BITS = 3
 SHIFT_BITS = 5
 
 
-class Operand(enum.Enum, shape=3):
+class Operand(IntEnum):
     """Where a word of an operand comes from.
 
     X8 and BANK are activations, WEIGHT the weight double buffer, P the softmax's probabilities.
@@ -30,7 +32,7 @@ class Operand(enum.Enum, shape=3):
     ONE_HOT = 4
 
 
-class Epilogue(enum.Enum, shape=3):
+class Epilogue(IntEnum):
     """What happens to a drained column.
 
     INT8: bias, requantize to int8, table if the tile says so, into an activation bank.
