@@ -1,0 +1,110 @@
+"""The command stream: what encode and decode refuse, and that they are inverse."""
+
+import re
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rtl.command import (
+    DESCRIPTOR_BYTES,
+    FIELD_BYTES,
+    FIELDS,
+    MAGIC,
+    VERSION,
+    Flag,
+    Opcode,
+    Stream,
+    decode,
+    encode,
+)
+from rtl.config import Config
+from rtl.program import compile_model
+from tb.scenarios import SMALL, SMALL_LIMITS, family
+
+HEADER: dict[str, Any] = {
+    "magic": MAGIC, "version": VERSION, "lanes": 4, "tokens": 9, "hidden": 8, "ffn": 8, "labels": 2,
+}  # fmt: skip
+
+
+def short(**changes: int) -> bytearray:
+    """HEADER and END."""
+    stream = Stream(4)
+    stream.descriptor(Opcode.HEADER, **HEADER | changes)
+    stream.descriptor(Opcode.END)
+    return bytearray(bytes(stream))
+
+
+@pytest.mark.parametrize("opcode", Opcode)
+def test_fields_fit_the_descriptor(opcode: Opcode) -> None:
+    assert sum(field.bytes for field in FIELDS[opcode]) <= FIELD_BYTES
+    rng = np.random.default_rng(opcode)
+    values = {f.name: int(rng.integers(256, size=f.bytes) @ 256 ** np.arange(f.bytes))
+              for f in FIELDS[opcode]}  # fmt: skip
+    body = encode(opcode, Flag.TABLE, **values)
+    assert len(body) == DESCRIPTOR_BYTES - 4
+    assert body[:2] == bytes([opcode, 2])
+    at = 2
+    for field in FIELDS[opcode]:
+        assert int.from_bytes(body[at : at + field.bytes], "little") == values[field.name]
+        at += field.bytes
+    assert not any(body[at:])
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"tokens": 1 << 16}, "HEADER.tokens is 65536: it must lie in 0..65535"),
+        ({"labels": -1}, "HEADER.labels is -1: it must lie in 0..65535"),
+        ({"heads": 1}, "HEADER takes the fields"),
+    ],
+)
+def test_encode_refuses(values: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        encode(Opcode.HEADER, **HEADER | values)
+
+
+@pytest.mark.parametrize("name", ["three-heads", "pre-norm", "post-norm-mean"])
+@pytest.mark.parametrize("lanes", [4, 8, 16, 32])
+def test_a_program_survives(name: str, lanes: int) -> None:
+    limits = SMALL_LIMITS | {"tokens": 40, "hidden": 96, "ffn": 64}
+    program = compile_model(family(name, SMALL[name]), Config(lanes=lanes, **limits))
+    stream = program.stream()
+    found = list(decode(stream))
+    assert [(d.opcode, d.flags, d.values) for d in found] == [
+        (step.opcode, step.flags, step.values) for step in program.steps
+    ]
+    for descriptor, step in zip(found, program.steps):
+        start = descriptor.offset + DESCRIPTOR_BYTES
+        size = descriptor.payload_bytes(lanes)
+        assert stream[start : start + size] == step.payload + bytes(size - len(step.payload))
+        assert descriptor.crc_good
+        assert descriptor.offset % lanes == 0
+    assert len(stream) == found[-1].offset + DESCRIPTOR_BYTES
+
+
+def test_crc_covers_everything_before() -> None:
+    stream = short()
+    stream[9] ^= 1
+    assert [d.crc_good for d in decode(bytes(stream))] == [False, False]
+    # A descriptor that was signed again vouches for itself: what follows was never damaged.
+    stream[28:32] = zlib.crc32(stream[:28]).to_bytes(4, "little")
+    assert [d.crc_good for d in decode(bytes(stream))] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("stream", "message"),
+    [
+        (b"", "the stream ends at byte 0, before END: it is truncated"),
+        (bytes(short()[:40]), "the stream ends at byte 40, before END: it is truncated"),
+        (bytes(short()) + b"more", "4 bytes follow END: the stream runs on"),
+        (bytes([9]) + bytes(short()[1:]), "byte 0: opcode 9 is unknown, allowed are 1..7"),
+        (bytes(short()[32:]), "does not begin with a HEADER: it is no model.bin"),
+        (bytes(short(magic=1)), "does not begin with a HEADER: it is no model.bin"),
+        (bytes(short(version=9)), "the stream has version 9, not 1"),
+    ],
+)
+def test_decode_refuses(stream: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        list(decode(stream))

@@ -1,0 +1,49 @@
+"""Config: what it refuses, and the sizes that follow from it."""
+
+from typing import Any
+
+import pytest
+
+from rtl.config import LANES, Config
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"lanes": 5}, "lanes is 5: choose one of 4, 8, 16, 32"),
+        ({"lanes": 64}, "lanes is 64: choose one of 4, 8, 16, 32"),
+        ({"tokens": 0}, "tokens is 0: it must lie in 1..4096"),
+        ({"tokens": 4097}, "tokens is 4097: it must lie in 1..4096"),
+        ({"hidden": 1025}, "hidden is 1025: it must lie in 1..1024"),
+        ({"ffn": 0}, "ffn is 0: it must lie in 1..4096"),
+        ({"labels": 4097}, "labels is 4097: it must lie in 1..4096"),
+        ({"lanes": 4, "dsp_macs": 17}, "dsp_macs is 17: it must lie in 0..16, lanes squared"),
+        ({"dsp_macs": -1}, "dsp_macs is -1: it must lie in 0..64, lanes squared"),
+    ],
+)
+def test_refused(choice: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match="^" + message.replace(".", r"\.") + "$"):
+        Config(**choice)
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("tokens", [1, 33, 512])
+@pytest.mark.parametrize(("hidden", "ffn"), [(1, 1), (96, 200), (128, 512), (1024, 4096)])
+def test_sizes(lanes: int, tokens: int, hidden: int, ffn: int) -> None:
+    config = Config(lanes=lanes, tokens=tokens, hidden=hidden, ffn=ffn)
+    rows = config.row_tiles
+    assert rows * lanes >= tokens > (rows - 1) * lanes
+    assert config.x_words == rows * hidden
+    bank = config.bank_words
+    assert bank & (bank - 1) == 0
+    # Q, K and the context take a word a channel, V one a token of each column tile.
+    assert bank >= rows * hidden
+    assert bank >= rows * lanes * -(-hidden // lanes)
+    assert 4 * bank >= rows * ffn
+    half = config.weight_words
+    assert half & (half - 1) == 0
+    assert half >= max(hidden, ffn, 2 * lanes * -(-hidden // lanes))
+    # The widest sums: int8 * int8 over the longest layer, p * int8 over the tokens.
+    widest = max(max(hidden, ffn) * 128 * 128, tokens * 255 * 128)
+    assert widest < 1 << (config.acc_bits - 1)
+    assert max(hidden, ffn, tokens) < 1 << config.length_bits

@@ -1,0 +1,83 @@
+# amaranth: UnusedElaboratable=no
+"""The CRC unit against zlib."""
+
+import zlib
+
+import numpy as np
+import pytest
+
+from rtl.crc import RESIDUE, Crc, after
+from tb.amaranth_ports import simulate
+from tb.ports import Ports
+
+
+def signed(data: bytes) -> bytes:
+    """The message followed by its CRC."""
+    return data + zlib.crc32(data).to_bytes(4, "little")
+
+
+def ref_good(data: bytes, size: int) -> list[bool]:
+    """Before each word and after the last: do the words so far end with their CRC?"""
+    ends = range(0, len(data) + 1, size)
+    return [
+        end >= 4 and zlib.crc32(data[: end - 4]) == int.from_bytes(data[end - 4 : end], "little")
+        for end in ends
+    ]
+
+
+def rtl_good(data: bytes, size: int, pauses: float = 0.3) -> list[bool]:
+    rng = np.random.default_rng(len(data))
+
+    async def exercise(ports: Ports) -> list[bool]:
+        found = []
+        for start in range(0, len(data), size):
+            found.append(bool(ports.get("good")))
+            while rng.random() < pauses:
+                ports.set("en", 0)
+                ports.set("data", int(rng.integers(1 << 8 * min(size, 7))))
+                await ports.tick()
+            ports.set("en", 1)
+            ports.set("data", int.from_bytes(data[start : start + size], "little"))
+            await ports.tick()
+        return [*found, bool(ports.get("good"))]
+
+    return simulate(Crc(8 * size), exercise)
+
+
+@pytest.mark.parametrize("size", [1, 4, 8, 16, 32])
+def test_signed_messages(size: int) -> None:
+    """Descriptors within a stream: each ends with the CRC of everything before it."""
+    rng = np.random.default_rng(size)
+    stream = b""
+    for _ in range(4):
+        stream = signed(stream + bytes(rng.integers(0, 256, 28, np.uint8)))
+        stream += bytes(rng.integers(0, 256, 3 * size, np.uint8))
+    stream = signed(stream + bytes(-(len(stream) + 4) % size))
+    good = ref_good(stream, size)
+    assert sum(good) >= 2
+    assert rtl_good(stream, size) == good
+
+
+@pytest.mark.parametrize("size", [4, 8])
+def test_flipped_bits_of_a_descriptor_are_seen(size: int) -> None:
+    message = signed(bytes(range(28)))
+    for bit in range(8 * len(message)):
+        broken = bytearray(message)
+        broken[bit // 8] ^= 1 << bit % 8
+        if bit % 13 == 0:
+            assert not rtl_good(bytes(broken), size, 0.0)[-1]
+    assert rtl_good(message, size, 0.0)[-1]
+
+
+def test_after_is_zlib() -> None:
+    data = bytes(range(256)) * 3
+    state = after(0xFFFFFFFF, int.from_bytes(data, "little"), 8 * len(data))
+    assert state ^ 0xFFFFFFFF == zlib.crc32(data)
+    state = after(0xFFFFFFFF, int.from_bytes(signed(data), "little"), 8 * len(data) + 32)
+    assert state == RESIDUE
+
+
+@pytest.mark.parametrize("width", [0, 12, -8])
+def test_width(width: int) -> None:
+    with pytest.raises(ValueError, match=f"Crc: width is {width}: it must be a positive multiple"):
+        Crc(width)
