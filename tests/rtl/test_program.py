@@ -1,0 +1,181 @@
+"""The compiler: what does not fit and why, and the layout of payloads and tables."""
+
+import dataclasses
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from golden.model import Linear, Shape
+from rtl.command import Flag, Opcode
+from rtl.config import Config
+from rtl.program import FitError, Program, compile_attention, compile_model, embedding_table
+from tb.scenarios import SMALL, family
+
+SHAPE = Shape(
+    layers=2, hidden=20, heads=3, head_size=6, ffn=50, labels=5,
+    vocabulary=30, positions=40, types=2,
+)  # fmt: skip
+CONFIG = Config(lanes=4, tokens=32, hidden=24, ffn=50, labels=5)
+
+
+def changed(**limits: int) -> Config:
+    return dataclasses.replace(CONFIG, **limits)
+
+
+@pytest.mark.parametrize(
+    ("shape", "limits", "message"),
+    [
+        ({}, {"hidden": 19}, "hidden size is 20, the configuration's hidden takes 19: "
+         "generate one with hidden=20 or more"),
+        ({}, {"ffn": 49}, "feed-forward size is 50, the configuration's ffn takes 49: "
+         "generate one with ffn=50 or more"),
+        ({}, {"labels": 4}, "number of labels is 5, the configuration's labels takes 4: "
+         "generate one with labels=5 or more"),
+        ({"heads": 6, "head_size": 9}, {}, "attention width (heads * head size) is 54, "
+         "the configuration's hidden takes 50: generate one with hidden=54 or more"),
+        ({"heads": 12, "head_size": 1}, {"tokens": 4, "ffn": 50},
+         "one row tile of V takes 48 words and of the feed-forward layer 50, the banks have "
+         "4 x 32: generate with more tokens"),
+    ],
+)  # fmt: skip
+def test_does_not_fit(shape: dict[str, Any], limits: dict[str, int], message: str) -> None:
+    model = family("bert-tiny", dataclasses.replace(SHAPE, **shape))
+    with pytest.raises(FitError, match="^" + re.escape(message) + "$"):
+        compile_model(model, changed(**limits))
+
+
+def test_a_wide_head_does_not_fit() -> None:
+    model = family("bert-tiny", SHAPE)
+    hidden = model.head[0]
+    wide = Linear(
+        weight=np.ones((60, 20), np.int8),
+        bias=np.zeros(60, np.int32),
+        m=np.full(60, 1 << 15, np.int32),
+        s=np.full(60, 20, np.int32),
+        table=hidden.table,
+    )
+    last = Linear(weight=np.ones((5, 60), np.int8), bias=np.zeros(5, np.int32))
+    model = dataclasses.replace(model, head=(wide, last))
+    message = "widest head layer is 60, the configuration's ffn takes 50: generate one with ffn=60"
+    with pytest.raises(FitError, match=message):
+        compile_model(model, CONFIG)
+
+
+def test_no_such_layer() -> None:
+    message = re.escape("layer is 2: the model has layers 0..1")
+    with pytest.raises(ValueError, match=message):
+        compile_attention(family("bert-tiny", SHAPE), CONFIG, 2)
+
+
+@pytest.mark.parametrize(
+    ("positions", "limits", "tokens"),
+    [(40, {}, 32), (29, {}, 29), (40, {"tokens": 40}, 40), (200, {"tokens": 7}, 7)],
+)
+def test_longest_sequence(positions: int, limits: dict[str, int], tokens: int) -> None:
+    model = family("bert-tiny", dataclasses.replace(SHAPE, positions=positions))
+    program = compile_model(model, changed(**limits))
+    assert program.tokens == tokens
+    assert program.steps[0].values["tokens"] == tokens
+
+
+def test_longest_sequence_is_what_the_banks_hold() -> None:
+    """A V that pads each head of one channel to four needs more rows than the hidden size."""
+    shape = dataclasses.replace(SHAPE, heads=12, head_size=1)
+    program = compile_model(family("bert-tiny", shape), changed(hidden=20, ffn=50))
+    assert program.tokens == CONFIG.bank_words // 48 * 4 < 32
+
+
+def weights_of(program: Program, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """[columns, K] weights and [columns, 7] parameter bytes of a LINEAR, out of its payload."""
+    n = program.config.lanes
+    step = next(s for s in program.steps if s.name == name)
+    length, columns = step.values["length"], step.values["columns"]
+    words = np.frombuffer(step.payload, np.int8).reshape(-(-columns // n), length + 7, n)
+    weights = words[:, :length].swapaxes(1, 2).reshape(-1, length)
+    planes = words[:, length:].swapaxes(1, 2).reshape(-1, 7).view(np.uint8)
+    return weights, planes
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16, 32])
+def test_payloads(lanes: int) -> None:
+    model = family("bert-tiny", SHAPE)
+    program = compile_model(model, changed(lanes=lanes, hidden=96))
+    layer = model.layers[1]
+    for name, linear in (("layer.1.q", layer.attention.q), ("layer.1.ffn.sum", layer.ffn.down)):
+        weights, planes = weights_of(program, name)
+        columns = len(linear.bias)
+        np.testing.assert_array_equal(weights[:columns], linear.weight)
+        assert not weights[columns:].any()
+        assert not planes[columns:].any()
+        for channel, plane in enumerate(planes[:columns]):
+            bias, m, s = linear.bias[channel], linear.m, linear.s
+            assert m is not None
+            assert s is not None
+            wanted = int(bias).to_bytes(4, "little", signed=True)
+            assert bytes(plane) == wanted + int(m[channel]).to_bytes(2, "little") + bytes(
+                [s[channel]]
+            )
+    # V: every head padded to whole column tiles.
+    weights, _ = weights_of(program, "layer.1.v")
+    padded = -(-6 // lanes) * lanes
+    by_head = weights.reshape(3, padded, 20)
+    np.testing.assert_array_equal(by_head[:, :6].reshape(18, 20), layer.attention.v.weight)
+    assert not by_head[:, 6:].any()
+
+
+@pytest.mark.parametrize("lanes", [4, 8])
+def test_norm_payload(lanes: int) -> None:
+    model = family("bert-tiny", SHAPE)
+    program = compile_model(model, changed(lanes=lanes, hidden=24))
+    step = next(s for s in program.steps if s.name == "layer.0.ffn.norm")
+    planes = np.frombuffer(step.payload, np.uint8).reshape(-1, 6, lanes).swapaxes(1, 2)
+    planes = np.ascontiguousarray(planes.reshape(-1, 6)[:20])
+    norm = model.layers[0].norm2
+    np.testing.assert_array_equal(planes[:, :2].copy().view("<i2")[:, 0], norm.gamma)
+    np.testing.assert_array_equal(planes[:, 2:].copy().view("<i4")[:, 0], norm.beta)
+    assert step.values == {"channels": 20, "shift": norm.shift, "epsilon": norm.epsilon}
+
+
+def test_a_table_is_sent_when_it_changes() -> None:
+    model = family("pre-norm", dataclasses.replace(SHAPE, norm="pre"))  # ReLU in both layers
+    program = compile_model(model, CONFIG)
+    names = [step.name for step in program.steps if step.opcode is Opcode.TABLE]
+    assert names == ["layer.0.ffn.hidden.table", "head.0.table"]
+    assert program.steps[[s.opcode for s in program.steps].index(Opcode.TABLE)].payload == bytes(
+        max(x, 0) for x in np.arange(256).astype(np.uint8).view(np.int8).tolist()
+    )
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_first_tile_only(name: str) -> None:
+    """The last layer computes row tile 0 alone, but K and V; mean pooling needs all rows."""
+    model = family(name, SMALL[name])
+    config = Config(lanes=4, tokens=24, hidden=32, ffn=32, labels=8)
+    whole, pruned = (compile_model(model, config, first_tile_only=x) for x in (False, True))
+    assert len(whole.steps) == len(pruned.steps)
+    differ = {
+        step.name for step, other in zip(whole.steps, pruned.steps) if step.flags != other.flags
+    }
+    last = f"layer.{model.shape.layers - 1}"
+    if model.shape.pooling == "mean":
+        assert not differ
+        return
+    assert {f"{last}.q", last, f"{last}.attention.sum", f"{last}.ffn.hidden"} <= differ
+    assert not {f"{last}.k", f"{last}.v"} & differ
+    assert all(name.startswith(last) or name == "final.norm" for name in differ)
+    for step, other in zip(whole.steps, pruned.steps):
+        assert other.flags in (step.flags, step.flags | Flag.FIRST_TILE)
+        assert step.payload == other.payload
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 32])
+def test_embedding_table(lanes: int) -> None:
+    model = family("bert-tiny", SHAPE)
+    table = embedding_table(model, lanes)
+    assert table.shape == (30 + 2 * 40, -(-20 // lanes) * lanes)
+    np.testing.assert_array_equal(table[17, :20], model.embedding.token[17])
+    np.testing.assert_array_equal(table[30 + 39, :20], model.embedding.position[0, 39])
+    np.testing.assert_array_equal(table[30 + 40, :20], model.embedding.position[1, 0])
+    assert not table[:, 20:].any()
