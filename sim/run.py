@@ -149,6 +149,7 @@ def whole_model(review: Review, config: Config, options: argparse.Namespace) -> 
     print(table(["model", "class", *review.classifier.spec.labels, "logits"], said), "\n")
     rows = phases(program, len(ids), result["operations"])
     print(table(*phase_table(rows, result, review)))
+    print("largest, mean: distance from the float model in units of the tensor's scale")
     useful = work(program, len(ids))
     ideal = useful / config.lanes**2
     stalls = ", ".join(f"{count:,} {cause}" for cause, count in result["stalls"].items() if count)
@@ -201,12 +202,12 @@ def phase_table(
     lines: list[list[object]] = []
     for row in rows:
         compared = {t: n for t, n in result["compared"].items() if t in row.tensors}
-        apart = [d for d in (differences(review, tensor) for tensor in row.tensors) if d]
+        apart = [d for tensor in row.tensors if (d := differences(review, tensor))]
         lines.append(
             [
                 row.name,
                 row.cycles,
-                row.ideal,
+                None if row.ideal is None else round(row.ideal),
                 None if not row.cycles or row.ideal is None else f"{row.ideal / row.cycles:.1%}",
                 sum(compared.values()),
                 sum(result["mismatches"].get(tensor, 0) for tensor in row.tensors),
