@@ -252,7 +252,7 @@ def build_harness(design: Design, sources: Sequence[Path], *, variant: str = "")
     Parameters
     ----------
     sources
-        C++ files; one of them has main().
+        C++ files; one of them has main(). Headers beside them may be included.
     variant
         As in `build`.
 
@@ -264,7 +264,8 @@ def build_harness(design: Design, sources: Sequence[Path], *, variant: str = "")
     check("verilator")
     folder = folder_of(design, "harness", variant=variant)
     program, stamp = folder / "obj" / design.name, folder / "stamp"
-    texts = [path.read_text() for path in sources]
+    headers = sorted(header for path in sources for header in path.parent.glob("*.h"))
+    texts = [path.read_text() for path in (*sources, *headers)]
     facts = (design.verilog, *texts, *HARNESS_FLAGS, version("verilator"))
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     with _locked(folder, fcntl.LOCK_EX):

@@ -1,0 +1,114 @@
+// The far ends of the accelerator's streams: when a word is offered and when one is taken.
+//
+// Without stalls everything is exact, so that a cycle model can mirror it:
+//   command stream  word k+1 is offered `interval` cycles after word k was taken, or later;
+//   tokens          a word a cycle;
+//   rows            the row asked for in cycle t is there from cycle t + row_latency on, its words
+//                   one a cycle after those of the rows asked for before it;
+//   request, logits always ready.
+// With stalls every word of a source may come any number of cycles later, and a sink is not ready
+// in some cycles. A word that was offered stays until it is taken, as AXI demands.
+
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <deque>
+
+#include "job.h"
+
+class Random {  // splitmix64, Steele, Lea and Flood, 2014
+  public:
+    explicit Random(uint64_t seed) : state_(seed) {}
+    uint64_t next() {
+        uint64_t z = state_ += 0x9E3779B97F4A7C15u;
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+        return z ^ (z >> 31);
+    }
+
+  private:
+    uint64_t state_;
+};
+
+class Stalls {  // whether a stream's end rests in a cycle; how often is drawn once an inference
+  public:
+    Stalls(bool on, uint64_t seed) : random_(seed) {
+        static const uint32_t sixteenths[] = {0, 4, 8, 14};
+        chance_ = on ? sixteenths[random_.next() & 3] : 0;
+    }
+    bool rest() { return chance_ && (random_.next() & 15) < chance_; }
+
+  private:
+    Random random_;
+    uint32_t chance_;
+};
+
+// A source is asked once a cycle whether it offers a word, and told when that word was taken.
+
+class WordSource {  // the command stream, or the tokens: words from one block, `interval` apart
+  public:
+    WordSource(const uint8_t* bytes, size_t words, size_t word_bytes, uint32_t interval, Stalls stalls)
+        : bytes_(bytes), words_(words), word_bytes_(word_bytes), interval_(interval), stalls_(stalls) {}
+    bool offers(uint64_t cycle) {
+        if (!offered_) offered_ = taken_ < words_ && cycle >= from_ && !stalls_.rest();
+        return offered_;
+    }
+    const uint8_t* word() const { return bytes_ + taken_ * word_bytes_; }
+    bool last() const { return taken_ + 1 == words_; }
+    void take(uint64_t cycle) {
+        taken_++;
+        from_ = cycle + interval_;
+        offered_ = false;
+    }
+    size_t taken() const { return taken_; }
+    size_t words() const { return words_; }
+
+  private:
+    const uint8_t* bytes_;
+    size_t words_, word_bytes_, taken_ = 0;
+    uint64_t from_ = 0;
+    uint32_t interval_;
+    Stalls stalls_;
+    bool offered_ = false;
+};
+
+class RowSource {  // the embedding memory
+  public:
+    RowSource(const Table& table, size_t word_bytes, uint32_t latency, Stalls stalls)
+        : table_(&table), word_bytes_(word_bytes), latency_(latency), stalls_(stalls) {}
+    void ask(uint32_t row, uint64_t cycle) {
+        if (row >= table_->rows)
+            throw std::runtime_error("row " + std::to_string(row) + " was asked for, the table has "
+                                     + std::to_string(table_->rows));
+        asked_.push_back({row, cycle + latency_});
+    }
+    bool offers(uint64_t cycle) {
+        if (!offered_) offered_ = !asked_.empty() && cycle >= asked_.front().from && !stalls_.rest();
+        return offered_;
+    }
+    const uint8_t* word() const {
+        return table_->bytes.data() + size_t(asked_.front().row) * table_->row_bytes + at_;
+    }
+    void take() {
+        offered_ = false;
+        at_ += word_bytes_;
+        if (at_ == table_->row_bytes) {
+            at_ = 0;
+            asked_.pop_front();
+        }
+    }
+    size_t pending() const { return asked_.size(); }
+
+  private:
+    struct Asked {
+        uint32_t row;
+        uint64_t from;
+    };
+    const Table* table_;
+    size_t word_bytes_, at_ = 0;
+    uint32_t latency_;
+    Stalls stalls_;
+    std::deque<Asked> asked_;
+    bool offered_ = false;
+};
