@@ -1,0 +1,124 @@
+"""The embedding unit against a list of rows and addresses, with a slow memory."""
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rtl.config import Config
+from rtl.embedding import MOST_PENDING, Embedding
+from rtl.operation import Error
+from tb.amaranth_ports import simulate
+
+CONFIG = Config(lanes=4, tokens=20, hidden=24, ffn=8)
+TOKEN_ROWS, POSITION_ROWS = 50, 30
+
+
+def ref_rows(ids: list[int], types: list[int], offset: int) -> list[int]:
+    """The rows that are asked for, in order."""
+    found = []
+    for place, (token, kind) in enumerate(zip(ids, types)):
+        found += [token, TOKEN_ROWS + kind * POSITION_ROWS + offset + place]
+    return found
+
+
+def ref_writes(rows: list[int], words: int) -> list[tuple[int, tuple[int, int]]]:
+    """Address in the weight half of every word, and which word of which row it is."""
+    n = CONFIG.lanes
+    found = []
+    for number, row in enumerate(rows):
+        lane, kind = number // 2 % n, number % 2
+        found += [(word * 2 * n + 2 * lane + kind, (row, word)) for word in range(words)]
+    return found
+
+
+def rtl_rows(
+    ids: list[int], types: list[int], offset: int, channels: int, stalls: float, latency: int
+) -> tuple[list[int], list[tuple[int, tuple[int, int]]], list[tuple[int, int]], Error]:
+    """Rows asked for, writes, (writes so far, last) at each `done`, and the error."""
+    unit, rng = Embedding(CONFIG), np.random.default_rng(len(ids))
+
+    async def exercise(ports: Any) -> Any:
+        ctx = ports.ctx
+        for place, (token, kind) in enumerate(zip(ids, types)):
+            ctx.set(unit.en, 1)
+            ctx.set(unit.address, place)
+            ctx.set(unit.token.id, token)
+            ctx.set(unit.token.type, kind)
+            await ctx.tick()
+        ctx.set(unit.en, 0)
+        for name, value in (
+            ("channels", channels), ("token_rows", TOKEN_ROWS), ("position_rows", POSITION_ROWS),
+            ("offset", offset), ("types", 2 if any(types) else 1),
+        ):  # fmt: skip
+            ctx.set(unit.rows[name], value)
+        ctx.set(unit.tokens, len(ids))
+        ctx.set(unit.ready, 1)
+        ctx.set(unit.active, 1)
+        asked, writes, done = [], [], []
+        queue: deque[tuple[int, int, int]] = deque()
+        pending = 0
+        for cycle in range(6000):
+            ctx.set(unit.pending, pending)
+            ctx.set(unit.fill, int(rng.random() >= stalls))
+            ctx.set(unit.request.ready, int(rng.random() >= stalls))
+            offer = bool(queue) and queue[0][0] <= cycle and rng.random() >= stalls
+            if offer:
+                _, row, word = queue[0]
+                content = [(row * 7 + word * 3 + lane) % 251 - 125 for lane in range(CONFIG.lanes)]
+                ctx.set(unit.i.payload, content)
+            ctx.set(unit.i.valid, int(offer))
+            if ctx.get(unit.request.valid) and ctx.get(unit.request.ready):
+                row = ctx.get(unit.request.payload)
+                asked.append(row)
+                words = ctx.get(unit.words)
+                queue.extend((cycle + latency, row, word) for word in range(words))
+                pending += words
+            if ctx.get(unit.write_en):
+                _, row, word = queue.popleft()
+                assert list(ctx.get(unit.write_data)) == content
+                writes.append((ctx.get(unit.write_address), (row, word)))
+                pending -= 1
+            assert pending <= MOST_PENDING + 6
+            if ctx.get(unit.done):
+                done.append((len(writes), ctx.get(unit.last)))
+            error = Error(ctx.get(unit.error))
+            if error is not Error.NONE or (done and done[-1][1]):
+                break
+            await ctx.tick()
+        return asked, writes, done, error
+
+    found: Any = simulate(unit, exercise)
+    return found
+
+
+@pytest.mark.parametrize(("stalls", "latency"), [(0.0, 1), (0.4, 3), (0.0, 40)])
+@pytest.mark.parametrize("channels", [4, 9, 24])
+@pytest.mark.parametrize("tokens", [1, 4, 11, 20])
+def test_rows(tokens: int, channels: int, stalls: float, latency: int) -> None:
+    rng = np.random.default_rng(tokens)
+    ids, types = rng.integers(0, TOKEN_ROWS, tokens).tolist(), rng.integers(0, 2, tokens).tolist()
+    offset, words = 3, -(-channels // CONFIG.lanes)
+    asked, writes, done, error = rtl_rows(ids, types, offset, channels, stalls, latency)
+    assert error is Error.NONE
+    assert asked == ref_rows(ids, types, offset)
+    assert writes == ref_writes(asked, words)
+    tile = 2 * words * CONFIG.lanes
+    ends = [*range(tile, len(writes), tile), len(writes)]
+    assert done == [(end, int(end == len(writes))) for end in ends]
+
+
+@pytest.mark.parametrize(
+    ("ids", "types", "asked"),
+    [
+        ([3, TOKEN_ROWS, 4], [0, 0, 0], 2),
+        ([TOKEN_ROWS - 1, (1 << 24) - 1], [0, 0], 2),
+        ([TOKEN_ROWS], [0], 0),
+    ],
+)
+def test_an_id_beyond_the_table(ids: list[int], types: list[int], asked: int) -> None:
+    """An error, and the row is not asked for."""
+    found, _, _, error = rtl_rows(ids, types, 0, 8, 0.0, 5)
+    assert error is Error.TOKEN
+    assert len(found) == asked

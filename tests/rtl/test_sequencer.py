@@ -1,0 +1,234 @@
+"""The sequencer's tiles against loops with multiplications in Python."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from amaranth.sim import Simulator
+
+from rtl.command import FIELDS, Flag, Opcode
+from rtl.config import Config
+from rtl.program import Program, Step, compile_model
+from rtl.sequencer import Sequencer
+from rtl.tile import Epilogue, Operand
+from tb.amaranth_ports import AmaranthPorts
+from tb.scenarios import SMALL, SMALL_LIMITS, family
+
+CONFIG = Config(lanes=4, **SMALL_LIMITS)
+N = CONFIG.lanes
+Tile = dict[str, int]
+
+
+class RefSequencer:
+    """The loops of docs/architecture.md, each address computed from its indices."""
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens, self.rows = tokens, -(-tokens // N)
+        self.half = 0  # of the weight double buffer
+
+    def tiles(self, steps: tuple[Step, ...]) -> Iterator[Tile]:
+        for step in steps:
+            rows = 1 if step.flags & Flag.FIRST_TILE else self.rows
+            if step.opcode is Opcode.EMBED:
+                yield from self.embed(step.values["channels"])
+            elif step.opcode is Opcode.LINEAR:
+                yield from self.linear(step, rows)
+            elif step.opcode is Opcode.ATTEND:
+                yield from self.attend(step.values, rows)
+
+    def embed(self, channels: int) -> Iterator[Tile]:
+        for row in range(self.rows):
+            tiles = -(-channels // N)
+            for tile in range(tiles):
+                last = tile == tiles - 1
+                yield {
+                    "a": Operand.ONE_HOT.value,
+                    "b": Operand.WEIGHT.value,
+                    "b_address": self.half * CONFIG.weight_words + tile * 2 * N,
+                    "length": 2 * min(N, self.tokens - row * N),
+                    "release": last,
+                    "epilogue": Epilogue.EMBEDDING.value,
+                    "address": row * channels + tile * N,
+                    "columns": min(N, channels - tile * N),
+                    "publish": last,
+                }
+            self.half ^= 1
+
+    def linear(self, step: Step, rows: int) -> Iterator[Tile]:
+        v, flags = step.values, step.flags
+        kind = Epilogue.INT8
+        if flags & Flag.RESIDUAL:
+            kind = Epilogue.RESIDUAL
+        if flags & Flag.LOGITS:
+            kind = Epilogue.LOGITS
+        tiles = -(-v["columns"] // N)
+        for tile in range(tiles):
+            for row in range(rows):
+                weights = {"": Operand.WEIGHT.value, "_address": self.half * CONFIG.weight_words}
+                activations = {
+                    "": (Operand.BANK if flags & Flag.BANK else Operand.X8).value,
+                    "_address": v["source"] + row * v["source_stride"],
+                }
+                by_lane = bool(flags & Flag.BY_LANE)
+                a, b = (weights, activations) if by_lane else (activations, weights)
+                last = row == rows - 1
+                stride = N if by_lane else v["destination_stride"]
+                yield {
+                    **{f"a{key}": value for key, value in a.items()},
+                    **{f"b{key}": value for key, value in b.items()},
+                    "length": v["length"],
+                    "row": row,
+                    "release": last,
+                    "tag_release": last,
+                    "epilogue": kind.value,
+                    "by_lane": by_lane,
+                    "table": bool(flags & Flag.TABLE),
+                    "table_last": bool(flags & Flag.TABLE) and last and tile == tiles - 1,
+                    "weight_buffer": self.half,
+                    "address": v["destination"]
+                    + row * stride
+                    + tile * (self.rows * N if by_lane else N),
+                    "columns": min(
+                        N, self.tokens - row * N if by_lane else v["columns"] - tile * N
+                    ),
+                    "shift": v["shift"],
+                    "publish": bool(flags & Flag.RESIDUAL) and tile == tiles - 1,
+                }
+            self.half ^= 1
+
+    def attend(self, v: dict[str, int], rows: int) -> Iterator[Tile]:
+        work = [(head, row) for head in range(v["heads"]) for row in range(rows)]
+        order: list[tuple[str, int]] = [("scores", 0)]
+        for place in range(1, len(work)):
+            order += [("scores", place), ("context", place - 1)]
+        order.append(("context", len(work) - 1))
+        for kind, place in order:
+            head, row = work[place]
+            if kind == "scores":
+                for key in range(self.rows):
+                    yield {
+                        "a": Operand.BANK.value,
+                        "a_address": v["query"] + row * v["stride"] + head * v["head_size"],
+                        "b": Operand.BANK.value,
+                        "b_address": v["key"] + key * v["stride"] + head * v["head_size"],
+                        "length": v["head_size"],
+                        "softmax": 0,
+                        "epilogue": Epilogue.SCORE.value,
+                        "address": key * N,
+                        "columns": min(N, self.tokens - key * N),
+                        "score_first": key == 0,
+                        "score_last": key == self.rows - 1,
+                        "softmax_buffer": place % 2,
+                    }
+            else:
+                for tile in range(v["value_tiles"]):
+                    number = head * v["value_tiles"] + tile
+                    yield {
+                        "a": Operand.P.value,
+                        "b": Operand.BANK.value,
+                        "b_address": v["value"] + number * self.rows * N,
+                        "length": self.tokens,
+                        "softmax": tile == 0,
+                        "epilogue": Epilogue.CONTEXT.value,
+                        "address": v["context"]
+                        + row * v["stride"]
+                        + head * v["head_size"]
+                        + tile * N,
+                        "columns": min(N, v["head_size"] - tile * N),
+                        "softmax_buffer": place % 2,
+                    }
+
+
+def rtl_tiles(program: Program, tokens: int, stall: float) -> tuple[list[Tile], list[str]]:
+    """The tiles, and for operations that need a quiet array what was wrong about it."""
+    unit, rng = Sequencer(CONFIG), np.random.default_rng(tokens)
+    steps = [s for s in program.steps if s.opcode in (Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND)]
+
+    async def send(ctx: Any) -> None:
+        for number, step in enumerate(steps):
+            bits = 0
+            for field in reversed(FIELDS[step.opcode]):
+                bits = bits << 8 * field.bytes | step.values[field.name]
+            payload = unit.i.payload
+            ctx.set(payload.opcode, step.opcode.value)
+            ctx.set(payload.flags.as_value(), int(step.flags))
+            ctx.set(payload.fields, bits)
+            ctx.set(payload.number, number)
+            ctx.set(unit.i.valid, 1)
+            await ctx.tick().until(unit.i.ready)
+        ctx.set(unit.i.valid, 0)
+
+    async def exercise(ports: Any) -> Any:
+        ctx = ports.ctx
+        ctx.set(unit.tokens, tokens)
+        ctx.set(unit.row_tiles, -(-tokens // N))
+        ctx.set(unit.ready, 1)
+        ctx.set(unit.quiet, 1)
+        found: list[Tile] = []
+        wrong: list[str] = []
+        quiet = 0
+        before = -1
+        for _ in range(40 * 1000):
+            ready = int(rng.random() >= stall)
+            ctx.set(unit.o.ready, ready)
+            # Downstream gets quiet some cycles after the last tile.
+            was_quiet = quiet == 0
+            ctx.set(unit.quiet, int(was_quiet and not ctx.get(unit.o.valid)))
+            if ctx.get(unit.o.valid) and ready:
+                tile = ctx.get(unit.o.payload)
+                tag = tile.tag
+                step = steps[tile.operation]
+                fenced = step.opcode is Opcode.ATTEND or step.flags & Flag.BANK
+                if tile.operation != before and fenced and not was_quiet:
+                    wrong.append(f"{step.name} began before the array was quiet")
+                before = tile.operation
+                fields = ("a", "a_address", "b", "b_address", "length", "release", "row", "softmax")
+                tags = ("epilogue", "table", "by_lane", "weight_buffer", "softmax_buffer",
+                        "score_first", "score_last", "address", "columns", "shift", "publish",
+                        "table_last")  # fmt: skip
+                plain = {name: getattr(tile, name) for name in fields}
+                plain |= {name: getattr(tag, name) for name in tags}
+                plain["tag_release"] = tag.release
+                found.append({k: int(getattr(x, "value", x)) for k, x in plain.items()})
+                quiet = int(rng.integers(5, 30))
+            else:
+                quiet = max(quiet - 1, 0)
+            await ctx.tick()
+            if ctx.get(unit.idle) and not ctx.get(unit.o.valid) and sent[0]:
+                break
+        return found, wrong
+
+    sent = [False]
+
+    async def background(ctx: Any) -> None:
+        await send(ctx)
+        sent[0] = True
+
+    results: list[Any] = []
+
+    async def testbench(ctx: Any) -> None:
+        results.append(await exercise(AmaranthPorts(ctx, unit)))
+
+    sim = Simulator(unit)
+    sim.add_clock(1e-8)
+    sim.add_testbench(testbench)
+    sim.add_testbench(background, background=True)
+    sim.run()
+    found: tuple[list[Tile], list[str]] = results[0]
+    return found
+
+
+@pytest.mark.parametrize("stall", [0.0, 0.6])
+@pytest.mark.parametrize("tokens", [1, 4, 11])
+@pytest.mark.parametrize("name", SMALL)
+def test_tiles(name: str, tokens: int, stall: float) -> None:
+    """Every field that matters of every tile of a whole program, in order."""
+    program = compile_model(family(name, SMALL[name]), CONFIG, first_tile_only=tokens == 11)
+    expected = list(RefSequencer(tokens).tiles(program.steps))
+    actual, wrong = rtl_tiles(program, tokens, stall)
+    assert not wrong
+    for place, (wanted, tile) in enumerate(zip(expected, actual)):
+        shown = {field: tile[field] for field in wanted}
+        assert shown == {k: int(v) for k, v in wanted.items()}, f"tile {place}"
+    assert len(actual) == len(expected)
