@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quant import command, float_model, variants
-from quant.calibrate import DEFAULT_DATA, SAMPLES, SPLIT, encode, observe_all
+from quant.calibrate import DEFAULT_DATA, SAMPLES, SPLIT, encode, golden_logits, observe_all
 from quant.checkpoint import load
-from quant.evaluate import add_text_options, golden_logits
+from quant.evaluate import add_text_options
 from quant.observers import METHODS
-from quant.quantize import Options, quantize
+from quant.quantize import Options, correct_logits, quantize
 from quant.texts import SPLITS, load_texts
 from quant.tokenizer import TextTokenizer, Tokens
 from quant.variants import Variant
@@ -107,9 +107,8 @@ def ablation_command(options: argparse.Namespace) -> int:
     texts = encode(reviews, tokenizer, checkpoint, options.max_tokens)
     labels = np.array([-1 if review.label is None else review.label for review in reviews])
     calibration = load_texts(DEFAULT_DATA, SPLIT)[:SAMPLES]
-    observers = observe_all(
-        checkpoint, encode(calibration, tokenizer, checkpoint, options.max_tokens)
-    )
+    samples = encode(calibration, tokenizer, checkpoint, options.max_tokens)
+    observers, exact = observe_all(checkpoint, samples)
     floats = np.stack(
         [
             float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)
@@ -120,6 +119,9 @@ def ablation_command(options: argparse.Namespace) -> int:
     results = []
     for row in rows():
         quantized = quantize(checkpoint.spec, checkpoint.arrays, observers, row.options)
+        if row.options.bias_correction:
+            seen = variant_logits(quantized.model, samples, row)
+            quantized = correct_logits(quantized, seen, exact)
         codes = variant_logits(quantized.model, texts, row)
         logits = codes * quantized.info["tensors"]["logits"]["scale"]
         classes = logits.argmax(axis=1)

@@ -12,19 +12,25 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from golden import encoder, store
+import numpy as np
+from numpy.typing import NDArray
+
+from golden import encoder, fast, store
+from golden.model import Model
 from quant import command, float_model
 from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
 from quant.compare import TensorError, compare, table
 from quant.observers import METHODS, Observer, observe
-from quant.quantize import Options, Quantized, quantize
+from quant.quantize import Options, Quantized, correct_logits, quantize
 from quant.quantizers import CalibrationError
+from quant.spec import Floats
 from quant.texts import CORPORA, Review, load_texts
 from quant.tokenizer import FILES, TextTokenizer, Tokens
 
 BUILD = Path("build")
 SAMPLES = 128
 MAX_TOKENS = 512
+CHUNK = 32  # texts between two steps of the progress bar
 DEFAULT_DATA = "imdb"
 SPLIT = "train"  # never the split that accuracy is measured on
 
@@ -49,14 +55,28 @@ def encode(
     return [tokenizer.encode(review.text, limit=limit) for review in texts]
 
 
-def observe_all(checkpoint: Checkpoint, texts: Sequence[Tokens]) -> dict[str, Observer]:
-    """An observer for every tensor of the float model on these texts."""
+def observe_all(
+    checkpoint: Checkpoint, texts: Sequence[Tokens]
+) -> tuple[dict[str, Observer], Floats]:
+    """An observer for every tensor of the float model on these texts, and its logits [n, C]."""
     observers: dict[str, Observer] = {}
+    logits = []
     for tokens in command.progress(texts, "observing"):
         trace: float_model.Trace = {}
         float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types, trace=trace)
         observe(trace, observers)
-    return observers
+        logits.append(trace["logits"])
+    return observers, np.stack(logits)
+
+
+def golden_logits(model: Model, texts: Sequence[Tokens]) -> NDArray[np.int64]:
+    """Logits [n, C] of the integer model, by the compiled engine that equals golden bit for bit."""
+    parts = [texts[i : i + CHUNK] for i in range(0, len(texts), CHUNK)]
+    logits = [
+        fast.run_batch(model, [t.ids for t in part], [t.types for t in part])
+        for part in command.progress(parts, "running golden", unit=f"{CHUNK} texts")
+    ]
+    return np.concatenate(logits).astype(np.int64)
 
 
 def check(
@@ -89,9 +109,10 @@ def calibrate(
     source: dict[str, Any],
 ) -> tuple[Quantized, dict[str, TensorError]]:
     """Observe, quantize and check; ``source`` says in the description where the texts came from."""
-    quantized = quantize(
-        checkpoint.spec, checkpoint.arrays, observe_all(checkpoint, texts), options
-    )
+    observers, exact = observe_all(checkpoint, texts)
+    quantized = quantize(checkpoint.spec, checkpoint.arrays, observers, options)
+    if options.bias_correction:
+        quantized = correct_logits(quantized, golden_logits(quantized.model, texts), exact)
     errors = check(checkpoint, quantized, texts)
     quantized.info.update(
         {

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from golden import encoder, fast
-from golden.model import Model
+from golden import encoder
 from quant import command, float_model
-from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, ensure, positive
+from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, ensure, golden_logits, positive
 from quant.checkpoint import DEFAULT_MODEL
 from quant.classify import Classifier
 from quant.compare import TensorError, compare, table
@@ -26,8 +25,7 @@ from quant.metrics import Classes, Scores, confusion_matrix, mcnemar
 from quant.texts import CORPORA, SPLITS, load_texts
 from quant.tokenizer import Tokens
 
-TRACED = 64
-CHUNK = 32  # texts between two steps of the progress bar
+TRACED = 32
 
 EXAMPLES = """\
 examples:
@@ -194,16 +192,6 @@ def evaluate(
         errors=errors,
         traced=min(traced, len(texts)),
     )
-
-
-def golden_logits(model: Model, texts: Sequence[Tokens]) -> NDArray[np.int64]:
-    """Logits [n, C] of the integer model, by the compiled engine that equals golden bit for bit."""
-    parts = [texts[i : i + CHUNK] for i in range(0, len(texts), CHUNK)]
-    logits = [
-        fast.run_batch(model, [t.ids for t in part], [t.types for t in part])
-        for part in command.progress(parts, "evaluating golden", unit=f"{CHUNK} texts")
-    ]
-    return np.concatenate(logits).astype(np.int64)
 
 
 def labelled_texts(

@@ -48,7 +48,7 @@ class Tensors:
                 f"{name} has shapes {weight.shape} and {bias.shape}: a matrix and a bias of "
                 f"as many rows are needed, {len(targets)} equal parts"
             )
-        arrays = {}
+        arrays: Arrays = {}
         for target, w, b in zip(
             targets, np.split(weight, len(targets)), np.split(bias, len(targets))
         ):

@@ -6,11 +6,12 @@ model that cannot keep one is refused with the tensor's name.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log2, sqrt
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from golden.model import (
     Attention,
@@ -37,7 +38,7 @@ HEADROOM = 1.25  # residual sums may exceed what calibration saw by this much be
 class Options:
     """Choices of a calibration. All but ``method`` exist for the ablation table."""
 
-    method: str = "min-max"
+    method: str = "percentile"
     bias_correction: bool = True
     per_channel: bool = True
     multiplier_bits: int = 16
@@ -60,6 +61,27 @@ def quantize(
 ) -> Quantized:
     """The integer twin of a float encoder. Raises CalibrationError naming the tensor that fails."""
     return _Quantizer(spec, arrays, observers, options).run()
+
+
+def correct_logits(
+    quantized: Quantized, logits: NDArray[np.integer[Any]], exact: NDArray[np.floating[Any]]
+) -> Quantized:
+    """The same model without its mean logit error, which moves into the classifier's bias.
+
+    logits: its integer logits [n, C] on some texts; exact: the float model's on the same.
+    """
+    model, scale = quantized.model, quantized.info["tensors"]["logits"]["scale"]
+    error = quantizers.rounded((logits - exact / scale).mean(axis=0)).astype(np.int32)
+    last = model.head[-1]
+    name = f"head.{len(model.head) - 1}"
+    corrected = _named(name, Linear, weight=last.weight, bias=last.bias - error)
+    weight = np.abs(last.weight.astype(np.int64)).sum(axis=1)
+    bound = int((128 * weight + np.abs(corrected.bias)).max())
+    info = quantized.info | {
+        "proof": quantized.info["proof"] | {name: {"bound": bound, "limit": 2**31}},
+        "logit_correction": (-error).tolist(),
+    }
+    return Quantized(replace(model, head=(*model.head[:-1], corrected)), info)
 
 
 class _Quantizer:

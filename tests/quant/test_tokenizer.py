@@ -39,15 +39,15 @@ def test_a_long_text_is_cut_to_the_limit(tokenizer: TextTokenizer) -> None:
 
 def test_refuses_texts(tokenizer: TextTokenizer) -> None:
     for empty in ("", " \n\t"):
-        with pytest.raises(InputError, match="the text is empty: give at least one word"):
+        with pytest.raises(InputError, match=r"the text is empty: give at least one word"):
             tokenizer.encode(empty, limit=10)
-    with pytest.raises(InputError, match="the second text is empty"):
+    with pytest.raises(InputError, match=r"the second text is empty"):
         tokenizer.encode("good", " ", limit=10)
-    with pytest.raises(InputError, match="limit of 2 tokens leaves no room .* must be 3 or more"):
+    with pytest.raises(InputError, match=r"limit of 2 tokens leaves no room .* must be 3 or more"):
         tokenizer.encode("good", limit=2)
-    with pytest.raises(InputError, match="must be 5 or more"):
+    with pytest.raises(InputError, match=r"must be 5 or more"):
         tokenizer.encode("good", "bad", limit=4)
-    with pytest.raises(InputError, match="holds nothing that the vocabulary knows"):
+    with pytest.raises(InputError, match=r"holds nothing that the vocabulary knows"):
         tokenizer.encode("\x00\x01", limit=10)
 
 
@@ -69,14 +69,14 @@ def test_case_is_kept_where_the_checkpoint_says_so(tmp_path: Path) -> None:
 
 
 def test_refuses_files(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="has neither tokenizer.json nor vocab.txt"):
+    with pytest.raises(CheckpointError, match=r"has neither tokenizer.json nor vocab.txt"):
         TextTokenizer(tmp_path)
     (tmp_path / "vocab.txt").write_text("a\nb\n")
     with pytest.raises(CheckpointError, match=r"vocab.txt has no \[CLS\]: it is not a BERT voc"):
         TextTokenizer(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text("{")
-    with pytest.raises(CheckpointError, match="tokenizer_config.json is not JSON"):
+    with pytest.raises(CheckpointError, match=r"tokenizer_config.json is not JSON"):
         TextTokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="tokenizer.json is not a tokenizer"):
+    with pytest.raises(CheckpointError, match=r"tokenizer.json is not a tokenizer"):
         TextTokenizer(tmp_path)

@@ -1,0 +1,150 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from golden import encoder, store
+from quant import calibrate
+from quant.checkpoint import Checkpoint
+from quant.quantize import Options
+from quant.quantizers import CalibrationError
+from tests.quant import tiny
+
+TEXTS = ["a good film!", "the bad film", "good good good", "a bads film", "the film"]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return tiny.write(tmp_path / "tiny")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    file = tmp_path / "texts.csv"
+    rows = [f'"{text}",{i % 3}' for i, text in enumerate(TEXTS)]
+    file.write_text("\n".join(["text,label", *rows]) + "\n")
+    return file
+
+
+def test_the_command_writes_a_model_that_loads(
+    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, figures = tmp_path / "out", tmp_path / "figures.json"
+    arguments = ["--model", str(model), "--data", str(data), "--out", str(out)]
+    assert calibrate.main([*arguments, "--json", str(figures)]) == 0
+    printed = capsys.readouterr().out
+    assert f"wrote {out}" in printed
+    assert "bounds proven" in printed
+    quantized, info = store.load(out)
+    assert encoder.run(quantized, [2, 5, 3]).shape == (3,)
+    assert info == json.loads(figures.read_text())
+    assert info["spec"]["labels"] == ["bad", "good", "mixed"]
+    assert info["calibration"]["texts"] == len(TEXTS)
+    assert info["calibration"]["data"] == str(data)
+    assert len(info["checkpoint"]["sha256"]) == 64
+    assert (out / "vocab.txt").read_bytes() == (model / "vocab.txt").read_bytes()
+    before = {file.name: file.read_bytes() for file in out.iterdir()}
+    assert calibrate.main(arguments) == 0
+    assert before == {file.name: file.read_bytes() for file in out.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "nowhere"], "error: no checkpoint directory nowhere: it must exist"),
+        (["--data", "nowhere.csv"], "error: no data set or file named 'nowhere.csv': give one of"),
+    ],
+)
+def test_refusals_are_one_line(
+    arguments: list[str],
+    message: str,
+    model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "out"
+    assert calibrate.main(["--model", str(model), "--out", str(out), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(message)
+    assert error.count("\n") == 1
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--samples", "0"], "0 is too small: it must be 1 or more"),
+        (["--max-tokens", "many"], "'many' is not a whole number"),
+        (["--method", "best"], "invalid choice: 'best'"),
+    ],
+)
+def test_options_are_checked(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        calibrate.main(arguments)
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_interruption_writes_nothing(
+    model: Path,
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(calibrate, "check", interrupted)
+    out = tmp_path / "out"
+    arguments = ["--model", str(model), "--data", str(data), "--out", str(out)]
+    assert calibrate.main(arguments) == 130
+    assert capsys.readouterr().err == "interrupted: nothing was written\n"
+    assert not out.exists()
+
+
+def test_a_model_whose_scores_saturate_later_is_refused(shipped: Checkpoint, texts: list) -> None:
+    """Calibrated on one text, checked on others that reach further."""
+    observers, _ = calibrate.observe_all(shipped, texts[:1])
+    quantized = calibrate.quantize(shipped.spec, shipped.arrays, observers, Options())
+    layers = quantized.model.layers
+    object.__setattr__(layers[1].attention, "score_s", layers[1].attention.score_s - 6)
+    with pytest.raises(CalibrationError, match=r"layer.1.scores: \d+ of \d+ scores saturate"):
+        calibrate.check(shipped, quantized, texts[:2])
+
+
+def test_golden_stays_close_on_texts_it_was_not_calibrated_on(
+    classifier: object, texts: list
+) -> None:
+    checkpoint = classifier.require_checkpoint()
+    errors = calibrate.check(
+        checkpoint, calibrate.Quantized(classifier.model, classifier.info), texts[:4]
+    )
+    assert errors["logits"].sqnr > 35
+    for name, error in errors.items():
+        assert error.sqnr > 22, name
+        if name.endswith(".sum"):
+            assert error.limits == 0, name
+
+
+def test_ensure_calibrates_once_and_again_for_another_checkpoint(
+    tmp_path: Path,
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(calibrate, "DEFAULT_DATA", str(data))
+    model, out = tiny.write(tmp_path / "tiny"), tmp_path / "out"
+    assert calibrate.ensure(model, out) == out
+    assert "there is none yet" in capsys.readouterr().err
+    stamp = (out / store.DESCRIPTION).stat().st_mtime_ns
+    assert calibrate.ensure(model, out) == out
+    assert capsys.readouterr().err == ""
+    assert (out / store.DESCRIPTION).stat().st_mtime_ns == stamp
+    tiny.write(model, arrays=tiny.tensors(seed=2))
+    calibrate.ensure(model, out)
+    assert "of another checkpoint" in capsys.readouterr().err
+    np.testing.assert_equal(store.load(out)[1]["checkpoint"]["directory"], str(model))

@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+
+from quant.compare import TensorError, compare, table
+
+TENSORS = {"a.norm": {"scale": 0.5, "bits": 16}, "a.x8": {"scale": 2.0, "bits": 8}}
+
+
+def test_errors_by_hand() -> None:
+    errors: dict[str, TensorError] = {}
+    floats = {"a.norm": np.array([1.0, -2.0, 300.0])}
+    integers = {
+        "a.norm": np.array([2, -5, 600], np.int16),
+        "a.x8": np.array([0, -1, 127], np.int8),
+    }
+    compare(errors, floats, integers, TENSORS)
+    norm, x8 = errors["a.norm"], errors["a.x8"]
+    assert (norm.count, norm.limits, norm.noise, norm.largest) == (3, 0, 0.25, 0.5)
+    assert norm.signal == 90005
+    assert norm.sqnr == pytest.approx(10 * np.log10(90005 / 0.25))
+    assert (x8.limits, x8.largest) == (1, 46)
+    assert x8.to_json()["largest_error_lsb"] == 23
+    compare(errors, floats, integers, TENSORS)
+    assert (errors["a.x8"].limits, errors["a.x8"].count) == (2, 6)
+
+
+def test_probabilities_are_p_over_its_sum() -> None:
+    errors: dict[str, TensorError] = {}
+    floats = {"layer.0.probs": np.array([[[0.75, 0.25]]])}
+    integers = {
+        "layer.0.p": np.array([[[255, 85]]], np.uint8),
+        "layer.0.sum": np.array([[340]], np.int32),
+    }
+    compare(errors, floats, integers, {})
+    assert errors["layer.0.probs"].noise == 0
+    assert errors["layer.0.probs"].sqnr == 200  # of a tensor without any error
+
+
+def test_softmax_on_real_rows(classifier: object, texts: list) -> None:
+    """Mean total variation of at most 2 % between p / sum and the exact softmax of the scores."""
+    from golden import encoder
+    from quant.float_model import softmax
+
+    trace: dict[str, np.ndarray] = {}
+    for tokens in texts[:5]:
+        encoder.run(classifier.model, tokens.ids, tokens.types, trace=trace)
+        for i in range(2):
+            name = f"layer.{i}"
+            nats = trace[f"{name}.scores"] * (np.log(2) / 256)
+            p = trace[f"{name}.p"] / trace[f"{name}.sum"][..., None]
+            variation = np.abs(p - softmax(nats)).sum(axis=-1) / 2
+            assert variation.mean() <= 0.02
+
+
+def test_table_lists_the_worst_first() -> None:
+    errors = {
+        "good": TensorError(10, 0, 1e6, 1.0, 0.5, 0.1),
+        "bad": TensorError(10, 5, 10.0, 1.0, 0.5, 0.1),
+    }
+    lines = table(errors).splitlines()
+    assert lines[1].split() == ["bad", "0.1", "10.0", "5.0", "LSB", "5", "(50.0000%)"]
+    assert lines[2].startswith("good")

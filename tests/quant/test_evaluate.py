@@ -1,0 +1,98 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from golden import encoder
+from quant import evaluate
+from quant.calibrate import golden_logits
+from quant.calibrate import main as calibrate
+from quant.checkpoint import DEFAULT_MODEL
+from quant.classify import Classifier
+from quant.evaluate import Evaluation
+from quant.tokenizer import Tokens
+from tests.quant import tiny
+
+FOUR = Evaluation(
+    names=("no", "yes"),
+    labels=np.array([0, 0, 1, 1]),
+    float_logits=np.array([[2, 1], [2, 1], [1, 2], [2, 1.9]], np.float32),
+    integer_logits=np.array([[200, 100], [100, 101], [100, 200], [200, 210]]),
+    logit_scale=0.01,
+    tokens=40,
+    errors={},
+    traced=0,
+)
+
+
+def test_figures_by_hand() -> None:
+    values = FOUR.to_json()
+    assert values["float"]["accuracy"] == values["golden"]["accuracy"] == 0.75
+    assert values["float"]["confusion"] == [[2, 0], [1, 1]]
+    assert values["golden"]["confusion"] == [[1, 1], [0, 2]]
+    assert values["agreement"] == 0.5
+    assert values["flips"] == {
+        "changed": 2, "only_float_right": 1, "only_golden_right": 1, "mcnemar_p": 1.0,
+    }  # fmt: skip
+    difference = values["logit_difference"]
+    assert difference["largest"] == pytest.approx(1.0)
+    assert difference["largest_lsb"] == pytest.approx(100)
+    assert difference["mean"] == pytest.approx((1.0 + 0.01 + 0.2) / 8)
+    text = str(FOUR)
+    assert "accuracy             75.00%    75.00%    +0.00" in text
+    assert "recall yes           50.00%   100.00%   +50.00" in text
+    assert "only float right 1, only golden right 1, McNemar p = 1.000" in text
+
+
+def test_the_fast_engine_is_golden(classifier: Classifier, texts: list[Tokens]) -> None:
+    sample = texts[:35]  # more than one step of the progress bar
+    plain = [encoder.run(classifier.model, t.ids, t.types).tolist() for t in sample[:10]]
+    assert golden_logits(classifier.model, sample)[:10].tolist() == plain
+
+
+def test_the_command_on_real_reviews(
+    quantized_directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "figures.json"
+    arguments = ["--quantized", str(quantized_directory), "--samples", "80", "--json", str(file)]
+    assert evaluate.main([*arguments, "--split", "validation"]) == 0
+    values = json.loads(file.read_text())
+    assert values["source"] == {"data": "imdb", "max_tokens": 512, "split": "validation"}
+    assert values["texts"] == 80
+    assert values["agreement"] >= 78 / 80
+    assert abs(values["float"]["accuracy"] - values["golden"]["accuracy"]) <= 2 / 80
+    assert values["float"]["accuracy"] > 0.75
+    worst = [tensor["sqnr_db"] for tensor in values["tensors"].values()]
+    assert worst == sorted(worst)
+    assert "agreement" in capsys.readouterr().out
+
+
+def test_files_with_and_without_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, out = tiny.write(tmp_path / "tiny"), tmp_path / "out"
+    data = tmp_path / "texts.jsonl"
+    rows = [("good film", "good"), ("a bad film", "bad"), ("the film", "mixed")]
+    data.write_text("\n".join(json.dumps({"text": t, "label": x}) for t, x in rows))
+    options = ["--model", str(model), "--data", str(data)]
+    assert calibrate([*options, "--out", str(out)]) == 0
+    capsys.readouterr()
+    assert evaluate.main([*options, "--quantized", str(out)]) == 0
+    assert "recall mixed" in capsys.readouterr().out
+    data.write_text('{"text": "good film"}\n{"text": "bad"}\n')
+    assert evaluate.main([*options, "--quantized", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "agreement" in printed
+    assert "accuracy" not in printed
+    data.write_text('{"text": "good film", "label": 7}\n')
+    assert evaluate.main([*options, "--quantized", str(out)]) == 2
+    assert "error: " in capsys.readouterr().err
+
+
+def test_refuses_a_quantized_model_of_another_checkpoint(
+    quantized_directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tiny.write(tmp_path / "tiny")
+    options = ["--model", str(other), "--quantized", str(quantized_directory)]
+    assert evaluate.main(options) == 2
+    assert f"was not made from {other}: calibrate again" in capsys.readouterr().err
+    assert DEFAULT_MODEL.is_dir()

@@ -1,0 +1,171 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from golden import encoder
+from golden.model import Model
+from quant import float_model
+from quant.calibrate import observe_all
+from quant.checkpoint import Checkpoint, load
+from quant.observers import METHODS, Observer
+from quant.quantize import Options, Quantized, correct_logits, quantize
+from quant.quantizers import CalibrationError
+from quant.spec import EncoderSpec
+from quant.tokenizer import Tokens
+from tests.quant import tiny
+
+VARIED = [
+    {},
+    {"norm": "pre", "activation": "relu", "types": 0},
+    {"norm": "pre", "embedding_norm": False, "pooling": "mean", "activation": "gelu-tanh"},
+    {"pooling": "mean", "head_activations": ("relu", "tanh"), "position_offset": 3},
+    {"head_activations": ("tanh",), "types": 1, "labels": ("a", "b", "c", "d", "e")},
+]
+
+
+def checkpoint(**choices: object) -> Checkpoint:
+    """A random encoder whose activations have about the spread of a trained one."""
+    fields = {
+        "layers": 2, "hidden": 24, "heads": 3, "head_size": 5, "ffn": 40, "types": 2,
+        "labels": ("a", "b"), "vocabulary": 50, "positions": 40,
+    }  # fmt: skip
+    spec = EncoderSpec(**fields | choices)
+    rng = np.random.default_rng(11)
+    arrays = {}
+    for name, shape in spec.shapes().items():
+        size = tuple(9 if width < 0 else width for width in shape)
+        arrays[name] = rng.normal(0, 0.1, size).astype(np.float32)
+        if name.endswith("weight"):
+            arrays[name] *= 10 / np.sqrt(size[1])
+        if name.endswith("gamma"):
+            arrays[name] += 1
+        if name.startswith("embedding.") and not name.startswith("embedding.norm"):
+            arrays[name] *= 10
+    return Checkpoint(spec, arrays, Path("nowhere"), "0" * 64)
+
+
+def inputs(count: int, seed: int, spec: EncoderSpec) -> list[Tokens]:
+    rng = np.random.default_rng(seed)
+    result = []
+    for length in rng.integers(1, 30, count):
+        ids = rng.integers(0, spec.vocabulary, length).astype(np.int32)
+        types = rng.integers(0, max(spec.types, 1), length).astype(np.int32)
+        result.append(Tokens(ids, types, ()))
+    return result
+
+
+@pytest.mark.parametrize("choices", VARIED)
+def test_every_kind_of_encoder_follows_its_float_model(choices: dict) -> None:
+    source = checkpoint(**choices)
+    spec = source.spec
+    observers = observe_all(source, inputs(40, 1, spec))[0]
+    quantized = quantize(spec, source.arrays, observers, Options(method="min-max"))
+    scale = quantized.info["tensors"]["logits"]["scale"]
+    signal, noise = [], []
+    for tokens in inputs(40, 2, spec):
+        exact = float_model.run(spec, source.arrays, tokens.ids, tokens.types)
+        logits = encoder.run(quantized.model, tokens.ids, tokens.types) * scale
+        signal.append(exact - exact.mean())
+        noise.append(logits - exact)
+    ratio = np.square(signal).sum() / np.square(noise).sum()
+    assert 10 * np.log10(ratio) > 20
+
+
+def test_residual_shift_follows_the_sum() -> None:
+    """A branch that dwarfs the stream takes bits from it, and the sum does not saturate."""
+    source = checkpoint()
+    source.arrays["layer.0.ffn.down.weight"] *= 40
+    texts = inputs(30, 1, source.spec)
+    quantized = quantize(source.spec, source.arrays, observe_all(source, texts)[0], Options())
+    shift = quantized.model.layers[0].ffn.residual_shift
+    assert shift >= 3
+    assert quantized.info["tensors"]["layer.0.ffn.sum"]["shift"] == shift
+    trace: dict[str, np.ndarray] = {}
+    for tokens in texts:
+        encoder.run(quantized.model, tokens.ids, tokens.types, trace=trace)
+        assert np.abs(trace["layer.0.ffn.sum"].astype(int)).max() < 32767
+
+
+@pytest.fixture(scope="module")
+def observers(shipped: Checkpoint, texts: list[Tokens]) -> dict[str, Observer]:
+    return observe_all(shipped, texts[:12])[0]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_shipped_model_keeps_every_bound(
+    shipped: Checkpoint, observers: dict[str, Observer], method: str
+) -> None:
+    quantized = quantize(shipped.spec, shipped.arrays, observers, Options(method=method))
+    proof = quantized.info["proof"]
+    for name, values in proof.items():
+        assert values["bound"] < values["limit"], name
+    model = quantized.model
+    layer = model.layers[1].ffn.down
+    worst = (128 * np.abs(layer.weight.astype(np.int64)).sum(axis=1) + np.abs(layer.bias)).max()
+    assert proof["layer.1.ffn.down"] == {"bound": int(worst), "limit": 2**31}
+    assert proof["layer.0.scores"]["bound"] == 64 * 2**14
+    assert proof["layer.0.context"]["bound"] == 128 * 255 * 512
+
+
+def test_options_change_what_they_say(shipped: Checkpoint, observers: dict[str, Observer]) -> None:
+    def of(**changes: object) -> Model:
+        options = replace(Options(), **changes)
+        return quantize(shipped.spec, shipped.arrays, observers, options).model
+
+    contract = of()
+    whole = of(per_channel=False).layers[0].attention.q
+    assert len(set((whole.m * 2.0**-whole.s).tolist())) == 1
+    assert len(set(contract.layers[0].attention.q.m.tolist())) > 1
+    coarse = of(multiplier_bits=8)
+    assert not (coarse.layers[0].ffn.up.m & 0xFF).any()
+    assert not coarse.layers[0].attention.score_m & 0xFF
+    plain = of(bias_correction=False)
+    difference = plain.layers[0].ffn.down.bias - contract.layers[0].ffn.down.bias
+    assert difference.any()
+    assert plain.layers[0].ffn.down.weight.tolist() == contract.layers[0].ffn.down.weight.tolist()
+    with pytest.raises(ValueError, match=r"method is 'best': it must be one of min-max, perc"):
+        Options(method="best")
+
+
+def test_logit_correction_moves_the_mean_error_into_the_bias(
+    shipped: Checkpoint, observers: dict[str, Observer], texts: list[Tokens]
+) -> None:
+    plain = quantize(shipped.spec, shipped.arrays, observers, Options())
+    scale = plain.info["tensors"]["logits"]["scale"]
+    logits = np.array([[1000, 2000], [3000, 1000]])
+    exact = (logits - [70, -30]) * scale + [[0.2 * scale, 0], [-0.2 * scale, 0]]
+    corrected = correct_logits(plain, logits, exact)
+    assert corrected.info["logit_correction"] == [-70, 30]
+    ids = texts[0].ids[:20]
+    change = encoder.run(corrected.model, ids) - encoder.run(plain.model, ids)
+    assert change.tolist() == [-70, 30]
+
+
+def refusal(tmp_path: Path, change: dict[str, float]) -> Quantized:
+    """Quantize a tiny checkpoint with some of its arrays multiplied."""
+    source = load(tiny.write(tmp_path))
+    for name, factor in change.items():
+        source.arrays[name] = source.arrays[name] * np.float32(factor)
+    ids = [np.array([2, 5, 7, 8, 3], np.int32), np.array([2, 6, 3], np.int32)]
+    texts = [Tokens(i, np.zeros(len(i), np.int32), ()) for i in ids]
+    return quantize(source.spec, source.arrays, observe_all(source, texts)[0], Options())
+
+
+def test_refusals_name_the_tensor(tmp_path: Path) -> None:
+    assert refusal(tmp_path, {}).model.shape.hidden == 12
+    with pytest.raises(CalibrationError, match=r"layer.1.scores reach \d+.\d: the 16-bit score"):
+        refusal(tmp_path, {"layer.1.q.weight": 300, "layer.1.k.weight": 300})
+    source = load(tiny.write(tmp_path))
+    with pytest.raises(CalibrationError, match=r"embedding.norm was not observed"):
+        quantize(source.spec, source.arrays, {}, Options())
+
+
+def test_limits_of_the_hardware_are_named() -> None:
+    source = checkpoint(hidden=1030, heads=1, head_size=5)
+    with pytest.raises(CalibrationError, match=r"shape: shape.hidden is 1030; allowed 1..1024"):
+        quantize(source.spec, source.arrays, {}, Options())
+    source = checkpoint(positions=4200)
+    with pytest.raises(CalibrationError, match=r"shape: shape.positions is 4200"):
+        quantize(source.spec, source.arrays, {}, Options())
