@@ -26,7 +26,8 @@ from tb.scenarios import (
     refused_tokens,
 )
 
-ICARUS = Config(lanes=4, **SMALL_LIMITS)
+VERILATOR = pytest.mark.verilator
+LIMITS = Config(lanes=4, **SMALL_LIMITS)
 
 
 def play(
@@ -53,9 +54,9 @@ def test_small_families_on_icarus(name: str, tmp_path: Path) -> None:
     model = family(name, SMALL[name])
     found = []
     for first_tile_only in (False, True):
-        program = compile_model(model, ICARUS, first_tile_only=first_tile_only)
+        program = compile_model(model, LIMITS, first_tile_only=first_tile_only)
         found += inferences(model, program, [11, 1, 6], seed=first_tile_only)
-    play(tmp_path, "icarus", ICARUS, found, idle=0.3, stall=0.5, row_latency=7)
+    play(tmp_path, "icarus", LIMITS, found, idle=0.3, stall=0.5, row_latency=7)
 
 
 @pytest.mark.parametrize(
@@ -73,16 +74,16 @@ def test_models_in_turn_on_icarus(settings: dict[str, Any], tmp_path: Path) -> N
     found = []
     for name in ("bert-tiny", "pre-norm", "post-norm-mean"):
         model = family(name, SMALL[name], seed=5)
-        program = compile_model(model, ICARUS)
+        program = compile_model(model, LIMITS)
         found += inferences(model, program, [5, 8], name=name)
-    play(tmp_path, "icarus", ICARUS, found[::2] + found[1::2], seed=3, **settings)
+    play(tmp_path, "icarus", LIMITS, found[::2] + found[1::2], seed=3, **settings)
 
 
 @pytest.fixture(scope="module")
 def small() -> tuple[Any, Any, list[Inference]]:
     """A model that does not fill the limits, its program and three sound inferences."""
     model = family("three-heads", dataclasses.replace(SMALL["three-heads"], positions=20))
-    program = compile_model(model, ICARUS)
+    program = compile_model(model, LIMITS)
     return model, program, inferences(model, program, [5, 9, 3])
 
 
@@ -96,6 +97,7 @@ def between(sound: Sequence[Inference], bad: Sequence[Inference]) -> list[Infere
     return found
 
 
+@pytest.mark.verilator
 def test_damaged_streams(small: Any, tmp_path: Path) -> None:
     _, program, sound = small
     rng = np.random.default_rng(4)
@@ -104,12 +106,13 @@ def test_damaged_streams(small: Any, tmp_path: Path) -> None:
         for place, (name, stream, error) in enumerate(damaged_streams(program, rng))
     ]
     assert {i.error for i in bad} == {Error.CRC, Error.TRUNCATED, Error.OVERRUN}
-    play(tmp_path, "icarus", ICARUS, between(sound, bad), idle=0.1, stall=0.2)
+    play(tmp_path, "verilator", LIMITS, between(sound, bad), idle=0.1, stall=0.2)
 
 
+@pytest.mark.verilator
 def test_refused_streams_and_tokens(small: Any, tmp_path: Path) -> None:
     model, program, sound = small
-    assert program.tokens < ICARUS.tokens
+    assert program.tokens < LIMITS.tokens
     bad = [
         sound[0].damaged(name, error, stream=stream)
         for name, stream, error in refused_streams(program)
@@ -121,25 +124,31 @@ def test_refused_streams_and_tokens(small: Any, tmp_path: Path) -> None:
     assert {i.error for i in bad} == {
         Error.FORMAT, Error.LIMIT, Error.TOKEN, Error.NO_KEY, Error.LENGTH,
     }  # fmt: skip
-    play(tmp_path, "icarus", ICARUS, between(sound, bad), idle=0.1, stall=0.2)
+    play(tmp_path, "verilator", LIMITS, between(sound, bad), idle=0.1, stall=0.2)
 
 
 @pytest.mark.parametrize("kind", ["abort", "reset"])
-def test_interrupted_at_any_moment(kind: Any, small: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("simulator", "moments"), [("icarus", 4), pytest.param("verilator", 60, marks=VERILATOR)]
+)
+def test_interrupted_at_any_moment(
+    kind: Any, simulator: str, moments: int, small: Any, tmp_path: Path
+) -> None:
     sound = small[2]
     rng = np.random.default_rng(6)
     bad = [
         dataclasses.replace(sound[place % 3], name=f"{kind} in {after}", interruption=(kind, after))
-        for place, after in enumerate(map(int, np.sort(rng.integers(1, 3000, 15))))
+        for place, after in enumerate(map(int, np.sort(rng.integers(1, 3000, moments))))
     ]
-    facts = play(tmp_path, "icarus", ICARUS, between(sound, bad), idle=0.1, stall=0.2)
-    assert sum(entry["interrupted"] == kind for entry in facts) >= 10
+    facts = play(tmp_path, simulator, LIMITS, between(sound, bad), idle=0.1, stall=0.2)
+    assert sum(entry["interrupted"] == kind for entry in facts) >= 2 * moments // 3
 
 
+@pytest.mark.verilator
 def test_a_silent_source_is_ended_by_abort(small: Any, tmp_path: Path) -> None:
     """The stream stops without `last`: in a run, and in the drain after a failure."""
     _, program, sound = small
-    stream, n = program.stream(), ICARUS.lanes
+    stream, n = program.stream(), LIMITS.lanes
     broken = bytearray(stream)
     broken[40] ^= 1
     bad = [
@@ -153,14 +162,14 @@ def test_a_silent_source_is_ended_by_abort(small: Any, tmp_path: Path) -> None:
         for data in (stream, bytes(broken))
         for cut in (3, 30, 200, len(stream) // n)
     ]
-    facts = play(tmp_path, "icarus", ICARUS, between(sound, bad))
+    facts = play(tmp_path, "verilator", LIMITS, between(sound, bad))
     assert [entry["error"] for entry in facts].count("ABORTED") >= 6
 
 
 def test_a_wrong_expectation_is_seen(small: Any, tmp_path: Path) -> None:
     """The bench can fail: one bit of one expected value of one tensor is another."""
     sound = small[2][0]
-    for place, writes in enumerate(sound.writes):
+    for place, writes in list(enumerate(sound.writes))[::6]:
         values = writes.values.copy()
         word, lane = map(int, np.argwhere(writes.valid)[-1])
         values[word, lane] ^= 1
@@ -169,13 +178,12 @@ def test_a_wrong_expectation_is_seen(small: Any, tmp_path: Path) -> None:
         path = tmp_path / "case.npz"
         wrong = dataclasses.replace(sound, writes=tuple(changed))
         write_case(path, Case(inferences=(wrong,)))
-        if place % 4 == 0:
-            with pytest.raises(BenchError) as caught:
-                run("accelerator", "icarus", ICARUS, testcases=["case"], env={"CASE": str(path)})
-            message = str(caught.value)
-            assert "1 of" in message
-            assert f"values differ; first {writes.tensor}[tile" in message
-            assert f"lane {lane}, write {word}" in message
+        with pytest.raises(BenchError) as caught:
+            run("accelerator", "icarus", LIMITS, testcases=["case"], env={"CASE": str(path)})
+        message = str(caught.value)
+        assert ": 1 of" in message
+        assert f"values differ; first {writes.tensor}[tile" in message
+        assert f"lane {lane}, write {word}" in message
 
 
 @pytest.mark.verilator

@@ -1,0 +1,182 @@
+"""Deliberate faults in the parts of the engine, which the benches around it must see.
+
+A piece of one part's source is replaced, attention or accelerator is assembled from the faulty
+part, and its bench plays small inferences on the Verilog with Icarus at four lanes.
+"""
+
+import importlib
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from rtl.config import Config
+from rtl.operation import Error
+from rtl.program import compile_model
+from sim.design import Design, described
+from sim.simulators import BenchError, run
+from tb.case import Case, write_case
+from tb.scenarios import SMALL, SMALL_LIMITS, family, inferences, layer_inferences
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CONFIG = Config(lanes=4, **SMALL_LIMITS)
+TOPS = {"attention": "Attention", "accelerator": "Accelerator"}
+SEEN = (
+    r"values differ; first|hangs|error code|words were written|was written|were taken|"
+    r"of a result came|is asked for|gave the shape|`last` does not"
+)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`old`, which stands once in rtl/<part>.py, becomes `new`; `top`'s bench must see it."""
+
+    part: str
+    kind: str
+    old: str
+    new: str
+    top: str = "attention"
+
+
+WHOLE = "accelerator"
+FAULTS = (
+    Fault("matmul", "sum not begun anew", "Mux(first_p, 0, acc)", "acc"),
+    Fault("matmul", "operands swapped", "self.a[i], self.b[j]", "self.a[j], self.b[i]"),
+    Fault("matmul", "copied early", "copy.eq(last_p)", "copy.eq(self.valid & self.last)"),
+    Fault("matmul", "columns reversed", "acc, shadow[j + 1] if j + 1 < n else shadow[j]",
+          "acc, shadow[j - 1] if j > 0 else shadow[j]"),
+    Fault("epilogue", "a column too many", "index < tag.columns", "index <= tag.columns"),
+    Fault("epilogue", "not by lane", "Mux(at[6].by_lane, of_lane, of_column)", "of_column"),
+    Fault("epilogue", "half a cycle late", "Cat(at[5].index, at[5].weight_buffer)",
+          "Cat(at[5].index, at[6].weight_buffer)"),
+    Fault("epilogue", "last score", "index + 1 == tag.columns", "index == n - 1"),
+    Fault("epilogue", "bias late", "_bias[i].eq(chosen.bias)", "_bias[i].eq(chosen.bias >> 1)"),
+    Fault("epilogue", "identity", "= 1 << 15, 15", "= 1 << 15, 14", WHOLE),
+    Fault("epilogue", "residual not rounded", "((x >> (at[q].shift - 1)[:4]) + 1) >> 1",
+          "x >> at[q].shift", WHOLE),
+    Fault("epilogue", "table for all", "Mux(at[q + 1 + table.latency].table, table.o[i], plain)",
+          "table.o[i]", WHOLE),
+    Fault("epilogue", "logit of another lane", "self.logit.eq(requantize.acc[0])",
+          "self.logit.eq(requantize.acc[1])", WHOLE),
+    Fault("loader", "no wait for a free half",
+          "self.model.ready.eq(~weights_full.bit_select(half, 1))", "self.model.ready.eq(1)"),
+    Fault("loader", "a tile too few", "columns_left <= n", "columns_left <= n + 1"),
+    Fault("loader", "planes shifted", "self.parameter_plane.eq(count)",
+          "self.parameter_plane.eq(count ^ 1)"),
+    Fault("loader", "CRC not looked at", "m.If(~crc.good)", "m.If(~crc.good & (number == 99))",
+          WHOLE),
+    Fault("loader", "gamma from the next", "held.word_select(written + n * p, 8) for p in range(2)",
+          "held.word_select(written + 1 + n * p, 8) for p in range(2)", WHOLE),
+    Fault("loader", "table order", "Cat(written, count)", "Cat(count, written)", WHOLE),
+    Fault("sequencer", "no fence", "still = self.quiet", "still = self.ready"),
+    Fault("sequencer", "key tiles", "key_offset.eq(key_offset + attend.stride)",
+          "key_offset.eq(key_offset + attend.head_size)"),
+    Fault("sequencer", "next head's V", "head_value.eq(next_value)", "head_value.eq(0)"),
+    Fault("sequencer", "softmax not awaited", "tile.softmax.eq(value_tile == 0)",
+          "tile.softmax.eq(0)"),
+    Fault("sequencer", "halves of the softmax", "at.half.eq(~at.half)", "at.half.eq(at.half)"),
+    Fault("sequencer", "embedding's words", "embedded + 2 * n", "embedded + n", WHOLE),
+    Fault("issuer", "drain too short", "tile.length <= gap", "tile.length < gap"),
+    Fault("issuer", "weights not awaited", "uses[Operand.WEIGHT] & ~loaded",
+          "uses[Operand.WEIGHT] & ~loaded & (tile.length == 0)"),
+    Fault("issuer", "norm not awaited", "self.norm_rows > tile.row", "self.norm_rows >= tile.row",
+          WHOLE),
+    Fault("normalizer", "rows not counted anew", "complete.eq(0)", "complete.eq(complete)", WHOLE),
+    Fault("normalizer", "writes the residual", "unit.y_en & norm.flags.residual", "unit.y_en",
+          WHOLE),
+    Fault("normalizer", "lanes of x8", "self.x8_write_data.eq(unit.y8)",
+          "self.x8_write_data.eq(unit.y8.as_value().rotate_left(8))", WHOLE),
+    Fault("embedding", "lanes and kinds", "Cat(kind, lane, word)", "Cat(lane, kind, word)", WHOLE),
+    Fault("embedding", "offset", "rows.token_rows + rows.offset", "rows.token_rows", WHOLE),
+    Fault("embedding", "types", "Mux(entry.type, rows.position_rows, 0)", "0", WHOLE),
+    Fault("embedding", "bound", "entry.id >= rows.token_rows", "entry.id > rows.token_rows", WHOLE),
+    Fault("attention", "mask", "mask_attend.eq(tokens.token.attend)", "mask_attend.eq(1)"),
+    Fault("attention", "a row tile too many", "with m.If(row == 1):", "with m.If(row == 0):"),
+    Fault("accelerator", "a logit too few", "count.eq(engine.logit_index + 1)",
+          "count.eq(engine.logit_index)", WHOLE),
+    Fault("engine", "bank of B", "issuer.b_address[bank_bits:][:2]",
+          "issuer.a_address[bank_bits:][:2]"),
+)  # fmt: skip
+
+
+def faulty(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> Design:
+    """The design of `fault.top` with the faulty part; all of rtl/ is imported anew for it."""
+    path = ROOT / "rtl" / f"{fault.part}.py"
+    source = path.read_text()
+    assert not fault.old or source.count(fault.old) == 1, f"{fault.old!r} is not once in {path}"
+    for name in [n for n in sys.modules if n == "rtl" or n.startswith("rtl.")]:
+        monkeypatch.delitem(sys.modules, name)
+    importlib.import_module("rtl")
+    module = ModuleType(f"rtl.{fault.part}")
+    sys.modules[module.__name__] = module
+    text = source.replace(fault.old, fault.new) if fault.old else source
+    exec(compile(text, path, "exec"), vars(module))
+    top = getattr(importlib.import_module(f"rtl.{fault.top}"), TOPS[fault.top])
+    return described(top(CONFIG), fault.top, CONFIG)
+
+
+@pytest.fixture(autouse=True)
+def restored_modules() -> object:
+    """rtl/ as it was, after each test."""
+    before = {n: m for n, m in sys.modules.items() if n == "rtl" or n.startswith("rtl.")}
+    yield
+    for name in [n for n in sys.modules if n == "rtl" or n.startswith("rtl.")]:
+        del sys.modules[name]
+    sys.modules.update(before)
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """What the benches play, by top."""
+    folder = tmp_path_factory.mktemp("cases")
+    layer = family("three-heads", SMALL["three-heads"])
+    found = {"attention": layer_inferences(layer, CONFIG, 0, [13, 6])}
+    whole = []
+    for name in ("bert-tiny", "no-pooler", "pre-norm-embedding-norm"):
+        model = family(name, SMALL[name], seed=2)
+        program = compile_model(model, CONFIG)
+        whole += inferences(model, program, [9], name=name)
+    beyond = whole[-1].tokens.copy()
+    beyond[4] = beyond[4] >> 24 << 24 | SMALL[name].vocabulary
+    broken = bytearray(whole[-1].stream)
+    broken[len(broken) // 2] ^= 16
+    whole.insert(1, whole[-1].damaged("id beyond the table", Error.TOKEN, tokens=beyond))
+    whole.insert(2, whole[-1].damaged("flipped", Error.CRC, stream=bytes(broken)))
+    found["accelerator"] = whole
+    paths = {}
+    for top, played in found.items():
+        paths[top] = folder / f"{top}.npz"
+        write_case(paths[top], Case(inferences=tuple(played), row_latency=3))
+    return paths
+
+
+def first_of_each(faults: tuple[Fault, ...]) -> list[object]:
+    """The first fault of each part, and the others marked as slow."""
+    seen: set[str] = set()
+    found: list[object] = []
+    for fault in faults:
+        marks = [pytest.mark.slow] if fault.part in seen else []
+        seen.add(fault.part)
+        found.append(pytest.param(fault, marks=marks, id=f"{fault.part}: {fault.kind}"))
+    return found
+
+
+@pytest.mark.parametrize("fault", first_of_each(FAULTS))
+def test_bench_sees(fault: Fault, cases: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    design = faulty(fault, monkeypatch)
+    variant = "fault-" + re.sub(r"\W+", "-", f"{fault.part} {fault.kind}")
+    with pytest.raises(BenchError, match=SEEN):
+        run(design, "icarus", variant=variant, testcases=["case"],
+            env={"CASE": str(cases[fault.top])})  # fmt: skip
+
+
+@pytest.mark.parametrize("top", TOPS)
+def test_sound_parts_assembled_the_same_way(
+    top: str, cases: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the fault that the benches see."""
+    design = faulty(Fault("matmul", "none", "", "", top), monkeypatch)
+    run(design, "icarus", variant="fault-none", testcases=["case"], env={"CASE": str(cases[top])})

@@ -1,0 +1,219 @@
+# amaranth: UnusedElaboratable=no
+"""The loader: where every byte of a program goes, and what it waits for."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from amaranth.sim import Simulator
+
+from rtl.command import FIELDS, Opcode
+from rtl.config import Config
+from rtl.loader import Loader
+from rtl.operation import Error
+from rtl.program import Program, compile_model
+from tb.scenarios import SMALL, SMALL_LIMITS, damaged_streams, family, refused_streams
+
+CONFIG = Config(lanes=4, **SMALL_LIMITS)
+N = CONFIG.lanes
+
+
+class Surroundings:
+    """Consumes what the loader hands on, at random times, and keeps it in order.
+
+    Attributes
+    ----------
+    weights, parameters
+        Contents of the halves at each release: the words of every column tile.
+    tables, norms
+        Each table after its last byte; the NORMs as pushed, with their gamma and beta.
+    operations
+        Opcode, flags and fields of each.
+    fills
+        Which half each filled tile used.
+    """
+
+    def __init__(self, unit: Loader, stream: bytes, seed: int, pace: float) -> None:
+        self.unit, self.rng, self.pace = unit, np.random.default_rng(seed), pace
+        padded = stream + bytes(-len(stream) % N)
+        self.words = [padded[i : i + N] for i in range(0, len(padded), N)]
+        self.weights: list[list[bytes]] = []
+        self.parameters: list[list[bytes]] = []
+        self.tables: list[bytes] = []
+        self.norms: list[tuple[dict[str, int], list[int], list[int]]] = []
+        self.operations: list[tuple[int, int, int]] = []
+        self.fills: list[int] = []
+        self.error, self.end, self.taken = Error.NONE, False, 0
+
+    async def run(self, ctx: Any) -> None:
+        unit, rng = self.unit, self.rng
+        halves: list[dict[int, bytes]] = [{}, {}]
+        planes: list[dict[int, bytes]] = [{}, {}]
+        table: dict[int, int] = {}
+        gamma: dict[int, int] = {}
+        beta: dict[int, int] = {}
+        loaded = 0  # which half is released next
+        users: list[int] = []  # cycles in which a table's user drains
+        busy_until = 0  # of the NORM in hand
+        rows_left = 0
+        ctx.set(unit.start, 1)
+        await ctx.tick()
+        ctx.set(unit.start, 0)
+        quiet = 0
+        for cycle in range(40_000):
+            offer = self.taken < len(self.words) and rng.random() < 0.8
+            if offer:
+                ctx.set(unit.model.payload.data, int.from_bytes(self.words[self.taken], "little"))
+                ctx.set(unit.model.payload.last, self.taken == len(self.words) - 1)
+            ctx.set(unit.model.valid, int(offer))
+            ctx.set(unit.operation.ready, int(rng.random() < 0.4))
+            ctx.set(unit.norm.ready, int(cycle >= busy_until))
+            ctx.set(unit.norm_free, int(cycle >= busy_until))
+            # Halves are released in turn, weights and parameters apart.
+            ready = ctx.get(unit.weights_ready) >> loaded & 1
+            release = int(ready and rng.random() < self.pace)
+            ctx.set(unit.release, release)
+            ctx.set(unit.release_buffer, loaded)
+            ctx.set(unit.parameter_release, release)
+            ctx.set(unit.parameter_release_buffer, loaded)
+            drained = int(bool(users) and users[0] <= cycle)
+            if drained:
+                users.pop(0)
+            ctx.set(unit.table_done, drained)
+            fill = ctx.get(unit.rows_active) and ctx.get(unit.rows_en) and rng.random() < 0.3
+            if fill and not rows_left:
+                rows_left = 3
+            ctx.set(unit.rows_done, int(bool(fill)))
+            ctx.set(unit.rows_last, int(rows_left == 1))
+
+            if release:
+                self.weights.append([halves[loaded][k] for k in sorted(halves[loaded])])
+                self.parameters.append([planes[loaded][k] for k in sorted(planes[loaded])])
+                halves[loaded].clear()
+                planes[loaded].clear()
+                loaded ^= 1
+            if fill:
+                self.fills.append(ctx.get(unit.weight_buffer))
+                rows_left -= 1
+            if ctx.get(unit.weight_en):
+                half = ctx.get(unit.weight_buffer)
+                word = np.array(list(ctx.get(unit.weight_data)), np.int8).tobytes()
+                assert not ctx.get(unit.weights_ready) >> half & 1, "a full half is written"
+                halves[half][ctx.get(unit.weight_address)] = word
+            if ctx.get(unit.parameter_en):
+                half = ctx.get(unit.parameter_buffer)
+                planes[half][ctx.get(unit.parameter_plane)] = ctx.get(unit.parameter_data).to_bytes(
+                    N, "little"
+                )
+            if ctx.get(unit.table_en):
+                assert not users, "a table is written while it is used"
+                table[ctx.get(unit.table_address)] = ctx.get(unit.table_data)
+                if len(table) == 256:
+                    self.tables.append(bytes(table[k] for k in range(256)))
+                    table.clear()
+            if ctx.get(unit.norm_en):
+                assert cycle >= busy_until, "parameters of a running NORM are written"
+                channel = ctx.get(unit.norm_address)
+                gamma[channel], beta[channel] = ctx.get(unit.norm_gamma), ctx.get(unit.norm_beta)
+            if ctx.get(unit.norm.valid) and ctx.get(unit.norm.ready):
+                pushed = ctx.get(unit.norm.payload)
+                fields = {name: pushed[name] for name in ("channels", "shift", "epsilon")}
+                self.norms.append(
+                    (fields, [gamma[k] for k in sorted(gamma)], [beta[k] for k in sorted(beta)])
+                )
+                gamma.clear()
+                beta.clear()
+                busy_until = cycle + int(rng.integers(2, 400))
+            if ctx.get(unit.operation.valid) and ctx.get(unit.operation.ready):
+                done = ctx.get(unit.operation.payload)
+                flags = ctx.get(unit.operation.payload.flags.as_value())
+                self.operations.append((done.opcode, flags, done.fields))
+                if done.flags.table:
+                    users.append(cycle + int(rng.integers(50, 900)))
+            moved = offer and ctx.get(unit.model.ready)
+            self.taken += int(bool(moved))
+            self.error, self.end = Error(ctx.get(unit.error)), bool(ctx.get(unit.end))
+            quiet = 0 if moved or release or users else quiet + 1
+            if self.error is not Error.NONE or (quiet > 500):
+                return
+            await ctx.tick()
+
+
+def load(stream: bytes, seed: int = 1, pace: float = 0.05) -> Surroundings:
+    unit = Loader(CONFIG)
+    found = Surroundings(unit, stream, seed, pace)
+    sim = Simulator(unit)
+    sim.add_clock(1e-8)
+    sim.add_testbench(found.run)
+    sim.run()
+    return found
+
+
+def expected_tiles(program: Program) -> tuple[list[list[bytes]], list[list[bytes]]]:
+    """Weights and parameters of every fill of a half; EMBED's fills hold none."""
+    weights: list[list[bytes]] = []
+    parameters: list[list[bytes]] = []
+    for step in program.steps:
+        if step.opcode is Opcode.EMBED:
+            weights += [[]] * 3
+            parameters += [[]] * 3
+        if step.opcode is Opcode.LINEAR:
+            length = step.values["length"]
+            words = [step.payload[i : i + N] for i in range(0, len(step.payload), N)]
+            for first in range(0, len(words), length + 7):
+                weights.append(words[first : first + length])
+                parameters.append(words[first + length : first + length + 7])
+    return weights, parameters
+
+
+@pytest.mark.parametrize("pace", [0.01, 0.3])
+@pytest.mark.parametrize("name", ["no-pooler", "pre-norm", "post-norm-mean"])
+def test_program(name: str, pace: float) -> None:
+    """Each byte once, in its place, while weights, tables and NORMs are used for random times."""
+    program = compile_model(family(name, SMALL[name]), CONFIG)
+    found = load(program.stream(), pace=pace)
+    assert found.error is Error.NONE
+    assert found.end
+    assert found.taken == len(found.words)
+    weights, parameters = expected_tiles(program)
+    assert found.weights == weights
+    assert found.parameters == parameters
+    tables = [step.payload for step in program.steps if step.opcode is Opcode.TABLE]
+    assert found.tables == tables
+    kinds = (Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND)
+    operations = []
+    for step in program.steps:
+        if step.opcode in kinds:
+            bits = 0
+            for field in reversed(FIELDS[step.opcode]):
+                bits = bits << 8 * field.bytes | step.values[field.name]
+            operations.append((step.opcode.value, int(step.flags), bits))
+    assert found.operations == operations
+    norms = [step for step in program.steps if step.opcode is Opcode.NORM]
+    assert [norm[0] for norm in found.norms] == [step.values for step in norms]
+    for step, (_, gamma, beta) in zip(norms, found.norms):
+        bytes_ = np.frombuffer(step.payload, np.uint8).reshape(-1, 6, N).swapaxes(1, 2)
+        flat = np.ascontiguousarray(bytes_.reshape(-1, 6)[: step.values["channels"]])
+        assert gamma == flat[:, :2].copy().view("<i2")[:, 0].tolist()
+        assert beta == flat[:, 2:].copy().view("<i4")[:, 0].tolist()
+
+
+def test_damaged_streams() -> None:
+    """The error, and no operation behind the damage."""
+    program = compile_model(family("pre-norm", SMALL["pre-norm"]), CONFIG)
+    sound = load(program.stream(), pace=0.3).operations
+    rng = np.random.default_rng(8)
+    for place, (name, stream, error) in enumerate(damaged_streams(program, rng)):
+        if place % 7 == 0:
+            found = load(stream, seed=place, pace=0.3)
+            assert found.error is error, name
+            assert not found.end, name
+            assert found.operations == sound[: len(found.operations)], name
+
+
+def test_refused_streams() -> None:
+    program = compile_model(family("post-norm-mean", SMALL["post-norm-mean"]), CONFIG)
+    for place, (name, stream, error) in enumerate(refused_streams(program)):
+        if place % 2 == 0:
+            found = load(stream, pace=0.3)
+            assert found.error is error, name
