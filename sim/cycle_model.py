@@ -14,8 +14,8 @@ model
 tokens, request, logits
     A word a cycle.
 rows
-    The words of a row come `row_latency` cycles (at least one) after its request was taken or
-    later, in the order of the requests, a word a cycle.
+    The words of a row come `row_latency` cycles after its request was taken or later, in the order
+    of the requests, a word a cycle.
 """
 
 from __future__ import annotations
@@ -314,7 +314,7 @@ class Inference:
                 needed = len(taken) * words - MOST_PENDING
                 if needed >= 0:
                     ask = max(ask, taken[needed // words] + needed % words + 1)
-                first = max(ask + max(1, self.row_latency), arrived, half.weights_free)
+                first = max(ask + self.row_latency, arrived, half.weights_free)
                 taken.append(first)
                 arrived = first + words
                 ask += 1 if kind % 2 == 0 else 1 + READ_LATENCY
@@ -417,8 +417,8 @@ def predict(
     n = program.config.lanes
     if stream_bytes is not None and stream_bytes < 1:
         raise ValueError(f"stream bytes is {stream_bytes}: it must be 1 or more; {n} is a word")
-    if row_latency < 0:
-        raise ValueError(f"row latency is {row_latency}: it must be 0 or more")
+    if row_latency < 1:
+        raise ValueError(f"row latency is {row_latency}: it must be 1 or more")
     if not any(Flag.LOGITS in step.flags for step in program.steps):
         raise ValueError("the program computes no logits: compile the whole model")
     gap = ceil_div(n, min(stream_bytes or n, n))
