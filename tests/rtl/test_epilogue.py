@@ -1,0 +1,215 @@
+# amaranth: UnusedElaboratable=no
+"""The epilogue against golden.requantize: every kind of tile, in random order, N cycles apart."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from golden.requantize import requantize, round_shift, saturate
+from rtl.config import Config
+from rtl.epilogue import Epilogue
+from rtl.tile import Epilogue as Kind
+from tb.amaranth_ports import simulate
+
+CONFIG = Config(lanes=4, tokens=64, hidden=64, ffn=64, labels=64)
+N = CONFIG.lanes
+X_WORDS = 64
+Event = tuple[Any, ...]
+
+
+def random_work(count: int, seed: int) -> dict[str, Any]:
+    """Tiles with the accumulators of their columns, and everything that they are finished with."""
+    rng = np.random.default_rng(seed)
+    tiles = []
+    for _ in range(count):
+        kind = Kind(int(rng.integers(6)))
+        wide = rng.integers(-(1 << 20), 1 << 20, (N, N))
+        extreme = rng.choice([-(1 << 20), (1 << 20) - 1, 0, 3], (N, N))
+        tiles.append(
+            {
+                "epilogue": kind,
+                "table": int(kind is Kind.INT8 and rng.random() < 0.5),
+                "by_lane": int(kind is Kind.INT8 and rng.random() < 0.5),
+                "weight_buffer": int(rng.integers(2)),
+                "softmax_buffer": int(rng.integers(2)),
+                "release": int(rng.integers(2)),
+                "score_first": int(rng.integers(2)),
+                "score_last": int(rng.integers(2)),
+                "address": int(rng.integers(X_WORDS - N)),
+                "columns": int(rng.integers(1, N + 1)),
+                "shift": int(rng.integers(0, 16)),
+                "publish": int(rng.integers(2)),
+                "table_last": int(rng.integers(2)),
+                "acc": np.where(rng.random((N, N)) < 0.2, extreme, wide) >> int(rng.integers(12)),
+                "wait": int(rng.choice([0, 0, 1, 7, 30])),
+            }
+        )
+    return {
+        "tiles": tiles,
+        "bias": rng.integers(-(1 << 19), 1 << 19, (2, N)),
+        "m": rng.integers(1 << 15, 1 << 16, (2, N)),
+        "s": rng.integers(20, 32, (2, N)),
+        "row_m": rng.integers(1 << 15, 1 << 16, (2, N)),
+        "row_s": rng.integers(20, 32, (2, N)),
+        "score": (int(rng.integers(1 << 15, 1 << 16)), int(rng.integers(16, 24))),
+        "table": rng.integers(-128, 128, 256),
+        "x": rng.integers(-(1 << 15), 1 << 15, (X_WORDS, N)),
+    }
+
+
+def ref_epilogue(work: dict[str, Any]) -> list[Event]:
+    """(port, address, word) of every write, and the pulses of every tile, by port in order."""
+    found: list[Event] = []
+    x = work["x"].copy()
+    for tile in work["tiles"]:
+        half, kind = tile["weight_buffer"], tile["epilogue"]
+        for n in range(tile["columns"]):
+            acc, address = tile["acc"][n], tile["address"] + n
+            lanes = slice(None) if tile["by_lane"] else n
+            bias, m, s = (work[name][half][lanes] for name in ("bias", "m", "s"))
+            if kind is Kind.INT8:
+                code = requantize(acc + bias, m, s, 8).astype(int)
+                found.append(
+                    (
+                        "bank",
+                        address,
+                        (work["table"][code & 255] if tile["table"] else code).tolist(),
+                    )
+                )
+            elif kind is Kind.CONTEXT:
+                row = (work[name][tile["softmax_buffer"]] for name in ("row_m", "row_s"))
+                found.append(("bank", address, requantize(acc, *row, 8).astype(int).tolist()))
+            elif kind is Kind.SCORE:
+                edge = (
+                    tile["score_first"] and n == 0,
+                    tile["score_last"] and n == tile["columns"] - 1,
+                )
+                word = requantize(acc, *work["score"], 16).astype(int).tolist()
+                found.append(("score", address, word, tile["softmax_buffer"], *map(int, edge)))
+            elif kind is Kind.RESIDUAL:
+                z = round_shift(x[address].astype(np.int64), tile["shift"])
+                x[address] = saturate(z + requantize(acc + bias, m, s, 16).astype(int), 16)
+                found.append(("x", address, x[address].tolist()))
+            elif kind is Kind.EMBEDDING:
+                x[address] = saturate(acc.astype(np.int64), 16)
+                found.append(("x", address, x[address].tolist()))
+            else:
+                found.append(("logit", address, int(acc[0] + bias)))
+        found.append(("done", tile["publish"], tile["table_last"]))
+        if tile["release"]:
+            found.append(("release", half))
+    return found
+
+
+def rtl_epilogue(work: dict[str, Any]) -> tuple[list[Event], int]:
+    """The same, and by how many cycles `done` misses the stated latency."""
+    unit = Epilogue(CONFIG, ahead=5)
+    array_latency = 6  # from a tile's last address to column 0: memory 2, operand 1, array 3
+    ahead: list[tuple[int, int]] = []
+    starts: list[int] = []
+
+    async def exercise(ports: Any) -> tuple[list[Event], int]:
+        ctx, found, took = ports.ctx, [], set()
+        for half in range(2):
+            for plane in range(7):
+                name, shift = (("bias", plane), ("m", plane - 4), ("s", 0))[
+                    0 if plane < 4 else 1 if plane < 6 else 2
+                ]
+                word = sum(
+                    (int(v) >> 8 * shift & 255) << 8 * lane
+                    for lane, v in enumerate(work[name][half])
+                )
+                ctx.set(unit.parameter_en, 1)
+                ctx.set(unit.parameter_buffer, half)
+                ctx.set(unit.parameter_plane, plane)
+                ctx.set(unit.parameter_data, word)
+                await ctx.tick()
+        ctx.set(unit.parameter_en, 0)
+        for address in range(256):
+            ctx.set(unit.table_en, 1)
+            ctx.set(unit.table_address, address)
+            ctx.set(unit.table_data, int(work["table"][address]) & 255)
+            await ctx.tick()
+        ctx.set(unit.table_en, 0)
+        ctx.set(unit.score_m, work["score"][0])
+        ctx.set(unit.score_s, work["score"][1])
+
+        x = {address: word.tolist() for address, word in enumerate(work["x"])}
+        reads: list[list[int]] = [[0] * N] * 2
+        begin, columns = 0, {}
+        waiting = list(work["tiles"])
+        for cycle in range(100_000):
+            start = bool(waiting) and cycle >= begin
+            ctx.set(unit.start, int(start))
+            if start:
+                tile = waiting.pop(0)
+                for name, value in tile.items():
+                    if name not in ("acc", "wait"):
+                        ctx.set(unit.tag[name], value)
+                for n in range(N):
+                    columns[cycle + array_latency + n] = tile["acc"][n].tolist()
+                # A residual must not read what the one before it has not written.
+                begin = (
+                    cycle
+                    + N
+                    + (tile["wait"] or 0)
+                    + 2 * unit.latency * (tile["epilogue"] in (Kind.RESIDUAL, Kind.EMBEDDING))
+                )
+                starts.append(cycle)
+            ctx.set(unit.column, columns.pop(cycle, [-5] * N))
+            half = ctx.get(unit.row_buffer)
+            ctx.set(unit.row_m, work["row_m"][half].tolist())
+            ctx.set(unit.row_s, work["row_s"][half].tolist())
+            ctx.set(unit.x_read_data, reads[0])
+            reads = [reads[1], x[ctx.get(unit.x_read_address) % X_WORDS]]
+
+            if ctx.get(unit.bank_en):
+                found.append(("bank", ctx.get(unit.bank_address), list(ctx.get(unit.bank_data))))
+            if ctx.get(unit.score_en):
+                buffer = ctx.get(unit.score_buffer)
+                edge = ctx.get(unit.score_first), ctx.get(unit.score_last)
+                word = list(ctx.get(unit.score_data))
+                found.append(("score", ctx.get(unit.score_key), word, buffer, *edge))
+            if ctx.get(unit.x_write_en):
+                address, word = ctx.get(unit.x_write_address), list(ctx.get(unit.x_write_data))
+                found.append(("x", address, word))
+                x[address] = word
+            if ctx.get(unit.logit_en):
+                found.append(("logit", ctx.get(unit.logit_index), ctx.get(unit.logit)))
+            if ctx.get(unit.parameter_release):
+                found.append(("release", ctx.get(unit.parameter_release_buffer)))
+            ahead.append((ctx.get(unit.x_write_ahead), ctx.get(unit.x_write_en)))
+            if ctx.get(unit.done):
+                found.append(("done", ctx.get(unit.publish), ctx.get(unit.table_done)))
+                took.add(cycle - starts[sum(e[0] == "done" for e in found) - 1])
+                if not waiting and sum(e[0] == "done" for e in found) == len(work["tiles"]):
+                    break
+            else:
+                assert not ctx.get(unit.publish)
+                assert not ctx.get(unit.table_done)
+            await ctx.tick()
+        assert len(took) == 1
+        # x_write_ahead says what x_write_en will be.
+        coming, writes = zip(*ahead)
+        assert coming[:-5] == writes[5:]
+        return found, took.pop() - (unit.latency + N - 1)
+
+    result: tuple[list[Event], int] = simulate(unit, exercise)
+    return result
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_tiles(seed: int) -> None:
+    """Writes of each port in order, addresses, pulses, and the latency that the table states."""
+    work = random_work(60, seed)
+    expected = ref_epilogue(work)
+    actual, late = rtl_epilogue(work)
+    for port in ("bank", "score", "x", "logit", "done", "release"):
+        wanted = [event for event in expected if event[0] == port]
+        shown = [event for event in actual if event[0] == port]
+        assert wanted
+        for place, (one, other) in enumerate(zip(wanted, shown)):
+            assert one == other, f"{port} {place}"
+        assert len(wanted) == len(shown)
+    assert late == 0

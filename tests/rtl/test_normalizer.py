@@ -1,0 +1,166 @@
+# amaranth: UnusedElaboratable=no
+"""The normalizer against golden.layernorm, while the epilogue uses the ports of X16 at random."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from golden.layernorm import layernorm
+from golden.linear import operand
+from golden.model import Norm
+from rtl.config import Config
+from rtl.normalizer import Normalizer
+from tb.amaranth_ports import simulate
+
+CONFIG = Config(lanes=4, tokens=20, hidden=16, ffn=16)
+N = CONFIG.lanes
+
+
+def random_norm(rng: np.random.Generator, channels: int) -> Norm:
+    return Norm(
+        gamma=rng.integers(-20_000, 20_000, channels, dtype=np.int16),
+        beta=rng.integers(-(1 << 24), 1 << 24, channels, dtype=np.int32),
+        shift=int(rng.integers(12, 15)),
+        epsilon=int(rng.integers(1, 1 << 20)),
+    )
+
+
+@pytest.mark.parametrize("traffic", [0.0, 0.3, 0.7])
+@pytest.mark.parametrize(("channels", "rows"), [(1, 1), (7, 3), (16, 5), (16, 1)])
+def test_sums_and_norms(channels: int, rows: int, traffic: float) -> None:
+    """Three sums: plain (x stays), residual (x is replaced) and CHAINED behind it, one tile.
+
+    Every sum is written row tile by row tile, with foreign reads between; all of it must be
+    normalised exactly as it was written, and what the NORM writes must be read back.
+    """
+    unit = Normalizer(CONFIG)
+    rng = np.random.default_rng([channels, rows])
+    sums = rng.integers(-(1 << 15), 1 << 15, (3, rows * N, channels), dtype=np.int16)
+    norms = [random_norm(rng, channels) for _ in range(4)]
+    # (norm, flags); the second sum has two norms, of which the second reads the first's output.
+    plan = [("plain", norms[0]), ("residual", norms[1]), ("chained", norms[2]), ("first", norms[3])]
+    written: dict[str, dict[int, tuple[list[int], list[int]]]] = {name: {} for name, _ in plan}
+
+    async def exercise(ports: Any) -> list[list[int]]:
+        ctx = ports.ctx
+        writes: list[tuple[int, int, list[int], int]] = []  # cycle, address, word, publish
+        ahead: set[int] = set()
+        state = {"norm": -1, "cycle": 0, "finished": 0}
+        reads: dict[int, int] = {}
+        checked: list[list[int]] = []
+        x: dict[int, list[int]] = {}
+
+        async def cycle() -> None:
+            now = state["cycle"]
+            write = next((w for w in writes if w[0] == now), None)
+            ctx.set(unit.x_write_en, int(write is not None))
+            ctx.set(unit.publish, int(write is not None and write[3]))
+            if write is not None:
+                ctx.set(unit.x_write_address, write[1])
+                ctx.set(unit.x_write_data, write[2])
+                x[write[1]] = write[2]
+            ctx.set(unit.x_write_ahead, int(now + unit.ahead in ahead))
+            read = bool(x) and rng.random() < traffic
+            ctx.set(unit.x_read_en, int(read))
+            if read:
+                address = int(rng.choice(list(x)))
+                ctx.set(unit.x_read_address, address)
+                reads[now + 2] = address
+            if now in reads:
+                checked.append([reads[now], *ctx.get(unit.x_read_data)])
+            if ctx.get(unit.trace_norm_en):
+                at = ctx.get(unit.trace_norm_address)
+                word, word8 = list(ctx.get(unit.trace_norm)), list(ctx.get(unit.trace_norm8))
+                name = plan[ctx.get(unit.norms)][0]
+                assert at not in written[name]
+                written[name][at] = (word, word8)
+                assert ctx.get(unit.x8_write_en)
+                assert ctx.get(unit.x8_write_address) == at
+                assert list(ctx.get(unit.x8_write_data)) == word8
+            await ctx.tick()
+            state["cycle"] += 1
+
+        async def begin(name: str, norm: Norm) -> None:
+            while not ctx.get(unit.free):
+                await cycle()
+            for channel in range(channels):
+                ctx.set(unit.parameter_en, 1)
+                ctx.set(unit.parameter_address, channel)
+                ctx.set(unit.parameter_gamma, int(norm.gamma[channel]))
+                ctx.set(unit.parameter_beta, int(norm.beta[channel]))
+                await cycle()
+            ctx.set(unit.parameter_en, 0)
+            payload = unit.norm.payload
+            ctx.set(payload.channels, channels)
+            ctx.set(payload.shift, norm.shift)
+            ctx.set(payload.epsilon, norm.epsilon)
+            ctx.set(payload.flags.residual, int(name == "residual"))
+            ctx.set(payload.flags.chained, int(name == "chained"))
+            ctx.set(payload.flags.first_tile, int(name == "first"))
+            ctx.set(unit.norm.valid, 1)
+            await cycle()
+            ctx.set(unit.norm.valid, 0)
+
+        async def finish(count: int) -> None:
+            for _ in range(20_000):
+                if ctx.get(unit.norms) == count:
+                    return
+                await cycle()
+            raise AssertionError(f"NORM {count} has not finished")
+
+        async def add(number: int, tiles: int) -> None:
+            """Write a sum, with pauses; the words of a row tile column by column."""
+            at = state["cycle"] + unit.ahead + 1
+            for row in range(tiles):
+                for channel in range(channels):
+                    at += 1 + int(rng.random() < traffic) * int(rng.integers(1, 30))
+                    word = sums[number, row * N : row * N + N, channel].tolist()
+                    writes.append(
+                        (at, row * channels + channel, word, int(channel == channels - 1))
+                    )
+                    ahead.add(at)
+            while state["cycle"] <= at:
+                await cycle()
+
+        ctx.set(unit.ready, 1)
+        ctx.set(unit.row_tiles, rows)
+        await begin(*plan[0])
+        await add(0, rows)
+        await finish(1)
+        x.clear()
+        await begin(*plan[1])
+        await add(1, rows)
+        await begin(*plan[2])
+        await finish(3)
+        # What is read of X16 now is what the residual NORM has written.
+        result = []
+        for address in range(rows * channels):
+            ctx.set(unit.x_read_en, 1)
+            ctx.set(unit.x_read_address, address)
+            await ctx.tick()
+            ctx.set(unit.x_read_en, 0)
+            await ctx.tick()
+            result.append(list(ctx.get(unit.x_read_data)))
+        x.clear()
+        state["cycle"] += 1
+        await begin(*plan[3])
+        await add(2, 1)
+        await finish(4)
+        return result
+
+    x = np.array(simulate(unit, exercise)).reshape(rows, channels, N).swapaxes(1, 2)
+    replaced = layernorm(sums[1], norms[1])
+    np.testing.assert_array_equal(x.reshape(-1, channels), replaced)
+    expected = {
+        "plain": layernorm(sums[0], norms[0]),
+        "residual": replaced,
+        "chained": layernorm(replaced, norms[2]),
+        "first": layernorm(sums[2], norms[3])[:N],
+    }
+    for name, wanted in expected.items():
+        words = np.array([written[name][at] for at in range(len(wanted) // N * channels)])
+        shown = words.reshape(-1, channels, 2, N).transpose(2, 0, 3, 1).reshape(2, -1, channels)
+        np.testing.assert_array_equal(shown[0], wanted, err_msg=name)
+        np.testing.assert_array_equal(shown[1], operand(wanted), err_msg=name)
+        assert len(written[name]) == len(words)

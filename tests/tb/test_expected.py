@@ -1,0 +1,100 @@
+"""The order of the expected writes, against a plain account of the data layout."""
+
+import numpy as np
+import pytest
+
+from golden.encoder import run
+from rtl.config import Config
+from rtl.program import compile_model
+from tb.expected import Writes, expected_writes
+from tb.scenarios import SMALL, SMALL_LIMITS, family, sequence
+
+CONFIG = Config(lanes=4, **SMALL_LIMITS)
+N = CONFIG.lanes
+
+
+def writes_of(name: str, tokens: int, first_tile_only: bool = False) -> tuple[dict, list[Writes]]:
+    model = family(name, SMALL[name])
+    program = compile_model(model, CONFIG, first_tile_only=first_tile_only)
+    ids, types, attend = sequence(model, tokens, 1)
+    trace: dict[str, np.ndarray] = {}
+    run(model, ids, types, attend, trace)
+    return trace, list(expected_writes(program, trace, tokens, attend))
+
+
+def covered(writes: Writes, tensor: np.ndarray) -> np.ndarray:
+    """How often each element of the tensor is expected; its value must be the tensor's."""
+    count = np.zeros(tensor.shape, int)
+    for values, valid, index in zip(writes.values, writes.valid, writes.index):
+        for value, good, place in zip(values, valid, index):
+            if good and all(p < size for p, size in zip(place, tensor.shape)):
+                at = tuple(place)
+                assert value in (tensor[at], 0)
+                count[at] += int(value == tensor[at])
+    return count
+
+
+@pytest.mark.parametrize("tokens", [1, 4, 9])
+@pytest.mark.parametrize("name", SMALL)
+def test_every_element_is_expected_once(name: str, tokens: int) -> None:
+    trace, writes = writes_of(name, tokens)
+    named = {w.tensor: w for w in writes}
+    assert len(named) == len(writes)
+    derived = {"row_m", "row_s"}
+    for tensor, values in trace.items():
+        if tensor.rpartition(".")[2] in derived or tensor == "pooled":
+            continue
+        assert tensor in named, tensor
+        if values.ndim == 1 and tensor != "logits":
+            assert named[tensor].valid.sum() == len(values)
+            np.testing.assert_array_equal(named[tensor].values[:, 0], values)
+        elif tensor.endswith(".v"):
+            assert covered(named[tensor], values).min() >= 1
+        else:
+            np.testing.assert_array_equal(covered(named[tensor], values), 1, err_msg=tensor)
+    # Nothing is expected of lanes beyond the sequence.
+    for w in writes:
+        if w.port in ("x", "norm", "norm8"):
+            assert w.valid.sum() == tokens * trace[w.tensor].shape[1]
+
+
+def test_addresses() -> None:
+    """Words of N tokens of one channel; V words of N channels of one token."""
+    _, writes = writes_of("three-heads", 6)
+    named = {w.tensor: w for w in writes}
+    hidden, inner, bank = 12, 9, CONFIG.bank_words
+    np.testing.assert_array_equal(named["embedding.norm"].address, np.arange(2 * hidden))
+    # Q: column tiles of 4, 4 and 1 channels; in each the two row tiles.
+    order = [
+        row * inner + channel
+        for first in (0, 4, 8)
+        for row in (0, 1)
+        for channel in range(first, min(first + 4, 9))
+    ]
+    np.testing.assert_array_equal(named["layer.0.q"].address, order)
+    np.testing.assert_array_equal(named["layer.0.k"].address, np.array(order) + bank)
+    # V: a head of 3 channels takes one word a token; six tokens stand in two row tiles of four.
+    order = [tile * 8 + token for tile in range(3) for token in range(6)]
+    np.testing.assert_array_equal(named["layer.0.v"].address, np.array(order) + 2 * bank)
+    # Context: head, row tile, channel.
+    order = [row * inner + head * 3 + c for head in range(3) for row in (0, 1) for c in range(3)]
+    np.testing.assert_array_equal(named["layer.0.context"].address, np.array(order) + 3 * bank)
+    np.testing.assert_array_equal(named["logits"].address, np.arange(5))
+
+
+def test_first_tile_only() -> None:
+    trace, writes = writes_of("bert-tiny", 9, first_tile_only=True)
+    named = {w.tensor: w for w in writes}
+    for tensor in ("q", "context", "attention.sum", "ffn.hidden", "ffn.norm"):
+        w = named[f"layer.1.{tensor}"]
+        assert w.valid.all()
+        assert len(w.address) == trace[f"layer.1.{tensor}"].shape[1]
+    assert named["layer.1.k"].valid.sum() == 9 * 12
+
+
+@pytest.mark.parametrize("tokens", [0, 25])
+def test_length(tokens: int) -> None:
+    model = family("bert-tiny", SMALL["bert-tiny"])
+    program = compile_model(model, CONFIG)
+    with pytest.raises(ValueError, match=f"{tokens} tokens: the program takes 1..24"):
+        list(expected_writes(program, {}, tokens))
