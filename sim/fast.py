@@ -24,7 +24,7 @@ import json
 import selectors
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -68,7 +68,7 @@ def iterate(
     patience: int = PATIENCE,
     design: Design | None = None,
     variant: str = "",
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Run the jobs and give each result as it comes.
 
     The jobs of a process run back to back on one accelerator, in their order. Leaving the

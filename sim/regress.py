@@ -1,0 +1,319 @@
+"""Run many reviews through the simulated accelerator and compare every one with golden.
+
+All reviews: the logits, bit for bit. A sample of them: every write of every named intermediate. The
+accuracy of the float model, of golden and of the Verilog is counted on the same reviews.
+
+examples:
+  python -m sim.regress --reviews 1000 --jobs 2
+  python -m sim.regress --lanes 8 --max-tokens 64 --trace-sample 100
+  python -m sim.regress --data reviews.csv --stalls 1 --json build/regress.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from golden import encoder
+from golden import fast as golden_fast
+from quant import command, float_model
+from quant.calibrate import ensure, positive
+from quant.classify import Classifier
+from quant.texts import load_texts
+from quant.tokenizer import Tokens
+from rtl.compile import MODEL
+from rtl.operation import Error
+from rtl.program import FitError, Program, compile_model, embedding_table
+from sim import fast
+from sim.cycles import fitting
+from sim.report import table, write_json
+from sim.simulators import SimulatorError
+
+SPLIT = "test"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a regression found; `accuracy` is None where the texts have no labels.
+
+    Attributes
+    ----------
+    reviews, traced
+        How many were run, and how many of them with all intermediates compared.
+    values, mismatches
+        Compared values (logits of all and intermediates of the sample), and how many differ.
+    problems
+        Reviews that ended in an error, lacked writes or differ, one line each.
+    cycles
+        Of all inferences.
+    simulated, seconds
+        Simulated cycles, register accesses included; wall clock of the simulation.
+    """
+
+    reviews: int
+    traced: int
+    lanes: int
+    max_tokens: int
+    tokens: int
+    values: int
+    mismatches: int
+    problems: list[str]
+    accuracy: dict[str, float | None]
+    agreement: float
+    cycles: int
+    simulated: int
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        return self.reviews > 0 and self.values > 0 and not self.mismatches and not self.problems
+
+
+def sample(reviews: int, size: int) -> set[int]:
+    """`size` of the reviews, evenly spread."""
+    size = min(size, reviews)
+    return {place * reviews // size for place in range(size)}
+
+
+def jobs_of(
+    program: Program, rows: np.ndarray, sequences: Sequence[Tokens], traced: set[int]
+) -> list[fast.Job]:
+    """One inference for each sequence."""
+    return [
+        fast.Job(program, rows, tokens.ids, tokens.types, trace=index in traced)
+        for index, tokens in enumerate(sequences)
+    ]
+
+
+def check(
+    classifier: Classifier,
+    program: Program,
+    tokens: Tokens,
+    golden: np.ndarray,
+    result: fast.Result,
+) -> tuple[int, int, str]:
+    """Values compared, mismatches, and what is wrong ("" when nothing is) of one review."""
+    if result.error != Error.NONE:
+        return 0, 0, f"ended with the error {result.error.name}"
+    if result.logits.shape != golden.shape:
+        return 0, 0, f"{result.logits.size} logits came, golden has {golden.size}"
+    values, mismatches, wrong = golden.size, int((result.logits != golden).sum()), ""
+    if mismatches:
+        wrong = f"logits are {result.logits.tolist()}, golden says {golden.tolist()}"
+    if result.writes:
+        trace: dict[str, np.ndarray] = {}
+        plain = encoder.run(classifier.model, tokens.ids, tokens.types, trace=trace)
+        if (plain != golden).any():
+            return values, mismatches, "golden and golden.fast differ: no comparison is valid"
+        comparison = fast.compare(program, trace, len(tokens.ids), result)
+        values += comparison.compared.total()
+        mismatches += comparison.mismatches.total()
+        wrong = comparison.problem or comparison.message() * bool(comparison.first) or wrong
+    return values, mismatches, wrong
+
+
+def regress(classifier: Classifier, options: argparse.Namespace) -> Figures:
+    """Run the reviews and compare them.
+
+    Raises
+    ------
+    FitError, SimulatorError, HarnessError, ValueError
+        As the parts it uses.
+    """
+    texts = load_texts(options.data, SPLIT)[: options.reviews]
+    sequences = [classifier.tokens(text.text, max_tokens=options.max_tokens) for text in texts]
+    if not sequences:
+        raise ValueError(f"{options.data} holds no text: nothing would be compared")
+    config = fitting(classifier.model.shape, options.lanes, max(len(t.ids) for t in sequences))
+    program = compile_model(classifier.model, config, first_tile_only=options.first_tile_only)
+    rows = embedding_table(classifier.model, config.lanes)
+    golden = golden_fast.run_batch(
+        classifier.model, [t.ids for t in sequences], [t.types for t in sequences]
+    )
+    traced = sample(len(sequences), options.trace_sample)
+    jobs = jobs_of(program, rows, sequences, traced)
+    logits = np.zeros_like(golden)
+    values = mismatches = cycles = simulated = 0
+    problems: list[str] = []
+    began = time.perf_counter()
+    results = fast.iterate(
+        config,
+        jobs,
+        stream_bytes=options.stream_bytes,
+        row_latency=options.row_latency,
+        seed=options.stalls,
+        processes=options.jobs,
+    )
+    bar = tqdm(total=len(jobs), desc="reviews", unit="review", disable=None, leave=False)
+    with closing(results), bar:
+        for result in results:
+            text = sequences[result.index]
+            more, wrong, problem = check(classifier, program, text, golden[result.index], result)
+            values, mismatches = values + more, mismatches + wrong
+            cycles, simulated = cycles + result.cycles, simulated + result.simulated
+            if problem:
+                problems.append(f"review {result.index} ({len(text.ids)} tokens): {problem}")
+            if result.logits.shape == logits[result.index].shape:
+                logits[result.index] = result.logits
+            bar.update()
+    seconds = time.perf_counter() - began
+    labels = np.array([-1 if text.label is None else text.label for text in texts])
+    classes = {"golden": golden.argmax(1), "RTL": logits.argmax(1)}
+    if classifier.checkpoint is not None:
+        floats = [
+            float_model.run(
+                classifier.checkpoint.spec, classifier.checkpoint.arrays, t.ids, t.types
+            )
+            for t in command.progress(sequences, "float")
+        ]
+        classes = {"float": np.array(floats).argmax(1)} | classes
+    known = labels >= 0
+    accuracy = {
+        name: float((found == labels)[known].mean()) if known.any() else None
+        for name, found in classes.items()
+    }
+    return Figures(
+        reviews=len(sequences),
+        traced=len(traced),
+        lanes=config.lanes,
+        max_tokens=options.max_tokens,
+        tokens=sum(len(t.ids) for t in sequences),
+        values=values,
+        mismatches=mismatches,
+        problems=problems,
+        accuracy=accuracy,
+        agreement=float((classes.get("float", classes["golden"]) == classes["RTL"]).mean()),
+        cycles=cycles,
+        simulated=simulated,
+        seconds=seconds,
+    )
+
+
+def report(figures: Figures) -> str:
+    """The figures as tables, and the problems, the first ten of them."""
+    rows: list[list[object]] = [
+        ["reviews compared", figures.reviews],
+        ["with every intermediate", figures.traced],
+        ["tokens", figures.tokens],
+        ["values compared", figures.values],
+        ["mismatches", figures.mismatches],
+        ["reviews with a problem", len(figures.problems)],
+    ]
+    for name, value in figures.accuracy.items():
+        rows.append([f"accuracy, {name}", "-" if value is None else f"{value:.2%}"])
+    if "float" in figures.accuracy:
+        rows.append(["same class, float and RTL", f"{figures.agreement:.2%}"])
+    rows += [
+        ["cycles, mean", f"{figures.cycles / figures.reviews:,.0f}"],
+        ["cycles, total", f"{figures.cycles:,}"],
+        ["seconds", f"{figures.seconds:.1f}"],
+        ["simulated cycles a second", f"{figures.simulated / figures.seconds:,.0f}"],
+    ]
+    lines = [
+        f"{figures.reviews} reviews of up to {figures.max_tokens} tokens on {figures.lanes} lanes",
+        "",
+        table(
+            ["", "value"],
+            [[name, value if isinstance(value, str) else f"{value:,}"] for name, value in rows],
+        ),
+        "",
+    ]
+    lines += figures.problems[:10]
+    if len(figures.problems) > 10:
+        lines.append(f"... and {len(figures.problems) - 10} more")
+    lines.append("passed: equal bit for bit" if figures.passed else "FAILED")
+    return "\n".join(lines)
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="python -m sim.regress",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument("--reviews", type=positive, default=100, metavar="N", help="default: 100")
+    result.add_argument(
+        "--jobs",
+        type=positive,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="simulations at a time (default: one a core)",
+    )
+    result.add_argument("--lanes", type=int, default=16, metavar="N", help="default: 16")
+    result.add_argument(
+        "--max-tokens",
+        type=positive,
+        default=128,
+        metavar="N",
+        help="the rest of a longer review is cut (default: 128)",
+    )
+    result.add_argument(
+        "--trace-sample",
+        type=int,
+        default=20,
+        metavar="N",
+        help="reviews whose intermediates are all compared (default: 20)",
+    )
+    result.add_argument(
+        "--model", type=Path, default=MODEL, metavar="DIR", help=f"quantized (default: {MODEL})"
+    )
+    result.add_argument(
+        "--data",
+        default="imdb",
+        metavar="NAME|FILE",
+        help="imdb, rotten_tomatoes, or a CSV, JSONL or text file (default: imdb, its test split)",
+    )
+    result.add_argument(
+        "--first-tile-only",
+        action="store_true",
+        help="the last layer computes the first row tile only; the logits stay the same",
+    )
+    result.add_argument(
+        "--stream-bytes",
+        type=positive,
+        metavar="N",
+        help="bytes of the command stream a cycle (default: the lanes)",
+    )
+    result.add_argument(
+        "--row-latency",
+        type=positive,
+        default=fast.ROW_LATENCY,
+        metavar="N",
+        help=f"cycles from a request to an embedding row (default: {fast.ROW_LATENCY})",
+    )
+    result.add_argument(
+        "--stalls", type=int, metavar="SEED", help="let every stream rest at random"
+    )
+    result.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    try:
+        # The default model is calibrated first where it is missing; another one must be there.
+        model = ensure() if options.model == MODEL else options.model
+        figures = regress(Classifier.load(model, None), options)
+    except (FitError, SimulatorError, fast.HarnessError, ValueError, OSError) as error:
+        print(f"sim.regress: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("sim.regress: interrupted", file=sys.stderr)
+        return 130
+    print(report(figures))
+    if options.json:
+        write_json(options.json, asdict(figures) | {"passed": figures.passed})
+    return 0 if figures.passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
