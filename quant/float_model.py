@@ -47,7 +47,7 @@ def softmax(x: Floats) -> Floats:
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
-def layer_norm(x: Floats, gamma: Floats, beta: Floats, epsilon: float) -> Floats:
+def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """gamma (x - mean) / sqrt(var + epsilon) + beta over the last axis (Ba et al., 2016)."""
     centred = x - x.mean(axis=-1, keepdims=True)
     variance = np.mean(centred * centred, axis=-1, keepdims=True)

@@ -1,0 +1,342 @@
+"""`python -m quant.report`: a calibration and its evaluation as one HTML page.
+
+The page carries all it needs: inline SVG, no script, no font or file from elsewhere.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golden import activation, encoder, layernorm, softmax
+from golden.model import Linear, Model, Norm
+from quant import command, float_model, svg
+from quant.calibrate import BUILD, ensure, observe_all
+from quant.classify import Classifier
+from quant.evaluate import Evaluation, add_text_options, evaluate, labelled_texts
+from quant.float_model import ACTIVATIONS
+from quant.observers import BINS, Observer
+from quant.texts import SPLITS
+from quant.tokenizer import Tokens
+
+SENTENCE = "The plot is thin, but the acting is so good that I did not mind at all."
+SHOWN_BINS = 128
+
+EXAMPLES = """\
+examples:
+  python -m quant.report
+  python -m quant.report --samples 5000 --out build/report.html
+  python -m quant.report --sentence "What a waste of time."
+"""
+
+STYLE = """
+body{font:15px/1.5 system-ui,sans-serif;color:#222;max-width:1000px;margin:2em auto;padding:0 1em}
+h1{font-size:1.6em;margin-bottom:.2em}h2{margin-top:2em;border-bottom:1px solid #ccc}
+h3{font-size:1em;margin:.8em 0 .2em}
+svg{width:100%;height:auto;font-family:system-ui,sans-serif}
+.grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(300px,1fr));gap:4px 18px}
+.pair{display:grid;grid-template-columns:1fr 1fr;gap:18px}
+figure{margin:0}figcaption{font-size:.85em;color:#444}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums}
+td,th{padding:2px 12px 2px 0;text-align:right;border-bottom:1px solid #eee}
+td:first-child,th:first-child{text-align:left}
+code{background:#f3f3f3;padding:0 .3em}
+"""
+
+
+def figure(chart: str, caption: str) -> str:
+    return f"<figure>{chart}<figcaption>{caption}</figcaption></figure>"
+
+
+def html_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    def row(cells: Sequence[object], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(str(c))}</{tag}>" for c in cells) + "</tr>"
+
+    return f"<table>{row(head, 'th')}{''.join(row(cells, 'td') for cells in rows)}</table>"
+
+
+def summary(result: Evaluation, info: dict[str, Any]) -> str:
+    values = result.to_json()
+    rows: list[list[object]] = []
+    floats, integers = values["float"], values["golden"]
+    if floats and integers:
+        pairs = [("accuracy", floats["accuracy"], integers["accuracy"])]
+        for i, name in enumerate(result.names):
+            pairs += [
+                (f"{key} {name}", floats[key][i], integers[key][i])
+                for key in ("precision", "recall", "f1")
+            ]
+        rows = [[n, f"{a:.2%}", f"{b:.2%}", f"{100 * (b - a):+.2f}"] for n, a, b in pairs]
+    difference, flips = values["logit_difference"], values["flips"]
+    facts = [
+        f"{values['texts']} texts, {values['tokens']} tokens; the two models agree on "
+        f"{result.agreement:.2%} and differ on {flips['changed']}",
+        f"logits differ by {difference['mean']:.5f} in the mean and {difference['largest']:.4f} at "
+        f"most (standard deviation of the logits {difference['float_spread']:.3f}; one integer "
+        f"step is {difference['lsb']:.3g})",
+    ]
+    if "mcnemar_p" in flips:
+        facts.append(
+            f"only float right {flips['only_float_right']}, only integer right "
+            f"{flips['only_golden_right']}, McNemar's exact p = {flips['mcnemar_p']:.3f}"
+        )
+    calibration = info["calibration"]
+    facts.append(
+        f"calibrated on {calibration['texts']} texts of {escape(str(calibration['data']))} by "
+        f"{calibration['method']}; checkpoint SHA-256 <code>{info['checkpoint']['sha256'][:16]}"
+        f"…</code>; {escape(info['tool'])}"
+    )
+    table = html_table(("", "float", "integer", "points"), rows) if rows else ""
+    return table + "<ul>" + "".join(f"<li>{fact}</li>" for fact in facts) + "</ul>"
+
+
+def confusions(result: Evaluation) -> str:
+    charts = []
+    for name, classes in (("float", result.float_classes), ("integer", result.integer_classes)):
+        scores = result.scores(classes)
+        if scores is None:
+            return "<p>The texts have no labels.</p>"
+        charts.append(figure(svg.confusion(scores.confusion, result.names, name), name))
+    return f'<div class="pair">{"".join(charts)}</div>'
+
+
+def histograms(observers: dict[str, Observer], tensors: dict[str, dict[str, Any]]) -> str:
+    """Every tensor that the float model has, the limits of its integer twin dashed."""
+    charts = []
+    for name, observer in observers.items():
+        if not observer.reach or name == "logits":
+            continue
+        counts = observer.counts.reshape(SHOWN_BINS, -1).sum(axis=1)
+        edges = np.linspace(-observer.reach, observer.reach, SHOWN_BINS + 1)
+        used = np.flatnonzero(counts)
+        keep = slice(int(used[0]), int(used[-1]) + 1)
+        clip, caption = None, "not stored in 8 or 16 bits"
+        if name in tensors:
+            format = tensors[name]
+            clip = format["scale"] * (2 ** (format["bits"] - 1) - 1)
+            beyond = int(observer.counts[np.abs(observer.centres) > clip].sum())
+            caption = f"{format['bits']} bits to ±{clip:.3g}, {beyond} of {observer.count} beyond"
+            if clip > 4 * observer.amplitude:  # far outside: drawing it would hide the values
+                caption, clip = f"{caption} (off the chart)", None
+        chart = svg.histogram(edges[keep.start : keep.stop + 1], counts[keep], clip, name)
+        charts.append(figure(chart, f"<b>{escape(name)}</b>: {caption}"))
+    return f'<div class="grid">{"".join(charts)}</div>'
+
+
+def sqnr(result: Evaluation) -> str:
+    errors = result.errors
+    limits = [f"{e.sqnr:.1f} dB" + (f", {e.limits} at limits" if e.limits else "")
+              for e in errors.values()]  # fmt: skip
+    return svg.bars(list(errors), [e.sqnr for e in errors.values()], limits, "SQNR by tensor")
+
+
+def attention_maps(classifier: Classifier, tokens: Tokens) -> str:
+    checkpoint = classifier.require_checkpoint()
+    floats: float_model.Trace = {}
+    integers: dict[str, Any] = {}
+    float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types, trace=floats)
+    encoder.run(classifier.model, tokens.ids, tokens.types, trace=integers)
+    parts = []
+    for i in range(checkpoint.spec.layers):
+        name = f"layer.{i}"
+        p = integers[f"{name}.p"] / integers[f"{name}.sum"][..., None]
+        for head in range(checkpoint.spec.heads):
+            pair = []
+            exact = floats[f"{name}.probs"][head]
+            for kind, values in (("float", exact), ("integer", p[head])):
+                chart = svg.heat_map(values, tokens.words, tokens.words, f"{name} {kind}")
+                pair.append(figure(chart, f"layer {i}, head {head}, {kind}"))
+            largest = float(np.abs(p[head] - exact).max())
+            parts.append(
+                f'<div class="pair">{"".join(pair)}</div><p>Largest difference of a weight: '
+                f"{largest:.4f}</p>"
+            )
+    return "".join(parts)
+
+
+def table_curve(layer: Linear, name: str, input_scale: float, scale: float) -> str:
+    """Error of an activation table over its 256 codes, in LSB of the output."""
+    codes = np.arange(-128, 128)
+    if layer.table is None:
+        return ""
+    output = activation.lookup(layer.table, codes.astype(np.int8))
+    x = codes * input_scale
+    error = output - ACTIVATIONS[name](x) / scale
+    curve = svg.lines(x, {"error": error}, "input", "error in LSB of the output")
+    levels = svg.lines(
+        x, {"exact": ACTIVATIONS[name](x), "table": output * scale}, "input", name, step=False
+    )
+    return f'<div class="pair">{levels}{curve}</div>'
+
+
+def softmax_curve() -> str:
+    """p, and its error against 255 exp(-x), over the distance to the row's maximum."""
+    distance = np.arange(0, 10 * 256, 4)
+    scores = np.concatenate([[0], -distance]).astype(np.int16)
+    p, _, _ = softmax.softmax(scores[None], np.ones(1, bool))
+    x = distance * np.log(2) / 256
+    exact = 255 * np.exp(-x)
+    curve = svg.lines(
+        x, {"error": p[0, 1:] - exact}, "distance to the row's maximum in nats", "p - exact, LSB"
+    )
+    levels = svg.lines(
+        x, {"255 exp(-x)": exact, "p": p[0, 1:].astype(float)}, "distance in nats", "p"
+    )
+    return f'<div class="pair">{levels}{curve}</div>'
+
+
+def norm_curve(norm: Norm, arrays: dict[str, Any], z: NDArray[Any], scales: Sequence[float]) -> str:
+    """Histogram of the integer LayerNorm's error on real rows, in LSB of its int16 output."""
+    input_scale, output_scale, epsilon = scales
+    exact = float_model.layer_norm(z * input_scale, arrays["gamma"], arrays["beta"], epsilon)
+    error = (layernorm.layernorm(z, norm) - (exact / output_scale).clip(-32768, 32767)).ravel()
+    counts, edges = np.histogram(error, 61)
+    chart = svg.histogram(edges, counts, None, "LayerNorm error")
+    return figure(chart, f"error in LSB; largest {np.abs(error).max():.2f}")
+
+
+def norms(model: Model) -> list[tuple[str, str, Norm]]:
+    """The norms that read a sum of their own name: (tensor, parameters, norm)."""
+    found = []
+    if model.embedding.norm is not None:
+        found.append(("embedding", "embedding.norm", model.embedding.norm))
+    if model.shape.norm == "post":
+        for i, layer in enumerate(model.layers):
+            found.append((f"layer.{i}.attention", f"layer.{i}.norm1", layer.norm1))
+            found.append((f"layer.{i}.ffn", f"layer.{i}.norm2", layer.norm2))
+    return found
+
+
+def error_curves(classifier: Classifier, tokens: Tokens) -> str:
+    model, tensors, spec = classifier.model, classifier.info["tensors"], classifier.spec
+    arrays = classifier.require_checkpoint().arrays
+    parts = ["<h3>Softmax: 2^(-d/256) in 8 bits</h3>", softmax_curve()]
+    parts.append(f"<h3>Activation of layer 0: {spec.activation}</h3>")
+    scales = [tensors[f"layer.0.ffn.{name}"]["scale"] for name in ("up", "hidden")]
+    parts.append(table_curve(model.layers[0].ffn.up, spec.activation, scales[0], scales[1]))
+    for j, name in enumerate(spec.head_activations):
+        parts.append(f"<h3>Head layer {j}: {name}</h3>")
+        scales = [tensors[f"head.{j}.linear"]["scale"], tensors[f"head.{j}"]["scale"]]
+        parts.append(table_curve(model.head[j], name, scales[0], scales[1]))
+    parts.append("<h3>LayerNorm on the rows of the sentence</h3><div class='grid'>")
+    trace: dict[str, Any] = {}
+    encoder.run(model, tokens.ids, tokens.types, trace=trace)
+    for name, parameters, norm in norms(model):
+        values = {
+            key: arrays[f"{parameters}.{key}"].astype(np.float64) for key in ("gamma", "beta")
+        }
+        scales = [tensors[f"{name}.{key}"]["scale"] for key in ("sum", "norm")]
+        chart = norm_curve(norm, values, trace[f"{name}.sum"], [*scales, spec.epsilon])
+        parts.append(f"<div><b>{parameters}</b>{chart}</div>")
+    return "".join([*parts, "</div>"])
+
+
+def memory(model: Model) -> str:
+    """Bytes of the integer parameters by part."""
+    parts = {
+        "embedding, tokens": model.embedding.token.nbytes,
+        "embedding, positions": model.embedding.position.nbytes,
+    }
+    for i, layer in enumerate(model.layers):
+        a = layer.attention
+        linears = {"q": a.q, "k": a.k, "v": a.v, "o": a.o, "up": layer.ffn.up,
+                   "down": layer.ffn.down}  # fmt: skip
+        for name, linear in linears.items():
+            parts[f"layer {i}, {name}"] = _bytes(linear)
+    for j, linear in enumerate(model.head):
+        parts[f"head {j}"] = _bytes(linear)
+    parts["norms"] = sum(n.gamma.nbytes + n.beta.nbytes for _, n in model.norms())
+    total = sum(parts.values())
+    chart = svg.bars(
+        list(parts),
+        [float(size) for size in parts.values()],
+        [f"{size:,} B" for size in parts.values()],
+        "memory",
+    )
+    return f"<p>{total:,} bytes in all, biases, multipliers and tables included.</p>{chart}"
+
+
+def _bytes(linear: Linear) -> int:
+    arrays = (linear.weight, linear.bias, linear.m, linear.s, linear.table)
+    return sum(array.nbytes for array in arrays if array is not None)
+
+
+def page(
+    classifier: Classifier, result: Evaluation, texts: Sequence[Tokens], sentence: Tokens
+) -> str:
+    """The whole page; ``texts`` are those that the histograms show."""
+    observers, _ = observe_all(classifier.require_checkpoint(), texts)
+    tensors = classifier.info["tensors"]
+    name = classifier.info["checkpoint"]["directory"]
+    sections = [
+        ("Accuracy", summary(result, classifier.info)),
+        ("Confusion matrices", confusions(result)),
+        (
+            "Signal to quantization noise by tensor",
+            f"<p>Over {result.traced} texts, in the order of the computation. A code at its limit "
+            f"is a value that saturated or lies just there.</p>{sqnr(result)}",
+        ),
+        ("Attention of a sentence", attention_maps(classifier, sentence)),
+        ("Error of the integer functions", error_curves(classifier, sentence)),
+        (
+            "Tensors and their clipping points",
+            f"<p>Values of the float model over {len(texts)} texts; {BINS // SHOWN_BINS} of the "
+            f"observer's {BINS} bins are one here.</p>" + histograms(observers, tensors),
+        ),
+        ("Memory", memory(classifier.model)),
+    ]
+    body = "".join(f"<h2>{title}</h2>{content}" for title, content in sections)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{escape(name)} in integers</title><style>{STYLE}</style></head>"
+        f"<body><h1>{escape(name)} in integers</h1>{body}</body></html>\n"
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="python -m quant.report",
+        description="One HTML page that shows a calibration and its evaluation.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_text_options(result, 500)
+    result.add_argument("--quantized", type=Path, metavar="DIR", help="quantized model")
+    result.add_argument("--split", choices=SPLITS, default="test", help="of a named corpus")
+    result.add_argument(
+        "--sentence", default=SENTENCE, metavar="TEXT", help="whose attention is drawn"
+    )
+    result.add_argument(
+        "--out", type=Path, metavar="FILE", help="the page (default build/report-MODEL.html)"
+    )
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    return command.run(lambda: report_command(options))
+
+
+def report_command(options: argparse.Namespace) -> int:
+    classifier = Classifier.load(options.quantized or ensure(options.model), options.model)
+    sentence = classifier.tokens(options.sentence, max_tokens=min(40, options.max_tokens))
+    texts, labels = labelled_texts(
+        options.data, options.split, options.samples, classifier, options.max_tokens
+    )
+    result = evaluate(classifier, texts, labels)
+    out = options.out or BUILD / f"report-{options.model.resolve().name}.html"
+    command.write(out, page(classifier, result, texts[:64], sentence).encode())
+    print(f"wrote {out}")
+    if options.json:
+        command.write_json(options.json, result.to_json())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
