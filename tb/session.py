@@ -248,9 +248,13 @@ class Session:
         counters: dict[str, Any] = {}
         if interrupted != "reset" and not played.problems:
             code, counters = await self.machine.outcome()
-            wanted = Error.ABORTED if interrupted else inference.error
-            if code is not wanted:
-                played.problems.append(f"the error code is {code.name}, not {wanted.name}")
+            # A failure that came before the abort keeps its code.
+            wanted = {inference.error}
+            if interrupted:
+                wanted = wanted - {Error.NONE} | {Error.ABORTED}
+            if code not in wanted:
+                names = " or ".join(sorted(error.name for error in wanted))
+                played.problems.append(f"the error code is {code.name}, not {names}")
         if inference.writes is not None:
             ports = {w.port for w in inference.writes} | set(self.monitor.recorded)
             for port in sorted(ports):

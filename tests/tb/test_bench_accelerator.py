@@ -151,19 +151,23 @@ def test_a_silent_source_is_ended_by_abort(small: Any, tmp_path: Path) -> None:
     stream, n = program.stream(), LIMITS.lanes
     broken = bytearray(stream)
     broken[40] ^= 1
+    whole = len(stream) // n
+    cuts = [(stream, cut, Error.ABORTED) for cut in (3, 30, 200, whole - 1)]
+    cuts += [(stream, whole, Error.OVERRUN), (broken, 12, Error.ABORTED)]
+    cuts += [(broken, cut, Error.CRC) for cut in (30, whole)]
     bad = [
         sound[0].damaged(
             f"silent after {cut} words",
-            Error.CRC if data != stream else Error.ABORTED,
+            error,
             stream=bytes(data[: cut * n]),
             complete=False,
             interruption=("abort", 2500),
         )
-        for data in (stream, bytes(broken))
-        for cut in (3, 30, 200, len(stream) // n)
+        for data, cut, error in cuts
     ]
     facts = play(tmp_path, "verilator", LIMITS, between(sound, bad))
-    assert [entry["error"] for entry in facts].count("ABORTED") >= 6
+    codes = [entry["error"] for entry in facts if entry["interrupted"]]
+    assert codes == [error.name for _, _, error in cuts]
 
 
 def test_a_wrong_expectation_is_seen(small: Any, tmp_path: Path) -> None:

@@ -1,0 +1,128 @@
+"""The accelerator against golden.encoder, in Amaranth's simulator: token ids in, logits out."""
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pytest
+from amaranth.sim import Simulator
+
+from golden.encoder import run
+from golden.model import Model
+from rtl.accelerator import Accelerator
+from rtl.axi import REGISTERS
+from rtl.config import Config
+from rtl.operation import Error
+from rtl.program import compile_model, embedding_table
+from tb.case import token_words
+from tb.scenarios import SMALL, SMALL_LIMITS, family, sequence
+
+ADDRESS = {register.name: register.address for register in REGISTERS}
+Input = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def rtl_run(
+    model: Model, config: Config, given: Input, first_tile_only: bool = False
+) -> tuple[Error, list[int], int]:
+    """Error code, logits and the register `cycles`."""
+    dut, n = Accelerator(config), config.lanes
+    stream = compile_model(model, config, first_tile_only=first_tile_only).stream()
+    words = [int.from_bytes(stream[i : i + n], "little") for i in range(0, len(stream), n)]
+    table = embedding_table(model, n)
+    queue: deque[int] = deque()
+    logits: list[int] = []
+    answers: dict[str, int] = {}
+
+    def source(name: str, payloads: list[int]) -> Any:
+        pins = {pin: getattr(dut, f"s_axis_{name}_{pin}") for pin in ("tdata", "tlast", "tvalid")}
+        ready = getattr(dut, f"s_axis_{name}_tready")
+
+        async def send(ctx: Any) -> None:
+            for place, word in enumerate(payloads):
+                ctx.set(pins["tdata"], word)
+                ctx.set(pins["tlast"], place == len(payloads) - 1)
+                ctx.set(pins["tvalid"], 1)
+                await ctx.tick().until(ready)
+            ctx.set(pins["tvalid"], 0)
+
+        return send
+
+    async def rows(ctx: Any) -> None:
+        while True:
+            if not queue:
+                await ctx.tick()
+                continue
+            for word in table[queue.popleft()].reshape(-1, n):
+                ctx.set(dut.s_axis_rows_tdata, int.from_bytes(word.tobytes(), "little"))
+                ctx.set(dut.s_axis_rows_tvalid, 1)
+                await ctx.tick().until(dut.s_axis_rows_tready)
+            ctx.set(dut.s_axis_rows_tvalid, 0)
+
+    async def testbench(ctx: Any) -> None:
+        for name, value in (
+            ("awaddr", ADDRESS["control"]), ("wdata", 1), ("wstrb", 1), ("awvalid", 1),
+            ("wvalid", 1), ("bready", 1),
+        ):  # fmt: skip
+            ctx.set(getattr(dut, f"s_axi_{name}"), value)
+        await ctx.tick()
+        ctx.set(dut.s_axi_awvalid, 0)
+        ctx.set(dut.s_axi_wvalid, 0)
+        ctx.set(dut.m_axis_request_tready, 1)
+        ctx.set(dut.m_axis_logits_tready, 1)
+        for _ in range(60_000):
+            if ctx.get(dut.m_axis_request_tvalid):
+                queue.append(ctx.get(dut.m_axis_request_tdata))
+            if ctx.get(dut.m_axis_logits_tvalid):
+                word = ctx.get(dut.m_axis_logits_tdata)
+                logits.append(word - (1 << 32) if word >> 31 else word)
+            if ctx.get(dut.interrupt):
+                break
+            await ctx.tick()
+        for name in ("status", "cycles"):
+            ctx.set(dut.s_axi_araddr, ADDRESS[name])
+            ctx.set(dut.s_axi_arvalid, 1)
+            ctx.set(dut.s_axi_rready, 1)
+            await ctx.tick()
+            ctx.set(dut.s_axi_arvalid, 0)
+            answers[name] = ctx.get(dut.s_axi_rdata)
+            await ctx.tick()
+
+    sim = Simulator(dut)
+    sim.add_clock(1e-8)
+    sim.add_testbench(testbench)
+    for send in (
+        source("model", words), source("tokens", token_words(*given).tolist()), rows
+    ):  # fmt: skip
+        sim.add_testbench(send, background=True)
+    sim.run()
+    assert answers["status"] & 3 == 2, "the inference has not ended"
+    return Error(answers["status"] >> 8 & 15), logits, answers["cycles"]
+
+
+@pytest.mark.parametrize("name", ["pre-norm"])
+def test_logits(name: str) -> None:
+    config = Config(lanes=4, **SMALL_LIMITS)
+    model = family(name, SMALL[name], seed=7)
+    given = sequence(model, 6, 1)
+    error, logits, cycles = rtl_run(model, config, given)
+    assert error is Error.NONE
+    assert logits == run(model, *given).tolist()
+    assert cycles > 500
+
+
+def test_first_tile_only_gives_the_same_logits_sooner() -> None:
+    config = Config(lanes=4, **SMALL_LIMITS)
+    model = family("no-pooler", SMALL["no-pooler"])
+    given = sequence(model, 6, 2)
+    _, whole, cycles = rtl_run(model, config, given)
+    _, pruned, fewer = rtl_run(model, config, given, first_tile_only=True)
+    assert whole == pruned == run(model, *given).tolist()
+    assert fewer < cycles
+
+
+def test_no_valid_key() -> None:
+    model = family("pre-norm", SMALL["pre-norm"])
+    ids, types, attend = sequence(model, 5, 3)
+    error, logits, _ = rtl_run(model, Config(lanes=4, **SMALL_LIMITS), (ids, types, 0 * attend))
+    assert error is Error.NO_KEY
+    assert logits == []
