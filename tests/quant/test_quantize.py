@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from golden import encoder
-from golden.model import Model
+from golden.model import Linear, Model
 from quant import float_model
 from quant.calibrate import observe_all
 from quant.checkpoint import Checkpoint, load
@@ -71,6 +71,60 @@ def test_every_kind_of_encoder_follows_its_float_model(choices: dict) -> None:
         noise.append(logits - exact)
     ratio = np.square(signal).sum() / np.square(noise).sum()
     assert 10 * np.log10(ratio) > 20
+
+
+@pytest.mark.parametrize("choices", VARIED)
+def test_every_step_alone_is_right_to_its_last_bit(choices: dict) -> None:
+    """In real units, each integer result follows from the integers that it was made of."""
+    source = checkpoint(**choices)
+    spec = source.spec
+    observers = observe_all(source, inputs(20, 1, spec))[0]
+    quantized = quantize(spec, source.arrays, observers, Options(method="min-max"))
+    tensors, weights = quantized.info["tensors"], quantized.info["weights"]
+    trace: dict[str, np.ndarray] = {}
+    tokens = inputs(1, 5, spec)[0]
+    encoder.run(quantized.model, tokens.ids, tokens.types, trace=trace)
+
+    def real(name: str) -> np.ndarray:
+        return trace[name] * tensors[name]["scale"]
+
+    def heads(name: str) -> np.ndarray:
+        return real(name).reshape(-1, spec.heads, spec.head_size).swapaxes(0, 1)
+
+    def linear(name: str, layer: Linear, x: np.ndarray) -> np.ndarray:
+        scales = np.array(weights[name]["scales"])
+        weight = layer.weight * scales[:, None]
+        return x @ weight.T + layer.bias * scales * weights[name]["input_scale"]
+
+    def close(name: str, exact: np.ndarray, lsb: float) -> None:
+        limit = 2.0 ** (tensors[name]["bits"] - 1)
+        codes = (exact / tensors[name]["scale"]).clip(-limit, limit - 1)
+        assert np.abs(trace[name] - codes).max() <= lsb, name
+
+    pre = spec.norm == "pre"
+    x, x16 = "embedding.x8", "embedding.norm" if spec.embedding_norm else "embedding.sum"
+    for i, layer in enumerate(quantized.model.layers):
+        name, attention = f"layer.{i}", layer.attention
+        x = f"{name}.attention.x8" if pre else x
+        for key in "qkv":
+            close(f"{name}.{key}", linear(f"{name}.{key}", getattr(attention, key), real(x)), 0.51)
+        scores = heads(f"{name}.q") @ heads(f"{name}.k").swapaxes(1, 2) / np.sqrt(spec.head_size)
+        close(f"{name}.scores", scores, 0.6)
+        p = trace[f"{name}.p"] / trace[f"{name}.sum"][..., None]
+        context = (p @ heads(f"{name}.v")).swapaxes(0, 1).reshape(len(p[0]), -1)
+        close(f"{name}.context", context, 0.51)
+        branch = linear(f"{name}.o", attention.o, real(f"{name}.context"))
+        close(f"{name}.attention.sum", real(x16) + branch, 1.1)
+        x16 = f"{name}.attention.sum" if pre else f"{name}.attention.norm"
+        branch = linear(f"{name}.ffn.down", layer.ffn.down, real(f"{name}.ffn.hidden"))
+        close(f"{name}.ffn.sum", real(x16) + branch, 1.1)
+        x16 = f"{name}.ffn.sum" if pre else f"{name}.ffn.norm"
+        x = f"{name}.ffn.x8"
+    last = len(quantized.model.head) - 1
+    operand = "pooled" if last == 0 else f"head.{last - 1}"
+    close("logits", linear(f"head.{last}", quantized.model.head[-1], real(operand)), 1e-3)
+    if spec.pooling == "mean":
+        close("pooled", real(x if not pre else "final.x8").mean(axis=0), 0.51)
 
 
 def test_residual_shift_follows_the_sum() -> None:
