@@ -1,0 +1,263 @@
+"""Many inferences on the C++ harness: right, in order, exactly timed, and never hanging."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from golden.encoder import run as golden
+from golden.model import Model, Shape
+from golden.random import random_model
+from rtl.command import Opcode
+from rtl.config import Config
+from rtl.operation import Error
+from rtl.program import Program, compile_model, embedding_table
+from sim import fast
+from sim.cycle_model import predict
+from sim.fast import Job, Result
+
+CONFIG = Config(lanes=4, tokens=16, hidden=16, ffn=32, labels=4)
+PLAIN = Shape(
+    layers=2,
+    hidden=16,
+    heads=2,
+    head_size=8,
+    ffn=32,
+    labels=2,
+    vocabulary=30,
+    positions=16,
+    types=2,
+)
+ODD = replace(PLAIN, layers=1, hidden=10, heads=2, head_size=5, ffn=23, labels=3, norm="pre")
+
+pytestmark = pytest.mark.verilator
+
+
+class Loaded:
+    """A random model, compiled."""
+
+    def __init__(self, shape: Shape, seed: int) -> None:
+        self.model: Model = random_model(shape, seed)
+        self.program: Program = compile_model(self.model, CONFIG)
+        self.table = embedding_table(self.model, CONFIG.lanes)
+
+    def job(self, tokens: int, seed: int = 0, **options: bool | int) -> Job:
+        """A random sequence with both types and holes in the mask."""
+        rng = np.random.default_rng([tokens, seed])
+        attend = rng.integers(0, 4, tokens) > 0
+        attend[0] = True
+        ids, types = rng.integers(0, 30, tokens), rng.integers(0, 2, tokens)
+        return Job(self.program, self.table, ids, types, attend, **options)
+
+    def golden(self, job: Job, trace: dict[str, np.ndarray] | None = None) -> np.ndarray:
+        return golden(self.model, job.ids, job.types, job.attend, trace)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Loaded:
+    return Loaded(PLAIN, 1)
+
+
+@pytest.fixture(scope="module")
+def odd() -> Loaded:
+    return Loaded(ODD, 2)
+
+
+def compared(loaded: Loaded, job: Job, result: Result, program: Program | None = None) -> int:
+    """How many values of all intermediates were equal; fails on a difference."""
+    trace: dict[str, np.ndarray] = {}
+    assert result.error is Error.NONE
+    assert result.logits.tolist() == loaded.golden(job, trace).tolist()
+    found = fast.compare(program or loaded.program, trace, len(job.ids), result)
+    assert not found.problem
+    assert not found.message()
+    assert set(found.compared) >= {n for n in trace if n.endswith((".p", ".sum", ".x8", ".q"))}
+    return found.compared.total()
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_inferences_back_to_back_with_model_switches(
+    plain: Loaded, odd: Loaded, seed: int | None
+) -> None:
+    order = [plain, odd, odd, plain, odd, plain]
+    jobs = [one.job(n, trace=True) for one, n in zip(order, (16, 7, 1, 3, 16, 16), strict=True)]
+    results = fast.run(CONFIG, jobs, seed=seed)
+    assert [result.index for result in results] == list(range(6))
+    for one, job, result in zip(order, jobs, results, strict=True):
+        assert compared(one, job, result) > 100 * len(job.ids)
+    if seed is None:
+        assert results[0].cycles == results[5].cycles
+
+
+def test_stalls_depend_on_the_seed_alone(plain: Loaded) -> None:
+    jobs = [plain.job(9), plain.job(16)]
+    undisturbed, once, again, other = (
+        [result.cycles for result in fast.run(CONFIG, jobs, seed=seed)] for seed in (None, 5, 5, 6)
+    )
+    assert once == again
+    assert len({*undisturbed, *once, *other}) == 6
+
+
+@pytest.mark.parametrize(
+    ("stream_bytes", "row_latency"), [(None, 20), (1, 20), (2, 1), (3, 77), (4, 400)]
+)
+def test_timing_is_that_of_the_cycle_model(
+    plain: Loaded, odd: Loaded, stream_bytes: int | None, row_latency: int
+) -> None:
+    cases = [(one, n) for one in (plain, odd) for n in (1, 5, 16)]
+    results = fast.run(
+        CONFIG, [one.job(n) for one, n in cases], stream_bytes=stream_bytes, row_latency=row_latency
+    )
+    for (one, n), result in zip(cases, results, strict=True):
+        expected = predict(one.program, n, stream_bytes=stream_bytes, row_latency=row_latency)
+        assert (result.cycles, result.active) == (expected.cycles, expected.active)
+        assert result.stalls == expected.stalls
+
+
+def test_operations_cover_the_counters(plain: Loaded) -> None:
+    (result,) = fast.run(CONFIG, [plain.job(16)])
+    assert sum(one.active for one in result.operations) == result.active
+    assert result.cycles == result.active + sum(result.stalls.values())
+    assert result.span <= result.cycles
+    kinds = [plain.program.steps[one.number].opcode for one in result.operations]
+    assert kinds == [
+        step.opcode
+        for step in plain.program.steps
+        if step.opcode in (Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND)
+    ]
+    for one in result.operations:
+        assert 0 <= one.first <= one.last < result.cycles
+        assert one.active <= one.last - one.first + 1
+
+
+def test_a_wrong_weight_is_found_and_named(plain: Loaded) -> None:
+    steps = list(plain.program.steps)
+    place = next(i for i, step in enumerate(steps) if step.name == "layer.1.k")
+    payload = bytearray(steps[place].payload)
+    payload[0] ^= 0x40
+    steps[place] = replace(steps[place], payload=bytes(payload))
+    wrong = replace(plain.program, steps=tuple(steps))
+    job = replace(plain.job(8), program=wrong)
+    (result,) = fast.run(CONFIG, [job], trace=True)
+    trace: dict[str, np.ndarray] = {}
+    plain.golden(job, trace)
+    found = fast.compare(plain.program, trace, 8, result)
+    assert found.first is not None
+    assert found.first.tensor == "layer.1.k"
+    assert found.mismatches["layer.0.ffn.sum"] == 0
+    assert found.mismatches["layer.1.q"] == 0
+    assert "layer.1.k[" in found.message()
+    assert "golden says" in found.message()
+
+
+def test_errors_end_their_inference_alone(plain: Loaded) -> None:
+    good = plain.job(6, trace=True)
+    stream = bytearray(plain.program.stream())
+    stream[len(stream) // 2] ^= 1
+    jobs = [
+        good,
+        replace(good, ids=[1, 2, 30], types=None, attend=None),
+        good,
+        replace(good, program=bytes(stream)),
+        good,
+        replace(good, program=plain.program.stream()[:-64]),
+        replace(good, program=plain.program.stream() + bytes(64)),
+        replace(good, attend=[0] * 6),
+        replace(good, abort=700),
+        good,
+    ]
+    results = fast.run(CONFIG, jobs)
+    assert [result.error for result in results] == [
+        Error.NONE,
+        Error.TOKEN,
+        Error.NONE,
+        Error.CRC,
+        Error.NONE,
+        Error.TRUNCATED,
+        Error.OVERRUN,
+        Error.NO_KEY,
+        Error.ABORTED,
+        Error.NONE,
+    ]
+    for result in results:
+        if result.error is Error.NONE:
+            compared(plain, good, result)
+        else:
+            assert result.logits.size == 0
+
+
+def test_a_hang_is_an_error_that_says_where(plain: Loaded) -> None:
+    with pytest.raises(
+        fast.HarnessError,
+        match=r"inference 0 \(5 tokens\): no progress for 50 cycles since cycle \d+: "
+        r"the array says weights; command stream word \d+ of \d+, token 5 of 5, \d+ rows asked for and not taken",
+    ):
+        fast.run(CONFIG, [plain.job(5)], row_latency=5000, patience=50)
+
+
+def test_a_row_beyond_the_table_is_an_error(plain: Loaded) -> None:
+    job = replace(plain.job(5), table=plain.table[:20])
+    with pytest.raises(fast.HarnessError, match=r"row \d+ was asked for, the table has 20"):
+        fast.run(CONFIG, [job])
+
+
+def test_processes_share_the_jobs_and_end_with_the_iteration(plain: Loaded) -> None:
+    jobs = [plain.job(1 + i % 16, i) for i in range(40)]
+    results = fast.run(CONFIG, jobs, processes=3)
+    assert [result.index for result in results] == list(range(40))
+    for job, result in zip(jobs, results, strict=True):
+        assert result.logits.tolist() == plain.golden(job).tolist()
+
+    many = fast.iterate(CONFIG, [plain.job(16)] * 2000, processes=2)
+    next(many)
+    assert len(children()) == 2
+    many.close()
+    assert children() == []
+
+
+def children() -> list[str]:
+    """Processes of ours that run the harness."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = status.read_text()
+        except OSError:
+            continue
+        name, rest = text[text.index("(") + 1 :].rsplit(") ", 1)
+        if name == "accelerator" and int(rest.split()[1]) == os.getpid():
+            found.append(status.parent.name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stream_bytes": 0}, "stream_bytes is 0: it must be 1 or more"),
+        ({"row_latency": 0}, "row_latency is 0"),
+        ({"processes": 0}, "processes is 0"),
+        ({"patience": -1}, "patience is -1"),
+    ],
+)
+def test_refused_options(plain: Loaded, options: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        fast.run(CONFIG, [plain.job(3)], **options)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda job: replace(job, ids=[], types=None, attend=None), "the sequence is empty"),
+        (lambda job: replace(job, types=[0]), "types has 1 entries for 3 ids"),
+        (lambda job: replace(job, attend=[1]), "attend has 1 entries for 3 ids"),
+        (lambda job: replace(job, program=b"123"), "3 bytes is no multiple of 4 lanes"),
+        (lambda job: replace(job, table=job.table[:, :3]), "must be what embedding_table"),
+    ],
+)
+def test_refused_jobs(plain: Loaded, change: Callable[[Job], Job], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        fast.run(CONFIG, [change(plain.job(3))])
