@@ -216,10 +216,13 @@ def read_timing(report: dict[str, Any]) -> Timing:
 
 def _timing(design: Design, folder: Path, freq: float, seed: int) -> Timing:
     (folder / "wrapped.v").write_text(wrapper(design))
-    script = (
-        f"read_verilog wrapped.v {design.name}.v; {SYNTH} -top wrapped; write_json wrapped.json"
-    )
-    _tool("yosys", "-q", "-p", script, folder=folder)
+    read = f"read_verilog wrapped.v {design.name}.v;"
+    flatten = "hierarchy -top wrapped; proc; flatten; opt -full;"
+    map_and_write = f"{SYNTH} -top wrapped; write_json wrapped.json"
+    try:
+        _tool("yosys", "-q", "-p", f"{read} {map_and_write}", folder=folder)
+    except SynthesisError:  # ABC dies on some netlists (softmax, 16 lanes), not on the same flat
+        _tool("yosys", "-q", "-p", f"{read} {flatten} {map_and_write}", folder=folder)
     arguments = ["--json", "wrapped.json", "--report", "timing.json", "--timing-allow-fail"]
     arguments += ["--freq", str(freq), "--seed", str(seed)]
     _tool("nextpnr-ecp5", *DEVICE, *arguments, folder=folder)
