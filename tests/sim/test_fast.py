@@ -195,7 +195,8 @@ def test_a_hang_is_an_error_that_says_where(plain: Loaded) -> None:
     with pytest.raises(
         fast.HarnessError,
         match=r"inference 0 \(5 tokens\): no progress for 50 cycles since cycle \d+: "
-        r"the array says weights; command stream word \d+ of \d+, token 5 of 5, \d+ rows asked for and not taken",
+        r"the array says weights; command stream word \d+ of \d+, token 5 of 5, "
+        r"\d+ rows asked for and not taken",
     ):
         fast.run(CONFIG, [plain.job(5)], row_latency=5000, patience=50)
 

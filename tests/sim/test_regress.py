@@ -1,0 +1,214 @@
+"""The regression and the performance table: they count, fail when they must, and say why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from golden import fast as golden_fast
+from quant.calibrate import ensure
+from quant.classify import Classifier
+from rtl.operation import Error
+from rtl.program import compile_model
+from sim import performance, regress
+from sim.cycles import fitting
+from sim.fast import HarnessError, Result
+from sim.performance import Case
+
+LINE = [
+    "--reviews", "4", "--max-tokens", "12", "--lanes", "4", "--trace-sample", "2", "--jobs", "2"
+]  # fmt: skip
+FAST_BATCH = golden_fast.run_batch
+
+
+@pytest.fixture(scope="module")
+def classifier() -> Classifier:
+    return Classifier.load(ensure(), None)
+
+
+def result(logits: list[int], error: Error = Error.NONE) -> Result:
+    return Result(
+        index=0,
+        error=error,
+        logits=np.array(logits, np.int32),
+        cycles=1,
+        active=1,
+        stalls={},
+        span=1,
+        operations=(),
+        simulated=1,
+        seconds=1.0,
+    )
+
+
+def figures(**changes: object) -> regress.Figures:
+    sound = regress.Figures(
+        reviews=4,
+        traced=2,
+        lanes=4,
+        max_tokens=12,
+        tokens=48,
+        values=1000,
+        mismatches=0,
+        problems=[],
+        accuracy={"float": 0.75, "golden": 0.5, "RTL": None},
+        agreement=0.75,
+        cycles=4000,
+        simulated=4400,
+        seconds=2.0,
+    )
+    return replace(sound, **changes)
+
+
+def test_a_sample_is_spread_evenly() -> None:
+    assert regress.sample(10, 3) == {0, 3, 6}
+    assert regress.sample(3, 20) == {0, 1, 2}
+    assert regress.sample(5, 0) == set()
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (result([1, -2]), (2, 0, "")),
+        (result([1, 2]), (2, 1, r"logits are [1, 2], golden says [1, -2]")),
+        (result([1]), (0, 0, "1 logits came, golden has 2")),
+        (result([], Error.CRC), (0, 0, "ended with the error CRC")),
+    ],
+)
+def test_what_is_wrong_with_a_review(
+    classifier: Classifier, found: Result, expected: tuple[int, int, str]
+) -> None:
+    config = fitting(classifier.model.shape, 4, 12)
+    program = compile_model(classifier.model, config)
+    tokens = classifier.tokens("A fine film.")
+    golden = np.array([1, -2], np.int32)
+    assert regress.check(classifier, program, tokens, golden, found) == expected
+
+
+def test_only_compared_and_equal_reviews_pass() -> None:
+    assert figures().passed
+    assert not figures(reviews=0).passed
+    assert not figures(values=0).passed
+    assert not figures(mismatches=1).passed
+    assert not figures(problems=["review 0 (3 tokens): ended with the error CRC"]).passed
+
+
+def test_the_report_tells_the_figures_and_the_first_problems() -> None:
+    text = regress.report(figures(problems=[f"review {i}: wrong" for i in range(12)]))
+    for line in ("accuracy, float            75.00%", "accuracy, RTL              -"):
+        assert line in text
+    assert "simulated cycles a second  2,200" in text
+    assert "review 9: wrong\n... and 2 more\nFAILED" in text
+    assert regress.report(figures()).endswith("passed: equal bit for bit")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["--lanes", "5"], "lanes is 5: choose one of 4, 8, 16, 32"),
+        (["--data", "nowhere.csv"], "no data set or file named 'nowhere.csv'"),
+        (["--model", "nowhere"], "nowhere"),
+        (["--max-tokens", "1"], "leaves no room for the text"),
+    ],
+)
+def test_refused_options(line: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert regress.main(["--reviews", "2", *line]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("sim.regress: ")
+    assert message in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.verilator
+@pytest.mark.slow
+def test_real_reviews_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "figures.json"
+    assert regress.main([*LINE, "--json", str(out)]) == 0
+    assert "passed: equal bit for bit" in capsys.readouterr().out
+    found = json.loads(out.read_text())
+    assert (found["reviews"], found["traced"], found["mismatches"]) == (4, 2, 0)
+    assert found["values"] > 2 * 12 * 128 * 2 * 10
+    assert set(found["accuracy"]) == {"float", "golden", "RTL"}
+    assert found["passed"]
+
+
+@pytest.mark.verilator
+@pytest.mark.slow
+def test_a_single_wrong_logit_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def off_by_one(*arguments: object) -> np.ndarray:
+        logits = FAST_BATCH(*arguments)
+        logits[1, 0] += 1
+        return logits
+
+    monkeypatch.setattr(golden_fast, "run_batch", off_by_one)
+    assert regress.main(LINE) == 1
+    told = capsys.readouterr().out
+    assert "mismatches                 1" in told
+    assert "review 1 (12 tokens): logits are" in told
+    assert told.endswith("FAILED\n")
+
+
+def test_a_hang_and_an_interruption_end_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(error: type[BaseException]) -> None:
+        def raising(*_: object, **__: object) -> None:
+            raise error("no progress for 9 cycles")
+
+        monkeypatch.setattr(regress, "regress", raising)
+
+    fail(HarnessError)
+    assert regress.main([]) == 2
+    assert capsys.readouterr().err == "sim.regress: no progress for 9 cycles\n"
+    fail(KeyboardInterrupt)
+    assert regress.main([]) == 130
+    assert capsys.readouterr().err == "sim.regress: interrupted\n"
+
+
+def test_the_plan_of_the_performance_table() -> None:
+    plan = performance.cases([8, 16], [64, 128])
+    assert len(plan) == len(set(plan)) == 4 + 2 + 4
+    assert Case(16, 1, 128) in plan
+    assert Case(16, None, 64, first_tile_only=True) in plan
+    assert performance.cases([4], [7]) == [Case(4, None, 7)]
+
+
+def test_real_ids_are_cut_to_length(classifier: Classifier) -> None:
+    ids = performance.real_ids(classifier, 40)
+    assert len(ids) == 40
+    assert len(performance.real_ids(classifier, 1)) == 1
+    with pytest.raises(ValueError, match="513 tokens are asked for: the model takes at most 512"):
+        performance.real_ids(classifier, 513)
+
+
+@pytest.mark.verilator
+@pytest.mark.slow
+def test_measured_cycles_are_the_predicted_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "figures.json"
+    line = ["--lanes", "4", "--tokens", "1", "12", "--json", str(out)]
+    assert performance.main(line) == 0
+    assert "all 2 totals as predicted, all logits equal to golden's" in capsys.readouterr().out
+    found = json.loads(out.read_text())
+    assert [one["case"]["tokens"] for one in found] == [1, 12]
+    # 12 tokens: 4 projections and the FFN of two layers, scores and context, on 16 MACs.
+    linear = 2 * 12 * (4 * 128 * 128 + 2 * 128 * 512)
+    assert found[1]["ideal"] == (linear + 2 * 2 * 12 * 12 * 128) / 16
+    assert found[1]["ideal"] < found[1]["layers"] < found[1]["total"]
+
+    predict = performance.predict
+
+    def one_more(*arguments: object, **options: object) -> object:
+        prediction = predict(*arguments, **options)
+        return replace(prediction, cycles=prediction.cycles + 1)
+
+    monkeypatch.setattr(performance, "predict", one_more)
+    assert performance.main(line) == 1
+    assert "2 of 2 DIFFER from prediction or golden" in capsys.readouterr().out
