@@ -36,8 +36,8 @@ sim: setup-sim  ## A review through checkpoint, golden model and simulated Veril
 	    $(if $(UNIT),--unit $(UNIT)) $(if $(filter-out 0,$(WAVES)),--waves) \
 	    $${REVIEW:+--review "$$REVIEW"} $(ARGS)
 
-test: setup-test lint  ## Lint, types and all tests
-	@$(RUN) -m pytest -n 2 --dist worksteal $(ARGS)
+test: setup-test lint  ## Lint, types and tests; the slow ones: make test ARGS='-m slow'
+	@$(RUN) -m pytest -n 2 --dist worksteal -m "not slow" $(ARGS)
 
 lint: setup-test
 	@$(RUN) -m ruff check .

@@ -1,5 +1,6 @@
 """The bench of the attention unit, on Icarus and Verilator."""
 
+import functools
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from golden.encoder import run as golden
 from golden.store import load
 from rtl.config import Config
 from rtl.program import compile_attention
+from sim.design import Design, generated
 from sim.simulators import run
 from tb.case import Case, attention_inference, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, layer_inferences
@@ -24,6 +26,12 @@ PARTS = ("q", "k", "v", "scores", "max", "p", "sum", "context")
 SETTINGS = [(0.0, 0.0), (0.5, 0.0), (0.0, 0.7), (0.4, 0.4)]
 
 
+@functools.cache
+def attention(config: Config) -> Design:
+    """Its Verilog, made once."""
+    return generated("attention", config)
+
+
 @pytest.mark.parametrize(("idle", "stall"), SETTINGS)
 def test_small_shapes_on_icarus(idle: float, stall: float, tmp_path: Path) -> None:
     config = Config(lanes=4, **SMALL_LIMITS)
@@ -33,7 +41,7 @@ def test_small_shapes_on_icarus(idle: float, stall: float, tmp_path: Path) -> No
     path = tmp_path / "case.npz"
     seed = int(10 * idle + 100 * stall)
     write_case(path, Case(inferences=tuple(found), idle=idle, stall=stall, seed=seed))
-    run("attention", "icarus", config, testcases=["case"], env={"CASE": str(path)})
+    run(attention(config), "icarus", config, testcases=["case"], env={"CASE": str(path)})
 
 
 @pytest.mark.verilator
@@ -55,7 +63,7 @@ def test_both_layers_of_the_shipped_model_on_a_review(stall: float, tmp_path: Pa
     path, report = tmp_path / "case.npz", tmp_path / "report.json"
     write_case(path, Case(inferences=inferences, idle=stall, stall=stall))
     env = {"CASE": str(path), "REPORT": str(report)}
-    run("attention", "verilator", config, testcases=["case"], env=env)
+    run(attention(config), "verilator", config, testcases=["case"], env=env)
     for layer, facts in enumerate(json.loads(report.read_text())["inferences"]):
         names = {f"layer.{layer}.{x}" for x in PARTS}
         assert set(facts["compared"]) == names
