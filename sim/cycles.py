@@ -24,7 +24,8 @@ from rtl.command import Opcode
 from rtl.compile import MODEL
 from rtl.config import LANES, Config, ceil_div
 from rtl.program import compile_model
-from sim.cycle_model import CAUSES, Phase, Prediction, predict
+from sim.cycle_array import CAUSES
+from sim.cycle_model import Phase, Prediction, predict
 from sim.phases import work
 from sim.report import table, write_json
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from tb.layernorm import random_operation, schedule
 
 VOCABULARY = 50
 LONG = 512
-SIZES = {"vocabulary": VOCABULARY, "positions": LONG, "types": 2}
+SIZES: dict[str, Any] = {"vocabulary": VOCABULARY, "positions": LONG, "types": 2}
 SHAPES = {
     "bert-tiny": Shape(
         layers=2, hidden=128, heads=2, head_size=64, ffn=512, labels=2, **SIZES
