@@ -35,7 +35,7 @@ class Normalizer(wiring.Component):
     publish
         Pulse: one more row tile of X16 is complete.
     norms, rows
-        NORMs finished (modulo), and row tiles finished of the one in hand.
+        NORMs finished (modulo), and row tiles finished of the one in hand, as of a cycle ago.
     x_read_*, x_write_*, x_write_ahead
         The epilogue's ports, see `Epilogue`; `ahead` cycles is this unit's attribute.
     x8_write_*
@@ -105,6 +105,11 @@ class Normalizer(wiring.Component):
         with m.If(self.publish):
             m.d.sync += complete.eq(complete + 1)
 
+        # What the issuer sees is a cycle old, both alike, so that no logic lies on the way there.
+        finished = Signal.like(self.norms)
+        progress = Signal.like(self.rows)
+        m.d.sync += [self.norms.eq(finished), self.rows.eq(progress)]
+
         with m.FSM(name="state") as fsm:
             m.d.comb += self.free.eq(fsm.ongoing("IDLE") & ~self.norm.valid)
             with m.State("IDLE"):
@@ -117,9 +122,9 @@ class Normalizer(wiring.Component):
                 with m.If(self.ready):
                     m.next = "RUN"
             with m.State("RUN"):
-                m.d.comb += self.rows.eq(unit.finished)
+                m.d.comb += progress.eq(unit.finished)
                 with m.If(unit.finished == tiles):
-                    m.d.sync += [self.norms.eq(self.norms + 1)]
+                    m.d.sync += finished.eq(finished + 1)
                     with m.If(~norm.flags.chained):
                         m.d.sync += complete.eq(0)
                     m.next = "IDLE"
