@@ -1,1 +1,1 @@
-"""Pre-training and fine-tuning of the shipped checkpoint."""
+"""Making checkpoints: masked-language-model pre-training, fine-tuning and distillation."""
