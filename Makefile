@@ -49,8 +49,9 @@ synth: setup-synth  ## Resources and Fmax of UNIT on an ECP5-85F: make synth UNI
 calibrate: setup-quant  ## Quantize the shipped checkpoint into build/
 	@$(RUN) -m quant.calibrate $(ARGS)
 
-bench: setup-train  ## Speed of the golden model beside Hugging Face's float model
+bench: setup-train setup-sim  ## Speed of golden beside Hugging Face, and cycles of the Verilog
 	@$(RUN) -m train.bench $(ARGS)
+	@$(RUN) -m sim.performance
 
 regress: setup-sim  ## Many reviews through simulated Verilog: make regress ARGS='--reviews 1000'
 	@$(RUN) -m sim.regress $(ARGS)
