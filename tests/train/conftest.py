@@ -1,12 +1,9 @@
-"""Tiny data and shapes that the training tests share; all are skipped without the train extra."""
+"""Tiny data that the training tests share."""
 
 import json
 
 import pytest
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
-pytest.importorskip("sklearn")
+import torch
 
 GOOD = ["a", "wonderful", "film", "with", "great", "acting", "and", "moving", "story", "smile"]
 BAD = ["an", "awful", "film", "with", "terrible", "acting", "and", "boring", "story", "yawn"]
