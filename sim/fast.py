@@ -108,6 +108,8 @@ def iterate(
     ):
         if value < 1:
             raise ValueError(f"{name} is {value}: it must be 1 or more")
+    if seed is not None and not 0 <= seed < 1 << 64:
+        raise ValueError(f"seed is {seed}: it must lie in 0..2^64-1")
     if not jobs:
         return
     interval = ceil_div(config.lanes, stream_bytes or config.lanes)

@@ -60,15 +60,22 @@ class Job:
 
     def words(self) -> np.ndarray:
         """The words of the tokens stream, uint32."""
-        ids = np.asarray(self.ids, np.uint32)
-        types = np.zeros_like(ids) if self.types is None else np.asarray(self.types, np.uint32)
-        attend = np.ones_like(ids) if self.attend is None else np.asarray(self.attend, np.uint32)
-        for name, values in (("types", types), ("attend", attend)):
-            if values.shape != ids.shape:
-                raise ValueError(f"{name} has {values.size} entries for {ids.size} ids")
+        ids = np.asarray(self.ids, np.int64)
+        types = np.zeros_like(ids) if self.types is None else np.asarray(self.types, np.int64)
+        attend = np.ones_like(ids) if self.attend is None else np.asarray(self.attend, np.int64)
         if not ids.size:
             raise ValueError("the sequence is empty: an inference needs at least one token")
-        return ids | types << 24 | attend << 25
+        for name, values, most in (
+            ("ids", ids, (1 << 24) - 1),
+            ("types", types, 1),
+            ("attend", attend, 1),
+        ):
+            if values.shape != ids.shape:
+                raise ValueError(f"{name} has {values.size} entries for {ids.size} ids")
+            wrong = values[(values < 0) | (values > most)]
+            if wrong.size:
+                raise ValueError(f"{name} holds {wrong[0]}: it must lie in 0..{most}")
+        return (ids | types << 24 | attend << 25).astype(np.uint32)
 
 
 @dataclass(frozen=True)

@@ -242,6 +242,7 @@ def children() -> list[str]:
         ({"row_latency": 0}, "row_latency is 0"),
         ({"processes": 0}, "processes is 0"),
         ({"patience": -1}, "patience is -1"),
+        ({"seed": -1}, "seed is -1: it must lie in 0"),
     ],
 )
 def test_refused_options(plain: Loaded, options: dict[str, int], message: str) -> None:
@@ -255,6 +256,12 @@ def test_refused_options(plain: Loaded, options: dict[str, int], message: str) -
         (lambda job: replace(job, ids=[], types=None, attend=None), "the sequence is empty"),
         (lambda job: replace(job, types=[0]), "types has 1 entries for 3 ids"),
         (lambda job: replace(job, attend=[1]), "attend has 1 entries for 3 ids"),
+        (
+            lambda job: replace(job, ids=[1, 1 << 24, 2]),
+            "ids holds 16777216: it must lie in 0..16777215",
+        ),
+        (lambda job: replace(job, ids=[1, -1, 2]), "ids holds -1: it must"),
+        (lambda job: replace(job, types=[0, 1, 2]), "types holds 2: it must lie in 0..1"),
         (lambda job: replace(job, program=b"123"), "3 bytes is no multiple of 4 lanes"),
         (lambda job: replace(job, table=job.table[:, :3]), "must be what embedding_table"),
     ],
