@@ -1,0 +1,34 @@
+"""The MAC array against golden.matmul."""
+
+from typing import Any
+
+import cocotb
+
+from tb import matmul
+from tb.cocotb_ports import WITHOUT_VECTORS, start, vectors
+
+
+@cocotb.test()
+@cocotb.parametrize(pauses=[0.0, 0.4])
+async def tiles(dut: Any, pauses: float) -> None:
+    ports = await start(dut)
+    lanes = ports.config["lanes"]
+    lengths = [1, 1, lanes, lanes, 2, 37, 1, lanes + 1, 64]
+    await matmul.check_tiles(ports, matmul.random_tiles(lanes, lengths, 1), lanes, pauses)
+
+
+@cocotb.test()
+async def extremes(dut: Any) -> None:
+    ports = await start(dut)
+    lanes, longest = ports.config["lanes"], max(ports.config["hidden"], ports.config["ffn"])
+    linear, context = longest, ports.config["tokens"]
+    await matmul.check_tiles(ports, matmul.extreme_tiles(lanes, linear)[2:], lanes)
+    await matmul.check_tiles(ports, matmul.extreme_tiles(lanes, context)[:2], lanes)
+
+
+@cocotb.test(skip=WITHOUT_VECTORS)
+async def real_reviews(dut: Any) -> None:
+    ports = await start(dut)
+    lanes = ports.config["lanes"]
+    for vector in vectors("matmul"):
+        await matmul.check_tiles(ports, matmul.cut_tiles(vector, lanes), lanes)
