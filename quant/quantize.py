@@ -38,7 +38,7 @@ HEADROOM = 1.25  # residual sums may exceed what calibration saw by this much be
 class Options:
     """Choices of a calibration. All but ``method`` exist for the ablation table."""
 
-    method: str = "percentile"
+    method: str = "min-max"
     bias_correction: bool = True
     per_channel: bool = True
     multiplier_bits: int = 16
