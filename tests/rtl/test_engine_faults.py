@@ -22,9 +22,9 @@ from tb.case import Case, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, inferences, layer_inferences
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-CONFIG = Config(lanes=4, **SMALL_LIMITS)
+CONFIG = Config(lanes=4, dsp_macs=9, **SMALL_LIMITS)
 Cases = dict[tuple[str, int], Path]
-TOPS = {"attention": "Attention", "accelerator": "Accelerator"}
+TOPS = {"matmul": "MatMul", "attention": "Attention", "accelerator": "Accelerator"}
 SEEN = (
     r"values differ; first|hangs|error code|words were written|was written|were taken|"
     r"of a result came|is asked for|gave the shape|`last` does not"
@@ -48,11 +48,14 @@ class Fault:
 
 WHOLE = "accelerator"
 FAULTS = (
-    Fault("matmul", "sum not begun anew", "Mux(first_p, 0, acc)", "acc"),
-    Fault("matmul", "operands swapped", "self.a[i], self.b[j]", "self.a[j], self.b[i]"),
+    Fault("matmul", "sum not begun anew", "Mux(first_p, 0, acc)", "acc", "matmul"),
+    Fault("matmul", "operands swapped", "self.a[i], self.b[j]", "self.a[j], self.b[i]",
+          "matmul"),
     Fault("matmul", "copied early", "copy.eq(last_p)", "copy.eq(self.valid & self.last)"),
     Fault("matmul", "columns reversed", "acc, shadow[j + 1] if j + 1 < n else shadow[j]",
-          "acc, shadow[j - 1] if j > 0 else shadow[j]"),
+          "acc, shadow[j - 1] if j > 0 else shadow[j]", "matmul"),
+    Fault("matmul", "LUT multiplier's sign", "(terms[6] - terms[7])", "(terms[6] + terms[7])",
+          "matmul"),
     Fault("epilogue", "a column too many", "index < tag.columns", "index <= tag.columns"),
     Fault("epilogue", "not by lane", "Mux(at[6].by_lane, of_lane, of_column)", "of_column"),
     Fault("epilogue", "half a cycle late", "Cat(at[5].index, at[5].weight_buffer)",
@@ -161,6 +164,15 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
     return paths
 
 
+def play(design: Design, variant: str, case: Path | None) -> None:
+    """Run the bench: on the case, or where the unit has none on the bench's own tiles."""
+    if case is None:
+        run(design, "icarus", variant=variant, testcases=["tiles", "extremes"])
+    else:
+        env = {"CASE": str(case)}
+        run(design, "icarus", variant=variant, testcases=["case"], env=env)
+
+
 def first_of_each(faults: tuple[Fault, ...]) -> list[object]:
     """The first fault of each part, and the others marked as slow."""
     seen: set[str] = set()
@@ -177,8 +189,7 @@ def test_bench_sees(fault: Fault, cases: Cases, monkeypatch: pytest.MonkeyPatch)
     design = faulty(fault, monkeypatch)
     variant = "fault-" + re.sub(r"\W+", "-", f"{fault.part} {fault.kind}")
     with pytest.raises(BenchError, match=SEEN):
-        run(design, "icarus", variant=variant, testcases=["case"],
-            env={"CASE": str(cases[fault.top, fault.interval])})  # fmt: skip
+        play(design, variant, cases.get((fault.top, fault.interval)))
 
 
 @pytest.mark.parametrize("top", TOPS)
@@ -187,6 +198,4 @@ def test_sound_parts_assembled_the_same_way(
 ) -> None:
     """It is the fault that the benches see."""
     design = faulty(Fault("matmul", "none", "", "", top), monkeypatch)
-    run(
-        design, "icarus", variant="fault-none", testcases=["case"], env={"CASE": str(cases[top, 1])}
-    )
+    play(design, "fault-none", cases.get((top, 1)))
