@@ -21,7 +21,7 @@ def calibrated() -> tuple[Model, list[np.ndarray]]:
     tokenizer = TextTokenizer(folder)
     sample = [tokenizer.encode(review.text, limit=256) for review in imdb("train")[:8]]
     checkpoint = load(folder)
-    observed = observe_all(checkpoint, sample)
+    observed, _ = observe_all(checkpoint, sample)
     quantized = quantize(checkpoint.spec, checkpoint.arrays, observed, Options())
     ids = [tokenizer.encode(review.text, limit=512).ids for review in imdb("test")[:14]]
     return quantized.model, ids
