@@ -9,6 +9,7 @@ import pytest
 
 from golden.encoder import run as golden
 from golden.store import load
+from quant.calibrate import ensure
 from rtl.config import Config
 from rtl.program import compile_attention
 from sim.design import Design, generated
@@ -17,7 +18,6 @@ from tb.case import Case, attention_inference, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, layer_inferences
 from tb.sequences import from_texts
 
-MODEL = Path("build/bert-tiny-imdb")
 REVIEW = (
     "That movie was terrible! The plot made no sense, the actors seemed bored, and after two hours "
     "I wanted my evening back. Only the music by a friend of mine saved it from being a disaster."
@@ -47,10 +47,9 @@ def test_small_shapes_on_icarus(idle: float, stall: float, tmp_path: Path) -> No
 @pytest.mark.verilator
 @pytest.mark.parametrize("stall", [0.0, 0.3])
 def test_both_layers_of_the_shipped_model_on_a_review(stall: float, tmp_path: Path) -> None:
-    if not (MODEL / "quantized.json").exists():
-        pytest.skip(f"{MODEL} is not there: run `make calibrate`")
-    model, _ = load(MODEL)
-    (text,) = from_texts([REVIEW], MODEL, 64)
+    folder = ensure()
+    model, _ = load(folder)
+    (text,) = from_texts([REVIEW], folder, 64)
     attend = np.array(text.attend, bool)
     attend[5:9] = False
     trace: dict[str, np.ndarray] = {}
