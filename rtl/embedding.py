@@ -90,8 +90,9 @@ class Embedding(wiring.Component):
             ids.write_address.eq(self.address),
             ids.write_data.id.eq(self.token.id),
             ids.write_data.type.eq(self.token.type),
-            self.words.eq((rows.channels + n - 1) >> n.bit_length() - 1),
         ]
+        # Known before the unit is active: a descriptor is checked for two cycles.
+        m.d.sync += self.words.eq((rows.channels + n - 1) >> n.bit_length() - 1)
 
         asked = Signal(range(self.config.tokens + 1))
         position = Signal(32)  # row of this token's position, of type 0

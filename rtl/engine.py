@@ -258,17 +258,22 @@ class Engine(wiring.Component):
             x8.write_address.eq(self.x8_write_address),
             x8.write_data.eq(self.x8_write_data),
             x8.read_address.eq(Mux(issuer.a == Operand.X8, issuer.a_address, issuer.b_address)),
-            weights.write_en.eq(loader.weight_en | self.rows_write_en),
-            weights.write_address.eq(
-                Mux(loader.rows_en, self.rows_write_address, loader.weight_address)
-                | Mux(loader.weight_buffer, config.weight_words, 0)
-            ),
-            weights.write_data.eq(Mux(loader.rows_en, self.rows_write_data, loader.weight_data)),
             weights.read_address.eq(
                 Mux(issuer.a == Operand.WEIGHT, issuer.a_address, issuer.b_address)
             ),
             softmax.p_address.eq(issuer.a_address),
             softmax.p_buffer.eq(issuer.tag.softmax_buffer),
+        ]
+        # A cycle late, and in time: a half is first read two cycles after its last word came.
+        m.d.sync += [
+            weights.write_en.eq(loader.weight_en | self.rows_write_en),
+            weights.write_address.eq(
+                Mux(loader.rows_active, self.rows_write_address, loader.weight_address)
+                | Mux(loader.weight_buffer, config.weight_words, 0)
+            ),
+            weights.write_data.eq(
+                Mux(loader.rows_active, self.rows_write_data, loader.weight_data)
+            ),
         ]
         bank_bits = (config.bank_words - 1).bit_length()
         banks = []

@@ -12,10 +12,11 @@ ITSELF = "(itself)"
 
 _INSTANCE = re.compile(r"^  (\w+) (\w+) \($")
 _STEM = re.compile(r"_(TRELLIS_FF|LUT4|CCU2C|PFUMX|L6MUX21|MULT18X18D|DP16KD)_.*$")
+_DEPTH = 2  # parts of parts are told apart, what lies deeper counts with them
 
 
 def parts_by_line(verilog: str) -> list[str]:
-    """For each line of the text, the direct part of the top module in which it lies.
+    """For each line of the text, the part of the top module it lies in: `part` or `part.part`.
 
     The top module is the first one. Every module of generated Verilog has one instance.
     """
@@ -32,17 +33,18 @@ def parts_by_line(verilog: str) -> list[str]:
     top = next(filter(None, module_of_line))
     part_of = {top: ITSELF}
 
-    def visit(module: str, part: str | None) -> None:
+    def visit(module: str, path: tuple[str, ...]) -> None:
         for child, instance in instances[module]:
-            part_of[child] = part or instance
-            visit(child, part or instance)
+            below = (*path, instance)[:_DEPTH]
+            part_of[child] = ".".join(below)
+            visit(child, below)
 
-    visit(top, None)
+    visit(top, ())
     return [part_of.get(module, ITSELF) for module in module_of_line]
 
 
 def cells_by_part(verilog: str, file: str, cells: Mapping[str, Any]) -> dict[str, Counter[str]]:
-    """Cell types of a flat netlist, counted for each direct part of the unit.
+    """Cell types of a flat netlist, counted for each part of the unit.
 
     Registers, carry chains, multipliers and memories keep the line of the Verilog they came from.
     A LUT does not: it counts where the register or carry chain of the same name lies, else where
@@ -50,6 +52,7 @@ def cells_by_part(verilog: str, file: str, cells: Mapping[str, Any]) -> dict[str
     of its JSON.
     """
     by_line = parts_by_line(verilog)
+    parts = set(by_line)
     # "matmul.v:120.3-121.20", joined by "|" with others where cells were merged or mapped.
     line_of = re.compile(rf"(?:^|\|){re.escape(file)}:(\d+)\.")
     part_of_stem: dict[str, str] = {}
@@ -65,6 +68,8 @@ def cells_by_part(verilog: str, file: str, cells: Mapping[str, Any]) -> dict[str
         counts[part][cell["type"]] += 1
     for name, kind in unknown:
         stem = _STEM.sub("", name)
-        own = stem.partition(".")[0] if "." in stem and "$" not in stem else ITSELF
+        *path, _ = stem.split(".") if "$" not in stem else [""]
+        prefixes = (".".join(path[:depth]) for depth in range(_DEPTH, 0, -1))
+        own = next((prefix for prefix in prefixes if prefix in parts), ITSELF)
         counts[part_of_stem.get(stem, own)][kind] += 1
     return counts

@@ -270,7 +270,7 @@ def parser() -> argparse.ArgumentParser:
         "--data",
         default="imdb",
         metavar="NAME|FILE",
-        help="imdb, rotten_tomatoes, or a CSV, JSONL or text file (default: imdb, its test split)",
+        help="imdb, rotten-tomatoes, or a CSV, JSONL or text file (default: imdb, its test split)",
     )
     result.add_argument(
         "--first-tile-only",

