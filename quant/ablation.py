@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quant import command, float_model, variants
+from quant import command, float_model, hub, variants
 from quant.calibrate import DEFAULT_DATA, SAMPLES, SPLIT, encode, golden_logits, observe_all
 from quant.checkpoint import load
 from quant.evaluate import add_text_options
@@ -101,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def ablation_command(options: argparse.Namespace) -> int:
+    options.model = hub.local(options.model)
     checkpoint, tokenizer = load(options.model), TextTokenizer(options.model)
     names = checkpoint.spec.labels
     reviews = load_texts(options.data, options.split, names=names)[: options.samples]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from golden import encoder, fast, store
 from golden.model import Model
-from quant import command, float_model
+from quant import command, float_model, hub
 from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
 from quant.compare import TensorError, compare, table
 from quant.observers import METHODS, Observer, observe
@@ -38,6 +38,7 @@ EXAMPLES = """\
 examples:
   python -m quant.calibrate
   python -m quant.calibrate --model my-model --data reviews.csv --out build/my-model
+  python -m quant.calibrate --model hub:owner/name
   python -m quant.calibrate --method mse --samples 256 --json build/calibration.json
 """
 
@@ -179,7 +180,8 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         default=DEFAULT_MODEL,
         metavar="DIR",
-        help=f"checkpoint directory in Hugging Face layout (default {DEFAULT_MODEL})",
+        help="checkpoint directory in Hugging Face layout, or hub:owner/name "
+        f"(default {DEFAULT_MODEL})",
     )
     result.add_argument(
         "--data",
@@ -240,6 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def calibrate_command(options: argparse.Namespace) -> int:
+    options.model = hub.local(options.model)
     checkpoint = load(options.model)
     tokenizer = TextTokenizer(options.model)
     reviews = load_texts(options.data, SPLIT, names=checkpoint.spec.labels)[: options.samples]

@@ -15,7 +15,7 @@ import numpy as np
 
 from golden import encoder, store
 from golden.model import Model
-from quant import command, float_model
+from quant import command, float_model, hub
 from quant.calibrate import MAX_TOKENS, default_out, ensure, positive
 from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
 from quant.spec import EncoderSpec, Floats
@@ -155,7 +155,10 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("text", help="the text, or - to read it from standard input")
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
     result.add_argument(
-        "--model", type=Path, metavar="DIR", help=f"checkpoint (default {DEFAULT_MODEL})"
+        "--model",
+        type=Path,
+        metavar="DIR",
+        help=f"checkpoint, or hub:owner/name (default {DEFAULT_MODEL})",
     )
     result.add_argument(
         "--quantized",
@@ -181,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def classify_command(options: argparse.Namespace) -> int:
     text = sys.stdin.read() if options.text == "-" else options.text
-    model = options.model
+    model = None if options.model is None else hub.local(options.model)
     if options.quantized is None:
         model = model or DEFAULT_MODEL
         quantized = ensure(model, default_out(model))

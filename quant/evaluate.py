@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golden import encoder
-from quant import command, float_model
+from quant import command, float_model, hub
 from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, ensure, golden_logits, positive
 from quant.checkpoint import DEFAULT_MODEL
 from quant.classify import Classifier
@@ -220,7 +220,7 @@ def add_text_options(parser: argparse.ArgumentParser, samples: int | None) -> No
         type=Path,
         default=DEFAULT_MODEL,
         metavar="DIR",
-        help=f"checkpoint (default {DEFAULT_MODEL})",
+        help=f"checkpoint, or hub:owner/name (default {DEFAULT_MODEL})",
     )
     parser.add_argument(
         "--data",
@@ -272,6 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def evaluate_command(options: argparse.Namespace) -> int:
+    options.model = hub.local(options.model)
     quantized = options.quantized or ensure(options.model)
     classifier = Classifier.load(quantized, options.model)
     texts, labels = labelled_texts(

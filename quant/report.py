@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from golden import activation, encoder, layernorm, softmax
 from golden.model import Linear, Model, Norm
-from quant import command, float_model, svg
+from quant import command, float_model, hub, svg
 from quant.calibrate import BUILD, ensure, observe_all
 from quant.classify import Classifier
 from quant.evaluate import Evaluation, add_text_options, evaluate, labelled_texts
@@ -324,6 +324,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def report_command(options: argparse.Namespace) -> int:
+    options.model = hub.local(options.model)
     classifier = Classifier.load(options.quantized or ensure(options.model), options.model)
     sentence = classifier.tokens(options.sentence, max_tokens=min(40, options.max_tokens))
     texts, labels = labelled_texts(

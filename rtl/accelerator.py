@@ -113,8 +113,10 @@ class Accelerator(wiring.Component):
         self._normalizer(m, tokens)
         sent = self._logits(m, control)
 
-        too_long = engine.model_valid & tokens.valid & (tokens.tokens > engine.model_tokens)
-        ready = tokens.valid & engine.model_valid & ~too_long
+        # Known a cycle after `ready`, when nothing has left the accelerator yet.
+        too_long = Signal()
+        ready = tokens.valid & engine.model_valid
+        m.d.sync += too_long.eq(ready & (tokens.tokens > engine.model_tokens))
         with m.If(engine.error != Error.NONE):
             m.d.comb += control.error.eq(engine.error)
         with m.Elif(tokens.error != Error.NONE):
@@ -135,7 +137,6 @@ class Accelerator(wiring.Component):
             engine.mask_address.eq(tokens.address),
             engine.mask_attend.eq(tokens.token.attend),
             embedding.ready.eq(ready),
-            normalizer.ready.eq(ready),
             *(getattr(self, name).eq(getattr(unit, name)) for name, unit in self._traces.items()),
             self.trace_x_en.eq(engine.x_write_en),
             self.trace_x_address.eq(engine.x_write_address),
@@ -147,6 +148,7 @@ class Accelerator(wiring.Component):
             self.trace_operation.eq(engine.operation),
             self.trace_stall.eq(engine.stall),
         ]
+        m.d.sync += normalizer.ready.eq(ready)  # long before its first row tile is complete
         self._registers(m, registers, control)
         return m
 

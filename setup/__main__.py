@@ -24,11 +24,11 @@ class Profile:
 
 HARDWARE = ("quant", "rtl", "sim")
 PROFILES = {
-    "quant": Profile(("quant", "report")),
+    "quant": Profile(("quant",)),
     "train": Profile(("quant", "train")),
     "sim": Profile(HARDWARE, simulates=True),
     "synth": Profile(("rtl", "synth")),
-    "test": Profile((*HARDWARE, "synth", "train", "report", "dev"), simulates=True),
+    "test": Profile((*HARDWARE, "synth", "train", "dev"), simulates=True),
 }
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from golden import encoder
-from quant import float_model
+from quant import float_model, hub
 from quant.calibrate import ensure
 from quant.checkpoint import DEFAULT_MODEL
 from quant.classify import Classifier
@@ -318,7 +318,11 @@ def parser() -> argparse.ArgumentParser:
         "--max-tokens", type=int, default=TOKENS, metavar="N", help=f"default: {TOKENS}"
     )
     result.add_argument(
-        "--model", type=Path, default=DEFAULT_MODEL, metavar="DIR", help="checkpoint"
+        "--model",
+        type=Path,
+        default=DEFAULT_MODEL,
+        metavar="DIR",
+        help="checkpoint, or hub:owner/name",
     )
     result.add_argument(
         "--stream-bytes", type=int, metavar="N", help="model stream, bytes a cycle; default: lanes"
@@ -358,6 +362,7 @@ def _run(options: argparse.Namespace) -> int:
         if value is not None and value < low:
             raise ValueError(f"--{name.replace('_', '-')} is {value}: it must be {low} or more")
     unit(options.unit)
+    options.model = hub.local(options.model)
     text = options.review if options.review is not None else default_review()
     review = read_review(text, options.model, options.max_tokens)
     shown = " ".join(text.split())

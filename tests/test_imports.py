@@ -29,7 +29,7 @@ TRAINING = {"torch", "transformers", "sklearn"}
 THIRD_PARTY = {
     "golden": {"numpy", "numba"},
     "quant": {"numpy", "numba", "safetensors", "scipy", "tokenizers", "tqdm"}
-    | {"huggingface_hub", "matplotlib"},
+    | {"huggingface_hub"},
     "rtl": {"numpy", "amaranth"},
     "tb": {"numpy", "amaranth", "cocotb", "tokenizers"},
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm"} | TRAINING,
