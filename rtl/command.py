@@ -34,7 +34,7 @@ PARAMETER_PLANES = 7  # bias 4, m 2, s 1
 NORM_PLANES = 6  # gamma 2, beta 4
 TABLE_BYTES = 256
 MAGIC = 0x54523242  # "B2RT"
-VERSION = 1
+VERSION = 2
 
 
 class Opcode(IntEnum):
@@ -124,7 +124,6 @@ FIELDS: dict[Opcode, tuple[Field, ...]] = {
     ),
     Opcode.ATTEND: (
         Field("heads", 1),
-        Field("value_tiles", 1),  # column tiles of V and of the context, a head
         Field("head_size", 2),
         Field("stride", 2),  # words a row tile of Q, K and the context
         Field("query", 3),

@@ -294,7 +294,6 @@ class Loader(wiring.Component):
                     with m.Case(Opcode.ATTEND):
                         with m.If(
                             (attend.heads == 0)
-                            | (attend.value_tiles == 0)
                             | (attend.head_size == 0)
                             | (attend.head_size > self.config.hidden)
                         ):

@@ -257,7 +257,6 @@ class _Compiler:
         tiles = ceil_div(shape.head_size, self.lanes)
         values = {
             "heads": shape.heads,
-            "value_tiles": tiles,
             "head_size": shape.head_size,
             "stride": shape.inner,
             "query": self.bank(QUERY),
@@ -332,7 +331,6 @@ class _Compiler:
         assert self.model.mean_s is not None
         values = {
             "heads": 1,
-            "value_tiles": width // n,
             "head_size": hidden,
             "stride": hidden,
             "query": self.bank(QUERY),

@@ -283,11 +283,9 @@ class Sequencer(wiring.Component):
         scores, context = Signal(place), Signal(place)
         ahead = Signal(2)  # S made whose C is not
         scores_left = Signal()
-        key_tile = Signal(range(self.config.row_tiles + 1))
         key = Signal(range(self.config.tokens + n))
         key_offset = Signal(width)
         keys_left = Signal(range(self.config.tokens + 1))
-        value_tile = Signal(8)
         value_offset = Signal(width)
         head_value = Signal(width)  # the head's first column tile of V
         channel = Signal(width)  # first channel of the column tile within the head
@@ -315,11 +313,9 @@ class Sequencer(wiring.Component):
                 context.eq(0),
                 ahead.eq(0),
                 scores_left.eq(1),
-                key_tile.eq(0),
                 key.eq(0),
                 key_offset.eq(0),
                 keys_left.eq(self.tokens),
-                value_tile.eq(0),
                 value_offset.eq(0),
                 head_value.eq(0),
                 channel.eq(0),
@@ -328,7 +324,7 @@ class Sequencer(wiring.Component):
             m.next = "SCORES"
 
         with m.State("SCORES"):
-            key_end = key_tile + 1 == self.row_tiles
+            key_end = keys_left <= n
             m.d.comb += [
                 offer.eq(1),
                 tile.a.eq(Operand.BANK),
@@ -340,14 +336,13 @@ class Sequencer(wiring.Component):
                 tile.tag.epilogue.eq(Epilogue.SCORE),
                 tile.tag.address.eq(key),
                 tile.tag.columns.eq(least(n, keys_left)),
-                tile.tag.score_first.eq(key_tile == 0),
+                tile.tag.score_first.eq(key == 0),
                 tile.tag.score_last.eq(key_end),
                 tile.tag.softmax_buffer.eq(scores.half),
             ]
             with m.If(advance):
                 with m.If(~key_end):
                     m.d.sync += [
-                        key_tile.eq(key_tile + 1),
                         key.eq(key + n),
                         key_offset.eq(key_offset + attend.stride),
                         keys_left.eq(keys_left - n),
@@ -356,7 +351,6 @@ class Sequencer(wiring.Component):
                     last = (scores.row + 1 == rows) & (scores.head + 1 == attend.heads)
                     step(scores)
                     m.d.sync += [
-                        key_tile.eq(0),
                         key.eq(0),
                         key_offset.eq(0),
                         keys_left.eq(self.tokens),
@@ -367,7 +361,7 @@ class Sequencer(wiring.Component):
                         m.next = "CONTEXT"
 
         with m.State("CONTEXT"):
-            value_end = value_tile + 1 == attend.value_tiles
+            value_end = channels_left <= n
             # V of the head's column tiles lies one after the other, a word a token.
             next_value = value_offset + padded(self.row_tiles, n)
             m.d.comb += [
@@ -377,7 +371,7 @@ class Sequencer(wiring.Component):
                 tile.b_address.eq(attend.value + value_offset),
                 tile.length.eq(self.tokens),
                 tile.row.eq(context.row),
-                tile.softmax.eq(value_tile == 0),
+                tile.softmax.eq(channel == 0),
                 tile.tag.epilogue.eq(Epilogue.CONTEXT),
                 tile.tag.address.eq(
                     attend.context + (context.row_offset + context.head_offset) + channel
@@ -388,7 +382,6 @@ class Sequencer(wiring.Component):
             with m.If(advance):
                 with m.If(~value_end):
                     m.d.sync += [
-                        value_tile.eq(value_tile + 1),
                         value_offset.eq(next_value),
                         channel.eq(channel + n),
                         channels_left.eq(channels_left - n),
@@ -396,7 +389,6 @@ class Sequencer(wiring.Component):
                 with m.Else():
                     step(context)
                     m.d.sync += [
-                        value_tile.eq(0),
                         channel.eq(0),
                         channels_left.eq(attend.head_size),
                         ahead.eq(ahead - 1),

@@ -302,7 +302,7 @@ class Inference:
     def _attend(self, step: Step) -> None:
         """Scores of a head's row tile, then the context of the row tile before it."""
         n, heads, tokens = self.lanes, step.values["heads"], self.tokens
-        length, value_tiles = step.values["head_size"], step.values["value_tiles"]
+        length, value_tiles = step.values["head_size"], ceil_div(step.values["head_size"], n)
         keys_left = tokens - (self.row_tiles - 1) * n
         softmax = (tokens - 1) + P_LATENCY + 1 + (n - 1) + RowScale.latency + 1
         finished: list[int] = []

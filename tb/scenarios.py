@@ -244,7 +244,6 @@ def refused_streams(program: Program) -> Iterator[tuple[str, bytes, Error]]:
     yield "EMBED too wide", rebuilt(program, embed, channels=config.hidden + 1), Error.LIMIT
     yield "ATTEND without heads", rebuilt(program, attend, heads=0), Error.LIMIT
     yield "ATTEND of no head size", rebuilt(program, attend, head_size=0), Error.LIMIT
-    yield "ATTEND without value tiles", rebuilt(program, attend, value_tiles=0), Error.LIMIT
     yield "unknown opcode", rebuilt(program, attend, opcode=9), Error.FORMAT
     yield "opcode 0 first", rebuilt(program, 0, opcode=0), Error.FORMAT
     yield "a second HEADER", rebuilt(program, attend, opcode=Opcode.HEADER), Error.FORMAT

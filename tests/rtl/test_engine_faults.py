@@ -84,7 +84,7 @@ FAULTS = (
     Fault("sequencer", "key tiles", "key_offset.eq(key_offset + attend.stride)",
           "key_offset.eq(key_offset + attend.head_size)"),
     Fault("sequencer", "next head's V", "head_value.eq(next_value)", "head_value.eq(0)"),
-    Fault("sequencer", "softmax not awaited", "tile.softmax.eq(value_tile == 0)",
+    Fault("sequencer", "softmax not awaited", "tile.softmax.eq(channel == 0)",
           "tile.softmax.eq(0)"),
     Fault("sequencer", "halves of the softmax", "at.half.eq(~at.half)", "at.half.eq(at.half)"),
     Fault("sequencer", "embedding's words", "embedded + 2 * n", "embedded + n", WHOLE),

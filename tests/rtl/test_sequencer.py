@@ -122,8 +122,9 @@ class RefSequencer:
                         "softmax_buffer": place % 2,
                     }
             else:
-                for tile in range(v["value_tiles"]):
-                    number = head * v["value_tiles"] + tile
+                tiles = -(-v["head_size"] // N)
+                for tile in range(tiles):
+                    number = head * tiles + tile
                     yield {
                         "a": Operand.P.value,
                         "b": Operand.BANK.value,
