@@ -104,14 +104,15 @@ class Issuer(wiring.Component):
         release = Signal()
         m.d.comb += [
             self.first.eq(self.valid & (self.index == 0)),
-            self.last.eq(self.valid & (remaining == 1)),
             self.start.eq(self.last),
             self.release.eq(self.last & release),
             self.release_buffer.eq(self.tag.weight_buffer),
         ]
 
-        # gap: the next last operand may come in gap + 1 cycles at the earliest.
+        # gap: the next last operand may come in gap + 1 cycles at the earliest. A tile of N or more
+        # operands is always long enough.
         gap, gap_left = Signal(range(n)), Signal(range(n))
+        operands, more = tile.length[: n.bit_length() - 1], tile.length[n.bit_length() - 1 :]
         m.d.comb += gap.eq(Mux(self.last, n - 1, gap_left))
         m.d.sync += gap_left.eq(Mux(gap == 0, 0, gap - 1))
 
@@ -136,7 +137,7 @@ class Issuer(wiring.Component):
             m.d.comb += self.stall.eq(Stall.NORM)
         with m.Elif(tile.softmax & (softmax_ready == 0)):
             m.d.comb += self.stall.eq(Stall.SOFTMAX)
-        with m.Elif(tile.length <= gap):
+        with m.Elif((more == 0) & (operands <= gap)):
             m.d.comb += self.stall.eq(Stall.DRAIN)
         with m.Else():
             m.d.comb += [self.stall.eq(Stall.NONE), go.eq(1)]
@@ -146,6 +147,7 @@ class Issuer(wiring.Component):
             m.d.sync += [
                 self.valid.eq(1),
                 self.index.eq(0),
+                self.last.eq(tile.length == 1),
                 remaining.eq(tile.length),
                 release.eq(tile.release),
                 self.a.eq(tile.a),
@@ -159,6 +161,7 @@ class Issuer(wiring.Component):
             m.d.sync += [
                 self.valid.eq(~self.last),
                 self.index.eq(self.index + 1),
+                self.last.eq(remaining == 2),
                 remaining.eq(remaining - 1),
                 self.a_address.eq(self.a_address + 1),
                 self.b_address.eq(self.b_address + 1),

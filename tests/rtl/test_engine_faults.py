@@ -88,7 +88,7 @@ FAULTS = (
           "tile.softmax.eq(0)"),
     Fault("sequencer", "halves of the softmax", "at.half.eq(~at.half)", "at.half.eq(at.half)"),
     Fault("sequencer", "embedding's words", "embedded + 2 * n", "embedded + n", WHOLE),
-    Fault("issuer", "drain too short", "tile.length <= gap", "tile.length < gap"),
+    Fault("issuer", "drain too short", "operands <= gap", "operands < gap"),
     Fault("issuer", "weights not awaited", "uses[Operand.WEIGHT] & ~loaded",
           "uses[Operand.WEIGHT] & ~loaded & (tile.length == 0)", interval=9),
     Fault("issuer", "norm not awaited", "self.norm_rows > tile.row", "self.norm_rows >= tile.row",
