@@ -23,7 +23,7 @@ from quant.compare import TensorError, compare, table
 from quant.observers import METHODS, Observer, observe
 from quant.quantize import Options, Quantized, correct_logits, quantize
 from quant.quantizers import CalibrationError
-from quant.spec import Floats
+from quant.spec import Arrays, Floats
 from quant.texts import CORPORA, Review, load_texts
 from quant.tokenizer import FILES, TextTokenizer, Tokens
 
@@ -59,12 +59,17 @@ def encode(
 def observe_all(
     checkpoint: Checkpoint, texts: Sequence[Tokens]
 ) -> tuple[dict[str, Observer], Floats]:
-    """An observer for every tensor of the float model on these texts, and its logits [n, C]."""
+    """An observer for every tensor of the float model on these texts, and its logits [n, C].
+
+    The model runs in float64. In float32 the last bit depends on the processor and the number of
+    threads, which would reach some of the rounded multipliers; here every machine gets the same.
+    """
+    doubles: Arrays = {name: array.astype(np.float64) for name, array in checkpoint.arrays.items()}
     observers: dict[str, Observer] = {}
     logits = []
     for tokens in command.progress(texts, "observing"):
         trace: float_model.Trace = {}
-        float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types, trace=trace)
+        float_model.run(checkpoint.spec, doubles, tokens.ids, tokens.types, trace=trace)
         observe(trace, observers)
         logits.append(trace["logits"])
     return observers, np.stack(logits)

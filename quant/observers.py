@@ -43,9 +43,13 @@ class Observer:
         self._rows = 0
 
     def observe(self, x: Floats) -> None:
-        """Add the values of ``x`` [..., channels]."""
-        self.minimum = min(self.minimum, float(x.min()))
-        self.maximum = max(self.maximum, float(x.max()))
+        """Add the values of ``x`` [..., channels].
+
+        Extremes are rounded to float32, far above what float64 leaves uncertain, so that scales
+        made of them are the same on every machine.
+        """
+        self.minimum = min(self.minimum, float(np.float32(x.min())))
+        self.maximum = max(self.maximum, float(np.float32(x.max())))
         self.count += x.size
         self._grow(self.amplitude)
         if self.reach:

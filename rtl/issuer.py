@@ -117,10 +117,6 @@ class Issuer(wiring.Component):
         m.d.sync += gap_left.eq(Mux(gap == 0, 0, gap - 1))
 
         softmax_ready = Signal(2)
-        uses = {
-            source: (tile.a == source) | (tile.b == source)
-            for source in (Operand.WEIGHT, Operand.X8)
-        }
         behind = Signal(NORM_ORDINAL_BITS)
         m.d.comb += behind.eq(tile.norm_ordinal - self.norms)
         normalised = (behind == 0) | ((behind == 1) & (self.norm_rows > tile.row))
@@ -131,9 +127,9 @@ class Issuer(wiring.Component):
             m.d.comb += self.stall.eq(Stall.NONE)
         with m.Elif(~self.i.valid):
             m.d.comb += self.stall.eq(Stall.IDLE)
-        with m.Elif(uses[Operand.WEIGHT] & ~loaded):
+        with m.Elif(tile.weights & ~loaded):
             m.d.comb += self.stall.eq(Stall.WEIGHTS)
-        with m.Elif(uses[Operand.X8] & ~normalised):
+        with m.Elif(tile.norm & ~normalised):
             m.d.comb += self.stall.eq(Stall.NORM)
         with m.Elif(tile.softmax & (softmax_ready == 0)):
             m.d.comb += self.stall.eq(Stall.SOFTMAX)

@@ -164,6 +164,7 @@ class Sequencer(wiring.Component):
                     offer.eq(1),
                     tile.a.eq(Operand.ONE_HOT),
                     tile.b.eq(Operand.WEIGHT),
+                    tile.weights.eq(1),
                     tile.b_address.eq(buffer_base + embedded),
                     tile.length.eq(token_tile << 1),
                     tile.release.eq(column_end),
@@ -198,6 +199,8 @@ class Sequencer(wiring.Component):
                 m.d.comb += [
                     offer.eq(1),
                     tile.length.eq(linear.length),
+                    tile.weights.eq(1),
+                    tile.norm.eq(~op.flags.bank),
                     tile.release.eq(row_end),
                     tile.tag.release.eq(row_end),
                     tile.tag.table.eq(op.flags.table),

@@ -116,11 +116,12 @@ class Tile(data.StructLayout):
         K, the number of operand words.
     release
         The weight buffer (and its parameters) is free after this tile.
+    weights, norm, softmax
+        What the first operand waits for: a loaded weight half, a normalised row tile (set for
+        operands in WEIGHT and X8), a finished softmax pass.
     norm_ordinal, row
-        For operands in X8: how many NORMs come before the operation (modulo), and which row tile
-        must have been normalised by the last of them.
-    softmax
-        Wait for a finished softmax pass before the first operand.
+        For `norm`: how many NORMs come before the operation (modulo), and which row tile must have
+        been normalised by the last of them.
     operation
         Descriptor's number in the stream (modulo 256), for traces and counters.
     tag
@@ -136,9 +137,11 @@ class Tile(data.StructLayout):
                 "b_address": unsigned(address_bits(config)),
                 "length": unsigned(config.length_bits),
                 "release": unsigned(1),
+                "weights": unsigned(1),
+                "norm": unsigned(1),
+                "softmax": unsigned(1),
                 "norm_ordinal": unsigned(NORM_ORDINAL_BITS),
                 "row": unsigned(config.row_tiles.bit_length()),
-                "softmax": unsigned(1),
                 "operation": unsigned(8),
                 "tag": Tag(config),
             }

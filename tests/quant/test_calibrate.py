@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -148,3 +151,19 @@ def test_ensure_calibrates_once_and_again_for_another_checkpoint(
     calibrate.ensure(model, out)
     assert "of another checkpoint" in capsys.readouterr().err
     np.testing.assert_equal(store.load(out)[1]["checkpoint"]["directory"], str(model))
+
+
+def test_the_processor_and_its_threads_do_not_matter(tmp_path: Path) -> None:
+    """The same integers with the BLAS kernels of another processor and another thread count."""
+    models = []
+    for kernels, threads in (("Prescott", "1"), ("Haswell", "2")):
+        out = tmp_path / kernels
+        environment = os.environ | {"OPENBLAS_CORETYPE": kernels, "OPENBLAS_NUM_THREADS": threads}
+        arguments = ["--samples", "16", "--max-tokens", "96", "--out", str(out)]
+        command = [sys.executable, "-m", "quant.calibrate", *arguments]
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+        with np.load(out / "quantized.npz") as arrays:
+            models.append(dict(arrays))
+    assert models[0].keys() == models[1].keys()
+    for name, array in models[0].items():
+        np.testing.assert_array_equal(array, models[1][name], err_msg=name)

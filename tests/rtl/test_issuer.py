@@ -33,6 +33,8 @@ def random_tiles(count: int, seed: int) -> list[dict[str, Any]]:
         tiles.append(
             {
                 "a": a,
+                "weights": Operand.WEIGHT in (a, b),
+                "norm": Operand.X8 in (a, b),
                 "b": b,
                 "a_address": int(rng.integers(60)),
                 "b_address": int(rng.integers(60)),
