@@ -72,12 +72,21 @@ class Sequencer(wiring.Component):
 
         op = Signal(OPERATION)
         tile = Signal(Tile(self.config))
-        offer, advance = Signal(), Signal()
-        m.d.comb += advance.eq(offer & (~self.o.valid | self.o.ready))
-        with m.If(advance):
-            m.d.sync += [self.o.payload.eq(tile), self.o.valid.eq(1)]
-        with m.Elif(self.o.ready):
-            m.d.sync += self.o.valid.eq(0)
+        # A spare tile waits behind the offered one, so that the loops do not hang on the issuer's
+        # decision, which comes late in the cycle.
+        spare = Signal(Tile(self.config))
+        offer, advance, spared, free = Signal(), Signal(), Signal(), Signal()
+        m.d.comb += [advance.eq(offer & ~spared), free.eq(~self.o.valid | self.o.ready)]
+        with m.If(~spared):
+            m.d.sync += spare.eq(tile)
+        with m.If(free):
+            m.d.sync += [
+                self.o.payload.eq(Mux(spared, spare, tile)),
+                self.o.valid.eq(spared | offer),
+                spared.eq(0),
+            ]
+        with m.Elif(advance):
+            m.d.sync += spared.eq(1)
 
         # Loop registers shared by the operations: a position each of rows and columns.
         row = Signal(range(self.config.row_tiles + 1))

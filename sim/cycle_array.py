@@ -25,7 +25,7 @@ class Array:
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
         self.made = 0  # cycle in which the sequencer can hand over its next tile
-        self.started = 0  # cycle before the latest tile's first operand
+        self.started = (0, 0)  # cycles before the first operands of the latest two tiles
         self.last = 0  # of the latest tile's operands
         self.busy = False  # there was a tile
         self.tally = dict.fromkeys(CAUSES, 0)
@@ -55,7 +55,8 @@ class Array:
         conditions
             (cause of the stall, first cycle in which it is over), in the issuer's order.
         """
-        made = max(self.made, self.started)
+        earlier, latest = self.started
+        made = max(self.made, earlier + 1)  # one tile is offered and one waits behind it
         self.made = made + 1
         cycle = self.last
         drained = self.last + self.lanes - length if self.busy else 0
@@ -63,7 +64,7 @@ class Array:
             if over > cycle:
                 self.tally[cause] += over - cycle
                 cycle = over
-        self.started, self.busy = cycle, True
+        self.started, self.busy = (latest, cycle), True
         if self.first is None:
             self.first = cycle + 1
         self.active += length

@@ -245,7 +245,14 @@ def _model(
         source = minilm() if options.embeddings == "minilm" else Path(options.embeddings)
         pca_embeddings(bert, source)
     if options.neighbours:
-        attend_to_neighbours(bert)
+        embeddings, first = bert.bert.embeddings, bert.bert.encoder.layer[0].attention.self
+        attend_to_neighbours(
+            embeddings.word_embeddings.weight,
+            embeddings.position_embeddings.weight,
+            first.query.weight,
+            first.key.weight,
+            options.heads,
+        )
     return bert.to(device)
 
 

@@ -52,36 +52,40 @@ def pca_embeddings(model: BertForSequenceClassification, directory: Path) -> Non
 
 
 @torch.no_grad()
-def attend_to_neighbours(model: BertForSequenceClassification) -> None:
-    """Start the heads of layer 0 as attention to the tokens at distance -1, +1, -2, +2, ...
+def attend_to_neighbours(
+    words: torch.Tensor,
+    positions: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    heads: int,
+) -> None:
+    """Start the heads of a layer as attention to the tokens at distance -1, +1, -2, +2, ...
+
+    Changes word embeddings [V, H] and position embeddings [P, H], and the query and key weights of
+    layer 0 [H, H], in place.
 
     Position i carries cosine and sine of i*w for random frequencies w on half of the channels. With
     each such pair rotated in the query, q_i = R(w*d) p_i, and k_j = p_j, the score is
     sum over w of cos(w (i + d - j)): its peak is at j = i + d, and elsewhere the cosines cancel.
     """
-    config = model.config
-    hidden, heads = config.hidden_size, config.num_attention_heads
+    hidden = words.shape[1]
     size = hidden // heads
     pairs = min(hidden // _POSITION_SHARE, size) // 2
-    frequency = np.random.default_rng(config.hidden_size).uniform(0, np.pi, pairs)
-    angle = torch.from_numpy(np.outer(np.arange(config.max_position_embeddings), frequency))
-    embeddings = model.bert.embeddings
-    words = embeddings.word_embeddings.weight
+    frequency = np.random.default_rng(hidden).uniform(0, np.pi, pairs)
+    angle = torch.from_numpy(np.outer(np.arange(len(positions)), frequency))
     # Positions get about as much of the variance, by which the norm divides, as words.
     radius = float(words.std()) * (hidden / pairs) ** 0.5
     words[:, : 2 * pairs] *= 0.5
-    positions = embeddings.position_embeddings.weight
     positions.zero_()
     positions[:, 0 : 2 * pairs : 2] = radius * angle.cos().float()
     positions[:, 1 : 2 * pairs : 2] = radius * angle.sin().float()
     normed = radius / float((words[1:] + positions[:1]).std())
     gain = (_SHARPNESS * size**0.5 / pairs) ** 0.5 / normed
-    attention = model.bert.encoder.layer[0].attention.self
     for head in range(heads):
         distance = (-1) ** (head + 1) * (head // 2 + 1)
         for pair in range(pairs):
             row, column = head * size + 2 * pair, 2 * pair
             c, s = np.cos(frequency[pair] * distance), np.sin(frequency[pair] * distance)
             rotation = torch.tensor([[c, -s], [s, c]], dtype=torch.float32)
-            attention.query.weight[row : row + 2, column : column + 2] += gain * rotation
-            attention.key.weight[row : row + 2, column : column + 2] += gain * torch.eye(2)
+            query[row : row + 2, column : column + 2] += gain * rotation
+            key[row : row + 2, column : column + 2] += gain * torch.eye(2)

@@ -32,6 +32,7 @@ from train.command import add_common, device_of, finish, plan_of, positive, reco
 from train.corpus import UNCHOSEN, Blocks, mask, open_tokens, write_tokens
 from train.failure import TrainError
 from train.heartbert import FusedConfig, FusedForMaskedLM
+from train.initialise import attend_to_neighbours
 from train.loop import train
 from train.tokens import default_vocabulary, load_tokenizer
 
@@ -159,11 +160,21 @@ def _model(options: argparse.Namespace, vocabulary: int) -> MaskedLM:
     if options.hidden % options.heads:
         raise TrainError(f"--hidden {options.hidden} is no multiple of --heads {options.heads}")
     if options.preset == "heartbert":
-        return FusedForMaskedLM(FusedConfig(**shape), options.dropout)
+        fused = FusedForMaskedLM(FusedConfig(**shape), options.dropout)
+        if options.neighbours:
+            query, key, _ = fused.layers[0].qkv.weight.chunk(3)
+            words, positions = fused.embeddings.word.weight, fused.embeddings.position.weight
+            attend_to_neighbours(words, positions, query, key, options.heads)
+        return fused
     config = BertConfig(
         hidden_dropout_prob=options.dropout, attention_probs_dropout_prob=0.0, **shape
     )
-    return BertForMaskedLM(config)
+    model = BertForMaskedLM(config)
+    if options.neighbours:
+        embeddings, first = model.bert.embeddings, model.bert.encoder.layer[0].attention.self
+        words, positions = embeddings.word_embeddings.weight, embeddings.position_embeddings.weight
+        attend_to_neighbours(words, positions, first.query.weight, first.key.weight, options.heads)
+    return model
 
 
 def _texts(data: Sequence[str]) -> Iterator[str]:
@@ -229,6 +240,9 @@ def _parser() -> argparse.ArgumentParser:
     model.add_argument("--preset", choices=sorted(PRESETS), default="heartbert")
     for name in ("layers", "hidden", "heads", "ffn", "positions"):
         model.add_argument(f"--{name}", type=positive, help="instead of the preset's")
+    model.add_argument(
+        "--neighbours", action="store_true", help="first heads start out attending to neighbours"
+    )
     recipe = parser.add_argument_group("recipe")
     recipe.add_argument("--steps", type=positive, default=1200, help="(%(default)s)")
     recipe.add_argument("--length", type=int, default=128, help="tokens a block (%(default)s)")
