@@ -7,7 +7,7 @@ starts and ends in a register.
 examples:
   python -m sim.synth softmax --lanes 8
   python -m sim.synth matmul --lanes 8 --no-route
-  python -m sim.synth accelerator --lanes 4 --parts --json build/synth/accelerator-4.json
+  python -m sim.synth accelerator --lanes 4 --parts --placements 4 --json build/synth4.json
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,23 +78,37 @@ class Timing:
         Signals along that path, from the starting to the ending register.
     logic_ns, routing_ns
         Its two shares.
+    seed
+        Of the placement that this is.
     """
 
     fmax_mhz: float
     path: list[str]
     logic_ns: float
     routing_ns: float
+    seed: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Figures of one synthesis; `parts` divides the resources among the unit's parts."""
+    """Figures of one synthesis.
+
+    Attributes
+    ----------
+    parts
+        The resources, divided among the unit's parts.
+    timing
+        Of the fastest placement; None where nothing was placed.
+    fmax_by_seed
+        Of all placements, MHz.
+    """
 
     unit: str
     configuration: dict[str, object]
     resources: dict[str, int]
     parts: dict[str, dict[str, int]]
     timing: Timing | None
+    fmax_by_seed: dict[str, float]
     seconds: float
 
 
@@ -183,7 +197,7 @@ def signal_of(cell: str) -> str:
     return _CELL_SUFFIX.sub("", cell).removeprefix("unit.")
 
 
-def read_timing(report: dict[str, Any]) -> Timing:
+def read_timing(report: dict[str, Any], seed: int) -> Timing:
     """Fmax and the slowest register-to-register path of nextpnr's JSON report.
 
     Raises
@@ -211,10 +225,12 @@ def read_timing(report: dict[str, Any]) -> Timing:
         path=shown,
         logic_ns=round(sum(step["delay"] for step in steps) - routing, 2),
         routing_ns=round(routing, 2),
+        seed=seed,
     )
 
 
-def _timing(design: Design, folder: Path, freq: float, seed: int) -> Timing:
+def _map(design: Design, folder: Path) -> None:
+    """The netlist of the unit between its shift registers."""
     (folder / "wrapped.v").write_text(wrapper(design))
     read = f"read_verilog wrapped.v {design.name}.v;"
     flatten = "hierarchy -top wrapped; proc; flatten; opt -full;"
@@ -223,10 +239,14 @@ def _timing(design: Design, folder: Path, freq: float, seed: int) -> Timing:
         _tool("yosys", "-q", "-p", f"{read} {map_and_write}", folder=folder)
     except SynthesisError:  # ABC dies on some netlists (softmax, 16 lanes), not on the same flat
         _tool("yosys", "-q", "-p", f"{read} {flatten} {map_and_write}", folder=folder)
-    arguments = ["--json", "wrapped.json", "--report", "timing.json", "--timing-allow-fail"]
+
+
+def _place_and_route(folder: Path, freq: float, seed: int) -> Timing:
+    report = folder / f"timing-{seed}.json"
+    arguments = ["--json", "wrapped.json", "--report", report.name, "--timing-allow-fail"]
     arguments += ["--freq", str(freq), "--seed", str(seed)]
     _tool("nextpnr-ecp5", *DEVICE, *arguments, folder=folder)
-    return read_timing(json.loads((folder / "timing.json").read_text()))
+    return read_timing(json.loads(report.read_text()), seed)
 
 
 @contextmanager
@@ -242,7 +262,7 @@ def synthesise(
     *,
     route: bool = True,
     freq: float = 100.0,
-    seed: int = 1,
+    seeds: Sequence[int] = (1,),
     say: Callable[[str], None] = lambda message: None,
 ) -> Cost:
     """Resources of `design` and, with `route`, its timing; done once for each design and options.
@@ -251,8 +271,8 @@ def synthesise(
     ----------
     freq
         Target of place and route in MHz; it stops improving there.
-    seed
-        Of the placer. Fmax moves by several percent from one to the next.
+    seeds
+        Of the placer. Fmax moves by some 10 % from one to the next; the fastest placement counts.
     say
         Told before each step that takes time.
 
@@ -262,7 +282,7 @@ def synthesise(
         A tool refused the design, or it does not fit the part.
     """
     folder = FOLDER / f"{design.name}-{design.configuration}"
-    facts = [design.verilog, str((route, freq, seed)), Path(__file__).read_text()]
+    facts = [design.verilog, str((route, freq, list(seeds))), Path(__file__).read_text()]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     cached = folder / f"{key[:16]}.json"
     with _locked(folder):
@@ -274,16 +294,20 @@ def synthesise(
         start = time.monotonic()
         say(f"synthesis of {design.name}")
         resources, parts = _synthesise(design, folder)
-        timing = None
+        timings = []
         if route:
-            say(f"place and route (log: {folder / 'nextpnr-ecp5.log'})")
-            timing = _timing(design, folder, freq, seed)
+            _map(design, folder)
+            for seed in seeds:
+                say(f"place and route, seed {seed} (log: {folder / 'nextpnr-ecp5.log'})")
+                timings.append(_place_and_route(folder, freq, seed))
+                say(f"Fmax {timings[-1].fmax_mhz} MHz")
         cost = Cost(
             unit=design.name,
             configuration=json.loads(design.sheet)["configuration"],
             resources=resources,
             parts=parts,
-            timing=timing,
+            timing=max(timings, key=lambda timing: timing.fmax_mhz, default=None),
+            fmax_by_seed={str(timing.seed): timing.fmax_mhz for timing in timings},
             seconds=round(time.monotonic() - start, 1),
         )
         write_json(cached, dataclasses.asdict(cost))
@@ -308,6 +332,9 @@ def describe(cost: Cost, parts: bool = False) -> str:
             f"Fmax {timing.fmax_mhz:.1f} MHz, routed, register to register ({share})",
             "worst path: " + " -> ".join(timing.path),
         ]
+        if len(cost.fmax_by_seed) > 1:
+            found = ", ".join(f"{seed}: {fmax}" for seed, fmax in cost.fmax_by_seed.items())
+            lines.append(f"the fastest of {len(cost.fmax_by_seed)} placements (seed: MHz): {found}")
     return "\n".join(lines)
 
 
@@ -321,7 +348,15 @@ def main() -> int:
     parser.add_argument("--no-route", action="store_true", help="count resources only")
     parser.add_argument("--parts", action="store_true", help="resources of each part, too")
     parser.add_argument("--freq", type=float, default=100, metavar="MHZ", help="target, 100")
-    parser.add_argument("--seed", type=int, default=1, help="of the placer, 1")
+    parser.add_argument("--seed", type=int, default=1, help="of the first placement, 1")
+    parser.add_argument(
+        "--placements",
+        type=int,
+        default=1,
+        choices=range(1, 33),
+        metavar="N",
+        help="seeds to try, 1 to 32; the fastest counts, 1",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     add_config_options(parser)
     options = parser.parse_args()
@@ -331,7 +366,7 @@ def main() -> int:
             design,
             route=not options.no_route,
             freq=options.freq,
-            seed=options.seed,
+            seeds=range(options.seed, options.seed + options.placements),
             say=lambda message: print(f"[synth] {message}", file=sys.stderr, flush=True),
         )
         if options.json is not None:

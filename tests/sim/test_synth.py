@@ -30,6 +30,15 @@ def test_figures_of_a_16_bit_accumulator(accumulator, tmp_path):
     assert kinds.count("TRELLIS_FF") == 16 + 9 + 16 + 1
 
 
+def test_the_fastest_of_several_placements_counts(accumulator):
+    cost = synth.synthesise(accumulator(), seeds=(1, 2, 3))
+    assert list(cost.fmax_by_seed) == ["1", "2", "3"]
+    assert cost.timing is not None
+    assert cost.timing.fmax_mhz == max(cost.fmax_by_seed.values())
+    assert cost.fmax_by_seed[str(cost.timing.seed)] == cost.timing.fmax_mhz
+    assert "the fastest of 3 placements" in synth.describe(cost)
+
+
 def test_the_second_time_the_figures_are_read_back(accumulator, monkeypatch):
     first = synth.synthesise(accumulator(), route=False)
     monkeypatch.setattr(synth, "_tool", None)
@@ -68,7 +77,8 @@ def test_the_slowest_register_to_register_path_is_read():
             {"from": ends, "to": ends, "path": path},
         ],
     }
-    timing = synth.read_timing(report)
+    timing = synth.read_timing(report, seed=3)
+    assert timing.seed == 3
     assert timing.fmax_mhz == 105.0
     assert timing.path == ["sum", "part.carry", "table.rom.0.0"]
     assert (timing.logic_ns, timing.routing_ns) == (1.0, 3.5)
@@ -76,7 +86,7 @@ def test_the_slowest_register_to_register_path_is_read():
 
 def test_a_design_without_registers_is_refused():
     with pytest.raises(synth.SynthesisError, match="no path from register to register"):
-        synth.read_timing({"fmax": {}, "critical_paths": []})
+        synth.read_timing({"fmax": {}, "critical_paths": []}, seed=1)
 
 
 def test_an_unknown_unit_is_refused(capsys, monkeypatch):
