@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -44,6 +45,14 @@ def test_the_second_time_the_figures_are_read_back(accumulator, monkeypatch):
     monkeypatch.setattr(synth, "_tool", None)
     assert synth.synthesise(accumulator(), route=False) == first
     assert first.timing is None
+
+
+def test_trace_ports_stay_open_in_the_wrapper(accumulator):
+    design = accumulator()
+    port = type(design.ports["o"])
+    ports = design.ports | {"trace_sum": port(is_input=False, width=16)}
+    assert "trace_sum" not in synth.wrapper(dataclasses.replace(design, ports=ports))
+    assert ".o(outputs[0 +: 16])" in synth.wrapper(design)
 
 
 def test_a_refused_design_is_told(accumulator):
