@@ -222,8 +222,9 @@ class Accelerator(wiring.Component):
             logits.write_data.eq(engine.logit),
             logits.read_address.eq(index),
             self.m_axis_logits_tdata.eq(logits.read_data),
-            self.m_axis_logits_tlast.eq(index + 1 == count),
         ]
+        # Settled before the memory has answered.
+        m.d.sync += self.m_axis_logits_tlast.eq(index + 1 == count)
         with m.If(engine.logit_en):
             m.d.sync += count.eq(engine.logit_index + 1)
         m.d.sync += wait.eq(Mux(wait == 0, 0, wait - 1))

@@ -11,7 +11,7 @@ import numpy as np
 
 from golden.model import Model, Shape
 from golden.random import random_model
-from rtl.command import DESCRIPTOR_BYTES, Opcode, encode
+from rtl.command import DESCRIPTOR_BYTES, VERSION, Opcode, encode
 from rtl.config import Config
 from rtl.operation import Error
 from rtl.program import Program, compile_attention, compile_model, embedding_table
@@ -227,7 +227,7 @@ def refused_streams(program: Program) -> Iterator[tuple[str, bytes, Error]]:
     widest = max(config.hidden, config.ffn)
     for field, value, error in (
         ("magic", 0x54523243, Error.FORMAT),
-        ("version", 2, Error.FORMAT),
+        ("version", VERSION + 1, Error.FORMAT),
         ("lanes", 2 * config.lanes, Error.FORMAT),
         ("lanes", 0, Error.FORMAT),
         ("tokens", 0, Error.LIMIT),
