@@ -44,9 +44,9 @@ AVAILABLE = {"LUT4": 83_640, "FF": 83_640, "DSP": 156, "block RAM": 208}
 # show it), so block RAMs need no logic around them that would return the old word.
 SYNTH = "synth_ecp5 -no-rw-check"
 
-# nextpnr's analytic default spreads a design over a part that is mostly empty; the electrostatic
-# placer keeps it together: the accelerator of 4 lanes reached 101 MHz with it and 77 without.
-PLACER = ("--placer", "static")
+# nextpnr's own default (heap) spreads the accelerator over a part that is mostly empty; the
+# electrostatic placer keeps it together: at 4 lanes 101 MHz with it and 77 without.
+PLACERS = ("static", "heap")
 
 #: Yosys cells -> (row of the table, how many of it one cell takes).
 CELLS = {
@@ -250,11 +250,11 @@ def _map(design: Design, folder: Path) -> None:
         _tool("yosys", "-q", "-p", f"{read} {flatten} {map_and_write}", folder=folder)
 
 
-def _place_and_route(folder: Path, freq: float, seed: int) -> Timing:
+def _place_and_route(folder: Path, freq: float, seed: int, placer: str) -> Timing:
     report = folder / f"timing-{seed}.json"
     arguments = ["--json", "wrapped.json", "--report", report.name, "--timing-allow-fail"]
-    arguments += ["--freq", str(freq), "--seed", str(seed)]
-    _tool("nextpnr-ecp5", *DEVICE, *PLACER, *arguments, folder=folder)
+    arguments += ["--freq", str(freq), "--seed", str(seed), "--placer", placer]
+    _tool("nextpnr-ecp5", *DEVICE, *arguments, folder=folder)
     return read_timing(json.loads(report.read_text()), seed)
 
 
@@ -272,6 +272,7 @@ def synthesise(
     route: bool = True,
     freq: float = 100.0,
     seeds: Sequence[int] = (1,),
+    placer: str = PLACERS[0],
     say: Callable[[str], None] = lambda message: None,
 ) -> Cost:
     """Resources of `design` and, with `route`, its timing; done once for each design and options.
@@ -282,6 +283,8 @@ def synthesise(
         Target of place and route in MHz; it stops improving there.
     seeds
         Of the placer. Fmax moves by some 10 % from one to the next; the fastest placement counts.
+    placer
+        nextpnr's; one of `PLACERS`.
     say
         Told before each step that takes time.
 
@@ -291,7 +294,7 @@ def synthesise(
         A tool refused the design, or it does not fit the part.
     """
     folder = FOLDER / f"{design.name}-{design.configuration}"
-    facts = [design.verilog, str((route, freq, list(seeds))), Path(__file__).read_text()]
+    facts = [design.verilog, str((route, freq, list(seeds), placer)), Path(__file__).read_text()]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     cached = folder / f"{key[:16]}.json"
     with _locked(folder):
@@ -308,7 +311,7 @@ def synthesise(
             _map(design, folder)
             for seed in seeds:
                 say(f"place and route, seed {seed} (log: {folder / 'nextpnr-ecp5.log'})")
-                timings.append(_place_and_route(folder, freq, seed))
+                timings.append(_place_and_route(folder, freq, seed, placer))
                 say(f"Fmax {timings[-1].fmax_mhz} MHz")
         cost = Cost(
             unit=design.name,
@@ -366,6 +369,7 @@ def main() -> int:
         metavar="N",
         help="seeds to try, 1 to 32; the fastest counts, 1",
     )
+    parser.add_argument("--placer", choices=PLACERS, default=PLACERS[0], help="static")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     add_config_options(parser)
     options = parser.parse_args()
@@ -375,6 +379,7 @@ def main() -> int:
             design,
             route=not options.no_route,
             freq=options.freq,
+            placer=options.placer,
             seeds=range(options.seed, options.seed + options.placements),
             say=lambda message: print(f"[synth] {message}", file=sys.stderr, flush=True),
         )
