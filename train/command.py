@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers.utils.logging import disable_progress_bar
 
 from quant.texts import TextError
 from train.failure import TrainError
@@ -125,6 +126,8 @@ def run(
     """Run a command; its exit code, with one line on stderr for an error or an interruption."""
     options = parser.parse_args(argv)
     options.command = list(sys.argv[1:] if argv is None else argv)
+    if not sys.stderr.isatty():
+        disable_progress_bar()  # that of transformers, which does not look
     try:
         command(options)
     except (TrainError, TextError) as error:
