@@ -21,7 +21,8 @@ def scores(model: object, ids: torch.Tensor, heads: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("preset", ["heartbert", "bert-mini"])
 def test_first_heads_look_at_their_neighbours(preset):
-    shape = "--hidden 256 --heads 4 --layers 1 --ffn 16 --positions 128".split()
+    sizes = {"hidden": 256, "heads": 4, "layers": 1, "ffn": 16, "positions": 128}
+    shape = [f"--{name}={value}" for name, value in sizes.items()]
     ids = torch.randint(1000, 30000, (1, 100), generator=torch.Generator().manual_seed(0))
     shares = {}
     for neighbours in ([], ["--neighbours"]):
