@@ -6,17 +6,17 @@ from amaranth.hdl import Cat, Elaboratable, Module, Mux, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from rtl.axi import Registers, lite_members, stream_members
-from rtl.command import MAGIC, VERSION
-from rtl.config import Config
-from rtl.control import Control
-from rtl.embedding import Embedding
+from rtl.control.axi import Registers, lite_members, stream_members
+from rtl.control.control import Control
+from rtl.control.embedding import Embedding
+from rtl.control.issuer import Stall
+from rtl.control.tokens import Tokens
+from rtl.datapath.normalizer import Normalizer
 from rtl.engine import Engine
-from rtl.issuer import Stall
-from rtl.memory import Memory
-from rtl.normalizer import Normalizer
-from rtl.operation import Error
-from rtl.tokens import Tokens
+from rtl.interface.command import MAGIC, VERSION
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
+from rtl.primitives.memory import Memory
 
 
 class Accelerator(wiring.Component):
@@ -26,12 +26,12 @@ class Accelerator(wiring.Component):
     `last`) and the whole command stream on `model`, in any order of time; answer each `request` (a
     row number of the flat embedding table) with that row's words on `rows`, in order; take the
     logits. They come after the stream's last CRC was found good. A failed inference gives no
-    logits, but an error code; see `rtl.operation.Error` and `Control`.
+    logits, but an error code; see `rtl.interface.operation.Error` and `Control`.
 
     Members
     -------
     s_axi_*
-        AXI4-Lite register file, `rtl.axi.REGISTERS`.
+        AXI4-Lite register file, `rtl.control.axi.REGISTERS`.
     s_axis_model_*, s_axis_tokens_*, m_axis_request_*, s_axis_rows_*, m_axis_logits_*
         AXI4-Streams of N bytes, 32 bits, 32 bits, N bytes and 32 bits.
     interrupt

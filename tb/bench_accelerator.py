@@ -10,9 +10,9 @@ from typing import Any
 import cocotb
 from cocotb.triggers import FallingEdge
 
-from rtl.axi import OKAY, REGISTERS
-from rtl.config import Config
-from rtl.operation import Error
+from rtl.control.axi import OKAY, REGISTERS
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
 from tb.case import read_case
 from tb.cocotb_ports import start
 from tb.compare import Mismatch

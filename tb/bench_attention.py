@@ -10,8 +10,8 @@ from typing import Any
 import cocotb
 from cocotb.triggers import FallingEdge
 
-from rtl.config import Config
-from rtl.operation import Error
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
 from tb.case import read_case
 from tb.cocotb_ports import start
 from tb.scenarios import small_attention_case

@@ -19,8 +19,8 @@ import numpy as np
 from golden.attention import attention
 from golden.encoder import check_input, run
 from golden.model import Model
-from rtl.operation import Error
-from rtl.program import Program, embedding_table
+from rtl.compile.program import Program, embedding_table
+from rtl.interface.operation import Error
 from tb.expected import Writes, expected_writes
 
 Integers = np.ndarray | Sequence[int]
@@ -127,7 +127,7 @@ def accelerator_inference(
     Parameters
     ----------
     program
-        `rtl.program.compile_model` of `model`.
+        `rtl.compile.program.compile_model` of `model`.
     rows
         `embedding_table(model, lanes)`, where it is at hand.
     """
@@ -161,7 +161,7 @@ def attention_inference(
     Parameters
     ----------
     program
-        `rtl.program.compile_attention` of that layer.
+        `rtl.compile.program.compile_attention` of that layer.
     """
     tokens, lanes = len(x8), program.config.lanes
     attend = np.ones(tokens, bool) if attend is None else np.asarray(attend, bool)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rtl.command import Flag, Opcode
-from rtl.config import ceil_div
-from rtl.program import Program, Step
+from rtl.compile.program import Program, Step
+from rtl.interface.command import Flag, Opcode
+from rtl.interface.config import ceil_div
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import numpy as np
 
 from golden.model import Model, Shape
 from golden.random import random_model
-from rtl.command import DESCRIPTOR_BYTES, VERSION, Opcode, encode
-from rtl.config import Config
-from rtl.operation import Error
-from rtl.program import Program, compile_attention, compile_model, embedding_table
+from rtl.compile.program import Program, compile_attention, compile_model, embedding_table
+from rtl.interface.command import DESCRIPTOR_BYTES, VERSION, Opcode, encode
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
 from tb.case import Case, Inference, accelerator_inference, attention_inference
 
 #: The families of encoders at their real size; vocabularies are cut, they only lengthen a table.

@@ -15,7 +15,7 @@ import cocotb
 import numpy as np
 from cocotb.triggers import FallingEdge, First, RisingEdge, Timer
 
-from rtl.operation import Error
+from rtl.interface.operation import Error
 from tb.case import Case, Inference
 from tb.compare import Mismatch
 from tb.monitor import Comparison, Monitor, Recorded

@@ -1,6 +1,6 @@
 """Imports run one way: golden is the specification, sim the top, and nothing but train needs torch.
 
-    golden <- quant, rtl;  golden, rtl <- tb;  golden, quant <- train;  all but train <- sim
+golden <- quant, rtl;  golden, rtl <- tb;  golden, quant <- train;  all but train <- sim
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 ALLOWED = {
+    "cli": set(),
     "golden": set(),
-    "quant": {"golden"},
-    "rtl": {"golden"},
-    "tb": {"golden", "rtl"},
-    "train": {"golden", "quant"},
-    "sim": {"golden", "quant", "rtl", "tb"},
+    "quant": {"cli", "golden"},
+    "rtl": {"cli", "golden"},
+    "tb": {"cli", "golden", "rtl"},
+    "train": {"cli", "golden", "quant"},
+    "sim": {"cli", "golden", "quant", "rtl", "tb"},
     "setup": {"sim"},
 }
 # Distributions of pyproject.toml by the name under which they are imported.
 TRAINING = {"torch", "transformers", "sklearn"}
 THIRD_PARTY = {
+    "cli": {"tqdm"},
     "golden": {"numpy", "numba"},
-    "quant": {"numpy", "numba", "safetensors", "scipy", "tokenizers", "tqdm"}
-    | {"huggingface_hub"},
+    "quant": {"numpy", "numba", "safetensors", "scipy", "tokenizers", "tqdm"} | {"huggingface_hub"},
     "rtl": {"numpy", "amaranth"},
     "tb": {"numpy", "amaranth", "cocotb", "tokenizers"},
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm"} | TRAINING,

@@ -8,36 +8,42 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rtl.config import Config
+from rtl.interface.config import Config
 
-RTL = Path(__file__).resolve().parents[2] / "rtl"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def source_of(part: str) -> tuple[Path, str]:
+    """File and module name of the part of rtl/ whose file is <part>.py, in whatever room."""
+    (path,) = (ROOT / "rtl").rglob(f"{part}.py")
+    return path, ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
 @contextmanager
 def replaced(file: str, *pieces: tuple[str, str]) -> Iterator[ModuleType]:
-    """The module rtl.<file> with each old text, which stands there once, replaced by the new one.
+    """The module <file>.py of rtl/ with each old text, which stands there once, made the new one.
 
     Inside, all modules of rtl/ are imported afresh; afterwards the sound ones are back.
     """
-    path = RTL / f"{file}.py"
+    path, name = source_of(file)
     source = path.read_text()
     for old, new in pieces:
         assert source.count(old) == 1, f"{old!r} does not stand once in {path}"
         source = source.replace(old, new)
     sound = {name: module for name, module in sys.modules.items() if name.startswith("rtl.")}
-    for name in sound:
-        del sys.modules[name]
+    for other in sound:
+        del sys.modules[other]
     try:
-        module = sys.modules[f"rtl.{file}"] = ModuleType(f"rtl.{file}")
+        module = sys.modules[name] = ModuleType(name)
         exec(compile(source, path, "exec"), vars(module))
         yield module
     finally:
-        for name in [name for name in sys.modules if name.startswith("rtl.")]:
-            del sys.modules[name]
+        for other in [other for other in sys.modules if other.startswith("rtl.")]:
+            del sys.modules[other]
         sys.modules.update(sound)
 
 
 def mutated(file: str, *pieces: tuple[str, str], unit: str, config: Config) -> Any:
-    """The unit of that name in rtl/units.py, with pieces of rtl/<file>.py replaced."""
+    """The unit of that name in rtl/units.py, with pieces of <file>.py replaced."""
     with replaced(file, *pieces):
-        return import_module("rtl.units").unit(unit).build(config)
+        return import_module("rtl.generate.units").unit(unit).build(config)

@@ -10,10 +10,10 @@ from amaranth.sim import Simulator
 from golden.encoder import run
 from golden.model import Model
 from rtl.accelerator import Accelerator
-from rtl.axi import REGISTERS
-from rtl.config import Config
-from rtl.operation import Error
-from rtl.program import compile_model, embedding_table
+from rtl.compile.program import compile_model, embedding_table
+from rtl.control.axi import REGISTERS
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
 from tb.case import token_words
 from tb.scenarios import SMALL, SMALL_LIMITS, family, sequence
 

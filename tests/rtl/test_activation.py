@@ -3,7 +3,7 @@
 
 import pytest
 
-from rtl.activation import ActivationTable
+from rtl.datapath.activation import ActivationTable
 from tb.activation import check_activation, random_table
 from tb.amaranth_ports import simulate
 from tb.ports import Ports

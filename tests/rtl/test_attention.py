@@ -8,9 +8,9 @@ from amaranth.sim import Simulator
 
 from golden.attention import attention
 from rtl.attention import Attention
-from rtl.config import Config
-from rtl.operation import Error
-from rtl.program import compile_attention
+from rtl.compile.program import compile_attention
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
 from tb.case import Inference, attention_inference
 from tb.scenarios import SMALL, SMALL_LIMITS, family
 

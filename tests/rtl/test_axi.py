@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtl.axi import OKAY, REGISTERS, SLVERR, Registers
+from rtl.control.axi import OKAY, REGISTERS, SLVERR, Registers
 from tb.amaranth_ports import simulate
 from tb.ports import Ports
 

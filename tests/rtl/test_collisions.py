@@ -7,7 +7,7 @@ the old word, and the benches must not notice.
 import numpy as np
 import pytest
 
-from rtl.config import Config
+from rtl.interface.config import Config
 from sim.design import described
 from sim.simulators import run
 from tb.pipelined import run_pipelined

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtl.command import (
+from rtl.compile.program import compile_model
+from rtl.interface.command import (
     DESCRIPTOR_BYTES,
     FIELD_BYTES,
     FIELDS,
@@ -19,8 +20,7 @@ from rtl.command import (
     decode,
     encode,
 )
-from rtl.config import Config
-from rtl.program import compile_model
+from rtl.interface.config import Config
 from tb.scenarios import SMALL, SMALL_LIMITS, family
 
 HEADER: dict[str, Any] = {

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rtl.config import LANES, Config
+from rtl.interface.config import LANES, Config
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtl.control import Control
-from rtl.operation import Error
+from rtl.control.control import Control
+from rtl.interface.operation import Error
 from tb.amaranth_ports import simulate
 
 INPUTS = ("start", "abort", "error", "finished", "model_ended", "tokens_ended", "rows_pending")

@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 import pytest
 
-from rtl.crc import RESIDUE, Crc, after
+from rtl.control.crc import RESIDUE, Crc, after
 from tb.amaranth_ports import simulate
 from tb.ports import Ports
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtl.config import Config
-from rtl.embedding import MOST_PENDING, Embedding
-from rtl.operation import Error
+from rtl.control.embedding import MOST_PENDING, Embedding
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
 from tb.amaranth_ports import simulate
 
 CONFIG = Config(lanes=4, tokens=20, hidden=24, ffn=8)

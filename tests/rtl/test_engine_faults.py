@@ -13,15 +13,15 @@ from types import ModuleType
 
 import pytest
 
-from rtl.config import Config
-from rtl.operation import Error
-from rtl.program import compile_model
+from rtl.compile.program import compile_model
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
 from sim.design import Design, described
 from sim.simulators import BenchError, run
 from tb.case import Case, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, inferences, layer_inferences
+from tests.rtl.mutation import source_of
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 CONFIG = Config(lanes=4, dsp_macs=9, **SMALL_LIMITS)
 Cases = dict[tuple[str, int], Path]
 TOPS = {"matmul": "MatMul", "attention": "Attention", "accelerator": "Accelerator"}
@@ -113,13 +113,13 @@ FAULTS = (
 
 def faulty(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> Design:
     """The design of `fault.top` with the faulty part; all of rtl/ is imported anew for it."""
-    path = ROOT / "rtl" / f"{fault.part}.py"
+    path, name = source_of(fault.part)
     source = path.read_text()
     assert not fault.old or source.count(fault.old) == 1, f"{fault.old!r} is not once in {path}"
-    for name in [n for n in sys.modules if n == "rtl" or n.startswith("rtl.")]:
-        monkeypatch.delitem(sys.modules, name)
+    for other in [n for n in sys.modules if n == "rtl" or n.startswith("rtl.")]:
+        monkeypatch.delitem(sys.modules, other)
     importlib.import_module("rtl")
-    module = ModuleType(f"rtl.{fault.part}")
+    module = ModuleType(name)
     sys.modules[module.__name__] = module
     text = source.replace(fault.old, fault.new) if fault.old else source
     exec(compile(text, path, "exec"), vars(module))

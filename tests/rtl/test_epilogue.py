@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from golden.requantize import requantize, round_shift, saturate
-from rtl.config import Config
-from rtl.epilogue import Epilogue
-from rtl.tile import Epilogue as Kind
+from rtl.datapath.epilogue import Epilogue
+from rtl.interface.config import Config
+from rtl.interface.tile import Epilogue as Kind
 from tb.amaranth_ports import simulate
 
 CONFIG = Config(lanes=4, tokens=64, hidden=64, ffn=64, labels=64)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from rtl.config import Config
+from rtl.interface.config import Config
 from sim.design import described
 from sim.simulators import BenchError, run
 from tests.rtl.mutation import mutated

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtl.config import Config
-from rtl.issuer import Issuer, Stall
-from rtl.tile import Operand
+from rtl.control.issuer import Issuer, Stall
+from rtl.interface.config import Config
+from rtl.interface.tile import Operand
 from tb.amaranth_ports import simulate
 
 CONFIG = Config(lanes=4, tokens=24, hidden=16, ffn=16)

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from golden.rsqrt import rsqrt
-from rtl.layernorm import LayerNorm
-from rtl.row_constants import RowConstants
+from rtl.datapath.layernorm import LayerNorm
+from rtl.datapath.row_constants import RowConstants
 from tb import layernorm
 from tb.amaranth_ports import simulate
 from tb.layernorm import Operation, check_layernorm, extreme_operations, random_operation

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
-from rtl.command import FIELDS, Opcode
-from rtl.config import Config
-from rtl.loader import Loader
-from rtl.operation import Error
-from rtl.program import Program, compile_model
+from rtl.compile.program import Program, compile_model
+from rtl.control.loader import Loader
+from rtl.interface.command import FIELDS, Opcode
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
 from tb.scenarios import SMALL, SMALL_LIMITS, damaged_streams, family, refused_streams
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)

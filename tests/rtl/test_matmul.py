@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from golden.matmul import matmul
-from rtl.config import Config
-from rtl.matmul import MatMul
+from rtl.datapath.matmul import MatMul
+from rtl.interface.config import Config
 from tb.amaranth_ports import simulate
 from tb.matmul import check_tiles, extreme_tiles, random_tiles
 from tb.pipelined import run_pipelined

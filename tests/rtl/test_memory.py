@@ -8,7 +8,7 @@ import pytest
 from amaranth.hdl import signed, unsigned
 from amaranth.lib import data
 
-from rtl.memory import Memory, Rom
+from rtl.primitives.memory import Memory, Rom
 from tb.pipelined import run_pipelined
 
 

@@ -9,8 +9,8 @@ import pytest
 from golden.layernorm import layernorm
 from golden.linear import operand
 from golden.model import Norm
-from rtl.config import Config
-from rtl.normalizer import Normalizer
+from rtl.datapath.normalizer import Normalizer
+from rtl.interface.config import Config
 from tb.amaranth_ports import simulate
 
 CONFIG = Config(lanes=4, tokens=20, hidden=16, ffn=16)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from golden.model import Linear, Shape
-from rtl.command import Flag, Opcode
-from rtl.config import Config
-from rtl.program import FitError, Program, compile_attention, compile_model, embedding_table
+from rtl.compile.fit import FitError
+from rtl.compile.program import Program, compile_attention, compile_model, embedding_table
+from rtl.interface.command import Flag, Opcode
+from rtl.interface.config import Config
 from tb.scenarios import SMALL, family
 
 SHAPE = Shape(

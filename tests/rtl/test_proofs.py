@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rtl.requantize import RoundShift
-from rtl.verilog import convert
+from rtl.datapath.requantize import RoundShift
+from rtl.generate.verilog import convert
 from tests.rtl.mutation import replaced
 
 REGISTERS_AS_WIRES = """

@@ -3,7 +3,7 @@
 import numpy as np
 
 from golden.reciprocal import reciprocal
-from rtl.reciprocal import Reciprocal
+from rtl.datapath.reciprocal import Reciprocal
 from tb import reciprocal as bench
 from tb.amaranth_ports import simulate
 from tb.pipelined import check_stream, run_pipelined

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from golden.requantize import round_shift, saturate
-from rtl.requantize import Requantize, RoundShift
+from rtl.datapath.requantize import Requantize, RoundShift
 from tb import requantize
 from tb.amaranth_ports import simulate
 from tb.pipelined import check_stream, run_pipelined

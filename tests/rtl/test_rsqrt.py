@@ -2,7 +2,7 @@
 
 import pytest
 
-from rtl.rsqrt import Rsqrt
+from rtl.datapath.rsqrt import Rsqrt
 from tb import rsqrt
 from tb.amaranth_ports import simulate
 from tb.pipelined import check_stream

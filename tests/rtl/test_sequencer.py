@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
-from rtl.command import FIELDS, Flag, Opcode
-from rtl.config import Config
-from rtl.program import Program, Step, compile_model
-from rtl.sequencer import Sequencer
-from rtl.tile import Epilogue, Operand
+from rtl.compile.program import Program, Step, compile_model
+from rtl.control.sequencer import Sequencer
+from rtl.interface.command import FIELDS, Flag, Opcode
+from rtl.interface.config import Config
+from rtl.interface.tile import Epilogue, Operand
 from tb.amaranth_ports import AmaranthPorts
 from tb.scenarios import SMALL, SMALL_LIMITS, family
 

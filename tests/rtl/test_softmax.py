@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from golden.softmax import row_scale
-from rtl.row_scale import RowScale
-from rtl.softmax import Softmax
+from rtl.datapath.row_scale import RowScale
+from rtl.datapath.softmax import Softmax
 from tb import softmax
 from tb.amaranth_ports import simulate
 from tb.pipelined import run_pipelined

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtl.config import Config
-from rtl.operation import Error
-from rtl.tokens import Tokens
+from rtl.control.tokens import Tokens
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
 from tb.amaranth_ports import simulate
 
 CONFIG = Config(lanes=4, tokens=13, hidden=8, ffn=8)

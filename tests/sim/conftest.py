@@ -9,7 +9,7 @@ from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from rtl.config import Config
+from rtl.interface.config import Config
 from sim.design import Design, described
 
 

@@ -14,12 +14,13 @@ import pytest
 from golden.model import Model, Shape
 from golden.random import random_model
 from golden.store import save
-from rtl.config import Config
-from rtl.operation import Error
-from rtl.program import Program, compile_model, embedding_table
-from sim import cycles, fast
-from sim.cycle_model import predict
-from sim.cycle_norm import Taken, normalise
+from rtl.compile.program import Program, compile_model, embedding_table
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
+from sim.cycles import __main__ as cycles
+from sim.cycles.model import predict
+from sim.cycles.norm import Taken, normalise
+from sim.harness import fast
 from tb.layernorm import random_operation, schedule
 
 VOCABULARY = 50

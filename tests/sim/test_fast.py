@@ -13,13 +13,13 @@ import pytest
 from golden.encoder import run as golden
 from golden.model import Model, Shape
 from golden.random import random_model
-from rtl.command import Opcode
-from rtl.config import Config
-from rtl.operation import Error
-from rtl.program import Program, compile_model, embedding_table
-from sim import fast
-from sim.cycle_model import predict
-from sim.fast import Job, Result
+from rtl.compile.program import Program, compile_model, embedding_table
+from rtl.interface.command import Opcode
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
+from sim.cycles.model import predict
+from sim.harness import fast
+from sim.harness.fast import Job, Result
 
 CONFIG = Config(lanes=4, tokens=16, hidden=16, ffn=32, labels=4)
 PLAIN = Shape(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.parts import ITSELF, cells_by_part, parts_by_line
+from sim.synth.parts import ITSELF, cells_by_part, parts_by_line
 
 VERILOG = """\
 module top(clk);

@@ -2,8 +2,8 @@
 
 from golden.model import Shape
 from golden.random import random_model
-from rtl.config import Config
-from rtl.program import compile_model
+from rtl.compile.program import compile_model
+from rtl.interface.config import Config
 from sim.phases import phases, work
 
 TINY = Shape(

@@ -12,11 +12,11 @@ import pytest
 from golden import fast as golden_fast
 from quant.calibrate import ensure
 from quant.classify import Classifier
-from rtl.operation import Error
-from rtl.program import compile_model
+from rtl.compile.fit import fitting
+from rtl.compile.program import compile_model
+from rtl.interface.operation import Error
 from sim import performance, regress
-from sim.cycles import fitting
-from sim.fast import HarnessError, Result
+from sim.harness.fast import HarnessError, Result
 from sim.performance import Case
 
 LINE = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rtl.verilog import VerilogError, convert
+from rtl.generate.verilog import VerilogError, convert
 from sim import simulators, verilator
 from sim.design import Design
 from sim.simulators import BenchError, SimulatorError, run

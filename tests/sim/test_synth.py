@@ -7,16 +7,17 @@ import json
 
 import pytest
 
-from sim import synth
+from sim.synth import __main__ as command
+from sim.synth import ecp5
 
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(synth, "FOLDER", tmp_path)
+    monkeypatch.setattr(ecp5, "FOLDER", tmp_path)
 
 
 def test_figures_of_a_16_bit_accumulator(accumulator, tmp_path):
-    cost = synth.synthesise(accumulator())
+    cost = ecp5.synthesise(accumulator())
     # 16 bits of sum: 16 flip-flops, 8 carry cells of two LUTs each.
     assert cost.resources == {"LUT4": 16, "FF": 16, "DSP": 0, "block RAM": 0}
     assert cost.parts == {"part": cost.resources}
@@ -32,18 +33,18 @@ def test_figures_of_a_16_bit_accumulator(accumulator, tmp_path):
 
 
 def test_the_fastest_of_several_placements_counts(accumulator):
-    cost = synth.synthesise(accumulator(), seeds=(1, 2, 3))
+    cost = ecp5.synthesise(accumulator(), seeds=(1, 2, 3))
     assert list(cost.fmax_by_seed) == ["1", "2", "3"]
     assert cost.timing is not None
     assert cost.timing.fmax_mhz == max(cost.fmax_by_seed.values())
     assert cost.fmax_by_seed[str(cost.timing.seed)] == cost.timing.fmax_mhz
-    assert "the fastest of 3 placements" in synth.describe(cost)
+    assert "the fastest of 3 placements" in command.describe(cost)
 
 
 def test_the_second_time_the_figures_are_read_back(accumulator, monkeypatch):
-    first = synth.synthesise(accumulator(), route=False)
-    monkeypatch.setattr(synth, "_tool", None)
-    assert synth.synthesise(accumulator(), route=False) == first
+    first = ecp5.synthesise(accumulator(), route=False)
+    monkeypatch.setattr(ecp5, "_tool", None)
+    assert ecp5.synthesise(accumulator(), route=False) == first
     assert first.timing is None
 
 
@@ -51,15 +52,15 @@ def test_trace_ports_stay_open_in_the_wrapper(accumulator):
     design = accumulator()
     port = type(design.ports["o"])
     ports = design.ports | {"trace_sum": port(is_input=False, width=16)}
-    assert "trace_sum" not in synth.wrapper(dataclasses.replace(design, ports=ports))
-    assert ".o(outputs[0 +: 16])" in synth.wrapper(design)
+    assert "trace_sum" not in ecp5.wrapper(dataclasses.replace(design, ports=ports))
+    assert ".o(outputs[0 +: 16])" in ecp5.wrapper(design)
 
 
 def test_a_refused_design_is_told(accumulator):
     design = accumulator()
     broken = type(design)(**(vars(design) | {"verilog": "module accumulator(; endmodule"}))
-    with pytest.raises(synth.SynthesisError, match=r"(?s)yosys failed.*syntax error"):
-        synth.synthesise(broken, route=False)
+    with pytest.raises(ecp5.SynthesisError, match=r"(?s)yosys failed.*syntax error"):
+        ecp5.synthesise(broken, route=False)
 
 
 def step(kind, delay, start, end, net=None):
@@ -86,7 +87,7 @@ def test_the_slowest_register_to_register_path_is_read():
             {"from": ends, "to": ends, "path": path},
         ],
     }
-    timing = synth.read_timing(report, seed=3)
+    timing = ecp5.read_timing(report, seed=3)
     assert timing.seed == 3
     assert timing.fmax_mhz == 105.0
     assert timing.path == ["sum", "part.carry", "table.rom.0.0"]
@@ -94,11 +95,11 @@ def test_the_slowest_register_to_register_path_is_read():
 
 
 def test_a_design_without_registers_is_refused():
-    with pytest.raises(synth.SynthesisError, match="no path from register to register"):
-        synth.read_timing({"fmax": {}, "critical_paths": []}, seed=1)
+    with pytest.raises(ecp5.SynthesisError, match="no path from register to register"):
+        ecp5.read_timing({"fmax": {}, "critical_paths": []}, seed=1)
 
 
 def test_an_unknown_unit_is_refused(capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["sim.synth", "nonsense"])
-    assert synth.main() == 1
+    assert command.main() == 1
     assert "no unit is called 'nonsense': choose one of" in capsys.readouterr().err

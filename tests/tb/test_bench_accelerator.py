@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtl.config import Config
-from rtl.operation import Error
-from rtl.program import compile_model
+from rtl.compile.program import compile_model
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
 from sim.design import Design, generated
 from sim.simulators import BenchError, run
 from tb.case import Case, Inference, write_case

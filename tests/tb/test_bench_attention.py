@@ -10,8 +10,8 @@ import pytest
 from golden.encoder import run as golden
 from golden.store import load
 from quant.calibrate import ensure
-from rtl.config import Config
-from rtl.program import compile_attention
+from rtl.compile.program import compile_attention
+from rtl.interface.config import Config
 from sim.design import Design, generated
 from sim.simulators import run
 from tb.case import Case, attention_inference, write_case

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rtl.config import Config
+from rtl.interface.config import Config
 from sim.simulators import run
 
 UNITS = ("requantize", "activation", "reciprocal", "rsqrt", "softmax", "layernorm")

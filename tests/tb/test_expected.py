@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from golden.encoder import run
-from rtl.config import Config
-from rtl.program import compile_model
+from rtl.compile.program import compile_model
+from rtl.interface.config import Config
 from tb.expected import Writes, expected_writes
 from tb.scenarios import SMALL, SMALL_LIMITS, family, sequence
 

@@ -1,0 +1,60 @@
+"""Files that appear whole or not at all: written under a temporary name, then renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """A temporary name beside `path`, for a file or a folder; renamed when the block ends well.
+
+    A folder that stands at `path` is replaced, as a file is.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield temporary
+        if path.is_dir():
+            old = path.with_name(f".{path.name}.{os.getpid()}.old")
+            path.rename(old)
+            temporary.rename(path)
+            shutil.rmtree(old)
+        else:
+            temporary.replace(path)
+    finally:
+        if temporary.is_dir():
+            shutil.rmtree(temporary)
+        else:
+            temporary.unlink(missing_ok=True)
+
+
+def write(path: str | Path, content: str | bytes) -> None:
+    """Write a file."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def write_if_changed(path: str | Path, content: str | bytes) -> bool:
+    """Write a file unless it holds that already; whether it was written.
+
+    An untouched file keeps its time, so that what is built from it need not be built again.
+    """
+    path = Path(path)
+    data = content.encode() if isinstance(content, str) else content
+    if path.exists() and path.read_bytes() == data:
+        return False
+    write(path, data)
+    return True
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write figures as JSON; a value that JSON has no number for is an error."""
+    write(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")

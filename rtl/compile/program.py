@@ -1,0 +1,374 @@
+"""From a quantized model to the command stream and the embedding table of one configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from golden.model import Attention, Linear, Model, Norm
+from rtl.compile.fit import longest_sequence
+from rtl.interface.command import MAGIC, NO_FLAGS, VERSION, Flag, Opcode, Stream
+from rtl.interface.config import Config, ceil_div
+
+QUERY, KEY, VALUE, CONTEXT = range(4)
+"""The activation banks; the FFN buffer begins at QUERY and spans all four."""
+
+IDENTITY_WEIGHT, IDENTITY_M, IDENTITY_S = 64, 1 << 15, 21
+"""64 x, requantized by 2^15 * 2^-21, is x: the projection that puts X8 into V's layout."""
+
+EQUAL_SCORES = (1 << 15, 47)
+"""A multiplier that rounds every score to 0: all valid keys get p = 255, the context is a mean."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One descriptor of a program, what it computes, and the payload that follows it.
+
+    name
+        As in the golden trace: the tensor that the step writes (ATTEND: the layer).
+    """
+
+    name: str
+    opcode: Opcode
+    flags: Flag
+    values: dict[str, int]
+    payload: bytes = b""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled model.
+
+    Attributes
+    ----------
+    config
+        The accelerator that it is for.
+    tokens
+        The longest sequence: the model's, or what the configuration's buffers hold.
+    steps
+        Descriptors with payloads, HEADER and END included.
+    """
+
+    config: Config
+    tokens: int
+    steps: tuple[Step, ...]
+
+    def stream(self) -> bytes:
+        """model.bin: the command stream."""
+        stream = Stream(self.config.lanes)
+        for step in self.steps:
+            stream.descriptor(step.opcode, step.flags, **step.values)
+            stream.payload(step.payload)
+        return bytes(stream)
+
+
+def compile_model(model: Model, config: Config, *, first_tile_only: bool = False) -> Program:
+    """The whole encoder: EMBED to logits.
+
+    With `first_tile_only` the last layer computes row tile 0 alone where the head reads token 0
+    alone: Q, scores, context, output and feed-forward; K and V stay whole. Same logits.
+
+    Raises
+    ------
+    FitError
+        The model exceeds the configuration.
+    """
+    tokens = longest_sequence(model, config)
+    post = model.shape.norm == "post"
+    prune = first_tile_only and model.shape.pooling == "first"
+    compiler = _Compiler(model, config)
+
+    steps: list[Step] = [compiler.header(tokens)]
+    norms = list(_norms(model))
+    embedding_norm = model.embedding.norm
+    if post:
+        assert embedding_norm is not None
+        steps += [compiler.norm("embedding", embedding_norm, Flag.RESIDUAL), compiler.embed()]
+    elif embedding_norm is None:
+        steps += [compiler.norm(*norms.pop(0)), compiler.embed()]
+    else:
+        steps += [
+            compiler.norm("embedding", embedding_norm, Flag.RESIDUAL),
+            compiler.embed(),
+            compiler.norm(*norms.pop(0), Flag.CHAINED),
+        ]
+    for index, layer in enumerate(model.layers):
+        first = Flag.FIRST_TILE if prune and index == len(model.layers) - 1 else NO_FLAGS
+        residual = Flag.RESIDUAL if post else NO_FLAGS
+        name = f"layer.{index}"
+        steps += compiler.attention(name, layer.attention, first)
+        steps.append(compiler.norm(*norms.pop(0), residual | first))
+        steps.append(
+            compiler.residual(
+                f"{name}.attention.sum",
+                layer.attention.o,
+                layer.attention.residual_shift,
+                CONTEXT,
+                first,
+            )
+        )
+        steps += compiler.int8(f"{name}.ffn.hidden", layer.ffn.up, None, QUERY, first)
+        steps.append(compiler.norm(*norms.pop(0), residual | first))
+        steps.append(
+            compiler.residual(
+                f"{name}.ffn.sum", layer.ffn.down, layer.ffn.residual_shift, QUERY, first
+            )
+        )
+    steps += compiler.head()
+    steps.append(Step("end", Opcode.END, NO_FLAGS, {}))
+    return Program(config, tokens, tuple(steps))
+
+
+def compile_attention(model: Model, config: Config, layer: int) -> Program:
+    """The attention of one layer, for the Attention unit: Q, K, V and ATTEND.
+
+    Raises
+    ------
+    FitError
+        The model exceeds the configuration.
+    ValueError
+        There is no such layer.
+    """
+    if not 0 <= layer < model.shape.layers:
+        raise ValueError(f"layer is {layer}: the model has layers 0..{model.shape.layers - 1}")
+    tokens = longest_sequence(model, config)
+    compiler = _Compiler(model, config)
+    steps = (
+        compiler.header(tokens),
+        *compiler.attention(f"layer.{layer}", model.layers[layer].attention, NO_FLAGS),
+        Step("end", Opcode.END, NO_FLAGS, {}),
+    )
+    return Program(config, tokens, steps)
+
+
+def embedding_table(model: Model, lanes: int) -> np.ndarray:
+    """The flat table of the embedding memory: int8 [rows, words * lanes].
+
+    Rows: the tokens, then the positions of type 0, then those of type 1. A row is padded with zeros
+    to whole words of `lanes` bytes.
+    """
+    rows = np.concatenate(
+        [model.embedding.token, model.embedding.position.reshape(-1, model.shape.hidden)]
+    )
+    return np.pad(rows, ((0, 0), (0, -model.shape.hidden % lanes)))
+
+
+def _norms(model: Model) -> Iterator[tuple[str, Norm]]:
+    """The norms after the embedding's, in the order in which the program begins them.
+
+    Post-norm: each follows the sum of its half layer. Pre-norm: each precedes its half layer, so
+    the one that follows a sum is the next half's, and the last sum's is the final norm.
+    """
+    for index, layer in enumerate(model.layers):
+        yield f"layer.{index}.attention", layer.norm1
+        yield f"layer.{index}.ffn", layer.norm2
+    if model.final_norm is not None:
+        yield "final", model.final_norm
+
+
+class _Compiler:
+    """Makes the steps of one model for one configuration."""
+
+    def __init__(self, model: Model, config: Config) -> None:
+        self.model, self.config, self.lanes = model, config, config.lanes
+        self.table: bytes | None = None  # what the activation table holds
+
+    def bank(self, number: int) -> int:
+        return number * self.config.bank_words
+
+    def header(self, tokens: int) -> Step:
+        shape = self.model.shape
+        values = {
+            "magic": MAGIC,
+            "version": VERSION,
+            "lanes": self.lanes,
+            "tokens": tokens,
+            "hidden": shape.hidden,
+            "ffn": shape.ffn,
+            "labels": shape.labels,
+        }
+        return Step("header", Opcode.HEADER, NO_FLAGS, values)
+
+    def embed(self) -> Step:
+        shape, embedding = self.model.shape, self.model.embedding
+        values = {
+            "token_factor": embedding.token_factor,
+            "position_factor": embedding.position_factor,
+            "channels": shape.hidden,
+            "token_rows": shape.vocabulary,
+            "position_rows": shape.positions,
+            "offset": shape.position_offset,
+            "types": shape.types,
+        }
+        return Step("embedding.sum", Opcode.EMBED, NO_FLAGS, values)
+
+    def norm(self, name: str, norm: Norm, flags: Flag = NO_FLAGS) -> Step:
+        planes = np.zeros((len(norm.gamma), 6), np.uint8)
+        planes[:, :2] = norm.gamma.astype("<i2")[:, None].view(np.uint8)
+        planes[:, 2:] = norm.beta.astype("<i4")[:, None].view(np.uint8)
+        values = {"channels": len(norm.gamma), "shift": norm.shift, "epsilon": norm.epsilon}
+        return Step(f"{name}.norm", Opcode.NORM, flags, values, self._planes(planes))
+
+    def attention(self, name: str, attention: Attention, first: Flag) -> list[Step]:
+        shape = self.model.shape
+        tiles = ceil_div(shape.head_size, self.lanes)
+        values = {
+            "heads": shape.heads,
+            "head_size": shape.head_size,
+            "stride": shape.inner,
+            "query": self.bank(QUERY),
+            "key": self.bank(KEY),
+            "value": self.bank(VALUE),
+            "context": self.bank(CONTEXT),
+            "score_m": attention.score_m,
+            "score_s": attention.score_s,
+            "context_m": attention.context_m,
+            "context_s": attention.context_s,
+        }
+        return [
+            *self.int8(f"{name}.q", attention.q, None, QUERY, first),
+            *self.int8(f"{name}.k", attention.k, None, KEY, NO_FLAGS),
+            self._linear(
+                f"{name}.v",
+                self._padded_heads(attention.v, shape.heads, tiles * self.lanes),
+                Flag.BY_LANE,
+                None,
+                self.bank(VALUE),
+                0,
+                0,
+            ),
+            Step(name, Opcode.ATTEND, first, values),
+        ]
+
+    def int8(
+        self, name: str, linear: Linear, source: int | None, bank: int, flags: Flag
+    ) -> list[Step]:
+        """A layer with int8 results, from X8 or a bank, after its table where that changes."""
+        steps = []
+        if linear.table is not None:
+            table = linear.table.tobytes()
+            flags |= Flag.TABLE
+            if table != self.table:
+                # Entry x & 255 stands at that offset, as in the golden model.
+                steps.append(Step(f"{name}.table", Opcode.TABLE, NO_FLAGS, {}, table))
+                self.table = table
+        steps.append(self._linear(name, linear, flags, source, self.bank(bank), len(linear.bias)))
+        return steps
+
+    def residual(self, name: str, linear: Linear, shift: int, source: int, first: Flag) -> Step:
+        return self._linear(
+            name, linear, Flag.RESIDUAL | first, source, 0, self.model.shape.hidden, shift
+        )
+
+    def head(self) -> Iterator[Step]:
+        shape = self.model.shape
+        source: int | None = None
+        if shape.pooling == "mean":
+            yield from self._mean()
+            source = CONTEXT
+        *hidden, last = self.model.head
+        for number, linear in enumerate(hidden):
+            target = QUERY if source == CONTEXT else CONTEXT
+            yield from self.int8(f"head.{number}", linear, source, target, Flag.FIRST_TILE)
+            source = target
+        yield self._linear("logits", last, Flag.LOGITS | Flag.FIRST_TILE, source, 0, shape.labels)
+
+    def _mean(self) -> Iterator[Step]:
+        """Mean pooling as attention with equal scores over V = X8."""
+        hidden, n = self.model.shape.hidden, self.lanes
+        width = ceil_div(hidden, n) * n
+        identity = Linear(
+            weight=np.eye(width, hidden, dtype=np.int8) * np.int8(IDENTITY_WEIGHT),
+            bias=np.zeros(width, np.int32),
+            m=np.full(width, IDENTITY_M, np.int32),
+            s=np.full(width, IDENTITY_S, np.int32),
+        )
+        yield self._linear("mean.v", identity, Flag.BY_LANE, None, self.bank(VALUE), 0)
+        assert self.model.mean_m is not None
+        assert self.model.mean_s is not None
+        values = {
+            "heads": 1,
+            "head_size": hidden,
+            "stride": hidden,
+            "query": self.bank(QUERY),
+            "key": self.bank(KEY),
+            "value": self.bank(VALUE),
+            "context": self.bank(CONTEXT),
+            "score_m": EQUAL_SCORES[0],
+            "score_s": EQUAL_SCORES[1],
+            "context_m": self.model.mean_m,
+            "context_s": self.model.mean_s,
+        }
+        yield Step("mean", Opcode.ATTEND, Flag.FIRST_TILE, values)
+
+    def _linear(
+        self,
+        name: str,
+        linear: Linear,
+        flags: Flag,
+        source: int | None,
+        destination: int,
+        stride: int,
+        shift: int = 0,
+    ) -> Step:
+        """A LINEAR step; `source` is a bank number, or None for X8."""
+        columns, length = linear.weight.shape
+        values = {
+            "length": length,
+            "columns": columns,
+            "source": 0 if source is None else self.bank(source),
+            "source_stride": length,
+            "destination": destination,
+            "destination_stride": stride,
+            "shift": shift,
+        }
+        if source is not None:
+            flags |= Flag.BANK
+        return Step(name, Opcode.LINEAR, flags, values, self._weights(linear))
+
+    def _weights(self, linear: Linear) -> bytes:
+        """For each column tile K words of weights, then 7 byte planes of its parameters."""
+        n = self.lanes
+        columns, length = linear.weight.shape
+        tiles = ceil_div(columns, n)
+        weights = np.zeros((tiles * n, length), np.int8)
+        weights[:columns] = linear.weight
+        planes = np.zeros((tiles * n, 7), np.uint8)
+        planes[:columns, :4] = linear.bias.astype("<i4")[:, None].view(np.uint8)
+        if linear.m is None or linear.s is None:
+            m, s = np.full(columns, IDENTITY_M), np.full(columns, 15)
+        else:
+            m, s = linear.m, linear.s
+        planes[:columns, 4:6] = m.astype("<u2")[:, None].view(np.uint8)
+        planes[:columns, 6] = s
+        parts = []
+        for tile in range(tiles):
+            part = slice(tile * n, (tile + 1) * n)
+            parts += [weights[part].T.tobytes(), planes[part].T.tobytes()]
+        return b"".join(parts)
+
+    def _planes(self, planes: np.ndarray) -> bytes:
+        """Byte planes of N channels at a time, the last padded with zeros."""
+        n = self.lanes
+        padded = np.pad(planes, ((0, -len(planes) % n), (0, 0)))
+        return padded.reshape(-1, n, planes.shape[1]).swapaxes(1, 2).tobytes()
+
+    @staticmethod
+    def _padded_heads(linear: Linear, heads: int, width: int) -> Linear:
+        """V's output channels with each head padded with zeros to `width`."""
+        assert linear.m is not None
+        assert linear.s is not None
+
+        def pad(x: np.ndarray, value: int = 0) -> np.ndarray:
+            split = x.reshape(heads, -1, *x.shape[1:])
+            room = [(0, 0), (0, width - split.shape[1])] + [(0, 0)] * (x.ndim - 1)
+            return np.pad(split, room, constant_values=value).reshape(-1, *x.shape[1:])
+
+        return Linear(
+            weight=pad(linear.weight),
+            bias=pad(linear.bias),
+            m=pad(linear.m, 1 << 15),
+            s=pad(linear.s, 15),
+        )

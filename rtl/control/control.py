@@ -1,0 +1,98 @@
+"""Start, end and failure of an inference."""
+
+from amaranth.hdl import Elaboratable, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from rtl.interface.operation import Error
+
+
+class Control(wiring.Component):
+    """Holds everything else in reset between inferences, and cleans up after a failed one.
+
+    A failed inference is drained: the rest of both input streams is taken and dropped up to their
+    `last`, and rows that were asked for are awaited, so that the next one starts clean. `abort`
+    ends a run (or a drain whose source has fallen silent) at once, but for rows still to come; the
+    streams then start anew with the next inference.
+
+    Members
+    -------
+    start, abort
+        Pulses. A start while busy, and an abort while idle, are ignored.
+    error
+        Failures of the units, NONE while there is none.
+    finished
+        The inference has ended well and its results are handed over.
+    model_ended, tokens_ended
+        Pulses: a word with `last` was taken from the stream.
+    rows_pending
+        Embedding rows were asked for and have not come.
+    reset
+        For all units; low during a run.
+    begin
+        Pulse: the first cycle of a run.
+    drain_model, drain_tokens
+        The stream's words are to be dropped.
+    busy, done
+        An inference is under way or being drained; pulse: it has ended, `code` says how.
+    code
+        Of the latest inference, kept until the next start.
+    """
+
+    start: In(1)
+    abort: In(1)
+    error: In(Error)
+    finished: In(1)
+    model_ended: In(1)
+    tokens_ended: In(1)
+    rows_pending: In(1)
+    reset: Out(1, init=1)
+    begin: Out(1)
+    drain_model: Out(1)
+    drain_tokens: Out(1)
+    busy: Out(1)
+    done: Out(1)
+    code: Out(Error)
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        model_over, tokens_over = Signal(), Signal()
+        with m.If(self.model_ended):
+            m.d.sync += model_over.eq(1)
+        with m.If(self.tokens_ended):
+            m.d.sync += tokens_over.eq(1)
+        m.d.sync += self.begin.eq(0)
+
+        with m.FSM(name="state") as fsm:
+            m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
+            with m.State("IDLE"):
+                m.d.sync += [model_over.eq(0), tokens_over.eq(0)]
+                with m.If(self.start):
+                    m.d.sync += [self.reset.eq(0), self.begin.eq(1), self.code.eq(Error.NONE)]
+                    m.next = "RUN"
+            with m.State("RUN"):
+                with m.If(self.abort):
+                    m.d.sync += [self.reset.eq(1), self.code.eq(Error.ABORTED)]
+                    m.next = "ABORT"
+                with m.Elif(self.error != Error.NONE):
+                    m.d.sync += [self.reset.eq(1), self.code.eq(self.error)]
+                    m.next = "DRAIN"
+                with m.Elif(self.finished):
+                    m.d.sync += self.reset.eq(1)
+                    m.d.comb += self.done.eq(1)
+                    m.next = "IDLE"
+            with m.State("DRAIN"):
+                m.d.comb += [
+                    self.drain_model.eq(~model_over),
+                    self.drain_tokens.eq(~tokens_over),
+                ]
+                with m.If(self.abort):
+                    m.next = "ABORT"
+                with m.Elif(model_over & tokens_over & ~self.rows_pending):
+                    m.d.comb += self.done.eq(1)
+                    m.next = "IDLE"
+            with m.State("ABORT"):
+                with m.If(~self.rows_pending):
+                    m.d.comb += self.done.eq(1)
+                    m.next = "IDLE"
+        return m

@@ -1,0 +1,69 @@
+"""Activation functions: a table of 256 int8 codes in each lane."""
+
+from amaranth.hdl import Module, signed, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from rtl.datapath.requantize import MOST_LANES
+from rtl.primitives.memory import READ_LATENCY, Memory
+from rtl.primitives.parameters import check
+
+
+class ActivationTable(wiring.Component):
+    """o = table[i & 255] in each lane: GELU, tanh, ReLU or any other function of an int8 code.
+
+    The table is written through a port of its own, to all lanes at once; it starts as zeros. One
+    word a cycle, no valid. Memories: one of 256 x 8 bits a lane. Multipliers: none.
+
+    Parameters
+    ----------
+    lanes
+        Lanes, 1 to 64.
+
+    Members
+    -------
+    i : In, Array(signed(8))
+    o : Out, Array(signed(8))
+    write_en : In, 1
+    write_address : In, 8
+        The code as an unsigned byte: entry c holds the value of c (0..127) or c - 256.
+    write_data : In, 8
+
+    Attributes
+    ----------
+    latency
+        Cycles from i to o: 2. An entry written in cycle t acts on the i of cycle t + 1.
+
+    Raises
+    ------
+    ValueError
+        lanes is out of range.
+    """
+
+    latency = READ_LATENCY
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = check("ActivationTable", "lanes", lanes, 1, MOST_LANES)
+        super().__init__(
+            {
+                "i": In(data.ArrayLayout(signed(8), lanes)),
+                "o": Out(data.ArrayLayout(signed(8), lanes)),
+                "write_en": In(1),
+                "write_address": In(8),
+                "write_data": In(8),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        for lane in range(self.lanes):
+            table = Memory(unsigned(8), 256)
+            m.submodules[f"table{lane}"] = table
+            m.d.comb += [
+                table.read_address.eq(self.i[lane].as_unsigned()),
+                self.o[lane].eq(table.read_data.as_signed()),
+                table.write_en.eq(self.write_en),
+                table.write_address.eq(self.write_address),
+                table.write_data.eq(self.write_data),
+            ]
+        return m

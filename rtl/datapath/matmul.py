@@ -1,0 +1,97 @@
+"""The MAC array: an outer product a cycle, and a shadow copy that drains a column a cycle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Elaboratable, Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from rtl.interface.config import Config
+
+A_BITS = 9  # operand A is int8, or p, a uint8
+B_BITS = 8
+
+
+def lut_product(a: Any, b: Any) -> Any:
+    """a * b as a sum of partial products, so that synthesis takes LUTs and not a multiplier.
+
+    b is signed: its top bit has the weight -2^(B_BITS-1).
+    """
+    terms = [Mux(b[bit], a, 0) << bit for bit in range(B_BITS)]
+    low = [terms[0] + terms[1], terms[2] + terms[3], terms[4] + terms[5]]
+    return (low[0] + low[1]) + (low[2] + (terms[6] - terms[7]))
+
+
+class MatMul(wiring.Component):
+    """acc[i, j] = sum over k of a[k][i] * b[k][j], for N x N results at once.
+
+    Each cycle takes one word of N values for A and one for B and adds all N * N products. `first`
+    starts a sum, `last` ends it: a shadow copy of the accumulators then drains through `o`, one
+    column a cycle, while the next tile accumulates. K = 1 is allowed.
+
+    Exact: no rounding, no saturation. A sum fits `config.acc_bits` as long as K is within the
+    configuration's limits. N^2 multipliers of 9 x 8 bits, of which `config.dsp_macs` may become DSP
+    blocks; the others are written as adders.
+
+    Parameters
+    ----------
+    config
+        `lanes`, the accumulators' width and the DSP budget are used.
+
+    Members
+    -------
+    a, b
+        Operand words, signed 9 and signed 8 bits. Read in every cycle with `valid`.
+    valid, first, last
+        Whether the operands count; first and last operand of a tile.
+    o
+        A column: `o[i]` of column n is acc[i, n], `latency` + n cycles after `last`.
+
+    Errors
+    ------
+    Tiles must end at least N cycles apart: an earlier `last` overwrites undrained columns.
+    """
+
+    #: Cycles from the last operand to column 0: product, accumulator, shadow.
+    latency = 3
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        n = config.lanes
+        super().__init__(
+            {
+                "a": In(data.ArrayLayout(signed(A_BITS), n)),
+                "b": In(data.ArrayLayout(signed(B_BITS), n)),
+                "valid": In(1),
+                "first": In(1),
+                "last": In(1),
+                "o": Out(data.ArrayLayout(signed(config.acc_bits), n)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        n, width = self.config.lanes, self.config.acc_bits
+        dsp_macs = n * n if self.config.dsp_macs is None else self.config.dsp_macs
+
+        valid_p, first_p, last_p, copy = Signal(), Signal(), Signal(), Signal()
+        m.d.sync += [
+            valid_p.eq(self.valid),
+            first_p.eq(self.first),
+            last_p.eq(self.valid & self.last),
+            copy.eq(last_p),
+        ]
+        for i in range(n):
+            shadow = [Signal(signed(width), name=f"shadow_{i}_{j}") for j in range(n)]
+            m.d.comb += self.o[i].eq(shadow[0])
+            for j in range(n):
+                product = Signal(signed(A_BITS + B_BITS), name=f"product_{i}_{j}")
+                acc = Signal(signed(width), name=f"acc_{i}_{j}")
+                a, b = self.a[i], self.b[j]
+                m.d.sync += product.eq(a * b if i * n + j < dsp_macs else lut_product(a, b))
+                with m.If(valid_p):
+                    m.d.sync += acc.eq(Mux(first_p, 0, acc) + product)
+                m.d.sync += shadow[j].eq(Mux(copy, acc, shadow[j + 1] if j + 1 < n else shadow[j]))
+        return m

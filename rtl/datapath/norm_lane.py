@@ -1,0 +1,110 @@
+"""One lane of LayerNorm: sums of the first pass, normalised values of the second."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from rtl.datapath.requantize import FITTING_LATENCY, SATURATING_LATENCY, RoundShift
+from rtl.datapath.row_constants import NORM_SHIFT_MAX, OFFSET, SCALE, SQUARES, SUM
+from rtl.primitives.pipeline import delay, register
+
+NORM_BITS = 18  # n: 12 fraction bits, |n| <= sqrt(H - 1)
+
+
+class NormLane(wiring.Component):
+    """One lane of both passes; the multiplier of z^2 is one of the two of z * scale.
+
+    Pass 1: s1 += z, s2 += z^2. Pass 2: n = round_shift(z * scale - offset, shift),
+    y = saturate(round_shift(n * gamma + beta, output_shift), 16). Multipliers: 3.
+
+    Members
+    -------
+    z : In, signed(16)
+    squares : In, 1
+        This z is one of pass 1; given with z.
+    sum_en, sum_first : In, 1
+        Add the z of two cycles ago to the sums; begin new sums with it.
+    s1, s2 : Out
+    scale, offset, shift : In
+        Constants of the token: with z, five cycles after z and six after it.
+    gamma, beta : In, signed(16) and signed(32)
+        Nine and ten cycles after z.
+    output_shift : In, 5
+    y, y8 : Out, signed(16) and signed(8)
+        y8 = saturate(round_shift(y, 8), 8).
+
+    Attributes
+    ----------
+    latency
+        Cycles from z to y and y8: 17.
+    offset_latency, gamma_latency
+        Cycles from z to its offset, 5, and to its gamma, 9.
+    """
+
+    offset_latency = 5
+    gamma_latency = offset_latency + 1 + FITTING_LATENCY
+    latency = gamma_latency + 2 + SATURATING_LATENCY + 1
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "z": In(signed(16)),
+                "squares": In(1),
+                "sum_en": In(1),
+                "sum_first": In(1),
+                "s1": Out(SUM),
+                "s2": Out(SQUARES),
+                "scale": In(SCALE),
+                "offset": In(OFFSET),
+                "shift": In(range(NORM_SHIFT_MAX + 1)),
+                "gamma": In(signed(16)),
+                "beta": In(signed(32)),
+                "output_shift": In(5),
+                "y": Out(signed(16)),
+                "y8": Out(signed(8)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # Cycle 1: operands; scale = scale_high * 2^13 + scale_low.
+        z = register(m, self.z, "z_low")
+        factor = register(m, Mux(self.squares, self.z, self.scale[:13]), "factor")
+        # Cycle 2: first product. The second follows a cycle later, so that each register feeds one
+        # multiplier and can lie beside it.
+        low = Signal(signed(33), reset_less=True)
+        m.d.sync += low.eq(z * factor)
+        z = register(m, z, "z_high")
+        scale_high = delay(m, self.scale[13:], 2, "scale_high")
+        # Cycle 3: sums of pass 1; second product of pass 2.
+        with m.If(self.sum_en):
+            m.d.sync += [
+                self.s1.eq(Mux(self.sum_first, 0, self.s1) + z),
+                self.s2.eq(Mux(self.sum_first, 0, self.s2) + low[:31]),
+            ]
+        high = register(m, z * scale_high, "high")
+        # Cycle 4: from the multipliers to the adder. Cycle 5: z * scale.
+        low = delay(m, low, 2, "low_delayed")
+        high = register(m, high, "high_delayed")
+        product = register(m, Cat(low[:13], high + (low >> 13)).as_signed(), "product")
+        # Cycle 6: (H * z - S1) * r.
+        difference = Signal(signed(44), reset_less=True)
+        m.d.sync += difference.eq(product - self.offset)
+        # Cycles 7 to 9: n, which fits.
+        m.submodules.normalise = normalise = RoundShift(44, NORM_BITS, NORM_SHIFT_MAX, fits=True)
+        m.d.comb += [normalise.i.eq(difference), normalise.s.eq(self.shift)]
+        # Cycle 10: n * gamma. Cycle 11: + beta.
+        scaled = register(m, normalise.o * self.gamma, "scaled")
+        affine = Signal(signed(35), reset_less=True)
+        m.d.sync += affine.eq(scaled + self.beta)
+        # Cycles 12 to 16.
+        m.submodules.output = output = RoundShift(35, 16, 31)
+        m.d.comb += [output.i.eq(affine), output.s.eq(self.output_shift)]
+        # Cycle 17: y8 beside y.
+        rounded = Signal(signed(9))
+        m.d.comb += [
+            rounded.eq(output.o[8:].as_signed() + output.o[7]),
+            self.y.eq(register(m, output.o, "y")),
+            self.y8.eq(register(m, Mux(rounded == 128, 127, rounded[:8].as_signed()), "y8")),
+        ]
+        return m

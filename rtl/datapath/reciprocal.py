@@ -1,0 +1,145 @@
+"""1 / S: normalise, look up a first estimate, one step of Newton's method."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Shape, Signal, signed, unsigned
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from golden.reciprocal import TABLE
+from rtl.primitives.memory import READ_LATENCY, Rom
+from rtl.primitives.pipeline import delay, register
+
+
+def bits_of(low: int, high: int) -> Shape:
+    """The narrowest signed shape that holds low..high."""
+    return signed(max((~low).bit_length() if low < 0 else 0, high.bit_length()) + 1)
+
+
+class NewtonStep(wiring.Component):
+    """r = min((y0 * 2^25 + y0 * error + 2^20) >> 21, 65535): the end of reciprocal and of rsqrt.
+
+    Since y0 * 2^25 has no bits below 2^21, that is y0 * 16 + round_shift(y0 * error, 21).
+    Multipliers: 1. One value a cycle.
+
+    Parameters
+    ----------
+    error
+        Signed shape of error, at most 19 bits.
+
+    Members
+    -------
+    y0 : In, 12
+        First estimate with 12 fraction bits.
+    error : In, signed
+        Newton's residual.
+    r : Out, 16
+
+    Attributes
+    ----------
+    latency
+        Cycles from y0 and error to r: 4.
+    """
+
+    latency = 4
+
+    def __init__(self, error: Shape) -> None:
+        super().__init__({"y0": In(12), "error": In(error), "r": Out(16)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # Cycle 1: operands of the multiplier.
+        y0 = register(m, self.y0, "y0")
+        error = register(m, self.error, "error")
+        # Cycle 2: product.
+        product = register(m, error * y0, "product")
+        # Cycle 3: the correction, rounded.
+        correction = register(m, ((product >> 20) + 1) >> 1, "correction")
+        y0 = delay(m, y0, 2, "y0_delayed")
+        # Cycle 4: the sum. It exceeds 65535 by less than 2^16, if at all.
+        total = Signal(17)
+        m.d.comb += total.eq(Cat(Const(0, 4), y0) + correction)
+        m.d.comb += self.r.eq(register(m, Mux(total[16], 0xFFFF, total[:16]), "r"))
+        return m
+
+
+def _entry(j: int) -> tuple[int, int]:
+    """y0 and the residual at the interval's lower end u = (128 + j) * 2^12, in units of 2^12."""
+    y0 = int(TABLE[j])
+    return y0, (1 << 19) - (128 + j) * y0
+
+
+class Reciprocal(wiring.Component):
+    """1/i = r * 2^-(16+e) within 2^-15; docs/numerics.md section 6.
+
+    e = bit_length(i) - 1; u = i << (19 - e); y0 = R[(u >> 12) & 127];
+    e25 = (2^31 - u * y0) >> 6; r = min((y0 * 2^25 + y0 * e25 + 2^20) >> 21, 65535).
+
+    With u = (128 + j) * 2^12 + low, the table holds 2^31 - (128 + j) * 2^12 * y0 beside y0, so
+    that one 12 x 12 multiplier makes u * y0. One value a cycle, no valid.
+    Multipliers: 2. Memories: one ROM of 128 entries.
+
+    Members
+    -------
+    i : In, unsigned(20)
+        1 and more; the result for 0 has no meaning.
+    r : Out, 16
+        2^15 <= r < 2^16.
+    e : Out, 5
+        0..19.
+
+    Attributes
+    ----------
+    latency
+        Cycles from i to r and e: 11.
+    """
+
+    latency = 3 + READ_LATENCY + 2 + NewtonStep.latency
+
+    def __init__(self) -> None:
+        super().__init__({"i": In(unsigned(20)), "r": Out(16), "e": Out(5)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        entries = [_entry(j) for j in range(128)]
+        residual_shape = bits_of(min(c for _, c in entries), max(c for _, c in entries))
+        ends = [((c << 12) - low * y0) >> 6 for y0, c in entries for low in (0, 4095)]
+        error_shape = bits_of(min(ends), max(ends))
+
+        # Cycle 1: the operand.
+        u = register(m, self.i, "operand")
+        e = Const(0, 0)
+        # Cycles 2 and 3: shift the leading one to bit 19.
+        for stage, steps in enumerate(((16, 8), (4, 2, 1))):
+            for step in steps:
+                small = ~u[20 - step :].any()
+                u = Mux(small, u << step, u)[:20]
+                e = Cat(~small, e)
+            u = register(m, u, f"normalised{stage}")
+            e = register(m, e, f"exponent{stage}")
+        # e now holds, from its highest bit on, whether each step of 16, 8, ..., 1 was skipped:
+        # 31 minus the shift. The leading one's index is 19 minus the shift.
+        exponent = Signal(5)
+        m.d.comb += exponent.eq(e - 12)
+        # Cycles 4 and 5: the table.
+        table = Rom(unsigned(12 + residual_shape.width), [
+            y0 | (c % (1 << residual_shape.width)) << 12 for y0, c in entries
+        ])  # fmt: skip
+        m.submodules.table = table
+        m.d.comb += table.address0.eq(u[12:19])
+        y0 = table.data0[:12]
+        residual = table.data0[12:].as_signed()
+        low = delay(m, u[:12], READ_LATENCY, "low")
+        # Cycle 6: product.
+        product = register(m, low * y0, "product")
+        residual = register(m, residual, "residual")
+        y0 = delay(m, y0, 2, "y0")
+        # Cycle 7: Newton's residual.
+        error = register(m, ((residual << 12) - product) >> 6, "error")
+        # Cycles 8 to 11.
+        m.submodules.newton = newton = NewtonStep(error_shape)
+        m.d.comb += [
+            newton.y0.eq(y0),
+            newton.error.eq(error),
+            self.r.eq(newton.r),
+            self.e.eq(delay(m, exponent, self.latency - 3, "e")),
+        ]
+        return m

@@ -1,0 +1,169 @@
+"""Requantization: multiply, rounding shift and saturation, one lane beside the other."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from rtl.primitives.parameters import check
+from rtl.primitives.pipeline import register
+
+MOST_LANES = 64
+SHIFT_MAX = 47
+SATURATING_LATENCY = 5  # of RoundShift
+FITTING_LATENCY = 3
+
+
+def saturate(m: Module, value: Value, bits: int, name: str) -> Signal:
+    """Register of min(max(value, -2^(bits-1)), 2^(bits-1) - 1); 1 cycle."""
+    value = Value.cast(value)
+    o = Signal(signed(bits), name=name, reset_less=True)
+    above = value[bits - 1 :]
+    fits = above.all() | ~above.any()
+    sign = value[-1]
+    m.d.sync += o.eq(Mux(fits, value[:bits], Cat((~sign).replicate(bits - 1), sign)))
+    return o
+
+
+class RoundShift(wiring.Component):
+    """o = saturate(round_shift(i, s), bits): the rounding rule with a variable shift.
+
+    The shift by s - 1 is done in two stages, by a multiple of eight and by the rest, and the last
+    bit shifted out is added. Between the two the value is saturated to bits + 8 bits, which
+    changes no result: what it cuts saturates in the end too. Where all results are known to fit,
+    both saturations are left out. One word a cycle, no valid.
+
+    Parameters
+    ----------
+    width
+        Bits of i, signed; more than bits + 8.
+    bits
+        Bits of o, signed.
+    most
+        Largest s; it is below width.
+    fits
+        No result needs saturation.
+
+    Members
+    -------
+    i : In, signed(width)
+    s : In, range(most + 1)
+        1..most.
+    o : Out, signed(bits)
+
+    Attributes
+    ----------
+    latency
+        Cycles from i and s to o: 5, or 3 where the results fit.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range.
+    """
+
+    def __init__(self, width: int, bits: int, most: int, *, fits: bool = False) -> None:
+        self.bits = check("RoundShift", "bits", bits, 2, 32)
+        self.width = check("RoundShift", "width", width, bits + 9, 64)
+        self.most = check("RoundShift", "most", most, 1, width - 1)
+        self.fits = fits
+        self.latency = FITTING_LATENCY if fits else SATURATING_LATENCY
+        super().__init__(
+            {
+                "i": In(signed(width)),
+                "s": In(range(most + 1)),
+                "o": Out(signed(bits)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        narrow = self.bits + 8
+        # Cycle 1: shift by a multiple of eight.
+        amount = Signal(range(self.most))
+        m.d.comb += amount.eq(self.s - 1)
+        coarse = register(m, self.i >> Cat(Const(0, 3), amount[3:]), "coarse")
+        rest = register(m, amount[:3], "rest")
+        # Cycle 2, where needed: drop the bits that no result can have.
+        if self.fits:
+            narrowed = coarse[:narrow].as_signed()
+        else:
+            narrowed = saturate(m, coarse, narrow, "narrowed")
+            rest = register(m, rest, "rest_narrowed")
+        # Cycle 3: shift by the rest; the last bit is half a unit of the result.
+        halves = Signal(signed(narrow), reset_less=True)
+        m.d.sync += halves.eq(narrowed >> rest)
+        # Cycle 4: round. Cycle 5, where needed: saturate.
+        rounded = Signal(signed(narrow), reset_less=True)
+        m.d.sync += rounded.eq((halves + 1) >> 1)
+        result = rounded if self.fits else saturate(m, rounded, self.bits, "saturated")
+        m.d.comb += self.o.eq(result)
+        return m
+
+
+class Requantize(wiring.Component):
+    """o = saturate((acc * m + 2^(s-1)) >> s, 16) in each lane; docs/numerics.md section 1.
+
+    An int8 result is this one saturated to 8 bits. One word a cycle, no valid: the result follows
+    its operands by `latency` cycles.
+
+    The multiplication of 32 by 16 bits is two of 17 by 17 bits, signed, each with a register on
+    either side: acc = high * 2^16 + low. Multipliers: 2 * lanes.
+
+    Parameters
+    ----------
+    lanes
+        Lanes, 1 to 64.
+
+    Members
+    -------
+    acc : In, Array(signed(32))
+    m : In, Array(unsigned(16))
+        Normalised multiplier, 2^15 and more.
+    s : In, Array(unsigned(6))
+        Shift, 1..47.
+    o : Out, Array(signed(16))
+
+    Attributes
+    ----------
+    latency
+        Cycles from acc, m and s to o: 8.
+
+    Raises
+    ------
+    ValueError
+        lanes is out of range.
+    """
+
+    latency = 3 + SATURATING_LATENCY
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = check("Requantize", "lanes", lanes, 1, MOST_LANES)
+        super().__init__(
+            {
+                "acc": In(data.ArrayLayout(signed(32), lanes)),
+                "m": In(data.ArrayLayout(unsigned(16), lanes)),
+                "s": In(data.ArrayLayout(unsigned(6), lanes)),
+                "o": Out(data.ArrayLayout(signed(16), lanes)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        for lane in range(self.lanes):
+            # Cycle 1: operands of the multipliers.
+            acc = register(m, self.acc[lane], f"acc{lane}")
+            multiplier = register(m, self.m[lane], f"m{lane}")
+            s = register(m, self.s[lane], f"s{lane}")
+            # Cycle 2: partial products.
+            high = register(m, acc[16:].as_signed() * multiplier, f"high{lane}")
+            low = register(m, acc[:16] * multiplier, f"low{lane}")
+            s = register(m, s, f"s{lane}_products")
+            # Cycle 3: product.
+            product = Signal(signed(48), name=f"product{lane}", reset_less=True)
+            m.d.sync += product.eq(Cat(low[:16], (high + low[16:])[:32]).as_signed())
+            s = register(m, s, f"s{lane}_product")
+            # Cycles 4 to 8.
+            shift = RoundShift(48, 16, SHIFT_MAX)
+            m.submodules[f"shift{lane}"] = shift
+            m.d.comb += [shift.i.eq(product), shift.s.eq(s), self.o[lane].eq(shift.o)]
+        return m

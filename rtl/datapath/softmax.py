@@ -1,0 +1,297 @@
+"""Softmax of one tile of queries: keys arrive one a cycle, so do the weights, lanes = queries."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from golden.softmax import EXP2_TABLE
+from rtl.datapath.requantize import MOST_LANES
+from rtl.datapath.row_scale import SUM_BITS, RowScale
+from rtl.datapath.running_max import RunningMax
+from rtl.primitives.memory import READ_LATENCY, Memory, Rom
+from rtl.primitives.parameters import check
+from rtl.primitives.pipeline import delay, register
+
+MOST_TOKENS = 4096
+START_LATENCY = READ_LATENCY + 2  # score_last to the first read, which waits for the maximum
+P_LATENCY = 2 * READ_LATENCY + 3  # read of a key to the write of its p: scores, table
+
+
+class Softmax(wiring.Component):
+    """p = round(255 * 2^((score - max)/256)) and the scale of each row's context.
+
+        max = max of the scores over the valid keys            one running maximum a lane
+        d   = max - score;  i = d >> 8
+        p   = (T[d & 255] + 2^(i+7)) >> (i+8)                  0 for a key that is not valid
+        sum = sum of p over the keys
+        row_m, row_s = the context's multiplier / sum          as in `RowScale`, lane after lane
+
+    docs/numerics.md section 6. Only bits 7 and up of T can reach p, so the table holds T >> 7,
+    and (T >> 7) >> i is p in halves; from i = 9 on p is zero.
+
+    A score column is one key of `lanes` queries. Columns of a buffer arrive in increasing order of
+    their key, any number of cycles apart; the last one starts the pass over the keys
+    0..score_key, or queues it while another pass runs (one can wait). Scores, p and row scales
+    are double buffered: one buffer may fill while the other is in its pass or is read.
+
+    A pass reads a key a cycle, then the lanes take turns in one reciprocal and one multiplier.
+    With score_last in cycle t, and f the `finished` cycle of the pass before it:
+
+        finished = max(t + 4, f) + keys + lanes + 21
+
+    Multipliers: 3. Memories: scores, 2 * tokens words of 16 * lanes + 1 bits; p, 2 * tokens words
+    of 8 * lanes bits; the mask, tokens bits; a ROM of 256 x 9 bits for two lanes.
+
+    Parameters
+    ----------
+    lanes
+        Queries of a tile, 1 to 64.
+    tokens
+        Most keys, 1 to 4096.
+
+    Members
+    -------
+    mask_en, mask_address, mask_attend : In
+        Writes the attend bit of a key; before its first score_en, and not during an attention.
+    score_en : In, 1
+        A column is present: score_buffer, score_first (of this buffer: a new maximum begins),
+        score_last, score_key and score_data belong to it.
+    score_data : In, Array(signed(16))
+        In 1/256 octaves.
+    context_m, context_s : In, 16 and 6
+        Multiplier of the context, sampled with score_last.
+    p_address, p_buffer : In
+        Key and buffer to read.
+    p_data : Out, Array(unsigned(8))
+        The weights of the key that was asked for two cycles before.
+    row_buffer : In, 1
+    row_m, row_s : Out, Array(unsigned(16)), Array(unsigned(6))
+        Row scales of row_buffer, in the same cycle.
+    finished : Out, 1
+        High for one cycle, the first in which p and row scales of the oldest pass may be read.
+    busy : Out, 1
+        A pass runs, waits, or begins in the next cycles.
+    trace_p_en, trace_p_key, trace_p : Out
+        A word of p as it is written.
+    trace_row_en, trace_max, trace_sum : Out
+        Maximum and sum of all lanes, once a pass.
+
+    Raises
+    ------
+    ValueError
+        lanes or tokens is out of range.
+    """
+
+    def __init__(self, lanes: int, tokens: int) -> None:
+        self.lanes = check("Softmax", "lanes", lanes, 1, MOST_LANES)
+        self.tokens = check("Softmax", "tokens", tokens, 1, MOST_TOKENS)
+        key = range(tokens)
+        super().__init__(
+            {
+                "mask_en": In(1),
+                "mask_address": In(key),
+                "mask_attend": In(1),
+                "score_en": In(1),
+                "score_buffer": In(1),
+                "score_first": In(1),
+                "score_last": In(1),
+                "score_key": In(key),
+                "score_data": In(data.ArrayLayout(signed(16), lanes)),
+                "context_m": In(16),
+                "context_s": In(6),
+                "p_address": In(key),
+                "p_buffer": In(1),
+                "p_data": Out(data.ArrayLayout(unsigned(8), lanes)),
+                "row_buffer": In(1),
+                "row_m": Out(data.ArrayLayout(unsigned(16), lanes)),
+                "row_s": Out(data.ArrayLayout(unsigned(6), lanes)),
+                "finished": Out(1),
+                "busy": Out(1),
+                "trace_p_en": Out(1),
+                "trace_p_key": Out(key),
+                "trace_p": Out(data.ArrayLayout(unsigned(8), lanes)),
+                "trace_row_en": Out(1),
+                "trace_max": Out(data.ArrayLayout(signed(16), lanes)),
+                "trace_sum": Out(data.ArrayLayout(unsigned(SUM_BITS), lanes)),
+            }
+        )
+
+    def cycles(self, keys: int) -> int:
+        """Cycles from score_last to finished, when no other pass runs."""
+        return START_LATENCY + self.pass_cycles(keys)
+
+    def pass_cycles(self, keys: int) -> int:
+        """Cycles from the first read of a pass to finished, in which the next one may begin."""
+        return (keys - 1) + P_LATENCY + 1 + (self.lanes - 1) + RowScale.latency + 1
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        lanes = self.lanes
+        buffer_words = 1 << ceil_log2(self.tokens)
+        depth = buffer_words + self.tokens  # the buffer is the top bit of an address
+        scores_layout = data.ArrayLayout(signed(16), lanes)
+        word_layout = data.StructLayout({"scores": scores_layout, "attend": 1})
+        job_layout = data.StructLayout(
+            {"buffer": 1, "last_key": range(self.tokens), "m": 16, "s": 6}
+        )
+
+        # Arrival. A column waits two cycles for the attend bit of its key.
+        m.submodules.mask = mask = Memory(unsigned(1), self.tokens)
+        m.d.comb += [
+            mask.write_en.eq(self.mask_en),
+            mask.write_address.eq(self.mask_address),
+            mask.write_data.eq(self.mask_attend),
+            mask.read_address.eq(self.score_key),
+        ]
+        column_en = delay(m, self.score_en, READ_LATENCY, "column_en", reset=True)
+        column_buffer = delay(m, self.score_buffer, READ_LATENCY, "column_buffer")
+        column_first = delay(m, self.score_first, READ_LATENCY, "column_first")
+        column_last = delay(m, self.score_last, READ_LATENCY, "column_last")
+        column_key = delay(m, self.score_key, READ_LATENCY, "column_key")
+        column = delay(m, self.score_data, READ_LATENCY, "column")
+        attend = mask.read_data
+
+        m.submodules.scores = scores = Memory(word_layout, depth)
+        m.d.comb += [
+            scores.write_en.eq(column_en),
+            scores.write_address.eq(column_key | column_buffer << ceil_log2(self.tokens)),
+            scores.write_data.scores.eq(column),
+            scores.write_data.attend.eq(attend),
+        ]
+        m.submodules.running_max = running_max = RunningMax(lanes)
+        m.d.comb += [
+            running_max.en.eq(column_en),
+            running_max.buffer.eq(column_buffer),
+            running_max.first.eq(column_first),
+            running_max.last.eq(column_last),
+            running_max.valid.eq(attend),
+            running_max.i.eq(column),
+        ]
+
+        # Control: one job runs, one may wait.
+        arriving, waiting, job = Signal(job_layout), Signal(job_layout), Signal(job_layout)
+        arrives, waits, active, reading, finishing = (
+            Signal(name=name) for name in ("arrives", "waits", "active", "reading", "finishing")
+        )
+        m.d.comb += [
+            arrives.eq(register(m, column_en & column_last, "arrives_last", reset=True)),
+            arriving.buffer.eq(register(m, column_buffer, "arriving_buffer")),
+            arriving.last_key.eq(register(m, column_key, "arriving_key")),
+            arriving.m.eq(delay(m, self.context_m, READ_LATENCY + 1, "context_m")),
+            arriving.s.eq(delay(m, self.context_s, READ_LATENCY + 1, "context_s")),
+        ]
+        starts = Signal()
+        m.d.comb += starts.eq((~active | finishing) & (arrives | waits))
+        key = Signal(range(self.tokens))
+        with m.If(starts):
+            m.d.sync += [
+                job.eq(Mux(waits, waiting.as_value(), arriving.as_value())),
+                active.eq(1),
+                reading.eq(1),
+                key.eq(0),
+            ]
+        with m.Elif(finishing):
+            m.d.sync += active.eq(0)
+        with m.If(arrives):
+            m.d.sync += waiting.eq(arriving)
+        m.d.sync += waits.eq(Mux(starts, waits & arrives, waits | arrives))
+        coming = register(m, self.score_en & self.score_last, "coming", reset=True)
+        m.d.comb += self.busy.eq(active | waits | coming | (column_en & column_last) | arrives)
+
+        # Cycles 1 and 2: read the scores.
+        read_last = Signal()
+        m.d.comb += [
+            scores.read_address.eq(key | job.buffer << ceil_log2(self.tokens)),
+            read_last.eq(key == job.last_key),
+        ]
+        with m.If(reading):
+            m.d.sync += key.eq(key + 1)
+            with m.If(read_last):
+                m.d.sync += reading.eq(0)
+        m.d.comb += running_max.o_buffer.eq(job.buffer)
+        word = scores.read_data
+        # Cycle 3: distance to the maximum. Cycles 4 and 5: table.
+        # Cycle 6: weight in halves. Cycle 7: weight.
+        p = Signal(data.ArrayLayout(unsigned(8), lanes))
+        shared: list[Rom] = []
+        attend = register(m, word.attend, "attend")
+        for n in range(lanes):
+            distance = Signal(16, name=f"distance{n}", reset_less=True)
+            m.d.sync += distance.eq(running_max.o[n] - word.scores[n])
+            if n % 2 == 0:
+                table = Rom(unsigned(9), [int(t) >> 7 for t in EXP2_TABLE], min(2, lanes - n))
+                m.submodules[f"exp2_table{n // 2}"] = table
+                shared.append(table)
+            m.d.comb += getattr(shared[-1], f"address{n % 2}").eq(distance[:8])
+            halves = getattr(shared[-1], f"data{n % 2}")
+            near = delay(m, attend & (distance[8:] <= 8), READ_LATENCY, f"near{n}")
+            shift = delay(m, distance[8:12], READ_LATENCY, f"shift{n}")
+            halves = register(m, Mux(near, halves >> shift, 0), f"halves{n}")
+            m.d.sync += p[n].eq((halves + 1) >> 1)
+        p_en = delay(m, reading, P_LATENCY, "p_en", reset=True)
+        p_last = delay(m, reading & read_last, P_LATENCY, "p_last", reset=True)
+        p_key = delay(m, key, P_LATENCY, "p_key")
+
+        m.submodules.p = weights = Memory(data.ArrayLayout(unsigned(8), lanes), depth)
+        m.d.comb += [
+            weights.write_en.eq(p_en),
+            weights.write_address.eq(p_key | job.buffer << ceil_log2(self.tokens)),
+            weights.write_data.eq(p),
+            weights.read_address.eq(self.p_address | self.p_buffer << ceil_log2(self.tokens)),
+            self.p_data.eq(weights.read_data),
+        ]
+
+        # Cycle 8: sums. Then they rotate, once round, through lane 0 into the row scale.
+        sums = [Signal(SUM_BITS, name=f"sum{n}", reset_less=True) for n in range(lanes)]
+        turn = Signal(range(lanes))
+        turning, turn_last = Signal(), Signal()
+        m.d.comb += turn_last.eq(turning & (turn == lanes - 1))
+        for n in range(lanes):
+            with m.If(starts):
+                m.d.sync += sums[n].eq(0)
+            with m.Elif(p_en):
+                m.d.sync += sums[n].eq(sums[n] + p[n])
+            with m.Elif(turning):
+                m.d.sync += sums[n].eq(sums[(n + 1) % lanes])
+        with m.If(p_last):
+            m.d.sync += [turning.eq(1), turn.eq(0)]
+        with m.Elif(turning):
+            m.d.sync += turn.eq(turn + 1)
+            with m.If(turn_last):
+                m.d.sync += turning.eq(0)
+
+        m.submodules.row_scale = row_scale = RowScale()
+        m.d.comb += [
+            row_scale.sum.eq(sums[0]),
+            row_scale.m.eq(job.m),
+            row_scale.s.eq(job.s),
+        ]
+        row_en = delay(m, turning, RowScale.latency, "row_en", reset=True)
+        rows = data.StructLayout({"m": 16, "s": 6})
+        scales = [Signal(data.ArrayLayout(rows, lanes), name=f"scales{b}") for b in range(2)]
+        for b in range(2):
+            with m.If(row_en & (job.buffer == b)):
+                m.d.sync += scales[b][lanes - 1].eq(Cat(row_scale.row_m, row_scale.row_s))
+                for n in range(lanes - 1):
+                    m.d.sync += scales[b][n].eq(scales[b][n + 1])
+        for n in range(lanes):
+            m.d.comb += [
+                self.row_m[n].eq(Mux(self.row_buffer, scales[1][n].m, scales[0][n].m)),
+                self.row_s[n].eq(Mux(self.row_buffer, scales[1][n].s, scales[0][n].s)),
+            ]
+        m.d.comb += finishing.eq(delay(m, turn_last, RowScale.latency, "last_row", reset=True))
+        m.d.sync += self.finished.eq(finishing)
+
+        m.d.comb += [
+            self.trace_p_en.eq(p_en),
+            self.trace_p_key.eq(p_key),
+            self.trace_p.eq(p),
+            self.trace_row_en.eq(turning & (turn == 0)),
+        ]
+        for n in range(lanes):
+            m.d.comb += [
+                self.trace_max[n].eq(running_max.o[n]),
+                self.trace_sum[n].eq(sums[n]),
+            ]
+        return m

@@ -1,0 +1,1 @@
+"""From a component to Verilog and a data sheet."""

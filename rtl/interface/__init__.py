@@ -1,0 +1,1 @@
+"""What the units agree on: configuration, command stream, operations and tiles."""

@@ -1,0 +1,63 @@
+"""Descriptors as the hardware sees them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from amaranth.hdl import Value, unsigned
+from amaranth.lib import data
+
+from rtl.interface.command import FIELD_BYTES, FIELDS, Opcode
+from rtl.interface.tile import NORM_ORDINAL_BITS
+
+FLAG_NAMES = ("first_tile", "table", "by_lane", "residual", "chained", "bank", "logits")
+"""The bits of `command.Flag`, lowest first."""
+
+FLAGS = data.StructLayout(dict.fromkeys(FLAG_NAMES, 1))
+
+OPERATION = data.StructLayout(
+    {
+        "opcode": unsigned(8),
+        "flags": FLAGS,
+        "fields": unsigned(8 * FIELD_BYTES),
+        "norm_ordinal": unsigned(NORM_ORDINAL_BITS),
+        "number": unsigned(8),
+    }
+)
+"""A checked descriptor on its way to the sequencer.
+
+`norm_ordinal` counts the NORMs before it in the stream, `number` the descriptors (both modulo).
+"""
+
+
+class Error(IntEnum):
+    """Why an inference ended without logits.
+
+    NONE        it did not.
+    FORMAT      no HEADER first, a wrong magic, version or number of lanes, an unknown opcode.
+    CRC         a descriptor or the payload before it was damaged; nothing of it has acted.
+    LIMIT       the model, or a field of a descriptor, exceeds the configuration.
+    TRUNCATED   the command stream's `last` came before END.
+    OVERRUN     the command stream went on after END; it was discarded up to `last`.
+    LENGTH      more tokens than the model or the configuration takes.
+    TOKEN       a token id is beyond the table, or a type beyond the types.
+    NO_KEY      no token has its attend bit set.
+    ABORTED     `abort` was written.
+    """
+
+    NONE = 0
+    FORMAT = 1
+    CRC = 2
+    LIMIT = 3
+    TRUNCATED = 4
+    OVERRUN = 5
+    LENGTH = 6
+    TOKEN = 7
+    NO_KEY = 8
+    ABORTED = 9
+
+
+def fields(opcode: Opcode, bits: Value) -> data.View:
+    """The fields of a descriptor of this opcode, from bytes 2.. of it."""
+    layout = data.StructLayout({f.name: unsigned(8 * f.bytes) for f in FIELDS[opcode]})
+    return data.View(layout, bits[: layout.size])

@@ -1,0 +1,27 @@
+"""The choices of a configuration as options of a command."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from rtl.interface.config import Config
+
+
+def add_config_options(parser: argparse.ArgumentParser) -> None:
+    """Add one option for each field of Config."""
+    group = parser.add_argument_group("configuration")
+    for field in dataclasses.fields(Config):
+        group.add_argument(
+            f"--{field.name.replace('_', '-')}",
+            type=int,
+            default=field.default,
+            metavar="N",
+            help="default: all" if field.default is None else f"default: {field.default}",
+        )
+
+
+def config_of(options: argparse.Namespace) -> Config:
+    """The Config that the options of `add_config_options` name; ValueError as Config says."""
+    names = [field.name for field in dataclasses.fields(Config)]
+    return Config(**{name: getattr(options, name) for name in names})

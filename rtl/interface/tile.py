@@ -1,0 +1,148 @@
+"""The tile: what one pass of the array over K operand words reads, computes and writes.
+
+The sequencer makes tiles, the issuer starts them, and the part called `Tag` travels with the last
+operand through array and epilogue. Every stage holds its own copy.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from amaranth.hdl import unsigned
+from amaranth.lib import data
+
+from rtl.interface.config import Config
+
+NORM_ORDINAL_BITS = 3
+SHIFT_BITS = 5
+
+
+class Operand(IntEnum):
+    """Where a word of an operand comes from.
+
+    X8 and BANK are activations, WEIGHT the weight double buffer, P the softmax's probabilities.
+    ONE_HOT (operand A only) is the row-selecting word of the embedding: at operand k, lane k >> 1
+    carries the token factor (k even) or the position factor (k odd).
+    """
+
+    X8 = 0
+    BANK = 1
+    WEIGHT = 2
+    P = 3
+    ONE_HOT = 4
+
+
+class Epilogue(IntEnum):
+    """What happens to a drained column.
+
+    INT8: bias, requantize to int8, table if the tile says so, into an activation bank.
+    RESIDUAL: bias, requantize to int16, add to X16 with saturation, into X16.
+    EMBEDDING: saturate to int16, into X16.
+    SCORE: requantize to int16 with the tensor's multiplier, into the softmax.
+    CONTEXT: requantize to int8 with each query's multiplier, into an activation bank.
+    LOGITS: bias, int32 of lane 0, into the result memory.
+    """
+
+    INT8 = 0
+    RESIDUAL = 1
+    EMBEDDING = 2
+    SCORE = 3
+    CONTEXT = 4
+    LOGITS = 5
+
+
+def address_bits(config: Config) -> int:
+    """Width that holds an activation bank address, an X address and a weight address."""
+    return max(
+        (4 * config.bank_words - 1).bit_length(),
+        (config.x_words - 1).bit_length(),
+        (2 * config.weight_words - 1).bit_length(),
+        (config.tokens - 1).bit_length(),
+        (config.labels - 1).bit_length(),
+    )
+
+
+class Tag(data.StructLayout):
+    """The fields of a tile that its columns need.
+
+    Members
+    -------
+    epilogue, table, by_lane
+        How a column is finished; with `by_lane` bias, m and s belong to lanes instead of columns.
+    weight_buffer
+        Which half of the parameter double buffer applies.
+    softmax_buffer, score_first, score_last
+        SCORE and CONTEXT: which half of the softmax; first and last tile of a row of scores.
+    release
+        The half's parameters are free after this tile.
+    address, columns
+        Where column 0 goes (the others follow), and how many columns are written.
+    shift
+        RESIDUAL: rounding shift of X16.
+    publish
+        The row tile of X16 is complete with this tile.
+    table_last
+        The operation's last tile: its use of the activation table ends.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            {
+                "epilogue": Epilogue,
+                "table": unsigned(1),
+                "by_lane": unsigned(1),
+                "weight_buffer": unsigned(1),
+                "release": unsigned(1),
+                "softmax_buffer": unsigned(1),
+                "score_first": unsigned(1),
+                "score_last": unsigned(1),
+                "address": unsigned(address_bits(config)),
+                "columns": unsigned(config.lanes.bit_length()),
+                "shift": unsigned(SHIFT_BITS),
+                "publish": unsigned(1),
+                "table_last": unsigned(1),
+            }
+        )
+
+
+class Tile(data.StructLayout):
+    """One pass of the array.
+
+    Members
+    -------
+    a, a_address, b, b_address
+        Operand sources and the address of their first words; the others follow.
+    length
+        K, the number of operand words.
+    release
+        The weight buffer (and its parameters) is free after this tile.
+    weights, norm, softmax
+        What the first operand waits for: a loaded weight half, a normalised row tile (set for
+        operands in WEIGHT and X8), a finished softmax pass.
+    norm_ordinal, row
+        For `norm`: how many NORMs come before the operation (modulo), and which row tile must have
+        been normalised by the last of them.
+    operation
+        Descriptor's number in the stream (modulo 256), for traces and counters.
+    tag
+        What the columns need.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            {
+                "a": Operand,
+                "a_address": unsigned(address_bits(config)),
+                "b": Operand,
+                "b_address": unsigned(address_bits(config)),
+                "length": unsigned(config.length_bits),
+                "release": unsigned(1),
+                "weights": unsigned(1),
+                "norm": unsigned(1),
+                "softmax": unsigned(1),
+                "norm_ordinal": unsigned(NORM_ORDINAL_BITS),
+                "row": unsigned(config.row_tiles.bit_length()),
+                "operation": unsigned(8),
+                "tag": Tag(config),
+            }
+        )

@@ -1,0 +1,139 @@
+"""The two kinds of memory of the design, both as block RAM with an output register."""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Module, Shape, ShapeLike
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from rtl.primitives.parameters import check
+from rtl.primitives.pipeline import register
+
+READ_LATENCY = 2
+MOST_WORDS = 1 << 24
+
+
+class Memory(wiring.Component):
+    """Simple dual-port memory: one read and one write a cycle.
+
+    read_data is the word at read_address two cycles later: the block RAM, and a register between
+    its slow output and any logic. A word written in cycle t can be read by an address given in
+    cycle t + 1 or later. Read in cycle t itself it has no meaning: no unit may use it, so that
+    synthesis need not guard against it (Yosys: -no-rw-check). All words start as zero.
+
+    Parameters
+    ----------
+    shape
+        Shape of a word.
+    depth
+        Words, 1 to 2^24.
+
+    Members
+    -------
+    read_address : In, range(depth)
+    read_data : Out, shape
+        The word at the read_address of two cycles before.
+    write_en : In, 1
+    write_address : In, range(depth)
+    write_data : In, shape
+
+    Attributes
+    ----------
+    latency
+        Cycles from read_address to read_data: 2.
+
+    Raises
+    ------
+    ValueError
+        depth is out of range.
+    """
+
+    latency = READ_LATENCY
+
+    def __init__(self, shape: ShapeLike, depth: int) -> None:
+        self.depth = check("Memory", "depth", depth, 1, MOST_WORDS)
+        self.shape = shape
+        super().__init__(
+            {
+                "read_address": In(range(depth)),
+                "read_data": Out(shape),
+                "write_en": In(1),
+                "write_address": In(range(depth)),
+                "write_data": In(shape),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.ram = ram = memory.Memory(shape=self.shape, depth=self.depth, init=[])
+        write, read = ram.write_port(), ram.read_port()
+        m.d.comb += [
+            write.addr.eq(self.write_address),
+            write.data.eq(self.write_data),
+            write.en.eq(self.write_en),
+            read.addr.eq(self.read_address),
+            read.en.eq(1),
+            self.read_data.eq(register(m, read.data, "output")),
+        ]
+        return m
+
+
+class Rom(wiring.Component):
+    """Read-only table with one or two read ports; the two share one true dual-port block RAM.
+
+    Parameters
+    ----------
+    shape
+        Shape of an entry.
+    init
+        The entries, integers.
+    ports
+        1 or 2.
+
+    Members
+    -------
+    address0, address1 : In, range(len(init))
+    data0, data1 : Out, shape
+        The entry at the address of two cycles before. address1 and data1 exist with two ports.
+
+    Attributes
+    ----------
+    latency
+        Cycles from address to data: 2.
+
+    Raises
+    ------
+    ValueError
+        ports is out of range, or an entry does not fit the shape.
+    """
+
+    latency = READ_LATENCY
+
+    def __init__(self, shape: ShapeLike, init: Sequence[int], ports: int = 1) -> None:
+        self.ports = check("Rom", "ports", ports, 1, 2)
+        check("Rom", "number of entries", len(init), 1, MOST_WORDS)
+        width, signed = Shape.cast(shape).width, Shape.cast(shape).signed
+        least, most = (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
+        self.shape = shape
+        self.init = [
+            check("Rom", f"entry {i}", int(entry), least, most) for i, entry in enumerate(init)
+        ]
+        members = {}
+        for port in range(ports):
+            members[f"address{port}"] = In(range(len(init)))
+            members[f"data{port}"] = Out(shape)
+        super().__init__(members)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.rom = rom = memory.Memory(
+            shape=self.shape, depth=len(self.init), init=self.init
+        )
+        for port in range(self.ports):
+            read = rom.read_port()
+            m.d.comb += [
+                read.addr.eq(getattr(self, f"address{port}")),
+                read.en.eq(1),
+                getattr(self, f"data{port}").eq(register(m, read.data, f"output{port}")),
+            ]
+        return m

@@ -1,0 +1,195 @@
+"""Predict the cycles of an inference from a model's shape, without simulating it.
+
+The prediction equals the `cycles` register of the simulated accelerator, from its start to the
+last logit, and so do the cycles of each phase and the stalls by cause. Limits of the accelerator
+(longest sequence, widest layer) have no influence; they are chosen so that the model fits.
+
+examples:
+  python -m sim.cycles
+  python -m sim.cycles --model build/bert-tiny-imdb --lanes 8 --tokens 64
+  python -m sim.cycles --stream-bytes 4 --row-latency 100 --first-tile-only
+  python -m sim.cycles --json build/cycles.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from golden.store import load
+from rtl.compile import MODEL
+from rtl.compile.fit import fitting
+from rtl.compile.program import compile_model
+from rtl.interface.command import Opcode
+from rtl.interface.config import LANES
+from sim.cycles.array import CAUSES
+from sim.cycles.model import Phase, Prediction, predict
+from sim.phases import work
+from sim.report import table, write_json
+
+CLOCK_MHZ = 100
+LAYER = "layer."
+
+
+def _layers(prediction: Prediction, lanes: int) -> tuple[float, int]:
+    """MACs / N^2 of the encoder layers, and cycles from their first operand to their last."""
+    layers = [phase for phase in prediction.phases if phase.name.startswith(LAYER)]
+    ideal = sum(phase.macs for phase in layers) / lanes**2
+    return ideal, layers[-1].last - layers[0].first + 1
+
+
+def figures(prediction: Prediction, lanes: int) -> dict[str, object]:
+    """Everything that the table shows, for JSON."""
+    ideal, span = _layers(prediction, lanes)
+    macs = sum(phase.macs for phase in prediction.phases)
+    return {
+        "total_cycles": prediction.cycles,
+        "active": prediction.active,
+        "stalls": prediction.stalls,
+        "macs": macs,
+        "utilisation": macs / lanes**2 / prediction.cycles,
+        "layers": {
+            "ideal_cycles": ideal,
+            "cycles": span,
+            "ideal_over_total": ideal / prediction.cycles,
+            "ideal_over_layers": ideal / span,
+        },
+        "clock_mhz": CLOCK_MHZ,
+        "microseconds": prediction.cycles / CLOCK_MHZ,
+        "phases": [
+            asdict(phase)
+            | {
+                "opcode": phase.opcode.name,
+                "cycles": phase.cycles,
+                "utilisation": phase.macs / lanes**2 / phase.cycles,
+            }
+            for phase in prediction.phases
+        ],
+    }
+
+
+def _row(phase: Phase, lanes: int) -> list[object]:
+    name = f"{phase.name}.attend" if phase.opcode is Opcode.ATTEND else phase.name
+    ideal = phase.macs / lanes**2
+    share = f"{ideal / phase.cycles:.1%}" if phase.macs else "-"
+    stalls = [phase.stalls[cause] for cause in CAUSES]
+    return [name, phase.first, phase.cycles, round(ideal), share, phase.active, *stalls]
+
+
+def report(prediction: Prediction, lanes: int) -> str:
+    """The phases as a table, and the totals."""
+    headings = ["phase", "first", "cycles", "ideal", "utilisation", "active", *CAUSES]
+    total = sum(phase.macs for phase in prediction.phases) / lanes**2
+    rows = [_row(phase, lanes) for phase in prediction.phases]
+    rows.append(
+        [
+            "total",
+            0,
+            prediction.cycles,
+            round(total),
+            f"{total / prediction.cycles:.1%}",
+            prediction.active,
+            *(prediction.stalls[cause] for cause in CAUSES),
+        ]
+    )
+    ideal, span = _layers(prediction, lanes)
+    microseconds = prediction.cycles / CLOCK_MHZ
+    return (
+        f"{table(headings, rows)}\n\n"
+        f"{prediction.cycles:,} cycles from the start to the last logit: {microseconds:,.1f} us at "
+        f"{CLOCK_MHZ} MHz, {1e6 / microseconds:,.0f} a second.\n"
+        f"Encoder layers: ideal {ideal:,.0f} cycles (MACs / N^2), {ideal / prediction.cycles:.1%} "
+        f"of the total and {ideal / span:.1%} of the {span:,} from their first operand to their "
+        "last.\nStalls stand with the phase that waited; the rest of the idle cycles follow the "
+        "last operand."
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m sim.cycles",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--model",
+        type=Path,
+        default=MODEL,
+        metavar="DIR",
+        help=f"quantized model; default: {MODEL}",
+    )
+    parser.add_argument(
+        "--lanes", type=int, default=16, metavar="N", help=f"one of {LANES}; default: 16"
+    )
+    parser.add_argument(
+        "--tokens", type=int, default=128, metavar="L", help="length of the sequence; default: 128"
+    )
+    parser.add_argument(
+        "--stream-bytes", type=int, metavar="B", help="model stream, bytes a cycle; default: lanes"
+    )
+    parser.add_argument(
+        "--row-latency",
+        type=int,
+        default=20,
+        metavar="C",
+        help="cycles from the request of an embedding row to its first word; default: 20",
+    )
+    parser.add_argument(
+        "--first-tile-only",
+        action="store_true",
+        help="the last layer computes the row tile of the first token alone: same logits, sooner",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> None:
+    if not (options.model / "quantized.json").exists():
+        raise ValueError(
+            f"{options.model} holds no quantized model: run `make calibrate`, or name one with "
+            "--model"
+        )
+    model, _ = load(options.model)
+    longest = model.shape.tokens
+    if not 1 <= options.tokens <= longest:
+        raise ValueError(f"--tokens is {options.tokens}: the model takes 1..{longest}")
+    config = fitting(model.shape, options.lanes, options.tokens)
+    program = compile_model(model, config, first_tile_only=options.first_tile_only)
+    prediction = predict(
+        program,
+        options.tokens,
+        stream_bytes=options.stream_bytes,
+        row_latency=options.row_latency,
+    )
+    assert sum(phase.macs for phase in prediction.phases) == work(program, options.tokens)
+    print(report(prediction, config.lanes))
+    if options.json:
+        inputs = {
+            "model": str(options.model),
+            "lanes": config.lanes,
+            "tokens": options.tokens,
+            "stream_bytes": options.stream_bytes or config.lanes,
+            "row_latency": options.row_latency,
+            "first_tile_only": options.first_tile_only,
+        }
+        write_json(options.json, inputs | figures(prediction, config.lanes))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command; returns its exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        _run(options)
+    except (ValueError, OSError) as error:
+        print(f"sim.cycles: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("sim.cycles: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

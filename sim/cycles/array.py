@@ -1,0 +1,72 @@
+"""When the array computes its tiles: sequencer, issuer and epilogue as events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rtl.control.issuer import Stall
+from rtl.datapath.activation import ActivationTable
+from rtl.datapath.epilogue import ISSUE_TO_OPERAND
+from rtl.datapath.matmul import MatMul
+from rtl.datapath.requantize import Requantize
+
+CAUSES = tuple(cause.name.lower() for cause in Stall if cause is not Stall.NONE)
+
+# Cycles after a tile's last operand address, for column 0; see the table in rtl/epilogue.py.
+PARAMETERS_USED = ISSUE_TO_OPERAND + MatMul.latency
+SCORED = PARAMETERS_USED + 2 + Requantize.latency
+RESIDUAL_READ = SCORED - 2
+WRITTEN = SCORED + 2 + ActivationTable.latency
+
+
+class Array:
+    """Sequencer, issuer and epilogue: tiles in order."""
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+        self.made = 0  # cycle in which the sequencer can hand over its next tile
+        self.started = (0, 0)  # cycles before the first operands of the latest two tiles
+        self.last = 0  # of the latest tile's operands
+        self.busy = False  # there was a tile
+        self.tally = dict.fromkeys(CAUSES, 0)
+        self.first: int | None = None
+        self.active = 0
+
+    @property
+    def quiet(self) -> int:
+        """First cycle in which all tiles so far are written and the sequencer knows."""
+        return self.last + WRITTEN + self.lanes if self.busy else 0
+
+    def begin(self, queued: int, fence: bool, setup: int) -> int:
+        """Take the operation that waits from cycle `queued` on; returns the cycle of it.
+
+        With `fence` the array must be quiet. The first tile is made `setup` cycles later.
+        """
+        taken = max(queued, self.made, self.quiet if fence else 0)
+        self.made = taken + setup
+        self.tally = dict.fromkeys(CAUSES, 0)
+        self.first = None
+        self.active = 0
+        return taken
+
+    def tile(self, length: int, conditions: Iterable[tuple[str, int]] = ()) -> int:
+        """Start a tile of `length` operands; returns the cycle of its last one.
+
+        conditions
+            (cause of the stall, first cycle in which it is over), in the issuer's order.
+        """
+        earlier, latest = self.started
+        made = max(self.made, earlier + 1)  # one tile is offered and one waits behind it
+        self.made = made + 1
+        cycle = self.last
+        drained = self.last + self.lanes - length if self.busy else 0
+        for cause, over in (("idle", made + 1), *conditions, ("drain", drained)):
+            if over > cycle:
+                self.tally[cause] += over - cycle
+                cycle = over
+        self.started, self.busy = (latest, cycle), True
+        if self.first is None:
+            self.first = cycle + 1
+        self.active += length
+        self.last = cycle + length
+        return self.last

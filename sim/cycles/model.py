@@ -1,0 +1,370 @@
+"""Predicts the cycles of an inference: the accelerator's schedule as events, a few per tile.
+
+The order of everything is fixed by the command stream, so one walk over its steps suffices. A tile
+starts in the latest of a few cycles (its predecessor's last operand, its weights, its row tile, its
+softmax, the array's drain); the loader, the embedding unit, the softmax and LayerNorm each keep the
+cycle in which they get free. Nothing is simulated and no value is looked at: cycles depend on the
+shape, the length and the memories' speed alone.
+
+Cycle 0 is the first in which the accelerator is busy. All sources stand ready by then; they and the
+sink behave as follows.
+
+model
+    A word is offered `gap` = ceil(N / stream_bytes) cycles after the one before it was taken.
+tokens, request, logits
+    A word a cycle.
+rows
+    The words of a row come `row_latency` cycles after its request was taken or later, in the order
+    of the requests, a word a cycle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rtl.compile.program import Program, Step
+from rtl.control.embedding import MOST_PENDING
+from rtl.datapath.row_scale import RowScale
+from rtl.datapath.softmax import P_LATENCY, START_LATENCY
+from rtl.interface.command import (
+    DESCRIPTOR_BYTES,
+    NORM_PLANES,
+    PARAMETER_PLANES,
+    TABLE_BYTES,
+    Flag,
+    Opcode,
+)
+from rtl.interface.config import ceil_div
+from rtl.primitives.memory import READ_LATENCY
+from sim.cycles.array import CAUSES, PARAMETERS_USED, RESIDUAL_READ, SCORED, WRITTEN, Array
+from sim.cycles.norm import Taken, normalise
+from sim.phases import macs
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One operation on the array.
+
+    number, name, opcode
+        Of its step in the program.
+    first, last
+        Cycles of its first and last operand.
+    active
+        Operands read, a cycle each.
+    stalls
+        Cycles without an operand right before its tiles, by cause.
+    macs
+        See `sim.phases.macs`.
+    """
+
+    number: int
+    name: str
+    opcode: Opcode
+    first: int
+    last: int
+    active: int
+    stalls: dict[str, int]
+    macs: int
+
+    @property
+    def cycles(self) -> int:
+        """From the first operand to the last."""
+        return self.last - self.first + 1
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the accelerator's counters will show, and the operations behind them.
+
+    cycles, active, stalls
+        The registers of these names; `stalls` includes the idle cycles after the last operand.
+    """
+
+    cycles: int
+    active: int
+    stalls: dict[str, int]
+    phases: tuple[Phase, ...]
+
+
+@dataclass
+class Words:
+    """The model stream: a word every `gap` cycles at most."""
+
+    gap: int
+    offered: int = 0
+
+    def take(self, count: int, ready: int) -> int:
+        """Cycle of the last of `count` words, taken by a unit that is ready from `ready` on."""
+        last = max(ready, self.offered) + (count - 1) * self.gap
+        self.offered = last + self.gap
+        return last
+
+
+@dataclass
+class Half:
+    """One half of the weight and parameter double buffers: when it is free, when it is loaded."""
+
+    weights_free: int = 0
+    parameters_free: int = 0
+    loaded: int = 0
+
+
+@dataclass
+class Norm:
+    """A NORM in the normalizer, from which `row` of X8 may be read.
+
+    start
+        Cycle of LayerNorm's start pulse.
+    written
+        By row tile; empty until the sum that it normalises is scheduled.
+    """
+
+    start: int
+    channels: int
+    rows: int
+    chained: bool
+    written: list[int] = field(default_factory=list)
+
+    @property
+    def finished(self) -> int:
+        """First cycle in which the normalizer is free again."""
+        return self.written[-1] + 1
+
+    def row(self, row: int) -> int:
+        """First cycle in which a tile may start that reads row tile `row`.
+
+        The issuer learns a cycle later that it is written.
+        """
+        return 1 + (self.written[row] if row < self.rows else self.finished)
+
+
+class Inference:
+    """One inference of `program` on `tokens` tokens, step by step; `run()` it once."""
+
+    def __init__(self, program: Program, tokens: int, gap: int, row_latency: int) -> None:
+        self.program, self.tokens, self.row_latency = program, tokens, row_latency
+        self.lanes = n = program.config.lanes
+        self.row_tiles = ceil_div(tokens, n)
+        self.words = Words(gap)
+        self.array = Array(n)
+        self.halves = (Half(), Half())
+        self.turn = 0  # the half to fill next
+        self.loader = 1  # cycle in which the loader turns to the next descriptor
+        self.queue_free = 0
+        self.ready = tokens  # the sequence and the model's limit are known
+        self.norms: list[Norm] = []
+        self.table_free = 0  # first cycle without a user of the activation table
+        self.softmax_finished = 0
+        self.softmax_ready: list[int] = []
+        self.phases: list[Phase] = []
+
+    def run(self) -> Prediction:
+        """The whole program."""
+        labels = 0
+        for number, step in enumerate(self.program.steps):
+            # The descriptor's words, then its CRC is looked at, then it acts.
+            act = self.words.take(DESCRIPTOR_BYTES // self.lanes, self.loader) + 2
+            match step.opcode:
+                case Opcode.HEADER:
+                    self.loader = act + 1
+                    self.ready = max(self.ready, act + 1)
+                case Opcode.TABLE:
+                    self._table(act)
+                case Opcode.NORM:
+                    self._norm(step, act)
+                case Opcode.END:
+                    return self._end(act, labels)
+                case _:
+                    if Flag.LOGITS in step.flags:
+                        labels = step.values["columns"]
+                    self._operation(number, step, act)
+        raise ValueError("the program has no END")
+
+    def _table(self, act: int) -> None:
+        """Each word is held while its bytes are written."""
+        cycle = max(act, self.table_free) + 1
+        for _ in range(TABLE_BYTES // self.lanes):
+            cycle = self.words.take(1, cycle) + self.lanes + 1
+        self.loader = cycle
+
+    def _norm(self, step: Step, act: int) -> None:
+        channels = step.values["channels"]
+        cycle = max(act, self.norms[-1].finished if self.norms else 0) + 1
+        for _ in range(ceil_div(channels, self.lanes)):
+            cycle = self.words.take(NORM_PLANES, cycle) + self.lanes + 1
+        self.loader = cycle + 1
+        norm = Norm(
+            start=max(cycle + 1, self.ready),
+            channels=channels,
+            rows=self._rows(step),
+            chained=Flag.CHAINED in step.flags,
+        )
+        self.norms.append(norm)
+        if norm.chained:
+            self._normalise([norm.start + 1] * norm.rows, [])
+
+    def _normalise(self, available: list[int], taken: list[tuple[int, int]]) -> None:
+        """Schedule the latest NORM, whose sum is complete row tile by row tile."""
+        norm = self.norms[-1]
+        norm.written = normalise(
+            norm.start, available[: norm.rows], norm.channels, self.lanes, Taken(taken)
+        )
+
+    def _operation(self, number: int, step: Step, act: int) -> None:
+        # The sequencer's queue has room for one operation; the loader goes on once it is in there.
+        accepted = max(act, self.queue_free)
+        self.loader = accepted + 1
+        attend = step.opcode is Opcode.ATTEND
+        fence = attend or Flag.BANK in step.flags
+        taken = self.array.begin(max(self.loader, self.ready), fence, 3 if attend else 2)
+        self.queue_free = taken + 1
+        match step.opcode:
+            case Opcode.EMBED:
+                self._embed(step)
+            case Opcode.LINEAR:
+                self._linear(step)
+            case _:
+                self._attend(step)
+        array = self.array
+        assert array.first is not None
+        self.phases.append(
+            Phase(
+                number=number,
+                name=step.name,
+                opcode=step.opcode,
+                first=array.first,
+                last=array.last,
+                active=array.active,
+                stalls=array.tally,
+                macs=macs(step, self.tokens),
+            )
+        )
+
+    def _rows(self, step: Step) -> int:
+        return 1 if Flag.FIRST_TILE in step.flags else self.row_tiles
+
+    def _embed(self, step: Step) -> None:
+        """Rows into the weight halves, and the tiles that add them."""
+        n, channels = self.lanes, step.values["channels"]
+        words = ceil_div(channels, n)
+        ask = max(self.loader, self.ready) + 1 + READ_LATENCY
+        taken: list[int] = []  # cycle in which each row's first word was taken
+        arrived = 0  # first cycle in which the rows' next word can be taken
+        available, writes = [], []
+        for row in range(self.row_tiles):
+            half = self.halves[self.turn]
+            tokens = min(n, self.tokens - row * n)
+            for kind in range(2 * tokens):
+                # Word `needed` must have come in an earlier cycle for this row to be asked for.
+                needed = len(taken) * words - MOST_PENDING
+                if needed >= 0:
+                    ask = max(ask, taken[needed // words] + needed % words + 1)
+                first = max(ask + self.row_latency, arrived, half.weights_free)
+                taken.append(first)
+                arrived = first + words
+                ask += 1 if kind % 2 == 0 else 1 + READ_LATENCY
+            half.loaded = arrived
+            for column in range(words):
+                last = self.array.tile(2 * tokens, [("weights", half.loaded)])
+                written = min(n, channels - column * n)
+                writes.append((last + 1, last + 1 + written))
+            half.weights_free = last + 1
+            available.append(last + WRITTEN + n)
+            self.turn ^= 1
+        self.loader = arrived
+        self._normalise(available, writes)
+
+    def _linear(self, step: Step) -> None:
+        n, length, columns = self.lanes, step.values["length"], step.values["columns"]
+        rows, residual = self._rows(step), Flag.RESIDUAL in step.flags
+        norm = None if Flag.BANK in step.flags else self.norms[-1]
+        normalised = [norm.row(row) for row in range(rows)] if norm else []
+        available, taken = [], []
+        cycle = self.loader
+        for column in range(0, columns, n):
+            half = self.halves[self.turn]
+            weights = self.words.take(length, max(cycle, half.weights_free))
+            parameters = self.words.take(PARAMETER_PLANES, max(weights + 1, half.parameters_free))
+            cycle = half.loaded = parameters + 1
+            final = column + n >= columns
+            loaded = ("weights", half.loaded)
+            for row in range(rows):
+                conditions = [loaded, ("norm", normalised[row])] if norm else [loaded]
+                last = self.array.tile(length, conditions)
+                if residual:
+                    written = min(n, columns - column)
+                    taken.append((last + 1, last + 1 + written))
+                    taken.append((last + RESIDUAL_READ, last + RESIDUAL_READ + written))
+                    if final:
+                        available.append(last + WRITTEN + n)
+            half.weights_free = last + 1
+            half.parameters_free = last + PARAMETERS_USED + n
+            self.turn ^= 1
+        self.loader = cycle
+        if Flag.TABLE in step.flags:
+            self.table_free = last + WRITTEN + n
+        if residual:
+            self._normalise(available, taken)
+
+    def _attend(self, step: Step) -> None:
+        """Scores of a head's row tile, then the context of the row tile before it."""
+        n, heads, tokens = self.lanes, step.values["heads"], self.tokens
+        length, value_tiles = step.values["head_size"], ceil_div(step.values["head_size"], n)
+        keys_left = tokens - (self.row_tiles - 1) * n
+        softmax = (tokens - 1) + P_LATENCY + 1 + (n - 1) + RowScale.latency + 1
+        finished: list[int] = []
+        places = heads * self._rows(step)
+        for place in range(places + 1):
+            if place < places:
+                for _ in range(self.row_tiles):
+                    last = self.array.tile(length)
+                scored = last + SCORED + keys_left - 1
+                self.softmax_finished = softmax + max(scored + START_LATENCY, self.softmax_finished)
+                finished.append(self.softmax_finished + 1)
+            if place > 0:
+                self.array.tile(tokens, [("softmax", finished[place - 1])])
+                for _ in range(value_tiles - 1):
+                    self.array.tile(tokens)
+
+    def _end(self, act: int, labels: int) -> Prediction:
+        """Logits leave one every READ_LATENCY + 1 cycles; the last one ends the inference."""
+        finished = max(act + 1, self.array.made, self.array.quiet)
+        cycles = finished + labels * (READ_LATENCY + 1) + 1
+        stalls = {cause: sum(p.stalls[cause] for p in self.phases) for cause in CAUSES}
+        stalls["idle"] += cycles - self.array.last
+        active = sum(phase.active for phase in self.phases)
+        return Prediction(cycles, active, stalls, tuple(self.phases))
+
+
+def predict(
+    program: Program, tokens: int, *, stream_bytes: int | None = None, row_latency: int = 20
+) -> Prediction:
+    """The cycles of one inference.
+
+    Parameters
+    ----------
+    program
+        A compiled model; its configuration is the accelerator's.
+    tokens
+        Length of the sequence, 1 to `program.tokens`.
+    stream_bytes
+        Bytes a cycle that the model stream carries; None: whole words, N bytes.
+    row_latency
+        Cycles from a request of an embedding row to its first word.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range, or the program computes no logits.
+    """
+    if not 1 <= tokens <= program.tokens:
+        raise ValueError(f"tokens is {tokens}: the compiled model takes 1..{program.tokens}")
+    n = program.config.lanes
+    if stream_bytes is not None and stream_bytes < 1:
+        raise ValueError(f"stream bytes is {stream_bytes}: it must be 1 or more; {n} is a word")
+    if row_latency < 1:
+        raise ValueError(f"row latency is {row_latency}: it must be 1 or more")
+    if not any(Flag.LOGITS in step.flags for step in program.steps):
+        raise ValueError("the program computes no logits: compile the whole model")
+    gap = ceil_div(n, min(stream_bytes or n, n))
+    return Inference(program, tokens, gap, row_latency).run()

@@ -1,0 +1,1 @@
+"""The accelerator in a C++ program, at the full speed of Verilator."""

@@ -1,0 +1,1 @@
+"""Synthesis, placement and timing with open tools."""

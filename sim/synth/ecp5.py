@@ -1,0 +1,314 @@
+"""The ECP5 flow: Yosys for the counts, nextpnr for the frequency, between two shift registers."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rtl.generate.verilog import write_if_changed
+from sim.design import Design
+from sim.report import write_json
+from sim.synth.parts import cells_by_part
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "build" / "synth"
+
+DEVICE = ("--85k", "--package", "CABGA381", "--speed", "6")
+AVAILABLE = {"LUT4": 83_640, "FF": 83_640, "DSP": 156, "block RAM": 208}
+
+# No unit uses what a memory returns for an address that is written in the same cycle (the tests
+# show it), so block RAMs need no logic around them that would return the old word.
+SYNTH = "synth_ecp5 -no-rw-check"
+
+# nextpnr's own default (heap) spreads the accelerator over a part that is mostly empty; the
+# electrostatic placer keeps it together: at 4 lanes 101 MHz with it and 77 without.
+PLACERS = ("static", "heap")
+
+#: Yosys cells -> (row of the table, how many of it one cell takes).
+CELLS = {
+    "LUT4": ("LUT4", 1),
+    "CCU2C": ("LUT4", 2),  # two bits of a carry chain, each in the place of a LUT
+    "TRELLIS_DPR16X4": ("LUT4", 4),  # 16 words of 4 bits of distributed RAM
+    "TRELLIS_FF": ("FF", 1),
+    "MULT18X18D": ("DSP", 1),
+    "DP16KD": ("block RAM", 1),
+}
+
+# What Yosys appends to a net's name to call the cell that drives it.
+_CELL_SUFFIX = re.compile(
+    r"_(TRELLIS_FF|LUT4|CCU2C|PFUMX|L6MUX21|MULT18X18D|DP16KD)_\w+(\[\d+\])?$"
+)
+
+_UNNAMED = re.compile(r"(^|\.)_\d+_")  # an expression without a name of its own
+
+
+class SynthesisError(Exception):
+    """Yosys or nextpnr refused the design, or it does not fit the part."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """Routed timing.
+
+    Attributes
+    ----------
+    fmax_mhz
+        Of the slowest path from register to register.
+    path
+        Signals along that path, from the starting to the ending register.
+    logic_ns, routing_ns
+        Its two shares.
+    seed
+        Of the placement that this is.
+    """
+
+    fmax_mhz: float
+    path: list[str]
+    logic_ns: float
+    routing_ns: float
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Figures of one synthesis.
+
+    Attributes
+    ----------
+    parts
+        The resources, divided among the unit's parts.
+    timing
+        Of the fastest placement; None where nothing was placed.
+    fmax_by_seed
+        Of all placements, MHz.
+    """
+
+    unit: str
+    configuration: dict[str, object]
+    resources: dict[str, int]
+    parts: dict[str, dict[str, int]]
+    timing: Timing | None
+    fmax_by_seed: dict[str, float]
+    seconds: float
+
+
+def wrapper(design: Design) -> str:
+    """Verilog of `wrapped`: the unit with all inputs from one shift register, all outputs into one.
+
+    Pins: clk, data_in, capture, data_out. Inputs of the unit, reset among them, are the bits of a
+    shift register; on `capture` its outputs are copied into another one, which then shifts out.
+    Trace ports are for benches: they stay open, as in a design that uses the unit.
+    """
+    inputs = {name: port.width for name, port in design.ports.items() if port.is_input}
+    outputs = {
+        name: port.width
+        for name, port in design.ports.items()
+        if not (port.is_input or name.startswith("trace_"))
+    }
+    del inputs["clk"]
+    total_in, total_out = sum(inputs.values()), sum(outputs.values())
+    connections, at = [".clk(clk)"], 0
+    for name, width in inputs.items():
+        connections.append(f".{name}(operands[{at} +: {width}])")
+        at += width
+    at = 0
+    for name, width in outputs.items():
+        connections.append(f".{name}(outputs[{at} +: {width}])")
+        at += width
+    joined = ",\n    ".join(connections)
+    return f"""\
+module wrapped(input clk, input data_in, input capture, output data_out);
+  reg [{total_in}:0] operands;
+  reg [{total_out - 1}:0] results;
+  reg captured;
+  wire [{total_out - 1}:0] outputs;
+  always @(posedge clk) begin
+    operands <= {{operands, data_in}};
+    captured <= capture;
+    results <= captured ? outputs : results >> 1;
+  end
+  assign data_out = results[0];
+  {design.name} unit (
+    {joined}
+  );
+endmodule
+"""
+
+
+def _tool(name: str, *arguments: str, folder: Path) -> None:
+    """Run a yowasp tool in `folder`; SynthesisError with the end of its log when it fails."""
+    program = Path(sys.executable).with_name(f"yowasp-{name}")
+    if not program.exists():
+        raise SynthesisError(f"{program.name} is not installed: run `python3 -m setup synth` first")
+    log = folder / f"{name}.log"
+    with log.open("w") as file:
+        command = [str(program), *arguments]
+        done = subprocess.run(command, cwd=folder, stdout=file, stderr=subprocess.STDOUT)
+    if done.returncode != 0:
+        end = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise SynthesisError(f"{name} failed; the end of {log}:\n{end}")
+
+
+def _count(cells: Mapping[str, int]) -> dict[str, int]:
+    """Table rows of Yosys's cell counts."""
+    counts = dict.fromkeys(AVAILABLE, 0)
+    for cell, number in cells.items():
+        if cell in CELLS:
+            row, each = CELLS[cell]
+            counts[row] += number * each
+    return counts
+
+
+def _synthesise(design: Design, folder: Path) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+    """Resources of the unit alone, in all and by part; logic is optimised across the parts."""
+    script = (
+        f"read_verilog {design.name}.v; {SYNTH} -top {design.name}; write_json {design.name}.json"
+    )
+    _tool("yosys", "-q", "-p", script, folder=folder)
+    netlist = json.loads((folder / f"{design.name}.json").read_text())
+    cells = netlist["modules"][design.name]["cells"]
+    kinds = Counter(cell["type"] for cell in cells.values())
+    parts = cells_by_part(design.verilog, f"{design.name}.v", cells)
+    counts = {part: _count(parts[part]) for part in sorted(parts)}
+    return _count(kinds), {part: count for part, count in counts.items() if any(count.values())}
+
+
+def _bit(name: str) -> str:
+    return re.sub(r"\[\d+\]$", "", name)
+
+
+def signal_of(cell: str) -> str:
+    """The design's own name behind the name of a cell, or of a net that Yosys named after one."""
+    return _CELL_SUFFIX.sub("", cell).removeprefix("unit.")
+
+
+def read_timing(report: dict[str, Any], seed: int) -> Timing:
+    """Fmax and the slowest register-to-register path of nextpnr's JSON report.
+
+    Raises
+    ------
+    SynthesisError
+        The design has no path from register to register.
+    """
+    if not report["fmax"]:
+        raise SynthesisError("the design has no path from register to register")
+    clock, speed = min(report["fmax"].items(), key=lambda entry: entry[1]["achieved"])
+    ends = f"posedge {clock}"
+    paths = [p["path"] for p in report["critical_paths"] if p["from"] == p["to"] == ends]
+    (steps,) = paths
+    names = [signal_of(steps[0]["from"]["cell"])]
+    names += [signal_of(step["net"]) for step in steps if "net" in step]
+    names.append(signal_of(steps[-1]["to"]["cell"]))
+    shown: list[str] = []
+    for name in names:
+        own = "$" not in name and not _UNNAMED.search(name)
+        if own and _bit(name) not in map(_bit, shown[-1:]):
+            shown.append(name)
+    routing = sum(step["delay"] for step in steps if step["type"] == "routing")
+    return Timing(
+        fmax_mhz=round(speed["achieved"], 1),
+        path=shown,
+        logic_ns=round(sum(step["delay"] for step in steps) - routing, 2),
+        routing_ns=round(routing, 2),
+        seed=seed,
+    )
+
+
+def _map(design: Design, folder: Path) -> None:
+    """The netlist of the unit between its shift registers."""
+    (folder / "wrapped.v").write_text(wrapper(design))
+    read = f"read_verilog wrapped.v {design.name}.v;"
+    flatten = "hierarchy -top wrapped; proc; flatten; opt -full;"
+    map_and_write = f"{SYNTH} -top wrapped; write_json wrapped.json"
+    try:
+        _tool("yosys", "-q", "-p", f"{read} {map_and_write}", folder=folder)
+    except SynthesisError:  # ABC dies on some netlists (softmax, 16 lanes), not on the same flat
+        _tool("yosys", "-q", "-p", f"{read} {flatten} {map_and_write}", folder=folder)
+
+
+def _place_and_route(folder: Path, freq: float, seed: int, placer: str) -> Timing:
+    report = folder / f"timing-{seed}.json"
+    arguments = ["--json", "wrapped.json", "--report", report.name, "--timing-allow-fail"]
+    arguments += ["--freq", str(freq), "--seed", str(seed), "--placer", placer]
+    _tool("nextpnr-ecp5", *DEVICE, *arguments, folder=folder)
+    return read_timing(json.loads(report.read_text()), seed)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def synthesise(
+    design: Design,
+    *,
+    route: bool = True,
+    freq: float = 100.0,
+    seeds: Sequence[int] = (1,),
+    placer: str = PLACERS[0],
+    say: Callable[[str], None] = lambda message: None,
+) -> Cost:
+    """Resources of `design` and, with `route`, its timing; done once for each design and options.
+
+    Parameters
+    ----------
+    freq
+        Target of place and route in MHz; it stops improving there.
+    seeds
+        Of the placer. Fmax moves by some 10 % from one to the next; the fastest placement counts.
+    placer
+        nextpnr's; one of `PLACERS`.
+    say
+        Told before each step that takes time.
+
+    Raises
+    ------
+    SynthesisError
+        A tool refused the design, or it does not fit the part.
+    """
+    folder = FOLDER / f"{design.name}-{design.configuration}"
+    facts = [design.verilog, str((route, freq, list(seeds), placer)), Path(__file__).read_text()]
+    key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
+    cached = folder / f"{key[:16]}.json"
+    with _locked(folder):
+        if cached.exists():
+            known = json.loads(cached.read_text())
+            timing = Timing(**known["timing"]) if known["timing"] else None
+            return Cost(**(known | {"timing": timing}))
+        write_if_changed(folder / f"{design.name}.v", design.verilog)
+        start = time.monotonic()
+        say(f"synthesis of {design.name}")
+        resources, parts = _synthesise(design, folder)
+        timings = []
+        if route:
+            _map(design, folder)
+            for seed in seeds:
+                say(f"place and route, seed {seed} (log: {folder / 'nextpnr-ecp5.log'})")
+                timings.append(_place_and_route(folder, freq, seed, placer))
+                say(f"Fmax {timings[-1].fmax_mhz} MHz")
+        cost = Cost(
+            unit=design.name,
+            configuration=json.loads(design.sheet)["configuration"],
+            resources=resources,
+            parts=parts,
+            timing=max(timings, key=lambda timing: timing.fmax_mhz, default=None),
+            fmax_by_seed={str(timing.seed): timing.fmax_mhz for timing in timings},
+            seconds=round(time.monotonic() - start, 1),
+        )
+        write_json(cached, dataclasses.asdict(cost))
+        return cost
