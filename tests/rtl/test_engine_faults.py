@@ -123,7 +123,7 @@ def faulty(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> Design:
     sys.modules[module.__name__] = module
     text = source.replace(fault.old, fault.new) if fault.old else source
     exec(compile(text, path, "exec"), vars(module))
-    top = getattr(importlib.import_module(f"rtl.{fault.top}"), TOPS[fault.top])
+    top = getattr(importlib.import_module(source_of(fault.top)[1]), TOPS[fault.top])
     return described(top(CONFIG), fault.top, CONFIG)
 
 
