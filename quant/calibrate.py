@@ -84,7 +84,7 @@ def golden_logits(model: Model, texts: Sequence[Tokens]) -> NDArray[np.int64]:
     parts = [texts[i : i + CHUNK] for i in range(0, len(texts), CHUNK)]
     logits = [
         fast.run_batch(model, [t.ids for t in part], [t.types for t in part])
-        for part in progress(parts, "running golden", unit=f"{CHUNK} texts")
+        for part in progress(parts, "running golden", unit=f"times {CHUNK} texts")
     ]
     return np.concatenate(logits).astype(np.int64)
 

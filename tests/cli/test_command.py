@@ -4,10 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from cli import command
 from cli.command import Different, Exit, Interrupted, ToolError
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -3,9 +3,9 @@ import os
 import stat
 from pathlib import Path
 
-import pytest
-
 from cli import files
+
+import pytest
 
 
 def names(folder: Path) -> list[str]:
@@ -53,9 +53,14 @@ def test_a_folder_replaces_the_one_before(tmp_path):
 def test_a_failed_block_leaves_what_was_there(make, tmp_path):
     place = tmp_path / "place"
     place.write_text("old")
-    with pytest.raises(RuntimeError), files.replacing(place) as new:
-        make(new)
-        raise RuntimeError
+
+    def fail() -> None:
+        with files.replacing(place) as new:
+            make(new)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert place.read_text() == "old"
     assert names(tmp_path) == ["place"]
 

@@ -1,9 +1,10 @@
-import pytest
-
 from cli import options
 from cli.extras import target
 from cli.options import Parser
 from cli.progress import progress, stage
+
+import pytest
+
 from rtl.interface.config import LANES, Config
 from tests.test_imports import THIRD_PARTY
 
@@ -51,7 +52,7 @@ def test_a_wrong_option_is_one_line_and_code_2(arguments, said, capsys):
 
 
 def test_the_lanes_of_a_command_are_those_of_a_configuration():
-    assert options.LANES == Config().lanes
+    assert Config().lanes == options.LANES
     assert parser().parse_args([]).lanes == Config().lanes
 
 
@@ -64,11 +65,11 @@ def test_every_package_that_is_imported_has_its_target():
 def test_without_a_terminal_a_stage_is_one_line(capsys):
     assert list(progress([1, 2], "measuring")) == [1, 2]
     assert list(progress(iter([1]), "reading")) == [1]
-    assert list(progress(iter("ab"), "cutting", unit="case", total=2)) == ["a", "b"]
+    assert list(progress(iter("ab"), "cutting", unit="cases", total=2)) == ["a", "b"]
     stage("building")
     assert capsys.readouterr() == (
         "",
-        "measuring: 2 x text\nreading\ncutting: 2 x case\nbuilding\n",
+        "measuring: 2 texts\nreading\ncutting: 2 cases\nbuilding\n",
     )
 
 

@@ -105,7 +105,11 @@ def test_interruption_writes_nothing(
     out = tmp_path / "out"
     arguments = ["--model", str(model), "--data", str(data), "--out", str(out)]
     assert calibrate.main(arguments) == 130
-    assert capsys.readouterr().err == "interrupted: nothing was written\n"
+    assert capsys.readouterr().err.splitlines() == [
+        "observing: 5 texts",
+        "running golden: 1 times 32 texts",
+        "interrupted: nothing was written",
+    ]
     assert not out.exists()
 
 
