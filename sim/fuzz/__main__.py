@@ -61,9 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--cases", type=_count, default=1000, metavar="N", help="default: 1000")
     parser.add_argument("--seed", type=_number, default=1, metavar="S", help="default: 1")
-    parser.add_argument(
-        "--lanes", type=_lanes, default=[4, 8], metavar="N,N", help="default: 4,8"
-    )
+    parser.add_argument("--lanes", type=_lanes, default=[4, 8], metavar="N,N", help="default: 4,8")
     parser.add_argument("--jobs", type=_count, default=1, metavar="N", help="processes; default: 1")
     parser.add_argument("--case", type=_number, metavar="K", help="play this case alone")
     parser.add_argument("--json", metavar="FILE", help="write the figures as JSON")

@@ -15,8 +15,10 @@ struct Packets {  // words of a stream; some of them carry `last`
     std::vector<uint8_t> bytes, last;
 };
 
-struct Event {  // happens `cycle` cycles after the write of `start` was taken
+struct Event {  // happens `cycle` cycles after `count` words of a stream, or after `start`, were taken
     enum Action : uint32_t { WRITE, READ, RESET };
+    enum After : uint32_t { START, MODEL, TOKENS, REQUEST, ROWS, LOGITS, AFTERS };
+    uint32_t after = START, count = 0;
     uint32_t cycle = 0, action = WRITE;
     uint32_t address = 0, strobe = 0, data = 0;  // RESET: `data` cycles long
 };
@@ -72,8 +74,8 @@ struct CaseFile {
                     *field = word();
                 run.events.resize(word());
                 for (auto& event : run.events)
-                    for (uint32_t* field : {&event.cycle, &event.action, &event.address,
-                                            &event.strobe, &event.data})
+                    for (uint32_t* field : {&event.after, &event.count, &event.cycle, &event.action,
+                                            &event.address, &event.strobe, &event.data})
                         *field = word();
                 for (Packets* stream : {&run.model, &run.tokens}) {
                     read(stream->bytes);

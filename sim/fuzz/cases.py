@@ -10,6 +10,10 @@ from sim.fuzz.streams import STREAMS, Variation
 from sim.fuzz.subject import POOL, Subject, subjects
 
 KINDS: dict[str, Variation] = STREAMS | CLIENTS
+WEIGHTS = {"abort at a word": 6, "abort": 3, "abort and start": 2, "field": 2, "flags": 2}
+
+TURNS = [kind for kind in KINDS for _ in range(WEIGHTS.get(kind, 1))]
+"""Kinds in the order of the cases' numbers."""
 
 
 def manner(rng: Random, run: Run) -> Run:
@@ -31,7 +35,7 @@ def case(seed: int, lanes: int, number: int) -> Case:
 def built(seed: int, lanes: int, number: int) -> tuple[Case, tuple[Subject, ...]]:
     """The case, and the subject of each of its runs."""
     rng = Random(f"{seed} {lanes} {number}")
-    kind = list(KINDS)[number % len(KINDS)]
+    kind = TURNS[number % len(TURNS)]
     subject = rng.choice(subjects(lanes))
     odd = KINDS[kind](rng, subject, manner(rng, subject.sound(rng.randrange(POOL))))
     played = [(odd, subject)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from rtl.control.axi import REGISTERS
 from rtl.interface.operation import Error
-from sim.fuzz.job import Action, Client, Event, Packets, Run
+from sim.fuzz.job import Action, After, Client, Event, Packets, Run
 from sim.fuzz.streams import STREAMS
 from sim.fuzz.subject import Sequence, Subject
 
@@ -60,7 +60,9 @@ def mask(rng: Random, subject: Subject, run: Run) -> Run:
 def lengths(rng: Random, subject: Subject, run: Run) -> Run:
     """Longer than model or configuration take, and next to it."""
     most = subject.config.tokens
-    size = rng.choice((subject.program.tokens + 1, most, most + 1, 2 * most, 2 * most + 1, 5 * most))
+    size = rng.choice(
+        (subject.program.tokens + 1, most, most + 1, 2 * most, 2 * most + 1, 5 * most)
+    )
     words = np.resize(words_of(run), size)
     words[0] |= np.uint32(rng.choice((0, 1)) << 25)
     return _tokens(run, words)
@@ -125,13 +127,24 @@ def abort_and_start(rng: Random, subject: Subject, run: Run) -> Run:
     return abort(rng, subject, run).but(client=Client.HURRY)
 
 
-def abort_late(rng: Random, subject: Subject, run: Run) -> Run:
-    """`abort` near the end of the inference, with a slow sink: while the logits leave."""
-    changed = abort(rng, subject, run)
-    events = tuple(
-        Event(e.cycle + rng.randrange(600, 1800), address=CONTROL, data=ABORT) for e in changed.events[:1]
+def abort_at_a_word(rng: Random, subject: Subject, run: Run) -> Run:
+    """`abort` just after a row was asked for or came, or a logit left, and next to a sink's rest."""
+    after, words = rng.choice(
+        (
+            (After.REQUEST, len(run.tokens.last) * 2),
+            (After.ROWS, len(run.tokens.last) * 2 * run.row_words),
+            (After.LOGITS, subject.model.shape.labels),
+            (After.TOKENS, len(run.tokens.last)),
+            (After.MODEL, len(run.model.last)),
+        )
     )
-    return changed.but(events=events, seed=run.seed or 1 + rng.getrandbits(31))
+    event = Event(
+        rng.randrange(12), address=CONTROL, data=ABORT, after=after, count=rng.randrange(words)
+    )
+    return run.but(
+        events=(event,), others=ABORTED, row_latency=rng.choice((1, 1, 2, 3, 20)),
+        client=rng.choice((Client(0), Client.KEEP)), seed=rng.choice((0, 1 + rng.getrandbits(31))),
+    )  # fmt: skip
 
 
 def abort_of_bad(rng: Random, subject: Subject, run: Run) -> Run:
@@ -184,7 +197,7 @@ CLIENTS: dict[str, Callable[[Random, Subject, Run], Run]] = {
     "rows after abort": silent_rows,
     "abort": abort,
     "abort and start": abort_and_start,
-    "abort near the end": abort_late,
+    "abort at a word": abort_at_a_word,
     "abort of a bad stream": abort_of_bad,
     "reset": reset,
     "registers": registers,

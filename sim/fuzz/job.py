@@ -22,6 +22,17 @@ class Action(IntEnum):
     RESET = 2
 
 
+class After(IntEnum):
+    """What an event follows."""
+
+    START = 0
+    MODEL = 1
+    TOKENS = 2
+    REQUEST = 3
+    ROWS = 4
+    LOGITS = 5
+
+
 class Client(IntFlag):
     """How the client of a run behaves; the meaning of each is in cases.h."""
 
@@ -33,13 +44,19 @@ class Client(IntFlag):
 
 @dataclass(frozen=True)
 class Event:
-    """A register access, or a reset of `data` cycles, so many cycles after the start."""
+    """A register access, or a reset of `data` cycles.
+
+    It comes `cycle` cycles after the start, or after `count` words more than one of a stream were
+    taken; never, when they are not.
+    """
 
     cycle: int
     action: Action = Action.WRITE
     address: int = 0
     strobe: int = 15
     data: int = 0
+    after: After = After.START
+    count: int = 0
 
 
 @dataclass(frozen=True)
@@ -122,7 +139,8 @@ def _bytes(data: bytes) -> bytes:
 
 def _run(run: Run) -> bytes:
     events = b"".join(
-        struct.pack("<5I", e.cycle, e.action, e.address, e.strobe, e.data) for e in run.events
+        struct.pack("<7I", e.after, e.count, e.cycle, e.action, e.address, e.strobe, e.data)
+        for e in run.events
     )
     settings = (
         run.client, run.seed, run.table, run.row_latency, run.row_words, run.row_silence,

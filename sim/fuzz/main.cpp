@@ -73,6 +73,7 @@ class Machine {
     uint64_t transfers_done_ = 0;
     uint32_t read_data_ = 0;
     bool moved_ = false, idle_ = true;
+    std::array<std::vector<uint64_t>, Event::AFTERS> taken_;  // when this run's words were
     bool begun_ = false;  // HURRY's `start` was taken
     Seen* seen_ = nullptr;
     std::vector<std::string> wrong_;
@@ -97,6 +98,7 @@ class Machine {
     void finish_transfers() {
         while (!transfers_.empty()) cycle();
     }
+    bool due(const Event& event, uint64_t origin) const;
     bool wait_for_end(uint64_t origin, const std::vector<Event>& events, bool hurry);
     bool run(const Run& job, Seen& seen);
 };
@@ -246,9 +248,13 @@ void Machine::cycle() {
 
     see_registers();
     moved_ = t.trace_active;
-    if (model_valid && t.s_axis_model_tready) model_.take(), moved_ = true;
-    if (tokens_valid && t.s_axis_tokens_tready) tokens_.take(), moved_ = true;
-    if (rows_valid && t.s_axis_rows_tready) rows_.take(), moved_ = true;
+    auto take = [&](Event::After stream) {
+        taken_[stream].push_back(now_);
+        moved_ = true;
+    };
+    if (model_valid && t.s_axis_model_tready) model_.take(), take(Event::MODEL);
+    if (tokens_valid && t.s_axis_tokens_tready) tokens_.take(), take(Event::TOKENS);
+    if (rows_valid && t.s_axis_rows_tready) rows_.take(), take(Event::ROWS);
     if (const char* wrong = request_watch_.cycle(t.m_axis_request_tvalid, t.m_axis_request_tready,
                                                  t.m_axis_request_tdata);
         *wrong)
@@ -264,18 +270,24 @@ void Machine::cycle() {
         complain("a word is taken between inferences");
     if (t.m_axis_request_tvalid && t.m_axis_request_tready) {
         rows_.ask(t.m_axis_request_tdata, now_);
-        moved_ = true;
+        take(Event::REQUEST);
     }
     if (t.m_axis_logits_tvalid && t.m_axis_logits_tready) {
         if (seen_) {
             if (t.m_axis_logits_tlast) seen_->lasts.push_back(seen_->logits.size());
             seen_->logits.push_back(int32_t(t.m_axis_logits_tdata));
         }
-        moved_ = true;
+        take(Event::LOGITS);
     }
     t.clk = 1;
     t.eval();
     now_++;
+}
+
+bool Machine::due(const Event& event, uint64_t origin) const {
+    if (event.after == Event::START) return now_ - origin >= event.cycle;
+    const auto& taken = taken_[event.after];
+    return event.count < taken.size() && now_ >= taken[event.count] + event.cycle;
 }
 
 // Cycles until the interrupt rises; false when nothing has moved for too long.
@@ -283,7 +295,7 @@ bool Machine::wait_for_end(uint64_t origin, const std::vector<Event>& events, bo
     uint64_t progress = now_;
     size_t next = 0;
     while (!interrupt()) {
-        for (; next < events.size() && now_ - origin >= events[next].cycle; next++) {
+        for (; next < events.size() && due(events[next], origin); next++) {
             const Event& event = events[next];
             if (event.action == Event::RESET) {
                 seen_->end = "reset";
@@ -304,6 +316,7 @@ bool Machine::wait_for_end(uint64_t origin, const std::vector<Event>& events, bo
 // One run; false when another one must take what is left.
 bool Machine::run(const Run& job, Seen& seen) {
     seen_ = &seen;
+    for (auto& stream : taken_) stream.clear();
     Random seeds(job.seed);
     auto stalls = [&] { return Stalls(job.seed != 0, seeds.next()); };
     seen.model_rest = job.flags & Run::REST && model_.left();

@@ -70,9 +70,7 @@ def chunk(program: Path, lanes: int, seed: int, numbers: list[int]) -> list[Outc
     return outcomes
 
 
-def play(
-    programs: dict[int, Path], seed: int, numbers: range, jobs: int = 1
-) -> Iterator[Outcome]:
+def play(programs: dict[int, Path], seed: int, numbers: range, jobs: int = 1) -> Iterator[Outcome]:
     """The outcomes of these cases for each number of lanes, in order.
 
     programs

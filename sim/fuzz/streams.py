@@ -214,7 +214,9 @@ def header_fields(rng: Random, subject: Subject, run: Run) -> Run:
     body = pieces[0][0]
     name, size = rng.choice(FIELDS[Opcode.HEADER])
     limit = getattr(subject.config, name, 1)
-    value = rng.choice((0, limit, limit + 1, field_of(body, name) + 1, rng.randrange(1 << 8 * size)))
+    value = rng.choice(
+        (0, limit, limit + 1, field_of(body, name) + 1, rng.randrange(1 << 8 * size))
+    )
     set_field(body, name, value)
     return _with(run, joined(pieces), subject.lanes)
 
