@@ -18,10 +18,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from cli.files import write_if_changed
 from golden.store import load
 from rtl.compile import MODEL
 from rtl.compile.program import compile_model, embedding_table
-from rtl.generate.verilog import write_if_changed
 from rtl.interface.command import Flag, Opcode, decode
 from rtl.interface.options import add_config_options, config_of
 
