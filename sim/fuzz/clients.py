@@ -76,7 +76,7 @@ def stray_last(rng: Random, subject: Subject, run: Run) -> Run:
     for _ in range(rng.choice((1, 1, 2))):
         last[rng.randrange(len(last))] = 1
     changed = Packets(packets.data, bytes(last))
-    client = rng.choice((Client(0), Client.KEEP))
+    client = rng.choice((Client.NONE, Client.KEEP))
     changes: dict[str, object] = {name: changed, "client": client, "logits": None}
     return run.but(**changes)
 
@@ -118,7 +118,7 @@ def abort(rng: Random, subject: Subject, run: Run) -> Run:
     events = tuple(Event(cycle, address=CONTROL, data=ABORT) for cycle in cycles)
     return run.but(
         events=events, others=ABORTED, row_latency=rng.choice((1, 2, 3, 20, 60)),
-        client=rng.choice((Client(0), Client.KEEP)),
+        client=rng.choice((Client.NONE, Client.KEEP)),
     )  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def abort_and_start(rng: Random, subject: Subject, run: Run) -> Run:
 
 
 def abort_at_a_word(rng: Random, subject: Subject, run: Run) -> Run:
-    """`abort` just after a row was asked for or came, or a logit left, and next to a sink's rest."""
+    """`abort` next to a word of any stream: a row asked for, say, or a logit that leaves."""
     after, words = rng.choice(
         (
             (After.REQUEST, len(run.tokens.last) * 2),
@@ -143,7 +143,7 @@ def abort_at_a_word(rng: Random, subject: Subject, run: Run) -> Run:
     )
     return run.but(
         events=(event,), others=ABORTED, row_latency=rng.choice((1, 1, 2, 3, 20)),
-        client=rng.choice((Client(0), Client.KEEP)), seed=rng.choice((0, 1 + rng.getrandbits(31))),
+        client=rng.choice((Client.NONE, Client.KEEP)), seed=rng.choice((0, 1 + rng.getrandbits(31))),
     )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ class After(IntEnum):
 class Client(IntFlag):
     """How the client of a run behaves; the meaning of each is in cases.h."""
 
+    NONE = 0
     KEEP = 1
     REST = 2
     RESCUE = 4
@@ -111,7 +112,7 @@ class Run:
     row_words: int = 0
     row_latency: int = 1
     row_silence: int = 0
-    client: Client = Client(0)
+    client: Client = Client.NONE
     seed: int = 0
     idle: int = 0
     model_delay: int = 0

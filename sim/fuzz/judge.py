@@ -81,7 +81,7 @@ def _run(
         ):
             packet = packets.first()
             if packet is not None and taken != len(packet.last):
-                yield f"{taken} words of the {name} were taken, its `last` is word {len(packet.last)}"
+                yield f"{taken} words of the {name} were taken, the packet has {len(packet.last)}"
     yield from _logits(run, verdict, seen, code, aborts, own)
 
 

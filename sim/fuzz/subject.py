@@ -1,4 +1,4 @@
-"""The models that the fuzzer plays, small enough for a case of milliseconds, and their sequences."""
+"""The models that the fuzzer plays, small enough for a case of milliseconds."""
 
 from __future__ import annotations
 
