@@ -143,7 +143,8 @@ def abort_at_a_word(rng: Random, subject: Subject, run: Run) -> Run:
     )
     return run.but(
         events=(event,), others=ABORTED, row_latency=rng.choice((1, 1, 2, 3, 20)),
-        client=rng.choice((Client.NONE, Client.KEEP)), seed=rng.choice((0, 1 + rng.getrandbits(31))),
+        client=rng.choice((Client.NONE, Client.KEEP)),
+        seed=rng.choice((0, 1 + rng.getrandbits(31))),
     )  # fmt: skip
 
 

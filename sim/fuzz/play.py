@@ -18,7 +18,7 @@ from sim.fuzz.subject import config, subjects
 from sim.simulators import SimulatorError, build_harness
 
 HERE = Path(__file__).parent
-PATIENCE = 5_000
+PATIENCE = 2_500
 """Cycles without progress that count as a hang; no row or pause of a case is that long."""
 
 CHUNK = 200
