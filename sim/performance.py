@@ -1,9 +1,9 @@
 """Measure the cycles of a real model in simulated Verilog, over lanes, lengths and stream rates.
 
-Ideal cycles are MACs / N^2 of the encoder layers; `total` counts from the first token in to the
-last logit out, `layers` from the first operand of the first layer to the last of the last one. Each
-measurement is compared with the prediction of sim.cycles, and its logits with golden: the exit
-status is 1 where one differs.
+Ideal cycles are MACs / N^2 of the encoder layers; `total` is the register `cycles`, `layers` counts
+from the first operand of the first layer to the last of the last one. Each measurement is compared
+with the prediction of sim.cycles, and its logits with golden: the exit status is 1 where one
+differs.
 
 examples:
   python -m sim.performance
@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from cli.files import write_json
 from golden.encoder import run
 from golden.model import Model
 from quant.calibrate import ensure, positive
@@ -37,7 +38,7 @@ from rtl.interface.config import LANES, Config
 from sim.cycles.model import predict
 from sim.harness import fast
 from sim.phases import macs
-from sim.report import table, write_json
+from sim.report import table
 from sim.simulators import SimulatorError
 
 TOKENS = (16, 64, 128, 512)
@@ -65,7 +66,7 @@ class Figures:
     ideal
         MACs / N^2 of the encoder layers.
     total, layers
-        Cycles from the first token to the last logit; of the encoder layers.
+        The register `cycles`; from the first operand of the encoder layers to their last.
     predicted
         Total of the cycle model.
     stalls
@@ -123,7 +124,7 @@ def figures_of(case: Case, program: Program, result: fast.Result, golden: np.nda
     return Figures(
         case=case,
         ideal=ideal / case.lanes**2,
-        total=result.span,
+        total=result.cycles,
         layers=parts[-1].last - parts[0].first + 1 if parts else 0,
         predicted=predicted.cycles,
         stalls=result.stalls,

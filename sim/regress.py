@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from cli.files import write_json
 from golden import encoder
 from golden import fast as golden_fast
 from quant import command, float_model
@@ -35,7 +36,7 @@ from rtl.compile.fit import FitError, fitting
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.operation import Error
 from sim.harness import fast
-from sim.report import table, write_json
+from sim.report import table
 from sim.simulators import SimulatorError
 
 SPLIT = "test"

@@ -4,7 +4,6 @@ CASE names a file of `tb.case.write_case`; without it small random models are pl
 """
 
 import os
-from pathlib import Path
 from typing import Any
 
 import cocotb
@@ -13,11 +12,10 @@ from cocotb.triggers import FallingEdge
 from rtl.control.axi import OKAY, REGISTERS
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from tb.case import read_case
 from tb.cocotb_ports import start
 from tb.compare import Mismatch
 from tb.scenarios import small_case
-from tb.session import check_case
+from tb.session import check_case, check_case_file
 from tb.streams import Pins
 
 ADDRESS = {register.name: register.address for register in REGISTERS}
@@ -118,7 +116,7 @@ async def machine_of(dut: Any) -> AcceleratorMachine:
 
 @cocotb.test(skip="CASE" not in os.environ)
 async def case(dut: Any) -> None:
-    await check_case(await machine_of(dut), read_case(Path(os.environ["CASE"])))
+    await check_case_file(await machine_of(dut))
 
 
 @cocotb.test(skip="CASE" in os.environ)

@@ -8,8 +8,8 @@ import numpy as np
 from golden.layernorm import layernorm
 from golden.model import Norm
 from golden.requantize import round_shift, saturate
-from tb.cases import Case
 from tb.compare import Tally
+from tb.cut import Vector
 from tb.ports import Ports
 
 LATENCY = 19  # x_en of pass 2 to y_en, as the unit's data sheet says
@@ -206,7 +206,7 @@ def extreme_operations(lanes: int, channels: int) -> list[Operation]:
     ]
 
 
-def from_vector(vector: Case, lanes: int) -> Operation:
+def from_vector(vector: Vector, lanes: int) -> Operation:
     """Real rows of a residual stream with the parameters of their layer."""
     values = {name: tensor.values for name, tensor in vector.inputs.items()}
     z = values["z"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from golden.matmul import matmul
-from tb.cases import Case
 from tb.compare import Tally
+from tb.cut import Vector
 from tb.pipelined import stream
 from tb.ports import Ports
 
@@ -35,7 +35,7 @@ def extreme_tiles(lanes: int, k: int) -> Tiles:
     ]
 
 
-def cut_tiles(vector: Case, lanes: int) -> Tiles:
+def cut_tiles(vector: Vector, lanes: int) -> Tiles:
     """The tiles of a product of `tb.vectors`, row tile after row tile, padded with zeros."""
     a, b = vector.inputs["a"].values, vector.inputs["b"].values
     a = np.pad(a, ((0, -len(a) % lanes), (0, 0)))

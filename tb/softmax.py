@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from golden.softmax import row_scale, softmax
-from tb.cases import Case
 from tb.compare import Tally
+from tb.cut import Vector
 from tb.ports import Ports
 
 READ_LATENCY = 2
@@ -213,7 +213,7 @@ def all_distances(lanes: int, tokens: int) -> list[Tile]:
     ]
 
 
-def from_vector(vector: Case, lanes: int) -> tuple[list[Tile], np.ndarray]:
+def from_vector(vector: Vector, lanes: int) -> tuple[list[Tile], np.ndarray]:
     """Real scores, `lanes` rows a tile, with the attend bits of their text."""
     scores = vector.inputs["scores"].values
     m, s = (int(vector.inputs[name].values) for name in "ms")

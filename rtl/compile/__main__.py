@@ -13,15 +13,14 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from cli.files import write_if_changed, write_json
 from golden.store import load
 from rtl.compile import MODEL
 from rtl.compile.program import compile_model, embedding_table
-from rtl.generate.verilog import write_if_changed
 from rtl.interface.command import Flag, Opcode, decode
 from rtl.interface.options import add_config_options, config_of
 
@@ -131,7 +130,7 @@ def _run(options: argparse.Namespace) -> int:
     print(f"{rows}: {len(table):,} rows of {table.shape[1]} bytes")
     print(f"takes up to {program.tokens} tokens on {config.lanes} lanes")
     if options.json:
-        write_if_changed(options.json, json.dumps(figures, indent=1) + "\n")
+        write_json(options.json, figures)
     return 0
 
 

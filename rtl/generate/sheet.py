@@ -8,8 +8,9 @@ from pathlib import Path
 
 from amaranth.lib import wiring
 
+from cli.files import write_if_changed
 from rtl.generate.units import unit
-from rtl.generate.verilog import convert, ports, shape_facts, write_if_changed
+from rtl.generate.verilog import convert, ports, shape_facts
 from rtl.interface.config import Config
 
 

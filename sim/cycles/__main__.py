@@ -18,6 +18,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from cli.files import write_json
 from golden.store import load
 from rtl.compile import MODEL
 from rtl.compile.fit import fitting
@@ -27,7 +28,7 @@ from rtl.interface.config import LANES
 from sim.cycles.array import CAUSES
 from sim.cycles.model import Phase, Prediction, predict
 from sim.phases import work
-from sim.report import table, write_json
+from sim.report import table
 
 CLOCK_MHZ = 100
 LAYER = "layer."

@@ -116,7 +116,8 @@ class Result:
     cycles, active, stalls
         The counters of the register file.
     span
-        Cycles from the first token's word to the last logit, both included; 0 without logits.
+        Cycles from the first token's word to the last logit, both included, as seen on the
+        streams; 0 without logits. Equal to `cycles` where the tokens wait for the start.
     operations
         In the order in which they began.
     writes

@@ -17,10 +17,11 @@ import dataclasses
 import sys
 from pathlib import Path
 
+from cli.files import write_json
 from rtl.generate.verilog import VerilogError
 from rtl.interface.options import add_config_options, config_of
 from sim.design import generated
-from sim.report import table, write_json
+from sim.report import table
 from sim.synth.ecp5 import AVAILABLE, PLACERS, Cost, SynthesisError, synthesise
 
 

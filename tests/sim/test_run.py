@@ -2,13 +2,26 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from sim import run
+from cli.command import Exit
+from sim import play, run
 from tb.case import Inference
+
+ATTENTION = ["--unit", "attention", "--lanes", "4", "--simulator", "icarus", "--max-tokens", "4"]
+BOTH = ("An awful mess.", "A wonderful film!")
+
+
+@pytest.fixture(autouse=True)
+def _own_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "OUT", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -19,22 +32,23 @@ from tb.case import Inference
         (["--unit", "softmacks"], "no unit is called 'softmacks'"),
         (["--max-tokens", "0"], "--max-tokens is 0: it must be 3 or more"),
         (["--stream-bytes", "-1"], "--stream-bytes is -1"),
+        (["--row-latency", "0"], "--row-latency is 0: it must be 1 or more"),
         (["--model", "nowhere"], "nowhere"),
     ],
 )
 def test_nonsense_is_one_line(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run.main(arguments) == 2
+    assert run.main(arguments) == Exit.REFUSED
     captured = capsys.readouterr()
+    assert captured.err.startswith("error: ")
     assert message in captured.err
     assert captured.err.count("\n") == 1
 
 
 def test_attention_on_icarus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "report.json"
-    arguments = ["--unit", "attention", "--lanes", "4", "--simulator", "icarus"]
-    arguments += ["--max-tokens", "4", "--review", "A film that I will not forget, ever."]
+    arguments = [*ATTENTION, "--review", "A film that I will not forget, ever."]
     assert run.main([*arguments, "--json", str(report)]) == 0
     layers = json.loads(report.read_text())["layers"]
     assert [layer["unit"] for layer in layers] == ["attention, layer 0", "attention, layer 1"]
@@ -59,10 +73,122 @@ def test_whole_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run.main([*arguments, "--json", str(report)]) == 0
     figures = json.loads(report.read_text())
     assert not any(figures["mismatches"].values())
-    assert figures["verdicts"][1]["class"] == figures["verdicts"][2]["class"]
     written = {"embedding.norm", "layer.1.p", "layer.1.ffn.hidden", "head.0", "logits"}
     assert written <= set(figures["compared"])
+    floats, golden, rtl = figures["verdicts"]
+    assert [floats["model"], golden["model"], rtl["model"]] == ["float", "golden", "RTL"]
+    for one in figures["verdicts"]:
+        assert set(one["probabilities"]) == set(one["logits"]) == {"negative", "positive"}
+        assert sum(one["probabilities"].values()) == pytest.approx(1)
+        assert max(one["probabilities"], key=one["probabilities"].get) == one["class"]
+    assert golden["logits"] == rtl["logits"]
     assert "mismatches" in capsys.readouterr().out
+
+
+@pytest.mark.verilator
+def test_two_at_once_answer_for_their_own_reviews(tmp_path: Path) -> None:
+    """Two commands in one clone, with different reviews, builds and caches shared."""
+    reports = [tmp_path / f"{place}.json" for place in range(2)]
+    line = [sys.executable, "-m", "sim.run", "--lanes", "4", "--max-tokens", "6"]
+    running = [
+        subprocess.Popen(
+            [*line, "--review", review, "--json", str(report)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for review, report in zip(BOTH, reports)
+    ]
+    told = [process.communicate()[0] for process in running]
+    for process, text, review, report in zip(running, told, BOTH, reports):
+        assert process.returncode == 0, text
+        assert "Every bit equal" in text
+        figures = json.loads(report.read_text())
+        assert figures["review"] == review
+        logits = {one["model"]: one["logits"] for one in figures["verdicts"]}
+        assert logits["RTL"] == logits["golden"]
+    assert told[0].count("negative") > told[1].count("negative")
+
+
+def differing(monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], None]) -> None:
+    """The bench's report comes back with a change."""
+    sound = play.run_bench
+
+    def run_bench(*arguments: Any, env: dict[str, str], **options: Any) -> Any:
+        tests = sound(*arguments, env=env, **options)
+        path = Path(env["REPORT"])
+        report = json.loads(path.read_bytes())
+        change(report)
+        path.write_text(json.dumps(report))
+        return tests
+
+    monkeypatch.setattr(play, "run_bench", run_bench)
+
+
+def another_case(report: dict[str, Any]) -> None:
+    report["case"] = "0" * 64
+
+
+def another_result(report: dict[str, Any]) -> None:
+    report["inferences"][0]["result"][3][1] ^= 1
+
+
+def nothing_compared(report: dict[str, Any]) -> None:
+    report["inferences"][0]["compared"]["layer.0.p"] = 0
+
+
+def a_mismatch(report: dict[str, Any]) -> None:
+    report["inferences"][0]["mismatches"]["layer.0.p"] = 1
+
+
+def no_inference(report: dict[str, Any]) -> None:
+    report["inferences"] = []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (another_case, "answers another case"),
+        (another_result, "layer.0.context: RTL gave"),
+        (nothing_compared, "nothing was compared"),
+        (a_mismatch, "1 values differ"),
+        (no_inference, "no report of one inference"),
+    ],
+)
+def test_a_report_that_proves_nothing_is_no_success(
+    change: Callable[[dict[str, Any]], None],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    differing(monkeypatch, change)
+    report = tmp_path / "report.json"
+    arguments = [*ATTENTION, "--review", "Dull.", "--json", str(report)]
+    assert run.main(arguments) == Exit.DIFFERENT
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "equal" not in captured.out
+    assert not report.exists()
+
+
+@pytest.mark.verilator
+def test_logits_of_another_review_are_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bench that is content, with logits that are not golden's of this review."""
+    sound = run.reference
+
+    def other(*arguments: Any) -> Any:
+        found = sound(*arguments)
+        logits = np.array(found.golden["logits"]) + np.array([1, 0])
+        return dataclasses.replace(found, golden={**found.golden, "logits": logits})
+
+    monkeypatch.setattr(run, "reference", other)
+    assert run.main(["--lanes", "4", "--max-tokens", "6", "--review", "Dull."]) == Exit.DIFFERENT
+    captured = capsys.readouterr()
+    assert "the logits: RTL gave" in captured.err
+    assert "RTL" not in captured.out
 
 
 @pytest.mark.verilator
@@ -70,7 +196,7 @@ def test_one_wrong_bit_is_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One bit of one expected word: the run fails and names where."""
-    sound = run.accelerator_inference
+    sound = play.accelerator_inference
 
     def flipped(*arguments: Any, **options: Any) -> Inference:
         inference = sound(*arguments, **options)
@@ -82,9 +208,8 @@ def test_one_wrong_bit_is_found(
         writes[place] = dataclasses.replace(writes[place], values=values)
         return dataclasses.replace(inference, writes=tuple(writes))
 
-    monkeypatch.setattr(run, "accelerator_inference", flipped)
+    monkeypatch.setattr(play, "accelerator_inference", flipped)
     assert run.main(["--lanes", "8", "--max-tokens", "9", "--review", "Terrible!"]) == 1
     message = capsys.readouterr().err
-    assert "MISMATCH" in message
     assert "layer.1.v" in message
     assert "lane 3" in message
