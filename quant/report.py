@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from golden import activation, encoder, layernorm, softmax
 from golden.model import Linear, Model, Norm
 from quant import command, float_model, hub, svg
+from quant.activation import ACTIVATIONS
 from quant.calibrate import BUILD, ensure, observe_all
 from quant.classify import Classifier
 from quant.evaluate import Evaluation, add_text_options, evaluate, labelled_texts
-from quant.float_model import ACTIVATIONS
 from quant.observers import BINS, Observer
 from quant.texts import SPLITS
 from quant.tokenizer import Tokens
@@ -166,10 +166,15 @@ def table_curve(layer: Linear, name: str, input_scale: float, scale: float) -> s
         return ""
     output = activation.lookup(layer.table, codes.astype(np.int8))
     x = codes * input_scale
-    error = output - ACTIVATIONS[name](x) / scale
+    exact = ACTIVATIONS[name].function(x)
+    error = output - exact / scale
     curve = svg.lines(x, {"error": error}, "input", "error in LSB of the output")
     levels = svg.lines(
-        x, {"exact": ACTIVATIONS[name](x), "table": output * scale}, "input", name, step=False
+        x,
+        {"exact": exact, "table": output * scale},
+        "input",
+        name,
+        step=False,
     )
     return f'<div class="pair">{levels}{curve}</div>'
 

@@ -7,13 +7,13 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.control.issuer import Issuer, Stall, operand_word
-from rtl.control.loader import EMBED, NORM, Loader, stream_word
+from rtl.control.loader import Loader, stream_word
 from rtl.control.sequencer import Sequencer
 from rtl.datapath.epilogue import Epilogue
 from rtl.datapath.matmul import MatMul
 from rtl.datapath.softmax import Softmax
 from rtl.interface.config import Config
-from rtl.interface.operation import Error
+from rtl.interface.operation import EMBED, NORM, Error
 from rtl.interface.tile import NORM_ORDINAL_BITS, Operand, address_bits
 from rtl.primitives.memory import Memory
 from rtl.primitives.pipeline import delay

@@ -56,7 +56,9 @@ def _internal(design: Design) -> set[str]:
     """Wires and registers of the top module."""
     start = design.verilog.index(f"module {design.name}(")
     body = design.verilog[start : design.verilog.index("endmodule", start)]
-    return set(re.findall(r"^  (?:wire|reg) (?:signed )?(?:\[[^]]+\] )?(\w+)\b", body, re.MULTILINE))
+    return set(
+        re.findall(r"^  (?:wire|reg) (?:signed )?(?:\[[^]]+\] )?(\w+)\b", body, re.MULTILINE)
+    )
 
 
 def _widths(design: Design) -> dict[str, int]:

@@ -9,6 +9,7 @@ import ast
 import sys
 import tomllib
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,16 @@ THIRD_PARTY = {
     "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm"},
     "setup": set(),
 }
+# The rooms of rtl/, lowest first; "rtl" itself holds the tops, which only assemble.
+ROOMS = (
+    "rtl.primitives",
+    "rtl.interface",
+    "rtl.datapath",
+    "rtl.control",
+    "rtl",
+    "rtl.compile",
+    "rtl.generate",
+)
 
 
 def modules(package: str) -> list[Path]:
@@ -106,3 +117,49 @@ def test_the_set_up_asks_only_the_part_of_sim_that_needs_nothing():
     assert used <= {"sim.verilator"}
     for path in (ROOT / "sim" / "__init__.py", ROOT / "sim" / "verilator.py"):
         assert {top for top, _, _ in imports(path)} <= set(sys.stdlib_module_names)
+
+
+def named(path: Path) -> str:
+    """The module in a file; a package's own name for its __init__.py."""
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return name.removesuffix(".__init__")
+
+
+def project_imports() -> dict[str, set[str]]:
+    """For each module of the project, the modules of the project that it imports."""
+    files = {named(path): path for package in ALLOWED for path in modules(package)}
+    graph: dict[str, set[str]] = {name: set() for name in files}
+    for name, path in files.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                graph[name] |= {alias.name for alias in node.names} & set(files)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                inner = {f"{node.module}.{alias.name}" for alias in node.names} & set(files)
+                graph[name] |= inner or {node.module} & set(files)
+    return graph
+
+
+def room(name: str) -> str:
+    """The room of rtl/ that a module lies in."""
+    return next((r for r in sorted(ROOMS, reverse=True) if f"{name}.".startswith(f"{r}.")), "")
+
+
+def test_no_file_imports_itself_round_a_circle():
+    graph = project_imports()
+    assert len(graph) > 100
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise AssertionError(" -> ".join(error.args[1])) from None
+
+
+def test_the_rooms_of_rtl_stand_one_above_the_other():
+    graph = {name: used for name, used in project_imports().items() if room(name)}
+    assert {room(name) for name in graph} == set(ROOMS)
+    wrong = [
+        f"{name} may not import {other}"
+        for name, used in graph.items()
+        for other in used
+        if room(other) and ROOMS.index(room(other)) > ROOMS.index(room(name))
+    ]
+    assert not wrong, "\n".join(wrong)

@@ -6,10 +6,9 @@ from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, signed, unsigne
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from rtl.control.loader import EMBED
 from rtl.control.tokens import TOKEN
 from rtl.interface.config import Config, ceil_div
-from rtl.interface.operation import Error
+from rtl.interface.operation import EMBED, Error
 from rtl.primitives.memory import Memory
 
 MOST_PENDING = 256

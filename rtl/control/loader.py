@@ -10,7 +10,6 @@ from rtl.control.crc import Crc
 from rtl.interface.command import (
     DESCRIPTOR_BYTES,
     FIELD_BYTES,
-    FIELDS,
     MAGIC,
     NORM_PLANES,
     PARAMETER_PLANES,
@@ -19,21 +18,8 @@ from rtl.interface.command import (
     Opcode,
 )
 from rtl.interface.config import Config
-from rtl.interface.operation import FLAGS, OPERATION, Error, fields
+from rtl.interface.operation import EMBED, FLAGS, NORM, OPERATION, Error, fields
 from rtl.interface.tile import NORM_ORDINAL_BITS
-
-NORM = data.StructLayout(
-    {
-        "channels": unsigned(16),
-        "shift": unsigned(8),
-        "epsilon": unsigned(56),
-        "flags": FLAGS,
-    }
-)
-"""A NORM whose parameters are loaded."""
-
-EMBED = data.StructLayout({field.name: 8 * field.bytes for field in FIELDS[Opcode.EMBED]})
-"""The fields of an EMBED."""
 
 
 def stream_word(lanes: int) -> data.StructLayout:

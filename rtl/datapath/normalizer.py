@@ -6,9 +6,9 @@ from amaranth.hdl import Elaboratable, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from rtl.control.loader import NORM
 from rtl.datapath.layernorm import LayerNorm
 from rtl.interface.config import Config
+from rtl.interface.operation import NORM
 from rtl.interface.tile import NORM_ORDINAL_BITS, address_bits
 from rtl.primitives.memory import Memory
 

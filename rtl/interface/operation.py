@@ -29,6 +29,19 @@ OPERATION = data.StructLayout(
 `norm_ordinal` counts the NORMs before it in the stream, `number` the descriptors (both modulo).
 """
 
+NORM = data.StructLayout(
+    {
+        "channels": unsigned(16),
+        "shift": unsigned(8),
+        "epsilon": unsigned(56),
+        "flags": FLAGS,
+    }
+)
+"""A NORM whose parameters are loaded."""
+
+EMBED = data.StructLayout({field.name: unsigned(8 * field.bytes) for field in FIELDS[Opcode.EMBED]})
+"""The fields of an EMBED."""
+
 
 class Error(IntEnum):
     """Why an inference ended without logits.
