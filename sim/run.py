@@ -7,7 +7,6 @@ is compared with the golden model, bit for bit, and with the float model in unit
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -27,9 +26,11 @@ from rtl.control.issuer import Stall
 from rtl.generate.units import unit
 from rtl.interface.config import LANES, Config
 from sim import play, summary
+from sim.design import generated
 from sim.play import ATTENTION, WHOLE, Surroundings
 from sim.reference import Reference, reference
 from sim.simulators import SIMULATORS
+from sim.waves import write_views
 
 EXAMPLES = """\
 examples:
@@ -111,6 +112,7 @@ def _run(options: argparse.Namespace) -> int:
     print(f"unit    {options.unit}, {config.lanes} lanes, {options.simulator}\n", flush=True)
     stem = f"{options.unit}-{config.lanes}-{options.simulator}"
     fst = OUT / f"{stem}-waves" / f"{options.unit}.fst"
+    views = (fst, fst)
     with play.own_folder() as folder:
         around = Surroundings(
             simulator=options.simulator,
@@ -136,9 +138,12 @@ def _run(options: argparse.Namespace) -> int:
         if around.waves is not None:
             fst.parent.mkdir(parents=True, exist_ok=True)
             around.waves.replace(fst)
+            names = {entry["number"]: entry["name"] for entry in figures.get("operations", [])}
+            views = write_views(generated(options.unit, config), fst, names)
     print(f"\nEvery bit equal to the golden model. {seconds:.0f} s; figures in {options.json}")
     if options.waves:
-        print(f"waves: {os.path.relpath(fst)}; open it with: gtkwave {os.path.relpath(fst)}")
+        print(f"waves: {fst}; open it with: gtkwave {views[0]}")
+        print(f"                       or: surfer --command-file {views[1]}")
     return Exit.OK
 
 

@@ -12,15 +12,12 @@ is selected by hand, and its state files belong to one version of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from cli.files import write
 from rtl.control.issuer import Stall
 from sim.design import Design
-
-#: What the simulators call the scope of the design.
-SCOPES = {"verilator": "TOP", "icarus": ""}
 
 # GTKWave's flags of a trace: how a value is shown, and what is no value at all.
 _BINARY, _DECIMAL, _HEXADECIMAL, _TRANSLATED = 0x28, 0x24, 0x22, 0x2000
@@ -33,12 +30,8 @@ def groups(design: Design) -> dict[str, list[str]]:
     """Names of signals of the top module by group: clock, streams, phases, stalls, the rest."""
     ports = list(design.ports)
     found = {"clock": ["clk", "rst"]}
-    streams = [
-        re.fullmatch(r"(.+?)(?:__|_t)valid", port)[1]  # type: ignore[index]
-        for port in ports
-        if re.fullmatch(r"(.+?)(?:__|_t)valid", port)
-    ]
-    for stream in streams:
+    for match in filter(None, (re.fullmatch(r"(.+?)(?:__|_t)valid", port) for port in ports)):
+        stream = match[1]
         pins = [p for p in ports if re.fullmatch(rf"{re.escape(stream)}(__\w+|_t[a-z]+)", p)]
         found[f"stream {stream}"] = pins
     found["phases"] = ["trace_operation", "trace_active"]
@@ -66,14 +59,14 @@ def _widths(design: Design) -> dict[str, int]:
     return dict.fromkeys(_COUNTERS, 32) | {name: port.width for name, port in design.ports.items()}
 
 
-def gtkwave(design: Design, waveform: Path, scope: str) -> str:
+def gtkwave(design: Design, waveform: Path) -> str:
     """The text of GTKWave's save file."""
     lines = [
         "[*] written by bert2rtl: python -m sim.run --waves",
         f'[dumpfile] "{waveform.resolve()}"',
         "[timestart] 0",
         "[size] 1600 900",
-        f"[treeopen] {scope}.",
+        f"[treeopen] {design.name}.",
         "[sst_width] 220",
         "[signals_width] 320",
         "[sst_expanded] 1",
@@ -91,16 +84,16 @@ def gtkwave(design: Design, waveform: Path, scope: str) -> str:
             else:
                 lines.append(f"@{_BINARY if width == 1 else _HEXADECIMAL:x}")
             bits = "" if width == 1 else f"[{width - 1}:0]"
-            lines.append(f"{scope}.{signal}{bits}")
+            lines.append(f"{design.name}.{signal}{bits}")
         lines += [f"@{_GROUP_END:x}", f"-{name}"]
     return "\n".join(lines) + "\n"
 
 
-def surfer(design: Design, waveform: Path, scope: str) -> str:
+def surfer(design: Design, waveform: Path) -> str:
     """The text of Surfer's command file."""
     lines = [f"load_file {waveform.resolve()}"]
     for name, signals in groups(design).items():
-        lines += [f"divider_add {name}", *(f"variable_add {scope}.{s}" for s in signals)]
+        lines += [f"divider_add {name}", *(f"variable_add {design.name}.{s}" for s in signals)]
     return "\n".join([*lines, "zoom_fit"]) + "\n"
 
 
@@ -112,21 +105,19 @@ def _tables(waveform: Path) -> dict[str, Path]:
     }
 
 
-def write_views(
-    design: Design, simulator: str, waveform: Path, operations: Sequence[str]
-) -> tuple[Path, Path]:
+def write_views(design: Design, waveform: Path, operations: Mapping[int, str]) -> tuple[Path, Path]:
     """Write all files beside the waveform; the paths of GTKWave's and of Surfer's.
 
     operations
-        What the descriptors of the program compute, by their number.
+        What the program's descriptors compute, by their index.
     """
-    scope = ".".join(filter(None, [SCOPES[simulator], design.name]))
     tables = _tables(waveform)
-    # The port holds eight bits of the number.
-    numbered = enumerate(operations[:256])
+    # The port holds eight bits of the number; of two operations with the same, the first counts.
+    names = {number % 256: name for number, name in reversed(list(operations.items()))}
+    numbered = sorted(names.items())
     write(tables["trace_operation"], "".join(f"{number} {name}\n" for number, name in numbered))
     write(tables["trace_stall"], "".join(f"{cause.value} {cause.name}\n" for cause in Stall))
     paths = waveform.with_suffix(".gtkw"), waveform.with_suffix(".sucl")
-    write(paths[0], gtkwave(design, waveform, scope))
-    write(paths[1], surfer(design, waveform, scope))
+    write(paths[0], gtkwave(design, waveform))
+    write(paths[1], surfer(design, waveform))
     return paths
