@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def progress(
-    items: Iterable[T], description: str, unit: str = "text", total: int | None = None
+    items: Iterable[T], description: str, unit: str = "texts", total: int | None = None
 ) -> Iterable[T]:
     """The items, with a progress bar on a terminal; without one a line that says what begins.
 
@@ -23,11 +23,11 @@ def progress(
     if total is None and isinstance(items, Sized):
         total = len(items)
     if not sys.stderr.isatty():
-        stage(description if total is None else f"{description}: {total:,} x {unit}")
+        stage(description if total is None else f"{description}: {total:,} {unit}")
         return items
     from tqdm import tqdm
 
-    return tqdm(items, desc=description, total=total, unit=unit, leave=False)
+    return tqdm(items, desc=description, total=total, unit=f" {unit}", leave=False)
 
 
 def stage(description: str) -> None:

@@ -11,10 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cli import files
+from cli.command import run
+from cli.options import Parser
+from cli.progress import progress
+
 import numpy as np
 from numpy.typing import NDArray
 
-from quant import command, float_model, hub, variants
+from quant import float_model, hub, variants
 from quant.calibrate import DEFAULT_DATA, SAMPLES, SPLIT, encode, golden_logits, observe_all
 from quant.checkpoint import load
 from quant.evaluate import add_text_options
@@ -27,7 +32,7 @@ from quant.variants import Variant
 EXAMPLES = """\
 examples:
   python -m quant.ablation
-  python -m quant.ablation --samples 200 --max-tokens 128 --json build/ablation.json
+  python -m quant.ablation --samples 200 --tokens 128 --json build/ablation.json
 """
 
 
@@ -78,26 +83,24 @@ class Result:
         }
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="python -m quant.ablation",
-        description="The integer model with one choice of its numerics changed at a time.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def parser() -> Parser:
+    result = Parser(
+        "quant.ablation",
+        "The integer model with one choice of its numerics changed at a time.",
+        EXAMPLES,
     )
     add_text_options(result, 1000)
     result.add_argument(
         "--split",
         choices=SPLITS,
         default="validation",
-        help="of a named corpus (default validation: choices are not made on the test texts)",
+        help="of a named corpus (default: validation; choices are not made on the test texts)",
     )
     return result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
-    return command.run(lambda: ablation_command(options))
+    return run(lambda: ablation_command(parser().parse_args(arguments)))
 
 
 def ablation_command(options: argparse.Namespace) -> int:
@@ -105,15 +108,15 @@ def ablation_command(options: argparse.Namespace) -> int:
     checkpoint, tokenizer = load(options.model), TextTokenizer(options.model)
     names = checkpoint.spec.labels
     reviews = load_texts(options.data, options.split, names=names)[: options.samples]
-    texts = encode(reviews, tokenizer, checkpoint, options.max_tokens)
+    texts = encode(reviews, tokenizer, checkpoint, options.tokens)
     labels = np.array([-1 if review.label is None else review.label for review in reviews])
     calibration = load_texts(DEFAULT_DATA, SPLIT)[:SAMPLES]
-    samples = encode(calibration, tokenizer, checkpoint, options.max_tokens)
+    samples = encode(calibration, tokenizer, checkpoint, options.tokens)
     observers, exact = observe_all(checkpoint, samples)
     floats = np.stack(
         [
             float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)
-            for tokens in command.progress(texts, "float")
+            for tokens in progress(texts, "float")
         ]
     )
     known = (labels >= 0).all()
@@ -142,7 +145,7 @@ def ablation_command(options: argparse.Namespace) -> int:
             "float_accuracy": accuracy,
             "rows": [result.to_json() for result in results],
         }
-        command.write_json(options.json, values)
+        files.write_json(options.json, values)
     return 0
 
 
@@ -150,9 +153,7 @@ def variant_logits(model: Any, texts: Sequence[Tokens], row: Row) -> NDArray[np.
     """By the fast engine where the row runs as the contract says, else simulated text by text."""
     if row.variant == Variant():
         return golden_logits(model, texts)
-    logits = [
-        variants.run(model, tokens, row.variant) for tokens in command.progress(texts, row.name)
-    ]
+    logits = [variants.run(model, tokens, row.variant) for tokens in progress(texts, row.name)]
     return np.stack(logits).astype(np.int64)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from cli.command import Different
+
 from rtl.interface.config import Config
 from sim.builds import built
 from sim.design import Design, generated

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import cocotb
-
 from cli.files import locked, replacing
 from cli.progress import stage
+
+import cocotb
+
 from sim.design import Design
 from sim.simulators import (
     ROOT,

@@ -14,11 +14,12 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from cli.files import locked, write_json
+from cli.progress import stage
+
 from amaranth.hdl import Shape
 from amaranth.lib import wiring
 
-from cli.files import locked, write_json
-from cli.progress import stage
 from rtl.generate.sheet import describe
 from rtl.generate.units import unit
 from rtl.generate.verilog import convert, ports

@@ -13,10 +13,11 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-import numpy as np
-
 from cli.command import Different
 from cli.progress import stage
+
+import numpy as np
+
 from rtl.compile.program import Program, compile_attention, compile_model
 from rtl.interface.config import Config
 from sim import builds

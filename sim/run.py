@@ -16,6 +16,7 @@ from typing import Any
 from cli.command import Exit
 from cli.command import run as run_command
 from cli.files import write_json
+
 from quant import hub
 from quant.calibrate import ensure
 from quant.checkpoint import DEFAULT_MODEL

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cli.command import ToolError
+
 from cocotb_tools.runner import Runner, get_runner
 
-from cli.command import ToolError
 from sim import verilator
 
 ROOT = Path(__file__).resolve().parent.parent

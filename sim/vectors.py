@@ -10,10 +10,11 @@ import sys
 from collections.abc import Sequence as Arguments
 from pathlib import Path
 
-import numpy as np
-
 from cli.command import run
 from cli.files import write_json
+
+import numpy as np
+
 from golden import store
 from quant.texts import imdb
 from quant.tokenizer import TextTokenizer

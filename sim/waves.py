@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cli.files import write
+
 from rtl.control.issuer import Stall
 from sim.design import Design
 

@@ -14,9 +14,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
+from cli.files import replacing
+
 import numpy as np
 
-from cli.files import replacing
 from golden.attention import attention
 from golden.encoder import check_input, run
 from golden.model import Model

@@ -11,11 +11,12 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
+from cli.files import write_json
+
 import cocotb
 import numpy as np
 from cocotb.triggers import FallingEdge, First, RisingEdge, Timer
 
-from cli.files import write_json
 from rtl.interface.operation import Error
 from tb.case import Case, Inference, read_case
 from tb.compare import Mismatch

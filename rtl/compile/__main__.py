@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cli.files import write_if_changed, write_json
+
 from golden.store import load
 from rtl.compile import MODEL
 from rtl.compile.program import compile_model, embedding_table

@@ -12,11 +12,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+from cli.command import ToolError
+
 from amaranth.back import rtlil
 from amaranth.hdl import Shape, ShapeCastable
 from amaranth.lib import data, wiring
-
-from cli.command import ToolError
 
 LOWERING = "proc; memory_collect; opt -full; clean; write_verilog -noattr"
 

@@ -19,6 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from cli.files import write_json
+
 from golden.store import load
 from rtl.compile import MODEL
 from rtl.compile.fit import fitting

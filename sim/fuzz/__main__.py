@@ -19,6 +19,7 @@ from collections import Counter
 
 from cli import command
 from cli.files import write_json
+
 from rtl.interface.config import LANES
 from rtl.interface.operation import Error
 from sim.fuzz.cases import KINDS

@@ -28,9 +28,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from cli.command import Different
+
 import numpy as np
 
-from cli.command import Different
 from rtl.compile.program import Program
 from rtl.interface.config import Config, ceil_div
 from sim.builds import build_harness

@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 
 from cli.files import write_json
+
 from rtl.generate.verilog import VerilogError
 from rtl.interface.options import add_config_options, config_of
 from sim.design import generated

@@ -17,6 +17,7 @@ from typing import Any
 
 from cli.command import ToolError
 from cli.files import locked, write_if_changed, write_json
+
 from sim.design import Design
 from sim.synth.parts import cells_by_part
 

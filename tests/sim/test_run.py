@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cli.command import Exit
+
 import numpy as np
 import pytest
 
-from cli.command import Exit
 from sim import play, run
 from tb.case import Inference
 
