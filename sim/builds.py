@@ -9,9 +9,10 @@ they are made of, and never change.
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -164,7 +165,26 @@ def build(
         stamp.write_text(key)
 
 
-def build_harness(design: Design, sources: Sequence[Path], *, variant: str = "") -> Path:
+def _with_included(sources: Sequence[Path]) -> list[Path]:
+    """The sources and all files of ours that they include, directly or not."""
+    found: list[Path] = []
+    waiting = [path.resolve() for path in sources]
+    while waiting:
+        path = waiting.pop()
+        if path not in found and path.is_file():
+            found.append(path)
+            named = re.findall(r'^#include "(.+)"', path.read_text(), re.MULTILINE)
+            waiting += [(path.parent / name).resolve() for name in named]
+    return sorted(found)
+
+
+def build_harness(
+    design: Design,
+    sources: Sequence[Path],
+    *,
+    headers: Mapping[str, str] | None = None,
+    variant: str = "",
+) -> Path:
     """Build `design` with a C++ main program of its own, without cocotb; returns the program.
 
     The design is the class Vtop of "Vtop.h", with one member for each port. Built once, then
@@ -173,7 +193,9 @@ def build_harness(design: Design, sources: Sequence[Path], *, variant: str = "")
     Parameters
     ----------
     sources
-        C++ files; one of them has main(). Headers beside them may be included.
+        C++ files; one of them has main(). They may include headers by paths from their own.
+    headers
+        Texts of further headers that they include, by name.
     variant
         As in `built`.
 
@@ -184,8 +206,8 @@ def build_harness(design: Design, sources: Sequence[Path], *, variant: str = "")
     """
     check("verilator")
     folder = folder_of(design, "harness", variant=variant)
-    headers = sorted(header for path in sources for header in path.parent.glob("*.h"))
-    texts = [path.read_text() for path in (*sources, *headers)]
+    made = dict(headers or {})
+    texts = [path.read_text() for path in _with_included(sources)] + [*made, *made.values()]
     key = _key(design.verilog, *texts, *HARNESS_FLAGS, version("verilator"))
     program = BUILDS / "programs" / key[:32] / design.name
     with locked(folder / "lock"):
@@ -196,8 +218,10 @@ def build_harness(design: Design, sources: Sequence[Path], *, variant: str = "")
         source, log = folder / f"{design.name}.v", folder / "build.log"
         source.write_text(design.verilog)
         (folder / "unit.json").write_text(design.sheet)
+        for name, text in made.items():
+            (folder / name).write_text(text)
         command = ["verilator", *HARNESS_FLAGS, "--top-module", design.name, "-o", design.name]
-        command += ["-Mdir", str(folder / "obj"), str(source)]
+        command += ["-CFLAGS", f"-I{folder}", "-Mdir", str(folder / "obj"), str(source)]
         command += [str(path.resolve()) for path in sources]
         with clean_environment():
             done = subprocess.run(command, capture_output=True, text=True)

@@ -1,8 +1,4 @@
-"""Take a real review through checkpoint, calibration, golden model and simulated Verilog.
-
-The whole model runs in the generated accelerator, and every intermediate that the hardware writes
-is compared with the golden model, bit for bit, and with the float model in units of its scale.
-"""
+"""`python -m sim.run`: a real review through checkpoint, golden model and simulated Verilog."""
 
 from __future__ import annotations
 
@@ -16,27 +12,32 @@ from typing import Any
 from cli.command import Exit
 from cli.command import run as run_command
 from cli.files import write_json
+from cli.options import Parser, add_lanes, add_tokens
 
-from quant import hub
-from quant.calibrate import ensure
-from quant.checkpoint import DEFAULT_MODEL
-from quant.classify import Classifier
 from quant.texts import imdb
 from rtl.compile.fit import fitting
-from rtl.control.issuer import Stall
 from rtl.generate.units import unit
 from rtl.interface.config import LANES, Config
 from sim import play, summary
 from sim.design import generated
+from sim.options import add_memory_options, add_model_options, classifier_of
 from sim.play import ATTENTION, WHOLE, Surroundings
 from sim.reference import Reference, reference
 from sim.simulators import SIMULATORS
 from sim.waves import write_views
+from tb.trace import CAUSES
 
+DESCRIPTION = """\
+Take a text through the quantized model in golden and in simulated Verilog.
+
+The whole model runs in the generated accelerator, and every intermediate that the hardware writes
+is compared with the golden model, bit for bit, and with the float model in units of its scale.
+"""
 EXAMPLES = """\
 examples:
   python -m sim.run
   python -m sim.run --review "That movie was terrible!" --lanes 16
+  python -m sim.run --quantized build/mine --review "That movie was terrible!"
   python -m sim.run --unit attention --lanes 8
   python -m sim.run --unit softmax --simulator icarus
   python -m sim.run --waves
@@ -51,39 +52,22 @@ def default_review() -> str:
     return next(review.text for review in imdb("test") if len(review.text.split()) >= TOKENS)
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="python -m sim.run",
-        description=__doc__,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def parser() -> Parser:
+    result = Parser("sim.run", DESCRIPTION, EXAMPLES)
     result.add_argument("--review", metavar="TEXT", help="default: a review of the test split")
     result.add_argument("--unit", default=WHOLE, help=f"default: {WHOLE}, the whole model")
-    result.add_argument("--lanes", type=int, default=8, choices=LANES, help="default: 8")
+    add_model_options(result)
+    add_lanes(result, LANES)
+    add_tokens(result, TOKENS)
     result.add_argument("--simulator", default="verilator", choices=sorted(SIMULATORS))
-    result.add_argument(
-        "--max-tokens", type=int, default=TOKENS, metavar="N", help=f"default: {TOKENS}"
-    )
-    result.add_argument(
-        "--model",
-        type=Path,
-        default=DEFAULT_MODEL,
-        metavar="DIR",
-        help="checkpoint, or hub:owner/name",
-    )
-    result.add_argument(
-        "--stream-bytes", type=int, metavar="N", help="model stream, bytes a cycle; default: lanes"
-    )
-    result.add_argument(
-        "--row-latency", type=int, default=20, metavar="N", help="of the embedding memory, cycles"
-    )
-    result.add_argument(
-        "--first-tile-only", action="store_true", help="prune the last layer to the first token"
-    )
+    add_memory_options(result)
     result.add_argument("--waves", action="store_true", help="record every signal as FST")
     result.add_argument(
-        "--json", type=Path, default=OUT / "report.json", help=f"default: {OUT / 'report.json'}"
+        "--json",
+        type=Path,
+        default=OUT / "report.json",
+        metavar="FILE",
+        help=f"the figures (default: {OUT / 'report.json'})",
     )
     return result
 
@@ -94,22 +78,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
-    for name, low in (("max_tokens", 3), ("stream_bytes", 1), ("row_latency", 1)):
-        value = getattr(options, name)
-        if value is not None and value < low:
-            raise ValueError(f"--{name.replace('_', '-')} is {value}: it must be {low} or more")
     unit(options.unit)
-    model = hub.local(options.model)
-    quantized = ensure(model)
-    classifier = Classifier.load(quantized, model)
+    quantized, classifier = classifier_of(options)
     review = options.review if options.review is not None else default_review()
-    text = reference(classifier, review, options.max_tokens)
+    text = reference(classifier, review, options.tokens)
     shown = " ".join(review.split())
     cut = f", {text.tokens.dropped} more cut" if text.tokens.dropped else ""
     config = fitting(classifier.model.shape, options.lanes, len(text.tokens.ids))
     print(f"review  {shown[:300]}{'...' if len(shown) > 300 else ''}")
     print(f"tokens  {len(text.tokens.ids)}{cut}")
-    print(f"model   {model}, INT8 in {quantized}")
+    print(f"model   {quantized}, INT8 of {classifier.info['checkpoint']['directory']}")
     print(f"unit    {options.unit}, {config.lanes} lanes, {options.simulator}\n", flush=True)
     stem = f"{options.unit}-{config.lanes}-{options.simulator}"
     fst = OUT / f"{stem}-waves" / f"{options.unit}.fst"
@@ -132,7 +110,7 @@ def _run(options: argparse.Namespace) -> int:
             "tokens": len(text.tokens.ids),
             "review": review,
             "total_seconds": seconds,
-            "stall_causes": [cause.name.lower() for cause in Stall if cause is not Stall.NONE],
+            "stall_causes": CAUSES,
             **figures,
         }
         write_json(options.json, report)

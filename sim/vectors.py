@@ -1,7 +1,4 @@
-"""Cut test vectors of single units out of golden runs on real reviews.
-
-See tb/vectors.py for the files that are written.
-"""
+"""`python -m sim.vectors`: test vectors of single units, cut out of golden runs on real reviews."""
 
 from __future__ import annotations
 
@@ -12,16 +9,23 @@ from pathlib import Path
 
 from cli.command import run
 from cli.files import write_json
+from cli.options import Parser, add_json, add_tokens, positive
 
 import numpy as np
 
 from golden import store
 from quant.texts import imdb
 from quant.tokenizer import TextTokenizer
+from sim.options import add_model_options, quantized_of
 from tb import vectors
 from tb.cut import UNITS
 from tb.sequences import Sequence, from_file
 
+DESCRIPTION = """\
+Cut test vectors of single units out of golden runs on real reviews.
+
+For every unit there are UNIT/VECTOR.npz and UNIT/VECTOR/ARRAY.hex; index.json lists them.
+"""
 EXAMPLES = """\
 examples:
   python -m sim.vectors
@@ -49,58 +53,48 @@ def reviews(count: int) -> list[str]:
     return [found[i * len(found) // count].text for i in range(count)]
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m sim.vectors",
-        description=__doc__,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--quantized",
-        type=Path,
-        default=Path("build/bert-tiny-imdb"),
-        metavar="DIR",
-        help="quantized model, a folder of quant.calibrate (default: %(default)s)",
-    )
+def _parser() -> Parser:
+    parser = Parser("sim.vectors", DESCRIPTION, EXAMPLES)
+    add_model_options(parser)
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--text", action="append", help="a text; may be given several times")
     source.add_argument(
-        "--samples", type=int, default=2, help="number of IMDB reviews (default: %(default)s)"
+        "--samples",
+        type=positive,
+        default=2,
+        metavar="N",
+        help="number of IMDB reviews (default: %(default)s)",
     )
     source.add_argument("--ids", type=Path, help="file with a line of token ids a sequence")
-    parser.add_argument(
-        "--tokens", type=int, default=128, help="longest sequence of a text (default: %(default)s)"
-    )
+    add_tokens(parser, 128)
     parser.add_argument(
         "--unit", choices=[*UNITS, "all"], default="all", help="which vectors (default: all)"
     )
     parser.add_argument(
         "--limit",
-        type=int,
+        type=positive,
         default=vectors.LIMIT,
+        metavar="N",
         help="values or rows of a vector, evenly spaced (default: %(default)s)",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("build/vectors"), help="folder (default: %(default)s)"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the counts as JSON")
+    add_json(parser)
     return parser
 
 
 def _command(options: argparse.Namespace) -> None:
-    model, info = store.load(options.quantized)
-    for name, minimum in (("tokens", 2), ("limit", 1)):
-        if getattr(options, name) < minimum:
-            raise ValueError(f"--{name} {getattr(options, name)}: it must be {minimum} or more")
+    directory = quantized_of(options)
+    model, info = store.load(directory)
     if options.ids:
         sequences = from_file(options.ids)
     else:
         tokens = min(options.tokens, model.shape.tokens)
         texts = options.text or reviews(options.samples)
-        sequences = sequences_of(texts, TextTokenizer(options.quantized), tokens)
+        sequences = sequences_of(texts, TextTokenizer(directory), tokens)
     units = list(UNITS) if options.unit == "all" else [options.unit]
-    checkpoint = {"directory": str(options.quantized), "checkpoint": info.get("checkpoint")}
+    checkpoint = {"directory": str(directory), "checkpoint": info.get("checkpoint")}
     index = vectors.write(options.out, model, sequences, units, options.limit, checkpoint)
     counts = {}
     for unit, entries in index["units"].items():

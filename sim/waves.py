@@ -19,12 +19,13 @@ from cli.files import write
 
 from rtl.control.issuer import Stall
 from sim.design import Design
+from tb.trace import CAUSES
 
 # GTKWave's flags of a trace: how a value is shown, and what is no value at all.
 _BINARY, _DECIMAL, _HEXADECIMAL, _TRANSLATED = 0x28, 0x24, 0x22, 0x2000
 _GROUP_BEGIN, _GROUP_END = 0x800200, 0x1000200
 
-_COUNTERS = ("cycles", *(f"stall_{cause.name.lower()}" for cause in Stall if cause))
+_COUNTERS = ("cycles", *(f"stall_{cause}" for cause in CAUSES))
 
 
 def groups(design: Design) -> dict[str, list[str]]:

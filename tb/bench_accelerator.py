@@ -17,10 +17,10 @@ from tb.compare import Mismatch
 from tb.scenarios import small_case
 from tb.session import check_case, check_case_file
 from tb.streams import Pins
+from tb.trace import CAUSES
 
 ADDRESS = {register.name: register.address for register in REGISTERS}
 START, ABORT = 1, 2
-STALLS = ("idle", "weights", "norm", "softmax", "drain")
 
 
 class AcceleratorMachine:
@@ -100,7 +100,7 @@ class AcceleratorMachine:
         if status & 3 != 2:
             raise Mismatch(f"the status is {status:#x} after the end: bit 1 alone is to be set")
         counters: dict[str, Any] = {name: await self.read(name) for name in ("cycles", "active")}
-        counters["stalls"] = {cause: await self.read(f"stall_{cause}") for cause in STALLS}
+        counters["stalls"] = {cause: await self.read(f"stall_{cause}") for cause in CAUSES}
         counted = counters["active"] + sum(counters["stalls"].values())
         if counted > counters["cycles"] + 1:
             raise Mismatch(f"{counted} active and stalled cycles of {counters['cycles']}")

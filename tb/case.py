@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -24,8 +23,8 @@ from golden.model import Model
 from rtl.compile.program import Program, embedding_table
 from rtl.interface.operation import Error
 from tb.expected import Writes, expected_writes
+from tb.packing import Integers, token_words
 
-Integers = np.ndarray | Sequence[int]
 SETTINGS = ("idle", "stall", "interval", "row_latency", "seed")
 ARRAYS = ("address", "values", "valid", "index")
 
@@ -105,13 +104,6 @@ class Case:
     interval: int = 1
     row_latency: int = 20
     seed: int = 1
-
-
-def token_words(ids: Integers, types: Integers, attend: Integers) -> np.ndarray:
-    """Words of the tokens stream, uint32 [L]."""
-    word = np.asarray(ids, dtype=np.uint32)
-    word = word | np.asarray(types, dtype=np.uint32) << np.uint32(24)
-    return word | np.asarray(attend, dtype=np.uint32) << np.uint32(25)
 
 
 def accelerator_inference(

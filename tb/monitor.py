@@ -14,17 +14,7 @@ from tb.compare import Difference
 from tb.expected import Writes
 from tb.packing import unpack
 from tb.streams import now
-
-#: Trace ports by their enable: the address port, then (name, port) of what is written.
-PORTS = {
-    "trace_bank_en": ("trace_bank_address", (("bank", "trace_bank"),)),
-    "trace_score_en": ("trace_score_key", (("score", "trace_score"),)),
-    "trace_p_en": ("trace_p_key", (("p", "trace_p"),)),
-    "trace_row_en": (None, (("max", "trace_max"), ("sum", "trace_sum"))),
-    "trace_norm_en": ("trace_norm_address", (("norm", "trace_norm"), ("norm8", "trace_norm8"))),
-    "trace_x_en": ("trace_x_address", (("x", "trace_x"),)),
-    "trace_logit_en": ("trace_logit_index", (("logit", "trace_logit"),)),
-}
+from tb.trace import TRACE_PORTS
 
 #: Names of a tensor's axes by the port that it is written through; the others are (token, channel).
 AXES = {
@@ -176,7 +166,7 @@ class Monitor:
 
     def __init__(self, dut: Any, sheet: dict[str, Any]) -> None:
         self.dut, self.ports = dut, sheet["ports"]
-        self.enables = [enable for enable in PORTS if enable in self.ports]
+        self.groups = [group for group in TRACE_PORTS if group[0] in self.ports]
         self.recorded: dict[str, Recorded] = {}
         #: (cycle, value) of every change of these ports, where the unit has them.
         self.changes: dict[str, list[tuple[int, int]]] = {}
@@ -185,9 +175,9 @@ class Monitor:
     def clear(self) -> None:
         """Forget everything: the next inference begins."""
         self.recorded = {}
-        for enable in self.enables:
-            for name, port in PORTS[enable][1]:
-                facts = self.ports[port]
+        for _, _, names in self.groups:
+            for name in names:
+                facts = self.ports[f"trace_{name}"]
                 element = facts.get("element", facts)
                 self.recorded[name] = Recorded(
                     element["width"], element["signed"], facts.get("length", 1)
@@ -205,15 +195,15 @@ class Monitor:
 
     def watch(self) -> list[Any]:
         """The coroutines that record."""
-        return [self._port(enable) for enable in self.enables] + [
+        return [self._group(*group) for group in self.groups] + [
             self._changes(name) for name in self.changes
         ]
 
-    async def _port(self, name: str) -> None:
+    async def _group(self, name: str, where: str | None, names: tuple[str, ...]) -> None:
         dut = self.dut
-        enable, (where, data) = getattr(dut, name), PORTS[name]
+        enable = getattr(dut, name)
         address = None if where is None or not self.ports[where]["width"] else getattr(dut, where)
-        handles = [(part, getattr(dut, port)) for part, port in data]
+        handles = [(part, getattr(dut, f"trace_{part}")) for part in names]
         while True:
             await RisingEdge(enable)
             await FallingEdge(dut.clk)

@@ -37,6 +37,7 @@ from rtl.interface.config import Config, ceil_div
 from sim.builds import build_harness
 from sim.design import Design, generated
 from sim.harness.inference import Job, Operation, Result, job_file, read_result
+from sim.harness.names import HEADER, header
 from tb.expected import Writes, expected_writes
 from tb.monitor import Comparison
 
@@ -165,7 +166,8 @@ def _failed(jobs: Sequence[Job], facts: dict[str, Any]) -> str:
 
 
 def _program(design: Design, variant: str = "") -> Path:
-    return build_harness(design, [HARNESS / "main.cpp"], variant=variant)
+    headers = {HEADER: header()}
+    return build_harness(design, [HARNESS / "main.cpp"], headers=headers, variant=variant)
 
 
 def _shares(jobs: Sequence[Job], processes: int) -> list[list[int]]:

@@ -16,7 +16,7 @@ import pytest
 from sim import play, run
 from tb.case import Inference
 
-ATTENTION = ["--unit", "attention", "--lanes", "4", "--simulator", "icarus", "--max-tokens", "4"]
+ATTENTION = ["--unit", "attention", "--lanes", "4", "--simulator", "icarus", "--tokens", "4"]
 BOTH = ("An awful mess.", "A wonderful film!")
 
 
@@ -25,22 +25,33 @@ def _own_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "OUT", tmp_path)
 
 
+def ended(arguments: list[str]) -> object:
+    """The exit code; argparse leaves with SystemExit."""
+    try:
+        return run.main(arguments)
+    except SystemExit as stop:
+        return stop.code
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--review", ""], "empty"),
         (["--review", "   \n"], "empty"),
         (["--unit", "softmacks"], "no unit is called 'softmacks'"),
-        (["--max-tokens", "0"], "--max-tokens is 0: it must be 3 or more"),
-        (["--stream-bytes", "-1"], "--stream-bytes is -1"),
-        (["--row-latency", "0"], "--row-latency is 0: it must be 1 or more"),
-        (["--model", "nowhere"], "nowhere"),
+        (["--tokens", "2"], "the limit of 2 tokens leaves no room for the text"),
+        (["--tokens", "0"], "0 is out of range: it must be 1 or more"),
+        (["--stream-bytes", "-1"], "-1 is out of range"),
+        (["--row-latency", "0"], "0 is out of range: it must be 1 or more"),
+        (["--lanes", "5"], "invalid choice: 5"),
+        (["--model", "nowhere"], "--model nowhere is no checkpoint"),
+        (["--quantized", "nowhere"], "--quantized nowhere holds no quantized model: calibrate"),
     ],
 )
 def test_nonsense_is_one_line(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run.main(arguments) == Exit.REFUSED
+    assert ended(arguments) == Exit.REFUSED
     captured = capsys.readouterr()
     assert captured.err.startswith("error: ")
     assert message in captured.err
@@ -62,7 +73,7 @@ def test_attention_on_icarus(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_unit_on_its_vectors(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     arguments = ["--unit", "softmax", "--lanes", "4", "--simulator", "icarus"]
-    arguments += ["--max-tokens", "16", "--review", "Not at all what I was told to expect."]
+    arguments += ["--tokens", "16", "--review", "Not at all what I was told to expect."]
     assert run.main([*arguments, "--json", str(report)]) == 0
     assert json.loads(report.read_text())["values compared"] > 0
 
@@ -70,7 +81,7 @@ def test_unit_on_its_vectors(tmp_path: Path) -> None:
 @pytest.mark.verilator
 def test_whole_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "report.json"
-    arguments = ["--lanes", "8", "--max-tokens", "20", "--review", "That movie was terrible!"]
+    arguments = ["--lanes", "8", "--tokens", "20", "--review", "That movie was terrible!"]
     assert run.main([*arguments, "--json", str(report)]) == 0
     figures = json.loads(report.read_text())
     assert not any(figures["mismatches"].values())
@@ -90,7 +101,7 @@ def test_whole_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_two_at_once_answer_for_their_own_reviews(tmp_path: Path) -> None:
     """Two commands in one clone, with different reviews, builds and caches shared."""
     reports = [tmp_path / f"{place}.json" for place in range(2)]
-    line = [sys.executable, "-m", "sim.run", "--lanes", "4", "--max-tokens", "6"]
+    line = [sys.executable, "-m", "sim.run", "--lanes", "4", "--tokens", "6"]
     running = [
         subprocess.Popen(
             [*line, "--review", review, "--json", str(report)],
@@ -186,7 +197,7 @@ def test_logits_of_another_review_are_found(
         return dataclasses.replace(found, golden={**found.golden, "logits": logits})
 
     monkeypatch.setattr(run, "reference", other)
-    assert run.main(["--lanes", "4", "--max-tokens", "6", "--review", "Dull."]) == Exit.DIFFERENT
+    assert run.main(["--lanes", "4", "--tokens", "6", "--review", "Dull."]) == Exit.DIFFERENT
     captured = capsys.readouterr()
     assert "the logits: RTL gave" in captured.err
     assert "RTL" not in captured.out
@@ -210,7 +221,7 @@ def test_one_wrong_bit_is_found(
         return dataclasses.replace(inference, writes=tuple(writes))
 
     monkeypatch.setattr(play, "accelerator_inference", flipped)
-    assert run.main(["--lanes", "8", "--max-tokens", "9", "--review", "Terrible!"]) == 1
+    assert run.main(["--lanes", "8", "--tokens", "9", "--review", "Terrible!"]) == 1
     message = capsys.readouterr().err
     assert "layer.1.v" in message
     assert "lane 3" in message

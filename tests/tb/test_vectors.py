@@ -190,9 +190,8 @@ def refused(capsys: pytest.CaptureFixture, *arguments: object) -> str:
     ("arguments", "message"),
     [
         (("--text", "  "), "the text is empty"),
-        (("--tokens", 1), "--tokens 1: it must be 2 or more"),
-        (("--limit", 0), "--limit 0: it must be 1 or more"),
-        (("--samples", 0), "--samples 0: it must lie in 1..5000"),
+        (("--tokens", 2), "the limit of 2 tokens leaves no room for the text"),
+        (("--samples", 5001), "--samples 5001: it must lie in 1..5000"),
         (("--ids", "nowhere.txt"), "nowhere.txt: No such file or directory"),
     ],
 )
@@ -209,7 +208,9 @@ def test_bad_arguments(
 
 
 def test_missing_model(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert "quantized.json: No such file" in refused(capsys, "--quantized", tmp_path / "nothing")
+    assert "holds no quantized model: calibrate first" in refused(
+        capsys, "--quantized", tmp_path / "nothing"
+    )
 
 
 def test_a_foreign_folder_is_left_alone(
