@@ -77,7 +77,8 @@ class Classifier:
         return self.checkpoint
 
     def tokens(self, text: str, pair: str | None = None, max_tokens: int = MAX_TOKENS) -> Tokens:
-        return self.tokenizer.encode(text, pair, limit=min(max_tokens, self.spec.max_tokens))
+        limit = min(max_tokens, self.spec.max_tokens)
+        return self.tokenizer.encode(text, pair, limit=limit, segments=self.spec.types)
 
     def classify(self, tokens: Tokens) -> "Classification":
         logits = encoder.run(self.model, tokens.ids, tokens.types)

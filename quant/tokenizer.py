@@ -44,8 +44,14 @@ class TextTokenizer:
         self._tokenizer = _load(Path(directory))
         self._tokenizer.no_padding()
 
-    def encode(self, text: str, pair: str | None = None, *, limit: int) -> Tokens:
+    def encode(
+        self, text: str, pair: str | None = None, *, limit: int, segments: int = 2
+    ) -> Tokens:
         """The tokens of ``text`` (and ``pair``), the longer part cut until ``limit`` tokens remain.
+
+        segments
+            How many types the model has (0: no segment embedding): the second text has type 1
+            where there is one, else 0.
 
         Raises InputError for an empty text and for a limit that leaves no room for one token.
         """
@@ -69,7 +75,7 @@ class TextTokenizer:
             encoding = self._tokenizer.encode(text, pair)
         return Tokens(
             ids=np.asarray(encoding.ids, np.int32),
-            types=np.asarray(encoding.type_ids, np.int32),
+            types=np.minimum(encoding.type_ids, max(segments, 1) - 1).astype(np.int32),
             words=tuple(encoding.tokens),
             dropped=dropped,
         )

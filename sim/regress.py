@@ -143,7 +143,9 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Figures:
     """
     names = classifier.spec.labels
     texts = load_texts(options.data, SPLIT, names=names)[: options.reviews]
-    sequences = [classifier.tokens(text.text, max_tokens=options.tokens) for text in texts]
+    sequences = [
+        classifier.tokens(text.text, text.pair, max_tokens=options.tokens) for text in texts
+    ]
     if not sequences:
         raise ValueError(f"{options.data} holds no text: nothing would be compared")
     config = fitting(classifier.model.shape, options.lanes, max(len(t.ids) for t in sequences))

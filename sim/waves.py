@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cli.files import write
 
-from rtl.control.issuer import Stall
+from rtl.interface.trace import Stall
 from sim.design import Design
 from tb.trace import CAUSES
 

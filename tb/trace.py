@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtl.control.issuer import Stall
+from rtl.interface.trace import Stall
 
 #: Causes of a cycle without an operand, in the order of their registers.
 CAUSES = tuple(cause.name.lower() for cause in Stall if cause is not Stall.NONE)

@@ -8,8 +8,8 @@ import pytest
 from pywellen import Waveform
 
 from rtl.compile.program import compile_model
-from rtl.control.issuer import Stall
 from rtl.interface.config import Config
+from rtl.interface.trace import Stall
 from sim.bench import run_bench
 from sim.design import generated
 from sim.waves import groups, write_views
