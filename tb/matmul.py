@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from golden.matmul import matmul
-from tb.compare import Tally
+from tb.compare import Comparison
 from tb.cut import Vector
 from tb.pipelined import stream
 from tb.ports import Ports
@@ -88,12 +88,12 @@ async def check_tiles(ports: Ports, tiles: Tiles, lanes: int, pauses: float = 0.
     columns = (await stream(ports, inputs, ("o",)))["o"]
     places = ends[:, None] + np.arange(lanes)
     expected = np.array([matmul(a.T, b).T for a, b in tiles])
-    tally = Tally()
-    tally.compare(
+    comparison = Comparison()
+    comparison.tensor(
         "acc",
         expected,
         columns[places],
         ("tile", "column", "lane"),
         places[..., None] + ports.latency,
     )
-    tally.check()
+    comparison.check()

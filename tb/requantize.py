@@ -3,7 +3,7 @@
 import numpy as np
 
 from golden.requantize import requantize, saturate
-from tb.compare import Tally
+from tb.compare import Comparison
 from tb.cut import Vector
 from tb.pipelined import stream
 from tb.ports import Ports
@@ -37,7 +37,7 @@ def random(lanes: int, words: int, seed: int) -> Words:
 
 async def check_vectors(ports: Ports, lanes: int, vectors: list[Vector]) -> None:
     """Real accumulators; an int8 result is the unit's int16 saturated once more."""
-    tally = Tally()
+    comparison = Comparison()
     for vector in vectors:
         words = -(-vector.inputs["acc"].values.size // lanes)
         inputs = {
@@ -46,5 +46,5 @@ async def check_vectors(ports: Ports, lanes: int, vectors: list[Vector]) -> None
         found = (await stream(ports, inputs, ("o",)))["o"]
         y = vector.outputs["y"]
         expected = np.resize(y.values, (words, lanes))
-        tally.compare(vector.name, expected, saturate(found, y.bits), ("index", "lane"))
-    tally.check()
+        comparison.tensor(vector.name, expected, saturate(found, y.bits), ("index", "lane"))
+    comparison.check()

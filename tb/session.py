@@ -19,8 +19,8 @@ from cocotb.triggers import FallingEdge, First, RisingEdge, Timer
 
 from rtl.interface.operation import Error
 from tb.case import Case, Inference, read_case
-from tb.compare import Mismatch
-from tb.monitor import Comparison, Monitor, Recorded
+from tb.compare import Comparison, Mismatch, Recorded
+from tb.monitor import Monitor
 from tb.packing import pack_rows
 from tb.streams import PERIOD_NS, Passed, Pins, Rows, Sink, Source, cycles, now
 
@@ -260,7 +260,7 @@ class Session:
         if inference.writes is not None:
             ports = {w.port for w in inference.writes} | set(self.monitor.recorded)
             for port in sorted(ports):
-                comparison.compare(
+                comparison.writes(
                     port,
                     [w for w in inference.writes if w.port == port],
                     self.monitor.recorded[port],
@@ -296,7 +296,7 @@ class Session:
             if values:
                 played.problems.append(f"{len(values)} words of a result came, none may come")
             return values
-        played.comparison.compare("result", [expected], taken, whole=True, addressed=False)
+        played.comparison.writes("result", [expected], taken, whole=True, addressed=False)
         if lasts != [0] * (len(lasts) - 1) + [1]:
             played.problems.append("`last` does not come with the last word of the result alone")
         return values

@@ -38,8 +38,8 @@ from sim.builds import build_harness
 from sim.design import Design, generated
 from sim.harness.inference import Job, Operation, Result, job_file, read_result
 from sim.harness.names import HEADER, header
+from tb.compare import Comparison
 from tb.expected import Writes, expected_writes
-from tb.monitor import Comparison
 
 __all__ = ["HarnessError", "Job", "Operation", "Result", "compare", "iterate", "run"]
 
@@ -193,7 +193,7 @@ def compare(
         expected.setdefault(writes.port, []).append(writes)
     comparison = Comparison()
     for port, actual in result.writes.items():
-        comparison.compare(
+        comparison.writes(
             port,
             expected.get(port, []),
             actual,

@@ -12,7 +12,7 @@ import numpy as np
 
 from rtl.compile.program import Program
 from rtl.interface.operation import Error
-from tb.monitor import Recorded
+from tb.compare import Recorded
 from tb.packing import token_words
 from tb.trace import CAUSES, ELEMENTS
 

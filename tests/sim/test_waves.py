@@ -47,7 +47,7 @@ def test_every_signal_of_both_views_is_in_the_waveform(
     waves, operations = recorded
     design = generated("accelerator", LIMITS)
     gtkwave, surfer = write_views(design, waves, operations)
-    there = {variable.full_name for variable in Waveform(str(waves)).all_vars}
+    there = {variable.full_name for variable in Waveform(str(waves)).all_vars()}
     lines = gtkwave.read_text().splitlines()
     named = [line.partition("[")[0] for line in lines if line.startswith("accelerator.")]
     assert named == [
