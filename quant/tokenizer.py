@@ -7,6 +7,7 @@ second.
 """
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 from tokenizers import BertWordPieceTokenizer, Tokenizer
 
 from quant.spec import CheckpointError
+
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")  # what Python reads such a byte as
 
 FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
 
@@ -53,11 +56,17 @@ class TextTokenizer:
             How many types the model has (0: no segment embedding): the second text has type 1
             where there is one, else 0.
 
-        Raises InputError for an empty text and for a limit that leaves no room for one token.
+        Raises InputError for an empty text, for bytes that were not UTF-8 (surrogates here), and
+        for a limit that leaves no room for one token.
         """
         for part, name in ((text, "text"), (pair, "second text")):
             if part is not None and not part.strip():
                 raise InputError(f"the {name} is empty: give at least one word")
+            if part is not None and (wrong := _NOT_UTF8.search(part)):
+                raise InputError(
+                    f"the {name} is not UTF-8: character {wrong.start() + 1} is the byte "
+                    f"{ord(wrong[0]) & 0xFF:#04x}: convert it, for example with iconv"
+                )
         special = self._tokenizer.num_special_tokens_to_add(pair is not None)
         least = special + (1 if pair is None else 2)
         if limit < least:
