@@ -31,6 +31,7 @@ from quant.quantizers import CalibrationError
 from quant.spec import Arrays, Floats
 from quant.texts import CORPORA, load_texts
 from quant.tokenizer import FILES, TextTokenizer, Tokens
+from quant.verdict import judge
 
 BUILD = Path("build")
 SAMPLES = 128
@@ -122,12 +123,17 @@ def calibrate(
     options: Options,
     source: dict[str, Any],
 ) -> tuple[Quantized, dict[str, TensorError]]:
-    """Observe, quantize and check; ``source`` says in the description where the texts came from."""
+    """Observe, quantize and check; ``source`` says in the description where the texts came from.
+
+    A model that quant.verdict finds poor is said on stderr, with what to try.
+    """
     observers, exact = observe_all(checkpoint, texts)
     quantized = quantize(checkpoint.spec, checkpoint.arrays, observers, options)
     if options.bias_correction:
         quantized = correct_logits(quantized, golden_logits(quantized.model, texts), exact)
     errors = check(checkpoint, quantized, texts)
+    classes = golden_logits(quantized.model, texts).argmax(axis=1)
+    verdict = judge(errors, float(np.mean(classes == exact.argmax(axis=1))), len(texts))
     quantized.info.update(
         {
             "tool": f"bert2rtl {version()}",
@@ -136,9 +142,12 @@ def calibrate(
             "calibration": source
             | {"texts": len(texts), "tokens": sum(len(t.ids) for t in texts)}
             | asdict(options),
+            "verdict": verdict.to_json(),
             "check": {name: error.to_json() for name, error in errors.items()},
         }
     )
+    if not verdict.good:
+        print(verdict, file=sys.stderr)
     return quantized, errors
 
 
