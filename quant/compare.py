@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from quant.decode import lsb, real
 from quant.spec import Floats
 
 
@@ -57,14 +58,12 @@ def compare(
             limit = 1 << (int(format["bits"]) - 1)
             codes = integers[name]
             at_limits = int(np.count_nonzero((codes == limit - 1) | (codes == -limit)))
-            _add(
-                errors,
-                name,
-                floats[twin],
-                codes * np.float64(format["scale"]),
-                float(format["scale"]),
-                at_limits,
-            )
+            exact = floats[twin]
+            values = real(codes, format, exact.shape[-1])
+            if format.get("row_constant"):  # the softmax sees no constant
+                exact = exact - exact.mean(axis=-1, keepdims=True)
+                values = values - values.mean(axis=-1, keepdims=True)
+            _add(errors, name, exact, values, lsb(format), at_limits)
     for name in floats:
         if name.endswith(".probs"):
             layer = name.removesuffix(".probs")

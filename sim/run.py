@@ -30,6 +30,7 @@ from quant import float_model, hub
 from quant.calibrate import ensure
 from quant.checkpoint import DEFAULT_MODEL
 from quant.classify import Classifier
+from quant.decode import lsb, real
 from quant.texts import imdb
 from quant.tokenizer import Tokens
 from rtl.compile.program import Program, compile_attention, compile_model
@@ -97,8 +98,8 @@ def differences(review: Review, tensor: str) -> tuple[float, float] | None:
     twin = tensor.removesuffix(".x8") + ".norm" if tensor.endswith(".x8") else tensor
     if tensor not in formats or twin not in review.floats:
         return None
-    scale = float(formats[tensor]["scale"])
-    apart = np.abs(review.golden[tensor] - review.floats[twin] / scale)
+    format, exact = formats[tensor], review.floats[twin]
+    apart = np.abs(real(review.golden[tensor], format, exact.shape[-1]) - exact) / lsb(format)
     return float(apart.max()), float(apart.mean())
 
 
