@@ -15,9 +15,14 @@ from typing import Any
 def replacing(path: str | Path) -> Iterator[Path]:
     """A temporary name beside `path`, for a file or a folder; renamed when the block ends well.
 
-    A folder that stands at `path` is replaced, as a file is.
+    A folder that stands at `path` is replaced, as a file is; a link keeps pointing where it does. A
+    device or a pipe (/dev/stdout) cannot be replaced: it is yielded itself.
     """
     path = Path(path)
+    if path.parts[:2] == ("/", "dev") or path.is_fifo():
+        yield path
+        return
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -37,7 +42,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def write(path: str | Path, content: str | bytes) -> None:
-    """Write a file."""
+    """Write a file, text as UTF-8; folders are made."""
     with replacing(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 

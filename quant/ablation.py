@@ -12,10 +12,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from cli import files
+from cli.command import run
+from cli.options import Parser
+from cli.progress import progress
+
 import numpy as np
 from numpy.typing import NDArray
 
-from quant import command, float_model, hub, variants
+from quant import float_model, hub, variants
 from quant.calibrate import DEFAULT_DATA, SAMPLES, SPLIT, Calibrator, encode, golden_logits
 from quant.checkpoint import load
 from quant.evaluate import add_text_options
@@ -28,7 +33,7 @@ from quant.variants import Variant
 EXAMPLES = """\
 examples:
   python -m quant.ablation
-  python -m quant.ablation --samples 200 --max-tokens 128 --json build/ablation.json
+  python -m quant.ablation --samples 200 --tokens 128 --json build/ablation.json
   python -m quant.ablation --part remedies --data rotten-tomatoes --calibration rotten-tomatoes
 """
 
@@ -94,19 +99,18 @@ class Result:
         }
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="python -m quant.ablation",
-        description="The integer model with one choice of its numerics changed at a time.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def parser() -> Parser:
+    result = Parser(
+        "quant.ablation",
+        "The integer model with one choice of its numerics changed at a time.",
+        EXAMPLES,
     )
     add_text_options(result, 1000)
     result.add_argument(
         "--split",
         choices=SPLITS,
         default="validation",
-        help="of a named corpus (default validation: choices are not made on the test texts)",
+        help="of a named corpus (default: validation; choices are not made on the test texts)",
     )
     result.add_argument(
         "--calibration",
@@ -127,8 +131,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
-    return command.run(lambda: ablation_command(options))
+    return run(lambda: ablation_command(parser().parse_args(arguments)))
 
 
 def ablation_command(options: argparse.Namespace) -> int:
@@ -136,15 +139,15 @@ def ablation_command(options: argparse.Namespace) -> int:
     checkpoint, tokenizer = load(options.model), TextTokenizer(options.model)
     names = checkpoint.spec.labels
     reviews = load_texts(options.data, options.split, names=names)[: options.samples]
-    texts = encode(reviews, tokenizer, checkpoint, options.max_tokens)
+    texts = encode(reviews, tokenizer, checkpoint, options.tokens)
     labels = np.array([-1 if review.label is None else review.label for review in reviews])
     calibration = load_texts(options.calibration, SPLIT, names=names)[:SAMPLES]
-    samples = encode(calibration, tokenizer, checkpoint, options.max_tokens)
+    samples = encode(calibration, tokenizer, checkpoint, options.tokens)
     calibrator = Calibrator(checkpoint, samples)
     floats = np.stack(
         [
             float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)
-            for tokens in command.progress(texts, "float")
+            for tokens in progress(texts, "float")
         ]
     )
     known = (labels >= 0).all()
@@ -170,7 +173,7 @@ def ablation_command(options: argparse.Namespace) -> int:
             "float_accuracy": accuracy,
             "rows": [result.to_json() for result in results],
         }
-        command.write_json(options.json, values)
+        files.write_json(options.json, values)
     return 0
 
 
@@ -178,9 +181,7 @@ def variant_logits(model: Any, texts: Sequence[Tokens], row: Row) -> NDArray[np.
     """By the fast engine where the row runs as the contract says, else simulated text by text."""
     if row.variant == Variant():
         return golden_logits(model, texts)
-    logits = [
-        variants.run(model, tokens, row.variant) for tokens in command.progress(texts, row.name)
-    ]
+    logits = [variants.run(model, tokens, row.variant) for tokens in progress(texts, row.name)]
     return np.stack(logits).astype(np.int64)
 
 

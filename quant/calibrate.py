@@ -8,16 +8,20 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+from cli import files
+from cli.command import run
+from cli.options import Parser, add_json, add_model, add_tokens, positive, version
+from cli.progress import progress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from golden import encoder, fast, store
 from golden.model import Model
-from quant import choose, command, float_model, hub
+from quant import choose, float_model, hub
 from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
 from quant.compare import TensorError, compare, table
 from quant.observers import METHODS, Observer, observe
@@ -71,7 +75,7 @@ def observe_all(
     doubles: Arrays = {name: array.astype(np.float64) for name, array in checkpoint.arrays.items()}
     observers: dict[str, Observer] = {}
     logits = []
-    for tokens in command.progress(texts, "observing"):
+    for tokens in progress(texts, "observing"):
         trace: float_model.Trace = {}
         float_model.run(checkpoint.spec, doubles, tokens.ids, tokens.types, trace=trace)
         observe(trace, observers)
@@ -84,7 +88,7 @@ def golden_logits(model: Model, texts: Sequence[Tokens]) -> NDArray[np.int64]:
     parts = [texts[i : i + CHUNK] for i in range(0, len(texts), CHUNK)]
     logits = [
         fast.run_batch(model, [t.ids for t in part], [t.types for t in part])
-        for part in command.progress(parts, "running golden", unit=f"{CHUNK} texts")
+        for part in progress(parts, "running golden", unit=f"times {CHUNK} texts")
     ]
     return np.concatenate(logits).astype(np.int64)
 
@@ -97,7 +101,7 @@ def check(
     Raises CalibrationError when a score saturates, since the softmax of that row would be wrong.
     """
     errors: dict[str, TensorError] = {}
-    for tokens in command.progress(texts, "checking"):
+    for tokens in progress(texts, "checking"):
         floats: float_model.Trace = {}
         integers: dict[str, Any] = {}
         float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types, trace=floats)
@@ -181,7 +185,7 @@ def calibrate(
     errors = check(checkpoint, quantized, texts)
     quantized.info.update(
         {
-            "tool": f"bert2rtl {tool_version()}",
+            "tool": f"bert2rtl {version()}",
             "checkpoint": {"directory": str(checkpoint.directory), "sha256": checkpoint.sha256},
             "spec": checkpoint.spec.to_json(),
             "calibration": source
@@ -194,19 +198,12 @@ def calibrate(
     return quantized, errors
 
 
-def tool_version() -> str:
-    try:
-        return version("bert2rtl")
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        return "0 (not installed)"
-
-
 def save(quantized: Quantized, checkpoint: Checkpoint, out: Path) -> None:
     """The quantized model with the tokenizer's files beside it, so that it classifies alone."""
     for name in FILES:
         file = checkpoint.directory / name
         if file.is_file():
-            command.write(out / name, file.read_bytes())
+            files.write(out / name, file.read_bytes())
     store.save(quantized.model, out, quantized.info)
 
 
@@ -233,47 +230,31 @@ def ensure(model: Path = DEFAULT_MODEL, out: Path | None = None) -> Path:
     return out
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="python -m quant.calibrate",
-        description="Turn a fine-tuned checkpoint into an integer model.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def parser() -> Parser:
+    result = Parser(
+        "quant.calibrate", "Turn a fine-tuned checkpoint into an integer model.", EXAMPLES
     )
-    result.add_argument(
-        "--model",
-        type=Path,
-        default=DEFAULT_MODEL,
-        metavar="DIR",
-        help="checkpoint directory in Hugging Face layout, or hub:owner/name "
-        f"(default {DEFAULT_MODEL})",
-    )
+    add_model(result)
     result.add_argument(
         "--data",
         default=DEFAULT_DATA,
         metavar="NAME|FILE",
         help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .jsonl or "
-        f".txt file (default {DEFAULT_DATA})",
+        f".txt file (default: {DEFAULT_DATA})",
     )
     result.add_argument(
         "--samples",
         type=positive,
         default=SAMPLES,
         metavar="N",
-        help=f"number of texts (default {SAMPLES})",
+        help=f"number of texts (default: {SAMPLES})",
     )
-    result.add_argument(
-        "--max-tokens",
-        type=positive,
-        default=MAX_TOKENS,
-        metavar="N",
-        help=f"longest text in tokens; the rest is cut (default {MAX_TOKENS})",
-    )
+    add_tokens(result, MAX_TOKENS)
     result.add_argument(
         "--method",
         choices=METHODS,
         default=Options().method,
-        help=f"how a tensor's clipping point is chosen (default {Options().method})",
+        help=f"how a tensor's clipping point is chosen (default: {Options().method})",
     )
     result.add_argument(
         "--no-bias-correction",
@@ -293,19 +274,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="quantized model (default: build/ and the name of --model)",
     )
-    result.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    add_json(result)
     return result
-
-
-def positive(text: str) -> int:
-    """An option's value that counts something."""
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is too small: it must be 1 or more")
-    return value
 
 
 def remedies(text: str) -> tuple[str, ...] | None:
@@ -323,8 +293,7 @@ def remedies(text: str) -> tuple[str, ...] | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
-    return command.run(lambda: calibrate_command(options))
+    return run(lambda: calibrate_command(parser().parse_args(arguments)))
 
 
 def calibrate_command(options: argparse.Namespace) -> int:
@@ -332,8 +301,8 @@ def calibrate_command(options: argparse.Namespace) -> int:
     checkpoint = load(options.model)
     tokenizer = TextTokenizer(options.model)
     reviews = load_texts(options.data, SPLIT, names=checkpoint.spec.labels)[: options.samples]
-    texts = encode(reviews, tokenizer, checkpoint, options.max_tokens)
-    source = {"data": options.data, "max_tokens": options.max_tokens}
+    texts = encode(reviews, tokenizer, checkpoint, options.tokens)
+    source = {"data": options.data, "max_tokens": options.tokens}
     if options.data in CORPORA:
         source["split"] = SPLIT
     quantized, errors = calibrate(
@@ -351,7 +320,7 @@ def calibrate_command(options: argparse.Namespace) -> int:
     print(summary(quantized, errors))
     print(f"wrote {out}")
     if options.json:
-        command.write_json(options.json, quantized.info)
+        files.write_json(options.json, quantized.info)
     return 0
 
 

@@ -11,12 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cli import files
+from cli.command import run
+from cli.options import Parser, add_json, add_model, add_quantized, add_tokens
+
 import numpy as np
 
 from golden import encoder, store
 from golden.model import Model
-from quant import command, float_model, hub
-from quant.calibrate import MAX_TOKENS, default_out, ensure, positive
+from quant import float_model, hub
+from quant.calibrate import MAX_TOKENS, default_out, ensure
 from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
 from quant.spec import EncoderSpec, Floats
 from quant.tokenizer import TextTokenizer, Tokens
@@ -145,41 +149,23 @@ class Classification:
         return "\n".join(lines)
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="python -m quant.classify",
-        description="Classify a text with the integer model and the float model beside it.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def parser() -> Parser:
+    result = Parser(
+        "quant.classify",
+        "Classify a text with the integer model and the float model beside it.",
+        EXAMPLES,
     )
     result.add_argument("text", help="the text, or - to read it from standard input")
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
-    result.add_argument(
-        "--model",
-        type=Path,
-        metavar="DIR",
-        help=f"checkpoint, or hub:owner/name (default {DEFAULT_MODEL})",
-    )
-    result.add_argument(
-        "--quantized",
-        type=Path,
-        metavar="DIR",
-        help="quantized model (default: that of the checkpoint, calibrated first if missing)",
-    )
-    result.add_argument(
-        "--max-tokens",
-        type=positive,
-        default=MAX_TOKENS,
-        metavar="N",
-        help=f"the rest of a longer text is cut (default {MAX_TOKENS})",
-    )
-    result.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    add_model(result, default=None)
+    add_quantized(result)
+    add_tokens(result, MAX_TOKENS)
+    add_json(result)
     return result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
-    return command.run(lambda: classify_command(options))
+    return run(lambda: classify_command(parser().parse_args(arguments)))
 
 
 def classify_command(options: argparse.Namespace) -> int:
@@ -191,10 +177,10 @@ def classify_command(options: argparse.Namespace) -> int:
     else:
         quantized = options.quantized
     classifier = Classifier.load(quantized, model)
-    result = classifier.classify(classifier.tokens(text, options.pair, options.max_tokens))
+    result = classifier.classify(classifier.tokens(text, options.pair, options.tokens))
     print(result)
     if options.json:
-        command.write_json(options.json, result.to_json())
+        files.write_json(options.json, result.to_json())
     return 0
 
 

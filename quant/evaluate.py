@@ -9,16 +9,19 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from cli import files
+from cli.command import run
+from cli.options import Parser, add_json, add_model, add_quantized, add_tokens, positive
+from cli.progress import progress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from golden import encoder
-from quant import command, float_model, hub
-from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, ensure, golden_logits, positive
-from quant.checkpoint import DEFAULT_MODEL
+from quant import float_model, hub
+from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, ensure, golden_logits
 from quant.classify import Classifier
 from quant.compare import TensorError, compare, table
 from quant.metrics import Classes, Scores, confusion_matrix, mcnemar
@@ -31,7 +34,7 @@ EXAMPLES = """\
 examples:
   python -m quant.evaluate
   python -m quant.evaluate --samples 1000 --json build/evaluation.json
-  python -m quant.evaluate --model my-model --data reviews.csv --max-tokens 128
+  python -m quant.evaluate --model my-model --data reviews.csv --tokens 128
 """
 
 
@@ -170,7 +173,7 @@ def evaluate(
     checkpoint, tensors = classifier.require_checkpoint(), classifier.info["tensors"]
     errors: dict[str, TensorError] = {}
     float_logits = []
-    for i, tokens in enumerate(command.progress(texts, "evaluating float")):
+    for i, tokens in enumerate(progress(texts, "evaluating float")):
         floats: float_model.Trace | None = {} if i < traced else None
         float_logits.append(
             float_model.run(
@@ -213,62 +216,41 @@ def labelled_texts(
     return texts, labels if len(labels) == len(reviews) else None
 
 
-def add_text_options(parser: argparse.ArgumentParser, samples: int | None) -> None:
+def add_text_options(parser: Parser, samples: int | None) -> None:
     """The options that say which model and which texts; shared by the commands that measure."""
-    parser.add_argument(
-        "--model",
-        type=Path,
-        default=DEFAULT_MODEL,
-        metavar="DIR",
-        help=f"checkpoint, or hub:owner/name (default {DEFAULT_MODEL})",
-    )
+    add_model(parser)
     parser.add_argument(
         "--data",
         default=DEFAULT_DATA,
         metavar="NAME|FILE",
         help=f"texts: {' or '.join(CORPORA)}, or a .csv, .jsonl or .txt file with text and label "
-        f"columns (default {DEFAULT_DATA})",
+        f"columns (default: {DEFAULT_DATA})",
     )
     parser.add_argument(
         "--samples",
         type=positive,
         default=samples,
         metavar="N",
-        help=f"only the first N texts (default {samples or 'all'})",
+        help=f"only the first N texts (default: {samples or 'all'})",
     )
-    parser.add_argument(
-        "--max-tokens",
-        type=positive,
-        default=MAX_TOKENS,
-        metavar="N",
-        help=f"longest text in tokens; the rest is cut (default {MAX_TOKENS})",
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    add_tokens(parser, MAX_TOKENS)
+    add_json(parser)
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="python -m quant.evaluate",
-        description="Accuracy of the float and the integer model on the same texts.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def parser() -> Parser:
+    result = Parser(
+        "quant.evaluate", "Accuracy of the float and the integer model on the same texts.", EXAMPLES
     )
     add_text_options(result, None)
+    add_quantized(result)
     result.add_argument(
-        "--quantized",
-        type=Path,
-        metavar="DIR",
-        help="quantized model (default: that of the checkpoint, calibrated first if missing)",
-    )
-    result.add_argument(
-        "--split", choices=SPLITS, default="test", help="of a named corpus (default test)"
+        "--split", choices=SPLITS, default="test", help="of a named corpus (default: test)"
     )
     return result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
-    return command.run(lambda: evaluate_command(options))
+    return run(lambda: evaluate_command(parser().parse_args(arguments)))
 
 
 def evaluate_command(options: argparse.Namespace) -> int:
@@ -276,18 +258,18 @@ def evaluate_command(options: argparse.Namespace) -> int:
     quantized = options.quantized or ensure(options.model)
     classifier = Classifier.load(quantized, options.model)
     texts, labels = labelled_texts(
-        options.data, options.split, options.samples, classifier, options.max_tokens
+        options.data, options.split, options.samples, classifier, options.tokens
     )
     start = time.perf_counter()
     result = evaluate(classifier, texts, labels)
     print(result)
     print(f"{time.perf_counter() - start:.0f} s")
     if options.json:
-        source = {"data": options.data, "max_tokens": options.max_tokens}
+        source = {"data": options.data, "max_tokens": options.tokens}
         if options.data in CORPORA:
             source["split"] = options.split
         values = {"model": str(options.model), "quantized": str(quantized), "source": source}
-        command.write_json(options.json, values | result.to_json())
+        files.write_json(options.json, values | result.to_json())
     return 0
 
 

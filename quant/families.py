@@ -9,17 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from quant.activation import ACTIVATIONS
 from quant.spec import Arrays, CheckpointError, EncoderSpec, Floats
 
 Config = Mapping[str, Any]
 
-_ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_new": "gelu-tanh",
-    "gelu_pytorch_tanh": "gelu-tanh",
-    "gelu_fast": "gelu-tanh",
-    "relu": "relu",
-}
+_ACTIVATIONS = {theirs: ours for ours, entry in ACTIVATIONS.items() for theirs in entry.names}
 _BUFFERS = ("position_ids", "token_type_ids")
 
 

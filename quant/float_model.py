@@ -6,39 +6,16 @@ docs/numerics.md section 9 gives its integer twin, and three that only exist in 
 ``layer.i.ffn.up`` and ``head.j.linear`` before the activation, ``layer.i.probs`` after the softmax.
 """
 
-from collections.abc import Callable
 from math import sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erf
 
+from quant.activation import ACTIVATIONS
 from quant.spec import Arrays, EncoderSpec, Floats
 
 Trace = dict[str, Floats]
-
-
-def gelu(x: Floats) -> Floats:
-    """x Phi(x), with the exact normal distribution (Hendrycks and Gimpel, 2016)."""
-    return 0.5 * x * (1 + erf(x / sqrt(2)))
-
-
-def gelu_tanh(x: Floats) -> Floats:
-    """The tanh approximation of GELU, equation 2 of the same paper."""
-    return 0.5 * x * (1 + np.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
-
-
-def relu(x: Floats) -> Floats:
-    return np.maximum(x, 0)
-
-
-ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
-    "gelu": gelu,
-    "gelu-tanh": gelu_tanh,
-    "relu": relu,
-    "tanh": np.tanh,
-}
 
 
 def softmax(x: Floats) -> Floats:
@@ -96,7 +73,7 @@ def run(
 
     def feed_forward(layer: str, x: Floats) -> Floats:
         up = trace[f"{layer}.ffn.up"] = linear(f"{layer}.ffn.up", x)
-        hidden = trace[f"{layer}.ffn.hidden"] = ACTIVATIONS[spec.activation](up)
+        hidden = trace[f"{layer}.ffn.hidden"] = ACTIVATIONS[spec.activation].function(up)
         return linear(f"{layer}.ffn.down", hidden)
 
     def post_norm_layer(layer: str, x: Floats) -> Floats:
@@ -129,7 +106,7 @@ def run(
     trace["pooled"] = x
     for j, activation in enumerate(spec.head_activations):
         x = trace[f"head.{j}.linear"] = linear(f"head.{j}", x)
-        x = trace[f"head.{j}"] = ACTIVATIONS[activation](x)
+        x = trace[f"head.{j}"] = ACTIVATIONS[activation].function(x)
     logits = linear(f"head.{spec.head_layers - 1}", x)
     trace["logits"] = logits
     return logits

@@ -16,7 +16,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.float_model import ACTIVATIONS, Trace
+from quant.activation import ACTIVATIONS
+from quant.float_model import Trace
 from quant.spec import Floats
 
 METHODS = ("min-max", "percentile", "mse")
@@ -162,7 +163,7 @@ def activation_clipping_point(observer: Observer, method: str, activation: str) 
     """
     if not observer.amplitude:
         return 1.0
-    f = ACTIVATIONS[activation]
+    f = ACTIVATIONS[activation].function
     candidates = observer.amplitude * np.linspace(0.02, 1, 491)
     if method == "mse":
         x, weights = _occupied(observer)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golden.model import Linear, Norm
-from quant.float_model import ACTIVATIONS
+from quant.activation import ACTIVATIONS
 from quant.spec import Floats
 
 Doubles = NDArray[np.float64]
@@ -149,7 +149,7 @@ def activation_table(activation: str, clipping_point: float) -> tuple[NDArray[np
 
     Entry x & 255 is round(f(x s_in) / s_out), s_out = f(127 s_in) / 127: within 0.5 LSB of f.
     """
-    f = ACTIVATIONS[activation]
+    f = ACTIVATIONS[activation].function
     input_scale = clipping_point / 127
     output_scale = float(f(np.float64(clipping_point))) / 127
     x = np.arange(-128, 128)

@@ -10,16 +10,20 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from cli import files
+from cli.command import run
+from cli.options import Parser, add_quantized
+
 import numpy as np
 from numpy.typing import NDArray
 
 from golden import activation, encoder, layernorm, softmax
 from golden.model import Linear, Model, Norm
-from quant import command, float_model, hub, svg
+from quant import float_model, hub, svg
+from quant.activation import ACTIVATIONS
 from quant.calibrate import BUILD, ensure, observe_all
 from quant.classify import Classifier
 from quant.evaluate import Evaluation, add_text_options, evaluate, labelled_texts
-from quant.float_model import ACTIVATIONS
 from quant.observers import BINS, Observer
 from quant.texts import SPLITS
 from quant.tokenizer import Tokens
@@ -170,13 +174,12 @@ def table_curve(layer: Linear, name: str, before: dict[str, Any], after: dict[st
     if layer.table is None:
         return ""
     x = codes * before["scale"] + before.get("centre", 0.0)
+    exact = ACTIVATIONS[name].function(x)
     output = activation.lookup(layer.table, codes.astype(np.int8)) * after["scale"]
     output += after.get("centre", 0.0)
-    error = (output - ACTIVATIONS[name](x)) / after["scale"]
+    error = (output - exact) / after["scale"]
     curve = svg.lines(x, {"error": error}, "input", "error in LSB of the output")
-    levels = svg.lines(
-        x, {"exact": ACTIVATIONS[name](x), "table": output}, "input", name, step=False
-    )
+    levels = svg.lines(x, {"exact": exact, "table": output}, "input", name, step=False)
     return f'<div class="pair">{levels}{curve}</div>'
 
 
@@ -306,43 +309,41 @@ def page(
     )
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="python -m quant.report",
-        description="One HTML page that shows a calibration and its evaluation.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def parser() -> Parser:
+    result = Parser(
+        "quant.report", "One HTML page that shows a calibration and its evaluation.", EXAMPLES
     )
     add_text_options(result, 500)
-    result.add_argument("--quantized", type=Path, metavar="DIR", help="quantized model")
-    result.add_argument("--split", choices=SPLITS, default="test", help="of a named corpus")
+    add_quantized(result)
+    result.add_argument(
+        "--split", choices=SPLITS, default="test", help="of a named corpus (default: test)"
+    )
     result.add_argument(
         "--sentence", default=SENTENCE, metavar="TEXT", help="whose attention is drawn"
     )
     result.add_argument(
-        "--out", type=Path, metavar="FILE", help="the page (default build/report-MODEL.html)"
+        "--out", type=Path, metavar="FILE", help="the page (default: build/report-MODEL.html)"
     )
     return result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
-    return command.run(lambda: report_command(options))
+    return run(lambda: report_command(parser().parse_args(arguments)))
 
 
 def report_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
     classifier = Classifier.load(options.quantized or ensure(options.model), options.model)
-    sentence = classifier.tokens(options.sentence, max_tokens=min(40, options.max_tokens))
+    sentence = classifier.tokens(options.sentence, max_tokens=min(40, options.tokens))
     texts, labels = labelled_texts(
-        options.data, options.split, options.samples, classifier, options.max_tokens
+        options.data, options.split, options.samples, classifier, options.tokens
     )
     result = evaluate(classifier, texts, labels)
     out = options.out or BUILD / f"report-{options.model.resolve().name}.html"
-    command.write(out, page(classifier, result, texts[:64], sentence).encode())
+    files.write(out, page(classifier, result, texts[:64], sentence).encode())
     print(f"wrote {out}")
     if options.json:
-        command.write_json(options.json, result.to_json())
+        files.write_json(options.json, result.to_json())
     return 0
 
 

@@ -25,12 +25,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from quant.activation import ACTIVATIONS
+
 Floats: TypeAlias = NDArray[np.floating[Any]]  # float32; float64 where calibration observes
 Arrays: TypeAlias = dict[str, Floats]
 
 NORMS = ("post", "pre")
 POOLINGS = ("first", "mean")
-ACTIVATIONS = ("gelu", "gelu-tanh", "relu", "tanh")
 
 
 class CheckpointError(ValueError):
@@ -82,9 +83,9 @@ class EncoderSpec:
             raise ValueError(f"epsilon is {self.epsilon}: LayerNorm needs it above 0")
         _one_of("norm", self.norm, NORMS)
         _one_of("pooling", self.pooling, POOLINGS)
-        _one_of("activation", self.activation, ACTIVATIONS)
+        _one_of("activation", self.activation, tuple(ACTIVATIONS))
         for activation in self.head_activations:
-            _one_of("head_activations", activation, ACTIVATIONS)
+            _one_of("head_activations", activation, tuple(ACTIVATIONS))
 
     @property
     def max_tokens(self) -> int:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.float_model import ACTIVATIONS
+from quant.activation import ACTIVATIONS
 from quant.observers import Observer
 from quant.quantizers import rounded
 from quant.spec import Floats
@@ -81,7 +81,7 @@ class Split:
     def mean_error(self, u: Floats, activation: str) -> Doubles:
         """The mean of f(u) less what the codes stand for, of each neuron."""
         values = folded(self.hidden(u), u.shape[1], self.copies)
-        result: Doubles = (ACTIVATIONS[activation](u) - values).mean(axis=0)
+        result: Doubles = (ACTIVATIONS[activation].function(u) - values).mean(axis=0)
         return result
 
 
@@ -105,7 +105,7 @@ def split(observer: Observer, weight: Floats, activation: str) -> Split:
     activations in SPLITTABLE only.
     """
     rows = observer.rows[:: -(-len(observer.rows) // ROWS)].astype(np.float64)
-    exact = ACTIVATIONS[activation](rows)
+    exact = ACTIVATIONS[activation].function(rows)
     w = weight.astype(np.float64)
     gram = w.T @ w
     best, least = None, np.inf
@@ -137,7 +137,7 @@ def _codes(
     copies: NDArray[np.int64],
     steps: NDArray[np.int64],
 ) -> Split:
-    f = ACTIVATIONS[activation]
+    f = ACTIVATIONS[activation].function
     input_scale = (high - low) / 255
     centre = low + 128 * input_scale
     x = np.arange(-128, 128)

@@ -22,12 +22,14 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 
+from cli.options import positive
+
 import numpy as np
 from tqdm import tqdm
 
 from golden.encoder import run
 from golden.model import Model
-from quant.calibrate import ensure, positive
+from quant.calibrate import ensure
 from quant.classify import Classifier
 from quant.texts import imdb
 from rtl.compile import MODEL

@@ -20,13 +20,16 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from cli.options import positive
+from cli.progress import progress
+
 import numpy as np
 from tqdm import tqdm
 
 from golden import encoder
 from golden import fast as golden_fast
-from quant import command, float_model
-from quant.calibrate import ensure, positive
+from quant import float_model
+from quant.calibrate import ensure
 from quant.classify import Classifier
 from quant.texts import load_texts
 from quant.tokenizer import Tokens
@@ -173,7 +176,7 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Figures:
             float_model.run(
                 classifier.checkpoint.spec, classifier.checkpoint.arrays, t.ids, t.types
             )
-            for t in command.progress(sequences, "float")
+            for t in progress(sequences, "float")
         ]
         classes = {"float": np.array(floats).argmax(1)} | classes
     known = labels >= 0

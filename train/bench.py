@@ -21,6 +21,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
+from cli.files import write_json
+
 import numpy as np
 import torch
 from tqdm import tqdm
@@ -31,7 +33,6 @@ from golden.model import Model, Shape
 from golden.random import random_model
 from quant.calibrate import ensure
 from quant.checkpoint import DEFAULT_MODEL
-from quant.command import write_json
 from quant.texts import imdb
 from quant.tokenizer import TextTokenizer
 from train.command import positive, run

@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cli.files import replacing
+
 import torch
 from transformers.utils.logging import disable_progress_bar
 
 from quant.texts import TextError
 from train.failure import TrainError
 from train.loop import Interrupted, Plan
-from train.snapshot import replacing
 
 _NOT_RECORDED = ("out", "work", "restart", "stop_after", "json", "command")  # say where, not what
 _INTERRUPTED = 130  # 128 + SIGINT, as shells report it

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from cli.files import replacing
+
 import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
@@ -18,7 +20,6 @@ from transformers import BertTokenizer
 
 from train.batches import Batch
 from train.failure import TrainError
-from train.snapshot import replacing
 from train.tokens import SpecialTokens, special_tokens
 
 _IDS = np.dtype("<i4")

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cli.files import write_if_changed
+
 from golden.store import load
 from rtl.compile import MODEL
 from rtl.compile.program import compile_model, embedding_table

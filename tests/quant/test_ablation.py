@@ -21,7 +21,7 @@ def test_every_choice_has_its_row() -> None:
 @pytest.mark.slow
 def test_the_table_on_real_reviews(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "ablation.json"
-    options = ["--samples", "12", "--max-tokens", "48", "--json", str(file)]
+    options = ["--samples", "12", "--tokens", "48", "--json", str(file)]
     assert ablation.main(options) == 0
     rows = {row["variant"]: row for row in json.loads(file.read_text())["rows"]}
     printed = capsys.readouterr().out

@@ -78,8 +78,8 @@ def test_refusals_are_one_line(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--samples", "0"], "0 is too small: it must be 1 or more"),
-        (["--max-tokens", "many"], "'many' is not a whole number"),
+        (["--samples", "0"], "0 is out of range: it must be 1 or more"),
+        (["--tokens", "many"], "'many' is not a whole number"),
         (["--method", "best"], "invalid choice: 'best'"),
         (
             ["--remedies", "centre,magic"],
@@ -147,7 +147,11 @@ def test_interruption_writes_nothing(
     out = tmp_path / "out"
     arguments = ["--model", str(model), "--data", str(data), "--out", str(out)]
     assert calibrate.main(arguments) == 130
-    assert capsys.readouterr().err == "interrupted: nothing was written\n"
+    assert capsys.readouterr().err.splitlines() == [
+        "observing: 5 texts",
+        "running golden: 1 times 32 texts",
+        "interrupted: nothing was written",
+    ]
     assert not out.exists()
 
 
@@ -201,7 +205,7 @@ def test_the_processor_and_its_threads_do_not_matter(tmp_path: Path) -> None:
     for kernels, threads in (("Prescott", "1"), ("Haswell", "2")):
         out = tmp_path / kernels
         environment = os.environ | {"OPENBLAS_CORETYPE": kernels, "OPENBLAS_NUM_THREADS": threads}
-        arguments = ["--samples", "16", "--max-tokens", "96", "--out", str(out)]
+        arguments = ["--samples", "16", "--tokens", "96", "--out", str(out)]
         command = [sys.executable, "-m", "quant.calibrate", *arguments]
         subprocess.run(command, env=environment, check=True, capture_output=True)
         with np.load(out / "quantized.npz") as arrays:

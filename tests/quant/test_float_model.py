@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quant import float_model
+from quant import activation, float_model
 from quant.checkpoint import Checkpoint, load
 from quant.spec import EncoderSpec
 from tests.quant import tiny
@@ -77,10 +77,10 @@ def test_every_family_equals_hugging_face(tmp_path: Path, family: str, activatio
 def test_activations_against_their_formulas() -> None:
     x = np.linspace(-9, 9, 301)
     exact = [value / 2 * (1 + erf(value / sqrt(2))) for value in x]
-    np.testing.assert_allclose(float_model.gelu(x), exact, atol=1e-15)
+    np.testing.assert_allclose(activation.gelu(x), exact, atol=1e-15)
     # Hendrycks and Gimpel's approximation stays within 5e-4 of the exact function.
-    assert 1e-4 < np.abs(float_model.gelu_tanh(x) - exact).max() < 5e-4
-    assert float_model.relu(np.array([-2.0, 3.0])).tolist() == [0, 3]
+    assert 1e-4 < np.abs(activation.gelu_tanh(x) - exact).max() < 5e-4
+    assert activation.relu(np.array([-2.0, 3.0])).tolist() == [0, 3]
 
 
 def test_softmax_survives_large_scores() -> None:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from quant.float_model import gelu
+from quant.activation import gelu
 from quant.observers import (
     BINS,
     METHODS,

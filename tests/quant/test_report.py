@@ -16,7 +16,7 @@ def test_the_page_shows_the_shipped_model(
 ) -> None:
     out = tmp_path / "page.html"
     arguments = ["--quantized", str(quantized_directory), "--model", str(DEFAULT_MODEL)]
-    options = ["--samples", "6", "--max-tokens", "96", "--out", str(out)]
+    options = ["--samples", "6", "--tokens", "96", "--out", str(out)]
     assert report.main([*arguments, *options]) == 0
     assert capsys.readouterr().out == f"wrote {out}\n"
     html = out.read_text()

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from quant.float_model import ACTIVATIONS
+from quant.activation import ACTIVATIONS
 from quant.observers import Observer
 from quant.splitting import COPIES, SPLITTABLE, folded, split
 
@@ -29,7 +29,7 @@ def test_copies_give_an_outlier_and_leave_the_others_their_precision(activation:
     assert set(copies.tolist()) == {4, 7}
     assert len(copies) <= COPIES
     assert np.count_nonzero(copies == 4) > np.count_nonzero(copies == 7)
-    exact = ACTIVATIONS[activation](u)
+    exact = ACTIVATIONS[activation].function(u)
     error = np.abs(folded(found.hidden(u), 20, copies) - exact)
     others = [i for i in range(20) if i not in (4, 7)]
     assert error[:, others].max() < 0.04  # one scale for all: 36 / 127 / 2 = 0.14
@@ -40,7 +40,7 @@ def test_copies_give_an_outlier_and_leave_the_others_their_precision(activation:
 def test_every_code_is_the_function_rounded() -> None:
     found = split(observer(rows({4: 12.0})), np.ones((3, 20)), "gelu")
     x = np.arange(-128, 128)
-    exact = ACTIVATIONS["gelu"](x * found.input_scale + found.input_centre)
+    exact = ACTIVATIONS["gelu"].function(x * found.input_scale + found.input_centre)
     codes = (exact - found.output_zero) / found.output_scale
     assert np.abs(found.table[x & 255] - codes).max() <= 0.5 + 1e-9
     assert (found.table.min(), found.table.max()) == (-128, 127)
