@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from quant.observers import METHODS
 
 REMEDIES = ("centre", "balance", "split", "compensate")
-"""What calibration can do for networks whose channels differ much, see docs/numerics.md section 11.
+"""What calibration can do for networks whose channels differ much, see docs/numerics.md section 10.
 
 centre, balance: quant.rewriting; split: quant.splitting; compensate: quantizers.compensated.
 """

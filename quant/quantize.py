@@ -35,7 +35,7 @@ from quant.options import Options
 from quant.quantizers import CalibrationError, normalise
 from quant.rewriting import Rewritten
 from quant.spec import Arrays, EncoderSpec, Floats
-from quant.splitting import SPLITTABLE, Split, split
+from quant.splitting import Split, split, splittable
 
 LOG2_E = log2(np.e)
 SCORE_FRACTION = 8  # fraction bits of the base-2 score
@@ -123,7 +123,7 @@ class _Quantizer:
 
     def run(self) -> Quantized:
         spec = self.spec
-        if "split" in self.remedies and spec.activation in SPLITTABLE:
+        if "split" in self.remedies and splittable(spec.activation):
             self._split()
         shape = _named("shape", Shape, **self._shape())
         self.description.prove("sum of p", 255 * spec.max_tokens, 2**20)

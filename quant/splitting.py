@@ -27,9 +27,8 @@ from quant.spec import Floats
 
 Doubles = NDArray[np.floating[Any]]
 
-SPLITTABLE = ("gelu", "gelu-tanh", "relu")  # those that end as the identity
 COPIES = 16  # most copies a layer: one column tile of the array, or half a one at 32 lanes
-LOWS = (-2.0, -2.5, -3.0, -3.5, -4.0)
+LOWS = (0.0, -2.0, -2.5, -3.0, -3.5, -4.0)
 HIGHS = 16  # values of ``high`` that are tried
 MARGIN = 1.05  # a neuron is taken to exceed what calibration saw of it by this much
 ROWS = 512  # rows on which the choices are compared
@@ -85,6 +84,12 @@ class Split:
         return result
 
 
+def splittable(activation: str) -> bool:
+    """Whether the function ends as the identity on one side and as 0 on the other."""
+    ends = np.array([-30.0, 30.0])
+    return bool(np.allclose(ACTIVATIONS[activation].function(ends), [0, 30], atol=1e-6))
+
+
 def _padded(x: Any, width: int) -> Any:
     """x [..., n] with zeros up to [..., width]."""
     return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])])
@@ -101,28 +106,26 @@ def folded(values: Doubles, neurons: int, copies: NDArray[np.int64]) -> Doubles:
 def split(observer: Observer, weight: Floats, activation: str) -> Split:
     """The codes with the least squared error of the second layer's output on calibration's rows.
 
-    weight [H, F] is the second layer's. A constant error is none: it moves into the bias. For the
-    activations in SPLITTABLE only.
+    weight [H, F] is the second layer's, the activation `splittable`. A constant error is none: it
+    moves into the bias.
     """
     rows = observer.rows[:: -(-len(observer.rows) // ROWS)].astype(np.float64)
     exact = ACTIVATIONS[activation].function(rows)
-    w = weight.astype(np.float64)
-    gram = w.T @ w
+    w = weight.astype(np.float32)
     best, least = None, np.inf
     highest = observer.channel_extremes[1] * MARGIN
     top = max(float(highest.max()), 0.5)
-    lows = (0.0,) if activation == "relu" else LOWS
     for high in np.geomspace(min(1.0, top), top, HIGHS):
         count = np.maximum(np.ceil(highest / high) - 1, 0).astype(np.int64)
         if count.sum() > COPIES:
             continue
         sources = np.repeat(np.arange(len(count)), count)
         steps = np.concatenate([np.arange(1, n + 1) for n in count])
-        for low in lows:
+        for low in LOWS:
             found = _codes(activation, low, float(high), len(count), sources, steps)
             error = folded(found.hidden(rows), len(count), sources) - exact
             error -= error.mean(axis=0)
-            squared = float(((error @ gram) * error).sum())
+            squared = float(np.square(error.astype(np.float32) @ w.T).sum(dtype=np.float64))
             if squared < least:
                 best, least = found, squared
     assert best is not None  # the last high needs no copy
