@@ -23,8 +23,8 @@ from quant.spec import Floats
 METHODS = ("min-max", "percentile", "mse")
 PERCENTILE = 99.99
 BINS = 4096
-SAMPLE = 4096  # rows kept at most; half of them at least once that many were seen
-SAMPLED = (".norm", ".context", ".ffn.up")  # tensors of which rows are kept, by their last part
+SAMPLE = 2048  # rows kept at most; half of them at least once that many were seen
+SAMPLED = ".ffn.up"  # tensors of which rows are kept, by their last part
 
 Doubles: TypeAlias = NDArray[np.floating[Any]]
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from quant.observers import METHODS
 
-REMEDIES = ("centre", "balance", "split", "compensate")
+REMEDIES = ("centre", "balance", "split")
 """What calibration can do for networks whose channels differ much, see docs/numerics.md section 10.
 
-centre, balance: quant.rewriting; split: quant.splitting; compensate: quantizers.compensated.
+centre, balance: quant.rewriting; split: quant.splitting.
 """
 
 

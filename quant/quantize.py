@@ -26,7 +26,6 @@ from golden.model import (
 from quant import quantizers
 from quant.description import Description
 from quant.observers import (
-    SAMPLED,
     Observer,
     activation_clipping_point,
     clipping_point,
@@ -45,15 +44,10 @@ HEADROOM = 1.25  # residual sums may exceed what calibration saw by this much be
 
 @dataclass(frozen=True)
 class Operand:
-    """What a linear layer reads: code * scale is x, whose channels have these means.
+    """What a linear layer reads: code * scale is x, whose channels have these means."""
 
-    ``rows`` are examples of x, where its layer's weights are to be compensated.
-    """
-
-    name: str
     scale: float
     means: NDArray[np.floating[Any]]
-    rows: NDArray[np.floating[Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -189,9 +183,7 @@ class _Quantizer:
 
     def _operand(self, name: str, scale: float) -> Operand:
         """An operand as observed under its name."""
-        observer = self._observer(name)
-        wanted = "compensate" in self.remedies and name.endswith(SAMPLED)
-        return Operand(name, scale, observer.channel_means, observer.rows if wanted else None)
+        return Operand(scale, self._observer(name).channel_means)
 
     def _embedding(self) -> tuple[Embedding, float]:
         """The embedding and the scale of the stream after it (its norm included)."""
@@ -240,10 +232,6 @@ class _Quantizer:
         table: NDArray[np.int8] | None = None,
     ) -> Linear:
         """The layer of this name, or one of other weights and bias in its place."""
-        covariance = None
-        if operand.rows is not None:
-            rows = operand.rows.astype(np.float64)
-            covariance = np.atleast_2d(np.cov(rows, rowvar=False, bias=True))
         result = quantizers.linear(
             name,
             self.arrays[f"{name}.weight"] if weight is None else weight,
@@ -251,7 +239,6 @@ class _Quantizer:
             operand.scale,
             output_scale,
             input_means=operand.means if self.options.bias_correction else None,
-            covariance=covariance,
             per_channel=self.options.per_channel,
             multiplier_bits=self.options.multiplier_bits,
             table=table,
@@ -330,13 +317,8 @@ class _Quantizer:
         if self.options.bias_correction:
             bias = bias + weight @ codes.mean_error(u, activation)
         weight, bias = codes.down(weight, bias, self.ffn)
-        rows = codes.operand(u, self.ffn)
-        hidden = Operand(
-            f"{name}.hidden",
-            codes.output_scale,
-            rows.mean(axis=0),
-            rows if "compensate" in self.remedies else None,
-        )
+        means = codes.operand(u, self.ffn).mean(axis=0)
+        hidden = Operand(codes.output_scale, means)
         down, shift, stream = self._residual(
             f"{name}.down", hidden, f"{name}.sum", stream, weight=weight, bias=bias
         )

@@ -18,8 +18,6 @@ Doubles = NDArray[np.float64]
 WEIGHT_MAX = 127
 MULTIPLIER_BITS = 16
 SHIFT_MIN, SHIFT_MAX = 1, 47
-DAMPING = 0.01  # of the mean variance, in `compensated`
-BLOCK = 64  # inputs whose errors reach the weights behind them together, in `compensated`
 NORM_FRACTION = 12  # fraction bits of the normalised value n
 
 
@@ -71,7 +69,6 @@ def linear(
     *,
     table: NDArray[np.int8] | None = None,
     input_means: NDArray[np.floating[Any]] | None = None,
-    covariance: Doubles | None = None,
     per_channel: bool = True,
     multiplier_bits: int = MULTIPLIER_BITS,
 ) -> QuantizedLinear:
@@ -81,7 +78,6 @@ def linear(
     room for the sum, and large enough for the requantizer's shift. ``input_means`` turns bias
     correction on: the mean error (W - W') E[x] that rounding the weights causes is added back
     (Nagel et al., "Data-free quantization through weight equalization and bias correction", 2019).
-    ``covariance`` of the inputs makes rounding aware of them, see `compensated`.
     Raises CalibrationError when a bound fails.
     """
     w, b = weight.astype(np.float64), bias.astype(np.float64)
@@ -97,10 +93,7 @@ def linear(
     if output_scale is None or not per_channel:
         scales = np.full_like(scales, scales.max())
     scales = np.maximum(scales, np.finfo(np.float32).tiny)
-    if covariance is None:
-        codes = rounded(w / scales[:, None]).clip(-WEIGHT_MAX, WEIGHT_MAX)
-    else:
-        codes = compensated(w / scales[:, None], covariance)
+    codes = rounded(w / scales[:, None]).clip(-WEIGHT_MAX, WEIGHT_MAX)
     if input_means is not None:
         b = b + (w - codes * scales[:, None]) @ input_means
     biases = rounded(b / (input_scale * scales))
@@ -115,33 +108,6 @@ def linear(
         m, s = normalise(name, input_scale * scales / output_scale, multiplier_bits)
     result = Linear(codes.astype(np.int8), biases.astype(np.int32), m, s, table)
     return QuantizedLinear(result, scales, int(bounds[worst]))
-
-
-def compensated(weight: Doubles, covariance: Doubles, damping: float = DAMPING) -> Doubles:
-    """Codes -127..127 of weight [out, in] (in steps of each row) for inputs of this covariance.
-
-    Inputs are rounded one after another, and the error of each is made up for by those that follow:
-    w[j] += (q[i] - w[i]) Hinv[i, j] / Hinv[i, i] of the inverse of what is left of the covariance,
-    by Cholesky's factor of the whole inverse (Frantar et al., "GPTQ", 2022). ``damping`` times the
-    mean variance is added to its diagonal, so that it has an inverse and no weight moves far.
-    """
-    w = weight.copy()
-    inputs = w.shape[1]
-    spread = float(covariance.diagonal().mean())
-    if spread <= 0:
-        return rounded(w).clip(-WEIGHT_MAX, WEIGHT_MAX)
-    inverse = np.linalg.inv(covariance + damping * spread * np.eye(inputs))
-    upper = np.linalg.cholesky((inverse + inverse.T) / 2).T
-    codes = np.zeros_like(w)
-    for start in range(0, inputs, BLOCK):
-        block = slice(start, min(start + BLOCK, inputs))
-        errors = np.zeros_like(w[:, block])
-        for i in range(block.start, block.stop):
-            codes[:, i] = rounded(w[:, i]).clip(-WEIGHT_MAX, WEIGHT_MAX)
-            error = errors[:, i - start] = (w[:, i] - codes[:, i]) / upper[i, i]
-            w[:, i : block.stop] -= np.outer(error, upper[i, i : block.stop])
-        w[:, block.stop :] -= errors @ upper[block, block.stop :]
-    return codes
 
 
 def activation_table(activation: str, clipping_point: float) -> tuple[NDArray[np.int8], float]:

@@ -28,8 +28,8 @@ from quant.spec import Floats
 Doubles = NDArray[np.floating[Any]]
 
 COPIES = 16  # most copies a layer: one column tile of the array, or half a one at 32 lanes
-LOWS = (0.0, -2.0, -2.5, -3.0, -3.5, -4.0)
-HIGHS = 16  # values of ``high`` that are tried
+LOWS = (0.0, -2.5, -3.0, -3.5)
+HIGHS = 12  # values of ``high`` that are tried
 MARGIN = 1.05  # a neuron is taken to exceed what calibration saw of it by this much
 ROWS = 512  # rows on which the choices are compared
 

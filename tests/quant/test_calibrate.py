@@ -83,7 +83,7 @@ def test_refusals_are_one_line(
         (["--method", "best"], "invalid choice: 'best'"),
         (
             ["--remedies", "centre,magic"],
-            "'magic' is no remedy: allowed auto, none, all, centre, balance, split, compensate",
+            "'magic' is no remedy: allowed auto, none, all, centre, balance, split",
         ),
         (["--remedies", ""], "'' is no remedy: allowed auto, none, all, centre"),
     ],

@@ -9,7 +9,6 @@ from quant.float_model import layer_norm
 from quant.quantizers import (
     CalibrationError,
     activation_table,
-    compensated,
     embedding_factors,
     linear,
     normalise,
@@ -165,25 +164,3 @@ def test_embedding_factors_reach_both_tables() -> None:
 def test_table_codes_round_and_clip() -> None:
     codes = table_codes(np.array([[0.1, -0.1, 0.004, 9.0, -9.0]], np.float32), 0.01)
     assert codes.tolist() == [[10, -10, 0, 127, -127]]
-
-
-def test_compensated_weights_err_less_on_inputs_that_go_together() -> None:
-    rng = np.random.default_rng(12)
-    inputs = rng.normal(0, 1, (500, 6)) @ rng.normal(0, 1, (6, 90)) + rng.normal(0, 0.1, (500, 90))
-    weight = rng.normal(0, 3, (7, 90))
-    codes = compensated(weight, np.cov(inputs, rowvar=False, bias=True))
-    assert set(np.unique(codes % 1)) == {0}
-    assert np.abs(codes - weight).max() < 40
-    error, nearest = (
-        np.square(inputs @ (weight - q).T).mean() for q in (codes, np.floor(weight + 0.5))
-    )
-    assert error < 0.3 * nearest
-
-
-def test_compensation_needs_correlated_inputs() -> None:
-    weight = np.random.default_rng(13).normal(0, 60, (4, 70))
-    nearest = np.floor(weight + 0.5).clip(-127, 127)
-    np.testing.assert_array_equal(compensated(weight, np.eye(70)), nearest)
-    np.testing.assert_array_equal(compensated(weight, np.zeros((70, 70))), nearest)
-    far = np.full((1, 70), 400.0)
-    assert np.abs(compensated(far, np.ones((70, 70)) + np.eye(70))).max() == 127
