@@ -24,13 +24,14 @@ from golden.model import Model
 from quant import choose, float_model, hub
 from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
 from quant.compare import TensorError, compare, table
+from quant.data_file import Review, add_columns, layout_of
 from quant.observers import METHODS, Observer, observe
 from quant.options import REMEDIES, Options
 from quant.quantize import Quantized, correct_logits, quantize
 from quant.quantizers import CalibrationError
 from quant.rewriting import REWRITINGS, Rewritten, rewrite
 from quant.spec import Arrays, Floats
-from quant.texts import CORPORA, Review, load_texts
+from quant.texts import CORPORA, load_texts
 from quant.tokenizer import FILES, TextTokenizer, Tokens
 
 BUILD = Path("build")
@@ -61,7 +62,10 @@ def encode(
 ) -> list[Tokens]:
     """The tokens of each text, cut to ``max_tokens`` or to what the position table covers."""
     limit = min(max_tokens, checkpoint.spec.max_tokens)
-    return [tokenizer.encode(review.text, limit=limit) for review in texts]
+    types = checkpoint.spec.types
+    return [
+        tokenizer.encode(review.text, review.pair, limit=limit, segments=types) for review in texts
+    ]
 
 
 def observe_all(
@@ -239,8 +243,8 @@ def parser() -> Parser:
         "--data",
         default=DEFAULT_DATA,
         metavar="NAME|FILE",
-        help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .jsonl or "
-        f".txt file (default: {DEFAULT_DATA})",
+        help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .tsv, "
+        f".jsonl or .txt file (default: {DEFAULT_DATA})",
     )
     result.add_argument(
         "--samples",
@@ -275,6 +279,7 @@ def parser() -> Parser:
         help="quantized model (default: build/ and the name of --model)",
     )
     add_json(result)
+    add_columns(result)
     return result
 
 
@@ -300,7 +305,9 @@ def calibrate_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
     checkpoint = load(options.model)
     tokenizer = TextTokenizer(options.model)
-    reviews = load_texts(options.data, SPLIT, names=checkpoint.spec.labels)[: options.samples]
+    reviews = load_texts(
+        options.data, SPLIT, names=checkpoint.spec.labels, layout=layout_of(options)
+    )[: options.samples]
     texts = encode(reviews, tokenizer, checkpoint, options.tokens)
     source = {"data": options.data, "max_tokens": options.tokens}
     if options.data in CORPORA:

@@ -34,10 +34,10 @@ from quant.decode import lsb, real
 from quant.texts import imdb
 from quant.tokenizer import Tokens
 from rtl.compile.program import Program, compile_attention, compile_model
-from rtl.control.issuer import Stall
 from rtl.generate.units import unit
 from rtl.generate.verilog import VerilogError
 from rtl.interface.config import LANES, Config
+from rtl.interface.trace import Stall
 from sim.design import generated
 from sim.phases import Phase, phases, work
 from sim.report import table, write_json

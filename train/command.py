@@ -13,7 +13,7 @@ from cli.files import replacing
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from quant.texts import TextError
+from quant.data_file import TextError
 from train.failure import TrainError
 from train.loop import Interrupted, Plan
 

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from transformers import BertTokenizer
 
-from quant.texts import CORPORA, Review, label_names, load_texts, read_texts
+from quant.data_file import Review, label_names, read_texts
+from quant.texts import CORPORA, load_texts
 from train.failure import TrainError
 from train.tokens import encode
 
@@ -71,6 +72,8 @@ def read(options: argparse.Namespace) -> tuple[dict[str, list[Review]], list[str
     for source in options.extra:
         reviews["train"] = reviews["train"] + load_texts(source, "train", names=labels)
     for name, texts in reviews.items():
+        if any(review.pair is not None for review in texts):
+            raise TrainError(f"{options.data} holds pairs of texts: training takes single ones")
         if any(review.label is None for review in texts):
             raise TrainError(f"{options.data}: a {name} text has no label, each needs one")
     if len(labels) < 2:

@@ -24,7 +24,8 @@ import torch
 from torch.nn import functional
 from transformers import BertConfig, BertForMaskedLM
 
-from quant.texts import CORPORA, Review, TextError, imdb, rotten_tomatoes, stream_texts
+from quant.data_file import Review, TextError, stream_texts
+from quant.texts import CORPORA, imdb, rotten_tomatoes
 from train.batches import Batch
 from train.card import table
 from train.checkpoint import save_checkpoint

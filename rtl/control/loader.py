@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Elaboratable, Module, Signal, signed, unsigned
+from amaranth.hdl import Cat, Elaboratable, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -18,13 +18,18 @@ from rtl.interface.command import (
     Opcode,
 )
 from rtl.interface.config import Config
-from rtl.interface.operation import EMBED, FLAGS, NORM, OPERATION, Error, fields
+from rtl.interface.operation import FLAGS, NORM, OPERATION, Error, fields
+from rtl.interface.ports import (
+    Limit,
+    NormParameterWrite,
+    ParameterWrite,
+    Release,
+    RowsFill,
+    TableWrite,
+    WeightWrite,
+    stream_word,
+)
 from rtl.interface.tile import NORM_ORDINAL_BITS
-
-
-def stream_word(lanes: int) -> data.StructLayout:
-    """A word of the command stream: N bytes, the first in the lowest bits, and `last`."""
-    return data.StructLayout({"data": unsigned(8 * lanes), "last": unsigned(1)})
 
 
 class Loader(wiring.Component):
@@ -47,29 +52,22 @@ class Loader(wiring.Component):
         Checked EMBED, LINEAR and ATTEND descriptors for the sequencer.
     norm
         NORMs with their parameters loaded.
-    weight_en, weight_buffer, weight_address, weight_data
-        Write port of the weight buffers; the address counts within a half.
-    parameter_en, parameter_buffer, parameter_plane, parameter_data
-        Writes one byte plane of N channels' parameters.
-    table_en, table_address, table_data
-        Writes the activation table.
-    norm_en, norm_address, norm_gamma, norm_beta
-        Writes LayerNorm parameters of a channel.
+    weight : Out, WeightWrite
+    parameter : Out, ParameterWrite
+    table : Out, TableWrite
+    norm_parameter : Out, NormParameterWrite
     weights_ready
         A bit for each half that is loaded.
-    release, release_buffer
-        Pulse: the weights of a half have been read.
-    parameter_release, parameter_release_buffer
-        Pulse: the parameters of a half have been used.
+    release : In, Release
+        The weights of a half have been read.
+    parameter_release : In, Release
+        The parameters of a half have been used.
     table_done
         Pulse: an operation that uses the table has drained.
     norm_free
         No NORM is queued or running.
-    rows, rows_active, rows_en, rows_done, rows_last
-        EMBED: its fields and that it is in hand; the embedding unit may fill the half in turn;
-        pulse: it is full; it was the last one.
-    model_tokens, model_valid
-        Longest sequence of the model, known once the HEADER is checked.
+    rows : Out, RowsFill
+    limit : Out, Limit
     end
         The stream has ended well: END's CRC is good and its last word was `last`.
     error
@@ -85,35 +83,17 @@ class Loader(wiring.Component):
                 "model": In(stream.Signature(stream_word(n))),
                 "operation": Out(stream.Signature(OPERATION)),
                 "norm": Out(stream.Signature(NORM)),
-                "weight_en": Out(1),
-                "weight_buffer": Out(1),
-                "weight_address": Out(range(config.weight_words)),
-                "weight_data": Out(data.ArrayLayout(signed(8), n)),
-                "parameter_en": Out(1),
-                "parameter_buffer": Out(1),
-                "parameter_plane": Out(range(PARAMETER_PLANES)),
-                "parameter_data": Out(8 * n),
-                "table_en": Out(1),
-                "table_address": Out(8),
-                "table_data": Out(8),
-                "norm_en": Out(1),
-                "norm_address": Out(range(config.hidden)),
-                "norm_gamma": Out(signed(16)),
-                "norm_beta": Out(signed(32)),
+                "weight": Out(WeightWrite(config)),
+                "parameter": Out(ParameterWrite(n)),
+                "table": Out(TableWrite()),
+                "norm_parameter": Out(NormParameterWrite(config.hidden)),
                 "weights_ready": Out(2),
-                "release": In(1),
-                "release_buffer": In(1),
-                "parameter_release": In(1),
-                "parameter_release_buffer": In(1),
+                "release": In(Release()),
+                "parameter_release": In(Release()),
                 "table_done": In(1),
                 "norm_free": In(1),
-                "rows": Out(EMBED),
-                "rows_active": Out(1),
-                "rows_en": Out(1),
-                "rows_done": In(1),
-                "rows_last": In(1),
-                "model_tokens": Out(16),
-                "model_valid": Out(1),
+                "rows": Out(RowsFill()),
+                "limit": Out(Limit()),
                 "end": Out(1),
                 "error": Out(Error),
             }
@@ -173,13 +153,13 @@ class Loader(wiring.Component):
             self.norm.payload.shift.eq(norm.shift),
             self.norm.payload.epsilon.eq(norm.epsilon),
             self.norm.payload.flags.eq(flags),
-            self.weight_buffer.eq(half),
-            self.weight_address.eq(count),
-            self.weight_data.eq(word),
-            self.parameter_buffer.eq(half),
-            self.parameter_plane.eq(count),
-            self.parameter_data.eq(word),
-            self.rows.eq(embed),
+            self.weight.buffer.eq(half),
+            self.weight.address.eq(count),
+            self.weight.data.eq(word),
+            self.parameter.buffer.eq(half),
+            self.parameter.plane.eq(count),
+            self.parameter.data.eq(word),
+            self.rows.fields.eq(embed),
         ]
 
         # A word of a table is held while its bytes are written, the planes of a NORM while its
@@ -190,14 +170,14 @@ class Loader(wiring.Component):
         table_user = self.operation.valid & self.operation.ready & flags.table
         m.d.sync += users.eq(users + table_user - self.table_done)
         m.d.comb += [
-            self.table_data.eq(held.word_select(written, 8)),
-            self.norm_gamma.eq(
+            self.table.data.eq(held.word_select(written, 8)),
+            self.norm_parameter.gamma.eq(
                 Cat(*(held.word_select(written + n * p, 8) for p in range(2))).as_signed()
             ),
-            self.norm_beta.eq(
+            self.norm_parameter.beta.eq(
                 Cat(*(held.word_select(written + n * p, 8) for p in range(2, 6))).as_signed()
             ),
-            self.norm_address.eq(channel),
+            self.norm_parameter.address.eq(channel),
         ]
 
         with m.FSM(name="state"):
@@ -245,7 +225,7 @@ class Loader(wiring.Component):
                             & (header.ffn <= limits.ffn)
                             & (header.labels <= limits.labels)
                         )
-                        m.d.sync += [self.model_tokens.eq(header.tokens), self.model_valid.eq(fits)]
+                        m.d.sync += [self.limit.tokens.eq(header.tokens), self.limit.valid.eq(fits)]
                         m.next = "FETCH"
                         with m.If(~fits):
                             fail(Error.LIMIT)
@@ -297,7 +277,7 @@ class Loader(wiring.Component):
             with m.State("WEIGHTS"):
                 m.d.comb += [
                     self.model.ready.eq(~weights_full.bit_select(half, 1)),
-                    self.weight_en.eq(taken),
+                    self.weight.en.eq(taken),
                 ]
                 with m.If(taken):
                     m.d.sync += count.eq(count + 1)
@@ -309,7 +289,7 @@ class Loader(wiring.Component):
             with m.State("PARAMETERS"):
                 m.d.comb += [
                     self.model.ready.eq(~parameters_full.bit_select(half, 1)),
-                    self.parameter_en.eq(taken),
+                    self.parameter.en.eq(taken),
                 ]
                 with m.If(taken):
                     m.d.sync += count.eq(count + 1)
@@ -328,12 +308,12 @@ class Loader(wiring.Component):
 
             with m.State("EMBED"):
                 m.d.comb += [
-                    self.rows_active.eq(1),
-                    self.rows_en.eq(~weights_full.bit_select(half, 1)),
+                    self.rows.active.eq(1),
+                    self.rows.fill.eq(~weights_full.bit_select(half, 1)),
                 ]
-                with m.If(self.rows_done):
+                with m.If(self.rows.done):
                     m.d.sync += [weights_full.bit_select(half, 1).eq(1), half.eq(~half)]
-                    with m.If(self.rows_last):
+                    with m.If(self.rows.last):
                         m.next = "FETCH"
 
             with m.State("TABLE"):
@@ -345,8 +325,8 @@ class Loader(wiring.Component):
 
             with m.State("TABLE WRITE"):
                 m.d.comb += [
-                    self.table_en.eq(1),
-                    self.table_address.eq(Cat(written, count)),
+                    self.table.en.eq(1),
+                    self.table.address.eq(Cat(written, count)),
                 ]
                 m.d.sync += written.eq(written + 1)
                 with m.If(written == n - 1):
@@ -370,7 +350,7 @@ class Loader(wiring.Component):
                 truncated()
 
             with m.State("NORM WRITE"):
-                m.d.comb += self.norm_en.eq(channel < norm.channels)
+                m.d.comb += self.norm_parameter.en.eq(channel < norm.channels)
                 m.d.sync += [written.eq(written + 1), channel.eq(channel + 1)]
                 with m.If(written == n - 1):
                     m.next = "NORM"
@@ -389,8 +369,8 @@ class Loader(wiring.Component):
             with m.State("FAILED"):
                 pass
 
-        with m.If(self.release):
-            m.d.sync += weights_full.bit_select(self.release_buffer, 1).eq(0)
-        with m.If(self.parameter_release):
-            m.d.sync += parameters_full.bit_select(self.parameter_release_buffer, 1).eq(0)
+        with m.If(self.release.en):
+            m.d.sync += weights_full.bit_select(self.release.buffer, 1).eq(0)
+        with m.If(self.parameter_release.en):
+            m.d.sync += parameters_full.bit_select(self.parameter_release.buffer, 1).eq(0)
         return m

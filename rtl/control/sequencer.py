@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.interface.command import Opcode
 from rtl.interface.config import Config
 from rtl.interface.operation import OPERATION, fields
+from rtl.interface.ports import Factors, Multiplier, Region, Sequence
 from rtl.interface.tile import Epilogue, Operand, Tile, address_bits
+from rtl.primitives.queues import OneDeepQueue, SkidBuffer
 
 
 class Sequencer(wiring.Component):
@@ -29,15 +31,16 @@ class Sequencer(wiring.Component):
 
     Members
     -------
-    ready
-        The sequence's `tokens` and `row_tiles` are known and stable.
+    sequence : In, Sequence
     quiet
         No tile is waiting, running or being drained behind the sequencer.
     i
         Operations, in order; one waits while another is in hand.
     o
         Tiles, in order.
-    score_m, score_s, context_m, context_s, context, context_stride, token_factor, position_factor
+    score_multiplier, context_multiplier : Out, Multiplier
+    context : Out, Region
+    factor : Out, Factors
         Of the latest ATTEND and EMBED. They change only while the array is quiet.
     idle
         No operation is in hand.
@@ -47,20 +50,14 @@ class Sequencer(wiring.Component):
         self.config = config
         super().__init__(
             {
-                "ready": In(1),
+                "sequence": In(Sequence(config)),
                 "quiet": In(1),
-                "tokens": In(range(config.tokens + 1)),
-                "row_tiles": In(range(config.row_tiles + 1)),
                 "i": In(stream.Signature(OPERATION)),
                 "o": Out(stream.Signature(Tile(config))),
-                "score_m": Out(16),
-                "score_s": Out(6),
-                "context_m": Out(16),
-                "context_s": Out(6),
-                "token_factor": Out(8),
-                "position_factor": Out(8),
-                "context": Out(address_bits(config)),
-                "context_stride": Out(16),
+                "score_multiplier": Out(Multiplier()),
+                "context_multiplier": Out(Multiplier()),
+                "factor": Out(Factors()),
+                "context": Out(Region(config)),
                 "idle": Out(1),
             }
         )
@@ -71,22 +68,11 @@ class Sequencer(wiring.Component):
         self._width = width = address_bits(self.config)
 
         op = Signal(OPERATION)
-        tile = Signal(Tile(self.config))
-        # A spare tile waits behind the offered one, so that the loops do not hang on the issuer's
-        # decision, which comes late in the cycle.
-        spare = Signal(Tile(self.config))
-        offer, advance, spared, free = Signal(), Signal(), Signal(), Signal()
-        m.d.comb += [advance.eq(offer & ~spared), free.eq(~self.o.valid | self.o.ready)]
-        with m.If(~spared):
-            m.d.sync += spare.eq(tile)
-        with m.If(free):
-            m.d.sync += [
-                self.o.payload.eq(Mux(spared, spare, tile)),
-                self.o.valid.eq(spared | offer),
-                spared.eq(0),
-            ]
-        with m.Elif(advance):
-            m.d.sync += spared.eq(1)
+        # The loops do not hang on the issuer's decision, which comes late in the cycle.
+        m.submodules.made = made = SkidBuffer(Tile(self.config))
+        connect(m, made.o, flipped(self.o))
+        tile, offer, advance = made.i.payload, made.i.valid, Signal()
+        m.d.comb += advance.eq(offer & made.i.ready)
 
         # Loop registers shared by the operations: a position each of rows and columns.
         row = Signal(range(self.config.row_tiles + 1))
@@ -115,13 +101,11 @@ class Sequencer(wiring.Component):
             tile.tag.weight_buffer.eq(weight_buffer),
         ]
         # One operation waits behind the one in hand, so that the loader is ahead by its weights.
-        queued = Signal(OPERATION)
-        waiting, take = Signal(), Signal()
-        m.d.comb += self.i.ready.eq(~waiting)
-        with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [queued.eq(self.i.payload), waiting.eq(1)]
-        with m.Elif(take):
-            m.d.sync += waiting.eq(0)
+        m.submodules.following = following = OneDeepQueue(OPERATION)
+        connect(m, flipped(self.i), following.i)
+        queued, waiting = following.o.payload, following.o.valid
+        take = Signal()
+        m.d.comb += following.o.ready.eq(take)
 
         with m.FSM(name="state") as fsm:
             m.d.comb += self.idle.eq(fsm.ongoing("IDLE") & ~self.i.valid & ~waiting)
@@ -130,7 +114,7 @@ class Sequencer(wiring.Component):
                     (queued.opcode == Opcode.LINEAR) & queued.flags.bank
                 )
                 still = self.quiet & ~self.o.valid
-                m.d.comb += take.eq(waiting & self.ready & (still | ~fence))
+                m.d.comb += take.eq(waiting & self.sequence.ready & (still | ~fence))
                 m.d.sync += op.eq(queued)
                 with m.If(take):
                     m.next = "BEGIN"
@@ -138,18 +122,18 @@ class Sequencer(wiring.Component):
             with m.State("BEGIN"):
                 m.d.sync += [
                     row.eq(0),
-                    rows.eq(Mux(op.flags.first_tile, 1, self.row_tiles)),
+                    rows.eq(Mux(op.flags.first_tile, 1, self.sequence.row_tiles)),
                     source.eq(0),
                     row_offset.eq(0),
                     column_offset.eq(0),
-                    tokens_left.eq(self.tokens),
+                    tokens_left.eq(self.sequence.tokens),
                 ]
                 with m.Switch(op.opcode):
                     with m.Case(Opcode.EMBED):
                         m.d.sync += [
                             columns_left.eq(embed.channels),
-                            self.token_factor.eq(embed.token_factor),
-                            self.position_factor.eq(embed.position_factor),
+                            self.factor.token.eq(embed.token_factor),
+                            self.factor.position.eq(embed.position_factor),
                         ]
                         m.next = "EMBED"
                     with m.Case(Opcode.LINEAR):
@@ -157,12 +141,12 @@ class Sequencer(wiring.Component):
                         m.next = "LINEAR"
                     with m.Default():
                         m.d.sync += [
-                            self.score_m.eq(attend.score_m),
-                            self.score_s.eq(attend.score_s),
-                            self.context_m.eq(attend.context_m),
-                            self.context_s.eq(attend.context_s),
-                            self.context.eq(attend.context),
-                            self.context_stride.eq(attend.stride),
+                            self.score_multiplier.m.eq(attend.score_m),
+                            self.score_multiplier.s.eq(attend.score_s),
+                            self.context_multiplier.m.eq(attend.context_m),
+                            self.context_multiplier.s.eq(attend.context_s),
+                            self.context.address.eq(attend.context),
+                            self.context.stride.eq(attend.stride),
                         ]
                         m.next = "ATTEND"
 
@@ -256,10 +240,11 @@ class Sequencer(wiring.Component):
                             row.eq(0),
                             source.eq(0),
                             row_offset.eq(0),
-                            tokens_left.eq(self.tokens),
+                            tokens_left.eq(self.sequence.tokens),
                             columns_left.eq(columns_left - n),
                             column_offset.eq(
-                                column_offset + Mux(op.flags.by_lane, padded(self.row_tiles, n), n)
+                                column_offset
+                                + Mux(op.flags.by_lane, padded(self.sequence.row_tiles, n), n)
                             ),
                             weight_buffer.eq(~weight_buffer),
                         ]
@@ -327,7 +312,7 @@ class Sequencer(wiring.Component):
                 scores_left.eq(1),
                 key.eq(0),
                 key_offset.eq(0),
-                keys_left.eq(self.tokens),
+                keys_left.eq(self.sequence.tokens),
                 value_offset.eq(0),
                 head_value.eq(0),
                 channel.eq(0),
@@ -365,7 +350,7 @@ class Sequencer(wiring.Component):
                     m.d.sync += [
                         key.eq(0),
                         key_offset.eq(0),
-                        keys_left.eq(self.tokens),
+                        keys_left.eq(self.sequence.tokens),
                         ahead.eq(ahead + 1),
                         scores_left.eq(~last),
                     ]
@@ -375,13 +360,13 @@ class Sequencer(wiring.Component):
         with m.State("CONTEXT"):
             value_end = channels_left <= n
             # V of the head's column tiles lies one after the other, a word a token.
-            next_value = value_offset + padded(self.row_tiles, n)
+            next_value = value_offset + padded(self.sequence.row_tiles, n)
             m.d.comb += [
                 offer.eq(1),
                 tile.a.eq(Operand.P),
                 tile.b.eq(Operand.BANK),
                 tile.b_address.eq(attend.value + value_offset),
-                tile.length.eq(self.tokens),
+                tile.length.eq(self.sequence.tokens),
                 tile.row.eq(context.row),
                 tile.softmax.eq(channel == 0),
                 tile.tag.epilogue.eq(Epilogue.CONTEXT),

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from amaranth.hdl import Array, Cat, Elaboratable, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.datapath.activation import ActivationTable
 from rtl.datapath.requantize import Requantize
-from rtl.interface.command import PARAMETER_PLANES
 from rtl.interface.config import Config
+from rtl.interface.ports import (
+    LogitWrite,
+    Multiplier,
+    ParameterWrite,
+    Release,
+    ResidualAccess,
+    RowScales,
+    ScoreColumn,
+    TableWrite,
+    TileEnd,
+    int8_word,
+)
 from rtl.interface.tile import Epilogue as Kind
 from rtl.interface.tile import Tag, address_bits
+from rtl.primitives.memory import WritePort
 from rtl.primitives.pipeline import delay, stages
 
 ISSUE_TO_OPERAND = 3
@@ -44,90 +56,58 @@ class Epilogue(wiring.Component):
 
     Members
     -------
-    start, tag
-        Cycle 0 of a tile and its fields. At most one start in N cycles.
-    column
+    tile : In, TileEnd
+        Cycle 0 of a tile and its fields.
+    column : In, Array(signed(acc_bits))
         The array's output.
-    parameter_en, parameter_buffer, parameter_plane, parameter_data
-        Writes one byte plane of N channels' bias (0..3), m (4, 5) or s (6).
-    table_en, table_address, table_data
-        Writes the activation table.
-    score_m, score_s
-        The tensor's multiplier of the scores; stable while SCORE tiles are under way.
-    row_buffer, row_m, row_s
+    parameter : In, ParameterWrite
+    table : In, TableWrite
+    score_multiplier : In, Multiplier
+        Of the scores.
+    row : Out, RowScales
         The multipliers of the queries, from the softmax.
-    bank_en, bank_address, bank_data
-        Write port of the activation banks.
-    x_read_en, x_read_address, x_read_data
-        Read port of X16, data two cycles after the address.
-    x_write_en, x_write_address, x_write_data
-        Write port of X16.
-    x_write_ahead
-        `x_write_en` of the cycle that is `ahead` cycles away.
-    score_en, score_first, score_last, score_buffer, score_key, score_data
-        A column of scores for the softmax.
-    logit_en, logit_index, logit
-        A logit (lane 0).
-    done, publish, table_done
+    bank : Out, WritePort
+        Of the activation banks.
+    x : Out, ResidualAccess
+    score : Out, ScoreColumn
+        For the softmax.
+    logit : Out, LogitWrite
+        Of lane 0.
+    done, publish, table_done : Out, 1
         Pulses in the cycle of a tile's last bank write slot: the tile is written; it completed a
         row tile of X16; it was the last user of the activation table.
-    parameter_release, parameter_release_buffer
-        Pulse: the tile was the last that needs the parameters of this half.
+    parameter_release : Out, Release
+        The tile was the last that needs the parameters of this half.
 
     Parameters
     ----------
     config
         Lanes and address widths.
     ahead
-        How far `x_write_ahead` looks ahead, 1..`latency` - 1.
+        How far `x.write_ahead` looks ahead, 1..`latency` - 1.
     """
 
     def __init__(self, config: Config, ahead: int = 1) -> None:
         self.config, self.ahead = config, ahead
-        n, address = config.lanes, address_bits(config)
+        n = config.lanes
         self.requantize = Requantize(n)
-        self.table = ActivationTable(n)
+        self.activation = ActivationTable(n)
         super().__init__(
             {
-                "start": In(1),
-                "tag": In(Tag(config)),
+                "tile": In(TileEnd(config)),
                 "column": In(data.ArrayLayout(signed(config.acc_bits), n)),
-                "parameter_en": In(1),
-                "parameter_buffer": In(1),
-                "parameter_plane": In(range(PARAMETER_PLANES)),
-                "parameter_data": In(8 * n),
-                "table_en": In(1),
-                "table_address": In(8),
-                "table_data": In(8),
-                "score_m": In(16),
-                "score_s": In(6),
-                "row_buffer": Out(1),
-                "row_m": In(data.ArrayLayout(16, n)),
-                "row_s": In(data.ArrayLayout(6, n)),
-                "bank_en": Out(1),
-                "bank_address": Out(address),
-                "bank_data": Out(data.ArrayLayout(signed(8), n)),
-                "x_read_en": Out(1),
-                "x_read_address": Out(address),
-                "x_read_data": In(data.ArrayLayout(signed(16), n)),
-                "x_write_en": Out(1),
-                "x_write_address": Out(address),
-                "x_write_data": Out(data.ArrayLayout(signed(16), n)),
-                "x_write_ahead": Out(1),
-                "score_en": Out(1),
-                "score_first": Out(1),
-                "score_last": Out(1),
-                "score_buffer": Out(1),
-                "score_key": Out(range(config.tokens)),
-                "score_data": Out(data.ArrayLayout(signed(16), n)),
-                "logit_en": Out(1),
-                "logit_index": Out(range(config.labels)),
-                "logit": Out(signed(32)),
+                "parameter": In(ParameterWrite(n)),
+                "table": In(TableWrite()),
+                "score_multiplier": In(Multiplier()),
+                "row": Out(RowScales(n)),
+                "bank": Out(WritePort(address_bits(config), int8_word(n))),
+                "x": Out(ResidualAccess(config)),
+                "score": Out(ScoreColumn(n, config.tokens)),
+                "logit": Out(LogitWrite(config)),
                 "done": Out(1),
                 "publish": Out(1),
                 "table_done": Out(1),
-                "parameter_release": Out(1),
-                "parameter_release_buffer": Out(1),
+                "parameter_release": Out(Release()),
             }
         )
 
@@ -139,20 +119,20 @@ class Epilogue(wiring.Component):
     @property
     def latency(self) -> int:
         """Cycle of the last stage: column 0's bank write and, N - 1 later, `done`."""
-        return self.requantized + 2 + self.table.latency
+        return self.requantized + 2 + self.activation.latency
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         m.submodules.requantize = requantize = self.requantize
-        m.submodules.table = table = self.table
+        m.submodules.table = table = self.activation
         n, width = self.config.lanes, address_bits(self.config)
 
         # Cycle 1: one column a cycle.
         tag = Signal(Tag(self.config))
         active = Signal()
         index = Signal(range(n))
-        with m.If(self.start):
-            m.d.sync += [tag.eq(self.tag), active.eq(1), index.eq(0)]
+        with m.If(self.tile.start):
+            m.d.sync += [tag.eq(self.tile.tag), active.eq(1), index.eq(0)]
         with m.Elif(active):
             m.d.sync += [index.eq(index + 1), active.eq(index != n - 1)]
 
@@ -208,19 +188,19 @@ class Epilogue(wiring.Component):
             m.d.sync += requantize.acc[i].eq(acc + self._bias[i])
             m.d.sync += [requantize.m[i].eq(self._m[i]), requantize.s[i].eq(self._s[i])]
         m.d.comb += [
-            self.logit_en.eq(at[8].write & (at[8].epilogue == Kind.LOGITS)),
-            self.logit_index.eq(at[8].address),
-            self.logit.eq(requantize.acc[0]),
+            self.logit.en.eq(at[8].write & (at[8].epilogue == Kind.LOGITS)),
+            self.logit.index.eq(at[8].address),
+            self.logit.value.eq(requantize.acc[0]),
         ]
 
         # Cycle Q: scores leave; the int8 codes go to the table, the int16 to the residual sum.
         m.d.comb += [
-            self.score_en.eq(at[q].write & (at[q].epilogue == Kind.SCORE)),
-            self.score_first.eq(at[q].score_first),
-            self.score_last.eq(at[q].score_last),
-            self.score_buffer.eq(at[q].softmax_buffer),
-            self.score_key.eq(at[q].address),
-            self.score_data.eq(requantize.o),
+            self.score.en.eq(at[q].write & (at[q].epilogue == Kind.SCORE)),
+            self.score.first.eq(at[q].score_first),
+            self.score.last.eq(at[q].score_last),
+            self.score.buffer.eq(at[q].softmax_buffer),
+            self.score.key.eq(at[q].address),
+            self.score.data.eq(requantize.o),
         ]
         self._residual(m, at)
         for i in range(n):
@@ -228,25 +208,21 @@ class Epilogue(wiring.Component):
             m.d.sync += code.eq(saturated(requantize.o[i], 8))
             m.d.comb += table.i[i].eq(code)
             plain = delay(m, code, table.latency, f"plain_{i}")
-            m.d.sync += self.bank_data[i].eq(
+            m.d.sync += self.bank.data[i].eq(
                 Mux(at[q + 1 + table.latency].table, table.o[i], plain)
             )
-        m.d.comb += [
-            table.write_en.eq(self.table_en),
-            table.write_address.eq(self.table_address),
-            table.write_data.eq(self.table_data),
-        ]
+        connect(m, flipped(self.table), table.write)
 
         last = at[self.latency]
         m.d.comb += [
-            self.bank_en.eq(
+            self.bank.en.eq(
                 last.write & ((last.epilogue == Kind.INT8) | (last.epilogue == Kind.CONTEXT))
             ),
-            self.bank_address.eq(last.address),
+            self.bank.address.eq(last.address),
             self.done.eq(last.end),
             self.publish.eq(last.end & last.publish),
-            self.parameter_release.eq(at[6].end & at[6].release),
-            self.parameter_release_buffer.eq(at[6].weight_buffer),
+            self.parameter_release.en.eq(at[6].end & at[6].release),
+            self.parameter_release.buffer.eq(at[6].weight_buffer),
             self.table_done.eq(last.end & last.table_last),
         ]
         return m
@@ -258,13 +234,13 @@ class Epilogue(wiring.Component):
             [Signal(BYTE_PLANE, name=f"parameter_{half}_{i}") for i in range(n)]
             for half in range(2)
         ]
-        with m.If(self.parameter_en):
+        with m.If(self.parameter.en):
             for half in range(2):
                 for i in range(n):
                     bits = stored[half][i].as_value()
-                    with m.If(self.parameter_buffer == half):
-                        m.d.sync += bits.word_select(self.parameter_plane, 8).eq(
-                            self.parameter_data.word_select(i, 8)
+                    with m.If(self.parameter.buffer == half):
+                        m.d.sync += bits.word_select(self.parameter.plane, 8).eq(
+                            self.parameter.data.word_select(i, 8)
                         )
 
         of_column = Signal(BYTE_PLANE)
@@ -273,7 +249,7 @@ class Epilogue(wiring.Component):
                 Cat(at[5].index, at[5].weight_buffer)
             ]
         )
-        m.d.comb += self.row_buffer.eq(at[6].softmax_buffer)
+        m.d.comb += self.row.buffer.eq(at[6].softmax_buffer)
         self._bias = [Signal(signed(32), name=f"bias_{i}") for i in range(n)]
         self._m = [Signal(16, name=f"m_{i}") for i in range(n)]
         self._s = [Signal(6, name=f"s_{i}") for i in range(n)]
@@ -283,9 +259,12 @@ class Epilogue(wiring.Component):
             chosen = Signal(BYTE_PLANE, name=f"chosen_{i}")
             with m.Switch(at[6].epilogue):
                 with m.Case(Kind.SCORE):
-                    m.d.comb += [chosen.m.eq(self.score_m), chosen.s.eq(self.score_s)]
+                    m.d.comb += [
+                        chosen.m.eq(self.score_multiplier.m),
+                        chosen.s.eq(self.score_multiplier.s),
+                    ]
                 with m.Case(Kind.CONTEXT):
-                    m.d.comb += [chosen.m.eq(self.row_m[i]), chosen.s.eq(self.row_s[i])]
+                    m.d.comb += [chosen.m.eq(self.row.m[i]), chosen.s.eq(self.row.s[i])]
                 with m.Case(Kind.EMBEDDING):
                     m.d.comb += [chosen.m.eq(IDENTITY_M), chosen.s.eq(IDENTITY_S)]
                 with m.Default():
@@ -305,16 +284,16 @@ class Epilogue(wiring.Component):
             return column.write & ((kind == Kind.RESIDUAL) | (kind == Kind.EMBEDDING))
 
         m.d.comb += [
-            self.x_read_en.eq(at[q - 2].write & (at[q - 2].epilogue == Kind.RESIDUAL)),
-            self.x_read_address.eq(at[q - 2].address),
-            self.x_write_en.eq(writes(at[self.latency])),
-            self.x_write_address.eq(at[self.latency].address),
-            self.x_write_ahead.eq(writes(at[self.latency - self.ahead])),
+            self.x.read_en.eq(at[q - 2].write & (at[q - 2].epilogue == Kind.RESIDUAL)),
+            self.x.read_address.eq(at[q - 2].address),
+            self.x.write_en.eq(writes(at[self.latency])),
+            self.x.write_address.eq(at[self.latency].address),
+            self.x.write_ahead.eq(writes(at[self.latency - self.ahead])),
         ]
         for i in range(self.config.lanes):
             shifted = Signal(signed(16), name=f"shifted_{i}")
             branch = Signal(signed(16), name=f"branch_{i}")
-            x = self.x_read_data[i]
+            x = self.x.read_data[i]
             floor = Signal(signed(17), name=f"floor_{i}")
             with m.If(at[q].shift == 0):
                 m.d.comb += floor.eq(x)
@@ -328,7 +307,7 @@ class Epilogue(wiring.Component):
             m.d.sync += branch.eq(self.requantize.o[i])
             total = Signal(signed(16), name=f"total_{i}")
             m.d.sync += total.eq(saturated(shifted + branch, 16))
-            m.d.comb += self.x_write_data[i].eq(
+            m.d.comb += self.x.write_data[i].eq(
                 delay(m, total, self.latency - (q + 2), f"total_{i}")
             )
 

@@ -15,6 +15,7 @@ from rtl.datapath.row_constants import (
     SUM,
     RowConstants,
 )
+from rtl.interface.ports import NormParameterWrite, SharedRead, int8_word, int16_word
 from rtl.primitives.memory import READ_LATENCY, Memory
 from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
@@ -36,7 +37,7 @@ class LayerNorm(wiring.Component):
         of their two passes, the next tile's pass 1 begins.
 
     "Free" is a cycle without a pass or with the last read of one; the first read follows in the
-    next cycle, `x_busy` permitting. With the last read of a tile's pass 1 in cycle t, and the
+    next cycle, `x.busy` permitting. With the last read of a tile's pass 1 in cycle t, and the
     first read of the pass 2 of the tile before it in cycle u, its constants are ready in cycle
 
         max(t, u - 4) + constants_latency
@@ -54,21 +55,16 @@ class LayerNorm(wiring.Component):
 
     Members
     -------
-    parameter_en, parameter_address, parameter_gamma, parameter_beta : In
-        Writes gamma (signed(16)) and beta (signed(32)) of a channel.
+    parameter : In, NormParameterWrite
     start : In, 1
         Starts an operation; not while busy. channels (H), tiles, shift (1..31) and epsilon (E)
         are sampled with it.
     available : In
         How many row tiles of the operation may be read. From the cycle after start on; it grows.
-    x_busy : In, 1
-        No read in this cycle.
-    x_en, x_address : Out
-        Read of word (row tile r, channel c) at address r * channels + c.
-    x_data : In, Array(signed(16))
-        The word that was asked for two cycles before.
+    x : Out, SharedRead
+        Reads of word (row tile r, channel c) at address r * channels + c.
     y_en, y_address, y, y8 : Out
-        A normalised word, `latency` cycles after the x_en of its second read, and
+        A normalised word, `latency` cycles after the x.en of its second read, and
         y8 = saturate(round_shift(y, 8), 8).
     finished : Out
         Row tiles whose words have all been written, in earlier cycles. Reset by start.
@@ -78,7 +74,7 @@ class LayerNorm(wiring.Component):
     Attributes
     ----------
     latency
-        Cycles from x_en of pass 2 to y_en: 19.
+        Cycles from x.en of pass 2 to y_en: 19.
     constants_latency
         Cycles from the last read of pass 1 until the constants are ready: 26 + lanes.
 
@@ -98,24 +94,18 @@ class LayerNorm(wiring.Component):
         words, tiles = range(hidden * row_tiles), range(row_tiles + 1)
         super().__init__(
             {
-                "parameter_en": In(1),
-                "parameter_address": In(range(hidden)),
-                "parameter_gamma": In(signed(16)),
-                "parameter_beta": In(signed(32)),
+                "parameter": In(NormParameterWrite(hidden)),
                 "start": In(1),
                 "channels": In(range(hidden + 1)),
                 "tiles": In(tiles),
                 "shift": In(5),
                 "epsilon": In(EPSILON),
                 "available": In(tiles),
-                "x_busy": In(1),
-                "x_en": Out(1),
-                "x_address": Out(words),
-                "x_data": In(data.ArrayLayout(signed(16), lanes)),
+                "x": Out(SharedRead(words, lanes)),
                 "y_en": Out(1),
                 "y_address": Out(words),
-                "y": Out(data.ArrayLayout(signed(16), lanes)),
-                "y8": Out(data.ArrayLayout(signed(8), lanes)),
+                "y": Out(int16_word(lanes)),
+                "y8": Out(int8_word(lanes)),
                 "finished": Out(tiles),
                 "busy": Out(1),
             }
@@ -149,16 +139,16 @@ class LayerNorm(wiring.Component):
             Signal(name=name) for name in ("last", "free", "starts_norm", "starts_sum")
         )
         m.d.comb += [
-            self.x_en.eq(reading & ~self.x_busy),
-            self.x_address.eq(Mux(second, norm_address, sum_address)),
-            last.eq(self.x_en & (channel == last_channel)),
+            self.x.en.eq(reading & ~self.x.busy),
+            self.x.address.eq(Mux(second, norm_address, sum_address)),
+            last.eq(self.x.en & (channel == last_channel)),
             free.eq(~reading | last),
             starts_norm.eq(free & ready),
             starts_sum.eq(
                 free & ~ready & (between != 2) & (summed != tiles) & (summed < self.available)
             ),
         ]
-        with m.If(self.x_en):
+        with m.If(self.x.en):
             m.d.sync += channel.eq(channel + 1)
             with m.If(second):
                 m.d.sync += norm_address.eq(norm_address + 1)
@@ -178,14 +168,14 @@ class LayerNorm(wiring.Component):
             m.d.sync += [sum_address.eq(0), norm_address.eq(0), summed.eq(0), between.eq(0)]
 
         # Flags that travel with a word: index 0 is the cycle of its read.
-        sums = [self.x_en & ~second]
+        sums = [self.x.en & ~second]
         sums_first = [channel == 0]
         sums_last = [last & ~second]
         for cycle in range(1, SUMS_LATENCY + 1):
             sums.append(register(m, sums[-1], f"sums_{cycle}", reset=True))
             sums_first.append(register(m, sums_first[-1], f"sums_first_{cycle}"))
             sums_last.append(register(m, sums_last[-1], f"sums_last_{cycle}", reset=True))
-        norms = [self.x_en & second]
+        norms = [self.x.en & second]
         norms_first = [norms[0] & (channel == 0)]
         norms_last = [norms[0] & last]
         for cycle in range(1, self.latency + 1):
@@ -198,18 +188,18 @@ class LayerNorm(wiring.Component):
         m.submodules.parameters = parameters = Memory(parameter, self.hidden)
         parameter_channel = Signal(range(self.hidden))
         m.d.comb += [
-            parameters.write_en.eq(self.parameter_en),
-            parameters.write_address.eq(self.parameter_address),
-            parameters.write_data.gamma.eq(self.parameter_gamma),
-            parameters.write_data.beta.eq(self.parameter_beta),
-            parameters.read_address.eq(parameter_channel),
+            parameters.write.en.eq(self.parameter.en),
+            parameters.write.address.eq(self.parameter.address),
+            parameters.write.data.gamma.eq(self.parameter.gamma),
+            parameters.write.data.beta.eq(self.parameter.beta),
+            parameters.read.address.eq(parameter_channel),
         ]
         with m.If(norms[NormLane.gamma_latency - 1]):  # 1 + READ_LATENCY before gamma is used
             m.d.sync += parameter_channel.eq(parameter_channel + 1)
         with m.If(norms_last[NormLane.gamma_latency - 1] | self.start):
             m.d.sync += parameter_channel.eq(0)
-        gamma = register(m, parameters.read_data.gamma, "gamma")
-        beta = delay(m, parameters.read_data.beta, 2, "beta")
+        gamma = register(m, parameters.read.data.gamma, "gamma")
+        beta = delay(m, parameters.read.data.beta, 2, "beta")
 
         # Complete sums move on as soon as the constants of the tile before them are in use;
         # then the lanes take turns in RowConstants, which fills the next set of constants.
@@ -275,7 +265,7 @@ class LayerNorm(wiring.Component):
             with m.If(norms_first[READ_LATENCY + NormLane.offset_latency]):
                 m.d.sync += current[n].shift.eq(coming[n].shift)
             m.d.comb += [
-                lane.z.eq(self.x_data[n]),
+                lane.z.eq(self.x.data[n]),
                 lane.squares.eq(sums[READ_LATENCY]),
                 lane.sum_en.eq(sums[READ_LATENCY + 2]),
                 lane.sum_first.eq(sums_first[READ_LATENCY + 2]),

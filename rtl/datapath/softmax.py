@@ -7,8 +7,10 @@ from amaranth.utils import ceil_log2
 
 from golden.softmax import EXP2_TABLE
 from rtl.datapath.requantize import MOST_LANES
-from rtl.datapath.row_scale import SUM_BITS, RowScale
+from rtl.datapath.row_scale import RowScale
 from rtl.datapath.running_max import RunningMax
+from rtl.interface.ports import MaskWrite, Multiplier, ProbabilityRead, RowScales, ScoreColumn
+from rtl.interface.trace import SUM_BITS, SoftmaxTrace
 from rtl.primitives.memory import READ_LATENCY, Memory, Rom
 from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
@@ -52,30 +54,19 @@ class Softmax(wiring.Component):
 
     Members
     -------
-    mask_en, mask_address, mask_attend : In
-        Writes the attend bit of a key; before its first score_en, and not during an attention.
-    score_en : In, 1
-        A column is present: score_buffer, score_first (of this buffer: a new maximum begins),
-        score_last, score_key and score_data belong to it.
-    score_data : In, Array(signed(16))
-        In 1/256 octaves.
-    context_m, context_s : In, 16 and 6
-        Multiplier of the context, sampled with score_last.
-    p_address, p_buffer : In
-        Key and buffer to read.
-    p_data : Out, Array(unsigned(8))
-        The weights of the key that was asked for two cycles before.
-    row_buffer : In, 1
-    row_m, row_s : Out, Array(unsigned(16)), Array(unsigned(6))
-        Row scales of row_buffer, in the same cycle.
+    mask : In, MaskWrite
+        Not during an attention.
+    score : In, ScoreColumn
+        With first a new maximum of the buffer begins.
+    context : In, Multiplier
+        Of the context, sampled with score.last.
+    p : In, ProbabilityRead
+    row : In, RowScales
     finished : Out, 1
         High for one cycle, the first in which p and row scales of the oldest pass may be read.
     busy : Out, 1
         A pass runs, waits, or begins in the next cycles.
-    trace_p_en, trace_p_key, trace_p : Out
-        A word of p as it is written.
-    trace_row_en, trace_max, trace_sum : Out
-        Maximum and sum of all lanes, once a pass.
+    trace : Out, SoftmaxTrace
 
     Raises
     ------
@@ -86,34 +77,16 @@ class Softmax(wiring.Component):
     def __init__(self, lanes: int, tokens: int) -> None:
         self.lanes = check("Softmax", "lanes", lanes, 1, MOST_LANES)
         self.tokens = check("Softmax", "tokens", tokens, 1, MOST_TOKENS)
-        key = range(tokens)
         super().__init__(
             {
-                "mask_en": In(1),
-                "mask_address": In(key),
-                "mask_attend": In(1),
-                "score_en": In(1),
-                "score_buffer": In(1),
-                "score_first": In(1),
-                "score_last": In(1),
-                "score_key": In(key),
-                "score_data": In(data.ArrayLayout(signed(16), lanes)),
-                "context_m": In(16),
-                "context_s": In(6),
-                "p_address": In(key),
-                "p_buffer": In(1),
-                "p_data": Out(data.ArrayLayout(unsigned(8), lanes)),
-                "row_buffer": In(1),
-                "row_m": Out(data.ArrayLayout(unsigned(16), lanes)),
-                "row_s": Out(data.ArrayLayout(unsigned(6), lanes)),
+                "mask": In(MaskWrite(tokens)),
+                "score": In(ScoreColumn(lanes, tokens)),
+                "context": In(Multiplier()),
+                "p": In(ProbabilityRead(lanes, tokens)),
+                "row": In(RowScales(lanes)),
                 "finished": Out(1),
                 "busy": Out(1),
-                "trace_p_en": Out(1),
-                "trace_p_key": Out(key),
-                "trace_p": Out(data.ArrayLayout(unsigned(8), lanes)),
-                "trace_row_en": Out(1),
-                "trace_max": Out(data.ArrayLayout(signed(16), lanes)),
-                "trace_sum": Out(data.ArrayLayout(unsigned(SUM_BITS), lanes)),
+                "trace": Out(SoftmaxTrace(lanes, tokens)),
             }
         )
 
@@ -139,25 +112,25 @@ class Softmax(wiring.Component):
         # Arrival. A column waits two cycles for the attend bit of its key.
         m.submodules.mask = mask = Memory(unsigned(1), self.tokens)
         m.d.comb += [
-            mask.write_en.eq(self.mask_en),
-            mask.write_address.eq(self.mask_address),
-            mask.write_data.eq(self.mask_attend),
-            mask.read_address.eq(self.score_key),
+            mask.write.en.eq(self.mask.en),
+            mask.write.address.eq(self.mask.address),
+            mask.write.data.eq(self.mask.attend),
+            mask.read.address.eq(self.score.key),
         ]
-        column_en = delay(m, self.score_en, READ_LATENCY, "column_en", reset=True)
-        column_buffer = delay(m, self.score_buffer, READ_LATENCY, "column_buffer")
-        column_first = delay(m, self.score_first, READ_LATENCY, "column_first")
-        column_last = delay(m, self.score_last, READ_LATENCY, "column_last")
-        column_key = delay(m, self.score_key, READ_LATENCY, "column_key")
-        column = delay(m, self.score_data, READ_LATENCY, "column")
-        attend = mask.read_data
+        column_en = delay(m, self.score.en, READ_LATENCY, "column_en", reset=True)
+        column_buffer = delay(m, self.score.buffer, READ_LATENCY, "column_buffer")
+        column_first = delay(m, self.score.first, READ_LATENCY, "column_first")
+        column_last = delay(m, self.score.last, READ_LATENCY, "column_last")
+        column_key = delay(m, self.score.key, READ_LATENCY, "column_key")
+        column = delay(m, self.score.data, READ_LATENCY, "column")
+        attend = mask.read.data
 
         m.submodules.scores = scores = Memory(word_layout, depth)
         m.d.comb += [
-            scores.write_en.eq(column_en),
-            scores.write_address.eq(column_key | column_buffer << ceil_log2(self.tokens)),
-            scores.write_data.scores.eq(column),
-            scores.write_data.attend.eq(attend),
+            scores.write.en.eq(column_en),
+            scores.write.address.eq(column_key | column_buffer << ceil_log2(self.tokens)),
+            scores.write.data.scores.eq(column),
+            scores.write.data.attend.eq(attend),
         ]
         m.submodules.running_max = running_max = RunningMax(lanes)
         m.d.comb += [
@@ -178,8 +151,8 @@ class Softmax(wiring.Component):
             arrives.eq(register(m, column_en & column_last, "arrives_last", reset=True)),
             arriving.buffer.eq(register(m, column_buffer, "arriving_buffer")),
             arriving.last_key.eq(register(m, column_key, "arriving_key")),
-            arriving.m.eq(delay(m, self.context_m, READ_LATENCY + 1, "context_m")),
-            arriving.s.eq(delay(m, self.context_s, READ_LATENCY + 1, "context_s")),
+            arriving.m.eq(delay(m, self.context.m, READ_LATENCY + 1, "context_m")),
+            arriving.s.eq(delay(m, self.context.s, READ_LATENCY + 1, "context_s")),
         ]
         starts = Signal()
         m.d.comb += starts.eq((~active | finishing) & (arrives | waits))
@@ -196,13 +169,13 @@ class Softmax(wiring.Component):
         with m.If(arrives):
             m.d.sync += waiting.eq(arriving)
         m.d.sync += waits.eq(Mux(starts, waits & arrives, waits | arrives))
-        coming = register(m, self.score_en & self.score_last, "coming", reset=True)
+        coming = register(m, self.score.en & self.score.last, "coming", reset=True)
         m.d.comb += self.busy.eq(active | waits | coming | (column_en & column_last) | arrives)
 
         # Cycles 1 and 2: read the scores.
         read_last = Signal()
         m.d.comb += [
-            scores.read_address.eq(key | job.buffer << ceil_log2(self.tokens)),
+            scores.read.address.eq(key | job.buffer << ceil_log2(self.tokens)),
             read_last.eq(key == job.last_key),
         ]
         with m.If(reading):
@@ -210,7 +183,7 @@ class Softmax(wiring.Component):
             with m.If(read_last):
                 m.d.sync += reading.eq(0)
         m.d.comb += running_max.o_buffer.eq(job.buffer)
-        word = scores.read_data
+        word = scores.read.data
         # Cycle 3: distance to the maximum. Cycles 4 and 5: table.
         # Cycle 6: weight in halves. Cycle 7: weight.
         p = Signal(data.ArrayLayout(unsigned(8), lanes))
@@ -235,11 +208,11 @@ class Softmax(wiring.Component):
 
         m.submodules.p = weights = Memory(data.ArrayLayout(unsigned(8), lanes), depth)
         m.d.comb += [
-            weights.write_en.eq(p_en),
-            weights.write_address.eq(p_key | job.buffer << ceil_log2(self.tokens)),
-            weights.write_data.eq(p),
-            weights.read_address.eq(self.p_address | self.p_buffer << ceil_log2(self.tokens)),
-            self.p_data.eq(weights.read_data),
+            weights.write.en.eq(p_en),
+            weights.write.address.eq(p_key | job.buffer << ceil_log2(self.tokens)),
+            weights.write.data.eq(p),
+            weights.read.address.eq(self.p.address | self.p.buffer << ceil_log2(self.tokens)),
+            self.p.data.eq(weights.read.data),
         ]
 
         # Cycle 8: sums. Then they rotate, once round, through lane 0 into the row scale.
@@ -277,21 +250,21 @@ class Softmax(wiring.Component):
                     m.d.sync += scales[b][n].eq(scales[b][n + 1])
         for n in range(lanes):
             m.d.comb += [
-                self.row_m[n].eq(Mux(self.row_buffer, scales[1][n].m, scales[0][n].m)),
-                self.row_s[n].eq(Mux(self.row_buffer, scales[1][n].s, scales[0][n].s)),
+                self.row.m[n].eq(Mux(self.row.buffer, scales[1][n].m, scales[0][n].m)),
+                self.row.s[n].eq(Mux(self.row.buffer, scales[1][n].s, scales[0][n].s)),
             ]
         m.d.comb += finishing.eq(delay(m, turn_last, RowScale.latency, "last_row", reset=True))
         m.d.sync += self.finished.eq(finishing)
 
         m.d.comb += [
-            self.trace_p_en.eq(p_en),
-            self.trace_p_key.eq(p_key),
-            self.trace_p.eq(p),
-            self.trace_row_en.eq(turning & (turn == 0)),
+            self.trace.p_en.eq(p_en),
+            self.trace.p_key.eq(p_key),
+            self.trace.p.eq(p),
+            self.trace.row_en.eq(turning & (turn == 0)),
         ]
         for n in range(lanes):
             m.d.comb += [
-                self.trace_max[n].eq(running_max.o[n]),
-                self.trace_sum[n].eq(sums[n]),
+                self.trace.max[n].eq(running_max.o[n]),
+                self.trace.sum[n].eq(sums[n]),
             ]
         return m

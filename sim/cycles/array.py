@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rtl.control.issuer import Stall
 from rtl.datapath.activation import ActivationTable
 from rtl.datapath.epilogue import ISSUE_TO_OPERAND
 from rtl.datapath.matmul import MatMul
 from rtl.datapath.requantize import Requantize
+from rtl.interface.trace import Stall
 
 CAUSES = tuple(cause.name.lower() for cause in Stall if cause is not Stall.NONE)
 

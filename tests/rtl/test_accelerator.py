@@ -34,16 +34,15 @@ def rtl_run(
     answers: dict[str, int] = {}
 
     def source(name: str, payloads: list[int]) -> Any:
-        pins = {pin: getattr(dut, f"s_axis_{name}_{pin}") for pin in ("tdata", "tlast", "tvalid")}
-        ready = getattr(dut, f"s_axis_{name}_tready")
+        port = getattr(dut, f"s_axis_{name}")
 
         async def send(ctx: Any) -> None:
             for place, word in enumerate(payloads):
-                ctx.set(pins["tdata"], word)
-                ctx.set(pins["tlast"], place == len(payloads) - 1)
-                ctx.set(pins["tvalid"], 1)
-                await ctx.tick().until(ready)
-            ctx.set(pins["tvalid"], 0)
+                ctx.set(port.tdata, word)
+                ctx.set(port.tlast, place == len(payloads) - 1)
+                ctx.set(port.tvalid, 1)
+                await ctx.tick().until(port.tready)
+            ctx.set(port.tvalid, 0)
 
         return send
 
@@ -53,38 +52,38 @@ def rtl_run(
                 await ctx.tick()
                 continue
             for word in table[queue.popleft()].reshape(-1, n):
-                ctx.set(dut.s_axis_rows_tdata, int.from_bytes(word.tobytes(), "little"))
-                ctx.set(dut.s_axis_rows_tvalid, 1)
-                await ctx.tick().until(dut.s_axis_rows_tready)
-            ctx.set(dut.s_axis_rows_tvalid, 0)
+                ctx.set(dut.s_axis_rows.tdata, int.from_bytes(word.tobytes(), "little"))
+                ctx.set(dut.s_axis_rows.tvalid, 1)
+                await ctx.tick().until(dut.s_axis_rows.tready)
+            ctx.set(dut.s_axis_rows.tvalid, 0)
 
     async def testbench(ctx: Any) -> None:
         for name, value in (
             ("awaddr", ADDRESS["control"]), ("wdata", 1), ("wstrb", 1), ("awvalid", 1),
             ("wvalid", 1), ("bready", 1),
         ):  # fmt: skip
-            ctx.set(getattr(dut, f"s_axi_{name}"), value)
+            ctx.set(getattr(dut.s_axi, name), value)
         await ctx.tick()
-        ctx.set(dut.s_axi_awvalid, 0)
-        ctx.set(dut.s_axi_wvalid, 0)
-        ctx.set(dut.m_axis_request_tready, 1)
-        ctx.set(dut.m_axis_logits_tready, 1)
+        ctx.set(dut.s_axi.awvalid, 0)
+        ctx.set(dut.s_axi.wvalid, 0)
+        ctx.set(dut.m_axis_request.tready, 1)
+        ctx.set(dut.m_axis_logits.tready, 1)
         for _ in range(60_000):
-            if ctx.get(dut.m_axis_request_tvalid):
-                queue.append(ctx.get(dut.m_axis_request_tdata))
-            if ctx.get(dut.m_axis_logits_tvalid):
-                word = ctx.get(dut.m_axis_logits_tdata)
+            if ctx.get(dut.m_axis_request.tvalid):
+                queue.append(ctx.get(dut.m_axis_request.tdata))
+            if ctx.get(dut.m_axis_logits.tvalid):
+                word = ctx.get(dut.m_axis_logits.tdata)
                 logits.append(word - (1 << 32) if word >> 31 else word)
             if ctx.get(dut.interrupt):
                 break
             await ctx.tick()
         for name in ("status", "cycles"):
-            ctx.set(dut.s_axi_araddr, ADDRESS[name])
-            ctx.set(dut.s_axi_arvalid, 1)
-            ctx.set(dut.s_axi_rready, 1)
+            ctx.set(dut.s_axi.araddr, ADDRESS[name])
+            ctx.set(dut.s_axi.arvalid, 1)
+            ctx.set(dut.s_axi.rready, 1)
             await ctx.tick()
-            ctx.set(dut.s_axi_arvalid, 0)
-            answers[name] = ctx.get(dut.s_axi_rdata)
+            ctx.set(dut.s_axi.arvalid, 0)
+            answers[name] = ctx.get(dut.s_axi.rdata)
             await ctx.tick()
 
     sim = Simulator(dut)

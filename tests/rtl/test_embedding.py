@@ -42,26 +42,26 @@ def rtl_rows(
     async def exercise(ports: Any) -> Any:
         ctx = ports.ctx
         for place, (token, kind) in enumerate(zip(ids, types)):
-            ctx.set(unit.en, 1)
-            ctx.set(unit.address, place)
-            ctx.set(unit.token.id, token)
-            ctx.set(unit.token.type, kind)
+            ctx.set(unit.token.en, 1)
+            ctx.set(unit.token.address, place)
+            ctx.set(unit.token.token.id, token)
+            ctx.set(unit.token.token.type, kind)
             await ctx.tick()
-        ctx.set(unit.en, 0)
+        ctx.set(unit.token.en, 0)
         for name, value in (
             ("channels", channels), ("token_rows", TOKEN_ROWS), ("position_rows", POSITION_ROWS),
             ("offset", offset), ("types", 2 if any(types) else 1),
         ):  # fmt: skip
-            ctx.set(unit.rows[name], value)
-        ctx.set(unit.tokens, len(ids))
-        ctx.set(unit.ready, 1)
-        ctx.set(unit.active, 1)
+            ctx.set(unit.rows.fields[name], value)
+        ctx.set(unit.sequence.tokens, len(ids))
+        ctx.set(unit.sequence.ready, 1)
+        ctx.set(unit.rows.active, 1)
         asked, writes, done = [], [], []
         queue: deque[tuple[int, int, int]] = deque()
         pending = 0
         for cycle in range(6000):
             ctx.set(unit.pending, pending)
-            ctx.set(unit.fill, int(rng.random() >= stalls))
+            ctx.set(unit.rows.fill, int(rng.random() >= stalls))
             ctx.set(unit.request.ready, int(rng.random() >= stalls))
             offer = bool(queue) and queue[0][0] <= cycle and rng.random() >= stalls
             if offer:
@@ -75,14 +75,14 @@ def rtl_rows(
                 words = ctx.get(unit.words)
                 queue.extend((cycle + latency, row, word) for word in range(words))
                 pending += words
-            if ctx.get(unit.write_en):
+            if ctx.get(unit.write.en):
                 _, row, word = queue.popleft()
-                assert list(ctx.get(unit.write_data)) == content
-                writes.append((ctx.get(unit.write_address), (row, word)))
+                assert list(ctx.get(unit.write.data)) == content
+                writes.append((ctx.get(unit.write.address), (row, word)))
                 pending -= 1
             assert pending <= MOST_PENDING + 6
-            if ctx.get(unit.done):
-                done.append((len(writes), ctx.get(unit.last)))
+            if ctx.get(unit.rows.done):
+                done.append((len(writes), ctx.get(unit.rows.last)))
             error = Error(ctx.get(unit.error))
             if error is not Error.NONE or (done and done[-1][1]):
                 break

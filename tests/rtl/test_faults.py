@@ -37,8 +37,9 @@ FAULTS = (
     Fault("requantize", "wrong latency", "latency = 3 +", "latency = 4 +"),
     Fault("activation", "unsigned order", "self.i[lane].as_unsigned()", "self.i[lane] + 128"),
     Fault("activation", "lanes rotated", "self.o[lane]", "self.o[(lane + 1) % self.lanes]"),
-    Fault("activation", "last entry kept", "table.write_en.eq(self.write_en)",
-          "table.write_en.eq(self.write_en & (self.write_address != 255))"),
+    Fault("activation", "last entry kept", "connect(m, flipped(self.write), table.write)",
+          """m.d.comb += [table.write.en.eq(self.write.en & (self.write.address != 255)),
+          table.write.address.eq(self.write.address), table.write.data.eq(self.write.data)]"""),
     Fault("reciprocal", "table entry", "- (128 + j) * y0", "- (128 + j) * y0 + (j == 77)"),
     Fault("reciprocal", "no rounding", "((product >> 20) + 1) >> 1", "product >> 21"),
     Fault("reciprocal", "exponent", "exponent.eq(e - 12)", "exponent.eq(e - 11)"),
@@ -61,8 +62,8 @@ FAULTS = (
     Fault("softmax", "a cycle lost", "(~active | finishing) &", "~active &"),
     Fault("softmax", "reciprocal", "<< 12) - product", "<< 12) + product", "reciprocal"),
     Fault("layernorm", "shift", "NORM_SHIFT = 4", "NORM_SHIFT = 5", "row_constants"),
-    Fault("layernorm", "lanes reversed", "lane.z.eq(self.x_data[n])",
-          "lane.z.eq(self.x_data[lanes - 1 - n])"),
+    Fault("layernorm", "lanes reversed", "lane.z.eq(self.x.data[n])",
+          "lane.z.eq(self.x.data[lanes - 1 - n])"),
     Fault("layernorm", "mean late", "norms_first[READ_LATENCY + NormLane.offset_latency - 1]",
           "norms_first[READ_LATENCY + NormLane.offset_latency]"),
     Fault("layernorm", "gamma late", "m.If(norms[NormLane.gamma_latency - 1])",
@@ -71,7 +72,7 @@ FAULTS = (
     Fault("layernorm", "one tile at a time", "between != 2", "between != 1"),
     Fault("layernorm", "y8 not saturated", "Mux(rounded == 128, 127, rounded[:8].as_signed())",
           "rounded[:8]", "norm_lane"),
-    Fault("layernorm", "reads while busy", "reading & ~self.x_busy", "reading"),
+    Fault("layernorm", "reads while busy", "reading & ~self.x.busy", "reading"),
 )  # fmt: skip
 
 

@@ -162,9 +162,9 @@ def rtl_tiles(program: Program, tokens: int, stall: float) -> tuple[list[Tile], 
 
     async def exercise(ports: Any) -> Any:
         ctx = ports.ctx
-        ctx.set(unit.tokens, tokens)
-        ctx.set(unit.row_tiles, -(-tokens // N))
-        ctx.set(unit.ready, 1)
+        ctx.set(unit.sequence.tokens, tokens)
+        ctx.set(unit.sequence.row_tiles, -(-tokens // N))
+        ctx.set(unit.sequence.ready, 1)
         ctx.set(unit.quiet, 1)
         found: list[Tile] = []
         wrong: list[str] = []
