@@ -145,7 +145,16 @@ def test_interruption_writes_nothing(
 
     monkeypatch.setattr(calibrate, "check", interrupted)
     out = tmp_path / "out"
-    arguments = ["--model", str(model), "--data", str(data), "--out", str(out)]
+    arguments = [
+        "--model",
+        str(model),
+        "--data",
+        str(data),
+        "--out",
+        str(out),
+        "--remedies",
+        "none",
+    ]
     assert calibrate.main(arguments) == 130
     assert capsys.readouterr().err.splitlines() == [
         "observing: 5 texts",
