@@ -33,6 +33,7 @@ from quant.rewriting import REWRITINGS, Rewritten, rewrite
 from quant.spec import Arrays, Floats
 from quant.texts import CORPORA, load_texts
 from quant.tokenizer import FILES, TextTokenizer, Tokens
+from quant.verdict import judge
 
 BUILD = Path("build")
 SAMPLES = 128
@@ -180,13 +181,18 @@ def calibrate(
     options: Options,
     source: dict[str, Any],
 ) -> tuple[Quantized, dict[str, TensorError]]:
-    """Observe, quantize and check; ``source`` says in the description where the texts came from."""
+    """Observe, quantize and check; ``source`` says in the description where the texts came from.
+
+    A model that quant.verdict finds poor is said on stderr, with what to try.
+    """
     calibrator = Calibrator(checkpoint, texts)
     trials: dict[str, float] = {}
     if options.remedies is None:
         options, trials = calibrator.choose(options)
     quantized = calibrator.quantize(options)
     errors = check(checkpoint, quantized, texts)
+    classes = golden_logits(quantized.model, texts).argmax(axis=1)
+    verdict = judge(errors, float(np.mean(classes == calibrator.exact.argmax(axis=1))), len(texts))
     quantized.info.update(
         {
             "tool": f"bert2rtl {version()}",
@@ -196,9 +202,12 @@ def calibrate(
             | {"texts": len(texts), "tokens": sum(len(t.ids) for t in texts)}
             | asdict(options),
             "trials": trials,
+            "verdict": verdict.to_json(),
             "check": {name: error.to_json() for name, error in errors.items()},
         }
     )
+    if not verdict.good:
+        print(verdict, file=sys.stderr)
     return quantized, errors
 
 

@@ -72,7 +72,7 @@ def bench_reviews() -> list:
 
 
 def test_too_long_texts_are_refused(quantized: Path, capsys: pytest.CaptureFixture) -> None:
-    assert bench.main(["--quantized", str(quantized), "--tokens", "600"]) == 1
+    assert bench.main(["--quantized", str(quantized), "--tokens", "600"]) == 2
     assert "--tokens 600: allowed 3..512" in capsys.readouterr().err
 
 
