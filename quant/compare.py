@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.decode import lsb, real
+from quant.decode import lsb, twins
 from quant.spec import Floats
 
 OUTLIER = 8.0
@@ -71,11 +71,7 @@ def compare(
             limit = 1 << (int(format["bits"]) - 1)
             codes = integers[name]
             at_limits = int(np.count_nonzero((codes == limit - 1) | (codes == -limit)))
-            exact = floats[twin]
-            values = real(codes, format, exact.shape[-1])
-            if format.get("row_constant"):  # the softmax sees no constant
-                exact = exact - exact.mean(axis=-1, keepdims=True)
-                values = values - values.mean(axis=-1, keepdims=True)
+            values, exact = twins(codes, format, floats[twin])
             _add(errors, name, exact, values, lsb(format), at_limits)
     for name in floats:
         if name.endswith(".probs"):

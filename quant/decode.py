@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quant.spec import Floats
 from quant.splitting import folded
 
 Doubles = NDArray[np.floating[Any]]
@@ -26,6 +27,20 @@ def real(codes: NDArray[np.integer[Any]], format: Mapping[str, Any], channels: i
     if "factors" in format:
         values = values * np.array(format["factors"]) + np.array(format["centres"])
     return values
+
+
+def twins(
+    codes: NDArray[np.integer[Any]], format: Mapping[str, Any], exact: Floats
+) -> tuple[Doubles, Floats]:
+    """What the codes stand for, and the float model's tensor to compare it with.
+
+    Scores that differ from the float model's by a constant a row are both given without it.
+    """
+    values = real(codes, format, exact.shape[-1])
+    if format.get("row_constant"):
+        values = values - values.mean(axis=-1, keepdims=True)
+        exact = exact - exact.mean(axis=-1, keepdims=True)
+    return values, exact
 
 
 def lsb(format: Mapping[str, Any]) -> float:
