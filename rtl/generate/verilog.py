@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from cli.command import ToolError
+
 from amaranth.back import rtlil
 from amaranth.hdl import Elaboratable, Shape, ShapeCastable
 from amaranth.lib import data, stream, wiring
@@ -24,7 +26,7 @@ LOWERING = "proc; memory_collect; opt -full; clean; write_verilog -noattr"
 _MODULE = re.compile(r"^module (?:\\(\S+) |(\w+))\(", re.MULTILINE)
 
 
-class VerilogError(Exception):
+class VerilogError(ToolError):
     """The design cannot be written as Verilog; the message says what Yosys or the names say."""
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rtl.datapath.schedule import WRITTEN
-from rtl.interface.trace import Stall
-
-CAUSES = tuple(cause.name.lower() for cause in Stall if cause is not Stall.NONE)
+from tb.trace import CAUSES
 
 
 class Array:

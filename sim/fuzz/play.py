@@ -10,12 +10,13 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from sim.builds import build_harness
 from sim.design import Design, generated
 from sim.fuzz.cases import built
 from sim.fuzz.job import job_file
 from sim.fuzz.judge import judge
 from sim.fuzz.subject import config, subjects
-from sim.simulators import SimulatorError, build_harness
+from sim.simulators import SimulatorError
 
 HERE = Path(__file__).parent
 PATIENCE = 2_500

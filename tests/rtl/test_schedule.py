@@ -16,8 +16,8 @@ from rtl.datapath import layernorm, schedule, softmax
 from rtl.datapath.matmul import MatMul
 from rtl.datapath.requantize import Requantize
 from rtl.interface.config import Config
+from sim.bench import run_bench
 from sim.design import described
-from sim.simulators import run
 from tb.case import Case, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, inferences
 from tests.rtl.mutation import ROOT, mutated, replaced
@@ -159,7 +159,7 @@ def test_a_stage_more_moves_all_that_follows(stage: str, case: Path, tmp_path: P
         expected = predicted()
     report = tmp_path / "report.json"
     env = {"CASE": str(case), "REPORT": str(report)}
-    run(design, "icarus", variant=f"stage-{stage}", testcases=["case"], env=env)
+    run_bench(design, "icarus", variant=f"stage-{stage}", testcases=["case"], env=env)
     facts = json.loads(report.read_text())["inferences"]
     found = [counted(entry["cycles"], entry["active"], entry["stalls"]) for entry in facts]
     assert found == expected
