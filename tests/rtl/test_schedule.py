@@ -13,6 +13,7 @@ import pytest
 
 from rtl.compile.program import compile_model
 from rtl.datapath import layernorm, schedule, softmax
+from rtl.datapath.epilogue import Epilogue
 from rtl.datapath.matmul import MatMul
 from rtl.datapath.requantize import Requantize
 from rtl.interface.config import Config
@@ -20,7 +21,7 @@ from sim.bench import run_bench
 from sim.design import described
 from tb.case import Case, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, inferences
-from tests.rtl.mutation import ROOT, mutated, replaced
+from tests.rtl.mutation import ROOT, replaced
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 Pieces = tuple[tuple[str, str], ...]
@@ -167,11 +168,17 @@ def test_a_stage_more_moves_all_that_follows(stage: str, case: Path, tmp_path: P
     assert longer > 0 or stage == "none"
 
 
+REFUSED = r"Epilogue: ahead is 20: it must lie in 0\.\.19, .* LayerNorm takes .* slower than"
+
+
 def test_a_layernorm_slower_than_the_epilogue_is_refused() -> None:
     slower = (
         ("latency = gamma_latency + 2 + SATURATING_LATENCY + 1", "latency = gamma_latency + 9"),
     )
-    with pytest.raises(
-        ValueError, match=r"Epilogue: ahead is 20: it must lie in 0\.\.19, .*slower"
-    ):
-        mutated("norm_lane", *slower, unit="accelerator", config=CONFIG)
+    with replaced("norm_lane", *slower):
+        late = import_module("rtl.datapath.schedule")
+        assert late.AHEAD == schedule.AHEAD + 1
+        with pytest.raises(ValueError, match=REFUSED):
+            late.check_ahead(late.AHEAD)
+    with pytest.raises(ValueError, match=REFUSED):
+        Epilogue(CONFIG, ahead=20)
