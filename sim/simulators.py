@@ -41,8 +41,6 @@ SIMULATORS = ("icarus", "verilator")
 TIMESCALE = ("1ns", "1ps")
 VERILATOR_FLAGS = (
     "--no-public-flat-rw",  # cocotb makes every signal public, which costs most of the speed
-    "-Wno-lint", "-Wno-UNOPTFLAT",  # Yosys splits vectors, which only looks like a loop
-    "-Wno-SYMRSVDWORD",  # a port called abort
     "--x-assign", "fast",
     "--x-initial", "fast",
 )  # fmt: skip
@@ -52,8 +50,6 @@ HARNESS_FLAGS = (
     "--cc", "--exe", "--build",
     "-j", "2",
     "--prefix", "Vtop",
-    "-Wno-lint", "-Wno-UNOPTFLAT",  # Yosys splits vectors, which only looks like a loop
-    "-Wno-SYMRSVDWORD",  # a port called abort
     "-O3",
     "--x-assign", "fast",
     "--x-initial", "fast",

@@ -4,6 +4,7 @@ examples:
   python -m rtl.generate --list
   python -m rtl.generate softmax --lanes 8 -o build/rtl
   python -m rtl.generate matmul --lanes 16 --dsp-macs 96 -o build/rtl
+  python -m rtl.generate accelerator --lanes 4 --no-trace --prefix small_
 """
 
 from __future__ import annotations
@@ -30,6 +31,17 @@ def main() -> int:
     parser.add_argument(
         "-o", "--out", type=Path, default=folder, metavar="DIR", help=f"default: {folder}"
     )
+    parser.add_argument(
+        "--prefix",
+        default="",
+        metavar="NAME",
+        help="begins the names of files and modules, so that two configurations fit one design",
+    )
+    parser.add_argument(
+        "--no-trace",
+        action="store_true",
+        help="without the outputs trace_*, which only benches need",
+    )
     add_config_options(parser)
     options = parser.parse_args()
     if options.list:
@@ -39,7 +51,13 @@ def main() -> int:
     if options.unit is None:
         parser.error("name a unit, or give --list to see them")
     try:
-        for path in generate(options.unit, config_of(options), options.out):
+        for path in generate(
+            options.unit,
+            config_of(options),
+            options.out,
+            prefix=options.prefix,
+            trace=not options.no_trace,
+        ):
             print(path)
     except (ValueError, VerilogError, OSError) as error:
         print(f"rtl.generate: {error}", file=sys.stderr)

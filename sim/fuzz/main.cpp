@@ -375,6 +375,7 @@ bool Machine::run(const Run& job, Seen& seen) {
         model_.clear();
         tokens_.clear();
     }
+    if (job.flags & Run::KNOCK) queue_write(CONTROL, START | ABORT);
     finish_transfers();
     for (int i = 0; i < QUIET_CYCLES; i++) cycle();
     begun_ = hurry && !interrupt();
