@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from quant import float_model, hub, variants
 from quant.calibrate import DEFAULT_DATA, SAMPLES, SPLIT, encode, golden_logits, observe_all
 from quant.checkpoint import load
+from quant.data_file import layout_of
 from quant.evaluate import add_text_options
 from quant.observers import METHODS
 from quant.quantize import Options, correct_logits, quantize
@@ -107,7 +108,8 @@ def ablation_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
     checkpoint, tokenizer = load(options.model), TextTokenizer(options.model)
     names = checkpoint.spec.labels
-    reviews = load_texts(options.data, options.split, names=names)[: options.samples]
+    reviews = load_texts(options.data, options.split, names=names, layout=layout_of(options))
+    reviews = reviews[: options.samples]
     texts = encode(reviews, tokenizer, checkpoint, options.tokens)
     labels = np.array([-1 if review.label is None else review.label for review in reviews])
     calibration = load_texts(DEFAULT_DATA, SPLIT)[:SAMPLES]
@@ -119,7 +121,7 @@ def ablation_command(options: argparse.Namespace) -> int:
             for tokens in progress(texts, "float")
         ]
     )
-    known = (labels >= 0).all()
+    known = labels >= 0
     results = []
     for row in rows():
         quantized = quantize(checkpoint.spec, checkpoint.arrays, observers, row.options)
@@ -134,10 +136,12 @@ def ablation_command(options: argparse.Namespace) -> int:
                 row.name,
                 np.abs(logits - floats),
                 float(np.mean(classes == floats.argmax(axis=1))),
-                float(np.mean(classes == labels)) if known else None,
+                share(classes == labels, known),
             )
         )
-    accuracy = float(np.mean(floats.argmax(axis=1) == labels)) if known else None
+    accuracy = share(floats.argmax(axis=1) == labels, known)
+    if not known.all():
+        print(f"{np.sum(~known)} of {len(texts)} texts have no label: accuracy is over the others")
     print(format_table(results, accuracy, len(texts)))
     if options.json:
         values = {
@@ -147,6 +151,11 @@ def ablation_command(options: argparse.Namespace) -> int:
         }
         files.write_json(options.json, values)
     return 0
+
+
+def share(right: NDArray[np.bool_], known: NDArray[np.bool_]) -> float | None:
+    """The share of the labelled texts that are right; None when none is labelled."""
+    return float(np.mean(right[known])) if known.any() else None
 
 
 def variant_logits(model: Any, texts: Sequence[Tokens], row: Row) -> NDArray[np.int64]:

@@ -24,12 +24,14 @@ from golden.model import Model
 from quant import float_model, hub
 from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
 from quant.compare import TensorError, compare, table
+from quant.data_file import Review, add_columns, layout_of
 from quant.observers import METHODS, Observer, observe
 from quant.quantize import Options, Quantized, correct_logits, quantize
 from quant.quantizers import CalibrationError
 from quant.spec import Arrays, Floats
-from quant.texts import CORPORA, Review, load_texts
+from quant.texts import CORPORA, load_texts
 from quant.tokenizer import FILES, TextTokenizer, Tokens
+from quant.verdict import judge
 
 BUILD = Path("build")
 SAMPLES = 128
@@ -57,7 +59,10 @@ def encode(
 ) -> list[Tokens]:
     """The tokens of each text, cut to ``max_tokens`` or to what the position table covers."""
     limit = min(max_tokens, checkpoint.spec.max_tokens)
-    return [tokenizer.encode(review.text, limit=limit) for review in texts]
+    types = checkpoint.spec.types
+    return [
+        tokenizer.encode(review.text, review.pair, limit=limit, segments=types) for review in texts
+    ]
 
 
 def observe_all(
@@ -118,12 +123,17 @@ def calibrate(
     options: Options,
     source: dict[str, Any],
 ) -> tuple[Quantized, dict[str, TensorError]]:
-    """Observe, quantize and check; ``source`` says in the description where the texts came from."""
+    """Observe, quantize and check; ``source`` says in the description where the texts came from.
+
+    A model that quant.verdict finds poor is said on stderr, with what to try.
+    """
     observers, exact = observe_all(checkpoint, texts)
     quantized = quantize(checkpoint.spec, checkpoint.arrays, observers, options)
     if options.bias_correction:
         quantized = correct_logits(quantized, golden_logits(quantized.model, texts), exact)
     errors = check(checkpoint, quantized, texts)
+    classes = golden_logits(quantized.model, texts).argmax(axis=1)
+    verdict = judge(errors, float(np.mean(classes == exact.argmax(axis=1))), len(texts))
     quantized.info.update(
         {
             "tool": f"bert2rtl {version()}",
@@ -132,9 +142,12 @@ def calibrate(
             "calibration": source
             | {"texts": len(texts), "tokens": sum(len(t.ids) for t in texts)}
             | asdict(options),
+            "verdict": verdict.to_json(),
             "check": {name: error.to_json() for name, error in errors.items()},
         }
     )
+    if not verdict.good:
+        print(verdict, file=sys.stderr)
     return quantized, errors
 
 
@@ -179,8 +192,8 @@ def parser() -> Parser:
         "--data",
         default=DEFAULT_DATA,
         metavar="NAME|FILE",
-        help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .jsonl or "
-        f".txt file (default: {DEFAULT_DATA})",
+        help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .tsv, "
+        f".jsonl or .txt file (default: {DEFAULT_DATA})",
     )
     result.add_argument(
         "--samples",
@@ -208,6 +221,7 @@ def parser() -> Parser:
         help="quantized model (default: build/ and the name of --model)",
     )
     add_json(result)
+    add_columns(result)
     return result
 
 
@@ -219,7 +233,9 @@ def calibrate_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
     checkpoint = load(options.model)
     tokenizer = TextTokenizer(options.model)
-    reviews = load_texts(options.data, SPLIT, names=checkpoint.spec.labels)[: options.samples]
+    reviews = load_texts(
+        options.data, SPLIT, names=checkpoint.spec.labels, layout=layout_of(options)
+    )[: options.samples]
     texts = encode(reviews, tokenizer, checkpoint, options.tokens)
     source = {"data": options.data, "max_tokens": options.tokens}
     if options.data in CORPORA:

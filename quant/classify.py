@@ -5,6 +5,7 @@ model's beside them.
 """
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,7 +78,8 @@ class Classifier:
         return self.checkpoint
 
     def tokens(self, text: str, pair: str | None = None, max_tokens: int = MAX_TOKENS) -> Tokens:
-        return self.tokenizer.encode(text, pair, limit=min(max_tokens, self.spec.max_tokens))
+        limit = min(max_tokens, self.spec.max_tokens)
+        return self.tokenizer.encode(text, pair, limit=limit, segments=self.spec.types)
 
     def classify(self, tokens: Tokens) -> "Classification":
         logits = encoder.run(self.model, tokens.ids, tokens.types)
@@ -168,8 +170,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run(lambda: classify_command(parser().parse_args(arguments)))
 
 
+def read_standard_input() -> str:
+    """All of it as UTF-8; a byte that is not stays visible as a surrogate, as in an argument."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+    return sys.stdin.read()
+
+
 def classify_command(options: argparse.Namespace) -> int:
-    text = sys.stdin.read() if options.text == "-" else options.text
+    text = read_standard_input() if options.text == "-" else options.text
     model = None if options.model is None else hub.local(options.model)
     if options.quantized is None:
         model = model or DEFAULT_MODEL

@@ -24,6 +24,7 @@ from quant.activation import ACTIVATIONS
 from quant.calibrate import BUILD, ensure, observe_all
 from quant.classify import Classifier
 from quant.evaluate import Evaluation, add_text_options, evaluate, labelled_texts
+from quant.metrics import percent, points
 from quant.observers import BINS, Observer
 from quant.texts import SPLITS
 from quant.tokenizer import Tokens
@@ -75,7 +76,7 @@ def summary(result: Evaluation, info: dict[str, Any]) -> str:
                 (f"{key} {name}", floats[key][i], integers[key][i])
                 for key in ("precision", "recall", "f1")
             ]
-        rows = [[n, f"{a:.2%}", f"{b:.2%}", f"{100 * (b - a):+.2f}"] for n, a, b in pairs]
+        rows = [[n, percent(a), percent(b), points(a, b)] for n, a, b in pairs]
     difference, flips = values["logit_difference"], values["flips"]
     facts = [
         f"{values['texts']} texts, {values['tokens']} tokens; the two models agree on "
@@ -334,9 +335,7 @@ def report_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
     classifier = Classifier.load(options.quantized or ensure(options.model), options.model)
     sentence = classifier.tokens(options.sentence, max_tokens=min(40, options.tokens))
-    texts, labels = labelled_texts(
-        options.data, options.split, options.samples, classifier, options.tokens
-    )
+    texts, labels = labelled_texts(options, classifier)
     result = evaluate(classifier, texts, labels)
     out = options.out or BUILD / f"report-{options.model.resolve().name}.html"
     files.write(out, page(classifier, result, texts[:64], sentence).encode())

@@ -133,7 +133,9 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Figures:
         As the parts it uses.
     """
     texts = load_texts(options.data, SPLIT)[: options.reviews]
-    sequences = [classifier.tokens(text.text, max_tokens=options.max_tokens) for text in texts]
+    sequences = [
+        classifier.tokens(text.text, text.pair, max_tokens=options.max_tokens) for text in texts
+    ]
     if not sequences:
         raise ValueError(f"{options.data} holds no text: nothing would be compared")
     config = fitting(classifier.model.shape, options.lanes, max(len(t.ids) for t in sequences))

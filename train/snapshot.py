@@ -20,7 +20,7 @@ from train.failure import TrainError
 
 Tensors = dict[str, torch.Tensor]
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 def save_snapshot(

@@ -7,8 +7,9 @@ import pytest
 from quant.calibrate import DEFAULT_DATA, calibrate, encode, save
 from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
 from quant.classify import Classifier
+from quant.data_file import Review
 from quant.quantize import Options
-from quant.texts import Review, imdb
+from quant.texts import imdb
 from quant.tokenizer import TextTokenizer, Tokens
 
 
