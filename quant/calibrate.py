@@ -163,9 +163,15 @@ def save(quantized: Quantized, checkpoint: Checkpoint, out: Path) -> None:
 def ensure(model: Path = DEFAULT_MODEL, out: Path | None = None) -> Path:
     """The directory of the quantized model of a checkpoint, calibrated with the defaults if needed.
 
-    It is needed when there is none yet, or one of another checkpoint, and said on stderr.
+    It is needed when there is none yet, or one of another checkpoint, and said on stderr. Of two
+    commands that need it at once, one calibrates and the other waits.
     """
     out = out or default_out(model)
+    with files.locked(out.with_name(f".{out.name}.lock")):
+        return _ensured(model, out)
+
+
+def _ensured(model: Path, out: Path) -> Path:
     checkpoint = load(model)
     reason = "there is none yet"
     if (out / store.DESCRIPTION).is_file():

@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from cli.command import ToolError
+
 from amaranth.back import rtlil
 from amaranth.hdl import Elaboratable, Shape, ShapeCastable
 from amaranth.lib import data, stream, wiring
@@ -45,7 +47,7 @@ TRACE = "trace_"
 _MODULE = re.compile(r"^module (?:\\(\S+) |(\w+))\(", re.MULTILINE)
 
 
-class VerilogError(Exception):
+class VerilogError(ToolError):
     """The design cannot be written as Verilog; the message says what Yosys or the names say."""
 
 

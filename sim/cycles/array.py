@@ -8,9 +8,7 @@ from rtl.datapath.activation import ActivationTable
 from rtl.datapath.epilogue import ISSUE_TO_OPERAND
 from rtl.datapath.matmul import MatMul
 from rtl.datapath.requantize import Requantize
-from rtl.interface.trace import Stall
-
-CAUSES = tuple(cause.name.lower() for cause in Stall if cause is not Stall.NONE)
+from tb.trace import CAUSES
 
 # Cycles after a tile's last operand address, for column 0; see the table in rtl/epilogue.py.
 PARAMETERS_USED = ISSUE_TO_OPERAND + MatMul.latency

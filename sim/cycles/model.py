@@ -36,9 +36,10 @@ from rtl.interface.command import (
 )
 from rtl.interface.config import ceil_div
 from rtl.primitives.memory import READ_LATENCY
-from sim.cycles.array import CAUSES, PARAMETERS_USED, RESIDUAL_READ, SCORED, WRITTEN, Array
+from sim.cycles.array import PARAMETERS_USED, RESIDUAL_READ, SCORED, WRITTEN, Array
 from sim.cycles.norm import Taken, normalise
 from sim.phases import macs
+from tb.trace import CAUSES
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,14 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from sim.builds import build_harness
 from sim.design import Design, generated
 from sim.fuzz.cases import built
 from sim.fuzz.job import job_file
 from sim.fuzz.judge import judge
 from sim.fuzz.subject import config, subjects
-from sim.simulators import SimulatorError, build_harness
+from sim.harness.names import HEADER, header
+from sim.simulators import SimulatorError
 
 HERE = Path(__file__).parent
 PATIENCE = 2_500
@@ -38,7 +40,9 @@ class Outcome:
 def program(lanes: int, design: Design | None = None, variant: str = "") -> Path:
     """The built fuzzer of that many lanes, or of another design with the same ports."""
     found = generated("accelerator", config(lanes)) if design is None else design
-    return build_harness(found, [HERE / "main.cpp"], variant=f"fuzz{variant}")
+    return build_harness(
+        found, [HERE / "main.cpp"], headers={HEADER: header()}, variant=f"fuzz{variant}"
+    )
 
 
 def chunk(program: Path, lanes: int, seed: int, numbers: list[int]) -> list[Outcome]:

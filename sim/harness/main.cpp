@@ -20,13 +20,10 @@ double sc_time_stamp() { return 0; }
 
 namespace {
 
-// rtl.axi.REGISTERS
-constexpr uint32_t CONTROL = 0x1C, STATUS = 0x20, CYCLES = 0x24, ACTIVE = 0x28, LANES = 0x08;
-constexpr uint32_t START = 1, ABORT = 2;
-constexpr int COUNTERS = 5;  // stalls after ACTIVE: idle, weights, norm, softmax, drain
+using namespace registers;
+constexpr uint32_t START = 1, ABORT = 2;  // bits of CONTROL
 // The write of `control` is taken; then the pulse; then the first cycle of `busy`.
 constexpr int64_t WRITE_TO_BUSY = 2;
-const char* const CAUSE_NAMES[CAUSES] = {"none", "idle", "weights", "norm", "softmax", "drain"};
 
 struct Failure : std::runtime_error {
     using std::runtime_error::runtime_error;
@@ -102,20 +99,9 @@ class Machine {
 void Machine::record(Writes& writes, uint32_t cycle) const {
     auto& ports = writes.ports;
     const Vtop& t = *top_;
-#define RECORD(port, address, signal) ports[port].add(cycle, address, &t.signal, sizeof t.signal)
-    if (t.trace_bank_en) RECORD(BANK, t.trace_bank_address, trace_bank);
-    if (t.trace_score_en) RECORD(SCORE, t.trace_score_key, trace_score);
-    if (t.trace_p_en) RECORD(P, t.trace_p_key, trace_p);
-    if (t.trace_row_en) {
-        RECORD(MAX, 0, trace_max);
-        RECORD(SUM, 0, trace_sum);
-    }
-    if (t.trace_norm_en) {
-        RECORD(NORM, t.trace_norm_address, trace_norm);
-        RECORD(NORM8, t.trace_norm_address, trace_norm8);
-    }
-    if (t.trace_x_en) RECORD(X, t.trace_x_address, trace_x);
-    if (t.trace_logit_en) RECORD(LOGIT, t.trace_logit_index, trace_logit);
+#define RECORD(port, address, signal) \
+    ports[port].add(cycle, address, &signal, sizeof signal)
+    RECORD_ALL(t, RECORD);
 #undef RECORD
 }
 
@@ -231,7 +217,7 @@ void Machine::run(const Inference& job, const std::string& folder) {
     std::printf("{\"index\": %u, \"status\": %u, \"cycles\": %u, \"active\": %u", job.index,
                 read(STATUS), read(CYCLES), read(ACTIVE));
     std::printf(", \"stalls\": [");
-    for (int i = 0; i < COUNTERS; i++) std::printf("%s%u", i ? ", " : "", read(ACTIVE + 4 + 4 * i));
+    for (int i = 0; i < CAUSES - 1; i++) std::printf("%s%u", i ? ", " : "", read(STALLS[i]));
     std::printf("], \"first_token\": %lld, \"last_logit\": %lld, \"logits\": [",
                 static_cast<long long>(first_token), static_cast<long long>(last_logit));
     for (size_t i = 0; i < logits.size(); i++) std::printf("%s%d", i ? ", " : "", logits[i]);

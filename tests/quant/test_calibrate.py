@@ -2,6 +2,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -155,6 +157,25 @@ def test_ensure_calibrates_once_and_again_for_another_checkpoint(
     calibrate.ensure(model, out)
     assert "of another checkpoint" in capsys.readouterr().err
     np.testing.assert_equal(store.load(out)[1]["checkpoint"]["directory"], str(model))
+
+
+def test_of_two_that_need_it_at_once_one_calibrates(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibrate, "DEFAULT_DATA", str(data))
+    model, out = tiny.write(tmp_path / "tiny"), tmp_path / "out"
+    sound, begun = calibrate.calibrate, []
+
+    def slow(*arguments: object) -> object:
+        begun.append(arguments)
+        time.sleep(0.5)
+        return sound(*arguments)
+
+    monkeypatch.setattr(calibrate, "calibrate", slow)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: calibrate.ensure(model, out), range(2)))
+    assert found == [out, out]
+    assert len(begun) == 1
 
 
 def test_the_processor_and_its_threads_do_not_matter(tmp_path: Path) -> None:

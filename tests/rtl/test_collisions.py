@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rtl.interface.config import Config
+from sim.bench import run_bench
 from sim.design import described
-from sim.simulators import run
 from tb.pipelined import run_pipelined
 from tests.rtl.mutation import mutated, replaced
 
@@ -37,7 +37,7 @@ INVERTED = (
 )
 def test_no_unit_uses_a_collision(unit: str, tests: tuple[str, ...]) -> None:
     component = mutated("memory", *INVERTED, unit=unit, config=CONFIG)
-    run(described(component, unit, CONFIG), "icarus", variant="collisions", testcases=tests)
+    run_bench(described(component, unit, CONFIG), "icarus", variant="collisions", testcases=tests)
 
 
 def test_collisions_are_inverted() -> None:

@@ -16,8 +16,8 @@ import pytest
 from rtl.compile.program import compile_model
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
+from sim.bench import BenchError, run_bench
 from sim.design import Design, described
-from sim.simulators import BenchError, run
 from tb.case import Case, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, inferences, layer_inferences
 from tests.rtl.mutation import source_of
@@ -167,10 +167,10 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
 def play(design: Design, variant: str, case: Path | None) -> None:
     """Run the bench: on the case, or where the unit has none on the bench's own tiles."""
     if case is None:
-        run(design, "icarus", variant=variant, testcases=["tiles", "extremes"])
+        run_bench(design, "icarus", variant=variant, testcases=["tiles", "extremes"])
     else:
         env = {"CASE": str(case)}
-        run(design, "icarus", variant=variant, testcases=["case"], env=env)
+        run_bench(design, "icarus", variant=variant, testcases=["case"], env=env)
 
 
 def first_of_each(faults: tuple[Fault, ...]) -> list[object]:

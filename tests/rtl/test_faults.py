@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from rtl.interface.config import Config
+from sim.bench import BenchError, run_bench
 from sim.design import described
-from sim.simulators import BenchError, run
 from tests.rtl.mutation import mutated
 
 CONFIG = Config(lanes=4, tokens=64, hidden=64)
@@ -83,11 +83,11 @@ def test_bench_sees(fault: Fault) -> None:
     component = mutated(file, (fault.old, fault.new), unit=fault.unit, config=CONFIG)
     design = described(component, fault.unit, CONFIG)
     with pytest.raises(BenchError, match=r"values differ; first|gave the shape|hangs"):
-        run(design, "icarus", variant=variant)
+        run_bench(design, "icarus", variant=variant)
 
 
 def test_unit_made_the_same_way_without_a_fault() -> None:
     """It is the fault that the benches see."""
     same = "class Softmax("
     component = mutated("softmax", (same, same), unit="softmax", config=CONFIG)
-    run(described(component, "softmax", CONFIG), "icarus", variant="fault-none")
+    run_bench(described(component, "softmax", CONFIG), "icarus", variant="fault-none")
