@@ -1,4 +1,4 @@
-"""Play random malformed streams and odd clients on the accelerator, and judge every case."""
+"""`python -m sim.fuzz`: random malformed streams and odd clients on the accelerator."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from cli import command
+from cli.command import Different, Exit, run
 from cli.files import write_json
-from cli.options import Parser, add_json, add_seed, positive, whole
+from cli.options import Parser, add_jobs, add_json, add_seed, positive, whole
 
 from rtl.interface.config import LANES
 from rtl.interface.operation import Error
 from sim.fuzz.cases import KINDS
 from sim.fuzz.play import Outcome, play, program
 from sim.report import table
-from sim.simulators import SimulatorError
 
 DESCRIPTION = """\
 Play random malformed streams and odd clients on the accelerator, and judge every case.
 
 A case is an inference with something wrong about it (its command stream, its tokens, its rows, an
 abort or a reset in any cycle, its clients), and one or two sound ones after it. It must end, with a
-code that an independent account of the rules allows, and leave the sound inferences bit-right."""
-
+code that an independent account of the rules allows, and leave the sound inferences bit-right.
+"""
 EXAMPLES = """\
 examples:
   python -m sim.fuzz
-  python -m sim.fuzz --cases 100000 --lanes 4,8 --jobs 2 --json build/fuzz.json
+  python -m sim.fuzz --cases 100000 --lanes 4,8 --json build/fuzz.json
   python -m sim.fuzz --seed 1 --lanes 8 --case 123
 """
+CASES, SEED = 1000, 1
 
 
 def reproducer(seed: int, outcome: Outcome) -> str:
@@ -51,32 +51,27 @@ def _lanes(text: str) -> list[int]:
 def _parser() -> Parser:
     parser = Parser("sim.fuzz", DESCRIPTION, EXAMPLES)
     parser.add_argument(
-        "--cases", type=positive, default=1000, metavar="N", help="how many (default: 1000)"
+        "--cases", type=positive, default=CASES, metavar="N", help=f"default: {CASES}"
     )
-    add_seed(parser, "the cases", default=1)
     parser.add_argument("--lanes", type=_lanes, default=[4, 8], metavar="N,N", help="default: 4,8")
-    parser.add_argument(
-        "--jobs", type=positive, default=1, metavar="N", help="processes (default: 1)"
-    )
     parser.add_argument(
         "--case", type=whole(0, (1 << 32) - 1), metavar="K", help="play this case alone"
     )
+    add_seed(parser, "the cases", SEED)
+    add_jobs(parser, "simulations")
     add_json(parser)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return command.run(lambda: _play(_parser().parse_args(arguments)))
+    return run(lambda: _run(_parser().parse_args(arguments)))
 
 
-def _play(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
     numbers = range(options.cases // len(options.lanes) or 1)
     if options.case is not None:
         numbers = range(options.case, options.case + 1)
-    try:
-        programs = {lanes: program(lanes) for lanes in options.lanes}
-    except SimulatorError as error:
-        raise command.ToolError(error) from None
+    programs = {lanes: program(lanes) for lanes in options.lanes}
     ran: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     codes: Counter[int] = Counter()
@@ -110,10 +105,10 @@ def _play(options: argparse.Namespace) -> int:
             },
         )
     if failures:
-        raise command.Different(
+        raise Different(
             f"{len(failures)} of {total} cases failed; first: {failures[0]['reproduce']}"
         )
-    return command.Exit.OK
+    return Exit.OK
 
 
 if __name__ == "__main__":
