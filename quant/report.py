@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 
 from golden import activation, encoder, layernorm, softmax
 from golden.model import Linear, Model, Norm
-from quant import float_model, hub, svg
+from quant import float_model, hub, overview, svg
 from quant.activation import ACTIVATIONS
 from quant.calibrate import BUILD, ensure, observe_all
 from quant.classify import Classifier
 from quant.evaluate import Evaluation, add_text_options, evaluate, labelled_texts
-from quant.metrics import percent, points
 from quant.observers import BINS, Observer
 from quant.texts import SPLITS
 from quant.tokenizer import Tokens
 
 SENTENCE = "The plot is thin, but the acting is so good that I did not mind at all."
 SHOWN_BINS = 128
+OBSERVED = 64
 
 EXAMPLES = """\
 examples:
@@ -39,75 +39,43 @@ examples:
   python -m quant.report --sentence "What a waste of time."
 """
 
+HEADS_DRAWN = 4
+NORMS_DRAWN = 6
+HISTOGRAMS_DRAWN = 12
+
 STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;color:#222;max-width:1000px;margin:2em auto;padding:0 1em}
-h1{font-size:1.6em;margin-bottom:.2em}h2{margin-top:2em;border-bottom:1px solid #ccc}
+:root{color-scheme:light dark;--ink:#222;--soft:#555;--grid:#ddd;--paper:#fff;--code:#f3f3f3;
+--bar:#2563a8;--good:#e6f4ea;--poor:#fdecea}
+@media(prefers-color-scheme:dark){:root{--ink:#ddd;--soft:#aaa;--grid:#444;--paper:#16181c;
+--code:#2a2d33;--bar:#6ea8e6;--good:#173322;--poor:#4a1f1b}}
+body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:1000px;
+margin:2em auto;padding:0 1em;overflow-wrap:anywhere}
+h1{font-size:1.5em;margin-bottom:.4em}h2{margin-top:2em;border-bottom:1px solid var(--grid)}
 h3{font-size:1em;margin:.8em 0 .2em}
-svg{width:100%;height:auto;font-family:system-ui,sans-serif}
-.grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(300px,1fr));gap:4px 18px}
-.pair{display:grid;grid-template-columns:1fr 1fr;gap:18px}
-figure{margin:0}figcaption{font-size:.85em;color:#444}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-td,th{padding:2px 12px 2px 0;text-align:right;border-bottom:1px solid #eee}
-td:first-child,th:first-child{text-align:left}
-code{background:#f3f3f3;padding:0 .3em}
+svg{width:100%;height:auto;font-family:system-ui,sans-serif;color:var(--ink)}
+.verdict{padding:.7em 1em;border-radius:6px}.good{background:var(--good)}
+.poor{background:var(--poor)}
+.grid,.pair{display:grid;gap:8px 18px}
+.grid{grid-template-columns:repeat(auto-fill,minmax(min(100%,300px),1fr))}
+.pair{grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr))}
+figure{margin:0;overflow-x:auto}figcaption{font-size:.85em;color:var(--soft)}
+.wide{overflow-x:auto}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.93em}
+td,th{padding:2px 12px 2px 0;text-align:right;border-bottom:1px solid var(--grid);
+overflow-wrap:normal}
+td:first-child,th:first-child{text-align:left;white-space:nowrap}
+.bars{display:grid;grid-template-columns:max-content 1fr max-content;gap:2px 10px;font-size:.88em}
+.bars i{display:inline-block;height:.8em;background:var(--bar)}
+blockquote{margin:.2em 0 .8em;color:var(--soft)}
+ol,ul{padding-left:1.4em}
+@media(max-width:500px){table{font-size:.8em}td,th{padding-right:6px}}
+summary{cursor:pointer;margin:.5em 0}
+code{background:var(--code);padding:0 .3em}
 """
 
 
 def figure(chart: str, caption: str) -> str:
     return f"<figure>{chart}<figcaption>{caption}</figcaption></figure>"
-
-
-def html_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    def row(cells: Sequence[object], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(str(c))}</{tag}>" for c in cells) + "</tr>"
-
-    return f"<table>{row(head, 'th')}{''.join(row(cells, 'td') for cells in rows)}</table>"
-
-
-def summary(result: Evaluation, info: dict[str, Any]) -> str:
-    values = result.to_json()
-    rows: list[list[object]] = []
-    floats, integers = values["float"], values["golden"]
-    if floats and integers:
-        pairs = [("accuracy", floats["accuracy"], integers["accuracy"])]
-        for i, name in enumerate(result.names):
-            pairs += [
-                (f"{key} {name}", floats[key][i], integers[key][i])
-                for key in ("precision", "recall", "f1")
-            ]
-        rows = [[n, percent(a), percent(b), points(a, b)] for n, a, b in pairs]
-    difference, flips = values["logit_difference"], values["flips"]
-    facts = [
-        f"{values['texts']} texts, {values['tokens']} tokens; the two models agree on "
-        f"{result.agreement:.2%} and differ on {flips['changed']}",
-        f"logits differ by {difference['mean']:.5f} in the mean and {difference['largest']:.4f} at "
-        f"most (standard deviation of the logits {difference['float_spread']:.3f}; one integer "
-        f"step is {difference['lsb']:.3g})",
-    ]
-    if "mcnemar_p" in flips:
-        facts.append(
-            f"only float right {flips['only_float_right']}, only integer right "
-            f"{flips['only_golden_right']}, McNemar's exact p = {flips['mcnemar_p']:.3f}"
-        )
-    calibration = info["calibration"]
-    facts.append(
-        f"calibrated on {calibration['texts']} texts of {escape(str(calibration['data']))} by "
-        f"{calibration['method']}; checkpoint SHA-256 <code>{info['checkpoint']['sha256'][:16]}"
-        f"…</code>; {escape(info['tool'])}"
-    )
-    table = html_table(("", "float", "integer", "points"), rows) if rows else ""
-    return table + "<ul>" + "".join(f"<li>{fact}</li>" for fact in facts) + "</ul>"
-
-
-def confusions(result: Evaluation) -> str:
-    charts = []
-    for name, classes in (("float", result.float_classes), ("integer", result.integer_classes)):
-        scores = result.scores(classes)
-        if scores is None:
-            return "<p>The texts have no labels.</p>"
-        charts.append(figure(svg.confusion(scores.confusion, result.names, name), name))
-    return f'<div class="pair">{"".join(charts)}</div>'
 
 
 def histograms(observers: dict[str, Observer], tensors: dict[str, dict[str, Any]]) -> str:
@@ -133,34 +101,30 @@ def histograms(observers: dict[str, Observer], tensors: dict[str, dict[str, Any]
     return f'<div class="grid">{"".join(charts)}</div>'
 
 
-def sqnr(result: Evaluation) -> str:
-    errors = result.errors
-    limits = [f"{e.sqnr:.1f} dB" + (f", {e.limits} at limits" if e.limits else "")
-              for e in errors.values()]  # fmt: skip
-    return svg.bars(list(errors), [e.sqnr for e in errors.values()], limits, "SQNR by tensor")
-
-
 def attention_maps(classifier: Classifier, tokens: Tokens) -> str:
+    """The heads whose weights differ most between the float and the integer model."""
     checkpoint = classifier.require_checkpoint()
     floats: float_model.Trace = {}
     integers: dict[str, Any] = {}
     float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types, trace=floats)
     encoder.run(classifier.model, tokens.ids, tokens.types, trace=integers)
-    parts = []
+    heads = []
     for i in range(checkpoint.spec.layers):
         name = f"layer.{i}"
-        p = integers[f"{name}.p"] / integers[f"{name}.sum"][..., None]
-        for head in range(checkpoint.spec.heads):
-            pair = []
-            exact = floats[f"{name}.probs"][head]
-            for kind, values in (("float", exact), ("integer", p[head])):
-                chart = svg.heat_map(values, tokens.words, tokens.words, f"{name} {kind}")
-                pair.append(figure(chart, f"layer {i}, head {head}, {kind}"))
-            largest = float(np.abs(p[head] - exact).max())
-            parts.append(
-                f'<div class="pair">{"".join(pair)}</div><p>Largest difference of a weight: '
-                f"{largest:.4f}</p>"
-            )
+        weights = integers[f"{name}.p"] / integers[f"{name}.sum"][..., None]
+        for head, (exact, found) in enumerate(zip(floats[f"{name}.probs"], weights)):
+            heads.append((float(np.abs(found - exact).max()), i, head, exact, found))
+    heads.sort(key=lambda entry: -entry[0])
+    parts = [f"<p>The {min(HEADS_DRAWN, len(heads))} of {len(heads)} heads that differ most.</p>"]
+    for largest, i, head, exact, found in heads[:HEADS_DRAWN]:
+        pair = []
+        for kind, values in (("float", exact), ("integer", found)):
+            chart = svg.heat_map(values, tokens.words, tokens.words, f"layer {i} {kind}")
+            pair.append(figure(chart, f"layer {i}, head {head}, {kind}"))
+        parts.append(
+            f'<div class="pair">{"".join(pair)}</div><p>Largest difference of a weight: '
+            f"{largest:.4f}</p>"
+        )
     return "".join(parts)
 
 
@@ -211,7 +175,7 @@ def norm_curve(norm: Norm, arrays: dict[str, Any], z: NDArray[Any], scales: Sequ
 
 
 def norms(model: Model) -> list[tuple[str, str, Norm]]:
-    """The norms that read a sum of their own name: (tensor, parameters, norm)."""
+    """The first norms that read a sum of their own name: (tensor, parameters, norm)."""
     found = []
     if model.embedding.norm is not None:
         found.append(("embedding", "embedding.norm", model.embedding.norm))
@@ -219,7 +183,7 @@ def norms(model: Model) -> list[tuple[str, str, Norm]]:
         for i, layer in enumerate(model.layers):
             found.append((f"layer.{i}.attention", f"layer.{i}.norm1", layer.norm1))
             found.append((f"layer.{i}.ffn", f"layer.{i}.norm2", layer.norm2))
-    return found
+    return found[:NORMS_DRAWN]
 
 
 def error_curves(classifier: Classifier, tokens: Tokens) -> str:
@@ -262,12 +226,7 @@ def memory(model: Model) -> str:
         parts[f"head {j}"] = _bytes(linear)
     parts["norms"] = sum(n.gamma.nbytes + n.beta.nbytes for _, n in model.norms())
     total = sum(parts.values())
-    chart = svg.bars(
-        list(parts),
-        [float(size) for size in parts.values()],
-        [f"{size:,} B" for size in parts.values()],
-        "memory",
-    )
+    chart = overview.bars([(name, float(size), f"{size:,} B") for name, size in parts.items()])
     return f"<p>{total:,} bytes in all, biases, multipliers and tables included.</p>{chart}"
 
 
@@ -279,33 +238,33 @@ def _bytes(linear: Linear) -> int:
 def page(
     classifier: Classifier, result: Evaluation, texts: Sequence[Tokens], sentence: Tokens
 ) -> str:
-    """The whole page; ``texts`` are those that the histograms show."""
-    observers, _ = observe_all(classifier.require_checkpoint(), texts)
-    tensors = classifier.info["tensors"]
+    """The whole page; ``texts`` are those that were evaluated, the first are observed again."""
+    observed = texts[:OBSERVED]
+    observers, _ = observe_all(classifier.require_checkpoint(), observed)
+    formats = classifier.info["tensors"]
     name = classifier.info["checkpoint"]["directory"]
+    worst = [tensor for tensor in overview.worst_first(result.errors) if tensor in observers]
+    drawn = {tensor: observers[tensor] for tensor in worst[:HISTOGRAMS_DRAWN]}
     sections = [
-        ("Accuracy", summary(result, classifier.info)),
-        ("Confusion matrices", confusions(result)),
+        ("Accuracy", overview.summary(result, classifier.info)),
+        ("Confusion matrices", overview.confusions(result)),
+        ("Tensors, worst first", overview.tensors(result)),
+        ("Texts that are classified wrongly", overview.wrong_texts(result, texts)),
         (
-            "Signal to quantization noise by tensor",
-            f"<p>Over {result.traced} texts, in the order of the computation. A code at its limit "
-            f"is a value that saturated or lies just there.</p>{sqnr(result)}",
+            "The worst tensors and their clipping points",
+            f"<p>Values of the float model over {len(observed)} texts; {BINS // SHOWN_BINS} of the "
+            f"observer's {BINS} bins are one here.</p>" + histograms(drawn, formats),
         ),
         ("Attention of a sentence", attention_maps(classifier, sentence)),
         ("Error of the integer functions", error_curves(classifier, sentence)),
-        (
-            "Tensors and their clipping points",
-            f"<p>Values of the float model over {len(texts)} texts; {BINS // SHOWN_BINS} of the "
-            f"observer's {BINS} bins are one here.</p>" + histograms(observers, tensors),
-        ),
         ("Memory", memory(classifier.model)),
     ]
     body = "".join(f"<h2>{title}</h2>{content}" for title, content in sections)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(name)} in integers</title><style>{STYLE}</style></head>"
-        f"<body><h1>{escape(name)} in integers</h1>{body}</body></html>\n"
+        f"<body><h1>{escape(name)} in integers</h1>{overview.verdict(result)}{body}</body></html>\n"
     )
 
 
@@ -338,7 +297,7 @@ def report_command(options: argparse.Namespace) -> int:
     texts, labels = labelled_texts(options, classifier)
     result = evaluate(classifier, texts, labels)
     out = options.out or BUILD / f"report-{options.model.resolve().name}.html"
-    files.write(out, page(classifier, result, texts[:64], sentence).encode())
+    files.write(out, page(classifier, result, texts, sentence).encode())
     print(f"wrote {out}")
     if options.json:
         files.write_json(options.json, result.to_json())

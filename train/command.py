@@ -16,7 +16,7 @@ import torch
 from transformers.utils.logging import disable_progress_bar
 
 from train.failure import TrainError
-from train.loop import Plan
+from train.loop import Outcome, Plan
 
 # These say where to write, not what.
 _NOT_RECORDED = ("out", "force", "work", "restart", "stop_after", "json", "command")
@@ -196,6 +196,18 @@ def recorded(options: argparse.Namespace) -> dict[str, Any]:
         name.replace("_", "-"): str(value) if isinstance(value, Path) else value
         for name, value in vars(options).items()
         if name not in _NOT_RECORDED
+    }
+
+
+def how_made(options: argparse.Namespace, module: str, outcome: Outcome) -> dict[str, Any]:
+    """What the card of a run says of its making, as arguments of the functions of train.card."""
+    return {
+        "name": options.out.name,
+        "module": module,
+        "arguments": recorded(options),
+        "command": options.command,
+        "history": outcome.history,
+        "best_step": outcome.best_step,
     }
 
 

@@ -76,7 +76,10 @@ def read(options: argparse.Namespace) -> tuple[dict[str, list[Review]], list[str
         )
     for name, texts in reviews.items():
         if any(review.pair is not None for review in texts):
-            raise TrainError(f"{options.data} holds pairs of texts: training takes single ones")
+            raise TrainError(
+                f"{options.data}: a {name} text is a pair, training takes single texts: rename the "
+                "column of the second to train on the first alone"
+            )
         if any(review.label is None for review in texts):
             raise TrainError(f"{options.data}: a {name} text has no label, each needs one")
     if len(labels) < 2:

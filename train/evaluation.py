@@ -40,7 +40,7 @@ def predict(
     return np.stack(rows)
 
 
-def figures(logits: npt.NDArray[np.float64], labels: npt.NDArray[np.int64]) -> dict[str, float]:
+def figures(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.int64]) -> dict[str, float]:
     """Accuracy in percent, mean negative log-likelihood in nats, macro-averaged F1 in percent."""
     shifted = logits - logits.max(1, keepdims=True)
     log_p = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))

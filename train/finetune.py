@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.options import Parser, positive
+from cli.progress import stage
 
 import torch
 from transformers import BertForSequenceClassification, BertTokenizer
@@ -31,6 +32,7 @@ from train.command import (
     add_common,
     device_of,
     finish,
+    how_made,
     places,
     plan_of,
     recorded,
@@ -45,6 +47,7 @@ from train.initialise import attend_to_neighbours, pca_embeddings
 from train.loop import train
 from train.recipe import DEFAULTS, settle
 from train.stages import Stage, Timetable, parse_stages
+from train.teacher import NbSvm
 from train.tokens import (
     SpecialTokens,
     default_vocabulary,
@@ -82,6 +85,9 @@ def finetune(options: argparse.Namespace) -> None:
 
     model = _model(options, labels, len(tokenizer), device)
     teacher = make_teacher(options, splits["train"], labels, len(tokenizer), special, work, device)
+    if isinstance(teacher, NbSvm):
+        checked = figures(teacher(splits["validation"].texts), splits["validation"].labels)
+        stage(f"the linear teacher: accuracy {checked['accuracy']:.2f} % of the validation texts")
     timetable = Timetable(stages, len(splits["train"].texts), options.batch)
     loss = DistillationLoss(options, model, splits["train"], timetable, teacher, special, device)
 
@@ -122,16 +128,11 @@ def finetune(options: argparse.Namespace) -> None:
     for row in outcome.history:
         row.update(timetable.describe(row["step"]))
     card = classifier_card(
-        name=options.out.name,
         front=_front(options, model),
         summary=_summary(model, labels),
         data=describe(options, splits),
-        module="train.finetune",
         metrics=metrics,
-        arguments=arguments,
-        command=options.command,
-        history=outcome.history,
-        best_step=outcome.best_step,
+        **how_made(options, "train.finetune", outcome),
     )
     save_checkpoint(model, tokenizer, options.out, card)
     print(table(outcome.history))

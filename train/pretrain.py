@@ -29,6 +29,7 @@ from train.command import (
     add_common,
     device_of,
     finish,
+    how_made,
     places,
     plan_of,
     recorded,
@@ -133,15 +134,10 @@ def pretrain(options: argparse.Namespace) -> None:
         description="pre-training",
     )
     card = encoder_card(
-        name=options.out.name,
         summary=f"An encoder ({type(model).__name__}) pre-trained on {len(corpus.ids):,} tokens "
         f"({', '.join(Path(name).name for name in options.data)}), for "
         "`python -m train.finetune --model`.",
-        module="train.pretrain",
-        arguments=arguments,
-        command=options.command,
-        history=outcome.history,
-        best_step=outcome.best_step,
+        **how_made(options, "train.pretrain", outcome),
     )
     save_checkpoint(model, tokenizer, options.out, card)
     print(table(outcome.history))

@@ -34,9 +34,11 @@ def places(tmp_path, name):
     return ["--out", str(tmp_path / name), "--work", str(tmp_path / f"work-{name}")]
 
 
-def test_a_run_learns_and_writes_what_hugging_face_reads(arguments, tmp_path):
+def test_a_run_learns_and_writes_what_hugging_face_reads(arguments, tmp_path, capsys):
     report = tmp_path / "report.json"
     assert main([*arguments, *places(tmp_path, "a"), "--json", str(report)]) == 0
+    shown = capsys.readouterr().err
+    assert "the linear teacher: accuracy 100.00 % of the validation texts\n" in shown
     measured = json.loads(report.read_text())
     assert measured["metrics"]["test"]["accuracy"] > 90
     assert [row["epoch"] for row in measured["history"]] == [1, 2, 3, 4, 5, 6]
@@ -291,6 +293,17 @@ def test_other_columns_and_separators(arguments, reviews, tmp_path):
     assert main([*given, *places(tmp_path, "a")]) == 0
     config = json.loads((tmp_path / "a" / "config.json").read_text())
     assert config["id2label"] == {"0": "Bad", "1": "Good"}
+
+
+def test_pairs_are_refused_not_halved(arguments, tmp_path, capsys):
+    pairs = tmp_path / "pairs.csv"
+    rows = [f"a film {i},its story {i},{i % 2}" for i in range(40)]
+    pairs.write_text("\n".join(["text,pair,label", *rows]) + "\n")
+    assert main([*arguments, "--data", str(pairs), *places(tmp_path, "a")]) == 2
+    error = capsys.readouterr().err
+    assert "pairs.csv: a train text is a pair, training takes single texts" in error
+    assert "rename the column of the second to train on the first alone" in error
+    assert not (tmp_path / "a").exists()
 
 
 def test_a_text_without_a_label(arguments, reviews, tmp_path, capsys):
