@@ -116,7 +116,6 @@ def finetune(options: argparse.Namespace) -> None:
         plan,
         loss,
         evaluate,
-        select="accuracy" if teacher is None else "loss",
         snapshot=work / "snapshot.safetensors",
         arguments={**arguments, "texts": digest(splits)},
         description="fine-tuning",
