@@ -6,8 +6,8 @@ integer model on the same texts to count what saturates and to measure each tens
 
 import argparse
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,15 @@ from numpy.typing import NDArray
 
 from golden import encoder, fast, store
 from golden.model import Model
-from quant import float_model, hub
+from quant import choose, float_model, hub
 from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
 from quant.compare import TensorError, compare, table
 from quant.data_file import Review, add_columns, layout_of
 from quant.observers import METHODS, Observer, observe
-from quant.quantize import Options, Quantized, correct_logits, quantize
+from quant.options import REMEDIES, Options
+from quant.quantize import Quantized, correct_logits, quantize
 from quant.quantizers import CalibrationError
+from quant.rewriting import REWRITINGS, Rewritten, rewrite
 from quant.spec import Arrays, Floats
 from quant.texts import CORPORA, load_texts
 from quant.tokenizer import FILES, TextTokenizer, Tokens
@@ -37,6 +39,7 @@ BUILD = Path("build")
 SAMPLES = 128
 MAX_TOKENS = 512
 CHUNK = 32  # texts between two steps of the progress bar
+AUTO, NONE, ALL = "auto", "none", "all"  # besides lists of remedies
 DEFAULT_DATA = "imdb"
 SPLIT = "train"  # never the split that accuracy is measured on
 
@@ -46,6 +49,7 @@ examples:
   python -m quant.calibrate --model my-model --data reviews.csv --out build/my-model
   python -m quant.calibrate --model hub:owner/name
   python -m quant.calibrate --method mse --samples 256 --json build/calibration.json
+  python -m quant.calibrate --remedies centre,split --out build/trial
 """
 
 
@@ -117,6 +121,60 @@ def check(
     return errors
 
 
+Runner = Callable[[Model, Sequence[Tokens]], NDArray[np.integer[Any]]]
+
+
+class Calibrator:
+    """A checkpoint and the texts it is calibrated on; each rewriting is observed once."""
+
+    def __init__(self, checkpoint: Checkpoint, texts: Sequence[Tokens]) -> None:
+        self.checkpoint, self.texts = checkpoint, texts
+        self.observers, self.exact = observe_all(checkpoint, texts)
+        self._rewritten: dict[frozenset[str], tuple[Rewritten, dict[str, Observer]]] = {}
+
+    def quantize(self, options: Options, run: Runner | None = None) -> Quantized:
+        """The integer model by these options, without remedies where they are still to be chosen.
+
+        ``run`` gives the integer logits by which the mean error is corrected, golden's by default.
+        """
+        checkpoint = self.checkpoint
+        arrays, observers = self._observed(frozenset(options.remedies or ()) & REWRITINGS)
+        quantized = quantize(checkpoint.spec, arrays, observers, options)
+        if options.bias_correction:
+            logits = (run or golden_logits)(quantized.model, self.texts)
+            quantized = correct_logits(quantized, logits, self.exact)
+        return quantized
+
+    def error(self, quantized: Quantized) -> float:
+        """The mean difference of the integer logits from the float ones on the texts."""
+        scale = quantized.info["tensors"]["logits"]["scale"]
+        logits = golden_logits(quantized.model, self.texts) * scale
+        return float(np.abs(logits - self.exact).mean())
+
+    def choose(self, options: Options) -> tuple[Options, dict[str, float]]:
+        """The options with their remedies chosen, and the error of each choice by its names."""
+        trial = self
+        tokens = np.cumsum([len(text.ids) for text in self.texts])
+        if tokens[-1] > choose.TOKENS:
+            few = 1 + int(np.searchsorted(tokens, choose.TOKENS))
+            trial = Calibrator(self.checkpoint, self.texts[:few])
+        chosen, trials = choose.choose(
+            REMEDIES, lambda names: trial.error(trial.quantize(replace(options, remedies=names)))
+        )
+        return replace(options, remedies=chosen), {
+            "+".join(names) or NONE: error for names, error in trials.items()
+        }
+
+    def _observed(self, names: frozenset[str]) -> tuple[Arrays | Rewritten, dict[str, Observer]]:
+        if not names:
+            return self.checkpoint.arrays, self.observers
+        if names not in self._rewritten:
+            rewritten = rewrite(self.checkpoint.spec, self.checkpoint.arrays, self.observers, names)
+            twin = replace(self.checkpoint, arrays=rewritten.arrays)
+            self._rewritten[names] = rewritten, observe_all(twin, self.texts)[0]
+        return self._rewritten[names]
+
+
 def calibrate(
     checkpoint: Checkpoint,
     texts: Sequence[Tokens],
@@ -127,13 +185,14 @@ def calibrate(
 
     A model that quant.verdict finds poor is said on stderr, with what to try.
     """
-    observers, exact = observe_all(checkpoint, texts)
-    quantized = quantize(checkpoint.spec, checkpoint.arrays, observers, options)
-    if options.bias_correction:
-        quantized = correct_logits(quantized, golden_logits(quantized.model, texts), exact)
+    calibrator = Calibrator(checkpoint, texts)
+    trials: dict[str, float] = {}
+    if options.remedies is None:
+        options, trials = calibrator.choose(options)
+    quantized = calibrator.quantize(options)
     errors = check(checkpoint, quantized, texts)
     classes = golden_logits(quantized.model, texts).argmax(axis=1)
-    verdict = judge(errors, float(np.mean(classes == exact.argmax(axis=1))), len(texts))
+    verdict = judge(errors, float(np.mean(classes == calibrator.exact.argmax(axis=1))), len(texts))
     quantized.info.update(
         {
             "tool": f"bert2rtl {version()}",
@@ -142,6 +201,7 @@ def calibrate(
             "calibration": source
             | {"texts": len(texts), "tokens": sum(len(t.ids) for t in texts)}
             | asdict(options),
+            "trials": trials,
             "verdict": verdict.to_json(),
             "check": {name: error.to_json() for name, error in errors.items()},
         }
@@ -221,6 +281,13 @@ def parser() -> Parser:
         help="leave the mean error of the rounded weights in",
     )
     result.add_argument(
+        "--remedies",
+        type=remedies,
+        metavar="NAMES",
+        help=f"{AUTO}: those that the calibration texts ask for (the default); {NONE}; {ALL}; or a "
+        f"list of {', '.join(REMEDIES)}, see docs/numerics.md",
+    )
+    result.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
@@ -229,6 +296,20 @@ def parser() -> Parser:
     add_json(result)
     add_columns(result)
     return result
+
+
+def remedies(text: str) -> tuple[str, ...] | None:
+    """An option's value that names remedies; None leaves the choice to `calibrate`."""
+    words = {AUTO: None, NONE: (), ALL: REMEDIES}
+    if text in words:
+        return words[text]
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in REMEDIES:
+            raise argparse.ArgumentTypeError(
+                f"{name!r} is no remedy: allowed {', '.join([*words, *REMEDIES])}"
+            )
+    return tuple(name for name in REMEDIES if name in names)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -249,7 +330,11 @@ def calibrate_command(options: argparse.Namespace) -> int:
     quantized, errors = calibrate(
         checkpoint,
         texts,
-        Options(method=options.method, bias_correction=not options.no_bias_correction),
+        Options(
+            method=options.method,
+            bias_correction=not options.no_bias_correction,
+            remedies=options.remedies,
+        ),
         source,
     )
     out = options.out or default_out(options.model)
@@ -266,8 +351,12 @@ def summary(quantized: Quantized, errors: dict[str, TensorError]) -> str:
     proof = quantized.info["proof"]
     name = max(proof, key=lambda name: proof[name]["bound"] / proof[name]["limit"])
     bound, limit = proof[name]["bound"], proof[name]["limit"]
+    trials = quantized.info["trials"]
+    tried = "; tried, by the mean error of the logits: " if trials else ""
     return (
         f"{table(errors)}\n"
+        f"remedies: {', '.join(quantized.info['calibration']['remedies']) or NONE}{tried}"
+        f"{', '.join(f'{names} {error:.4f}' for names, error in trials.items())}\n"
         f"no overflow: {len(proof)} bounds proven, the tightest is {name}: {bound} < {limit}"
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quant.decode import lsb, twins
 from quant.spec import Floats
 
 OUTLIER = 8.0
@@ -70,14 +71,8 @@ def compare(
             limit = 1 << (int(format["bits"]) - 1)
             codes = integers[name]
             at_limits = int(np.count_nonzero((codes == limit - 1) | (codes == -limit)))
-            _add(
-                errors,
-                name,
-                floats[twin],
-                codes * np.float64(format["scale"]),
-                float(format["scale"]),
-                at_limits,
-            )
+            values, exact = twins(codes, format, floats[twin])
+            _add(errors, name, exact, values, lsb(format), at_limits)
     for name in floats:
         if name.endswith(".probs"):
             layer = name.removesuffix(".probs")

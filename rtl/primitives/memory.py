@@ -7,7 +7,7 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.primitives.parameters import check
-from rtl.primitives.pipeline import register
+from rtl.primitives.pipeline import delay
 
 READ_LATENCY = 2
 MOST_WORDS = 1 << 24
@@ -96,7 +96,7 @@ class Memory(wiring.Component):
             write.en.eq(self.write.en),
             read.addr.eq(self.read.address),
             read.en.eq(1),
-            self.read.data.eq(register(m, read.data, "output")),
+            self.read.data.eq(delay(m, read.data, READ_LATENCY - 1, "output")),
         ]
         return m
 
@@ -157,6 +157,8 @@ class Rom(wiring.Component):
             m.d.comb += [
                 read.addr.eq(getattr(self, f"address{port}")),
                 read.en.eq(1),
-                getattr(self, f"data{port}").eq(register(m, read.data, f"output{port}")),
+                getattr(self, f"data{port}").eq(
+                    delay(m, read.data, READ_LATENCY - 1, f"output{port}")
+                ),
             ]
         return m

@@ -1,14 +1,4 @@
-"""Play random malformed streams and odd clients on the accelerator, and judge every case.
-
-A case is an inference with something wrong about it (its command stream, its tokens, its rows, an
-abort or a reset in any cycle, its clients), and one or two sound ones after it. It must end, with a
-code that an independent account of the rules allows, and leave the sound inferences bit-right.
-
-examples:
-  python -m sim.fuzz
-  python -m sim.fuzz --cases 100000 --lanes 4,8 --jobs 2 --json build/fuzz.json
-  python -m sim.fuzz --seed 1 --lanes 8 --case 123
-"""
+"""`python -m sim.fuzz`: random malformed streams and odd clients on the accelerator."""
 
 from __future__ import annotations
 
@@ -16,16 +6,32 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 
-from cli import command
+from cli.command import Different, Exit, run
 from cli.files import write_json
+from cli.options import Parser, add_jobs, add_json, add_seed, positive, whole
 
 from rtl.interface.config import LANES
 from rtl.interface.operation import Error
 from sim.fuzz.cases import KINDS
 from sim.fuzz.play import Outcome, play, program
 from sim.report import table
-from sim.simulators import SimulatorError
+
+DESCRIPTION = """\
+Play random malformed streams and odd clients on the accelerator, and judge every case.
+
+A case is an inference with something wrong about it (its command stream, its tokens, its rows, an
+abort or a reset in any cycle, its clients), and one or two sound ones after it. It must end, with a
+code that an independent account of the rules allows, and leave the sound inferences bit-right.
+"""
+EXAMPLES = """\
+examples:
+  python -m sim.fuzz
+  python -m sim.fuzz --cases 100000 --lanes 4,8 --json build/fuzz.json
+  python -m sim.fuzz --seed 1 --lanes 8 --case 123
+"""
+CASES, SEED = 1000, 1
 
 
 def reproducer(seed: int, outcome: Outcome) -> str:
@@ -42,42 +48,30 @@ def _lanes(text: str) -> list[int]:
     return found
 
 
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: it must be an integer of 1 or more")
-    return int(text)
-
-
-def _number(text: str) -> int:
-    if not text.isdigit() or int(text) >= 1 << 32:
-        raise argparse.ArgumentTypeError(f"{text!r}: it must lie in 0..2^32-1")
-    return int(text)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m sim.fuzz",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def _parser() -> Parser:
+    parser = Parser("sim.fuzz", DESCRIPTION, EXAMPLES)
+    parser.add_argument(
+        "--cases", type=positive, default=CASES, metavar="N", help=f"default: {CASES}"
     )
-    parser.add_argument("--cases", type=_count, default=1000, metavar="N", help="default: 1000")
-    parser.add_argument("--seed", type=_number, default=1, metavar="S", help="default: 1")
     parser.add_argument("--lanes", type=_lanes, default=[4, 8], metavar="N,N", help="default: 4,8")
-    parser.add_argument("--jobs", type=_count, default=1, metavar="N", help="processes; default: 1")
-    parser.add_argument("--case", type=_number, metavar="K", help="play this case alone")
-    parser.add_argument("--json", metavar="FILE", help="write the figures as JSON")
+    parser.add_argument(
+        "--case", type=whole(0, (1 << 32) - 1), metavar="K", help="play this case alone"
+    )
+    add_seed(parser, "the cases", SEED)
+    add_jobs(parser, "simulations")
+    add_json(parser)
     return parser
 
 
-def main() -> int:
-    options = _parser().parse_args()
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run(lambda: _run(_parser().parse_args(arguments)))
+
+
+def _run(options: argparse.Namespace) -> int:
     numbers = range(options.cases // len(options.lanes) or 1)
     if options.case is not None:
         numbers = range(options.case, options.case + 1)
-    try:
-        programs = {lanes: program(lanes) for lanes in options.lanes}
-    except SimulatorError as error:
-        raise command.ToolError(error) from None
+    programs = {lanes: program(lanes) for lanes in options.lanes}
     ran: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     codes: Counter[int] = Counter()
@@ -111,11 +105,11 @@ def main() -> int:
             },
         )
     if failures:
-        raise command.Different(
+        raise Different(
             f"{len(failures)} of {total} cases failed; first: {failures[0]['reproduce']}"
         )
-    return command.Exit.OK
+    return Exit.OK
 
 
 if __name__ == "__main__":
-    sys.exit(command.run(main))
+    sys.exit(main())

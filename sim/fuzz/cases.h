@@ -29,6 +29,7 @@ struct Run {  // one inference, good or bad
         REST = 2,    // runs only if words are left; they come before its own, again until none is
         RESCUE = 4,  // the case stands still by itself: `abort` is written then
         HURRY = 8,   // `start` is written again and again from the first event on
+        KNOCK = 16,  // `start` and `abort` are written at once after the end: nothing may begin
     };
     uint32_t flags = 0, seed = 0;  // seed 0: no stream ever rests
     uint32_t table = 0;            // which of CaseFile::tables

@@ -181,6 +181,11 @@ def both_bits(rng: Random, subject: Subject, run: Run) -> Run:
     return run.but(events=(event,), others=ABORTED)
 
 
+def knock(rng: Random, subject: Subject, run: Run) -> Run:
+    """`start` and `abort` in one write just after the end: nothing begins."""
+    return run.but(client=Client.KNOCK)
+
+
 def sound(rng: Random, subject: Subject, run: Run) -> Run:
     """Nothing is wrong."""
     return run
@@ -203,4 +208,5 @@ CLIENTS: dict[str, Callable[[Random, Subject, Run], Run]] = {
     "reset": reset,
     "registers": registers,
     "start with abort": both_bits,
+    "start with abort after the end": knock,
 }

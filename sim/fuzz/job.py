@@ -41,6 +41,7 @@ class Client(IntFlag):
     REST = 2
     RESCUE = 4
     HURRY = 8
+    KNOCK = 16
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,14 @@
 
 #include "Vtop.h"
 #include "clients.h"
+#include "names.h"  // made by sim/harness/names.py
 #include "verilated.h"
 
 double sc_time_stamp() { return 0; }
 
 namespace {
 
-// rtl.control.axi.REGISTERS
-constexpr uint32_t CONTROL = 0x1C, STATUS = 0x20;
+using registers::CONTROL, registers::STATUS;
 constexpr uint32_t START = 1, ABORT = 2;
 constexpr uint64_t MOST_CYCLES = 200'000;  // of a run
 constexpr int BEGIN_CYCLES = 20;             // from a write of `start` to a fallen interrupt
@@ -375,6 +375,7 @@ bool Machine::run(const Run& job, Seen& seen) {
         model_.clear();
         tokens_.clear();
     }
+    if (job.flags & Run::KNOCK) queue_write(CONTROL, START | ABORT);
     finish_transfers();
     for (int i = 0; i < QUIET_CYCLES; i++) cycle();
     begun_ = hurry && !interrupt();

@@ -16,6 +16,7 @@ from sim.fuzz.cases import built
 from sim.fuzz.job import job_file
 from sim.fuzz.judge import judge
 from sim.fuzz.subject import config, subjects
+from sim.harness.names import HEADER, header
 from sim.simulators import SimulatorError
 
 HERE = Path(__file__).parent
@@ -39,7 +40,9 @@ class Outcome:
 def program(lanes: int, design: Design | None = None, variant: str = "") -> Path:
     """The built fuzzer of that many lanes, or of another design with the same ports."""
     found = generated("accelerator", config(lanes)) if design is None else design
-    return build_harness(found, [HERE / "main.cpp"], variant=f"fuzz{variant}")
+    return build_harness(
+        found, [HERE / "main.cpp"], headers={HEADER: header()}, variant=f"fuzz{variant}"
+    )
 
 
 def chunk(program: Path, lanes: int, seed: int, numbers: list[int]) -> list[Outcome]:

@@ -5,14 +5,17 @@ import pytest
 
 from quant import ablation
 from quant.observers import METHODS
-from quant.quantize import Options
+from quant.options import REMEDIES, Options
 
 
 def test_every_choice_has_its_row() -> None:
     names = [row.name for row in ablation.rows()]
     assert names[0] == "contract"
-    assert ablation.rows()[0].options == Options()
-    assert len(set(names)) == len(names) == 7 + len(METHODS) - 1
+    assert ablation.rows()[0].options == Options(remedies=())
+    assert len(set(names)) == len(names) == 7 + len(METHODS) - 1 + 2 * len(REMEDIES) + 1
+    remedies = [row.name for row in ablation.rows(["remedies"])]
+    assert remedies == ["contract", *names[7 + len(METHODS) - 1 :]]
+    assert {row.options.remedies for row in ablation.rows(["numerics"])} == {()}
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ CONFIG = Config(lanes=4, tokens=32, hidden=32, ffn=48)
 INVERTED = (
     ("import Module, Shape", "import Cat, Module, Shape"),
     (
-        'self.read.data.eq(register(m, read.data, "output"))',
+        'self.read.data.eq(delay(m, read.data, READ_LATENCY - 1, "output"))',
         """self.read.data.eq(register(m, Cat(read.data) ^ register(
             m, self.write.en & (self.write.address == self.read.address), "collides"
         ).replicate(Shape.cast(self.shape).width), "output"))""",
