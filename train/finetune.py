@@ -1,7 +1,8 @@
 """Fine-tune a text classifier and write it as a Hugging Face checkpoint with its model card.
 
 A run that was stopped, by Ctrl-C or a kill, goes on when the same command is given again, and ends
-with the same bytes.
+with the same bytes: its state is written after 10 s of training, then every minute and after every
+evaluation.
 """
 
 import argparse
