@@ -123,7 +123,7 @@ def add_seed(group: argparse._ActionsContainer, what: str, default: int = SEED) 
     """--seed: of `what` is drawn at random; the same seed gives the same result."""
     group.add_argument(
         "--seed",
-        type=whole(0),
+        type=whole(0, (1 << 32) - 1),
         default=default,
         metavar="N",
         help=f"of {what} (default: {default})",

@@ -58,13 +58,14 @@ def verdict(result: Evaluation) -> str:
     )
     if found.good:
         return (
-            f'<div class="verdict good"><b>Good.</b> {said} Every tensor has {SQNR_DB:.0f} dB of '
-            "signal to quantization noise or more.</div>"
+            f'<div class="verdict good"><b>Good quantization.</b> {said} Every tensor has '
+            f"{SQNR_DB:.0f} dB of signal to quantization noise or more.</div>"
         )
     listed = "".join(f"<li>{escape(line)}</li>" for line in found.findings)
     return (
-        f'<div class="verdict poor"><b>Poor.</b> {said}<ul>{listed}</ul>Try {escape(ADVICE)}. The '
-        f"bounds are {SQNR_DB:.0f} dB for a tensor and {AGREEMENT:.0%} of the texts.</div>"
+        f'<div class="verdict poor"><b>Poor quantization.</b> {said}<ul>{listed}</ul>Try '
+        f"{escape(ADVICE)}. The bounds are {SQNR_DB:.0f} dB for a tensor and {AGREEMENT:.0%} of "
+        "the texts.</div>"
     )
 
 

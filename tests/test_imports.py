@@ -24,7 +24,7 @@ ALLOWED = {
     "tb": {"cli", "golden", "rtl"},
     "train": {"cli", "golden", "quant"},
     "sim": {"cli", "golden", "quant", "rtl", "tb"},
-    "setup": {"sim"},
+    "setup": {"cli", "sim"},
 }
 # Distributions of pyproject.toml by the name under which they are imported.
 TRAINING = {"torch", "transformers", "sklearn"}

@@ -10,7 +10,7 @@ from typing import Any
 
 from cli import files
 from cli.command import run as run_command
-from cli.options import Parser, add_json, add_seed, positive
+from cli.options import Parser, add_json, add_seed, positive, whole
 
 import torch
 from transformers.utils.logging import disable_progress_bar
@@ -58,7 +58,7 @@ def add_common(
     )
     recipe.add_argument(
         "--patience",
-        type=int,
+        type=whole(0),
         default=patience,
         metavar="N",
         help="stop after N evaluations without gain, 0 for never" + shown_default(patience),

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.options import Parser, positive
+from cli.options import Parser, positive, whole
 from cli.progress import stage
 
 import torch
@@ -249,10 +249,12 @@ def _parser() -> Parser:
     data.add_argument(
         "--extra", action="append", default=[], metavar="DATA", help="more training texts"
     )
-    data.add_argument("--limit", type=int, default=0, help="train on the first LIMIT texts only")
+    data.add_argument(
+        "--limit", type=whole(0), default=0, help="train on the first LIMIT texts only"
+    )
     data.add_argument(
         "--hold-out",
-        type=int,
+        type=whole(0),
         default=0,
         metavar="N",
         help="validate on the last N training texts too and leave the test split alone, "
@@ -271,7 +273,7 @@ def _parser() -> Parser:
         ("positions", 512),
     ):
         model.add_argument(
-            f"--{name}", type=int, default=value, help="of a new model (%(default)s)"
+            f"--{name}", type=positive, default=value, help="of a new model (%(default)s)"
         )
     model.add_argument(
         "--embeddings",
@@ -318,7 +320,7 @@ def _parser() -> Parser:
     recipe.add_argument("--temperature", type=float, default=2.0, help="(%(default)s)")
     recipe.add_argument(
         "--stop-after",
-        type=int,
+        type=whole(0),
         default=0,
         metavar="EPOCHS",
         help="end there with the best weights so far, though the rate is planned for all stages",

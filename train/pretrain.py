@@ -240,7 +240,7 @@ def _parser() -> Parser:
     )
     recipe = parser.add_argument_group("recipe")
     recipe.add_argument("--steps", type=positive, default=1200, help="(%(default)s)")
-    recipe.add_argument("--length", type=int, default=128, help="tokens a block (%(default)s)")
+    recipe.add_argument("--length", type=positive, default=128, help="tokens a block (%(default)s)")
     recipe.add_argument("--masked", type=share, default=0.15, help="share of tokens (%(default)s)")
     recipe.add_argument("--every", type=positive, default=100, help="steps between evaluations")
     recipe.add_argument("--dropout", type=share, default=0.0, help="(%(default)s)")

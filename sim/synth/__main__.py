@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from cli.command import run
 from cli.files import write_json
-from cli.options import Parser, add_json
+from cli.options import Parser, add_json, add_seed
 from cli.progress import stage
 
 from rtl.interface.options import add_config_options, config_of
@@ -62,7 +62,7 @@ def _parser() -> Parser:
     result.add_argument("--no-route", action="store_true", help="count resources only")
     result.add_argument("--parts", action="store_true", help="resources of each part, too")
     result.add_argument("--freq", type=float, default=100, metavar="MHZ", help="target, 100")
-    result.add_argument("--seed", type=int, default=1, help="of the first placement, 1")
+    add_seed(result, "the first placement", default=1)
     result.add_argument(
         "--placements",
         type=int,

@@ -38,7 +38,7 @@ def test_help_shows_the_description_the_defaults_and_the_examples(capsys):
         (["--tokens", "many"], "argument --tokens: 'many' is not a whole number"),
         (["--tokens", "0"], "argument --tokens: 0 is out of range: it must be 1 or more"),
         (["--share", "6"], "argument --share: 6 is out of range: it must be 2 to 5"),
-        (["--seed", "-1"], "argument --seed: -1 is out of range: it must be 0 or more"),
+        (["--seed", "-1"], "argument --seed: -1 is out of range: it must be 0 to 4294967295"),
         (["--lanes", "5"], "argument --lanes: invalid choice: 5 (choose from 4, 8, 16, 32)"),
         (["--max-tokens", "5"], "unrecognized arguments: --max-tokens 5"),
         (["--json"], "argument --json: expected one argument"),

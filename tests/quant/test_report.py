@@ -40,7 +40,7 @@ def test_the_page_shows_the_shipped_model(
     for chart in charts:
         ElementTree.fromstring(chart)
     assert html.count("layer 1, head 1, integer") == 1
-    assert '<div class="verdict good"><b>Good.</b>' in html
+    assert '<div class="verdict good"><b>Good quantization.</b>' in html
     assert len(html) < 600_000
     total = int(re.search(r"([\d,]+) bytes in all", html)[1].replace(",", ""))
     # 4,386,178 parameters; biases and multipliers take 4 bytes each, a segment table is folded in.
