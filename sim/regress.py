@@ -161,7 +161,7 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Figures:
     values = mismatches = cycles = simulated = 0
     problems: list[str] = []
     began = time.perf_counter()
-    results = fast.iterate(
+    results = fast.simulate_each(
         config,
         jobs,
         stream_bytes=options.stream_bytes,

@@ -147,7 +147,7 @@ class Sink:
             word |= int(self.pins.last.value) << self.pins.width
         return word
 
-    async def run(self) -> None:
+    async def serve(self) -> None:
         pins = self.pins
         pins.ready.value = int(not self.stall)
         while True:
