@@ -62,7 +62,7 @@ FAULTS = (
           "Cat(at[SELECTED].index, at[DRAINED].weight_buffer)"),
     Fault("epilogue", "last score", "index + 1 == tag.columns", "index == n - 1"),
     Fault("epilogue", "bias late", "_bias[i].eq(chosen.bias)", "_bias[i].eq(chosen.bias >> 1)"),
-    Fault("epilogue", "identity", "= 1 << 15, 15", "= 1 << 15, 14", WHOLE),
+    Fault("epilogue", "identity", "= 1 << 15, 15 ", "= 1 << 15, 14 ", WHOLE),
     Fault("epilogue", "residual not rounded", "((x >> (at[REQUANTIZED].shift - 1)[:4]) + 1) >> 1",
           "x >> at[REQUANTIZED].shift", WHOLE),
     Fault("epilogue", "table for all", "Mux(at[LOOKED_UP].table, table.o[i], plain)",
