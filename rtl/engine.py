@@ -74,7 +74,7 @@ class Engine(wiring.Component):
     context : Out, Region
     limit : Out, Limit
     error : Out, Error
-        See `Loader`.
+        See `Loader`; LIMIT too where the sequencer has left the banks.
     finished : Out, 1
         The stream has ended well and everything is written.
     activity : Out, Activity
@@ -86,12 +86,14 @@ class Engine(wiring.Component):
         Limits.
     ahead
         See `Epilogue`.
+    encoder
+        See `Rules`.
     """
 
-    def __init__(self, config: Config, ahead: int = 1) -> None:
+    def __init__(self, config: Config, ahead: int = 1, *, encoder: bool = True) -> None:
         self.config = config
         n, word = config.lanes, int8_word(config.lanes)
-        self.loader = Loader(config)
+        self.loader = Loader(config, encoder=encoder)
         self.sequencer = Sequencer(config)
         self.issuer = Issuer(config)
         self.matmul = MatMul(config)
@@ -187,6 +189,9 @@ class Engine(wiring.Component):
             self.trace.score.eq(epilogue.score.data),
         ]
         trace(m, self.trace, softmax.trace)
+
+        with m.If(sequencer.outside & (loader.error == Error.NONE)):
+            m.d.comb += self.error.eq(Error.LIMIT)
 
     def _x8(self, m: Module) -> data.View:
         """X8 and its word, `Memory.latency` cycles after the issuer's address."""

@@ -221,4 +221,4 @@ class Rows:
                 await self.asked.wait()
             row, when = self.queue.popleft()
             await cycles(self.clock, when - now())
-            await self.source.send(self.table[row], last=False)
+            await self.source.send(self.table[row])

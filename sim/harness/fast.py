@@ -11,7 +11,8 @@ taken. All sources stand ready before it.
 - model: a word is offered `ceil(N / stream_bytes)` cycles after the one before it was taken.
 - tokens: a word a cycle.
 - rows: the row that was asked for in cycle t is there from cycle t + row_latency on; its words come
-  one a cycle, after those of the rows asked for before it.
+  one a cycle, after those of the rows asked for before it. As a real memory, it lives on when an
+  inference ends, however that happens.
 - request and logits: always ready.
 
 An offered word stays until it is taken. With a seed every stream rests at random in between.
