@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -152,17 +153,25 @@ class Calibrator:
         return float(np.abs(logits - self.exact).mean())
 
     def choose(self, options: Options) -> tuple[Options, dict[str, float]]:
-        """The options with their remedies chosen, and the error of each choice by its names."""
+        """The options with their remedies chosen, and the error of each choice by its names.
+
+        A choice that breaks a bound of the contract counts as infinitely wrong and is not listed.
+        """
         trial = self
         tokens = np.cumsum([len(text.ids) for text in self.texts])
         if tokens[-1] > choose.TOKENS:
             few = 1 + int(np.searchsorted(tokens, choose.TOKENS))
             trial = Calibrator(self.checkpoint, self.texts[:few])
-        chosen, trials = choose.choose(
-            REMEDIES, lambda names: trial.error(trial.quantize(replace(options, remedies=names)))
-        )
+
+        def error(names: tuple[str, ...]) -> float:
+            try:
+                return trial.error(trial.quantize(replace(options, remedies=names)))
+            except CalibrationError:  # said where nothing else is left
+                return inf
+
+        chosen, trials = choose.choose(REMEDIES, error)
         return replace(options, remedies=chosen), {
-            "+".join(names) or NONE: error for names, error in trials.items()
+            "+".join(names) or NONE: found for names, found in trials.items() if found < inf
         }
 
     def _observed(self, names: frozenset[str]) -> tuple[Arrays | Rewritten, dict[str, Observer]]:

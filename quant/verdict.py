@@ -15,7 +15,8 @@ NAMED_TENSORS = 5
 NAMED_CHANNELS = 4
 
 ADVICE = (
-    "texts like those that the model will see (--data), more of them (--samples), another --method"
+    "texts like those that the model will see (--data), more of them (--samples), another "
+    "--method, --remedies all"
 )
 
 

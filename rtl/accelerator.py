@@ -9,7 +9,9 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from rtl.control.axi import AxiLite, AxiStream, Registers
 from rtl.control.control import Control
 from rtl.control.embedding import Embedding
+from rtl.control.rows import RowBorder
 from rtl.control.tokens import Tokens
+from rtl.control.watchdog import Watchdog
 from rtl.datapath.normalizer import Normalizer
 from rtl.engine import Engine
 from rtl.interface.command import MAGIC, VERSION
@@ -24,9 +26,9 @@ class Accelerator(wiring.Component):
 
     An inference: write `start`; send the sequence on `tokens` (id[23:0], type[24], attend[25],
     `last`) and the whole command stream on `model`, in any order of time; answer each `request` (a
-    row number of the flat embedding table) with that row's words on `rows`, in order; take the
-    logits. They come after the stream's last CRC was found good. A failed inference gives no
-    logits, but an error code; see `rtl.interface.operation.Error` and `Control`.
+    row number of the flat embedding table) with that row's words on `rows`, `last` with each row's
+    last, in order; take the logits. They come after the stream's last CRC was found good. A failed
+    inference gives no logits, but an error code; see `rtl.interface.operation.Error` and `Control`.
 
     Members
     -------
@@ -51,7 +53,7 @@ class Accelerator(wiring.Component):
                 "s_axis_model": In(AxiStream(8 * n, last=True)),
                 "s_axis_tokens": In(AxiStream(32, last=True)),
                 "m_axis_request": Out(AxiStream(32)),
-                "s_axis_rows": In(AxiStream(8 * n)),
+                "s_axis_rows": In(AxiStream(8 * n, last=True)),
                 "m_axis_logits": Out(AxiStream(32, last=True)),
                 "interrupt": Out(1),
                 "trace": Out(Trace(config)),
@@ -93,9 +95,12 @@ class Accelerator(wiring.Component):
             ),
         ]
 
+        watchdog = Watchdog(config)
+        m.submodules.watchdog = ResetInserter(control.reset)(watchdog)
+        self._watch(m, watchdog, tokens)
         self._embedding(m, control, tokens, embedding)
         self._normalizer(m)
-        sent = self._logits(m, control)
+        self._logits(m, control)
 
         # Known a cycle after `ready`, when nothing has left the accelerator yet.
         too_long = Signal()
@@ -108,12 +113,13 @@ class Accelerator(wiring.Component):
             m.d.comb += control.error.eq(tokens.error)
         with m.Elif(too_long):
             m.d.comb += control.error.eq(Error.LENGTH)
-        with m.Else():
+        with m.Elif(embedding.error != Error.NONE):
             m.d.comb += control.error.eq(embedding.error)
+        with m.Else():
+            m.d.comb += control.error.eq(watchdog.error)
         m.d.comb += [
             control.start.eq(registers.start),
             control.abort.eq(registers.abort),
-            control.finished.eq(sent),
             engine.start.eq(control.begin),
             engine.sequence.ready.eq(ready),
             embedding.sequence.ready.eq(ready),
@@ -141,25 +147,36 @@ class Accelerator(wiring.Component):
 
     def _embedding(self, m: Module, control: Control, tokens: Tokens, embedding: Embedding) -> None:
         engine = self.engine
-        # Words asked for and not received: counted outside the reset, so that rows still to come
-        # are taken and dropped after a failure.
-        pending = Signal(16)
-        asked = embedding.request.valid & self.m_axis_request.tready
-        received = self.s_axis_rows.tvalid & self.s_axis_rows.tready
-        m.d.sync += pending.eq(pending + Mux(asked, embedding.words, 0) - received)
+        m.submodules.rows = rows = RowBorder(self.config)
         connect(m, tokens.o, embedding.token)
         connect(m, engine.rows, embedding.rows)
         connect(m, embedding.write, engine.rows_write)
+        connect(m, embedding.request, rows.request)
+        connect(m, rows.o, embedding.i)
         m.d.comb += [
-            control.rows_pending.eq(pending != 0),
-            embedding.pending.eq(pending),
-            self.m_axis_request.tdata.eq(embedding.request.payload),
-            self.m_axis_request.tvalid.eq(embedding.request.valid),
-            embedding.request.ready.eq(self.m_axis_request.tready),
-            embedding.i.payload.eq(self.s_axis_rows.tdata),
-            embedding.i.valid.eq(self.s_axis_rows.tvalid & ~control.reset),
-            self.s_axis_rows.tready.eq(Mux(control.reset, pending != 0, embedding.i.ready)),
+            rows.reset.eq(control.reset),
+            control.rows_pending.eq(rows.pending),
+            self.m_axis_request.tdata.eq(rows.asked.payload),
+            self.m_axis_request.tvalid.eq(rows.asked.valid),
+            rows.asked.ready.eq(self.m_axis_request.tready),
+            rows.i.payload.data.eq(self.s_axis_rows.tdata),
+            rows.i.payload.last.eq(self.s_axis_rows.tlast),
+            rows.i.valid.eq(self.s_axis_rows.tvalid),
+            self.s_axis_rows.tready.eq(rows.i.ready),
         ]
+
+    def _watch(self, m: Module, watchdog: Watchdog, tokens: Tokens) -> None:
+        """What the watchdog sees: streams that wait or move, and the units' work."""
+        engine = self.engine
+        inputs = ((engine.model.ready, self.s_axis_model), (tokens.i.ready, self.s_axis_tokens),
+                  (self.s_axis_rows.tready, self.s_axis_rows))  # fmt: skip
+        waits = [ready & ~source.tvalid for ready, source in inputs]
+        moved = [ready & source.tvalid for ready, source in inputs]
+        for sink in (self.m_axis_request, self.m_axis_logits):
+            waits.append(sink.tvalid & ~sink.tready)
+            moved.append(sink.tvalid & sink.tready)
+        moved += [engine.activity.active, engine.trace.p_en, self.normalizer.trace.norm_en]
+        m.d.comb += [watchdog.waits.eq(Cat(*waits).any()), watchdog.moved.eq(Cat(*moved).any())]
 
     def _normalizer(self, m: Module) -> None:
         engine, normalizer = self.engine, self.normalizer
@@ -173,14 +190,13 @@ class Accelerator(wiring.Component):
             normalizer.publish.eq(engine.publish),
         ]
 
-    def _logits(self, m: Module, control: Control) -> Signal:
+    def _logits(self, m: Module, control: Control) -> None:
         """Holds the logits until the engine has finished well, then sends them."""
         engine = self.engine
         m.submodules.logits = logits = Memory(32, self.config.labels)
         count = Signal(range(self.config.labels + 1))
         index = Signal(range(self.config.labels + 1))
         wait = Signal(range(Memory.latency + 1))
-        sent = Signal()
         m.d.comb += [
             logits.write.en.eq(engine.logit.en),
             logits.write.address.eq(engine.logit.index),
@@ -199,15 +215,17 @@ class Accelerator(wiring.Component):
                 with m.If(~control.reset & engine.finished):
                     m.next = "SEND"
             with m.State("SEND"):
-                m.d.comb += self.m_axis_logits.tvalid.eq(wait == 0)
+                m.d.comb += [
+                    self.m_axis_logits.tvalid.eq(wait == 0),
+                    control.leaving.eq(~control.reset),
+                ]
                 with m.If((wait == 0) & self.m_axis_logits.tready):
                     m.d.sync += [index.eq(index + 1), wait.eq(Memory.latency)]
                     with m.If(self.m_axis_logits.tlast):
-                        m.d.comb += sent.eq(1)
+                        m.d.comb += control.finished.eq(1)
                         m.next = "COMPUTE"
-                with m.If(control.reset):
+                with m.If(control.reset):  # an abort in the cycle before
                     m.next = "COMPUTE"
-        return sent
 
     def _registers(self, m: Module, registers: Registers, control: Control) -> None:
         config, engine = self.config, self.engine

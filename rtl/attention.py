@@ -44,7 +44,7 @@ class Attention(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.engine = Engine(config)
+        self.engine = Engine(config, encoder=False)
         word = data.StructLayout({"data": int8_word(config.lanes), "last": unsigned(1)})
         super().__init__(
             {
@@ -87,7 +87,7 @@ class Attention(wiring.Component):
         with m.Elif(write):
             m.d.sync += [address.eq(address + 1), loaded.eq(self.i.payload.last)]
 
-        read, sent = self._output(m, control, tokens)
+        read = self._output(m, control, tokens)
         sequence = tokens.sequence
         too_long = engine.limit.valid & sequence.ready & (sequence.tokens > engine.limit.tokens)
         failed = Signal(Error)
@@ -101,7 +101,6 @@ class Attention(wiring.Component):
             control.start.eq(self.start),
             control.abort.eq(self.abort),
             control.error.eq(failed),
-            control.finished.eq(sent),
             control.model_ended.eq(self.model.valid & self.model.ready & self.model.payload.last),
             control.tokens_ended.eq(
                 self.tokens.valid & self.tokens.ready & self.tokens.payload.last
@@ -135,19 +134,19 @@ class Attention(wiring.Component):
             ]
         return m
 
-    def _output(self, m: Module, control: Control, tokens: Tokens) -> tuple[Signal, Signal]:
+    def _output(self, m: Module, control: Control, tokens: Tokens) -> Signal:
         """Reads the context bank once the engine has finished; a word every four cycles."""
         engine = self.engine
         address = Signal.like(engine.context.address)
         left = Signal(range(self.config.x_words + 1))
         row = Signal.like(tokens.sequence.row_tiles)
         wait = Signal(range(Memory.latency + 1))
-        sent = Signal()
         m.d.comb += [
             self.o.payload.data.eq(engine.bank.data),
             self.o.payload.last.eq((left == 1) & (row == 1)),
         ]
-        with m.FSM(name="output"):
+        with m.FSM(name="output") as output:
+            m.d.comb += control.leaving.eq(~output.ongoing("COMPUTE") & ~control.reset)
             with m.State("COMPUTE"):
                 m.d.sync += [
                     address.eq(engine.context.address),
@@ -161,6 +160,8 @@ class Attention(wiring.Component):
                 m.d.sync += wait.eq(wait - 1)
                 with m.If(wait == 0):
                     m.next = "SEND"
+                with m.If(control.reset):  # an abort in the cycle before
+                    m.next = "COMPUTE"
             with m.State("SEND"):
                 m.d.comb += self.o.valid.eq(1)
                 with m.If(self.o.ready):
@@ -175,6 +176,6 @@ class Attention(wiring.Component):
                         with m.If(row == 1):
                             m.next = "SENT"
             with m.State("SENT"):
-                m.d.comb += sent.eq(1)
+                m.d.comb += control.finished.eq(1)
                 m.next = "COMPUTE"
-        return address, sent
+        return address

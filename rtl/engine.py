@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.control.issuer import Issuer, operand_word
@@ -74,7 +74,7 @@ class Engine(wiring.Component):
     context : Out, Region
     limit : Out, Limit
     error : Out, Error
-        See `Loader`.
+        See `Loader`; LIMIT too where the sequencer has left the banks.
     finished : Out, 1
         The stream has ended well and everything is written.
     activity : Out, Activity
@@ -86,12 +86,14 @@ class Engine(wiring.Component):
         Limits.
     ahead
         See `Epilogue`.
+    encoder
+        See `Rules`.
     """
 
-    def __init__(self, config: Config, ahead: int = 1) -> None:
+    def __init__(self, config: Config, ahead: int = 1, *, encoder: bool = True) -> None:
         self.config = config
         n, word = config.lanes, int8_word(config.lanes)
-        self.loader = Loader(config)
+        self.loader = Loader(config, encoder=encoder)
         self.sequencer = Sequencer(config)
         self.issuer = Issuer(config)
         self.matmul = MatMul(config)
@@ -125,13 +127,22 @@ class Engine(wiring.Component):
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        config = self.config
-        m.submodules.loader = loader = self.loader
-        m.submodules.sequencer = sequencer = self.sequencer
-        m.submodules.issuer = issuer = self.issuer
-        m.submodules.matmul = matmul = self.matmul
-        m.submodules.epilogue = epilogue = self.epilogue
-        m.submodules.softmax = softmax = self.softmax
+        m.submodules.loader = self.loader
+        m.submodules.sequencer = self.sequencer
+        m.submodules.issuer = self.issuer
+        m.submodules.matmul = self.matmul
+        m.submodules.epilogue = self.epilogue
+        m.submodules.softmax = self.softmax
+        self._connect(m)
+        x8, weights = self._x8(m), self._weights(m)
+        a_banked, b_banked = self._banks(m)
+        self._operands(m, x8, weights, a_banked, b_banked)
+        return m
+
+    def _connect(self, m: Module) -> None:
+        """The units with each other and with the engine's ports."""
+        loader, sequencer, issuer = self.loader, self.sequencer, self.issuer
+        matmul, epilogue, softmax = self.matmul, self.epilogue, self.softmax
         for mine, theirs in (
             (self.sequence, sequencer.sequence),
             (self.context, sequencer.context),
@@ -179,39 +190,49 @@ class Engine(wiring.Component):
         ]
         trace(m, self.trace, softmax.trace)
 
-        # Addresses, Memory.latency cycles later the words, another one later the operands.
-        bytes_ = int8_word(config.lanes)
-        m.submodules.x8 = x8 = Memory(bytes_, config.x_words)
-        m.submodules.weights = weights = Memory(bytes_, 2 * config.weight_words)
+        with m.If(sequencer.outside & (loader.error == Error.NONE)):
+            m.d.comb += self.error.eq(Error.LIMIT)
+
+    def _x8(self, m: Module) -> data.View:
+        """X8 and its word, `Memory.latency` cycles after the issuer's address."""
+        o = self.issuer.o
+        m.submodules.x8 = x8 = Memory(int8_word(self.config.lanes), self.config.x_words)
         connect(m, flipped(self.x8), x8.write)
-        m.d.comb += [
-            x8.read.address.eq(
-                Mux(issuer.o.a == Operand.X8, issuer.o.a_address, issuer.o.b_address)
-            ),
-            weights.read.address.eq(
-                Mux(issuer.o.a == Operand.WEIGHT, issuer.o.a_address, issuer.o.b_address)
-            ),
-            softmax.p.address.eq(issuer.o.a_address),
-            softmax.p.buffer.eq(issuer.tile.tag.softmax_buffer),
-        ]
-        # A cycle late, and in time: a half is first read two cycles after its last word came.
+        m.d.comb += x8.read.address.eq(Mux(o.a == Operand.X8, o.a_address, o.b_address))
+        return x8.read.data
+
+    def _weights(self, m: Module) -> data.View:
+        """Both halves of the weights, and their word.
+
+        They are written a cycle late, and in time: a half is first read two cycles after its last
+        word came.
+        """
+        o, loader, words = self.issuer.o, self.loader, self.config.weight_words
+        m.submodules.weights = weights = Memory(int8_word(self.config.lanes), 2 * words)
+        m.d.comb += weights.read.address.eq(Mux(o.a == Operand.WEIGHT, o.a_address, o.b_address))
         m.d.sync += [
             weights.write.en.eq(loader.weight.en | self.rows_write.en),
             weights.write.address.eq(
                 Mux(loader.rows.active, self.rows_write.address, loader.weight.address)
-                | Mux(loader.weight.buffer, config.weight_words, 0)
+                | Mux(loader.weight.buffer, words, 0)
             ),
             weights.write.data.eq(
                 Mux(loader.rows.active, self.rows_write.data, loader.weight.data)
             ),
         ]
+        return weights.read.data
+
+    def _banks(self, m: Module) -> tuple[data.View, data.View]:
+        """The four banks, and the words of operands A and B that lie there."""
+        config, issuer, epilogue = self.config, self.issuer, self.epilogue
+        word = int8_word(config.lanes)
         bank_bits = (config.bank_words - 1).bit_length()
         banks = []
         reading = Signal(address_bits(config))
         m.d.comb += reading.eq(Mux(issuer.o.valid, issuer.o.a_address, self.bank.address))
         a_bank, b_bank = reading[bank_bits:][:2], issuer.o.b_address[bank_bits:][:2]
         for number, name in enumerate(("query", "key", "value", "context")):
-            bank = Memory(bytes_, config.bank_words)
+            bank = Memory(word, config.bank_words)
             m.submodules[f"{name}_bank"] = bank
             banks.append(bank.read.data)
             by_b = issuer.o.valid & (issuer.o.b == Operand.BANK) & (b_bank == number)
@@ -223,37 +244,44 @@ class Engine(wiring.Component):
                 bank.write.address.eq(epilogue.bank.address),
                 bank.write.data.eq(epilogue.bank.data),
             ]
-
-        def later(value: Signal, name: str) -> Signal:
-            return delay(m, value, Memory.latency, name)
-
-        a_source, b_source = later(issuer.o.a, "a_source"), later(issuer.o.b, "b_source")
-        a_number, b_number = later(a_bank, "a_bank"), later(b_bank, "b_bank")
-        index = later(issuer.o.index, "index")
-        a_banked, b_banked = Signal(bytes_), Signal(bytes_)
-        for banked, number in ((a_banked, a_number), (b_banked, b_number)):
-            with m.Switch(number):
-                for case, word in enumerate(banks):
+        a_banked, b_banked = Signal(word), Signal(word)
+        for banked, bank, name in ((a_banked, a_bank, "a_bank"), (b_banked, b_bank, "b_bank")):
+            with m.Switch(delay(m, bank, Memory.latency, name)):
+                for case, read in enumerate(banks):
                     with m.Case(case):
-                        m.d.comb += banked.eq(word)
+                        m.d.comb += banked.eq(read)
         m.d.comb += self.bank.data.eq(a_banked)
-        for lane in range(config.lanes):
-            one_hot = operand_word(index, lane, sequencer.factor.token, sequencer.factor.position)
+        return a_banked, b_banked
+
+    def _operands(
+        self, m: Module, x8: data.View, weights: data.View, a_banked: data.View, b_banked: data.View
+    ) -> None:
+        """The mux of the sources, a cycle after the memories' words, and the array's control."""
+        issuer, matmul, softmax = self.issuer, self.matmul, self.softmax
+        factor = self.sequencer.factor
+        m.d.comb += [
+            softmax.p.address.eq(issuer.o.a_address),
+            softmax.p.buffer.eq(issuer.tile.tag.softmax_buffer),
+        ]
+        a_source = delay(m, issuer.o.a, Memory.latency, "a_source")
+        b_source = delay(m, issuer.o.b, Memory.latency, "b_source")
+        index = delay(m, issuer.o.index, Memory.latency, "index")
+        for lane in range(self.config.lanes):
             with m.Switch(a_source):
                 for source, value in (
-                    (Operand.X8, x8.read.data[lane]),
+                    (Operand.X8, x8[lane]),
                     (Operand.BANK, a_banked[lane]),
-                    (Operand.WEIGHT, weights.read.data[lane]),
+                    (Operand.WEIGHT, weights[lane]),
                     (Operand.P, softmax.p.data[lane]),
-                    (Operand.ONE_HOT, one_hot),
+                    (Operand.ONE_HOT, operand_word(index, lane, factor.token, factor.position)),
                 ):
                     with m.Case(source):
                         m.d.sync += matmul.a[lane].eq(value)
             with m.Switch(b_source):
                 for source, value in (
-                    (Operand.X8, x8.read.data[lane]),
+                    (Operand.X8, x8[lane]),
                     (Operand.BANK, b_banked[lane]),
-                    (Operand.WEIGHT, weights.read.data[lane]),
+                    (Operand.WEIGHT, weights[lane]),
                 ):
                     with m.Case(source):
                         m.d.sync += matmul.b[lane].eq(value)
@@ -262,4 +290,3 @@ class Engine(wiring.Component):
             matmul.first.eq(delay(m, issuer.o.first, OPERAND, "first", reset=True)),
             matmul.last.eq(delay(m, issuer.o.last, OPERAND, "last", reset=True)),
         ]
-        return m

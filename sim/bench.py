@@ -17,6 +17,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from cli.command import Different
+from cli.progress import stage
 
 from rtl.interface.config import Config
 from sim.builds import built
@@ -136,6 +137,7 @@ def run_bench(
     ):
         here = Path(temporary)
         log = here / "log.txt"
+        stage(f"simulating {design.name} ({design.configuration}) with {simulator}")
         # A failed test and a simulator that died both end here; the results file tells which.
         with suppress(RuntimeError, SystemExit):
             runner(simulator).test(

@@ -163,7 +163,7 @@ def measure(
         jobs = [
             fast.Job(programs[plan[p].first_tile_only], rows, ids[plan[p].tokens]) for p in places
         ]
-        found = fast.iterate(config, jobs, stream_bytes=rate or None, processes=processes)
+        found = fast.simulate_each(config, jobs, stream_bytes=rate or None, processes=processes)
         with closing(found):
             for result in found:
                 place = places[result.index]

@@ -20,14 +20,15 @@ import numpy as np
 
 from rtl.compile.program import Program, compile_attention, compile_model
 from rtl.interface.config import Config
-from sim import builds
 from sim.bench import PassedTest, run_bench
+from sim.builds import BUILDS
 from sim.reference import Reference
 from tb import vectors
 from tb.case import Case, Inference, accelerator_inference, attention_inference, write_case
 from tb.sequences import Sequence
 
 WHOLE, ATTENTION = "accelerator", "attention"
+RUNS = BUILDS / "runs"
 
 
 class Mismatch(Different):
@@ -75,14 +76,14 @@ class Played:
 @contextmanager
 def own_folder() -> Iterator[Path]:
     """A folder of this run alone; it stays where the run found a difference, to be looked at."""
-    runs = builds.BUILDS / "runs"
-    runs.mkdir(parents=True, exist_ok=True)
-    folder = Path(mkdtemp(prefix=f"{time.strftime('%Y%m%d-%H%M%S')}-", dir=runs))
+    RUNS.mkdir(parents=True, exist_ok=True)
+    folder = Path(mkdtemp(prefix=f"{time.strftime('%Y%m%d-%H%M%S')}-", dir=RUNS))
     keep = False
     try:
         yield folder
     except Different:
         keep = True
+        stage(f"the case and the bench's report stay in {folder}")
         raise
     finally:
         if not keep:
@@ -103,7 +104,6 @@ def _play(unit: str, program: Program, inference: Inference, around: Surrounding
     case = Case(inferences=(inference,), interval=interval, row_latency=around.row_latency)
     path, report = around.folder / f"{inference.name}.npz", around.folder / f"{inference.name}.json"
     write_case(path, case)
-    stage(f"simulating {unit}, {config.lanes} lanes, {around.simulator}: {inference.name}")
     begin = time.perf_counter()
     run_bench(
         unit,
@@ -197,7 +197,6 @@ def play_vectors(
     )
     if not values:
         raise Mismatch("nothing was compared")
-    stage(f"simulating {unit}, {config.lanes} lanes, {around.simulator}")
     tests = run_bench(
         unit,
         around.simulator,

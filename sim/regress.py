@@ -28,6 +28,7 @@ from golden import encoder
 from golden import fast as golden_fast
 from quant import float_model
 from quant.classify import Classifier
+from quant.data_file import add_columns, layout_of
 from quant.texts import load_texts
 from quant.tokenizer import Tokens
 from rtl.compile.fit import fitting
@@ -142,7 +143,8 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Figures:
         As the parts it uses.
     """
     names = classifier.spec.labels
-    texts = load_texts(options.data, SPLIT, names=names)[: options.reviews]
+    texts = load_texts(options.data, SPLIT, names=names, layout=layout_of(options))
+    texts = texts[: options.reviews]
     sequences = [
         classifier.tokens(text.text, text.pair, max_tokens=options.tokens) for text in texts
     ]
@@ -161,7 +163,7 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Figures:
     values = mismatches = cycles = simulated = 0
     problems: list[str] = []
     began = time.perf_counter()
-    results = fast.iterate(
+    results = fast.simulate_each(
         config,
         jobs,
         stream_bytes=options.stream_bytes,
@@ -268,13 +270,15 @@ def parser() -> Parser:
         "--data",
         default="imdb",
         metavar="NAME|FILE",
-        help="imdb, rotten-tomatoes, or a CSV, JSONL or text file (default: imdb, its test split)",
+        help="imdb, rotten-tomatoes, or a .csv, .tsv, .jsonl or .txt file (default: imdb, its "
+        "test split)",
     )
     add_memory_options(result)
     result.add_argument(
         "--stalls", type=whole(0), metavar="SEED", help="let every stream rest at random"
     )
     add_json(result)
+    add_columns(result)
     return result
 
 

@@ -24,7 +24,7 @@ from tb.sequences import Sequence, from_file
 DESCRIPTION = """\
 Cut test vectors of single units out of golden runs on real reviews.
 
-For every unit there are UNIT/VECTOR.npz and UNIT/VECTOR/ARRAY.hex; index.json lists them.
+For every unit there are files UNIT/VECTOR.npz; index.json lists them.
 """
 EXAMPLES = """\
 examples:

@@ -32,7 +32,7 @@ class AcceleratorMachine:
         self.tokens = self._pins("s_axis_tokens", last=True)
         self.result = self._pins("m_axis_logits", last=True)
         self.request: Pins | None = self._pins("m_axis_request")
-        self.rows: Pins | None = self._pins("s_axis_rows")
+        self.rows: Pins | None = self._pins("s_axis_rows", last=True)
         self.activations: Pins | None = None
         self.ended = self.dut.interrupt
 

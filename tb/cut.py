@@ -222,39 +222,6 @@ def _matmul(run: Traced) -> Iterator[Vector]:
             yield Vector(f"{name}.{product}", {"a": a, "b": signed(b, 8)}, {"acc": acc})
 
 
-def _attention(run: Traced) -> Iterator[Vector]:
-    for i, layer in enumerate(run.model.layers):
-        attention = layer.attention
-        inputs = {
-            "x8": signed(run.attention_operand(i), 8),
-            "attend": unsigned(run.sequence.attend, 1),
-        }
-        for name in ("score", "context"):
-            inputs[f"{name}_m"] = unsigned(getattr(attention, f"{name}_m"), 16)
-            inputs[f"{name}_s"] = unsigned(getattr(attention, f"{name}_s"), 6)
-        for name, linear in (("q", attention.q), ("k", attention.k), ("v", attention.v)):
-            inputs[f"{name}.weight"] = signed(linear.weight, 8)
-            inputs[f"{name}.bias"] = signed(linear.bias, 32)
-            inputs[f"{name}.m"] = unsigned(linear.m, 16)
-            inputs[f"{name}.s"] = unsigned(linear.s, 6)
-        formats = {
-            "q": (8, True),
-            "k": (8, True),
-            "v": (8, True),
-            "scores": (16, True),
-            "max": (16, True),
-            "p": (8, False),
-            "sum": (20, False),
-            "row_m": (16, False),
-            "row_s": (6, False),
-            "context": (8, True),
-        }
-        outputs = {
-            name: Tensor(run.trace[f"layer.{i}.{name}"], *width) for name, width in formats.items()
-        }
-        yield Vector(f"layer.{i}", inputs, outputs)
-
-
 UNITS: dict[str, Callable[[Traced], Iterator[Vector]]] = {
     "requantize": _requantize,
     "reciprocal": _reciprocal,
@@ -263,7 +230,6 @@ UNITS: dict[str, Callable[[Traced], Iterator[Vector]]] = {
     "softmax": _softmax,
     "layernorm": _layernorm,
     "matmul": _matmul,
-    "attention": _attention,
 }
 
 
@@ -271,7 +237,7 @@ def cut(unit: str, run: Traced) -> Iterator[Vector]:
     """The vectors of a unit in a golden run.
 
     The run's `limit` bounds the values (requantize, reciprocal, rsqrt, activation) or rows
-    (softmax, layernorm) of a vector, taken evenly spaced; matmul and attention come whole.
+    (softmax, layernorm) of a vector, taken evenly spaced; matmul comes whole.
 
     Raises
     ------

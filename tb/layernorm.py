@@ -80,7 +80,7 @@ def schedule(operation: Operation) -> list[tuple[int, int, bool]]:
     return reads
 
 
-async def run(ports: Ports, operation: Operation) -> Seen:
+async def play_operation(ports: Ports, operation: Operation) -> Seen:
     """Write the parameters, start, and answer reads like a memory of latency 2 until done."""
     seen = Seen()
     tiles, lanes, channels = operation.z.shape
@@ -135,7 +135,7 @@ async def check_layernorm(ports: Ports, operations: list[Operation]) -> None:
     comparison = Comparison()
     for operation in operations:
         tiles, lanes, channels = operation.z.shape
-        seen = await run(ports, operation)
+        seen = await play_operation(ports, operation)
         reads = schedule(operation)
         writes = [(cycle + LATENCY, address) for cycle, address, second in reads if second]
         y = np.stack([layernorm(tile, operation.norm) for tile in operation.z])

@@ -117,10 +117,10 @@ class Session:
 
     def _watch(self) -> None:
         """Start what lasts from reset to reset: monitors, sinks and the embedding memory."""
-        coroutines = [*self.monitor.watch(), self.sink.run()]
+        coroutines = [*self.monitor.watch(), self.sink.serve()]
         if self.memory is not None:
             self.memory.queue.clear()
-            coroutines += [self.memory.sink.run(), self.memory.serve()]
+            coroutines += [self.memory.sink.serve(), self.memory.serve()]
         self.lasting = [cocotb.start_soon(coroutine) for coroutine in coroutines]
 
     async def _reset(self) -> None:

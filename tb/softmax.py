@@ -52,13 +52,13 @@ async def write_mask(ports: Ports, attend: np.ndarray) -> None:
     ports.set("mask_en", 0)
 
 
-async def run(
+async def play_tiles(
     ports: Ports, tiles: list[Tile], attend: np.ndarray, *, idle: float, seed: int
 ) -> list[Seen]:
     """Send tiles as fast as the buffers allow, with random idle cycles; read each one back.
 
     A tile is sent when the pass of the one before the last has finished, so one may wait. p is
-    read from the cycle of `finished` on, a key a cycle, while the next pass runs.
+    read from the cycle of `finished` on, a key a cycle, while the next pass seen_tiles.
     """
     rng = np.random.default_rng(seed)
     await write_mask(ports, attend)
@@ -130,10 +130,10 @@ async def check_softmax(
 ) -> list[Seen]:
     """Run tiles and compare p, maximum, sum, row scales and the cycles of `finished`."""
     comparison = Comparison()
-    runs = await run(ports, tiles, attend, idle=idle, seed=seed)
+    seen_tiles = await play_tiles(ports, tiles, attend, idle=idle, seed=seed)
     lanes, keys = tiles[0].scores.shape
     free = 0
-    for index, (tile, seen) in enumerate(zip(tiles, runs)):
+    for index, (tile, seen) in enumerate(zip(tiles, seen_tiles)):
         p, row_max, row_sum = softmax(tile.scores, attend)
         row_m, row_s = row_scale(row_sum, tile.m, tile.s)
         for name, words, cycles in (
@@ -167,7 +167,7 @@ async def check_softmax(
             comparison.first = dataclasses.replace(comparison.first, position=position)
             break
     comparison.check()
-    return runs
+    return seen_tiles
 
 
 def random_tiles(lanes: int, keys: int, count: int, spread: int, seed: int) -> list[Tile]:

@@ -147,7 +147,7 @@ class Sink:
             word |= int(self.pins.last.value) << self.pins.width
         return word
 
-    async def run(self) -> None:
+    async def serve(self) -> None:
         pins = self.pins
         pins.ready.value = int(not self.stall)
         while True:
@@ -221,4 +221,4 @@ class Rows:
                 await self.asked.wait()
             row, when = self.queue.popleft()
             await cycles(self.clock, when - now())
-            await self.source.send(self.table[row], last=False)
+            await self.source.send(self.table[row])

@@ -1,8 +1,7 @@
 """Test vectors of single units as files, cut out of golden runs.
 
-For every unit there are UNIT/VECTOR.npz (all arrays of the vector) and UNIT/VECTOR/ARRAY.hex (one
-array: a value a line, two's complement, row by row, for $readmemh); index.json says which vector
-comes from which text and tensor, and the format, shape and direction of each array.
+For every unit there are files UNIT/VECTOR.npz, which hold all arrays of the vector; index.json says
+which vector comes from which text and tensor, and the format, shape and direction of each array.
 """
 
 from __future__ import annotations
@@ -110,16 +109,12 @@ def read(out: Path, unit: str) -> Iterator[Vector]:
 
 def _write(folder: Path, unit: str, number: int, vector: Vector) -> dict[str, Any]:
     name = f"{number}.{vector.name}"
-    directory = folder / unit / name
-    directory.mkdir(parents=True)
+    (folder / unit).mkdir(parents=True, exist_ok=True)
     arrays = {}
     for direction, tensors in (("input", vector.inputs), ("output", vector.outputs)):
         for array, tensor in tensors.items():
-            path = directory / f"{array}.hex"
-            path.write_text(_hex(tensor), encoding="ascii")
             arrays[array] = {
                 "direction": direction,
-                "hex": str(path.relative_to(folder)),
                 "bits": tensor.bits,
                 "signed": tensor.signed,
                 "shape": list(tensor.values.shape),
@@ -135,11 +130,3 @@ def _write(folder: Path, unit: str, number: int, vector: Vector) -> dict[str, An
         "npz": str(npz.relative_to(folder)),
         "arrays": arrays,
     }
-
-
-def _hex(tensor: Tensor) -> str:
-    """A comment with the format, then a value a line; two's complement on `bits` bits."""
-    digits, mask = -(-tensor.bits // 4), (1 << tensor.bits) - 1
-    lines = [f"// {tensor.format} {list(tensor.values.shape)}"]
-    lines += [f"{value & mask:0{digits}x}" for value in tensor.values.reshape(-1).tolist()]
-    return "\n".join(lines) + "\n"

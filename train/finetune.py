@@ -1,7 +1,8 @@
 """Fine-tune a text classifier and write it as a Hugging Face checkpoint with its model card.
 
 A run that was stopped, by Ctrl-C or a kill, goes on when the same command is given again, and ends
-with the same bytes.
+with the same bytes: its state is written after 10 s of training, then every minute and after every
+evaluation.
 """
 
 import argparse
@@ -116,7 +117,6 @@ def finetune(options: argparse.Namespace) -> None:
         plan,
         loss,
         evaluate,
-        select="accuracy" if teacher is None else "loss",
         snapshot=work / "snapshot.safetensors",
         arguments={**arguments, "texts": digest(splits)},
         description="fine-tuning",

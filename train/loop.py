@@ -88,7 +88,6 @@ def train(
     loss_of_step: Callable[[int], tuple[torch.Tensor, dict[str, float]]],
     evaluate: Callable[[], dict[str, float]],
     *,
-    select: str,
     snapshot: Path,
     arguments: Mapping[str, Any],
     description: str,
@@ -97,9 +96,8 @@ def train(
 
     Parameters:
         loss_of_step: step -> (loss, figures to log, averaged between evaluations).
-        evaluate: figures of the model as it stands; called with the averaged weights in place.
-        select: which evaluation is the best: "loss", that with the lowest; "accuracy", that with
-            the highest and, of equal ones, the lowest loss.
+        evaluate: figures of the model as it stands; called with the averaged weights in place. The
+            best has the highest "accuracy" and, of equal ones, the lowest "loss".
         snapshot: file of the state; a run continues from it when it is there.
         arguments: what the run depends on, all JSON; a snapshot with others is refused.
 
@@ -135,7 +133,7 @@ def train(
             bar.update()
             evaluated = state.step in stops
             if evaluated:
-                state.evaluate(model, evaluate, select, plan.patience)
+                state.evaluate(model, evaluate, plan.patience)
                 bar.set_postfix({k: f"{v:.4g}" for k, v in state.history[-1].items()})
             now = time.monotonic()
             state.seconds = done + now - started
@@ -222,7 +220,7 @@ class _State:
         self.average = _copies(named) if averaged else None
         self.best = _copies(named)
         self.best_step = 0
-        self.best_score: tuple[float, ...] = (-math.inf,)
+        self.best_score = (-math.inf, -math.inf)  # accuracy, -loss
         self.worse = 0
         self.step = 0
         self.seconds = 0.0
@@ -240,7 +238,6 @@ class _State:
         self,
         model: torch.nn.Module,
         evaluate: Callable[[], dict[str, float]],
-        select: str,
         patience: int,
     ) -> None:
         kept = _copies(self.named)
@@ -252,9 +249,7 @@ class _State:
         means = {f"train_{name}": total / self.count for name, total in self.sums.items()}
         self.history.append({"step": self.step, **means, **measured})
         self.sums, self.count = {}, 0
-        score: tuple[float, ...] = (-measured["loss"],)
-        if select == "accuracy":
-            score = (measured["accuracy"], *score)
+        score = (measured["accuracy"], -measured["loss"])
         if score > self.best_score:
             self.best_score, self.best_step, self.worse = score, self.step, 0
             self.best = _copies(self.named)
@@ -297,7 +292,7 @@ class _State:
             for key in ("step", "exp_avg", "exp_avg_sq"):
                 moments[key] = parts["optimizer"][f"{name}/{key}"].to(parameter.device)
             self.optimizer.state[parameter] = moments
-        counters["best_score"] = tuple(counters["best_score"] or (-math.inf,))
+        counters["best_score"] = tuple(counters["best_score"] or (-math.inf, -math.inf))
         for name, value in counters.items():
             setattr(self, name, value)
 

@@ -128,7 +128,6 @@ def pretrain(options: argparse.Namespace) -> None:
         plan,
         loss,
         evaluate,
-        select="accuracy",
         snapshot=work / "snapshot.safetensors",
         arguments={**arguments, "texts": source},
         description="pre-training",

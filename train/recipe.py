@@ -17,10 +17,9 @@ DEFAULTS = (
     f"where they are fewer) with {_EPOCHS[0]} epochs and {_EPOCHS[1]}, and more where the texts "
     f"are so few that these have less than {_STEPS[0]:,} and {_STEPS[1]:,} steps; the teacher "
     f"weighs {_TEACHER[0]} and {_TEACHER[1]}; the weights are averaged over the last "
-    f"1 / {_AVERAGED} of the steps. The weights of the best of at most 24 evaluations are kept: "
-    "with a teacher that of the lowest validation loss, which a few texts tell better than the "
-    "accuracy, without one that of the highest accuracy, since the loss then grows with the "
-    f"model's confidence. After {_PATIENCE} evaluations without a better one training stops."
+    f"1 / {_AVERAGED} of the steps. The weights of the best of at most 24 evaluations are kept, "
+    "by the validation accuracy and, where that is equal, the lower loss; after "
+    f"{_PATIENCE} evaluations without a better one training stops."
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from amaranth.hdl import Elaboratable, Module, Signal, Value
+from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -44,7 +44,7 @@ REGISTERS = (
     Register(0x10, "hidden", "widest hidden state"),
     Register(0x14, "ffn", "widest feed-forward layer"),
     Register(0x18, "labels", "most logits"),
-    Register(0x1C, "control", "write: bit 0 start, bit 1 abort; reads as 0"),
+    Register(0x1C, "control", "write: 1 start, 2 or 3 abort; reads as 0"),
     Register(0x20, "status", "bit 0 busy, bit 1 done since the last start, bits 11:8 error code"),
     Register(0x24, "cycles", "clock cycles of the latest inference"),
     Register(0x28, "active", "cycles in which operands entered the array"),
@@ -90,16 +90,20 @@ class AxiLite(wiring.Signature):
 class Registers(wiring.Component):
     """The register file of `REGISTERS` behind AXI4-Lite.
 
-    One transfer of each direction at a time. A write is taken when address and data are both
-    there; it acts on `control` alone (with its byte's strobe set), any other address is answered
-    with SLVERR. Reads see the values of the cycle in which the address is taken.
+    No output hangs on an input of the same cycle. Address and data of a write are taken apart, and
+    act in the cycle after the later one, once the response before is taken; the response comes a
+    cycle later. A write that does nothing is answered with SLVERR: to any register but `control`,
+    without the strobe of byte 0, or a start while an inference is under way. Reads see the values
+    of the cycle in which the address is taken.
 
     Members
     -------
     s_axi_*
         AXI4-Lite, 32 bits; addresses are rounded down to words.
+    busy
+        An inference is under way.
     start, abort
-        Pulses.
+        Pulses, a cycle after the write was taken. With both bits set it is an abort alone.
     value
         What each readable register shows, under its name.
     """
@@ -109,6 +113,7 @@ class Registers(wiring.Component):
         super().__init__(
             {
                 "s_axi": In(AxiLite()),
+                "busy": In(1),
                 "start": Out(1),
                 "abort": Out(1),
                 "value": In(wiring.Signature({r.name: Out(32) for r in self.readable})),
@@ -121,24 +126,27 @@ class Registers(wiring.Component):
         def word(address: Value) -> Value:
             return address[2:]
 
-        # Write: address and data together, then the response.
+        # Write: address and data wait for each other, and for the response before to be taken.
         control = next(r.address for r in REGISTERS if r.name == "control")
-        take = Signal()
-        hit = word(self.s_axi.awaddr) == control >> 2
+        addressed, given, hit, strobe, acts = (
+            Signal(name=name) for name in ("addressed", "given", "hit", "strobe", "acts")
+        )
+        value = Signal(2)
         m.d.comb += [
-            take.eq(self.s_axi.awvalid & self.s_axi.wvalid & ~self.s_axi.bvalid),
-            self.s_axi.awready.eq(take),
-            self.s_axi.wready.eq(take),
+            self.s_axi.awready.eq(~addressed),
+            self.s_axi.wready.eq(~given),
+            acts.eq(addressed & given & ~self.s_axi.bvalid),
+            self.abort.eq(acts & hit & strobe & value[1]),
+            self.start.eq(acts & hit & strobe & (value == 1) & ~self.busy),
         ]
-        acts = take & hit & self.s_axi.wstrb[0]
-        m.d.sync += [
-            self.start.eq(acts & self.s_axi.wdata[0]),
-            self.abort.eq(acts & self.s_axi.wdata[1]),
-        ]
-        with m.If(take):
-            m.d.sync += [self.s_axi.bvalid.eq(1), self.s_axi.bresp.eq(SLVERR)]
-            with m.If(hit):
-                m.d.sync += self.s_axi.bresp.eq(OKAY)
+        with m.If(self.s_axi.awvalid & ~addressed):
+            m.d.sync += [addressed.eq(1), hit.eq(word(self.s_axi.awaddr) == control >> 2)]
+        with m.If(self.s_axi.wvalid & ~given):
+            m.d.sync += [given.eq(1), value.eq(self.s_axi.wdata), strobe.eq(self.s_axi.wstrb[0])]
+        with m.If(acts):
+            m.d.sync += [addressed.eq(0), given.eq(0), self.s_axi.bvalid.eq(1)]
+            refused = ~hit | ~strobe | ((value == 1) & self.busy)
+            m.d.sync += self.s_axi.bresp.eq(Mux(refused, SLVERR, OKAY))
         with m.Elif(self.s_axi.bready):
             m.d.sync += self.s_axi.bvalid.eq(0)
 

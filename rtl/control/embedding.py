@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
-from rtl.interface.ports import RowsFill, Sequence, TokenWrite, int8_word
+from rtl.interface.ports import RowsFill, Sequence, TokenWrite, int8_word, row_word
 from rtl.primitives.memory import Memory, WritePort
 
 MOST_PENDING = 256
@@ -35,15 +35,12 @@ class Embedding(wiring.Component):
     request
         Row numbers.
     i
-        The rows' words.
-    pending
-        Words asked for and not received; it survives a reset, in which `i` is taken and dropped.
-    words
-        Words of a row.
+        The rows' words, `last` with each row's last.
     write : Out, WritePort
         Of the weight half.
     error
         TOKEN: an id is beyond the table, or a type beyond the types.
+        ROW: a row ended early or late.
 
     Parameters
     ----------
@@ -60,9 +57,7 @@ class Embedding(wiring.Component):
                 "sequence": In(Sequence(config)),
                 "rows": In(RowsFill()),
                 "request": Out(stream.Signature(unsigned(32), payload_init=0)),
-                "i": In(stream.Signature(int8_word(n))),
-                "pending": In(16),
-                "words": Out(range(ceil_div(config.hidden, n) + 1)),
+                "i": In(stream.Signature(row_word(n))),
                 "write": Out(WritePort(range(config.weight_words), int8_word(n))),
                 "error": Out(Error),
             }
@@ -80,7 +75,9 @@ class Embedding(wiring.Component):
             ids.write.data.type.eq(self.token.token.type),
         ]
         # Known before the unit is active: a descriptor is checked for two cycles.
-        m.d.sync += self.words.eq((rows.channels + n - 1) >> n.bit_length() - 1)
+        words = Signal(range(ceil_div(self.config.hidden, n) + 1))  # of a row
+        m.d.sync += words.eq((rows.channels + n - 1) >> n.bit_length() - 1)
+        pending = Signal(16)  # words asked for and not received
 
         asked = Signal(range(self.config.tokens + 1))
         position = Signal(32)  # row of this token's position, of type 0
@@ -89,7 +86,7 @@ class Embedding(wiring.Component):
         m.d.comb += ids.read.address.eq(asked)
         m.d.sync += wait.eq(Mux(wait == 0, 0, wait - 1))
         # A row may be asked for while there is room for the longest one.
-        room = self.pending < MOST_PENDING
+        room = pending < MOST_PENDING
         with m.FSM(name="request"):
             with m.State("IDLE"):
                 m.d.sync += [
@@ -128,22 +125,26 @@ class Embedding(wiring.Component):
                     m.next = "IDLE"
 
         # Rows come in: word within the row, kind of row, lane, token.
-        word = Signal.like(self.words)
+        word = Signal.like(words)
         kind = Signal()
         lane = Signal(range(n))
         token = Signal(range(self.config.tokens + 1))
         taken = self.i.valid & self.i.ready
-        row_end = taken & (word + 1 == self.words)
+        row_end = taken & (word + 1 == words)
+        asks = self.request.valid & self.request.ready
+        m.d.sync += pending.eq(pending + Mux(asks, words, 0) - taken)
         m.d.comb += [
             self.i.ready.eq(self.rows.fill),
             self.write.en.eq(taken),
             self.write.address.eq(Cat(kind, lane, word)),
-            self.write.data.eq(self.i.payload),
+            self.write.data.eq(self.i.payload.data),
             self.rows.last.eq(token + 1 == self.sequence.tokens),
             self.rows.done.eq(row_end & kind & (self.rows.last | (lane == n - 1))),
         ]
         with m.If(taken):
             m.d.sync += word.eq(word + 1)
+            with m.If(self.i.payload.last != row_end):
+                m.d.sync += self.error.eq(Error.ROW)
         with m.If(row_end):
             m.d.sync += [word.eq(0), kind.eq(~kind)]
             with m.If(kind):

@@ -37,8 +37,9 @@ from rtl.interface.tile import Epilogue as Kind
 from rtl.interface.tile import Tag, address_bits
 from rtl.primitives.memory import WritePort
 from rtl.primitives.pipeline import delay, stages
+from rtl.primitives.saturate import saturate
 
-IDENTITY_M, IDENTITY_S = 1 << 15, 15
+UNIT_M, UNIT_S = 1 << 15, 15  # 2^15 * 2^-15: the embedding is requantized by 1
 BYTE_PLANE = data.StructLayout({"bias": signed(32), "m": unsigned(16), "s": unsigned(8)})
 
 
@@ -201,7 +202,7 @@ class Epilogue(wiring.Component):
         self._residual(m, at)
         for i in range(n):
             code = Signal(signed(8), name=f"code_{i}")
-            m.d.sync += code.eq(saturated(requantize.o[i], 8))
+            m.d.sync += code.eq(saturate(requantize.o[i], 8))
             m.d.comb += table.i[i].eq(code)
             plain = delay(m, code, table.latency, f"plain_{i}")
             m.d.sync += self.bank.data[i].eq(Mux(at[LOOKED_UP].table, table.o[i], plain))
@@ -260,7 +261,7 @@ class Epilogue(wiring.Component):
                 with m.Case(Kind.CONTEXT):
                     m.d.comb += [chosen.m.eq(self.row.m[i]), chosen.s.eq(self.row.s[i])]
                 with m.Case(Kind.EMBEDDING):
-                    m.d.comb += [chosen.m.eq(IDENTITY_M), chosen.s.eq(IDENTITY_S)]
+                    m.d.comb += [chosen.m.eq(UNIT_M), chosen.s.eq(UNIT_S)]
                 with m.Default():
                     m.d.comb += chosen.eq(Mux(at[DRAINED].by_lane, of_lane, of_column))
             m.d.sync += [
@@ -301,11 +302,5 @@ class Epilogue(wiring.Component):
                 m.d.sync += shifted.eq(0)
             m.d.sync += branch.eq(self.requantize.o[i])
             total = Signal(signed(16), name=f"total_{i}")
-            m.d.sync += total.eq(saturated(shifted + branch, 16))
+            m.d.sync += total.eq(saturate(shifted + branch, 16))
             m.d.comb += self.x.write_data[i].eq(delay(m, total, WRITTEN - CODE - 1, f"total_{i}"))
-
-
-def saturated(x: Signal, bits: int) -> Signal:
-    """saturate(x, bits) as an expression."""
-    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-    return Mux(x < low, low, Mux(x > high, high, x))

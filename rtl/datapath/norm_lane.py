@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from rtl.datapath.requantize import FITTING_LATENCY, SATURATING_LATENCY, RoundShift
 from rtl.datapath.row_constants import NORM_SHIFT_MAX, OFFSET, SCALE, SQUARES, SUM
 from rtl.primitives.pipeline import delay, register
+from rtl.primitives.saturate import saturate
 
 NORM_BITS = 18  # n: 12 fraction bits, |n| <= sqrt(H - 1)
 
@@ -108,6 +109,6 @@ class NormLane(wiring.Component):
         m.d.comb += [
             rounded.eq(output.o[8:].as_signed() + output.o[7]),
             self.y.eq(register(m, output.o, "y")),
-            self.y8.eq(register(m, Mux(rounded == 128, 127, rounded[:8].as_signed()), "y8")),
+            self.y8.eq(register(m, saturate(rounded, 8), "y8")),
         ]
         return m

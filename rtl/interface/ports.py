@@ -30,6 +30,11 @@ def stream_word(lanes: int) -> data.StructLayout:
     return data.StructLayout({"data": unsigned(8 * lanes), "last": unsigned(1)})
 
 
+def row_word(lanes: int) -> data.StructLayout:
+    """A word of an embedding row: N int8 values, and `last` with the row's last."""
+    return data.StructLayout({"data": int8_word(lanes), "last": unsigned(1)})
+
+
 def int8_word(lanes: int) -> data.ArrayLayout:
     """N int8 values, one a lane."""
     return data.ArrayLayout(signed(8), lanes)

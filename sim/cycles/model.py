@@ -140,7 +140,7 @@ class Norm:
 
 
 class Inference:
-    """One inference of `program` on `tokens` tokens, step by step; `run()` it once."""
+    """One inference of `program` on `tokens` tokens, step by step; `predict()` it once."""
 
     def __init__(self, program: Program, tokens: int, gap: int, row_latency: int) -> None:
         self.program, self.tokens, self.row_latency = program, tokens, row_latency
@@ -159,7 +159,7 @@ class Inference:
         self.softmax_ready: list[int] = []
         self.phases: list[Phase] = []
 
-    def run(self) -> Prediction:
+    def predict(self) -> Prediction:
         """The whole program."""
         labels = 0
         for number, step in enumerate(self.program.steps):
@@ -374,4 +374,4 @@ def predict(
     if not any(Flag.LOGITS in step.flags for step in program.steps):
         raise ValueError("the program computes no logits: compile the whole model")
     gap = ceil_div(n, min(stream_bytes or n, n))
-    return Inference(program, tokens, gap, row_latency).run()
+    return Inference(program, tokens, gap, row_latency).predict()

@@ -131,10 +131,10 @@ def stream_codes(
             defects |= set(_header(one.values, config))
         if not defects:
             defects |= set(_limits(one, config))
+        same = same and data[offset : offset + 28] == sound[offset : offset + 28]
         if defects:
             return defects, found, same
         found.append(one)
-        same = same and data[offset : offset + 28] == sound[offset : offset + 28]
         if one.opcode == Opcode.END:
             return {Error.NONE}, found, same
         offset += DESCRIPTOR_BYTES + payload_bytes(one, config.lanes)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 from rtl.interface.command import DESCRIPTOR_BYTES, FIELDS, Flag, Opcode
+from rtl.interface.operation import Error
 from sim.fuzz.job import Packets, Run
 from sim.fuzz.subject import Subject, subjects
 
@@ -183,8 +184,9 @@ def row_width(rng: Random, subject: Subject, run: Run) -> Run:
     (embed,) = [body for body, _ in pieces if body[0] == Opcode.EMBED]
     if rng.random() < 0.5:
         set_field(embed, "channels", rng.randint(1, config.hidden))
-        return _with(run, joined(pieces), subject.lanes)
-    return run.but(row_words=rng.randint(1, 2 * config.hidden // config.lanes), logits=None)
+        return _with(run, joined(pieces), subject.lanes).but(others=frozenset({Error.ROW}))
+    words = rng.randint(1, 2 * config.hidden // config.lanes)
+    return run.but(row_words=words, logits=None, others=frozenset({Error.ROW}))
 
 
 def cut(rng: Random, subject: Subject, run: Run) -> Run:

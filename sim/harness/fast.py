@@ -1,6 +1,6 @@
 """Many inferences of the accelerator in C++ processes, at the full speed of Verilator.
 
-    results = fast.run(Config(lanes=16), [fast.Job(program, table, ids)])
+    results = fast.simulate(Config(lanes=16), [fast.Job(program, table, ids)])
 
 sim/harness drives the streams; this side builds it (cached), writes the job files and reads the
 results. What the harness does in which cycle, so that a cycle model can mirror it:
@@ -11,7 +11,8 @@ taken. All sources stand ready before it.
 - model: a word is offered `ceil(N / stream_bytes)` cycles after the one before it was taken.
 - tokens: a word a cycle.
 - rows: the row that was asked for in cycle t is there from cycle t + row_latency on; its words come
-  one a cycle, after those of the rows asked for before it.
+  one a cycle, after those of the rows asked for before it. As a real memory, it lives on when an
+  inference ends, however that happens.
 - request and logits: always ready.
 
 An offered word stays until it is taken. With a seed every stream rests at random in between.
@@ -41,7 +42,7 @@ from sim.harness.names import HEADER, header
 from tb.compare import Comparison
 from tb.expected import Writes, expected_writes
 
-__all__ = ["HarnessError", "Job", "Operation", "Result", "compare", "iterate", "run"]
+__all__ = ["HarnessError", "Job", "Operation", "Result", "compare", "simulate", "simulate_each"]
 
 HARNESS = Path(__file__).parent
 PATIENCE = 100_000
@@ -52,12 +53,12 @@ class HarnessError(Different):
     """The accelerator hung or broke a rule of its interfaces; the message says when and how."""
 
 
-def run(config: Config, jobs: Sequence[Job], **options: Any) -> list[Result]:
-    """The results of all jobs, in their order; parameters and errors as for `iterate`."""
-    return sorted(iterate(config, jobs, **options), key=lambda result: result.index)
+def simulate(config: Config, jobs: Sequence[Job], **options: Any) -> list[Result]:
+    """The results of all jobs, in their order; parameters and errors as for `simulate_each`."""
+    return sorted(simulate_each(config, jobs, **options), key=lambda result: result.index)
 
 
-def iterate(
+def simulate_each(
     config: Config,
     jobs: Sequence[Job],
     *,
@@ -175,9 +176,9 @@ def _shares(jobs: Sequence[Job], processes: int) -> list[list[int]]:
     shares: list[list[int]] = [[] for _ in range(min(processes, len(jobs)))]
     load = [0] * len(shares)
     for index in sorted(range(len(jobs)), key=lambda i: -len(jobs[i].ids)):
-        least = load.index(min(load))
-        shares[least].append(index)
-        load[least] += len(jobs[index].ids)
+        lightest = load.index(min(load))
+        shares[lightest].append(index)
+        load[lightest] += len(jobs[index].ids)
     return [sorted(share) for share in shares]
 
 

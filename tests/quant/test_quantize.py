@@ -241,6 +241,31 @@ def test_logit_correction_moves_the_mean_error_into_the_bias(
     assert change.tolist() == [-70, 30]
 
 
+def test_a_choice_that_breaks_a_bound_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = checkpoint()
+    calm = Calibrator(source, inputs(6, 1, source.spec))
+    plain = calm.error(calm.quantize(Options(remedies=())))
+    broken: list[tuple[str, ...]] = [REMEDIES]
+
+    def some_broken(self: Calibrator, options: Options) -> Quantized:
+        if options.remedies in broken:
+            raise CalibrationError("layer.0.q may reach 2147483648")
+        return whole(self, options)
+
+    whole = Calibrator.quantize
+    monkeypatch.setattr(Calibrator, "quantize", some_broken)
+    options, trials = calm.choose(Options())
+    assert options.remedies == ()
+    assert trials == {"none": plain}
+    broken.append(())
+    broken += [tuple(n for n in REMEDIES if n != name) for name in REMEDIES]
+    broken += [(name,) for name in REMEDIES]
+    options, trials = calm.choose(Options())
+    assert trials == {}
+    with pytest.raises(CalibrationError, match="may reach"):
+        calm.quantize(options)
+
+
 def refusal(tmp_path: Path, change: dict[str, float]) -> Quantized:
     """Quantize a tiny checkpoint with some of its arrays multiplied."""
     source = load(tiny.write(tmp_path))

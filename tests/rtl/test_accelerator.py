@@ -1,6 +1,7 @@
 """The accelerator against golden.encoder, in Amaranth's simulator: token ids in, logits out."""
 
 from collections import deque
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,21 +13,29 @@ from golden.model import Model
 from rtl.accelerator import Accelerator
 from rtl.compile.program import compile_model, embedding_table
 from rtl.control.axi import REGISTERS
+from rtl.control.watchdog import patience
+from rtl.interface.command import Stream
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from tb.case import token_words
 from tb.scenarios import SMALL, SMALL_LIMITS, family, sequence
+from tests.rtl.mutation import replaced
 
 ADDRESS = {register.name: register.address for register in REGISTERS}
 Input = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def rtl_run(
-    model: Model, config: Config, given: Input, first_tile_only: bool = False
+    model: Model,
+    config: Config,
+    given: Input,
+    first_tile_only: bool = False,
+    stream: bytes = b"",
+    dut: Any = None,
 ) -> tuple[Error, list[int], int]:
     """Error code, logits and the register `cycles`."""
-    dut, n = Accelerator(config), config.lanes
-    stream = compile_model(model, config, first_tile_only=first_tile_only).stream()
+    dut, n = dut or Accelerator(config), config.lanes
+    stream = stream or compile_model(model, config, first_tile_only=first_tile_only).stream()
     words = [int.from_bytes(stream[i : i + n], "little") for i in range(0, len(stream), n)]
     table = embedding_table(model, n)
     queue: deque[int] = deque()
@@ -51,8 +60,10 @@ def rtl_run(
             if not queue:
                 await ctx.tick()
                 continue
-            for word in table[queue.popleft()].reshape(-1, n):
+            row = table[queue.popleft()].reshape(-1, n)
+            for place, word in enumerate(row):
                 ctx.set(dut.s_axis_rows.tdata, int.from_bytes(word.tobytes(), "little"))
+                ctx.set(dut.s_axis_rows.tlast, place == len(row) - 1)
                 ctx.set(dut.s_axis_rows.tvalid, 1)
                 await ctx.tick().until(dut.s_axis_rows.tready)
             ctx.set(dut.s_axis_rows.tvalid, 0)
@@ -125,3 +136,30 @@ def test_no_valid_key() -> None:
     error, logits, _ = rtl_run(model, Config(lanes=4, **SMALL_LIMITS), (ids, types, 0 * attend))
     assert error is Error.NO_KEY
     assert logits == []
+
+
+@pytest.mark.parametrize(
+    "rule", ["is_[Opcode.NORM] & (waiting | (flags.chained & ~stored))", "of_x8 & ("]
+)
+def test_what_no_rule_refuses_ends_with_timeout(rule: str) -> None:
+    """The watchdog catches a second NORM before a sum, and X8 read while its NORM waits."""
+    model = family("pre-norm", SMALL["pre-norm"])
+    config = Config(lanes=4, **SMALL_LIMITS)
+    steps = list(compile_model(model, config).steps)
+    place = next(i for i, step in enumerate(steps) if step.name == "layer.0.ffn.norm")
+    steps.insert(place, steps[place])
+    if "of_x8" in rule:
+        steps[place] = next(step for step in steps if step.name == "layer.0.q")
+        steps[place], steps[place + 1] = steps[place + 1], steps[place]
+    stream = Stream(config.lanes)
+    for step in steps:
+        stream.descriptor(step.opcode, step.flags, **step.values)
+        stream.payload(step.payload)
+    given = sequence(model, 3, 1)
+    assert rtl_run(model, config, given, stream=bytes(stream))[0] is Error.FORMAT
+    with replaced("rules", (rule, f"0 & {rule}")):
+        faulty = import_module("rtl.accelerator").Accelerator(config)
+        error, logits, cycles = rtl_run(model, config, given, stream=bytes(stream), dut=faulty)
+    assert error is Error.TIMEOUT
+    assert logits == []
+    assert cycles > patience(config)

@@ -58,7 +58,7 @@ def test_all_count_the_same(name: str, stream_bytes: int, row_latency: int, tmp_
     model = MODELS[name]
     program, rows = compile_model(model, CONFIG), embedding_table(model, CONFIG.lanes)
     jobs = [fast.Job(program, rows, sequence(n)) for n in LENGTHS]
-    harness = fast.run(CONFIG, jobs, stream_bytes=stream_bytes, row_latency=row_latency)
+    harness = fast.simulate(CONFIG, jobs, stream_bytes=stream_bytes, row_latency=row_latency)
     cocotb = by_cocotb(tmp_path, model, stream_bytes, row_latency)
     for tokens, one, other in zip(LENGTHS, harness, cocotb, strict=True):
         said = predict(program, tokens, stream_bytes=stream_bytes, row_latency=row_latency)

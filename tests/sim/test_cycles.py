@@ -140,7 +140,7 @@ def simulated(lanes: int, case: Case) -> fast.Result:
         embedding_table(model_of(case.shape), lanes),
         rng.integers(0, VOCABULARY, case.tokens),
     )
-    (result,) = fast.run(
+    (result,) = fast.simulate(
         program.config, [job], stream_bytes=case.stream_bytes, row_latency=case.row_latency
     )
     assert result.error is Error.NONE

@@ -23,6 +23,7 @@ BOTH = ("An awful mess.", "A wonderful film!")
 @pytest.fixture(autouse=True)
 def _own_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "OUT", tmp_path)
+    monkeypatch.setattr(play, "RUNS", tmp_path / "runs")
 
 
 def ended(arguments: list[str]) -> object:
@@ -67,7 +68,11 @@ def test_attention_on_icarus(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert all(
         layer["mismatches"] == 0 and layer["values compared"] > 4 * 4 * 128 for layer in layers
     )
-    assert "MAC utilisation" in capsys.readouterr().out
+    captured = capsys.readouterr()
+    assert "MAC utilisation" in captured.out
+    # A line for each stage that takes long, for the log of a run that is killed.
+    assert captured.err.count("simulating attention (4) with icarus\n") == 2
+    assert not list((tmp_path / "runs").iterdir())
 
 
 def test_unit_on_its_vectors(tmp_path: Path) -> None:
@@ -182,6 +187,10 @@ def test_a_report_that_proves_nothing_is_no_success(
     assert message in captured.err
     assert "equal" not in captured.out
     assert not report.exists()
+    # What was played can be looked at.
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert str(folder) in captured.err
+    assert (folder / "layer.0.npz").exists()
 
 
 @pytest.mark.verilator

@@ -201,9 +201,9 @@ def test_early_stop_keeps_the_best(arguments, tmp_path):
     stages = [*arguments, "--stages", "16:30", "--patience", "2", "--json", str(report)]
     assert main([*stages, *places(tmp_path, "a")]) == 0
     measured = json.loads(report.read_text())
-    losses = [row["loss"] for row in measured["history"]]
-    best = losses.index(min(losses))
-    assert len(losses) == best + 3 < 15
+    scores = [(row["accuracy"], -row["loss"]) for row in measured["history"]]
+    best = scores.index(max(scores))
+    assert len(scores) == best + 3 < 15
     assert measured["history"][best]["step"] == measured["best_step"]
 
 

@@ -18,7 +18,7 @@ class One(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.zeros(1))
 
 
-def trained(tmp_path, plan, evaluate, select="accuracy"):
+def trained(tmp_path, plan, evaluate):
     model = One()
 
     def loss(step):
@@ -29,7 +29,6 @@ def trained(tmp_path, plan, evaluate, select="accuracy"):
         plan,
         loss,
         lambda: evaluate(model.weight.item()),
-        select=select,
         snapshot=tmp_path / "snapshot.safetensors",
         arguments={},
         description="training",
@@ -38,16 +37,14 @@ def trained(tmp_path, plan, evaluate, select="accuracy"):
 
 
 @pytest.mark.parametrize(
-    ("select", "figures", "best"),
+    ("figures", "best"),
     [
-        ("accuracy", [(70, 0.5), (80, 0.4), (75, 0.3)], 2),
-        ("accuracy", [(80, 0.5), (80, 0.4), (80, 0.6)], 2),  # equal accuracies: the lowest loss
-        ("accuracy", [(80, 0.5), (80, 0.5), (79, 0.1)], 1),
-        ("loss", [(70, 0.5), (80, 0.4), (75, 0.3)], 3),
-        ("loss", [(70, 0.5), (80, 0.5), (75, 0.6)], 1),
+        ([(70, 0.5), (80, 0.4), (75, 0.3)], 2),
+        ([(80, 0.5), (80, 0.4), (80, 0.6)], 2),  # equal accuracies: the lowest loss
+        ([(80, 0.5), (80, 0.5), (79, 0.1)], 1),
     ],
 )
-def test_the_best_evaluation_is_kept(tmp_path, select, figures, best):
+def test_the_best_evaluation_is_kept(tmp_path, figures, best):
     reached = []
 
     def evaluate(weight):
@@ -56,7 +53,7 @@ def test_the_best_evaluation_is_kept(tmp_path, select, figures, best):
         return {"accuracy": accuracy, "loss": loss}
 
     plan = Plan(steps=3, warmup=0, rate=0.1, evaluate_at=(1, 2, 3))
-    weight, outcome = trained(tmp_path, plan, evaluate, select)
+    weight, outcome = trained(tmp_path, plan, evaluate)
     assert outcome.best_step == best
     assert weight == reached[best - 1]
     assert len(set(reached)) == 3

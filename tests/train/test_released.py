@@ -32,12 +32,3 @@ def test_the_command_repeats_the_recorded_recipe(page):
     assert {name: meant[name] for name in rows} == rows
     assert str(options.out) == "build/trained/bert-tiny-imdb"
     assert f"train {TEXTS:,}" in card
-
-
-def test_its_weights_are_those_of_the_lowest_validation_loss():
-    """So selecting by the loss, as a run with a teacher does, selects the same again."""
-    card = CARD.read_text()
-    rows = re.findall(r"\| (\d+) \| .* \| .* \| .* \| (0\.\d+) \| \d+ \| \d+ \|", card)
-    assert len(rows) == 9
-    best = min(rows, key=lambda row: float(row[1]))[0]
-    assert f"the weights of step {best} were\nkept" in card
