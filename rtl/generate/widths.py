@@ -24,8 +24,8 @@ INDICES = {"$shift", "$shiftx"}
 def explicit_widths(rtlil: str) -> str:
     """The same design with every operand of a sum or comparison as wide as the operation.
 
-    Operands of + and - get the width of the result, those of comparisons that of the wider one. What
-    is shifted gets at least the width of the result; bits that nobody reads are lost after it.
+    Operands of + and - get the width of the result, those of comparisons that of the wider one.
+    What is shifted gets at least the width of the result; bits that nobody reads go after it.
     """
     return _CELL.sub(_widened, rtlil)
 
