@@ -1,7 +1,12 @@
 """Which error codes are right for a pair of streams: an account of the rules, apart from the RTL.
 
-The command stream is read as docs/architecture.md describes it. Several codes may be right: the two
-input streams are checked side by side, so which of two mistakes is seen first depends on pauses.
+It reads whole streams as docs/architecture.md describes them. Several codes may be right:
+
+- a descriptor may break several rules at once;
+- tokens and command stream are checked side by side, so which of two mistakes is seen first depends
+  on pauses;
+- rows and tensors are checked while they are used, descriptors before: a later descriptor may be
+  refused first.
 """
 
 from __future__ import annotations
@@ -24,13 +29,21 @@ from rtl.interface.command import (
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.fuzz.job import Packets
+from sim.fuzz.tensors import leaves_its_bank
 
 ATTEND_BIT, TYPE_BIT, ID_MASK = 1 << 25, 1 << 24, (1 << 24) - 1
+FIRST, TABLE, BY_LANE, RESIDUAL = Flag.FIRST_TILE, Flag.TABLE, Flag.BY_LANE, Flag.RESIDUAL
+CHAINED, BANK, LOGITS = Flag.CHAINED, Flag.BANK, Flag.LOGITS
+FLAGS = {
+    Opcode.NORM: FIRST | RESIDUAL | CHAINED,
+    Opcode.LINEAR: FIRST | TABLE | BY_LANE | RESIDUAL | BANK | LOGITS,
+    Opcode.ATTEND: FIRST,
+}
 
 
 @dataclass(frozen=True)
 class Descriptor:
-    """One of a stream: its place, first two bytes, fields and whether `last` came in it."""
+    """One of a stream."""
 
     offset: int
     opcode: int
@@ -38,10 +51,16 @@ class Descriptor:
     values: dict[str, int]
     crc_good: bool
 
+    @property
+    def is_sum(self) -> bool:
+        """It writes X16 and is no NORM."""
+        residual = self.opcode == Opcode.LINEAR and bool(self.flags & RESIDUAL)
+        return self.opcode == Opcode.EMBED or residual
+
 
 @dataclass(frozen=True)
 class Verdict:
-    """Codes that are right, and how many logits come with code 0."""
+    """Codes that are right, and how many logits come with NONE."""
 
     codes: frozenset[Error]
     logits: int
@@ -72,112 +91,197 @@ def payload_bytes(descriptor: Descriptor, lanes: int) -> int:
     return 0
 
 
-def _header(values: dict[str, int], config: Config) -> Iterator[Error]:
+def misplaced(one: Descriptor, before: list[Descriptor], config: Config) -> bool:
+    """FORMAT: it is no descriptor, or none that may follow those before it."""
+    if one.opcode not in set(Opcode) or one.flags & ~int(FLAGS.get(Opcode(one.opcode), Flag(0))):
+        return True
+    if (one.opcode == Opcode.HEADER) != (not before):
+        return True
     right = {"magic": MAGIC, "version": VERSION, "lanes": config.lanes}
-    if any(values[name] != value for name, value in right.items()):
-        yield Error.FORMAT
-        return
-    for name in ("hidden", "ffn", "labels"):
-        if not 1 <= values[name] <= getattr(config, name):
-            yield Error.LIMIT
-    if not values["tokens"]:
-        yield Error.LIMIT
-
-
-def _limits(descriptor: Descriptor, config: Config) -> Iterator[Error]:
-    """Fields that no configuration of these limits takes."""
-    values, width = descriptor.values, max(config.hidden, config.ffn)
-    match descriptor.opcode:
-        case Opcode.NORM | Opcode.EMBED:
-            wrong = not 1 <= values["channels"] <= config.hidden
-        case Opcode.LINEAR:
-            most = config.labels if descriptor.flags & Flag.LOGITS else 65535
-            wrong = not 1 <= values["length"] <= width or not 1 <= values["columns"] <= most
+    if one.opcode == Opcode.HEADER:
+        return any(one.values[name] != value for name, value in right.items())
+    if any(b.opcode == Opcode.LINEAR and b.flags & LOGITS for b in before):
+        return one.opcode != Opcode.END
+    embedded = any(b.opcode == Opcode.EMBED for b in before)
+    norms = [b for b in before if b.opcode == Opcode.NORM]
+    since = before[max((n for n, b in enumerate(before) if b.is_sum), default=-1) + 1 :]
+    waiting = [b for b in since if b.opcode == Opcode.NORM and not b.flags & CHAINED]
+    # From the first sum or chained NORM of row tile 0 alone on, the others hold nothing new.
+    narrow = any(
+        b.flags & FIRST and (b.is_sum or (b.opcode == Opcode.NORM and b.flags & CHAINED))
+        for b in before
+    )
+    first = bool(one.flags & FIRST)
+    match one.opcode:
+        case Opcode.NORM if one.flags & CHAINED:
+            stored = bool(norms) and bool(norms[-1].flags & RESIDUAL)
+            return bool(waiting) or not stored or (narrow and not first) or not embedded
+        case Opcode.NORM:
+            return bool(waiting) or (narrow and not first) or (first and not embedded)
+        case Opcode.EMBED:
+            return embedded or len(waiting) != 1
         case Opcode.ATTEND:
-            wrong = not values["heads"] or not 1 <= values["head_size"] <= config.hidden
-        case _:
-            wrong = False
-    if wrong:
-        yield Error.LIMIT
+            return not embedded
+        case Opcode.LINEAR:
+            return not embedded or _misplaced_linear(one, before, waiting, narrow)
+        case Opcode.END:
+            return True
+    return False
 
 
-def stream_codes(
-    model: Packets, config: Config, sound: bytes
-) -> tuple[set[Error], list[Descriptor], bool]:
-    """Codes of the command stream alone, its good descriptors, and whether it is `sound`'s program.
+def _misplaced_linear(
+    one: Descriptor, before: list[Descriptor], waiting: list[Descriptor], narrow: bool
+) -> bool:
+    flags = one.flags
+    from_x8 = not flags & BANK
+    if flags & TABLE and not any(b.opcode == Opcode.TABLE for b in before):
+        return True
+    if from_x8 and (waiting or (narrow and not flags & FIRST)):
+        return True
+    if flags & RESIDUAL:
+        fits = len(waiting) == 1 and not (waiting[0].flags ^ flags) & FIRST
+        return not fits or from_x8 or bool(flags & (TABLE | BY_LANE | LOGITS))
+    return bool(flags & LOGITS) and (not flags & FIRST or bool(flags & (TABLE | BY_LANE)))
 
-    NONE is among the codes when it may end well.
+
+def exceeds(one: Descriptor, before: list[Descriptor], config: Config) -> bool:
+    """LIMIT: a field that this configuration does not take."""
+    v, hidden, bank = one.values, config.hidden, config.bank_words
+    offset_mask = (1 << 22) - 1
+
+    def beyond(name: str, most: int) -> bool:
+        return not 1 <= v[name] <= most
+
+    def outside(*names: str) -> bool:
+        return any(v[name] & offset_mask >= bank for name in names)
+
+    match one.opcode:
+        case Opcode.HEADER:
+            return not v["tokens"] or any(
+                beyond(name, getattr(config, name)) for name in ("hidden", "ffn", "labels")
+            )
+        case Opcode.NORM:
+            return (
+                beyond("channels", hidden)
+                or beyond("shift", 31)
+                or beyond("epsilon", (1 << 50) - 1)
+            )
+        case Opcode.EMBED:
+            most = before[0].values["tokens"] if before else 0
+            past = v["offset"] + most > v["position_rows"]
+            return beyond("channels", hidden) or not v["token_rows"] or past
+        case Opcode.ATTEND:
+            return (
+                not v["heads"]
+                or beyond("head_size", hidden)
+                or v["stride"] > bank
+                or outside("query", "key", "value", "context")
+                or beyond("score_s", 47)
+                or beyond("context_s", 47)
+            )
+        case Opcode.LINEAR:
+            wrong = beyond("length", max(hidden, config.ffn)) or not v["columns"] or v["shift"] > 15
+            if one.flags & BANK:
+                wrong |= outside("source") or v["source_stride"] > 4 * bank
+            else:
+                wrong |= v["length"] > hidden or v["source"] != 0 or v["source_stride"] > hidden
+            if one.flags & RESIDUAL:
+                wrong |= v["columns"] > hidden or v["destination_stride"] > hidden
+            if one.flags & LOGITS:
+                wrong |= v["columns"] > config.labels
+            if one.flags & (RESIDUAL | LOGITS):
+                wrong |= v["destination"] != 0
+            else:
+                wrong |= outside("destination") or v["destination_stride"] > 4 * bank
+            return wrong
+    return False
+
+
+def stream_codes(model: Packets, config: Config) -> tuple[set[Error], list[Descriptor]]:
+    """Codes of the command stream alone, and the descriptors that act.
+
+    NONE when all of it is good; none at all when it stops without `last` before a mistake.
     """
     packet = model.first()
     data = packet.data if packet is not None else model.data
     ended = packet is not None
     found: list[Descriptor] = []
-    offset, same = 0, True
+    offset = 0
     while True:
         if offset + DESCRIPTOR_BYTES > len(data):
-            return ({Error.TRUNCATED} if ended else set()), found, same
+            return ({Error.TRUNCATED} if ended else set()), found
         one = read(data, offset)
         if not one.crc_good:
-            return {Error.CRC}, found, same
+            return {Error.CRC}, found
         last = ended and offset + DESCRIPTOR_BYTES == len(data)
         defects: set[Error] = set()
-        if (not found) != (one.opcode == Opcode.HEADER) or one.opcode not in set(Opcode):
+        if misplaced(one, found, config):
             defects.add(Error.FORMAT)
         if one.opcode == Opcode.END and not last:
             defects.add(Error.OVERRUN)
         if one.opcode != Opcode.END and last:
             defects.add(Error.TRUNCATED)
-        if not defects and one.opcode == Opcode.HEADER:
-            defects |= set(_header(one.values, config))
-        if not defects:
-            defects |= set(_limits(one, config))
-        same = same and data[offset : offset + 28] == sound[offset : offset + 28]
+        if exceeds(one, found, config):
+            defects.add(Error.LIMIT)
         if defects:
-            return defects, found, same
+            return defects, found
         found.append(one)
         if one.opcode == Opcode.END:
-            return {Error.NONE}, found, same
+            return {Error.NONE}, found
         offset += DESCRIPTOR_BYTES + payload_bytes(one, config.lanes)
 
 
-def token_codes(tokens: Packets, config: Config, found: list[Descriptor]) -> set[Error]:
-    """Codes of the sequence, given the descriptors that were good."""
-    packet = tokens.first()
-    data = packet.data if packet is not None else tokens.data
-    words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
+def token_codes(
+    words: list[int], ended: bool, config: Config, found: list[Descriptor]
+) -> set[Error]:
+    """Codes of the sequence, given the descriptors that act."""
     codes: set[Error] = set()
-    model_tokens = found[0].values["tokens"] if found else config.tokens
-    if len(words) > config.tokens or (packet is not None and len(words) > model_tokens):
+    most = found[0].values["tokens"] if found else config.tokens
+    if len(words) > config.tokens or (ended and len(words) > most):
         codes.add(Error.LENGTH)
-    if packet is not None and not any(word & ATTEND_BIT for word in words):
+    if ended and not any(word & ATTEND_BIT for word in words):
         codes.add(Error.NO_KEY)
-    if codes or packet is None:
-        return codes
-    for embed in found:
-        if embed.opcode == Opcode.EMBED:
-            rows, types = embed.values["token_rows"], embed.values["types"]
-            if any(w & ID_MASK >= rows or (w & TYPE_BIT and types < 2) for w in words):
-                codes.add(Error.TOKEN)
     return codes
 
 
-def account(model: Packets, tokens: Packets, config: Config, sound: bytes) -> Verdict:
+def use_codes(
+    words: list[int], row_words: int, config: Config, found: list[Descriptor]
+) -> set[Error]:
+    """Codes that come while the descriptors are computed for a good sequence."""
+    codes: set[Error] = set()
+    for one in found:
+        if one.opcode == Opcode.EMBED:
+            rows, types = one.values["token_rows"], one.values["types"]
+            if any(w & ID_MASK >= rows or (w & TYPE_BIT and types < 2) for w in words):
+                codes.add(Error.TOKEN)
+            if -(-one.values["channels"] // config.lanes) != row_words:
+                codes.add(Error.ROW)
+        elif leaves_its_bank(one.opcode, one.flags, one.values, len(words), config):
+            codes.add(Error.LIMIT)
+    return codes
+
+
+def account(model: Packets, tokens: Packets, row_words: int, config: Config) -> Verdict:
     """What may come of these streams when they are played to their end.
 
-    sound
-        The program of which the stream is a variation. Where descriptors differ from it although
-        all their fields are allowed, the program may still be one that nobody can run.
+    row_words
+        Words of a row as the memory has them.
     """
-    codes, found, same = stream_codes(model, config, sound)
-    if not same:
-        codes |= {Error.FORMAT, Error.LIMIT, Error(10) if 10 in set(Error) else Error.NONE}
-    silent = model.first() is None or tokens.first() is None
-    wrong_tokens = token_codes(tokens, config, found)
-    if wrong_tokens and Error.NONE in codes and same:
+    codes, found = stream_codes(model, config)
+    packet = tokens.first()
+    data = packet.data if packet is not None else tokens.data
+    words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
+    wrong = token_codes(words, packet is not None, config, found)
+    if packet is not None and not wrong:
+        wrong = use_codes(words, row_words, config, found)
+    if wrong:
         codes.discard(Error.NONE)
-    codes |= wrong_tokens
-    if silent:
+    codes |= wrong
+    if model.first() is None or packet is None:
         codes.discard(Error.NONE)
         codes.add(Error.ABORTED)
-    logits = [d.values["columns"] for d in found if d.flags & Flag.LOGITS and "columns" in d.values]
-    return Verdict(frozenset(codes), logits[-1] if logits else 0)
+    return Verdict(frozenset(codes), max(_columns(found), default=0))
+
+
+def _columns(found: list[Descriptor]) -> Iterator[int]:
+    return (d.values["columns"] for d in found if d.opcode == Opcode.LINEAR and d.flags & LOGITS)

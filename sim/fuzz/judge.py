@@ -52,7 +52,7 @@ def _run(
     run: Run, subject: Subject, seen: dict[str, Any], model: Packets, tokens: Packets, own: bool
 ) -> Iterator[str]:
     end = seen["end"]
-    verdict = account(model, tokens, subject.config, subject.stream)
+    verdict = account(model, tokens, run.row_words, subject.config)
     right = set(verdict.codes) | set(run.others)
     names = " or ".join(sorted(code.name for code in right))
     if end == "reset" or (end == "rescued" and Error.ABORTED in right):
@@ -82,11 +82,11 @@ def _run(
             packet = packets.first()
             if packet is not None and taken != len(packet.last):
                 yield f"{taken} words of the {name} were taken, the packet has {len(packet.last)}"
-    yield from _logits(run, verdict, seen, code, aborts, own)
+    yield from _logits(run, verdict, seen, code, own)
 
 
 def _logits(
-    run: Run, verdict: Verdict, seen: dict[str, Any], code: Error, aborts: bool, own: bool
+    run: Run, verdict: Verdict, seen: dict[str, Any], code: Error, own: bool
 ) -> Iterator[str]:
     logits, lasts = tuple(seen["logits"]), seen["lasts"]
     if lasts != ([len(logits) - 1] if logits else []):
@@ -98,5 +98,5 @@ def _logits(
             yield f"{len(logits)} logits came, the stream asks for {verdict.logits}"
         elif not logits:
             yield "code NONE without a logit"
-    elif logits and not aborts:
+    elif logits:
         yield f"logits {list(logits)} came with the code {code.name}"

@@ -1,0 +1,127 @@
+"""The fuzzer: no case fails, deliberate faults are found, a failure can be played again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from rtl.interface.operation import Error
+from sim.design import described
+from sim.fuzz import __main__ as command
+from sim.fuzz.account import account
+from sim.fuzz.cases import KINDS, TURNS, built
+from sim.fuzz.job import Packets
+from sim.fuzz.play import Outcome, play, program
+from sim.fuzz.streams import joined, parts, set_field
+from sim.fuzz.subject import POOL, config, subjects
+from tests.rtl.mutation import mutated
+
+pytestmark = pytest.mark.verilator
+
+#: Deliberate faults: part of rtl/, what it says, what the fault says, a kind that shows it.
+FAULTS = {
+    "the request of this cycle is not awaited": (
+        "rows",
+        "self.pending.eq(some | self.asked.valid)",
+        "self.pending.eq(some)",
+    ),
+    "logits are cut off by abort": (
+        "control",
+        "with m.If(self.leaving):",
+        "with m.If(self.leaving & ~self.abort):",
+    ),
+    "END needs no logits": ("rules", "is_[Opcode.END] & ~computed,", ""),
+    "a tensor may leave its bank": ("bounds", "with m.If(known.used & left):", "with m.If(0):"),
+    "start with abort starts": ("control", "self.start & ~self.abort", "self.start"),
+    "a request is withdrawn": (
+        "rows",
+        "self.asked.valid.eq(offered | (self.request.valid & ~self.reset))",
+        "self.asked.valid.eq(self.request.valid & ~self.reset)",
+    ),
+}
+QUICK = "the request of this cycle is not awaited"
+
+
+def wrong(lanes: int, path: Path, cases: range, seed: int = 1) -> list[Outcome]:
+    """The outcomes that are not right."""
+    return [outcome for outcome in play({lanes: path}, seed, cases) if outcome.wrong]
+
+
+@pytest.mark.parametrize("lanes", [4, 8])
+def test_no_case_fails(lanes: int) -> None:
+    found = list(play({lanes: program(lanes)}, 1, range(500)))
+    assert {outcome.kind for outcome in found} == set(KINDS)
+    assert [(command.reproducer(1, o), o.wrong) for o in found if o.wrong] == []
+    # Both ends of the account are played: sound inferences, and every code but those of no case.
+    codes = {Error(code) for outcome in found for code in outcome.codes}
+    assert codes >= set(Error) - {Error.TIMEOUT}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n == QUICK else [pytest.mark.slow]) for n in FAULTS]
+)
+def test_a_deliberate_fault_is_found(name: str) -> None:
+    part, old, new = FAULTS[name]
+    unit = mutated(part, (old, new), unit="accelerator", config=config(4))
+    design = described(unit, "accelerator", config(4))
+    path = program(4, design, f"-{list(FAULTS).index(name)}")
+    assert wrong(4, path, range(6 * len(TURNS)))
+
+
+def test_a_case_stands_alone() -> None:
+    together = [built(3, 4, number)[0] for number in range(20)]
+    assert built(3, 4, 17)[0] == together[17]
+    assert built(4, 4, 17)[0] != together[17]
+
+
+def test_one_case_is_played_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--seed", "1", "--lanes", "4", "--case", "7"]) == 0
+    assert "1 cases in " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--lanes", "5"], "'5': give some of 4,8,16,32, each once"),
+        (["--lanes", "4,4"], "'4,4': give some of 4,8,16,32, each once"),
+        (["--cases", "0"], "0 is out of range: it must be 1 or more"),
+        (["--case", "-1"], "-1 is out of range: it must be 0 to 4294967295"),
+    ],
+)
+def test_what_cannot_be_played_says_why(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        command.main(arguments)
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_the_account_of_sound_streams_and_of_one_mistake_each() -> None:
+    for subject in subjects(4):
+        for number in range(POOL):
+            run = subject.sound(number)
+            verdict = account(run.model, run.tokens, run.row_words, subject.config)
+            assert verdict.codes == {Error.NONE}
+            assert verdict.logits == len(run.logits or ())
+    subject = subjects(4)[0]
+    run = subject.sound(0)
+
+    def codes(stream: bytes) -> set[Error]:
+        model = Packets.whole(stream, 4)
+        return set(account(model, run.tokens, run.row_words, subject.config).codes)
+
+    pieces = parts(subject)
+    assert codes(joined([pieces[0], pieces[-1]])) == {Error.FORMAT}
+    assert codes(joined(pieces[:-1])) == {Error.TRUNCATED}
+    assert codes(joined(pieces) + bytes(4)) == {Error.OVERRUN}
+    broken = bytearray(subject.stream)
+    broken[Random(1).randrange(len(broken))] ^= 1
+    assert codes(bytes(broken)) == {Error.CRC}
+    for name, value, code in (("labels", 0, Error.LIMIT), ("version", 9, Error.FORMAT)):
+        changed = parts(subject)
+        set_field(changed[0][0], name, value)
+        assert codes(joined(changed)) == {code}
