@@ -17,14 +17,15 @@ _CONNECT = re.compile(r"^    connect \\(\w+) (.+)\n", re.MULTILINE)
 
 ARITHMETIC = {"$add", "$sub"}
 COMPARISONS = {"$eq", "$ne", "$lt", "$le", "$gt", "$ge"}
-SHIFTS = {"$shr", "$shift", "$shiftx"}
+SHIFTS = {"$shr", "$sshr", "$shl", "$sshl"}
+INDICES = {"$shift", "$shiftx"}
 
 
 def explicit_widths(rtlil: str) -> str:
     """The same design with every operand of a sum or comparison as wide as the operation.
 
-    Operands of + and - get the width of the result, those of comparisons that of the wider one; a
-    shift keeps the width of what is shifted, and loses the bits that nobody reads after it.
+    Operands of + and - get the width of the result, those of comparisons that of the wider one.
+    What is shifted gets at least the width of the result; bits that nobody reads go after it.
     """
     return _CELL.sub(_widened, rtlil)
 
@@ -46,7 +47,7 @@ def _extended(operand: str, width: int, target: int, signed: bool) -> str:
 
 def _widened(match: re.Match[str]) -> str:
     kind, name = match["type"], match["name"]
-    if kind not in ARITHMETIC | COMPARISONS | SHIFTS | {"$logic_not"}:
+    if kind not in ARITHMETIC | COMPARISONS | SHIFTS | INDICES | {"$logic_not"}:
         return match[0]
     facts = {key: _width(value) for key, value in _PARAMETER.findall(match["body"])}
     ports = dict(_CONNECT.findall(match["body"]))
@@ -65,7 +66,12 @@ def _widened(match: re.Match[str]) -> str:
             ports[port] = _extended(ports[port], facts[f"{port}_WIDTH"], target, signed)
             facts[f"{port}_WIDTH"] = target
         return _cell(kind, name, facts, ports)
-    if kind in SHIFTS and facts["Y_WIDTH"] < facts["A_WIDTH"]:
+    if kind in SHIFTS and facts["A_WIDTH"] < facts["Y_WIDTH"]:
+        signed, target = bool(facts["A_SIGNED"]), facts["Y_WIDTH"]
+        ports["A"] = _extended(ports["A"], facts["A_WIDTH"], target, signed)
+        facts["A_WIDTH"] = target
+        return _cell(kind, name, facts, ports)
+    if kind in SHIFTS | INDICES and facts["Y_WIDTH"] < facts["A_WIDTH"]:
         whole, short = f"{name}$whole", ports["Y"]
         top, ports["Y"] = facts["Y_WIDTH"] - 1, whole
         facts["Y_WIDTH"] = facts["A_WIDTH"]
