@@ -50,16 +50,16 @@ def version() -> str:
         return "0 (not installed)"
 
 
-def whole(least: int, most: int | None = None) -> Any:
+def whole(minimum: int, maximum: int | None = None) -> Any:
     """The type of an option that is a whole number of at least `least` and at most `most`."""
-    allowed = f"{least} or more" if most is None else f"{least} to {most}"
+    allowed = f"{minimum} or more" if maximum is None else f"{minimum} to {maximum}"
 
     def convert(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-        if value < least or (most is not None and value > most):
+        if value < minimum or (maximum is not None and value > maximum):
             raise argparse.ArgumentTypeError(f"{value} is out of range: it must be {allowed}")
         return value
 

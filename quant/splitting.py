@@ -112,7 +112,7 @@ def split(observer: Observer, weight: Floats, activation: str) -> Split:
     rows = observer.rows[:: -(-len(observer.rows) // ROWS)].astype(np.float64)
     exact = ACTIVATIONS[activation].function(rows)
     w = weight.astype(np.float32)
-    best, least = None, np.inf
+    best, minimum = None, np.inf
     highest = observer.channel_extremes[1] * MARGIN
     top = max(float(highest.max()), 0.5)
     for high in np.geomspace(min(1.0, top), top, HIGHS):
@@ -126,8 +126,8 @@ def split(observer: Observer, weight: Floats, activation: str) -> Split:
             error = folded(found.hidden(rows), len(count), sources) - exact
             error -= error.mean(axis=0)
             squared = float(np.square(error.astype(np.float32) @ w.T).sum(dtype=np.float64))
-            if squared < least:
-                best, least = found, squared
+            if squared < minimum:
+                best, minimum = found, squared
     assert best is not None  # the last high needs no copy
     return best
 

@@ -68,11 +68,11 @@ class TextTokenizer:
                     f"{ord(wrong[0]) & 0xFF:#04x}: convert it, for example with iconv"
                 )
         special = self._tokenizer.num_special_tokens_to_add(pair is not None)
-        least = special + (1 if pair is None else 2)
-        if limit < least:
+        minimum = special + (1 if pair is None else 2)
+        if limit < minimum:
             raise InputError(
                 f"the limit of {limit} tokens leaves no room for the text: "
-                f"it must be {least} or more"
+                f"it must be {minimum} or more"
             )
         self._tokenizer.no_truncation()
         encoding = self._tokenizer.encode(text, pair)

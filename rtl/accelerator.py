@@ -187,7 +187,7 @@ class Accelerator(wiring.Component):
         connect(m, normalizer.x8, engine.x8)
         m.d.comb += [
             engine.norm_free.eq(normalizer.free),
-            normalizer.publish.eq(engine.publish),
+            normalizer.row_tile_done.eq(engine.row_tile_done),
         ]
 
     def _logits(self, m: Module, control: Control) -> None:

@@ -60,7 +60,7 @@ class Engine(wiring.Component):
         Command stream.
     norm, norm_parameter, norm_free, norm_progress
         NORMs and their parameters, see `Loader` and `Issuer`.
-    publish : Out, 1
+    row_tile_done : Out, 1
         Pulse: one more row tile of X16 is complete.
     mask : In, MaskWrite
         Before the sequence is ready.
@@ -108,7 +108,7 @@ class Engine(wiring.Component):
                 "norm_parameter": Out(NormParameterWrite(config.hidden)),
                 "norm_free": In(1),
                 "norm_progress": In(NormProgress(config)),
-                "publish": Out(1),
+                "row_tile_done": Out(1),
                 "mask": In(MaskWrite(config.tokens)),
                 "rows": Out(RowsFill()),
                 "rows_write": In(WritePort(range(config.weight_words), word)),
@@ -178,7 +178,7 @@ class Engine(wiring.Component):
             issuer.done.eq(epilogue.done),
             epilogue.column.eq(matmul.o),
             sequencer.quiet.eq(issuer.quiet),
-            self.publish.eq(epilogue.publish),
+            self.row_tile_done.eq(epilogue.row_tile_done),
             self.error.eq(loader.error),
             self.finished.eq(loader.end & sequencer.idle & sequencer.quiet & ~sequencer.o.valid),
             self.trace.bank_en.eq(epilogue.bank.en),

@@ -118,7 +118,7 @@ class _Layout:
             label = np.arange(len(logits))
             one = np.ones((len(logits), 1), bool)
             return Writes("logit", "logits", label, logits[:, None], one, label[:, None, None])
-        if step.flags & Flag.BY_LANE:
+        if step.flags & Flag.TRANSPOSED:
             return self.value(step, trace)
         # Column tile outside, row tile inside, column by column.
         columns = values["columns"]

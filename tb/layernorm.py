@@ -13,7 +13,7 @@ from tb.cut import Vector
 from tb.ports import Ports
 
 LATENCY = 19  # x_en of pass 2 to y_en, as the unit's data sheet says
-MOST_CYCLES = 100_000
+MAX_CYCLES = 100_000
 
 
 @dataclass
@@ -125,7 +125,7 @@ async def play_operation(ports: Ports, operation: Operation) -> Seen:
         seen.finished += [cycle] * (ports.get("finished") - len(seen.finished))
         await ports.tick()
         cycle += 1
-        assert cycle < MOST_CYCLES, "the LayerNorm unit hangs"
+        assert cycle < MAX_CYCLES, "the LayerNorm unit hangs"
     seen.finished += [cycle] * (ports.get("finished") - len(seen.finished))
     return seen
 
@@ -183,7 +183,7 @@ def random_operation(
     z = rng.integers(-(1 << 15), 1 << 15, (tiles, lanes, channels)) >> size
     z = np.clip(z + rng.integers(-2000, 2000, (tiles, lanes, 1)), -32768, 32767)
     arrival = np.cumsum(rng.integers(0, spread + 1, tiles)) + 1
-    stalls = rng.random(MOST_CYCLES) < busy
+    stalls = rng.random(MAX_CYCLES) < busy
     norm = random_norm(channels, rng)
     return Operation(z.astype(np.int16), norm, arrival.tolist(), lambda t: bool(stalls[t]))
 

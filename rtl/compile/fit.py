@@ -20,14 +20,14 @@ def fitting(shape: Shape, lanes: int, tokens: int) -> Config:
     ValueError
         No configuration takes it; the message names the limit.
     """
-    least = Config(lanes=lanes)
+    minimum = Config(lanes=lanes)
     value_width = shape.heads * ceil_div(shape.head_size, lanes) * lanes
     return Config(
         lanes=lanes,
-        tokens=max(least.tokens, tokens),
-        hidden=max(least.hidden, shape.hidden, value_width),
-        ffn=max(least.ffn, shape.ffn),
-        labels=max(least.labels, shape.labels),
+        tokens=max(minimum.tokens, tokens),
+        hidden=max(minimum.hidden, shape.hidden, value_width),
+        ffn=max(minimum.ffn, shape.ffn),
+        labels=max(minimum.labels, shape.labels),
     )
 
 
@@ -37,7 +37,7 @@ def longest_sequence(model: Model, config: Config) -> int:
     inner = shape.inner
     widest = max(config.hidden, config.ffn)
     wide = [layer.weight.shape for layer in model.head]
-    for what, value, most, limit in (
+    for what, value, maximum, limit in (
         ("hidden size", shape.hidden, config.hidden, "hidden"),
         ("feed-forward size", shape.ffn, config.ffn, "ffn"),
         ("number of labels", shape.labels, config.labels, "labels"),
@@ -45,9 +45,9 @@ def longest_sequence(model: Model, config: Config) -> int:
         ("head size", shape.head_size, config.hidden, "hidden"),
         ("widest head layer", max(max(pair) for pair in wide[:-1] or [(1, 1)]), widest, "ffn"),
     ):
-        if value > most:
+        if value > maximum:
             raise FitError(
-                f"{what} is {value}, the configuration's {limit} takes {most}: "
+                f"{what} is {value}, the configuration's {limit} takes {maximum}: "
                 f"generate one with {limit}={value} or more"
             )
     between = max((outputs for outputs, _ in wide[:-1]), default=1)

@@ -238,7 +238,7 @@ class _Compiler:
             self._linear(
                 f"{name}.v",
                 self._padded_heads(attention.v, shape.heads, tiles * self.lanes),
-                Flag.BY_LANE,
+                Flag.TRANSPOSED,
                 None,
                 bank_address(VALUE),
                 0,
@@ -292,7 +292,7 @@ class _Compiler:
             m=np.full(width, IDENTITY_M, np.int32),
             s=np.full(width, IDENTITY_S, np.int32),
         )
-        yield self._linear("mean.v", identity, Flag.BY_LANE, None, bank_address(VALUE), 0)
+        yield self._linear("mean.v", identity, Flag.TRANSPOSED, None, bank_address(VALUE), 0)
         assert self.model.mean_m is not None
         assert self.model.mean_s is not None
         values = {

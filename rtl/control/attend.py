@@ -5,7 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Elaboratable, Module, Signal, Value, unsigned
 from amaranth.lib import data
 
-from rtl.control.walkers import Walker, least, padded
+from rtl.control.walkers import Walker, minimum, padded
 from rtl.interface.command import Opcode
 from rtl.interface.operation import fields
 from rtl.interface.tile import Epilogue, Operand
@@ -97,7 +97,7 @@ class AttendWalker(Walker):
                 tile.row.eq(at.row),
                 tile.tag.epilogue.eq(Epilogue.SCORE),
                 tile.tag.address.eq(key),
-                tile.tag.columns.eq(least(n, keys_left)),
+                tile.tag.columns.eq(minimum(n, keys_left)),
                 tile.tag.score_first.eq(key == 0),
                 tile.tag.score_last.eq(end),
                 tile.tag.softmax_buffer.eq(at.half),
@@ -137,7 +137,7 @@ class AttendWalker(Walker):
                 tile.softmax.eq(channel == 0),
                 tile.tag.epilogue.eq(Epilogue.CONTEXT),
                 tile.tag.address.eq(result),
-                tile.tag.columns.eq(least(n, channels_left)),
+                tile.tag.columns.eq(minimum(n, channels_left)),
                 tile.tag.softmax_buffer.eq(at.half),
             ]
             self.show_areas(

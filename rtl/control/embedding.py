@@ -11,7 +11,7 @@ from rtl.interface.operation import Error
 from rtl.interface.ports import RowsFill, Sequence, TokenWrite, int8_word, row_word
 from rtl.primitives.memory import Memory, WritePort
 
-MOST_PENDING = 256
+MAX_PENDING = 256
 """Words asked for and not yet received; enough to hide 20 cycles and more a row."""
 
 ENTRY = data.StructLayout({"id": unsigned(24), "type": unsigned(1)})
@@ -86,7 +86,7 @@ class Embedding(wiring.Component):
         m.d.comb += ids.read.address.eq(asked)
         m.d.sync += wait.eq(Mux(wait == 0, 0, wait - 1))
         # A row may be asked for while there is room for the longest one.
-        room = pending < MOST_PENDING
+        room = pending < MAX_PENDING
         with m.FSM(name="request"):
             with m.State("IDLE"):
                 m.d.sync += [

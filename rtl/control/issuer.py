@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from rtl.interface.config import Config
 from rtl.interface.ports import NormProgress, Operands, Release, TileEnd
-from rtl.interface.tile import NORM_ORDINAL_BITS, Tile
+from rtl.interface.tile import NORM_INDEX_BITS, Tile
 from rtl.interface.trace import Activity, Stall
 
 
@@ -81,8 +81,8 @@ class Issuer(wiring.Component):
         m.d.sync += gap_left.eq(Mux(gap == 0, 0, gap - 1))
 
         softmax_ready = Signal(2)
-        behind = Signal(NORM_ORDINAL_BITS)
-        m.d.comb += behind.eq(tile.norm_ordinal - self.progress.norms)
+        behind = Signal(NORM_INDEX_BITS)
+        m.d.comb += behind.eq(tile.norm_index - self.progress.norms)
         normalised = (behind == 0) | ((behind == 1) & (self.progress.rows > tile.row))
         loaded = self.weights_ready.bit_select(tile.tag.weight_buffer, 1)
         free = ~self.o.valid | self.o.last

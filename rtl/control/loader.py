@@ -22,7 +22,7 @@ from rtl.interface.ports import (
     WeightWrite,
     stream_word,
 )
-from rtl.interface.tile import NORM_ORDINAL_BITS
+from rtl.interface.tile import NORM_INDEX_BITS
 
 
 class Loader(wiring.Component):
@@ -116,8 +116,8 @@ class Loader(wiring.Component):
         table_user = self.operation.valid & self.operation.ready & self._flags.table
         m.d.sync += users.eq(users + table_user - self.table_done)
         number = Signal(8, init=0xFF)
-        ordinal = Signal(NORM_ORDINAL_BITS)
-        self._hand_on(m, number, ordinal)
+        norm_index = Signal(NORM_INDEX_BITS)
+        self._hand_on(m, number, norm_index)
         payload = self._writers(m)
 
         with m.FSM(name="state"):
@@ -150,7 +150,7 @@ class Loader(wiring.Component):
             with m.State("NORM PUSH"):
                 m.d.comb += self.norm.valid.eq(1)
                 with m.If(self.norm.ready):
-                    m.d.sync += ordinal.eq(ordinal + 1)
+                    m.d.sync += norm_index.eq(norm_index + 1)
                     m.next = "FETCH"
             with m.State("ENDED"):
                 m.d.comb += self.end.eq(1)
@@ -169,14 +169,14 @@ class Loader(wiring.Component):
     def _flags(self) -> data.View:
         return data.View(FLAGS, self._descriptor[8 : 8 + FLAGS.size])
 
-    def _hand_on(self, m: Module, number: Signal, ordinal: Signal) -> None:
+    def _hand_on(self, m: Module, number: Signal, norm_index: Signal) -> None:
         """What the units get of the descriptor in hand."""
         norm = self._fields(Opcode.NORM)
         m.d.comb += [
             self.operation.payload.opcode.eq(self._descriptor[:8]),
             self.operation.payload.flags.eq(self._flags),
             self.operation.payload.fields.eq(self._descriptor[16 : 16 + 8 * FIELD_BYTES]),
-            self.operation.payload.norm_ordinal.eq(ordinal),
+            self.operation.payload.norm_index.eq(norm_index),
             self.operation.payload.number.eq(number),
             self.norm.payload.channels.eq(norm.channels),
             self.norm.payload.shift.eq(norm.shift),

@@ -10,7 +10,7 @@ from rtl.interface.config import Config
 from rtl.interface.ports import row_word
 
 OUTSTANDING_BITS = 10
-"""Holds the rows that may be outstanding: as many as `embedding.MOST_PENDING` words, and one."""
+"""Holds the rows that may be outstanding: as many as `embedding.MAX_PENDING` words, and one."""
 
 
 class RowBorder(wiring.Component):

@@ -133,7 +133,7 @@ class Rules(wiring.Component):
             (linear | is_[Opcode.ATTEND]) & ~summed,
             of_x8 & (waiting | flags.residual | (narrow & ~flags.first_tile)),
             residual & (~waiting | (flags.first_tile != waiting_narrow)),
-            (residual | logits) & (flags.table | flags.by_lane),
+            (residual | logits) & (flags.table | flags.transposed),
             logits & (flags.residual | ~flags.first_tile),
             linear & flags.table & ~tabled,
         ]
@@ -155,9 +155,9 @@ class Rules(wiring.Component):
         bank_bits = (config.bank_words - 1).bit_length()
         int8 = ~flags.residual & ~flags.logits
 
-        def beyond(value: Value, most: int) -> Value:
+        def beyond(value: Value, maximum: int) -> Value:
             """It is not in 1..most."""
-            return (value == 0) | (value > most)
+            return (value == 0) | (value > maximum)
 
         def outside(address: Value) -> Value:
             """The offset is not in 0..bank_words - 1."""

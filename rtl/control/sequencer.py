@@ -132,7 +132,7 @@ class Sequencer(wiring.Component):
                     done.eq(walker.done),
                 ]
         m.d.comb += [
-            made.i.payload.norm_ordinal.eq(op.norm_ordinal),
+            made.i.payload.norm_index.eq(op.norm_index),
             made.i.payload.operation.eq(op.number),
             made.i.payload.tag.weight_buffer.eq(half),
         ]

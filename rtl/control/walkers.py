@@ -29,7 +29,7 @@ class Walker(wiring.Component):
     weight_base : In
         Address of the weight half in turn.
     o : Out, stream of Tile
-        In order; norm_ordinal, operation and tag.weight_buffer are the sequencer's to fill in.
+        In order; norm_index, operation and tag.weight_buffer are the sequencer's to fill in.
     areas : Out, Array(Area, 2)
         What the tile of `o` reads and writes in the activation banks.
     half_done : Out, 1
@@ -99,12 +99,12 @@ class EmbedWalker(Walker):
             tile.weights.eq(1),
             tile.row.eq(row),
             tile.b_address.eq(self.weight_base + embedded),
-            tile.length.eq(least(n, tokens_left) << 1),
+            tile.length.eq(minimum(n, tokens_left) << 1),
             tile.release.eq(column_end),
             tile.tag.epilogue.eq(Epilogue.EMBEDDING),
             tile.tag.address.eq(row_offset + column_offset),
-            tile.tag.columns.eq(least(n, columns_left)),
-            tile.tag.publish.eq(column_end),
+            tile.tag.columns.eq(minimum(n, columns_left)),
+            tile.tag.row_tile_done.eq(column_end),
             self.half_done.eq(taken & column_end),
             self.done.eq(taken & column_end & (row + 1 == rows)),
         ]
@@ -162,21 +162,21 @@ class LinearWalker(Walker):
             tile.release.eq(row_end),
             tile.tag.release.eq(row_end),
             tile.tag.table.eq(flags.table),
-            tile.tag.by_lane.eq(flags.by_lane),
+            tile.tag.transposed.eq(flags.transposed),
             tile.tag.shift.eq(linear.shift),
-            tile.tag.publish.eq(flags.residual & column_end),
+            tile.tag.row_tile_done.eq(flags.residual & column_end),
             tile.tag.table_last.eq(flags.table & column_end & row_end),
             tile.tag.address.eq(result),
             self.half_done.eq(taken & row_end),
             self.done.eq(taken & row_end & column_end),
         ]
-        with m.If(flags.by_lane):
+        with m.If(flags.transposed):
             m.d.comb += [
                 tile.a.eq(Operand.WEIGHT),
                 tile.a_address.eq(self.weight_base),
                 tile.b.eq(activation),
                 tile.b_address.eq(address),
-                tile.tag.columns.eq(least(n, tokens_left)),
+                tile.tag.columns.eq(minimum(n, tokens_left)),
             ]
         with m.Else():
             m.d.comb += [
@@ -184,7 +184,7 @@ class LinearWalker(Walker):
                 tile.a_address.eq(address),
                 tile.b.eq(Operand.WEIGHT),
                 tile.b_address.eq(self.weight_base),
-                tile.tag.columns.eq(least(n, columns_left)),
+                tile.tag.columns.eq(minimum(n, columns_left)),
             ]
         with m.If(flags.logits):
             m.d.comb += tile.tag.epilogue.eq(Epilogue.LOGITS)
@@ -198,7 +198,7 @@ class LinearWalker(Walker):
             (linear.destination, result, tile.tag.columns),
         )
         for area in self.areas:
-            m.d.comb += area.spans.eq((area.bank == 0) & ~flags.by_lane)
+            m.d.comb += area.spans.eq((area.bank == 0) & ~flags.transposed)
         m.d.comb += [
             self.areas[0].used.eq(flags.bank),
             self.areas[1].used.eq(~flags.residual & ~flags.logits),
@@ -221,14 +221,14 @@ class LinearWalker(Walker):
                 tokens_left.eq(self.sequence.tokens),
                 columns_left.eq(columns_left - n),
                 column_offset.eq(
-                    column_offset + Mux(flags.by_lane, padded(self.sequence.row_tiles, n), n)
+                    column_offset + Mux(flags.transposed, padded(self.sequence.row_tiles, n), n)
                 ),
             ]
         with m.Elif(taken):
             m.d.sync += [
                 row.eq(row + 1),
                 source.eq(source + linear.source_stride),
-                row_offset.eq(row_offset + Mux(flags.by_lane, n, linear.destination_stride)),
+                row_offset.eq(row_offset + Mux(flags.transposed, n, linear.destination_stride)),
                 tokens_left.eq(tokens_left - n),
             ]
         return m
@@ -240,7 +240,7 @@ def bank_word(address: Value, config: Config) -> Value:
     return Cat(address[:bank_bits], address[BANK_SHIFT:])
 
 
-def least(n: int, left: Value) -> Value:
+def minimum(n: int, left: Value) -> Value:
     """min(n, left), for a power of two n, in as few bits as that takes."""
     return Mux(left >= n, n, left[: n.bit_length()])
 

@@ -4,7 +4,7 @@ from amaranth.hdl import Module, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from rtl.datapath.requantize import MOST_LANES
+from rtl.datapath.requantize import MAX_LANES
 from rtl.interface.ports import TableWrite
 from rtl.primitives.memory import READ_LATENCY, Memory
 from rtl.primitives.parameters import check
@@ -42,7 +42,7 @@ class ActivationTable(wiring.Component):
     latency = READ_LATENCY
 
     def __init__(self, lanes: int) -> None:
-        self.lanes = check("ActivationTable", "lanes", lanes, 1, MOST_LANES)
+        self.lanes = check("ActivationTable", "lanes", lanes, 1, MAX_LANES)
         super().__init__(
             {
                 "i": In(data.ArrayLayout(signed(8), lanes)),

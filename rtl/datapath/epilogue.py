@@ -69,7 +69,7 @@ class Epilogue(wiring.Component):
         For the softmax.
     logit : Out, LogitWrite
         Of lane 0.
-    done, publish, table_done : Out, 1
+    done, row_tile_done, table_done : Out, 1
         Pulses in the cycle of a tile's last bank write slot: the tile is written; it completed a
         row tile of X16; it was the last user of the activation table.
     parameter_release : Out, Release
@@ -113,7 +113,7 @@ class Epilogue(wiring.Component):
                 "score": Out(ScoreColumn(n, config.tokens)),
                 "logit": Out(LogitWrite(config)),
                 "done": Out(1),
-                "publish": Out(1),
+                "row_tile_done": Out(1),
                 "table_done": Out(1),
                 "parameter_release": Out(Release()),
             }
@@ -143,12 +143,12 @@ class Epilogue(wiring.Component):
                     "epilogue": Kind,
                     "address": unsigned(width),
                     "table": unsigned(1),
-                    "by_lane": unsigned(1),
+                    "transposed": unsigned(1),
                     "shift": unsigned(tag.shift.shape().width),
                     "score_first": unsigned(1),
                     "score_last": unsigned(1),
                     "softmax_buffer": unsigned(1),
-                    "publish": unsigned(1),
+                    "row_tile_done": unsigned(1),
                     "table_last": unsigned(1),
                     "release": unsigned(1),
                     "weight_buffer": unsigned(1),
@@ -162,12 +162,12 @@ class Epilogue(wiring.Component):
             column.epilogue.eq(tag.epilogue),
             column.address.eq(tag.address + index),
             column.table.eq(tag.table),
-            column.by_lane.eq(tag.by_lane),
+            column.transposed.eq(tag.transposed),
             column.shift.eq(tag.shift),
             column.score_first.eq(tag.score_first & (index == 0)),
             column.score_last.eq(tag.score_last & (index + 1 == tag.columns)),
             column.softmax_buffer.eq(tag.softmax_buffer),
-            column.publish.eq(tag.publish),
+            column.row_tile_done.eq(tag.row_tile_done),
             column.table_last.eq(tag.table_last),
             column.release.eq(tag.release),
             column.weight_buffer.eq(tag.weight_buffer),
@@ -215,7 +215,7 @@ class Epilogue(wiring.Component):
             ),
             self.bank.address.eq(last.address),
             self.done.eq(last.end),
-            self.publish.eq(last.end & last.publish),
+            self.row_tile_done.eq(last.end & last.row_tile_done),
             self.parameter_release.en.eq(at[DRAINED].end & at[DRAINED].release),
             self.parameter_release.buffer.eq(at[DRAINED].weight_buffer),
             self.table_done.eq(last.end & last.table_last),
@@ -263,7 +263,7 @@ class Epilogue(wiring.Component):
                 with m.Case(Kind.EMBEDDING):
                     m.d.comb += [chosen.m.eq(UNIT_M), chosen.s.eq(UNIT_S)]
                 with m.Default():
-                    m.d.comb += chosen.eq(Mux(at[DRAINED].by_lane, of_lane, of_column))
+                    m.d.comb += chosen.eq(Mux(at[DRAINED].transposed, of_lane, of_column))
             m.d.sync += [
                 self._bias[i].eq(chosen.bias),
                 self._m[i].eq(chosen.m),

@@ -7,7 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.datapath.norm_lane import NormLane
-from rtl.datapath.requantize import MOST_LANES
+from rtl.datapath.requantize import MAX_LANES
 from rtl.datapath.row_constants import (
     EPSILON,
     NORM_SHIFT_MAX,
@@ -22,8 +22,8 @@ from rtl.primitives.memory import READ_LATENCY, Memory
 from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register, stages
 
-MOST_HIDDEN = 1024
-MOST_ROW_TILES = 4096
+MAX_HIDDEN = 1024
+MAX_ROW_TILES = 4096
 SUMS_LATENCY = READ_LATENCY + NormLane.sums_latency  # read of a word until its z is in the sums
 
 
@@ -128,9 +128,9 @@ class LayerNorm(wiring.Component):
     latency = READ_LATENCY + NormLane.latency
 
     def __init__(self, lanes: int, hidden: int, row_tiles: int) -> None:
-        self.lanes = check("LayerNorm", "lanes", lanes, 1, MOST_LANES)
-        self.hidden = check("LayerNorm", "hidden", hidden, 1, MOST_HIDDEN)
-        self.row_tiles = check("LayerNorm", "row_tiles", row_tiles, 1, MOST_ROW_TILES)
+        self.lanes = check("LayerNorm", "lanes", lanes, 1, MAX_LANES)
+        self.hidden = check("LayerNorm", "hidden", hidden, 1, MAX_HIDDEN)
+        self.row_tiles = check("LayerNorm", "row_tiles", row_tiles, 1, MAX_ROW_TILES)
         self.constants_latency = constants_latency(lanes)
         words, tiles = range(hidden * row_tiles), range(row_tiles + 1)
         super().__init__(

@@ -26,8 +26,8 @@ class Normalizer(wiring.Component):
 
     Every sum in X16 (embedding, attention output, feed-forward) is followed by exactly one NORM
     before the next sum begins, so one counter of complete row tiles is enough: it counts up with
-    `publish` and begins anew when the NORM has finished. A CHAINED NORM reads what the one before
-    it has written, all of which is there.
+    `row_tile_done` and begins anew when the NORM has finished. A CHAINED NORM reads what the one
+    before it has written, all of which is there.
 
     The epilogue has both ports of X16 when it wants them: LayerNorm does not read in a cycle in
     which the epilogue reads, or in which the write that would follow meets one of the epilogue's.
@@ -39,7 +39,7 @@ class Normalizer(wiring.Component):
         NORMs, and the parameters that come before each.
     free : Out, 1
         No NORM is in hand: parameters may be loaded.
-    publish : In, 1
+    row_tile_done : In, 1
         Pulse: one more row tile of X16 is complete.
     progress : Out, NormProgress
     x : In, ResidualAccess
@@ -58,7 +58,7 @@ class Normalizer(wiring.Component):
                 "norm": In(stream.Signature(NORM)),
                 "parameter": In(NormParameterWrite(config.hidden)),
                 "free": Out(1),
-                "publish": In(1),
+                "row_tile_done": In(1),
                 "progress": Out(NormProgress(config)),
                 "x": In(ResidualAccess(config)),
                 "x8": Out(WritePort(range(config.x_words), int8_word(config.lanes))),
@@ -84,7 +84,7 @@ class Normalizer(wiring.Component):
             unit.epsilon.eq(norm.epsilon),
             unit.available.eq(Mux(norm.flags.chained, tiles, complete)),
         ]
-        with m.If(self.publish):
+        with m.If(self.row_tile_done):
             m.d.sync += complete.eq(complete + 1)
 
         # What the issuer sees is a cycle old, both alike, so that no logic lies on the way there.

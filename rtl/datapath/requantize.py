@@ -8,7 +8,7 @@ from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import register
 from rtl.primitives.saturate import saturate
 
-MOST_LANES = 64
+MAX_LANES = 64
 SHIFT_MAX = 47
 SATURATING_LATENCY = 5  # of RoundShift
 FITTING_LATENCY = 3
@@ -28,7 +28,7 @@ class RoundShift(wiring.Component):
         Bits of i, signed; more than bits + 8.
     bits
         Bits of o, signed.
-    most
+    maximum
         Largest s; it is below width.
     fits
         No result needs saturation.
@@ -36,8 +36,8 @@ class RoundShift(wiring.Component):
     Members
     -------
     i : In, signed(width)
-    s : In, range(most + 1)
-        1..most.
+    s : In, range(maximum + 1)
+        1..maximum.
     o : Out, signed(bits)
 
     Attributes
@@ -51,16 +51,16 @@ class RoundShift(wiring.Component):
         A parameter is out of range.
     """
 
-    def __init__(self, width: int, bits: int, most: int, *, fits: bool = False) -> None:
+    def __init__(self, width: int, bits: int, maximum: int, *, fits: bool = False) -> None:
         self.bits = check("RoundShift", "bits", bits, 2, 32)
         self.width = check("RoundShift", "width", width, bits + 9, 64)
-        self.most = check("RoundShift", "most", most, 1, width - 1)
+        self.maximum = check("RoundShift", "maximum", maximum, 1, width - 1)
         self.fits = fits
         self.latency = FITTING_LATENCY if fits else SATURATING_LATENCY
         super().__init__(
             {
                 "i": In(signed(width)),
-                "s": In(range(most + 1)),
+                "s": In(range(maximum + 1)),
                 "o": Out(signed(bits)),
             }
         )
@@ -69,7 +69,7 @@ class RoundShift(wiring.Component):
         m = Module()
         narrow = self.bits + 8
         # Cycle 1: shift by a multiple of eight.
-        amount = Signal(range(self.most))
+        amount = Signal(range(self.maximum))
         m.d.comb += amount.eq(self.s - 1)
         coarse = register(m, self.i >> Cat(Const(0, 3), amount[3:]), "coarse")
         rest = register(m, amount[:3], "rest")
@@ -127,7 +127,7 @@ class Requantize(wiring.Component):
     latency = 3 + SATURATING_LATENCY
 
     def __init__(self, lanes: int) -> None:
-        self.lanes = check("Requantize", "lanes", lanes, 1, MOST_LANES)
+        self.lanes = check("Requantize", "lanes", lanes, 1, MAX_LANES)
         super().__init__(
             {
                 "acc": In(data.ArrayLayout(signed(32), lanes)),

@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from rtl.datapath.requantize import MOST_LANES
+from rtl.datapath.requantize import MAX_LANES
 from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
 
@@ -51,7 +51,7 @@ class RunningMax(wiring.Component):
     latency = 4
 
     def __init__(self, lanes: int) -> None:
-        self.lanes = check("RunningMax", "lanes", lanes, 1, MOST_LANES)
+        self.lanes = check("RunningMax", "lanes", lanes, 1, MAX_LANES)
         column = data.ArrayLayout(signed(16), lanes)
         super().__init__(
             {

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from golden.softmax import EXP2_TABLE
-from rtl.datapath.requantize import MOST_LANES
+from rtl.datapath.requantize import MAX_LANES
 from rtl.datapath.row_scale import RowScale
 from rtl.datapath.running_max import RunningMax
 from rtl.interface.ports import (
@@ -24,7 +24,7 @@ from rtl.primitives.memory import READ_LATENCY, Memory, Rom
 from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
 
-MOST_TOKENS = 4096
+MAX_TOKENS = 4096
 ARRIVAL_LATENCY = READ_LATENCY  # of a column, which waits for the attend bit of its key
 # A job waits for its maximum: it is there when the first score has been read, a cycle after that
 # job begins.
@@ -112,8 +112,8 @@ class Softmax(wiring.Component):
     """
 
     def __init__(self, lanes: int, tokens: int) -> None:
-        self.lanes = check("Softmax", "lanes", lanes, 1, MOST_LANES)
-        self.tokens = check("Softmax", "tokens", tokens, 1, MOST_TOKENS)
+        self.lanes = check("Softmax", "lanes", lanes, 1, MAX_LANES)
+        self.tokens = check("Softmax", "tokens", tokens, 1, MAX_TOKENS)
         super().__init__(
             {
                 "mask": In(MaskWrite(tokens)),

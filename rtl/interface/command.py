@@ -63,7 +63,7 @@ class Flag(IntFlag):
         Compute row tile 0 only.
     TABLE
         Send the int8 result through the activation table (LINEAR).
-    BY_LANE
+    TRANSPOSED
         Weights are operand A, activations operand B: V, whose channels lie across the lanes
         (LINEAR).
     RESIDUAL
@@ -78,7 +78,7 @@ class Flag(IntFlag):
 
     FIRST_TILE = 1
     TABLE = 2
-    BY_LANE = 4
+    TRANSPOSED = 4
     RESIDUAL = 8
     CHAINED = 16
     BANK = 32
@@ -94,7 +94,7 @@ ALLOWED_FLAGS = {
     Opcode.EMBED: NO_FLAGS,
     Opcode.LINEAR: Flag.FIRST_TILE
     | Flag.TABLE
-    | Flag.BY_LANE
+    | Flag.TRANSPOSED
     | Flag.RESIDUAL
     | Flag.BANK
     | Flag.LOGITS,
@@ -138,7 +138,7 @@ FIELDS: dict[Opcode, tuple[Field, ...]] = {
     ),
     Opcode.LINEAR: (
         Field("length", 2),  # K
-        Field("columns", 2),  # output channels (BY_LANE: a multiple of N)
+        Field("columns", 2),  # output channels (TRANSPOSED: a multiple of N)
         Field("source", 3),  # of row tile 0, channel 0: in X8, or a `bank_address`
         Field("source_stride", 2),  # words a row tile
         Field("destination", 3),  # in X16 (RESIDUAL), the logits (LOGITS), or a `bank_address`
@@ -189,8 +189,8 @@ def encode(opcode: Opcode, flags: Flag = NO_FLAGS, **values: int) -> bytes:
     for field in fields:
         value = values[field.name]
         if not 0 <= value < 1 << (8 * field.bytes):
-            most = 2 ** (8 * field.bytes) - 1
-            raise ValueError(f"{opcode.name}.{field.name} is {value}: it must lie in 0..{most}")
+            maximum = 2 ** (8 * field.bytes) - 1
+            raise ValueError(f"{opcode.name}.{field.name} is {value}: it must lie in 0..{maximum}")
         body += int(value).to_bytes(field.bytes, "little")
     return bytes(body.ljust(2 + FIELD_BYTES, b"\0"))
 

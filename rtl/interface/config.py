@@ -53,10 +53,10 @@ class Config:
     def __post_init__(self) -> None:
         if self.lanes not in LANES:
             raise ValueError(f"lanes is {self.lanes}: choose one of {', '.join(map(str, LANES))}")
-        for name, most in (("tokens", 4096), ("hidden", 1024), ("ffn", 4096), ("labels", 4096)):
+        for name, maximum in (("tokens", 4096), ("hidden", 1024), ("ffn", 4096), ("labels", 4096)):
             value = getattr(self, name)
-            if not 1 <= value <= most:
-                raise ValueError(f"{name} is {value}: it must lie in 1..{most}")
+            if not 1 <= value <= maximum:
+                raise ValueError(f"{name} is {value}: it must lie in 1..{maximum}")
         if self.dsp_macs is not None and not 0 <= self.dsp_macs <= self.lanes**2:
             raise ValueError(
                 f"dsp_macs is {self.dsp_macs}: it must lie in 0..{self.lanes**2}, lanes squared"

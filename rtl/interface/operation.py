@@ -8,9 +8,9 @@ from amaranth.hdl import Value, unsigned
 from amaranth.lib import data
 
 from rtl.interface.command import FIELD_BYTES, FIELDS, Opcode
-from rtl.interface.tile import NORM_ORDINAL_BITS
+from rtl.interface.tile import NORM_INDEX_BITS
 
-FLAG_NAMES = ("first_tile", "table", "by_lane", "residual", "chained", "bank", "logits")
+FLAG_NAMES = ("first_tile", "table", "transposed", "residual", "chained", "bank", "logits")
 """The bits of `command.Flag`, lowest first."""
 
 FLAGS = data.StructLayout(dict.fromkeys(FLAG_NAMES, 1))
@@ -20,13 +20,13 @@ OPERATION = data.StructLayout(
         "opcode": unsigned(8),
         "flags": FLAGS,
         "fields": unsigned(8 * FIELD_BYTES),
-        "norm_ordinal": unsigned(NORM_ORDINAL_BITS),
+        "norm_index": unsigned(NORM_INDEX_BITS),
         "number": unsigned(8),
     }
 )
 """A checked descriptor on its way to the sequencer.
 
-`norm_ordinal` counts the NORMs before it in the stream, `number` the descriptors (both modulo).
+`norm_index` counts the NORMs before it in the stream, `number` the descriptors (both modulo).
 """
 
 NORM = data.StructLayout(

@@ -14,7 +14,7 @@ from amaranth.lib.wiring import In, Out
 from rtl.interface.command import PARAMETER_PLANES
 from rtl.interface.config import Config
 from rtl.interface.operation import EMBED
-from rtl.interface.tile import NORM_ORDINAL_BITS, Operand, Tag, address_bits
+from rtl.interface.tile import NORM_INDEX_BITS, Operand, Tag, address_bits
 from rtl.primitives.memory import WritePort
 
 TOKEN = data.StructLayout(
@@ -210,15 +210,13 @@ class NormProgress(wiring.Signature):
     Members
     -------
     norms : Out
-        NORMs finished, modulo 2^`NORM_ORDINAL_BITS`.
+        NORMs finished, modulo 2^`NORM_INDEX_BITS`.
     rows : Out
         Row tiles finished of the one in hand, 0 without one. Both are as of the cycle before.
     """
 
     def __init__(self, config: Config) -> None:
-        super().__init__(
-            {"norms": Out(NORM_ORDINAL_BITS), "rows": Out(range(config.row_tiles + 1))}
-        )
+        super().__init__({"norms": Out(NORM_INDEX_BITS), "rows": Out(range(config.row_tiles + 1))})
 
 
 class RowsFill(wiring.Signature):

@@ -13,7 +13,7 @@ from amaranth.lib import data
 
 from rtl.interface.config import Config
 
-NORM_ORDINAL_BITS = 3
+NORM_INDEX_BITS = 3
 SHIFT_BITS = 5
 
 
@@ -67,8 +67,8 @@ class Tag(data.StructLayout):
 
     Members
     -------
-    epilogue, table, by_lane
-        How a column is finished; with `by_lane` bias, m and s belong to lanes instead of columns.
+    epilogue, table, transposed
+        How a column is finished; with `transposed` bias, m and s belong to lanes, not columns.
     weight_buffer
         Which half of the parameter double buffer applies.
     softmax_buffer, score_first, score_last
@@ -79,7 +79,7 @@ class Tag(data.StructLayout):
         Where column 0 goes (the others follow), and how many columns are written.
     shift
         RESIDUAL: rounding shift of X16.
-    publish
+    row_tile_done
         The row tile of X16 is complete with this tile.
     table_last
         The operation's last tile: its use of the activation table ends.
@@ -90,7 +90,7 @@ class Tag(data.StructLayout):
             {
                 "epilogue": Epilogue,
                 "table": unsigned(1),
-                "by_lane": unsigned(1),
+                "transposed": unsigned(1),
                 "weight_buffer": unsigned(1),
                 "release": unsigned(1),
                 "softmax_buffer": unsigned(1),
@@ -99,7 +99,7 @@ class Tag(data.StructLayout):
                 "address": unsigned(address_bits(config)),
                 "columns": unsigned(config.lanes.bit_length()),
                 "shift": unsigned(SHIFT_BITS),
-                "publish": unsigned(1),
+                "row_tile_done": unsigned(1),
                 "table_last": unsigned(1),
             }
         )
@@ -119,7 +119,7 @@ class Tile(data.StructLayout):
     weights, norm, softmax
         What the first operand waits for: a loaded weight half, a normalised row tile (set for
         operands in WEIGHT and X8), a finished softmax pass.
-    norm_ordinal, row
+    norm_index, row
         For `norm`: how many NORMs come before the operation (modulo), and which row tile must have
         been normalised by the last of them.
     operation
@@ -140,7 +140,7 @@ class Tile(data.StructLayout):
                 "weights": unsigned(1),
                 "norm": unsigned(1),
                 "softmax": unsigned(1),
-                "norm_ordinal": unsigned(NORM_ORDINAL_BITS),
+                "norm_index": unsigned(NORM_INDEX_BITS),
                 "row": unsigned(config.row_tiles.bit_length()),
                 "operation": unsigned(8),
                 "tag": Tag(config),

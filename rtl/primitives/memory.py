@@ -10,7 +10,7 @@ from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay
 
 READ_LATENCY = 2
-MOST_WORDS = 1 << 24
+MAX_WORDS = 1 << 24
 
 
 class ReadPort(wiring.Signature):
@@ -77,7 +77,7 @@ class Memory(wiring.Component):
     latency = READ_LATENCY
 
     def __init__(self, shape: ShapeLike, depth: int) -> None:
-        self.depth = check("Memory", "depth", depth, 1, MOST_WORDS)
+        self.depth = check("Memory", "depth", depth, 1, MAX_WORDS)
         self.shape = shape
         super().__init__(
             {
@@ -134,12 +134,14 @@ class Rom(wiring.Component):
 
     def __init__(self, shape: ShapeLike, init: Sequence[int], ports: int = 1) -> None:
         self.ports = check("Rom", "ports", ports, 1, 2)
-        check("Rom", "number of entries", len(init), 1, MOST_WORDS)
+        check("Rom", "number of entries", len(init), 1, MAX_WORDS)
         width, signed = Shape.cast(shape).width, Shape.cast(shape).signed
-        least, most = (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
+        minimum, maximum = (
+            (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
+        )
         self.shape = shape
         self.init = [
-            check("Rom", f"entry {i}", int(entry), least, most) for i, entry in enumerate(init)
+            check("Rom", f"entry {i}", int(entry), minimum, maximum) for i, entry in enumerate(init)
         ]
         members = {}
         for port in range(ports):

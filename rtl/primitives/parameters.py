@@ -1,7 +1,7 @@
 """The check of a component's constructor parameters: one message for all of them."""
 
 
-def check(component: str, name: str, value: int, least: int, most: int) -> int:
+def check(component: str, name: str, value: int, minimum: int, maximum: int) -> int:
     """Return value when least <= value <= most.
 
     Raises
@@ -13,6 +13,6 @@ def check(component: str, name: str, value: int, least: int, most: int) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{component}: {name} is {value!r}: it must be an integer")
-    if not least <= value <= most:
-        raise ValueError(f"{component}: {name} is {value}: it must lie in {least}..{most}")
+    if not minimum <= value <= maximum:
+        raise ValueError(f"{component}: {name} is {value}: it must lie in {minimum}..{maximum}")
     return value

@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rtl.compile.program import Program, Step
-from rtl.control.embedding import MOST_PENDING
+from rtl.control.embedding import MAX_PENDING
 from rtl.datapath.schedule import AHEAD, DRAINED, REQUANTIZED, RESIDUAL_READ, WRITTEN
 from rtl.datapath.softmax import START_LATENCY, pass_cycles
 from rtl.interface.command import (
@@ -263,7 +263,7 @@ class Inference:
             tokens = min(n, self.tokens - row * n)
             for kind in range(2 * tokens):
                 # Word `needed` must have come in an earlier cycle for this row to be asked for.
-                needed = len(taken) * words - MOST_PENDING
+                needed = len(taken) * words - MAX_PENDING
                 if needed >= 0:
                     ask = max(ask, taken[needed // words] + needed % words + 1)
                 first = max(ask + self.row_latency, arrived, half.weights_free)

@@ -32,11 +32,11 @@ from sim.fuzz.job import Packets
 from sim.fuzz.tensors import leaves_its_bank
 
 ATTEND_BIT, TYPE_BIT, ID_MASK = 1 << 25, 1 << 24, (1 << 24) - 1
-FIRST, TABLE, BY_LANE, RESIDUAL = Flag.FIRST_TILE, Flag.TABLE, Flag.BY_LANE, Flag.RESIDUAL
+FIRST, TABLE, TRANSPOSED, RESIDUAL = Flag.FIRST_TILE, Flag.TABLE, Flag.TRANSPOSED, Flag.RESIDUAL
 CHAINED, BANK, LOGITS = Flag.CHAINED, Flag.BANK, Flag.LOGITS
 FLAGS = {
     Opcode.NORM: FIRST | RESIDUAL | CHAINED,
-    Opcode.LINEAR: FIRST | TABLE | BY_LANE | RESIDUAL | BANK | LOGITS,
+    Opcode.LINEAR: FIRST | TABLE | TRANSPOSED | RESIDUAL | BANK | LOGITS,
     Opcode.ATTEND: FIRST,
 }
 
@@ -140,8 +140,8 @@ def _misplaced_linear(
         return True
     if flags & RESIDUAL:
         fits = len(waiting) == 1 and not (waiting[0].flags ^ flags) & FIRST
-        return not fits or from_x8 or bool(flags & (TABLE | BY_LANE | LOGITS))
-    return bool(flags & LOGITS) and (not flags & FIRST or bool(flags & (TABLE | BY_LANE)))
+        return not fits or from_x8 or bool(flags & (TABLE | TRANSPOSED | LOGITS))
+    return bool(flags & LOGITS) and (not flags & FIRST or bool(flags & (TABLE | TRANSPOSED)))
 
 
 def exceeds(one: Descriptor, before: list[Descriptor], config: Config) -> bool:
@@ -149,8 +149,8 @@ def exceeds(one: Descriptor, before: list[Descriptor], config: Config) -> bool:
     v, hidden, bank = one.values, config.hidden, config.bank_words
     offset_mask = (1 << 22) - 1
 
-    def beyond(name: str, most: int) -> bool:
-        return not 1 <= v[name] <= most
+    def beyond(name: str, maximum: int) -> bool:
+        return not 1 <= v[name] <= maximum
 
     def outside(*names: str) -> bool:
         return any(v[name] & offset_mask >= bank for name in names)
@@ -167,8 +167,8 @@ def exceeds(one: Descriptor, before: list[Descriptor], config: Config) -> bool:
                 or beyond("epsilon", (1 << 50) - 1)
             )
         case Opcode.EMBED:
-            most = before[0].values["tokens"] if before else 0
-            past = v["offset"] + most > v["position_rows"]
+            maximum = before[0].values["tokens"] if before else 0
+            past = v["offset"] + maximum > v["position_rows"]
             return beyond("channels", hidden) or not v["token_rows"] or past
         case Opcode.ATTEND:
             return (
@@ -236,8 +236,8 @@ def token_codes(
 ) -> set[Error]:
     """Codes of the sequence, given the descriptors that act."""
     codes: set[Error] = set()
-    most = found[0].values["tokens"] if found else config.tokens
-    if len(words) > config.tokens or (ended and len(words) > most):
+    maximum = found[0].values["tokens"] if found else config.tokens
+    if len(words) > config.tokens or (ended and len(words) > maximum):
         codes.add(Error.LENGTH)
     if ended and not any(word & ATTEND_BIT for word in words):
         codes.add(Error.NO_KEY)

@@ -59,9 +59,16 @@ def mask(rng: Random, subject: Subject, run: Run) -> Run:
 
 def lengths(rng: Random, subject: Subject, run: Run) -> Run:
     """Longer than model or configuration take, and next to it."""
-    most = subject.config.tokens
+    maximum = subject.config.tokens
     size = rng.choice(
-        (subject.program.tokens + 1, most, most + 1, 2 * most, 2 * most + 1, 5 * most)
+        (
+            subject.program.tokens + 1,
+            maximum,
+            maximum + 1,
+            2 * maximum,
+            2 * maximum + 1,
+            5 * maximum,
+        )
     )
     words = np.resize(words_of(run), size)
     words[0] |= np.uint32(rng.choice((0, 1)) << 25)

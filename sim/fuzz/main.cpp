@@ -21,7 +21,7 @@ namespace {
 
 using registers::CONTROL, registers::STATUS;
 constexpr uint32_t START = 1, ABORT = 2;
-constexpr uint64_t MOST_CYCLES = 200'000;  // of a run
+constexpr uint64_t MAX_CYCLES = 200'000;  // of a run
 constexpr int BEGIN_CYCLES = 20;             // from a write of `start` to a fallen interrupt
 constexpr int QUIET_CYCLES = 8;              // nothing may move for so long after an end
 
@@ -308,7 +308,7 @@ bool Machine::wait_for_end(uint64_t origin, const std::vector<Event>& events, bo
         if (hurry && next && transfers_.empty()) queue_write(CONTROL, START);
         cycle();
         if (moved_) progress = now_;
-        if (now_ - progress > jobs_.patience || now_ - origin > MOST_CYCLES) return false;
+        if (now_ - progress > jobs_.patience || now_ - origin > MAX_CYCLES) return false;
     }
     return true;
 }

@@ -15,11 +15,11 @@ def leaves_its_bank(
 ) -> bool:
     """A tensor of the descriptor does not stay in the bank that its address names.
 
-    One that begins in bank 0 by a LINEAR without BY_LANE may run on through all four.
+    One that begins in bank 0 by a LINEAR without TRANSPOSED may run on through all four.
     """
     for address, last in _extents(opcode, flags, values, tokens, config):
         bank, offset = address >> OFFSET_BITS, address & (1 << OFFSET_BITS) - 1
-        spans = opcode == Opcode.LINEAR and not flags & Flag.BY_LANE and bank == 0
+        spans = opcode == Opcode.LINEAR and not flags & Flag.TRANSPOSED and bank == 0
         if offset + last >= config.bank_words * (4 if spans else 1):
             return True
     return False
@@ -35,7 +35,7 @@ def _extents(
     if opcode == Opcode.LINEAR:
         if flags & Flag.BANK:
             yield v["source"], (rows - 1) * v["source_stride"] + v["length"] - 1
-        if flags & Flag.BY_LANE:
+        if flags & Flag.TRANSPOSED:
             column_tiles = -(-v["columns"] // n)
             last_token = min(n, tokens - (rows - 1) * n) - 1
             yield v["destination"], ((column_tiles - 1) * row_tiles + rows - 1) * n + last_token

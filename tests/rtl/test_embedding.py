@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtl.control.embedding import MOST_PENDING, Embedding
+from rtl.control.embedding import MAX_PENDING, Embedding
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from tb.amaranth_ports import simulate
@@ -90,7 +90,7 @@ def rtl_rows(
                 assert list(ctx.get(unit.write.data)) == content
                 writes.append((ctx.get(unit.write.address), (row, word)))
                 pending -= 1
-            assert pending <= MOST_PENDING + 6
+            assert pending <= MAX_PENDING + 6
             if ctx.get(unit.rows.done):
                 done.append((len(writes), ctx.get(unit.rows.last)))
             error = Error(ctx.get(unit.error))

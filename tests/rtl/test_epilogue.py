@@ -30,7 +30,7 @@ def random_work(count: int, seed: int) -> dict[str, Any]:
             {
                 "epilogue": kind,
                 "table": int(kind is Kind.INT8 and rng.random() < 0.5),
-                "by_lane": int(kind is Kind.INT8 and rng.random() < 0.5),
+                "transposed": int(kind is Kind.INT8 and rng.random() < 0.5),
                 "weight_buffer": int(rng.integers(2)),
                 "softmax_buffer": int(rng.integers(2)),
                 "release": int(rng.integers(2)),
@@ -39,7 +39,7 @@ def random_work(count: int, seed: int) -> dict[str, Any]:
                 "address": int(rng.integers(X_WORDS - N)),
                 "columns": int(rng.integers(1, N + 1)),
                 "shift": int(rng.integers(0, 16)),
-                "publish": int(rng.integers(2)),
+                "row_tile_done": int(rng.integers(2)),
                 "table_last": int(rng.integers(2)),
                 "acc": np.where(rng.random((N, N)) < 0.2, extreme, wide) >> int(rng.integers(12)),
                 "wait": int(rng.choice([0, 0, 1, 7, 30])),
@@ -66,7 +66,7 @@ def ref_epilogue(work: dict[str, Any]) -> list[Event]:
         half, kind = tile["weight_buffer"], tile["epilogue"]
         for n in range(tile["columns"]):
             acc, address = tile["acc"][n], tile["address"] + n
-            lanes = slice(None) if tile["by_lane"] else n
+            lanes = slice(None) if tile["transposed"] else n
             bias, m, s = (work[name][half][lanes] for name in ("bias", "m", "s"))
             if kind is Kind.INT8:
                 code = requantize(acc + bias, m, s, 8).astype(int)
@@ -96,7 +96,7 @@ def ref_epilogue(work: dict[str, Any]) -> list[Event]:
                 found.append(("x", address, x[address].tolist()))
             else:
                 found.append(("logit", address, int(acc[0] + bias)))
-        found.append(("done", tile["publish"], tile["table_last"]))
+        found.append(("done", tile["row_tile_done"], tile["table_last"]))
         if tile["release"]:
             found.append(("release", half))
     return found
@@ -181,12 +181,12 @@ def rtl_epilogue(work: dict[str, Any]) -> tuple[list[Event], int]:
                 found.append(("release", ctx.get(unit.parameter_release.buffer)))
             ahead.append((ctx.get(unit.x.write_ahead), ctx.get(unit.x.write_en)))
             if ctx.get(unit.done):
-                found.append(("done", ctx.get(unit.publish), ctx.get(unit.table_done)))
+                found.append(("done", ctx.get(unit.row_tile_done), ctx.get(unit.table_done)))
                 took.add(cycle - starts[sum(e[0] == "done" for e in found) - 1])
                 if not waiting and sum(e[0] == "done" for e in found) == len(work["tiles"]):
                     break
             else:
-                assert not ctx.get(unit.publish)
+                assert not ctx.get(unit.row_tile_done)
                 assert not ctx.get(unit.table_done)
             await ctx.tick()
         assert len(took) == 1

@@ -26,11 +26,11 @@ SOURCES = [
 def random_tiles(count: int, seed: int) -> list[dict[str, Any]]:
     rng = np.random.default_rng(seed)
     tiles: list[dict[str, Any]] = []
-    ordinal, half = 0, 0
+    norm_index, half = 0, 0
     for number in range(count):
         a, b = SOURCES[rng.integers(len(SOURCES))]
         release = bool(rng.random() < 0.4) and Operand.WEIGHT in (a, b)
-        ordinal += int(rng.random() < 0.15)
+        norm_index += int(rng.random() < 0.15)
         tiles.append(
             {
                 "a": a,
@@ -41,7 +41,7 @@ def random_tiles(count: int, seed: int) -> list[dict[str, Any]]:
                 "b_address": int(rng.integers(60)),
                 "length": int(rng.choice([1, 2, 3, 4, 5, 9, 16])),
                 "release": release,
-                "norm_ordinal": ordinal,
+                "norm_index": norm_index,
                 "row": int(rng.integers(6)),
                 "softmax": bool(a is Operand.P and rng.random() < 0.7),
                 "operation": number % 256,
@@ -79,7 +79,7 @@ def test_rules(seed: int, eager: bool) -> None:
             if eager:
                 ready = [1, 1]
                 if tile is not None:
-                    norms = tile["norm_ordinal"]
+                    norms = tile["norm_index"]
                 pulse = int(tile is not None and tile["softmax"] and softmax == 0)
             else:
                 for half in range(2):
@@ -90,7 +90,7 @@ def test_rules(seed: int, eager: bool) -> None:
                     if rows == 6:
                         norms, rows = norms + 1, 0
                         if tile is not None:
-                            norms = min(norms, tile["norm_ordinal"])
+                            norms = min(norms, tile["norm_index"])
             done = int(bool(in_flight) and cycle >= in_flight[0])
             if done:
                 in_flight.pop(0)
@@ -143,7 +143,7 @@ def test_rules(seed: int, eager: bool) -> None:
                 weights = Operand.WEIGHT in (tile["a"], tile["b"])
                 assert not weights or ctx.get(unit.weights_ready) >> tile["half"] & 1
                 if Operand.X8 in (tile["a"], tile["b"]):
-                    behind = tile["norm_ordinal"] - norms
+                    behind = tile["norm_index"] - norms
                     assert behind <= 0 or (behind == 1 and rows > tile["row"])
                 if tile["softmax"]:
                     assert softmax > 0

@@ -44,7 +44,7 @@ def test_sums_and_norms(channels: int, rows: int, traffic: float) -> None:
 
     async def exercise(ports: Any) -> list[list[int]]:
         ctx = ports.ctx
-        writes: list[tuple[int, int, list[int], int]] = []  # cycle, address, word, publish
+        writes: list[tuple[int, int, list[int], int]] = []  # cycle, address, word, row_tile_done
         ahead: set[int] = set()
         state = {"norm": -1, "cycle": 0, "finished": 0}
         reads: dict[int, int] = {}
@@ -55,7 +55,7 @@ def test_sums_and_norms(channels: int, rows: int, traffic: float) -> None:
             now = state["cycle"]
             write = next((w for w in writes if w[0] == now), None)
             ctx.set(unit.x.write_en, int(write is not None))
-            ctx.set(unit.publish, int(write is not None and write[3]))
+            ctx.set(unit.row_tile_done, int(write is not None and write[3]))
             if write is not None:
                 ctx.set(unit.x.write_address, write[1])
                 ctx.set(unit.x.write_data, write[2])

@@ -45,8 +45,8 @@ def prove(unit: Any, folder: Path) -> str:
         FORMULA.format(
             width=unit.width,
             bits=unit.bits,
-            most=unit.most,
-            s_bits=unit.most.bit_length(),
+            maximum=unit.maximum,
+            s_bits=unit.maximum.bit_length(),
             must_fit=int(unit.fits),
         )
     )
@@ -71,8 +71,8 @@ REFUTED = "model found: FAIL"
     [(48, 16, 47, False), (35, 16, 31, False), (44, 18, 29, True)],
     ids=["requantize", "layernorm output", "layernorm n"],
 )
-def test_round_shift(width: int, bits: int, most: int, fits: bool, tmp_path: Path) -> None:
-    assert PROVED in prove(RoundShift(width, bits, most, fits=fits), tmp_path)
+def test_round_shift(width: int, bits: int, maximum: int, fits: bool, tmp_path: Path) -> None:
+    assert PROVED in prove(RoundShift(width, bits, maximum, fits=fits), tmp_path)
 
 
 @pytest.mark.parametrize(

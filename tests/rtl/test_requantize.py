@@ -34,11 +34,11 @@ def test_identity_and_negative_ties() -> None:
 
 
 @pytest.mark.parametrize(("width", "bits", "most"), [(35, 16, 31), (44, 18, 29), (25, 16, 24)])
-def test_round_shift(width: int, bits: int, most: int) -> None:
+def test_round_shift(width: int, bits: int, maximum: int) -> None:
     rng = np.random.default_rng(width)
     x = rng.integers(-(1 << width - 1), 1 << width - 1, 3000) >> rng.integers(0, width, 3000)
-    s = rng.integers(1, most + 1, 3000)
-    found = run_pipelined(RoundShift(width, bits, most), {"i": x, "s": s}, ("o",))["o"]
+    s = rng.integers(1, maximum + 1, 3000)
+    found = run_pipelined(RoundShift(width, bits, maximum), {"i": x, "s": s}, ("o",))["o"]
     np.testing.assert_array_equal(found, saturate(round_shift(x, s), bits))
 
 
@@ -58,7 +58,7 @@ def test_round_shift_of_results_that_fit() -> None:
         (lambda: Requantize(65), r"Requantize: lanes is 65: it must lie in 1\.\.64"),
         (lambda: RoundShift(24, 16, 4), r"RoundShift: width is 24: it must lie in 25\.\.64"),
         (lambda: RoundShift(32, 1, 4), r"RoundShift: bits is 1: it must lie in 2\.\.32"),
-        (lambda: RoundShift(32, 16, 32), r"RoundShift: most is 32: it must lie in 1\.\.31"),
+        (lambda: RoundShift(32, 16, 32), r"RoundShift: maximum is 32: it must lie in 1\.\.31"),
     ],
 )
 def test_parameters_out_of_range(make: Callable[[], object], message: str) -> None:

@@ -19,10 +19,10 @@ from rtl.interface.operation import Error
 from tb.scenarios import SMALL, SMALL_LIMITS, family
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
-FIRST, TABLE, BY_LANE, RESIDUAL, CHAINED, BANK, LOGITS = (1 << bit for bit in range(7))
+FIRST, TABLE, TRANSPOSED, RESIDUAL, CHAINED, BANK, LOGITS = (1 << bit for bit in range(7))
 FLAGS_OF = {
     Opcode.NORM: FIRST | RESIDUAL | CHAINED,
-    Opcode.LINEAR: FIRST | TABLE | BY_LANE | RESIDUAL | BANK | LOGITS,
+    Opcode.LINEAR: FIRST | TABLE | TRANSPOSED | RESIDUAL | BANK | LOGITS,
     Opcode.ATTEND: FIRST,
 }
 
@@ -286,5 +286,13 @@ def named(name: str) -> Step:
 
 
 def test_flags_are_those_of_the_format() -> None:
-    assert [int(flag) for flag in Flag] == [FIRST, TABLE, BY_LANE, RESIDUAL, CHAINED, BANK, LOGITS]
+    assert [int(flag) for flag in Flag] == [
+        FIRST,
+        TABLE,
+        TRANSPOSED,
+        RESIDUAL,
+        CHAINED,
+        BANK,
+        LOGITS,
+    ]
     assert named("logits").flags & Flag.LOGITS

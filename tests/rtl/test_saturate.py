@@ -18,8 +18,8 @@ def test_every_value() -> None:
         for value in range(-256, 256):
             ctx.set(i, value)
             for bits, o in cuts.items():
-                most = 2 ** (bits - 1) - 1
-                assert ctx.get(o) == min(max(value, -most - 1), most), (value, bits)
+                maximum = 2 ** (bits - 1) - 1
+                assert ctx.get(o) == min(max(value, -maximum - 1), maximum), (value, bits)
 
     sim = Simulator(m)
     sim.add_testbench(testbench)

@@ -58,7 +58,7 @@ class RefSequencer:
                     "epilogue": Epilogue.EMBEDDING.value,
                     "address": row * channels + tile * N,
                     "columns": min(N, channels - tile * N),
-                    "publish": last,
+                    "row_tile_done": last,
                 }
             self.half ^= 1
 
@@ -77,10 +77,10 @@ class RefSequencer:
                     "": (Operand.BANK if flags & Flag.BANK else Operand.X8).value,
                     "_address": word(v["source"]) + row * v["source_stride"],
                 }
-                by_lane = bool(flags & Flag.BY_LANE)
-                a, b = (weights, activations) if by_lane else (activations, weights)
+                transposed = bool(flags & Flag.TRANSPOSED)
+                a, b = (weights, activations) if transposed else (activations, weights)
                 last = row == rows - 1
-                stride = N if by_lane else v["destination_stride"]
+                stride = N if transposed else v["destination_stride"]
                 yield {
                     **{f"a{key}": value for key, value in a.items()},
                     **{f"b{key}": value for key, value in b.items()},
@@ -89,18 +89,18 @@ class RefSequencer:
                     "release": last,
                     "tag_release": last,
                     "epilogue": kind.value,
-                    "by_lane": by_lane,
+                    "transposed": transposed,
                     "table": bool(flags & Flag.TABLE),
                     "table_last": bool(flags & Flag.TABLE) and last and tile == tiles - 1,
                     "weight_buffer": self.half,
                     "address": word(v["destination"])
                     + row * stride
-                    + tile * (self.rows * N if by_lane else N),
+                    + tile * (self.rows * N if transposed else N),
                     "columns": min(
-                        N, self.tokens - row * N if by_lane else v["columns"] - tile * N
+                        N, self.tokens - row * N if transposed else v["columns"] - tile * N
                     ),
                     "shift": v["shift"],
-                    "publish": bool(flags & Flag.RESIDUAL) and tile == tiles - 1,
+                    "row_tile_done": bool(flags & Flag.RESIDUAL) and tile == tiles - 1,
                 }
             self.half ^= 1
 
@@ -196,8 +196,8 @@ def rtl_tiles(program: Program, tokens: int, stall: float) -> tuple[list[Tile], 
                 before = tile.operation
                 fields = ("a", "a_address", "b", "b_address", "length", "release", "row", "weights",
                           "norm", "softmax")  # fmt: skip
-                tags = ("epilogue", "table", "by_lane", "weight_buffer", "softmax_buffer",
-                        "score_first", "score_last", "address", "columns", "shift", "publish",
+                tags = ("epilogue", "table", "transposed", "weight_buffer", "softmax_buffer",
+                        "score_first", "score_last", "address", "columns", "shift", "row_tile_done",
                         "table_last")  # fmt: skip
                 plain = {name: getattr(tile, name) for name in fields}
                 plain |= {name: getattr(tag, name) for name in tags}

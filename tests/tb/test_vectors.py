@@ -111,9 +111,9 @@ def test_index_says_what_the_arrays_are(model_folder: Path, tmp_path: Path) -> N
                 assert set(arrays.files) == set(case["arrays"])
                 for name, array in case["arrays"].items():
                     assert list(arrays[name].shape) == array["shape"]
-                    least = -(1 << array["bits"] - 1) if array["signed"] else 0
-                    assert least <= arrays[name].min()
-                    assert arrays[name].max() < least + (1 << array["bits"])
+                    minimum = -(1 << array["bits"] - 1) if array["signed"] else 0
+                    assert minimum <= arrays[name].min()
+                    assert arrays[name].max() < minimum + (1 << array["bits"])
     assert listed == {path for path in out.rglob("*") if path.is_file()}
     assert len(listed) > 20
 
