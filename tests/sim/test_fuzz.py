@@ -34,7 +34,6 @@ FAULTS = {
     ),
     "END needs no logits": ("rules", "is_[Opcode.END] & ~computed,", ""),
     "a tensor may leave its bank": ("bounds", "with m.If(known.used & left):", "with m.If(0):"),
-    "start with abort starts": ("control", "self.start & ~self.abort", "self.start"),
     "a request is withdrawn": (
         "rows",
         "self.asked.valid.eq(offered | (self.request.valid & ~self.reset))",
