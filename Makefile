@@ -4,14 +4,18 @@ PYTHON ?= python3
 UNIT ?=
 LANES ?= 8
 SIM ?= verilator
-REVIEW ?=
 WAVES ?=
 ARGS ?=
 
 RUN := .venv/bin/python
 
-# Text of the user goes through the environment, so that quotes in a review harm nothing.
+# A review reaches the command as it was given: `value` keeps make from expanding what looks like a
+# variable or a function in it, the environment keeps the shell from seeing it.
+ifneq ($(origin REVIEW),undefined)
+override REVIEW := $(value REVIEW)
 export REVIEW
+review := --review="$$REVIEW"
+endif
 
 .DEFAULT_GOAL := help
 .PHONY: help sim test synth bench regress calibrate setup lint clean distclean \
@@ -22,9 +26,10 @@ help:  ## Show the targets and their variables
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Variables: REVIEW='text'  LANES=4|8|16  SIM=verilator|icarus  UNIT=name  WAVES=1"
+	@echo "Variables: REVIEW='text'  LANES=4|8|16|32  SIM=verilator|icarus  UNIT=name  WAVES=1"
 	@echo "           ARGS='...' goes to the command as it stands  PYTHON=/path/to/python3"
 	@echo "Example:   make sim REVIEW='That movie was terrible!' LANES=8"
+	@printf '%s\n' "Quotes:    make sim REVIEW='It'\\''s \"good\"'   (in single quotes a shell changes nothing)"
 
 setup-quant setup-train setup-sim setup-synth setup-test: setup-%:
 	@$(PYTHON) -m setup $*
@@ -34,7 +39,7 @@ setup: setup-test  ## Install everything that the other targets need
 sim: setup-sim  ## A review through checkpoint, golden model and simulated Verilog
 	@$(RUN) -m sim.run --lanes $(LANES) --simulator $(SIM) \
 	    $(if $(UNIT),--unit $(UNIT)) $(if $(filter-out 0,$(WAVES)),--waves) \
-	    $${REVIEW:+--review "$$REVIEW"} $(ARGS)
+	    $(review) $(ARGS)
 
 test: setup-test lint  ## Lint, types and tests; the slow ones: make test ARGS='-m slow'
 	@$(RUN) -m pytest -n 2 --dist worksteal -m "not slow" $(ARGS)

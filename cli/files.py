@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -12,12 +13,27 @@ from typing import Any
 
 
 @contextmanager
+def locked(path: str | Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold the lock file `path` (made if missing) against other processes, or share it."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """A temporary name beside `path`, for a file or a folder; renamed when the block ends well.
 
-    A folder that stands at `path` is replaced, as a file is.
+    A folder that stands at `path` is replaced, as a file is; a link keeps pointing where it does. A
+    device or a pipe (/dev/stdout) cannot be replaced: it is yielded itself.
     """
     path = Path(path)
+    if path.parts[:2] == ("/", "dev") or path.is_fifo():
+        yield path
+        return
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -37,7 +53,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def write(path: str | Path, content: str | bytes) -> None:
-    """Write a file."""
+    """Write a file, text as UTF-8; folders are made."""
     with replacing(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 

@@ -133,10 +133,11 @@ def _integers(name: str, values: Integers | None, length: int | None, high: int)
     if array.ndim != 1 or array.size == 0 or (length is not None and len(array) != length):
         allowed = "one or more integers" if length is None else f"{length}, one a token"
         raise ValueError(f"{name} has shape {array.shape}; allowed {allowed}")
-    if array.dtype.kind not in "iub":
+    if isinstance(values, list | tuple) and all(isinstance(value, int) for value in values):
+        array = np.asarray(values, dtype=object)  # exact: NumPy makes floats of 2^63 and 1
+    elif array.dtype.kind not in "iub":
         raise ValueError(f"{name} has dtype {array.dtype}; allowed integers")
-    array = array.astype(np.int64)
     bad = np.flatnonzero((array < 0) | (array > high))
     if bad.size:
         raise ValueError(f"{name}[{bad[0]}] is {array[bad[0]]}; allowed 0..{high}")
-    return array
+    return array.astype(np.int64)

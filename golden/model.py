@@ -15,7 +15,8 @@ from golden.requantize import MULTIPLIER_MAX, MULTIPLIER_MIN, SHIFT_MAX, SHIFT_M
 
 HIDDEN_MAX = 1024  # LayerNorm's sums: V = H*S2 - S1^2 + E < 2^52
 TOKENS_MAX = 4096  # the sum of a row of p is below 2^20
-VOCABULARY_MAX = 1 << 24  # bits of a token id in the hardware's token stream
+VOCABULARY_MAX = (1 << 24) - 1  # the command stream counts the rows of the table in 24 bits
+LENGTH_MAX = 65535  # K of a sum: matmul takes 65,793, the command stream 16 bits
 EPSILON_MAX = (1 << 50) - 1
 
 NormPlacement = Literal["post", "pre"]
@@ -86,13 +87,14 @@ class Shape:
             ("hidden", 1, HIDDEN_MAX),
             ("heads", 1, 255),
             ("head_size", 1, HIDDEN_MAX),
-            ("ffn", 1, 65535),
+            ("ffn", 1, LENGTH_MAX),
             ("labels", 1, 65535),
             ("vocabulary", 1, VOCABULARY_MAX),
             ("positions", 1, TOKENS_MAX),
             ("types", 0, 2),
         ):
             _check_integer(f"shape.{name}", getattr(self, name), low, high)
+        _check_integer("shape.heads * shape.head_size", self.inner, 1, LENGTH_MAX)
         _check_integer("shape.position_offset", self.position_offset, 0, self.positions - 1)
         for name, allowed in (("norm", NormPlacement), ("pooling", Pooling)):
             value = getattr(self, name)
@@ -124,8 +126,9 @@ class Shape:
 class Linear:
     """acc = x @ weight.T + bias, then requantize by (m, s) a channel, then the table.
 
-    weight int8 [out, in], -127..127; bias int32 [out] at the product scale; m and s int32 [out],
-    None for the last layer, whose result are the accumulators; table int8 [256] or None.
+    weight int8 [out, in], -127..127, in <= 65535; bias int32 [out] at the product scale; m and s
+    int32 [out], None for the last layer, whose result are the accumulators; table int8 [256] or
+    None.
     128 * sum |weight| + |bias| < 2^31 holds for every channel, so no partial sum overflows int32.
     """
 
@@ -137,6 +140,8 @@ class Linear:
 
     def __post_init__(self) -> None:
         _check_array("weight", self.weight, np.int8, 2, -127, 127)
+        if self.weight.shape[1] > LENGTH_MAX:
+            raise ValueError(f"weight has {self.weight.shape[1]} inputs; allowed 1..{LENGTH_MAX}")
         out = (self.weight.shape[0],)
         _check_array("bias", self.bias, np.int32, 1, -(1 << 31), (1 << 31) - 1)
         _check_shape("bias", self.bias, out)
@@ -285,6 +290,11 @@ class Model:
             _check_shape(f"{name}.weight", linear.weight, (rows, columns))
             if linear.m is None:
                 raise ValueError(f"{name}.m is None; allowed is an array of {rows}")
+            if linear.table is not None and not name.endswith(".up"):
+                raise ValueError(
+                    f"{name}.table is an array; allowed is None: only ffn.up and the hidden layers "
+                    "of the head have an activation"
+                )
         self._check_head()
         self._check_context()
 

@@ -9,17 +9,24 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
+
+from cli import files
+from cli.command import run
+from cli.options import Parser
+from cli.progress import progress
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quant import command, float_model, hub, variants
-from quant.calibrate import DEFAULT_DATA, SAMPLES, SPLIT, encode, golden_logits, observe_all
+from quant import float_model, hub, variants
+from quant.calibrate import DEFAULT_DATA, SAMPLES, SPLIT, Calibrator, encode, golden_logits
 from quant.checkpoint import load
+from quant.data_file import layout_of
 from quant.evaluate import add_text_options
 from quant.observers import METHODS
-from quant.quantize import Options, correct_logits, quantize
+from quant.options import REMEDIES, Options
 from quant.texts import SPLITS, load_texts
 from quant.tokenizer import TextTokenizer, Tokens
 from quant.variants import Variant
@@ -27,7 +34,8 @@ from quant.variants import Variant
 EXAMPLES = """\
 examples:
   python -m quant.ablation
-  python -m quant.ablation --samples 200 --max-tokens 128 --json build/ablation.json
+  python -m quant.ablation --samples 200 --tokens 128 --json build/ablation.json
+  python -m quant.ablation --part remedies --data rotten-tomatoes --calibration rotten-tomatoes
 """
 
 
@@ -40,23 +48,37 @@ class Row:
     variant: Variant = field(default_factory=Variant)
 
 
-def rows() -> list[Row]:
-    """The contract as calibrated by default, then it with one choice changed at a time."""
-    chosen = Options()
-    return [
-        Row("contract", chosen),
-        Row("residual stream 8 bit", chosen, Variant(residual_bits=8)),
-        Row("softmax 8 bit, normalised before V", chosen, Variant(softmax="normalised 8")),
-        Row("softmax 16 bit", chosen, Variant(softmax="unnormalised 16")),
-        Row("one weight scale a tensor", replace(chosen, per_channel=False)),
-        Row("multipliers of 8 bits", replace(chosen, multiplier_bits=8)),
-        Row("no bias correction", replace(chosen, bias_correction=False)),
-        *(
-            Row(f"calibrated by {method}", replace(chosen, method=method))
-            for method in METHODS
-            if method != chosen.method
-        ),
-    ]
+PARTS = ("numerics", "remedies")
+
+
+def rows(parts: Sequence[str] = PARTS) -> list[Row]:
+    """The plain contract, then it with one choice changed at a time.
+
+    numerics: what the contract decided. remedies: each one alone, all, and all but each one.
+    """
+    plain = Options(remedies=())
+    found = [Row("contract", plain)]
+    if "numerics" in parts:
+        found += [
+            Row("residual stream 8 bit", plain, Variant(residual_bits=8)),
+            Row("softmax 8 bit, normalised before V", plain, Variant(softmax="normalised 8")),
+            Row("softmax 16 bit", plain, Variant(softmax="unnormalised 16")),
+            Row("one weight scale a tensor", replace(plain, per_channel=False)),
+            Row("multipliers of 8 bits", replace(plain, multiplier_bits=8)),
+            Row("no bias correction", replace(plain, bias_correction=False)),
+            *(
+                Row(f"calibrated by {method}", replace(plain, method=method))
+                for method in METHODS
+                if method != plain.method
+            ),
+        ]
+    if "remedies" in parts:
+        found += [Row(f"{name} alone", replace(plain, remedies=(name,))) for name in REMEDIES]
+        found.append(Row("all remedies", replace(plain, remedies=REMEDIES)))
+        for name in REMEDIES:
+            rest = tuple(other for other in REMEDIES if other != name)
+            found.append(Row(f"all but {name}", replace(plain, remedies=rest)))
+    return found
 
 
 @dataclass(frozen=True)
@@ -78,51 +100,62 @@ class Result:
         }
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="python -m quant.ablation",
-        description="The integer model with one choice of its numerics changed at a time.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def parser() -> Parser:
+    result = Parser(
+        "quant.ablation",
+        "The integer model with one choice of its numerics changed at a time.",
+        EXAMPLES,
     )
     add_text_options(result, 1000)
     result.add_argument(
         "--split",
         choices=SPLITS,
         default="validation",
-        help="of a named corpus (default validation: choices are not made on the test texts)",
+        help="of a named corpus (default: validation; choices are not made on the test texts)",
+    )
+    result.add_argument(
+        "--calibration",
+        default=DEFAULT_DATA,
+        metavar="NAME|FILE",
+        help=f"texts to calibrate on: the first {SAMPLES} of the training split of a corpus, or of "
+        f"a file (default {DEFAULT_DATA})",
+    )
+    result.add_argument(
+        "--part",
+        action="append",
+        dest="parts",
+        choices=PARTS,
+        help="numerics: what the contract decided; remedies: those of quant.calibrate (default "
+        "both)",
     )
     return result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
-    return command.run(lambda: ablation_command(options))
+    return run(lambda: ablation_command(parser().parse_args(arguments)))
 
 
 def ablation_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
     checkpoint, tokenizer = load(options.model), TextTokenizer(options.model)
     names = checkpoint.spec.labels
-    reviews = load_texts(options.data, options.split, names=names)[: options.samples]
-    texts = encode(reviews, tokenizer, checkpoint, options.max_tokens)
+    reviews = load_texts(options.data, options.split, names=names, layout=layout_of(options))
+    reviews = reviews[: options.samples]
+    texts = encode(reviews, tokenizer, checkpoint, options.tokens)
     labels = np.array([-1 if review.label is None else review.label for review in reviews])
-    calibration = load_texts(DEFAULT_DATA, SPLIT)[:SAMPLES]
-    samples = encode(calibration, tokenizer, checkpoint, options.max_tokens)
-    observers, exact = observe_all(checkpoint, samples)
+    calibration = load_texts(options.calibration, SPLIT, names=names)[:SAMPLES]
+    samples = encode(calibration, tokenizer, checkpoint, options.tokens)
+    calibrator = Calibrator(checkpoint, samples)
     floats = np.stack(
         [
             float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)
-            for tokens in command.progress(texts, "float")
+            for tokens in progress(texts, "float")
         ]
     )
-    known = (labels >= 0).all()
+    known = labels >= 0
     results = []
-    for row in rows():
-        quantized = quantize(checkpoint.spec, checkpoint.arrays, observers, row.options)
-        if row.options.bias_correction:
-            seen = variant_logits(quantized.model, samples, row)
-            quantized = correct_logits(quantized, seen, exact)
+    for row in rows(options.parts or PARTS):
+        quantized = calibrator.quantize(row.options, partial(variant_logits, row=row))
         codes = variant_logits(quantized.model, texts, row)
         logits = codes * quantized.info["tensors"]["logits"]["scale"]
         classes = logits.argmax(axis=1)
@@ -131,10 +164,12 @@ def ablation_command(options: argparse.Namespace) -> int:
                 row.name,
                 np.abs(logits - floats),
                 float(np.mean(classes == floats.argmax(axis=1))),
-                float(np.mean(classes == labels)) if known else None,
+                share(classes == labels, known),
             )
         )
-    accuracy = float(np.mean(floats.argmax(axis=1) == labels)) if known else None
+    accuracy = share(floats.argmax(axis=1) == labels, known)
+    if not known.all():
+        print(f"{np.sum(~known)} of {len(texts)} texts have no label: accuracy is over the others")
     print(format_table(results, accuracy, len(texts)))
     if options.json:
         values = {
@@ -142,17 +177,20 @@ def ablation_command(options: argparse.Namespace) -> int:
             "float_accuracy": accuracy,
             "rows": [result.to_json() for result in results],
         }
-        command.write_json(options.json, values)
+        files.write_json(options.json, values)
     return 0
+
+
+def share(right: NDArray[np.bool_], known: NDArray[np.bool_]) -> float | None:
+    """The share of the labelled texts that are right; None when none is labelled."""
+    return float(np.mean(right[known])) if known.any() else None
 
 
 def variant_logits(model: Any, texts: Sequence[Tokens], row: Row) -> NDArray[np.int64]:
     """By the fast engine where the row runs as the contract says, else simulated text by text."""
     if row.variant == Variant():
         return golden_logits(model, texts)
-    logits = [
-        variants.run(model, tokens, row.variant) for tokens in command.progress(texts, row.name)
-    ]
+    logits = [variants.run(model, tokens, row.variant) for tokens in progress(texts, row.name)]
     return np.stack(logits).astype(np.int64)
 
 

@@ -6,31 +6,41 @@ integer model on the same texts to count what saturates and to measure each tens
 
 import argparse
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from math import inf
 from pathlib import Path
 from typing import Any
+
+from cli import files
+from cli.command import run
+from cli.options import Parser, add_json, add_model, add_tokens, positive, version
+from cli.progress import progress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from golden import encoder, fast, store
 from golden.model import Model
-from quant import command, float_model, hub
+from quant import choose, float_model, hub
 from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
 from quant.compare import TensorError, compare, table
+from quant.data_file import Review, add_columns, layout_of
 from quant.observers import METHODS, Observer, observe
-from quant.quantize import Options, Quantized, correct_logits, quantize
+from quant.options import REMEDIES, Options
+from quant.quantize import Quantized, correct_logits, quantize
 from quant.quantizers import CalibrationError
+from quant.rewriting import REWRITINGS, Rewritten, rewrite
 from quant.spec import Arrays, Floats
-from quant.texts import CORPORA, Review, load_texts
+from quant.texts import CORPORA, load_texts
 from quant.tokenizer import FILES, TextTokenizer, Tokens
+from quant.verdict import judge
 
 BUILD = Path("build")
 SAMPLES = 128
 MAX_TOKENS = 512
 CHUNK = 32  # texts between two steps of the progress bar
+AUTO, NONE, ALL = "auto", "none", "all"  # besides lists of remedies
 DEFAULT_DATA = "imdb"
 SPLIT = "train"  # never the split that accuracy is measured on
 
@@ -40,6 +50,7 @@ examples:
   python -m quant.calibrate --model my-model --data reviews.csv --out build/my-model
   python -m quant.calibrate --model hub:owner/name
   python -m quant.calibrate --method mse --samples 256 --json build/calibration.json
+  python -m quant.calibrate --remedies centre,split --out build/trial
 """
 
 
@@ -53,7 +64,10 @@ def encode(
 ) -> list[Tokens]:
     """The tokens of each text, cut to ``max_tokens`` or to what the position table covers."""
     limit = min(max_tokens, checkpoint.spec.max_tokens)
-    return [tokenizer.encode(review.text, limit=limit) for review in texts]
+    types = checkpoint.spec.types
+    return [
+        tokenizer.encode(review.text, review.pair, limit=limit, segments=types) for review in texts
+    ]
 
 
 def observe_all(
@@ -67,7 +81,7 @@ def observe_all(
     doubles: Arrays = {name: array.astype(np.float64) for name, array in checkpoint.arrays.items()}
     observers: dict[str, Observer] = {}
     logits = []
-    for tokens in command.progress(texts, "observing"):
+    for tokens in progress(texts, "observing"):
         trace: float_model.Trace = {}
         float_model.run(checkpoint.spec, doubles, tokens.ids, tokens.types, trace=trace)
         observe(trace, observers)
@@ -80,7 +94,7 @@ def golden_logits(model: Model, texts: Sequence[Tokens]) -> NDArray[np.int64]:
     parts = [texts[i : i + CHUNK] for i in range(0, len(texts), CHUNK)]
     logits = [
         fast.run_batch(model, [t.ids for t in part], [t.types for t in part])
-        for part in command.progress(parts, "running golden", unit=f"{CHUNK} texts")
+        for part in progress(parts, "running golden", unit=f"times {CHUNK} texts")
     ]
     return np.concatenate(logits).astype(np.int64)
 
@@ -93,7 +107,7 @@ def check(
     Raises CalibrationError when a score saturates, since the softmax of that row would be wrong.
     """
     errors: dict[str, TensorError] = {}
-    for tokens in command.progress(texts, "checking"):
+    for tokens in progress(texts, "checking"):
         floats: float_model.Trace = {}
         integers: dict[str, Any] = {}
         float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types, trace=floats)
@@ -108,37 +122,102 @@ def check(
     return errors
 
 
+Runner = Callable[[Model, Sequence[Tokens]], NDArray[np.integer[Any]]]
+
+
+class Calibrator:
+    """A checkpoint and the texts it is calibrated on; each rewriting is observed once."""
+
+    def __init__(self, checkpoint: Checkpoint, texts: Sequence[Tokens]) -> None:
+        self.checkpoint, self.texts = checkpoint, texts
+        self.observers, self.exact = observe_all(checkpoint, texts)
+        self._rewritten: dict[frozenset[str], tuple[Rewritten, dict[str, Observer]]] = {}
+
+    def quantize(self, options: Options, run: Runner | None = None) -> Quantized:
+        """The integer model by these options, without remedies where they are still to be chosen.
+
+        ``run`` gives the integer logits by which the mean error is corrected, golden's by default.
+        """
+        checkpoint = self.checkpoint
+        arrays, observers = self._observed(frozenset(options.remedies or ()) & REWRITINGS)
+        quantized = quantize(checkpoint.spec, arrays, observers, options)
+        if options.bias_correction:
+            logits = (run or golden_logits)(quantized.model, self.texts)
+            quantized = correct_logits(quantized, logits, self.exact)
+        return quantized
+
+    def error(self, quantized: Quantized) -> float:
+        """The mean difference of the integer logits from the float ones on the texts."""
+        scale = quantized.info["tensors"]["logits"]["scale"]
+        logits = golden_logits(quantized.model, self.texts) * scale
+        return float(np.abs(logits - self.exact).mean())
+
+    def choose(self, options: Options) -> tuple[Options, dict[str, float]]:
+        """The options with their remedies chosen, and the error of each choice by its names.
+
+        A choice that breaks a bound of the contract counts as infinitely wrong and is not listed.
+        """
+        trial = self
+        tokens = np.cumsum([len(text.ids) for text in self.texts])
+        if tokens[-1] > choose.TOKENS:
+            few = 1 + int(np.searchsorted(tokens, choose.TOKENS))
+            trial = Calibrator(self.checkpoint, self.texts[:few])
+
+        def error(names: tuple[str, ...]) -> float:
+            try:
+                return trial.error(trial.quantize(replace(options, remedies=names)))
+            except CalibrationError:  # said where nothing else is left
+                return inf
+
+        chosen, trials = choose.choose(REMEDIES, error)
+        return replace(options, remedies=chosen), {
+            "+".join(names) or NONE: found for names, found in trials.items() if found < inf
+        }
+
+    def _observed(self, names: frozenset[str]) -> tuple[Arrays | Rewritten, dict[str, Observer]]:
+        if not names:
+            return self.checkpoint.arrays, self.observers
+        if names not in self._rewritten:
+            rewritten = rewrite(self.checkpoint.spec, self.checkpoint.arrays, self.observers, names)
+            twin = replace(self.checkpoint, arrays=rewritten.arrays)
+            self._rewritten[names] = rewritten, observe_all(twin, self.texts)[0]
+        return self._rewritten[names]
+
+
 def calibrate(
     checkpoint: Checkpoint,
     texts: Sequence[Tokens],
     options: Options,
     source: dict[str, Any],
 ) -> tuple[Quantized, dict[str, TensorError]]:
-    """Observe, quantize and check; ``source`` says in the description where the texts came from."""
-    observers, exact = observe_all(checkpoint, texts)
-    quantized = quantize(checkpoint.spec, checkpoint.arrays, observers, options)
-    if options.bias_correction:
-        quantized = correct_logits(quantized, golden_logits(quantized.model, texts), exact)
+    """Observe, quantize and check; ``source`` says in the description where the texts came from.
+
+    A model that quant.verdict finds poor is said on stderr, with what to try.
+    """
+    calibrator = Calibrator(checkpoint, texts)
+    trials: dict[str, float] = {}
+    if options.remedies is None:
+        options, trials = calibrator.choose(options)
+    quantized = calibrator.quantize(options)
     errors = check(checkpoint, quantized, texts)
+    classes = golden_logits(quantized.model, texts).argmax(axis=1)
+    verdict = judge(errors, float(np.mean(classes == calibrator.exact.argmax(axis=1))), len(texts))
     quantized.info.update(
         {
-            "tool": f"bert2rtl {tool_version()}",
+            "tool": f"bert2rtl {version()}",
             "checkpoint": {"directory": str(checkpoint.directory), "sha256": checkpoint.sha256},
             "spec": checkpoint.spec.to_json(),
             "calibration": source
             | {"texts": len(texts), "tokens": sum(len(t.ids) for t in texts)}
             | asdict(options),
+            "trials": trials,
+            "verdict": verdict.to_json(),
             "check": {name: error.to_json() for name, error in errors.items()},
         }
     )
+    if not verdict.good:
+        print(verdict, file=sys.stderr)
     return quantized, errors
-
-
-def tool_version() -> str:
-    try:
-        return version("bert2rtl")
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        return "0 (not installed)"
 
 
 def save(quantized: Quantized, checkpoint: Checkpoint, out: Path) -> None:
@@ -146,16 +225,22 @@ def save(quantized: Quantized, checkpoint: Checkpoint, out: Path) -> None:
     for name in FILES:
         file = checkpoint.directory / name
         if file.is_file():
-            command.write(out / name, file.read_bytes())
+            files.write(out / name, file.read_bytes())
     store.save(quantized.model, out, quantized.info)
 
 
 def ensure(model: Path = DEFAULT_MODEL, out: Path | None = None) -> Path:
     """The directory of the quantized model of a checkpoint, calibrated with the defaults if needed.
 
-    It is needed when there is none yet, or one of another checkpoint, and said on stderr.
+    It is needed when there is none yet, or one of another checkpoint, and said on stderr. Of two
+    commands that need it at once, one calibrates and the other waits.
     """
     out = out or default_out(model)
+    with files.locked(out.with_name(f".{out.name}.lock")):
+        return _ensured(model, out)
+
+
+def _ensured(model: Path, out: Path) -> Path:
     checkpoint = load(model)
     reason = "there is none yet"
     if (out / store.DESCRIPTION).is_file():
@@ -173,47 +258,31 @@ def ensure(model: Path = DEFAULT_MODEL, out: Path | None = None) -> Path:
     return out
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="python -m quant.calibrate",
-        description="Turn a fine-tuned checkpoint into an integer model.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def parser() -> Parser:
+    result = Parser(
+        "quant.calibrate", "Turn a fine-tuned checkpoint into an integer model.", EXAMPLES
     )
-    result.add_argument(
-        "--model",
-        type=Path,
-        default=DEFAULT_MODEL,
-        metavar="DIR",
-        help="checkpoint directory in Hugging Face layout, or hub:owner/name "
-        f"(default {DEFAULT_MODEL})",
-    )
+    add_model(result)
     result.add_argument(
         "--data",
         default=DEFAULT_DATA,
         metavar="NAME|FILE",
-        help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .jsonl or "
-        f".txt file (default {DEFAULT_DATA})",
+        help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .tsv, "
+        f".jsonl or .txt file (default: {DEFAULT_DATA})",
     )
     result.add_argument(
         "--samples",
         type=positive,
         default=SAMPLES,
         metavar="N",
-        help=f"number of texts (default {SAMPLES})",
+        help=f"number of texts (default: {SAMPLES})",
     )
-    result.add_argument(
-        "--max-tokens",
-        type=positive,
-        default=MAX_TOKENS,
-        metavar="N",
-        help=f"longest text in tokens; the rest is cut (default {MAX_TOKENS})",
-    )
+    add_tokens(result, MAX_TOKENS)
     result.add_argument(
         "--method",
         choices=METHODS,
         default=Options().method,
-        help=f"how a tensor's clipping point is chosen (default {Options().method})",
+        help=f"how a tensor's clipping point is chosen (default: {Options().method})",
     )
     result.add_argument(
         "--no-bias-correction",
@@ -221,44 +290,60 @@ def parser() -> argparse.ArgumentParser:
         help="leave the mean error of the rounded weights in",
     )
     result.add_argument(
+        "--remedies",
+        type=remedies,
+        metavar="NAMES",
+        help=f"{AUTO}: those that the calibration texts ask for (the default); {NONE}; {ALL}; or a "
+        f"list of {', '.join(REMEDIES)}, see docs/numerics.md",
+    )
+    result.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
         help="quantized model (default: build/ and the name of --model)",
     )
-    result.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    add_json(result)
+    add_columns(result)
     return result
 
 
-def positive(text: str) -> int:
-    """An option's value that counts something."""
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is too small: it must be 1 or more")
-    return value
+def remedies(text: str) -> tuple[str, ...] | None:
+    """An option's value that names remedies; None leaves the choice to `calibrate`."""
+    words = {AUTO: None, NONE: (), ALL: REMEDIES}
+    if text in words:
+        return words[text]
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in REMEDIES:
+            raise argparse.ArgumentTypeError(
+                f"{name!r} is no remedy: allowed {', '.join([*words, *REMEDIES])}"
+            )
+    return tuple(name for name in REMEDIES if name in names)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
-    return command.run(lambda: calibrate_command(options))
+    return run(lambda: calibrate_command(parser().parse_args(arguments)))
 
 
 def calibrate_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
     checkpoint = load(options.model)
     tokenizer = TextTokenizer(options.model)
-    reviews = load_texts(options.data, SPLIT, names=checkpoint.spec.labels)[: options.samples]
-    texts = encode(reviews, tokenizer, checkpoint, options.max_tokens)
-    source = {"data": options.data, "max_tokens": options.max_tokens}
+    reviews = load_texts(
+        options.data, SPLIT, names=checkpoint.spec.labels, layout=layout_of(options)
+    )[: options.samples]
+    texts = encode(reviews, tokenizer, checkpoint, options.tokens)
+    source = {"data": options.data, "max_tokens": options.tokens}
     if options.data in CORPORA:
         source["split"] = SPLIT
     quantized, errors = calibrate(
         checkpoint,
         texts,
-        Options(method=options.method, bias_correction=not options.no_bias_correction),
+        Options(
+            method=options.method,
+            bias_correction=not options.no_bias_correction,
+            remedies=options.remedies,
+        ),
         source,
     )
     out = options.out or default_out(options.model)
@@ -266,7 +351,7 @@ def calibrate_command(options: argparse.Namespace) -> int:
     print(summary(quantized, errors))
     print(f"wrote {out}")
     if options.json:
-        command.write_json(options.json, quantized.info)
+        files.write_json(options.json, quantized.info)
     return 0
 
 
@@ -275,8 +360,12 @@ def summary(quantized: Quantized, errors: dict[str, TensorError]) -> str:
     proof = quantized.info["proof"]
     name = max(proof, key=lambda name: proof[name]["bound"] / proof[name]["limit"])
     bound, limit = proof[name]["bound"], proof[name]["limit"]
+    trials = quantized.info["trials"]
+    tried = "; tried, by the mean error of the logits: " if trials else ""
     return (
         f"{table(errors)}\n"
+        f"remedies: {', '.join(quantized.info['calibration']['remedies']) or NONE}{tried}"
+        f"{', '.join(f'{names} {error:.4f}' for names, error in trials.items())}\n"
         f"no overflow: {len(proof)} bounds proven, the tightest is {name}: {bound} < {limit}"
     )
 

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cli.options import MODEL
+
 import numpy as np
 from safetensors import SafetensorError, deserialize
 
 from quant.families import FAMILIES, Tensors
 from quant.spec import Arrays, CheckpointError, EncoderSpec, Floats, check_arrays
 
-DEFAULT_MODEL = Path("models/bert-tiny-imdb")
+DEFAULT_MODEL = MODEL
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 

@@ -5,18 +5,23 @@ model's beside them.
 """
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cli import files
+from cli.command import run
+from cli.options import Parser, add_json, add_model, add_quantized, add_tokens
+
 import numpy as np
 
 from golden import encoder, store
 from golden.model import Model
-from quant import command, float_model, hub
-from quant.calibrate import MAX_TOKENS, default_out, ensure, positive
+from quant import float_model, hub
+from quant.calibrate import MAX_TOKENS, default_out, ensure
 from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
 from quant.spec import EncoderSpec, Floats
 from quant.tokenizer import TextTokenizer, Tokens
@@ -73,7 +78,8 @@ class Classifier:
         return self.checkpoint
 
     def tokens(self, text: str, pair: str | None = None, max_tokens: int = MAX_TOKENS) -> Tokens:
-        return self.tokenizer.encode(text, pair, limit=min(max_tokens, self.spec.max_tokens))
+        limit = min(max_tokens, self.spec.max_tokens)
+        return self.tokenizer.encode(text, pair, limit=limit, segments=self.spec.types)
 
     def classify(self, tokens: Tokens) -> "Classification":
         logits = encoder.run(self.model, tokens.ids, tokens.types)
@@ -145,45 +151,34 @@ class Classification:
         return "\n".join(lines)
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="python -m quant.classify",
-        description="Classify a text with the integer model and the float model beside it.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def parser() -> Parser:
+    result = Parser(
+        "quant.classify",
+        "Classify a text with the integer model and the float model beside it.",
+        EXAMPLES,
     )
     result.add_argument("text", help="the text, or - to read it from standard input")
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
-    result.add_argument(
-        "--model",
-        type=Path,
-        metavar="DIR",
-        help=f"checkpoint, or hub:owner/name (default {DEFAULT_MODEL})",
-    )
-    result.add_argument(
-        "--quantized",
-        type=Path,
-        metavar="DIR",
-        help="quantized model (default: that of the checkpoint, calibrated first if missing)",
-    )
-    result.add_argument(
-        "--max-tokens",
-        type=positive,
-        default=MAX_TOKENS,
-        metavar="N",
-        help=f"the rest of a longer text is cut (default {MAX_TOKENS})",
-    )
-    result.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    add_model(result, default=None)
+    add_quantized(result)
+    add_tokens(result, MAX_TOKENS)
+    add_json(result)
     return result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
-    return command.run(lambda: classify_command(options))
+    return run(lambda: classify_command(parser().parse_args(arguments)))
+
+
+def read_standard_input() -> str:
+    """All of it as UTF-8; a byte that is not stays visible as a surrogate, as in an argument."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+    return sys.stdin.read()
 
 
 def classify_command(options: argparse.Namespace) -> int:
-    text = sys.stdin.read() if options.text == "-" else options.text
+    text = read_standard_input() if options.text == "-" else options.text
     model = None if options.model is None else hub.local(options.model)
     if options.quantized is None:
         model = model or DEFAULT_MODEL
@@ -191,10 +186,10 @@ def classify_command(options: argparse.Namespace) -> int:
     else:
         quantized = options.quantized
     classifier = Classifier.load(quantized, model)
-    result = classifier.classify(classifier.tokens(text, options.pair, options.max_tokens))
+    result = classifier.classify(classifier.tokens(text, options.pair, options.tokens))
     print(result)
     if options.json:
-        command.write_json(options.json, result.to_json())
+        files.write_json(options.json, result.to_json())
     return 0
 
 

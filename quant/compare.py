@@ -6,15 +6,20 @@ from math import log10
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from quant.decode import lsb, twins
 from quant.spec import Floats
+
+OUTLIER = 8.0
 
 
 @dataclass
 class TensorError:
     """Sums over all elements compared; ``limits`` counts codes at either end of their range.
 
-    A code at the end is a value that saturated, or one that lies just there.
+    A code at the end is a value that saturated, or one that lies just there. ``peaks`` [C] is the
+    largest magnitude of each channel of the float tensor, None where the last axis is a length.
     """
 
     count: int = 0
@@ -23,6 +28,7 @@ class TensorError:
     noise: float = 0.0
     largest: float = 0.0
     lsb: float = 1.0
+    peaks: NDArray[np.float64] | None = None
 
     @property
     def sqnr(self) -> float:
@@ -31,12 +37,20 @@ class TensorError:
             return 200.0 if not self.noise else -200.0
         return 10 * log10(self.signal / self.noise)
 
+    def outliers(self) -> list[tuple[int, float]]:
+        """The channels that reach OUTLIER times as far as the median one: (channel, times)."""
+        if self.peaks is None or not (median := float(np.median(self.peaks))):
+            return []
+        times = self.peaks / median
+        return [(int(c), float(times[c])) for c in np.argsort(-times) if times[c] >= OUTLIER]
+
     def to_json(self) -> dict[str, Any]:
         return {
             "sqnr_db": round(self.sqnr, 2),
             "largest_error_lsb": round(self.largest / self.lsb, 2),
             "rms_error_lsb": round((self.noise / max(self.count, 1)) ** 0.5 / self.lsb, 3),
             "at_limits": self.limits,
+            "outlier_channels": [[channel, round(times, 1)] for channel, times in self.outliers()],
             "values": self.count,
         }
 
@@ -57,14 +71,8 @@ def compare(
             limit = 1 << (int(format["bits"]) - 1)
             codes = integers[name]
             at_limits = int(np.count_nonzero((codes == limit - 1) | (codes == -limit)))
-            _add(
-                errors,
-                name,
-                floats[twin],
-                codes * np.float64(format["scale"]),
-                float(format["scale"]),
-                at_limits,
-            )
+            values, exact = twins(codes, format, floats[twin])
+            _add(errors, name, exact, values, lsb(format), at_limits)
     for name in floats:
         if name.endswith(".probs"):
             layer = name.removesuffix(".probs")
@@ -100,4 +108,7 @@ def _add(
     error.limits += at_limits
     error.signal += float(np.square(exact, dtype=np.float64).sum())
     error.noise += float(np.square(difference).sum())
+    if exact.ndim <= 2:
+        peaks = np.abs(exact).reshape(-1, exact.shape[-1]).max(axis=0).astype(np.float64)
+        error.peaks = peaks if error.peaks is None else np.maximum(error.peaks, peaks)
     error.largest = max(error.largest, float(np.abs(difference).max()))

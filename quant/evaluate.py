@@ -9,19 +9,23 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from cli import files
+from cli.command import run
+from cli.options import Parser, add_json, add_model, add_quantized, add_tokens, positive
+from cli.progress import progress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from golden import encoder
-from quant import command, float_model, hub
-from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, ensure, golden_logits, positive
-from quant.checkpoint import DEFAULT_MODEL
+from quant import float_model, hub
+from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, ensure, golden_logits
 from quant.classify import Classifier
 from quant.compare import TensorError, compare, table
-from quant.metrics import Classes, Scores, confusion_matrix, mcnemar
+from quant.data_file import add_columns, layout_of
+from quant.metrics import Classes, Scores, confusion_matrix, mcnemar, percent, points
 from quant.texts import CORPORA, SPLITS, load_texts
 from quant.tokenizer import Tokens
 
@@ -31,7 +35,7 @@ EXAMPLES = """\
 examples:
   python -m quant.evaluate
   python -m quant.evaluate --samples 1000 --json build/evaluation.json
-  python -m quant.evaluate --model my-model --data reviews.csv --max-tokens 128
+  python -m quant.evaluate --model my-model --data reviews.csv --tokens 128
 """
 
 
@@ -39,12 +43,12 @@ examples:
 class Evaluation:
     """What both models said of the same texts.
 
-    float_logits and logits float32 [n, C] in the same units; integer_logits int64 [n, C]; labels
-    [n], or None when the texts have none; errors by tensor over the ``traced`` first texts.
+    float_logits float32 and integer_logits int64 [n, C], in units of logit_scale; labels [n], -1
+    where a text has none; errors by tensor over the ``traced`` first texts.
     """
 
     names: tuple[str, ...]
-    labels: Classes | None
+    labels: Classes
     float_logits: NDArray[np.float32]
     integer_logits: NDArray[np.int64]
     logit_scale: float
@@ -66,21 +70,28 @@ class Evaluation:
         return np.abs(self.integer_logits * self.logit_scale - self.float_logits)
 
     @property
+    def labelled(self) -> NDArray[np.bool_]:
+        """Which texts have a label [n]."""
+        return self.labels >= 0
+
+    @property
     def agreement(self) -> float:
         return float(np.mean(self.float_classes == self.integer_classes))
 
     def scores(self, classes: Classes) -> Scores | None:
-        if self.labels is None:
+        """Against the labels of the texts that have one; None when none has."""
+        if not self.labelled.any():
             return None
-        return Scores(confusion_matrix(self.labels, classes, len(self.names)))
+        known = self.labelled
+        return Scores(confusion_matrix(self.labels[known], classes[known], len(self.names)))
 
     def flips(self) -> dict[str, Any]:
         """Texts whose class differs: which of the two models was right, and McNemar's p."""
         float_classes, integer_classes = self.float_classes, self.integer_classes
         result: dict[str, Any] = {"changed": int(np.sum(float_classes != integer_classes))}
-        if self.labels is not None:
-            float_right = float_classes == self.labels
-            integer_right = integer_classes == self.labels
+        if self.labelled.any():
+            float_right = (float_classes == self.labels)[self.labelled]
+            integer_right = (integer_classes == self.labels)[self.labelled]
             lost = int(np.sum(float_right & ~integer_right))
             won = int(np.sum(~float_right & integer_right))
             result |= {"only_float_right": lost, "only_golden_right": won}
@@ -92,6 +103,7 @@ class Evaluation:
         floats, integers = self.scores(self.float_classes), self.scores(self.integer_classes)
         return {
             "texts": len(self.float_logits),
+            "labelled_texts": int(self.labelled.sum()),
             "tokens": self.tokens,
             "classes": list(self.names),
             "float": floats.to_json() if floats else None,
@@ -115,7 +127,11 @@ class Evaluation:
 
     def __str__(self) -> str:
         values = self.to_json()
-        lines = [f"{values['texts']} texts, {values['tokens']} tokens"]
+        texts, labelled = values["texts"], values["labelled_texts"]
+        lines = [f"{texts} texts, {values['tokens']} tokens"]
+        if labelled < texts:
+            counted = "so there is no accuracy" if not labelled else f"accuracy is over {labelled}"
+            lines.append(f"{texts - labelled} of {texts} texts have no label: {counted}")
         if values["float"] and values["golden"]:
             lines += self._scores_table(values["float"], values["golden"])
         flips, difference = values["flips"], values["logit_difference"]
@@ -136,8 +152,8 @@ class Evaluation:
         return "\n".join(lines)
 
     def _scores_table(self, floats: dict[str, Any], integers: dict[str, Any]) -> list[str]:
-        def change(a: float, b: float) -> str:
-            return f"{a:9.2%} {b:9.2%} {100 * (b - a):+8.2f}"
+        def change(a: float | None, b: float | None) -> str:
+            return f"{percent(a):>9} {percent(b):>9} {points(a, b):>8}"
 
         low, high = floats["accuracy_95"]
         lines = [
@@ -163,14 +179,14 @@ class Evaluation:
 def evaluate(
     classifier: Classifier,
     texts: Sequence[Tokens],
-    labels: Sequence[int] | None,
+    labels: Sequence[int],
     traced: int = TRACED,
 ) -> Evaluation:
     """Run both models on every text, the first ``traced`` with the errors of their tensors."""
     checkpoint, tensors = classifier.require_checkpoint(), classifier.info["tensors"]
     errors: dict[str, TensorError] = {}
     float_logits = []
-    for i, tokens in enumerate(command.progress(texts, "evaluating float")):
+    for i, tokens in enumerate(progress(texts, "evaluating float")):
         floats: float_model.Trace | None = {} if i < traced else None
         float_logits.append(
             float_model.run(
@@ -184,7 +200,7 @@ def evaluate(
     integer_logits = golden_logits(classifier.model, texts)
     return Evaluation(
         names=checkpoint.spec.labels,
-        labels=None if labels is None else np.asarray(labels, np.int64),
+        labels=np.asarray(labels, np.int64),
         float_logits=np.stack(float_logits),
         integer_logits=integer_logits,
         logit_scale=classifier.logit_scale,
@@ -195,99 +211,78 @@ def evaluate(
 
 
 def labelled_texts(
-    source: str, split: str, samples: int | None, classifier: Classifier, max_tokens: int
-) -> tuple[list[Tokens], list[int] | None]:
-    """The texts as tokens and their labels, which are None unless every text has one.
+    options: argparse.Namespace, classifier: Classifier
+) -> tuple[list[Tokens], list[int]]:
+    """The texts that the options of `add_text_options` name as tokens, and their labels or -1.
 
     Raises ValueError when a label is none of the model's classes.
     """
     names = classifier.spec.labels
-    reviews = load_texts(source, split, names=names)[:samples]
-    labels = [review.label for review in reviews if review.label is not None]
-    if labels and max(labels) >= len(names):
+    reviews = load_texts(options.data, options.split, names=names, layout=layout_of(options))
+    reviews = reviews[: options.samples]
+    labels = [-1 if review.label is None else review.label for review in reviews]
+    if max(labels) >= len(names):
         raise ValueError(
-            f"{source} has the label {max(labels)}: the model's classes are 0 to {len(names) - 1} "
-            f"({', '.join(names)})"
+            f"{options.data} has the label {max(labels)}: the model's classes are 0 to "
+            f"{len(names) - 1} ({', '.join(names)})"
         )
-    texts = [classifier.tokens(review.text, max_tokens=max_tokens) for review in reviews]
-    return texts, labels if len(labels) == len(reviews) else None
+    texts = [classifier.tokens(r.text, r.pair, max_tokens=options.tokens) for r in reviews]
+    return texts, labels
 
 
-def add_text_options(parser: argparse.ArgumentParser, samples: int | None) -> None:
+def add_text_options(parser: Parser, samples: int | None) -> None:
     """The options that say which model and which texts; shared by the commands that measure."""
-    parser.add_argument(
-        "--model",
-        type=Path,
-        default=DEFAULT_MODEL,
-        metavar="DIR",
-        help=f"checkpoint, or hub:owner/name (default {DEFAULT_MODEL})",
-    )
+    add_model(parser)
     parser.add_argument(
         "--data",
         default=DEFAULT_DATA,
         metavar="NAME|FILE",
-        help=f"texts: {' or '.join(CORPORA)}, or a .csv, .jsonl or .txt file with text and label "
-        f"columns (default {DEFAULT_DATA})",
+        help=f"texts: {' or '.join(CORPORA)}, or a .csv, .tsv, .jsonl or .txt file "
+        f"(default: {DEFAULT_DATA})",
     )
     parser.add_argument(
         "--samples",
         type=positive,
         default=samples,
         metavar="N",
-        help=f"only the first N texts (default {samples or 'all'})",
+        help=f"only the first N texts (default: {samples or 'all'})",
     )
-    parser.add_argument(
-        "--max-tokens",
-        type=positive,
-        default=MAX_TOKENS,
-        metavar="N",
-        help=f"longest text in tokens; the rest is cut (default {MAX_TOKENS})",
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    add_tokens(parser, MAX_TOKENS)
+    add_json(parser)
+    add_columns(parser)
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="python -m quant.evaluate",
-        description="Accuracy of the float and the integer model on the same texts.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def parser() -> Parser:
+    result = Parser(
+        "quant.evaluate", "Accuracy of the float and the integer model on the same texts.", EXAMPLES
     )
     add_text_options(result, None)
+    add_quantized(result)
     result.add_argument(
-        "--quantized",
-        type=Path,
-        metavar="DIR",
-        help="quantized model (default: that of the checkpoint, calibrated first if missing)",
-    )
-    result.add_argument(
-        "--split", choices=SPLITS, default="test", help="of a named corpus (default test)"
+        "--split", choices=SPLITS, default="test", help="of a named corpus (default: test)"
     )
     return result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
-    return command.run(lambda: evaluate_command(options))
+    return run(lambda: evaluate_command(parser().parse_args(arguments)))
 
 
 def evaluate_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
     quantized = options.quantized or ensure(options.model)
     classifier = Classifier.load(quantized, options.model)
-    texts, labels = labelled_texts(
-        options.data, options.split, options.samples, classifier, options.max_tokens
-    )
+    texts, labels = labelled_texts(options, classifier)
     start = time.perf_counter()
     result = evaluate(classifier, texts, labels)
     print(result)
     print(f"{time.perf_counter() - start:.0f} s")
     if options.json:
-        source = {"data": options.data, "max_tokens": options.max_tokens}
+        source = {"data": options.data, "max_tokens": options.tokens}
         if options.data in CORPORA:
             source["split"] = options.split
         values = {"model": str(options.model), "quantized": str(quantized), "source": source}
-        command.write_json(options.json, values | result.to_json())
+        files.write_json(options.json, values | result.to_json())
     return 0
 
 

@@ -19,8 +19,8 @@ def confusion_matrix(labels: Classes, predictions: Classes, classes: int) -> Cla
 class Scores:
     """Accuracy, and precision, recall and F1 of each class, from a confusion matrix.
 
-    precision = TP / (TP + FP), recall = TP / (TP + FN), F1 = 2 TP / (2 TP + FP + FN); 0 where a
-    denominator is 0.
+    precision = TP / (TP + FP), recall = TP / (TP + FN), F1 = 2 TP / (2 TP + FP + FN); not a number
+    where a denominator is 0 (a class that is never predicted has no precision), None in JSON.
     """
 
     confusion: Classes
@@ -46,15 +46,29 @@ class Scores:
         return {
             "accuracy": self.accuracy,
             "accuracy_95": wilson(int(self.confusion.trace()), int(self.confusion.sum())),
-            "precision": self.precision.tolist(),
-            "recall": self.recall.tolist(),
-            "f1": self.f1.tolist(),
+            "precision": _defined(self.precision),
+            "recall": _defined(self.recall),
+            "f1": _defined(self.f1),
             "confusion": self.confusion.tolist(),
         }
 
 
 def _ratio(part: Classes, whole: Classes) -> NDArray[np.float64]:
-    return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
+    return np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
+
+
+def _defined(values: NDArray[np.float64]) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in values]
+
+
+def percent(value: float | None, places: int = 2) -> str:
+    """A share as it is printed; a dash where it is not defined."""
+    return "-" if value is None else f"{value:.{places}%}"
+
+
+def points(before: float | None, after: float | None) -> str:
+    """A change in percentage points, signed; a dash where one of the two is not defined."""
+    return "-" if before is None or after is None else f"{100 * (after - before):+.2f}"
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:

@@ -23,25 +23,32 @@ from quant.spec import Floats
 METHODS = ("min-max", "percentile", "mse")
 PERCENTILE = 99.99
 BINS = 4096
+SAMPLE = 2048  # rows kept at most; half of them at least once that many were seen
+SAMPLED = ".ffn.up"  # tensors of which rows are kept, by their last part
 
 Doubles: TypeAlias = NDArray[np.floating[Any]]
 
 
 class Observer:
-    """Extremes, moments, the mean of each channel, and a histogram of all values observed.
+    """Extremes and mean of all and of each channel, a histogram of all values, and some rows.
 
     The histogram has BINS equal bins from -reach to reach; reach is a power of two that doubles
-    when a value lies beyond it, by adding pairs of bins, so one pass suffices.
+    when a value lies beyond it, by adding pairs of bins, so one pass suffices. With ``sampled``,
+    ``rows`` keeps every stride-th row; stride is a power of two that doubles when SAMPLE rows are
+    exceeded, so what is kept depends on the order of the texts alone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sampled: bool = False) -> None:
         self.minimum = np.inf
         self.maximum = -np.inf
         self.count = 0
         self.reach = 0.0
         self.counts: NDArray[np.int64] = np.zeros(BINS, np.int64)
         self._channel_sums: NDArray[np.float64] | None = None
+        self._channel_extremes = np.zeros((2, 0))
         self._rows = 0
+        self._stride = 1 if sampled else 0
+        self._kept: list[NDArray[np.float32]] = []
 
     def observe(self, x: Floats) -> None:
         """Add the values of ``x`` [..., channels].
@@ -59,9 +66,22 @@ class Observer:
         rows = x.reshape(-1, x.shape[-1])
         if self._channel_sums is None:
             self._channel_sums = np.zeros(rows.shape[1])
+            self._channel_extremes = np.array([[np.inf], [-np.inf]]) * np.ones(rows.shape[1])
         if rows.shape[1] == len(self._channel_sums):  # the last axis of scores is a length
+            if self._stride:
+                self._keep(rows)
             self._channel_sums += rows.sum(axis=0, dtype=np.float64)
+            low, high = self._channel_extremes
+            np.minimum(low, rows.min(axis=0).astype(np.float32), out=low)
+            np.maximum(high, rows.max(axis=0).astype(np.float32), out=high)
             self._rows += rows.shape[0]
+
+    def _keep(self, rows: Floats) -> None:
+        """Add the rows whose number is a multiple of the stride, before they are counted."""
+        self._kept.append(rows[-self._rows % self._stride :: self._stride].astype(np.float32))
+        while sum(map(len, self._kept)) > SAMPLE:
+            self._kept = [np.concatenate(self._kept)[::2]]
+            self._stride *= 2
 
     def _grow(self, amplitude: float) -> None:
         if amplitude and not self.reach:
@@ -84,6 +104,20 @@ class Observer:
         return self._channel_sums / self._rows
 
     @property
+    def channel_extremes(self) -> tuple[Doubles, Doubles]:
+        """The least and the largest value of each channel, as float32 numbers."""
+        low, high = self._channel_extremes
+        return low, high
+
+    @property
+    def rows(self) -> NDArray[np.float32]:
+        """The rows kept, in the order in which they were observed [n, channels]."""
+        if not self._kept:
+            raise ValueError("no rows were kept")
+        self._kept = [np.concatenate(self._kept)]
+        return self._kept[0]
+
+    @property
     def centres(self) -> Doubles:
         """The middle of each bin."""
         return (np.arange(BINS) + 0.5) * (2 * self.reach / BINS) - self.reach
@@ -98,7 +132,9 @@ class Observer:
 def observe(trace: Trace, observers: dict[str, Observer]) -> None:
     """Add every tensor of a float trace to the observer of its name."""
     for name, x in trace.items():
-        observers.setdefault(name, Observer()).observe(x)
+        if name not in observers:
+            observers[name] = Observer(sampled=name.endswith(SAMPLED))
+        observers[name].observe(x)
 
 
 def clipping_point(observer: Observer, method: str) -> float:

@@ -24,9 +24,17 @@ from golden.model import (
     Shape,
 )
 from quant import quantizers
-from quant.observers import METHODS, Observer, activation_clipping_point, clipping_point
+from quant.description import Description
+from quant.observers import (
+    Observer,
+    activation_clipping_point,
+    clipping_point,
+)
+from quant.options import Options
 from quant.quantizers import CalibrationError, normalise
-from quant.spec import Arrays, EncoderSpec
+from quant.rewriting import Rewritten
+from quant.spec import Arrays, EncoderSpec, Floats
+from quant.splitting import Split, split, splittable
 
 LOG2_E = log2(np.e)
 SCORE_FRACTION = 8  # fraction bits of the base-2 score
@@ -34,18 +42,12 @@ SCORE_LIMIT = 32767 / 2**SCORE_FRACTION / LOG2_E  # the largest score in nats: 8
 HEADROOM = 1.25  # residual sums may exceed what calibration saw by this much before they saturate
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """Choices of a calibration. All but ``method`` exist for the ablation table."""
+@dataclass(frozen=True)
+class Operand:
+    """What a linear layer reads: code * scale is x, whose channels have these means."""
 
-    method: str = "min-max"
-    bias_correction: bool = True
-    per_channel: bool = True
-    multiplier_bits: int = 16
-
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise ValueError(f"method is {self.method!r}: it must be one of {', '.join(METHODS)}")
+    scale: float
+    means: NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,18 @@ class Quantized:
 
 
 def quantize(
-    spec: EncoderSpec, arrays: Arrays, observers: Mapping[str, Observer], options: Options
+    spec: EncoderSpec,
+    arrays: Arrays | Rewritten,
+    observers: Mapping[str, Observer],
+    options: Options,
 ) -> Quantized:
-    """The integer twin of a float encoder. Raises CalibrationError naming the tensor that fails."""
-    return _Quantizer(spec, arrays, observers, options).run()
+    """The integer twin of a float encoder. Raises CalibrationError naming the tensor that fails.
+
+    ``observers`` saw ``arrays``: where the options ask for centring or balancing, the rewritten
+    encoder, which `calibrate` makes first.
+    """
+    rewritten = arrays if isinstance(arrays, Rewritten) else Rewritten(arrays)
+    return _Quantizer(spec, rewritten, observers, options).run()
 
 
 def correct_logits(
@@ -90,19 +100,27 @@ class _Quantizer:
     def __init__(
         self,
         spec: EncoderSpec,
-        arrays: Arrays,
+        rewritten: Rewritten,
         observers: Mapping[str, Observer],
         options: Options,
     ) -> None:
-        self.spec, self.arrays, self.observers, self.options = spec, arrays, observers, options
-        self.tensors: dict[str, dict[str, Any]] = {}
-        self.weights: dict[str, dict[str, Any]] = {}
-        self.proof: dict[str, dict[str, Any]] = {}
+        self.spec, self.arrays, self.observers, self.options = (
+            spec,
+            rewritten.arrays,
+            observers,
+            options,
+        )
+        self.remedies = options.remedies or ()
+        self.splits: dict[str, Split] = {}
+        self.ffn = spec.ffn
+        self.description = Description(rewritten, observers)
 
     def run(self) -> Quantized:
         spec = self.spec
+        if "split" in self.remedies and splittable(spec.activation):
+            self._split()
         shape = _named("shape", Shape, **self._shape())
-        self._prove("sum of p", 255 * spec.max_tokens, 2**20)
+        self.description.prove("sum of p", 255 * spec.max_tokens, 2**20)
         embedding, stream = self._embedding()
         layers = []
         for i in range(spec.layers):
@@ -117,9 +135,9 @@ class _Quantizer:
             scale = self._point("pooled") / 127
             mean_m, mean_s = self._row_multiplier("pooled", pooled / scale)
             pooled = scale
-            self._prove("pooled", 128 * 255 * spec.max_tokens, 2**31)
-        self._tensor("pooled", pooled, 8)
-        head = self._head(pooled)
+            self.description.prove("pooled", 128 * 255 * spec.max_tokens, 2**31)
+        self.description.tensor("pooled", pooled, 8)
+        head = self._head(self._operand("pooled", pooled))
         model = _named(
             "model",
             Model,
@@ -131,15 +149,14 @@ class _Quantizer:
             mean_s=mean_s,
             head=head,
         )
-        return Quantized(
-            model, {"tensors": self.tensors, "weights": self.weights, "proof": self.proof}
-        )
+        return Quantized(model, self.description.values)
 
     def _shape(self) -> dict[str, Any]:
         spec = self.spec
         names = ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary", "positions")
         values = {name: getattr(spec, name) for name in names}
         return values | {
+            "ffn": self.ffn,
             "labels": len(spec.labels),
             "types": spec.types,
             "position_offset": spec.position_offset,
@@ -156,18 +173,17 @@ class _Quantizer:
     def _point(self, name: str) -> float:
         return clipping_point(self._observer(name), self.options.method)
 
-    def _prove(self, name: str, bound: int, limit: int) -> None:
-        if bound >= limit:
-            raise CalibrationError(f"{name} may reach {bound}: the contract allows below {limit}")
-        self.proof[name] = {"bound": bound, "limit": limit}
+    def _split(self) -> None:
+        """The codes of every feed-forward network, and the width of the widest with its copies."""
+        for i in range(self.spec.layers):
+            name = f"layer.{i}.ffn"
+            weight = self.arrays[f"{name}.down.weight"]
+            self.splits[name] = split(self._observer(f"{name}.up"), weight, self.spec.activation)
+        self.ffn = max(len(codes.sources) for codes in self.splits.values())
 
-    def _tensor(self, name: str, scale: float, bits: int) -> None:
-        """Record the format of a tensor of the trace."""
-        values: dict[str, Any] = {"scale": float(scale), "bits": bits}
-        if name in self.observers:
-            observer = self.observers[name]
-            values |= {"minimum": observer.minimum, "maximum": observer.maximum}
-        self.tensors[name] = values
+    def _operand(self, name: str, scale: float) -> Operand:
+        """An operand as observed under its name."""
+        return Operand(scale, self._observer(name).channel_means)
 
     def _embedding(self) -> tuple[Embedding, float]:
         """The embedding and the scale of the stream after it (its norm included)."""
@@ -179,10 +195,10 @@ class _Quantizer:
         points = [float(np.abs(table).max()) or 1.0 for table in (token, position)]
         a_t, a_p, scale = quantizers.embedding_factors(*points)
         norm, stream = None, scale
-        self._tensor("embedding.sum", scale, 16)
-        self.tensors["embedding.token"] = {"scale": a_t * scale, "bits": 8}
-        self.tensors["embedding.position"] = {"scale": a_p * scale, "bits": 8}
-        self._prove("embedding.sum", 127 * (a_t + a_p), 2**15)
+        self.description.tensor("embedding.sum", scale, 16)
+        self.description.tensors["embedding.token"] = {"scale": a_t * scale, "bits": 8}
+        self.description.tensors["embedding.position"] = {"scale": a_p * scale, "bits": 8}
+        self.description.prove("embedding.sum", 127 * (a_t + a_p), 2**15)
         if spec.embedding_norm:
             norm, stream = self._norm("embedding", "embedding.norm", scale)
         embedding = _named(
@@ -201,88 +217,126 @@ class _Quantizer:
         scale = self._point(f"{tensor}.norm") / 127 / 256
         gamma, beta = (self.arrays[f"{parameters}.{name}"] for name in ("gamma", "beta"))
         norm = quantizers.layer_norm(parameters, gamma, beta, self.spec.epsilon, input_scale, scale)
-        self._tensor(f"{tensor}.norm", scale, 16)
-        self._tensor(f"{tensor}.x8", 256 * scale, 8)
+        self.description.tensor(f"{tensor}.norm", scale, 16)
+        self.description.tensor(f"{tensor}.x8", 256 * scale, 8)
         return norm, scale
 
     def _linear(
-        self, name: str, inputs: str, input_scale: float, output_scale: float | None, **kwargs: Any
+        self,
+        name: str,
+        operand: Operand,
+        output_scale: float | None,
+        *,
+        weight: Floats | None = None,
+        bias: Floats | None = None,
+        table: NDArray[np.int8] | None = None,
     ) -> Linear:
-        means = self._observer(inputs).channel_means if self.options.bias_correction else None
+        """The layer of this name, or one of other weights and bias in its place."""
         result = quantizers.linear(
             name,
-            self.arrays[f"{name}.weight"],
-            self.arrays[f"{name}.bias"],
-            input_scale,
+            self.arrays[f"{name}.weight"] if weight is None else weight,
+            self.arrays[f"{name}.bias"] if bias is None else bias,
+            operand.scale,
             output_scale,
-            input_means=means,
+            input_means=operand.means if self.options.bias_correction else None,
             per_channel=self.options.per_channel,
             multiplier_bits=self.options.multiplier_bits,
-            **kwargs,
+            table=table,
         )
-        self.weights[name] = {"input_scale": input_scale, "scales": result.weight_scales.tolist()}
-        self._prove(name, result.bound, 2**31)
+        self.description.weights[name] = {
+            "input_scale": operand.scale,
+            "scales": result.weight_scales.tolist(),
+        }
+        self.description.prove(name, result.bound, 2**31)
         return result.linear
 
     def _activated(
-        self, name: str, before: str, after: str, inputs: str, input_scale: float, activation: str
-    ) -> tuple[Linear, float]:
-        """A linear layer with its activation table, and the scale of the table's output."""
+        self, name: str, before: str, after: str, operand: Operand, activation: str
+    ) -> tuple[Linear, Operand]:
+        """A linear layer with its activation table, and the operand that the table gives."""
         point = activation_clipping_point(self._observer(before), self.options.method, activation)
         table, scale = quantizers.activation_table(activation, point)
-        layer = self._linear(name, inputs, input_scale, point / 127, table=table)
-        self._tensor(before, point / 127, 8)
-        self._tensor(after, scale, 8)
-        self.tensors[after]["activation"] = activation
-        return layer, scale
+        layer = self._linear(name, operand, point / 127, table=table)
+        self.description.tensor(before, point / 127, 8)
+        self.description.tensor(after, scale, 8, activation=activation)
+        return layer, self._operand(after, scale)
 
     def _layer(self, name: str, stream: float) -> tuple[Layer, float]:
         """One layer. ``stream`` is the scale of the int16 residual stream before and after it."""
         pre = self.spec.norm == "pre"
         if pre:
-            norm1, operand = self._norm(f"{name}.attention", f"{name}.norm1", stream)
+            norm1, scale = self._norm(f"{name}.attention", f"{name}.norm1", stream)
             inputs = f"{name}.attention.norm"
         else:
-            operand = stream
+            scale = stream
             inputs = self._previous(name)
-        attention, stream = self._attention(name, inputs, operand, stream)
+        attention, stream = self._attention(name, self._operand(inputs, 256 * scale), stream)
         if pre:
-            norm2, operand = self._norm(f"{name}.ffn", f"{name}.norm2", stream)
+            norm2, scale = self._norm(f"{name}.ffn", f"{name}.norm2", stream)
         else:
             norm1, stream = self._norm(f"{name}.attention", f"{name}.norm1", stream)
-            operand = stream
+            scale = stream
         inputs = f"{name}.ffn.norm" if pre else f"{name}.attention.norm"
-        up, scale = self._activated(
-            f"{name}.ffn.up",
-            f"{name}.ffn.up",
-            f"{name}.ffn.hidden",
-            inputs,
-            256 * operand,
-            self.spec.activation,
-        )
-        down, shift, stream = self._residual(
-            f"{name}.ffn.down", f"{name}.ffn.hidden", scale, f"{name}.ffn.sum", stream
-        )
+        ffn, stream = self._feed_forward(f"{name}.ffn", self._operand(inputs, 256 * scale), stream)
         if not pre:
             norm2, stream = self._norm(f"{name}.ffn", f"{name}.norm2", stream)
-        ffn = _named(f"{name}.ffn", FeedForward, up=up, down=down, residual_shift=shift)
         return Layer(attention, ffn, norm1, norm2), stream
+
+    def _feed_forward(
+        self, name: str, operand: Operand, stream: float
+    ) -> tuple[FeedForward, float]:
+        if name in self.splits:
+            return self._split_feed_forward(name, operand, stream)
+        up, hidden = self._activated(
+            f"{name}.up", f"{name}.up", f"{name}.hidden", operand, self.spec.activation
+        )
+        down, shift, stream = self._residual(f"{name}.down", hidden, f"{name}.sum", stream)
+        return _named(name, FeedForward, up=up, down=down, residual_shift=shift), stream
+
+    def _split_feed_forward(
+        self, name: str, operand: Operand, stream: float
+    ) -> tuple[FeedForward, float]:
+        """With the codes of quant.splitting: copies and padding are neurons as any other."""
+        codes, activation = self.splits[name], self.spec.activation
+        weight, bias = (self.arrays[f"{name}.up.{part}"] for part in ("weight", "bias"))
+        weight, bias = codes.up(weight, bias, self.ffn)
+        up = self._linear(
+            f"{name}.up", operand, codes.input_scale, weight=weight, bias=bias, table=codes.table
+        )
+        self.description.tensor(f"{name}.up", codes.input_scale, 8, centre=codes.input_centre)
+        self.description.tensor(
+            f"{name}.hidden",
+            codes.output_scale,
+            8,
+            activation=activation,
+            centre=codes.output_zero,
+            copies=codes.copies.tolist(),
+        )
+        u = self._observer(f"{name}.up").rows.astype(np.float64)
+        weight, bias = (self.arrays[f"{name}.down.{part}"] for part in ("weight", "bias"))
+        if self.options.bias_correction:
+            bias = bias + weight @ codes.mean_error(u, activation)
+        weight, bias = codes.down(weight, bias, self.ffn)
+        means = codes.operand(u, self.ffn).mean(axis=0)
+        hidden = Operand(codes.output_scale, means)
+        down, shift, stream = self._residual(
+            f"{name}.down", hidden, f"{name}.sum", stream, weight=weight, bias=bias
+        )
+        return _named(name, FeedForward, up=up, down=down, residual_shift=shift), stream
 
     def _previous(self, layer: str) -> str:
         """The tensor that a post-norm layer reads: the output of the norm before it."""
         i = int(layer.split(".")[1])
         return f"layer.{i - 1}.ffn.norm" if i else "embedding.norm"
 
-    def _attention(
-        self, name: str, inputs: str, operand: float, stream: float
-    ) -> tuple[Attention, float]:
+    def _attention(self, name: str, operand: Operand, stream: float) -> tuple[Attention, float]:
         spec = self.spec
         scales = {}
         projections = {}
         for key in "qkv":
             scales[key] = self._point(f"{name}.{key}") / 127
-            projections[key] = self._linear(f"{name}.{key}", inputs, 256 * operand, scales[key])
-            self._tensor(f"{name}.{key}", scales[key], 8)
+            projections[key] = self._linear(f"{name}.{key}", operand, scales[key])
+            self.description.tensor(f"{name}.{key}", scales[key], 8)
         largest = self._observer(f"{name}.scores").amplitude
         if largest > SCORE_LIMIT:
             raise CalibrationError(
@@ -292,14 +346,17 @@ class _Quantizer:
         unit = 2**SCORE_FRACTION * LOG2_E
         factor = scales["q"] * scales["k"] / sqrt(spec.head_size) * unit
         score_m, score_s = (int(x) for x in self._multiplier(f"{name}.scores", factor))
-        self._prove(f"{name}.scores", spec.head_size * 2**14, 2**31)
-        self._tensor(f"{name}.scores", 1 / unit, 16)
+        self.description.prove(f"{name}.scores", spec.head_size * 2**14, 2**31)
+        self.description.tensor(f"{name}.scores", 1 / unit, 16)
         context = self._point(f"{name}.context") / 127
         context_m, context_s = self._row_multiplier(f"{name}.context", scales["v"] / context)
-        self._prove(f"{name}.context", 128 * 255 * spec.max_tokens, 2**31)
-        self._tensor(f"{name}.context", context, 8)
+        self.description.prove(f"{name}.context", 128 * 255 * spec.max_tokens, 2**31)
+        self.description.tensor(f"{name}.context", context, 8)
         o, shift, stream = self._residual(
-            f"{name}.o", f"{name}.context", context, f"{name}.attention.sum", stream
+            f"{name}.o",
+            self._operand(f"{name}.context", context),
+            f"{name}.attention.sum",
+            stream,
         )
         attention = _named(
             name,
@@ -315,7 +372,13 @@ class _Quantizer:
         return attention, stream
 
     def _residual(
-        self, name: str, inputs: str, input_scale: float, total: str, stream: float
+        self,
+        name: str,
+        operand: Operand,
+        total: str,
+        stream: float,
+        weight: Floats | None = None,
+        bias: Floats | None = None,
     ) -> tuple[Linear, int, float]:
         """A layer that adds to the stream: the least shift k whose range holds the sum."""
         needed = HEADROOM * self._observer(total).amplitude / 32767
@@ -323,9 +386,8 @@ class _Quantizer:
         while stream * 2**shift < needed:
             shift += 1
         scale = stream * 2**shift
-        self._tensor(total, scale, 16)
-        self.tensors[total]["shift"] = shift
-        return self._linear(name, inputs, input_scale, scale), shift, scale
+        self.description.tensor(total, scale, 16, shift=shift)
+        return self._linear(name, operand, scale, weight=weight, bias=bias), shift, scale
 
     def _multiplier(self, name: str, factor: float) -> tuple[Any, Any]:
         return normalise(name, factor, self.options.multiplier_bits)
@@ -339,20 +401,21 @@ class _Quantizer:
             raise CalibrationError(
                 f"{name}: the shift of a row would lie in {low}..{high}: the contract allows 1..47"
             )
-        self.proof[f"{name} shift"] = {"bound": high, "limit": quantizers.SHIFT_MAX + 1}
+        self.description.proof[f"{name} shift"] = {"bound": high, "limit": quantizers.SHIFT_MAX + 1}
         return m, s
 
-    def _head(self, scale: float) -> tuple[Linear, ...]:
-        inputs, head = "pooled", []
+    def _head(self, operand: Operand) -> tuple[Linear, ...]:
+        head = []
         for j, activation in enumerate(self.spec.head_activations):
-            layer, scale = self._activated(
-                f"head.{j}", f"head.{j}.linear", f"head.{j}", inputs, scale, activation
+            layer, operand = self._activated(
+                f"head.{j}", f"head.{j}.linear", f"head.{j}", operand, activation
             )
             head.append(layer)
-            inputs = f"head.{j}"
         last = f"head.{self.spec.head_layers - 1}"
-        head.append(self._linear(last, inputs, scale, None))
-        self._tensor("logits", scale * self.weights[last]["scales"][0], 32)
+        head.append(self._linear(last, operand, None))
+        self.description.tensor(
+            "logits", operand.scale * self.description.weights[last]["scales"][0], 32
+        )
         return tuple(head)
 
 

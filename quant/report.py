@@ -10,12 +10,16 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from cli import files
+from cli.command import run
+from cli.options import Parser, add_quantized
+
 import numpy as np
 from numpy.typing import NDArray
 
 from golden import activation, encoder, layernorm, softmax
 from golden.model import Linear, Model, Norm
-from quant import command, float_model, hub, svg
+from quant import float_model, hub, overview, svg
 from quant.activation import ACTIVATIONS
 from quant.calibrate import BUILD, ensure, observe_all
 from quant.classify import Classifier
@@ -26,6 +30,7 @@ from quant.tokenizer import Tokens
 
 SENTENCE = "The plot is thin, but the acting is so good that I did not mind at all."
 SHOWN_BINS = 128
+OBSERVED = 64
 
 EXAMPLES = """\
 examples:
@@ -34,75 +39,43 @@ examples:
   python -m quant.report --sentence "What a waste of time."
 """
 
+HEADS_DRAWN = 4
+NORMS_DRAWN = 6
+HISTOGRAMS_DRAWN = 12
+
 STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;color:#222;max-width:1000px;margin:2em auto;padding:0 1em}
-h1{font-size:1.6em;margin-bottom:.2em}h2{margin-top:2em;border-bottom:1px solid #ccc}
+:root{color-scheme:light dark;--ink:#222;--soft:#555;--grid:#ddd;--paper:#fff;--code:#f3f3f3;
+--bar:#2563a8;--good:#e6f4ea;--poor:#fdecea}
+@media(prefers-color-scheme:dark){:root{--ink:#ddd;--soft:#aaa;--grid:#444;--paper:#16181c;
+--code:#2a2d33;--bar:#6ea8e6;--good:#173322;--poor:#4a1f1b}}
+body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:1000px;
+margin:2em auto;padding:0 1em;overflow-wrap:anywhere}
+h1{font-size:1.5em;margin-bottom:.4em}h2{margin-top:2em;border-bottom:1px solid var(--grid)}
 h3{font-size:1em;margin:.8em 0 .2em}
-svg{width:100%;height:auto;font-family:system-ui,sans-serif}
-.grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(300px,1fr));gap:4px 18px}
-.pair{display:grid;grid-template-columns:1fr 1fr;gap:18px}
-figure{margin:0}figcaption{font-size:.85em;color:#444}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-td,th{padding:2px 12px 2px 0;text-align:right;border-bottom:1px solid #eee}
-td:first-child,th:first-child{text-align:left}
-code{background:#f3f3f3;padding:0 .3em}
+svg{width:100%;height:auto;font-family:system-ui,sans-serif;color:var(--ink)}
+.verdict{padding:.7em 1em;border-radius:6px}.good{background:var(--good)}
+.poor{background:var(--poor)}
+.grid,.pair{display:grid;gap:8px 18px}
+.grid{grid-template-columns:repeat(auto-fill,minmax(min(100%,300px),1fr))}
+.pair{grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr))}
+figure{margin:0;overflow-x:auto}figcaption{font-size:.85em;color:var(--soft)}
+.wide{overflow-x:auto}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.93em}
+td,th{padding:2px 12px 2px 0;text-align:right;border-bottom:1px solid var(--grid);
+overflow-wrap:normal}
+td:first-child,th:first-child{text-align:left;white-space:nowrap}
+.bars{display:grid;grid-template-columns:max-content 1fr max-content;gap:2px 10px;font-size:.88em}
+.bars i{display:inline-block;height:.8em;background:var(--bar)}
+blockquote{margin:.2em 0 .8em;color:var(--soft)}
+ol,ul{padding-left:1.4em}
+@media(max-width:500px){table{font-size:.8em}td,th{padding-right:6px}}
+summary{cursor:pointer;margin:.5em 0}
+code{background:var(--code);padding:0 .3em}
 """
 
 
 def figure(chart: str, caption: str) -> str:
     return f"<figure>{chart}<figcaption>{caption}</figcaption></figure>"
-
-
-def html_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    def row(cells: Sequence[object], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(str(c))}</{tag}>" for c in cells) + "</tr>"
-
-    return f"<table>{row(head, 'th')}{''.join(row(cells, 'td') for cells in rows)}</table>"
-
-
-def summary(result: Evaluation, info: dict[str, Any]) -> str:
-    values = result.to_json()
-    rows: list[list[object]] = []
-    floats, integers = values["float"], values["golden"]
-    if floats and integers:
-        pairs = [("accuracy", floats["accuracy"], integers["accuracy"])]
-        for i, name in enumerate(result.names):
-            pairs += [
-                (f"{key} {name}", floats[key][i], integers[key][i])
-                for key in ("precision", "recall", "f1")
-            ]
-        rows = [[n, f"{a:.2%}", f"{b:.2%}", f"{100 * (b - a):+.2f}"] for n, a, b in pairs]
-    difference, flips = values["logit_difference"], values["flips"]
-    facts = [
-        f"{values['texts']} texts, {values['tokens']} tokens; the two models agree on "
-        f"{result.agreement:.2%} and differ on {flips['changed']}",
-        f"logits differ by {difference['mean']:.5f} in the mean and {difference['largest']:.4f} at "
-        f"most (standard deviation of the logits {difference['float_spread']:.3f}; one integer "
-        f"step is {difference['lsb']:.3g})",
-    ]
-    if "mcnemar_p" in flips:
-        facts.append(
-            f"only float right {flips['only_float_right']}, only integer right "
-            f"{flips['only_golden_right']}, McNemar's exact p = {flips['mcnemar_p']:.3f}"
-        )
-    calibration = info["calibration"]
-    facts.append(
-        f"calibrated on {calibration['texts']} texts of {escape(str(calibration['data']))} by "
-        f"{calibration['method']}; checkpoint SHA-256 <code>{info['checkpoint']['sha256'][:16]}"
-        f"…</code>; {escape(info['tool'])}"
-    )
-    table = html_table(("", "float", "integer", "points"), rows) if rows else ""
-    return table + "<ul>" + "".join(f"<li>{fact}</li>" for fact in facts) + "</ul>"
-
-
-def confusions(result: Evaluation) -> str:
-    charts = []
-    for name, classes in (("float", result.float_classes), ("integer", result.integer_classes)):
-        scores = result.scores(classes)
-        if scores is None:
-            return "<p>The texts have no labels.</p>"
-        charts.append(figure(svg.confusion(scores.confusion, result.names, name), name))
-    return f'<div class="pair">{"".join(charts)}</div>'
 
 
 def histograms(observers: dict[str, Observer], tensors: dict[str, dict[str, Any]]) -> str:
@@ -116,8 +89,10 @@ def histograms(observers: dict[str, Observer], tensors: dict[str, dict[str, Any]
         used = np.flatnonzero(counts)
         keep = slice(int(used[0]), int(used[-1]) + 1)
         clip, caption = None, "not stored in 8 or 16 bits"
-        if name in tensors:
-            format = tensors[name]
+        format = tensors.get(name, {})
+        if "factors" in format or "centre" in format:
+            caption = f"{format['bits']} bits, with centres and factors of their own"
+        elif format:
             clip = format["scale"] * (2 ** (format["bits"] - 1) - 1)
             beyond = int(observer.counts[np.abs(observer.centres) > clip].sum())
             caption = f"{format['bits']} bits to ±{clip:.3g}, {beyond} of {observer.count} beyond"
@@ -128,54 +103,48 @@ def histograms(observers: dict[str, Observer], tensors: dict[str, dict[str, Any]
     return f'<div class="grid">{"".join(charts)}</div>'
 
 
-def sqnr(result: Evaluation) -> str:
-    errors = result.errors
-    limits = [f"{e.sqnr:.1f} dB" + (f", {e.limits} at limits" if e.limits else "")
-              for e in errors.values()]  # fmt: skip
-    return svg.bars(list(errors), [e.sqnr for e in errors.values()], limits, "SQNR by tensor")
-
-
 def attention_maps(classifier: Classifier, tokens: Tokens) -> str:
+    """The heads whose weights differ most between the float and the integer model."""
     checkpoint = classifier.require_checkpoint()
     floats: float_model.Trace = {}
     integers: dict[str, Any] = {}
     float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types, trace=floats)
     encoder.run(classifier.model, tokens.ids, tokens.types, trace=integers)
-    parts = []
+    heads = []
     for i in range(checkpoint.spec.layers):
         name = f"layer.{i}"
-        p = integers[f"{name}.p"] / integers[f"{name}.sum"][..., None]
-        for head in range(checkpoint.spec.heads):
-            pair = []
-            exact = floats[f"{name}.probs"][head]
-            for kind, values in (("float", exact), ("integer", p[head])):
-                chart = svg.heat_map(values, tokens.words, tokens.words, f"{name} {kind}")
-                pair.append(figure(chart, f"layer {i}, head {head}, {kind}"))
-            largest = float(np.abs(p[head] - exact).max())
-            parts.append(
-                f'<div class="pair">{"".join(pair)}</div><p>Largest difference of a weight: '
-                f"{largest:.4f}</p>"
-            )
+        weights = integers[f"{name}.p"] / integers[f"{name}.sum"][..., None]
+        for head, (exact, found) in enumerate(zip(floats[f"{name}.probs"], weights)):
+            heads.append((float(np.abs(found - exact).max()), i, head, exact, found))
+    heads.sort(key=lambda entry: -entry[0])
+    parts = [f"<p>The {min(HEADS_DRAWN, len(heads))} of {len(heads)} heads that differ most.</p>"]
+    for largest, i, head, exact, found in heads[:HEADS_DRAWN]:
+        pair = []
+        for kind, values in (("float", exact), ("integer", found)):
+            chart = svg.heat_map(values, tokens.words, tokens.words, f"layer {i} {kind}")
+            pair.append(figure(chart, f"layer {i}, head {head}, {kind}"))
+        parts.append(
+            f'<div class="pair">{"".join(pair)}</div><p>Largest difference of a weight: '
+            f"{largest:.4f}</p>"
+        )
     return "".join(parts)
 
 
-def table_curve(layer: Linear, name: str, input_scale: float, scale: float) -> str:
-    """Error of an activation table over its 256 codes, in LSB of the output."""
+def table_curve(layer: Linear, name: str, before: dict[str, Any], after: dict[str, Any]) -> str:
+    """Error of an activation table over its 256 codes, in LSB of the output.
+
+    before, after: the formats of its input and output.
+    """
     codes = np.arange(-128, 128)
     if layer.table is None:
         return ""
-    output = activation.lookup(layer.table, codes.astype(np.int8))
-    x = codes * input_scale
+    x = codes * before["scale"] + before.get("centre", 0.0)
     exact = ACTIVATIONS[name].function(x)
-    error = output - exact / scale
+    output = activation.lookup(layer.table, codes.astype(np.int8)) * after["scale"]
+    output += after.get("centre", 0.0)
+    error = (output - exact) / after["scale"]
     curve = svg.lines(x, {"error": error}, "input", "error in LSB of the output")
-    levels = svg.lines(
-        x,
-        {"exact": exact, "table": output * scale},
-        "input",
-        name,
-        step=False,
-    )
+    levels = svg.lines(x, {"exact": exact, "table": output}, "input", name, step=False)
     return f'<div class="pair">{levels}{curve}</div>'
 
 
@@ -206,7 +175,7 @@ def norm_curve(norm: Norm, arrays: dict[str, Any], z: NDArray[Any], scales: Sequ
 
 
 def norms(model: Model) -> list[tuple[str, str, Norm]]:
-    """The norms that read a sum of their own name: (tensor, parameters, norm)."""
+    """The first norms that read a sum of their own name: (tensor, parameters, norm)."""
     found = []
     if model.embedding.norm is not None:
         found.append(("embedding", "embedding.norm", model.embedding.norm))
@@ -214,7 +183,7 @@ def norms(model: Model) -> list[tuple[str, str, Norm]]:
         for i, layer in enumerate(model.layers):
             found.append((f"layer.{i}.attention", f"layer.{i}.norm1", layer.norm1))
             found.append((f"layer.{i}.ffn", f"layer.{i}.norm2", layer.norm2))
-    return found
+    return found[:NORMS_DRAWN]
 
 
 def error_curves(classifier: Classifier, tokens: Tokens) -> str:
@@ -222,12 +191,12 @@ def error_curves(classifier: Classifier, tokens: Tokens) -> str:
     arrays = classifier.require_checkpoint().arrays
     parts = ["<h3>Softmax: 2^(-d/256) in 8 bits</h3>", softmax_curve()]
     parts.append(f"<h3>Activation of layer 0: {spec.activation}</h3>")
-    scales = [tensors[f"layer.0.ffn.{name}"]["scale"] for name in ("up", "hidden")]
-    parts.append(table_curve(model.layers[0].ffn.up, spec.activation, scales[0], scales[1]))
+    formats = [tensors[f"layer.0.ffn.{name}"] for name in ("up", "hidden")]
+    parts.append(table_curve(model.layers[0].ffn.up, spec.activation, *formats))
     for j, name in enumerate(spec.head_activations):
         parts.append(f"<h3>Head layer {j}: {name}</h3>")
-        scales = [tensors[f"head.{j}.linear"]["scale"], tensors[f"head.{j}"]["scale"]]
-        parts.append(table_curve(model.head[j], name, scales[0], scales[1]))
+        formats = [tensors[f"head.{j}.linear"], tensors[f"head.{j}"]]
+        parts.append(table_curve(model.head[j], name, *formats))
     parts.append("<h3>LayerNorm on the rows of the sentence</h3><div class='grid'>")
     trace: dict[str, Any] = {}
     encoder.run(model, tokens.ids, tokens.types, trace=trace)
@@ -235,6 +204,7 @@ def error_curves(classifier: Classifier, tokens: Tokens) -> str:
         values = {
             key: arrays[f"{parameters}.{key}"].astype(np.float64) for key in ("gamma", "beta")
         }
+        values["beta"] = values["beta"] - np.array(tensors[f"{name}.norm"].get("centres", 0.0))
         scales = [tensors[f"{name}.{key}"]["scale"] for key in ("sum", "norm")]
         chart = norm_curve(norm, values, trace[f"{name}.sum"], [*scales, spec.epsilon])
         parts.append(f"<div><b>{parameters}</b>{chart}</div>")
@@ -257,12 +227,7 @@ def memory(model: Model) -> str:
         parts[f"head {j}"] = _bytes(linear)
     parts["norms"] = sum(n.gamma.nbytes + n.beta.nbytes for _, n in model.norms())
     total = sum(parts.values())
-    chart = svg.bars(
-        list(parts),
-        [float(size) for size in parts.values()],
-        [f"{size:,} B" for size in parts.values()],
-        "memory",
-    )
+    chart = overview.bars([(name, float(size), f"{size:,} B") for name, size in parts.items()])
     return f"<p>{total:,} bytes in all, biases, multipliers and tables included.</p>{chart}"
 
 
@@ -274,73 +239,69 @@ def _bytes(linear: Linear) -> int:
 def page(
     classifier: Classifier, result: Evaluation, texts: Sequence[Tokens], sentence: Tokens
 ) -> str:
-    """The whole page; ``texts`` are those that the histograms show."""
-    observers, _ = observe_all(classifier.require_checkpoint(), texts)
-    tensors = classifier.info["tensors"]
+    """The whole page; ``texts`` are those that were evaluated, the first are observed again."""
+    observed = texts[:OBSERVED]
+    observers, _ = observe_all(classifier.require_checkpoint(), observed)
+    formats = classifier.info["tensors"]
     name = classifier.info["checkpoint"]["directory"]
+    worst = [tensor for tensor in overview.worst_first(result.errors) if tensor in observers]
+    drawn = {tensor: observers[tensor] for tensor in worst[:HISTOGRAMS_DRAWN]}
     sections = [
-        ("Accuracy", summary(result, classifier.info)),
-        ("Confusion matrices", confusions(result)),
+        ("Accuracy", overview.summary(result, classifier.info)),
+        ("Confusion matrices", overview.confusions(result)),
+        ("Tensors, worst first", overview.tensors(result)),
+        ("Texts that are classified wrongly", overview.wrong_texts(result, texts)),
         (
-            "Signal to quantization noise by tensor",
-            f"<p>Over {result.traced} texts, in the order of the computation. A code at its limit "
-            f"is a value that saturated or lies just there.</p>{sqnr(result)}",
+            "The worst tensors and their clipping points",
+            f"<p>Values of the float model over {len(observed)} texts; {BINS // SHOWN_BINS} of the "
+            f"observer's {BINS} bins are one here.</p>" + histograms(drawn, formats),
         ),
         ("Attention of a sentence", attention_maps(classifier, sentence)),
         ("Error of the integer functions", error_curves(classifier, sentence)),
-        (
-            "Tensors and their clipping points",
-            f"<p>Values of the float model over {len(texts)} texts; {BINS // SHOWN_BINS} of the "
-            f"observer's {BINS} bins are one here.</p>" + histograms(observers, tensors),
-        ),
         ("Memory", memory(classifier.model)),
     ]
     body = "".join(f"<h2>{title}</h2>{content}" for title, content in sections)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(name)} in integers</title><style>{STYLE}</style></head>"
-        f"<body><h1>{escape(name)} in integers</h1>{body}</body></html>\n"
+        f"<body><h1>{escape(name)} in integers</h1>{overview.verdict(result)}{body}</body></html>\n"
     )
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="python -m quant.report",
-        description="One HTML page that shows a calibration and its evaluation.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def parser() -> Parser:
+    result = Parser(
+        "quant.report", "One HTML page that shows a calibration and its evaluation.", EXAMPLES
     )
     add_text_options(result, 500)
-    result.add_argument("--quantized", type=Path, metavar="DIR", help="quantized model")
-    result.add_argument("--split", choices=SPLITS, default="test", help="of a named corpus")
+    add_quantized(result)
+    result.add_argument(
+        "--split", choices=SPLITS, default="test", help="of a named corpus (default: test)"
+    )
     result.add_argument(
         "--sentence", default=SENTENCE, metavar="TEXT", help="whose attention is drawn"
     )
     result.add_argument(
-        "--out", type=Path, metavar="FILE", help="the page (default build/report-MODEL.html)"
+        "--out", type=Path, metavar="FILE", help="the page (default: build/report-MODEL.html)"
     )
     return result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
-    return command.run(lambda: report_command(options))
+    return run(lambda: report_command(parser().parse_args(arguments)))
 
 
 def report_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
     classifier = Classifier.load(options.quantized or ensure(options.model), options.model)
-    sentence = classifier.tokens(options.sentence, max_tokens=min(40, options.max_tokens))
-    texts, labels = labelled_texts(
-        options.data, options.split, options.samples, classifier, options.max_tokens
-    )
+    sentence = classifier.tokens(options.sentence, max_tokens=min(40, options.tokens))
+    texts, labels = labelled_texts(options, classifier)
     result = evaluate(classifier, texts, labels)
     out = options.out or BUILD / f"report-{options.model.resolve().name}.html"
-    command.write(out, page(classifier, result, texts[:64], sentence).encode())
+    files.write(out, page(classifier, result, texts, sentence).encode())
     print(f"wrote {out}")
     if options.json:
-        command.write_json(options.json, result.to_json())
+        files.write_json(options.json, result.to_json())
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Charts as inline SVG text: bars, lines, heat maps. No script, no external resource.
+"""Charts as inline SVG text: lines, histograms, heat maps. No script, no external resource.
 
 Every function returns one <svg> element that scales to the width of its container.
 """
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 Values = NDArray[np.floating]
 
 COLOURS = ("#2563a8", "#c2542d", "#2e7d4f", "#7b4ba0")
-INK, GRID = "#333", "#ddd"
+# The page sets them, so that the charts follow its light and dark colours.
+INK, GRID = "currentColor", "var(--grid)"
+DARK = "#222"  # on the light shades of a matrix
 MARGIN_LEFT, MARGIN_BOTTOM, MARGIN_TOP, MARGIN_RIGHT = 54, 34, 12, 12
 
 
@@ -129,22 +131,6 @@ def histogram(edges: Values, counts: Values, clip: float | None, title: str) -> 
     return _svg(320, 150, body, title)
 
 
-def bars(names: Sequence[str], values: Sequence[float], labels: Sequence[str], title: str) -> str:
-    """Horizontal bars with their value written behind them."""
-    row, left, width = 17, 190, 640
-    height = row * len(names) + 6
-    largest = max([*values, 1e-12])
-    body = []
-    for i, (name, value, label) in enumerate(zip(names, values, labels)):
-        y = 3 + row * i
-        length = max(0.0, value) / largest * (width - left - 110)
-        body.append(text(left - 6, y + 12, name, "end"))
-        body.append(f'<rect x="{left}" y="{y + 2}" width="{length:.1f}" height="{row - 4}" '
-                    f'fill="{COLOURS[0]}"/>')  # fmt: skip
-        body.append(text(left + length + 5, y + 12, label))
-    return _svg(width, height, body, title)
-
-
 def heat_map(values: Values, rows: Sequence[str], columns: Sequence[str], title: str) -> str:
     """A matrix with values from 0 (white) to its largest (dark), words along both sides."""
     cell, side = 15, 84
@@ -185,7 +171,7 @@ def confusion(matrix: NDArray[np.integer], names: Sequence[str], title: str) -> 
         for j in range(len(names)):
             share = float(matrix[i, j]) / max(1, int(totals[i]))
             x, y = side + cell * j, 34 + cell * 0.6 * i
-            colour = "#fff" if share > 0.55 else INK
+            colour = "#fff" if share > 0.55 else DARK
             body.append(f'<rect x="{x}" y="{y:.1f}" width="{cell}" height="{cell * 0.6:.1f}" '
                         f'fill="{_shade(share)}" stroke="#fff"/>')  # fmt: skip
             body.append(

@@ -7,6 +7,7 @@ second.
 """
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 from tokenizers import BertWordPieceTokenizer, Tokenizer
 
 from quant.spec import CheckpointError
+
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")  # what Python reads such a byte as
 
 FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
 
@@ -44,14 +47,26 @@ class TextTokenizer:
         self._tokenizer = _load(Path(directory))
         self._tokenizer.no_padding()
 
-    def encode(self, text: str, pair: str | None = None, *, limit: int) -> Tokens:
+    def encode(
+        self, text: str, pair: str | None = None, *, limit: int, segments: int = 2
+    ) -> Tokens:
         """The tokens of ``text`` (and ``pair``), the longer part cut until ``limit`` tokens remain.
 
-        Raises InputError for an empty text and for a limit that leaves no room for one token.
+        segments
+            How many types the model has (0: no segment embedding): the second text has type 1
+            where there is one, else 0.
+
+        Raises InputError for an empty text, for bytes that were not UTF-8 (surrogates here), and
+        for a limit that leaves no room for one token.
         """
         for part, name in ((text, "text"), (pair, "second text")):
             if part is not None and not part.strip():
                 raise InputError(f"the {name} is empty: give at least one word")
+            if part is not None and (wrong := _NOT_UTF8.search(part)):
+                raise InputError(
+                    f"the {name} is not UTF-8: character {wrong.start() + 1} is the byte "
+                    f"{ord(wrong[0]) & 0xFF:#04x}: convert it, for example with iconv"
+                )
         special = self._tokenizer.num_special_tokens_to_add(pair is not None)
         least = special + (1 if pair is None else 2)
         if limit < least:
@@ -69,7 +84,7 @@ class TextTokenizer:
             encoding = self._tokenizer.encode(text, pair)
         return Tokens(
             ids=np.asarray(encoding.ids, np.int32),
-            types=np.asarray(encoding.type_ids, np.int32),
+            types=np.minimum(encoding.type_ids, max(segments, 1) - 1).astype(np.int32),
             words=tuple(encoding.tokens),
             dropped=dropped,
         )

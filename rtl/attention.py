@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Elaboratable, Module, Mux, ResetInserter, Signal, signed, unsigned
+from amaranth.hdl import Elaboratable, Module, Mux, ResetInserter, Signal, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.control.control import Control
-from rtl.control.loader import stream_word
-from rtl.control.tokens import TOKEN_WORD, Tokens
+from rtl.control.tokens import Tokens
 from rtl.engine import Engine
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
+from rtl.interface.ports import TOKEN_WORD, int8_word, stream_word
+from rtl.interface.trace import AttentionTrace
 from rtl.primitives.memory import Memory
 
 
@@ -29,7 +30,7 @@ class Attention(wiring.Component):
     start, abort, busy, done, error
         See `Control`.
     tokens
-        Length and attend bits (`rtl.control.tokens.TOKEN`; ids and types are ignored).
+        Length and attend bits (`rtl.interface.ports.TOKEN`; ids and types are ignored).
     i
         row_tiles * channels words of int8; `last` with the last one.
     model
@@ -38,16 +39,13 @@ class Attention(wiring.Component):
         row_tiles * stride words of int8 context.
     cycles, active_cycles
         Since start: clock cycles, and those in which an operand entered the array.
-    trace_*
-        See `Engine`.
+    trace : Out, AttentionTrace
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.engine = Engine(config)
-        bytes_ = data.ArrayLayout(signed(8), config.lanes)
-        word = data.StructLayout({"data": bytes_, "last": unsigned(1)})
-        self._traces = [name for name in self.engine.signature.members if name.startswith("trace")]
+        self.engine = Engine(config, encoder=False)
+        word = data.StructLayout({"data": int8_word(config.lanes), "last": unsigned(1)})
         super().__init__(
             {
                 "start": In(1),
@@ -61,7 +59,7 @@ class Attention(wiring.Component):
                 "o": Out(stream.Signature(word)),
                 "cycles": Out(32),
                 "active_cycles": Out(32),
-                **{name: self.engine.signature.members[name] for name in self._traces},
+                "trace": Out(AttentionTrace(config)),
             }
         )
 
@@ -72,7 +70,7 @@ class Attention(wiring.Component):
         engine, tokens = self.engine, Tokens(config)
         m.submodules.engine = ResetInserter(control.reset)(engine)
         m.submodules.tokens = ResetInserter(control.reset)(tokens)
-        m.d.comb += [getattr(self, name).eq(getattr(engine, name)) for name in self._traces]
+        connect(m, flipped(self.trace), engine.trace)
 
         # Activations go into X8 in the order in which they come.
         address = Signal(range(config.x_words + 1))
@@ -80,17 +78,18 @@ class Attention(wiring.Component):
         write = self.i.valid & self.i.ready
         m.d.comb += [
             self.i.ready.eq(~control.reset & ~loaded),
-            engine.x8_write_en.eq(write & (address < config.x_words)),
-            engine.x8_write_address.eq(address),
-            engine.x8_write_data.eq(self.i.payload.data),
+            engine.x8.en.eq(write & (address < config.x_words)),
+            engine.x8.address.eq(address),
+            engine.x8.data.eq(self.i.payload.data),
         ]
         with m.If(control.reset):
             m.d.sync += [address.eq(0), loaded.eq(0)]
         with m.Elif(write):
             m.d.sync += [address.eq(address + 1), loaded.eq(self.i.payload.last)]
 
-        read, sent = self._output(m, control, tokens)
-        too_long = engine.model_valid & tokens.valid & (tokens.tokens > engine.model_tokens)
+        read = self._output(m, control, tokens)
+        sequence = tokens.sequence
+        too_long = engine.limit.valid & sequence.ready & (sequence.tokens > engine.limit.tokens)
         failed = Signal(Error)
         with m.If(engine.error != Error.NONE):
             m.d.comb += failed.eq(engine.error)
@@ -102,7 +101,6 @@ class Attention(wiring.Component):
             control.start.eq(self.start),
             control.abort.eq(self.abort),
             control.error.eq(failed),
-            control.finished.eq(sent),
             control.model_ended.eq(self.model.valid & self.model.ready & self.model.payload.last),
             control.tokens_ended.eq(
                 self.tokens.valid & self.tokens.ready & self.tokens.payload.last
@@ -111,15 +109,15 @@ class Attention(wiring.Component):
             self.done.eq(control.done),
             self.error.eq(control.code),
             engine.start.eq(control.begin),
-            engine.ready.eq(tokens.valid & engine.model_valid & loaded & ~too_long),
-            engine.tokens.eq(tokens.tokens),
-            engine.row_tiles.eq(tokens.row_tiles),
+            engine.sequence.ready.eq(sequence.ready & engine.limit.valid & loaded & ~too_long),
+            engine.sequence.tokens.eq(sequence.tokens),
+            engine.sequence.row_tiles.eq(sequence.row_tiles),
             engine.norm_free.eq(1),
             engine.norm.ready.eq(1),
-            engine.mask_en.eq(tokens.en),
-            engine.mask_address.eq(tokens.address),
-            engine.mask_attend.eq(tokens.token.attend),
-            engine.read_address.eq(read),
+            engine.mask.en.eq(tokens.o.en),
+            engine.mask.address.eq(tokens.o.address),
+            engine.mask.attend.eq(tokens.o.token.attend),
+            engine.bank.address.eq(read),
             engine.model.valid.eq(self.model.valid & ~control.reset),
             engine.model.payload.eq(self.model.payload),
             self.model.ready.eq(Mux(control.reset, control.drain_model, engine.model.ready)),
@@ -132,28 +130,28 @@ class Attention(wiring.Component):
         with m.Elif(control.busy):
             m.d.sync += [
                 self.cycles.eq(self.cycles + 1),
-                self.active_cycles.eq(self.active_cycles + engine.active),
+                self.active_cycles.eq(self.active_cycles + engine.activity.active),
             ]
         return m
 
-    def _output(self, m: Module, control: Control, tokens: Tokens) -> tuple[Signal, Signal]:
+    def _output(self, m: Module, control: Control, tokens: Tokens) -> Signal:
         """Reads the context bank once the engine has finished; a word every four cycles."""
         engine = self.engine
-        address = Signal.like(engine.context)
+        address = Signal.like(engine.context.address)
         left = Signal(range(self.config.x_words + 1))
-        row = Signal.like(tokens.row_tiles)
+        row = Signal.like(tokens.sequence.row_tiles)
         wait = Signal(range(Memory.latency + 1))
-        sent = Signal()
         m.d.comb += [
-            self.o.payload.data.eq(engine.read_data),
+            self.o.payload.data.eq(engine.bank.data),
             self.o.payload.last.eq((left == 1) & (row == 1)),
         ]
-        with m.FSM(name="output"):
+        with m.FSM(name="output") as output:
+            m.d.comb += control.leaving.eq(~output.ongoing("COMPUTE") & ~control.reset)
             with m.State("COMPUTE"):
                 m.d.sync += [
-                    address.eq(engine.context),
-                    row.eq(tokens.row_tiles),
-                    left.eq(engine.context_stride),
+                    address.eq(engine.context.address),
+                    row.eq(tokens.sequence.row_tiles),
+                    left.eq(engine.context.stride),
                     wait.eq(Memory.latency),
                 ]
                 with m.If(~control.reset & engine.finished):
@@ -162,6 +160,8 @@ class Attention(wiring.Component):
                 m.d.sync += wait.eq(wait - 1)
                 with m.If(wait == 0):
                     m.next = "SEND"
+                with m.If(control.reset):  # an abort in the cycle before
+                    m.next = "COMPUTE"
             with m.State("SEND"):
                 m.d.comb += self.o.valid.eq(1)
                 with m.If(self.o.ready):
@@ -172,10 +172,10 @@ class Attention(wiring.Component):
                     ]
                     m.next = "READ"
                     with m.If(left == 1):
-                        m.d.sync += [left.eq(engine.context_stride), row.eq(row - 1)]
+                        m.d.sync += [left.eq(engine.context.stride), row.eq(row - 1)]
                         with m.If(row == 1):
                             m.next = "SENT"
             with m.State("SENT"):
-                m.d.comb += sent.eq(1)
+                m.d.comb += control.finished.eq(1)
                 m.next = "COMPUTE"
-        return address, sent
+        return address

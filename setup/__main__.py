@@ -1,17 +1,26 @@
-"""Set up what a make target needs: `python3 -m setup PROFILE`.
+"""Set up what a make target needs: `python3 -m setup PROFILE`."""
 
-Profiles: quant (Python packages only), train (with torch), sim (Verilator and Icarus, no torch),
-synth (yowasp), test (everything that the tests use). Each step says what it does and is skipped
-when it is done; an interrupted run is simply started again.
-"""
-
-import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cli.command import Interrupted, run
+from cli.options import Parser
+
 from setup import environment, system, verilator
-from setup.steps import SetupError, only_one
+from setup.steps import only_one
 from sim.verilator import on_path
+
+DESCRIPTION = """\
+Set up what a make target needs. Profiles: quant (Python packages only), train (with torch), sim
+(Verilator and Icarus, no torch), synth (yowasp), test (everything that the tests use). Each step
+says what it does and is skipped when it is done; an interrupted run is simply started again."""
+
+EXAMPLES = """\
+examples:
+  python3 -m setup sim
+  python3 -m setup train
+"""
 
 
 @dataclass(frozen=True)
@@ -48,24 +57,18 @@ def set_up(profile: Profile) -> None:
             verilator.lay_out(environment.PYTHON)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python3 -m setup",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="example: python3 -m setup sim",
-    )
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run(lambda: _command(arguments))
+
+
+def _command(arguments: Sequence[str] | None) -> None:
+    parser = Parser("setup", DESCRIPTION, EXAMPLES)
     parser.add_argument("profile", choices=sorted(PROFILES), help="what to set up")
-    profile = PROFILES[parser.parse_args().profile]
+    profile = PROFILES[parser.parse_args(arguments).profile]
     try:
         set_up(profile)
-    except SetupError as error:
-        print(f"set-up: {error}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
-        print("set-up: interrupted; run it again to go on", file=sys.stderr)
-        return 130
-    return 0
+        raise Interrupted("interrupted: run it again to go on") from None
 
 
 if __name__ == "__main__":

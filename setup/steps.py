@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cli.command import ToolError
+
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / "build" / "tools"
 
 
-class SetupError(Exception):
+class SetupError(ToolError):
     """A step that cannot be done; the message says what the user has to do."""
 
 

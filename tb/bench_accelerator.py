@@ -4,7 +4,6 @@ CASE names a file of `tb.case.write_case`; without it small random models are pl
 """
 
 import os
-from pathlib import Path
 from typing import Any
 
 import cocotb
@@ -13,16 +12,15 @@ from cocotb.triggers import FallingEdge
 from rtl.control.axi import OKAY, REGISTERS
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from tb.case import read_case
 from tb.cocotb_ports import start
 from tb.compare import Mismatch
 from tb.scenarios import small_case
-from tb.session import check_case
+from tb.session import check_case, check_case_file
 from tb.streams import Pins
+from tb.trace import CAUSES
 
 ADDRESS = {register.name: register.address for register in REGISTERS}
 START, ABORT = 1, 2
-STALLS = ("idle", "weights", "norm", "softmax", "drain")
 
 
 class AcceleratorMachine:
@@ -34,7 +32,7 @@ class AcceleratorMachine:
         self.tokens = self._pins("s_axis_tokens", last=True)
         self.result = self._pins("m_axis_logits", last=True)
         self.request: Pins | None = self._pins("m_axis_request")
-        self.rows: Pins | None = self._pins("s_axis_rows")
+        self.rows: Pins | None = self._pins("s_axis_rows", last=True)
         self.activations: Pins | None = None
         self.ended = self.dut.interrupt
 
@@ -102,7 +100,7 @@ class AcceleratorMachine:
         if status & 3 != 2:
             raise Mismatch(f"the status is {status:#x} after the end: bit 1 alone is to be set")
         counters: dict[str, Any] = {name: await self.read(name) for name in ("cycles", "active")}
-        counters["stalls"] = {cause: await self.read(f"stall_{cause}") for cause in STALLS}
+        counters["stalls"] = {cause: await self.read(f"stall_{cause}") for cause in CAUSES}
         counted = counters["active"] + sum(counters["stalls"].values())
         if counted > counters["cycles"] + 1:
             raise Mismatch(f"{counted} active and stalled cycles of {counters['cycles']}")
@@ -118,7 +116,7 @@ async def machine_of(dut: Any) -> AcceleratorMachine:
 
 @cocotb.test(skip="CASE" not in os.environ)
 async def case(dut: Any) -> None:
-    await check_case(await machine_of(dut), read_case(Path(os.environ["CASE"])))
+    await check_case_file(await machine_of(dut))
 
 
 @cocotb.test(skip="CASE" in os.environ)

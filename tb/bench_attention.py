@@ -4,7 +4,6 @@ CASE names a file of `tb.case.write_case`; without it small random layers are pl
 """
 
 import os
-from pathlib import Path
 from typing import Any
 
 import cocotb
@@ -12,10 +11,9 @@ from cocotb.triggers import FallingEdge
 
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from tb.case import read_case
 from tb.cocotb_ports import start
 from tb.scenarios import small_attention_case
-from tb.session import check_case
+from tb.session import check_case, check_case_file
 from tb.streams import Pins
 
 
@@ -67,7 +65,7 @@ async def machine_of(dut: Any) -> AttentionMachine:
 
 @cocotb.test(skip="CASE" not in os.environ)
 async def case(dut: Any) -> None:
-    await check_case(await machine_of(dut), read_case(Path(os.environ["CASE"])))
+    await check_case_file(await machine_of(dut))
 
 
 @cocotb.test(skip="CASE" in os.environ)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
+
+from cli.files import replacing
 
 import numpy as np
 
@@ -22,8 +23,8 @@ from golden.model import Model
 from rtl.compile.program import Program, embedding_table
 from rtl.interface.operation import Error
 from tb.expected import Writes, expected_writes
+from tb.packing import Integers, token_words
 
-Integers = np.ndarray | Sequence[int]
 SETTINGS = ("idle", "stall", "interval", "row_latency", "seed")
 ARRAYS = ("address", "values", "valid", "index")
 
@@ -88,8 +89,8 @@ class Case:
     stall
         Probability that a sink is not ready in a cycle.
     interval
-        The model stream offers a word at least that many cycles after the word before it was
-        offered (1: a word a cycle).
+        The model stream offers a word so many cycles after the one before it was taken, or later
+        (1: a word a cycle).
     row_latency
         Cycles from the cycle in which a row was asked for to the first cycle in which its first
         word is offered; requests are pipelined, rows come in order, a word a cycle.
@@ -103,13 +104,6 @@ class Case:
     interval: int = 1
     row_latency: int = 20
     seed: int = 1
-
-
-def token_words(ids: Integers, types: Integers, attend: Integers) -> np.ndarray:
-    """Words of the tokens stream, uint32 [L]."""
-    word = np.asarray(ids, dtype=np.uint32)
-    word = word | np.asarray(types, dtype=np.uint32) << np.uint32(24)
-    return word | np.asarray(attend, dtype=np.uint32) << np.uint32(25)
 
 
 def accelerator_inference(
@@ -234,16 +228,13 @@ def write_case(path: Path, case: Case) -> None:
         entries.append(entry)
     index = {name: getattr(case, name) for name in SETTINGS} | {"inferences": entries}
     text = np.frombuffer(json.dumps(index).encode(), np.uint8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("wb") as file:
+    with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, index=text, **arrays)
-    temporary.replace(path)
 
 
-def read_case(path: Path) -> Case:
-    """The case that `write_case` has written."""
-    with np.load(path, allow_pickle=False) as arrays:
+def read_case(content: bytes) -> Case:
+    """The case in the bytes of a file that `write_case` has written."""
+    with np.load(BytesIO(content), allow_pickle=False) as arrays:
         index = json.loads(bytes(arrays["index"]))
         loaded: dict[str, np.ndarray] = {}
 

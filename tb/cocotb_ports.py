@@ -10,7 +10,7 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, Timer
 
-from tb.cases import Case
+from tb.cut import Vector
 from tb.packing import pack, unpack
 from tb.vectors import read
 
@@ -89,6 +89,6 @@ async def start(dut: Any) -> CocotbPorts:
     return ports
 
 
-def vectors(unit: str) -> list[Case]:
+def vectors(unit: str) -> list[Vector]:
     """The unit's vectors of real reviews, of `tb.vectors`, in the folder that VECTORS names."""
     return list(read(Path(os.environ["VECTORS"]), unit))

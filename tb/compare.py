@@ -1,9 +1,15 @@
 """Comparison of what the hardware did with golden, bit for bit, and the report of a difference."""
 
+from __future__ import annotations
+
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+
+from tb.expected import Writes
+from tb.packing import unpack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,23 +44,65 @@ class Mismatch(AssertionError):
     """Hardware and golden differ, or nothing was compared."""
 
 
-class Tally:
-    """Counts compared values and mismatches over many tensors and keeps the first difference.
+#: Names of a tensor's axes by the port that it is written through; the others are (token, channel).
+AXES = {
+    "score": ("head", "query", "key"),
+    "p": ("head", "query", "key"),
+    "max": ("head", "query"),
+    "sum": ("head", "query"),
+    "logit": ("label",),
+}
+
+
+@dataclass
+class Recorded:
+    """Writes of one port: cycle, address and word of each.
 
     Attributes
     ----------
-    values, mismatches
-        How many values were compared, and how many of them differ.
-    first
-        The first difference in the order of the calls; within one call, the earliest cycle.
+    width, signed
+        Of an element of the word.
     """
 
-    def __init__(self) -> None:
-        self.values = 0
-        self.mismatches = 0
-        self.first: Difference | None = None
+    width: int
+    signed: bool
+    length: int
+    cycle: list[int] = field(default_factory=list)
+    address: list[int] = field(default_factory=list)
+    word: list[int] = field(default_factory=list)
 
-    def compare(
+    def values(self, count: int) -> np.ndarray:
+        """The first `count` words as int64 [count, lanes]."""
+        if self.width in (8, 16, 32):
+            size = self.width * self.length // 8
+            packed = b"".join(word.to_bytes(size, "little") for word in self.word[:count])
+            kind = f"<{'i' if self.signed else 'u'}{self.width // 8}"
+            return np.frombuffer(packed, kind).reshape(count, self.length).astype(np.int64)
+        rows = [unpack(w, self.width, self.length, self.signed) for w in self.word[:count]]
+        return np.array(rows, np.int64).reshape(count, self.length)
+
+
+@dataclass
+class Comparison:
+    """What was compared with golden, over any number of tensors.
+
+    Attributes
+    ----------
+    compared, mismatches
+        Values, and how many of them differ, by tensor.
+    first
+        The difference of the earliest cycle; where cycles are not known, the first in the order of
+        the calls.
+    problem
+        The first port that was not written as often as golden says; empty if there is none.
+    """
+
+    compared: Counter[str] = field(default_factory=Counter)
+    mismatches: Counter[str] = field(default_factory=Counter)
+    first: Difference | None = None
+    problem: str = ""
+
+    def tensor(
         self,
         tensor: str,
         expected: np.ndarray,
@@ -82,25 +130,118 @@ class Tally:
                 f"{tensor}: hardware gave the shape {list(actual.shape)}, golden "
                 f"{list(expected.shape)} (axes {', '.join(axes)})"
             )
-        self.values += expected.size
         wrong = np.flatnonzero(expected != actual)
-        self.mismatches += len(wrong)
-        if len(wrong) and self.first is None:
+        self.compared[tensor] += expected.size
+        self.mismatches[tensor] += len(wrong)
+        if len(wrong):
             when = None if cycles is None else np.broadcast_to(cycles, expected.shape).ravel()
             first = wrong[0] if when is None else wrong[np.argmin(when[wrong])]
             position = np.unravel_index(first, expected.shape)
-            self.first = Difference(
-                tensor=tensor,
-                position=dict(zip(axes, map(int, position))),
-                cycle=None if when is None else int(when[first]),
-                expected=int(expected.flat[first]),
-                actual=int(actual.flat[first]),
+            self._differs(
+                Difference(
+                    tensor=tensor,
+                    position=dict(zip(axes, map(int, position))),
+                    cycle=None if when is None else int(when[first]),
+                    expected=int(expected.flat[first]),
+                    actual=int(actual.flat[first]),
+                )
             )
         return len(wrong)
 
+    def _differs(self, difference: Difference) -> None:
+        if self.first is None:
+            self.first = difference
+        elif None not in (self.first.cycle, difference.cycle):
+            self.first = min(self.first, difference, key=lambda one: one.cycle or 0)
+
+    def writes(
+        self,
+        port: str,
+        expected: Sequence[Writes],
+        actual: Recorded,
+        *,
+        whole: bool,
+        addressed: bool,
+    ) -> None:
+        """Compare a port's writes with golden's, in order; with `whole` none may be missing.
+
+        The last NORM is an exception: the logits may need its first row tile alone, and when they
+        are out the rest of it is given up.
+        """
+        done = 0
+        for place, writes in enumerate(expected):
+            wanted = len(writes.address)
+            count = min(len(actual.word) - done, wanted)
+            if port in ("norm", "norm8") and place == len(expected) - 1:
+                first_tile = int((writes.index[:, 0, 0] < actual.length).sum())
+                wanted = max(count, first_tile)
+            if count:
+                self._tensor(port, writes, actual, done, count, addressed)
+            done += count
+            if count < wanted and whole:
+                self._problem(f"{writes.tensor}: {count} of {wanted} words were written")
+            if count < len(writes.address):
+                break
+        else:
+            if len(actual.word) > done:
+                self._problem(
+                    f"port {port} was written {len(actual.word)} times, golden has {done} words; "
+                    f"the first too many in cycle {actual.cycle[done]}"
+                )
+
+    def _problem(self, text: str) -> None:
+        self.problem = self.problem or text
+
+    def _tensor(
+        self, port: str, writes: Writes, actual: Recorded, start: int, count: int, addressed: bool
+    ) -> None:
+        part = slice(start, start + count)
+        shown = Recorded(actual.width, actual.signed, actual.length, word=actual.word[part])
+        values, expected = shown.values(count), writes.values[:count]
+        wrong = (values != expected) & writes.valid[:count]
+        self.compared[writes.tensor] += int(writes.valid[:count].sum())
+        self.mismatches[writes.tensor] += int(wrong.sum())
+        if wrong.any():
+            word, lane = map(int, np.argwhere(wrong)[0])
+            place = writes.index[word, lane]
+            names = AXES.get(writes.port if port == "result" else port, ("token", "channel"))
+            named = dict(zip(names, map(int, place)))
+            rows = named.get("query", named.get("token", 0))
+            position = {"tile": rows // actual.length, "lane": lane, "write": word} | named
+            self._differs(
+                Difference(
+                    tensor=writes.tensor,
+                    position=position,
+                    cycle=actual.cycle[start + word],
+                    expected=int(expected[word, lane]),
+                    actual=int(values[word, lane]),
+                )
+            )
+        if addressed:
+            addresses = np.array(actual.address[part])
+            moved = np.flatnonzero(addresses != writes.address[:count])
+            self.mismatches[writes.tensor] += len(moved)
+            if len(moved):
+                self._differs(
+                    Difference(
+                        tensor=f"{writes.tensor}: address",
+                        position={"write": int(moved[0])},
+                        cycle=actual.cycle[start + int(moved[0])],
+                        expected=int(writes.address[moved[0]]),
+                        actual=int(addresses[moved[0]]),
+                    )
+                )
+
+    def message(self) -> str:
+        """The first difference, in one line; empty if there is none."""
+        if self.first is None:
+            return ""
+        wrong, compared = self.mismatches.total(), self.compared.total()
+        return f"{wrong} of {compared} values differ; first {self.first}"
+
     def check(self) -> None:
-        """Raise Mismatch, with the first difference, unless all values were equal."""
-        if self.mismatches:
-            raise Mismatch(f"{self.mismatches} of {self.values} values differ; first {self.first}")
-        if not self.values:
+        """Raise Mismatch unless values were compared, and all were equal and there."""
+        if self.first is not None or self.problem:
+            raise Mismatch(self.message() or self.problem)
+        if not self.compared.total():
             raise Mismatch("nothing was compared")

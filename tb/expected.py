@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rtl.compile.program import Program, Step
-from rtl.interface.command import Flag, Opcode
-from rtl.interface.config import ceil_div
+from rtl.interface.command import Flag, Opcode, word_address
+from rtl.interface.config import Config, ceil_div
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def expected_writes(
     if not 1 <= tokens <= program.tokens:
         raise ValueError(f"{tokens} tokens: the program takes 1..{program.tokens}")
     valid = np.ones(tokens, bool) if attend is None else np.asarray(attend, bool)
-    layout = _Layout(program.config.lanes, tokens, valid)
+    layout = _Layout(program.config, tokens, valid)
     for step in program.steps:
         match step.opcode:
             case Opcode.EMBED:
@@ -75,11 +75,16 @@ def expected_writes(
 
 
 class _Layout:
-    """Addresses and lanes of a sequence of `tokens` on `lanes` lanes."""
+    """Addresses and lanes of a sequence of `tokens` in a configuration."""
 
-    def __init__(self, lanes: int, tokens: int, attend: np.ndarray) -> None:
-        self.lanes, self.tokens, self.mask = lanes, tokens, attend
-        self.row_tiles = ceil_div(tokens, lanes)
+    def __init__(self, config: Config, tokens: int, attend: np.ndarray) -> None:
+        self.lanes, self.tokens, self.mask = config.lanes, tokens, attend
+        self.bank_words = config.bank_words
+        self.row_tiles = ceil_div(tokens, config.lanes)
+
+    def word(self, step: Step, field: str) -> int:
+        """The word that the field names, in X16 or in the banks."""
+        return word_address(step.values[field], self.bank_words)
 
     def rows(self, step: Step) -> int:
         return 1 if step.flags & Flag.FIRST_TILE else self.row_tiles
@@ -126,7 +131,7 @@ class _Layout:
             ]
         )
         row, channel = order.T
-        address = values["destination"] + row * values["destination_stride"] + channel
+        address = self.word(step, "destination") + row * values["destination_stride"] + channel
         port = "x" if step.flags & Flag.RESIDUAL else "bank"
         tensor = trace[step.name]
         if tensor.ndim == 1:  # the head's layers compute token 0 alone
@@ -152,7 +157,7 @@ class _Layout:
         inside = within < size
         channel = head[:, None] * size + np.minimum(within, size - 1)
         values = np.where(inside, tensor[token[:, None], channel], 0)
-        address = step.values["destination"] + tile * (self.row_tiles * self.lanes) + token
+        address = self.word(step, "destination") + tile * (self.row_tiles * self.lanes) + token
         index = np.stack([np.broadcast_to(token[:, None], channel.shape), channel], -1)
         return Writes("bank", step.name, address, values, np.ones_like(inside), index)
 
@@ -210,5 +215,5 @@ class _Layout:
         size = step.values["head_size"]
         head, row, channel = np.indices((step.values["heads"], self.rows(step), size))
         row, channel = row.reshape(-1), (head * size + channel).reshape(-1)
-        address = step.values["context"] + row * step.values["stride"] + channel
+        address = self.word(step, "context") + row * step.values["stride"] + channel
         return self.by_channel("bank", name, tensor, np.stack([row, channel], 1), address)

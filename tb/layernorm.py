@@ -8,8 +8,8 @@ import numpy as np
 from golden.layernorm import layernorm
 from golden.model import Norm
 from golden.requantize import round_shift, saturate
-from tb.cases import Case
-from tb.compare import Tally
+from tb.compare import Comparison
+from tb.cut import Vector
 from tb.ports import Ports
 
 LATENCY = 19  # x_en of pass 2 to y_en, as the unit's data sheet says
@@ -80,7 +80,7 @@ def schedule(operation: Operation) -> list[tuple[int, int, bool]]:
     return reads
 
 
-async def run(ports: Ports, operation: Operation) -> Seen:
+async def play_operation(ports: Ports, operation: Operation) -> Seen:
     """Write the parameters, start, and answer reads like a memory of latency 2 until done."""
     seen = Seen()
     tiles, lanes, channels = operation.z.shape
@@ -132,10 +132,10 @@ async def run(ports: Ports, operation: Operation) -> Seen:
 
 async def check_layernorm(ports: Ports, operations: list[Operation]) -> None:
     """Run operations one after the other; compare values, addresses and cycles of all."""
-    tally = Tally()
+    comparison = Comparison()
     for operation in operations:
         tiles, lanes, channels = operation.z.shape
-        seen = await run(ports, operation)
+        seen = await play_operation(ports, operation)
         reads = schedule(operation)
         writes = [(cycle + LATENCY, address) for cycle, address, second in reads if second]
         y = np.stack([layernorm(tile, operation.norm) for tile in operation.z])
@@ -149,21 +149,21 @@ async def check_layernorm(ports: Ports, operations: list[Operation]) -> None:
         ):
             words = np.array(actual)
             whole = words.reshape(shape) if words.size == y.size else words
-            tally.compare(name, expected, whole, axes, when)
+            comparison.tensor(name, expected, whole, axes, when)
         for name, pairs, found in (
             ("x", [(cycle, address) for cycle, address, _ in reads], seen.reads),
             ("y", writes, seen.writes),
         ):
             for column, what in enumerate(("cycle", "address")):
-                tally.compare(
+                comparison.tensor(
                     f"{name} {what}",
                     np.array([pair[column] for pair in pairs]),
                     np.array([pair[column] for pair in found]),
                     ("word",),
                 )
         done = [cycle + 1 for cycle, _ in writes[channels - 1 :: channels]]
-        tally.compare("finished cycle", np.array(done), np.array(seen.finished), ("tile",))
-    tally.check()
+        comparison.tensor("finished cycle", np.array(done), np.array(seen.finished), ("tile",))
+    comparison.check()
 
 
 def random_norm(channels: int, rng: np.random.Generator) -> Norm:
@@ -206,7 +206,7 @@ def extreme_operations(lanes: int, channels: int) -> list[Operation]:
     ]
 
 
-def from_vector(vector: Case, lanes: int) -> Operation:
+def from_vector(vector: Vector, lanes: int) -> Operation:
     """Real rows of a residual stream with the parameters of their layer."""
     values = {name: tensor.values for name, tensor in vector.inputs.items()}
     z = values["z"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from golden.matmul import matmul
-from tb.cases import Case
-from tb.compare import Tally
+from tb.compare import Comparison
+from tb.cut import Vector
 from tb.pipelined import stream
 from tb.ports import Ports
 
@@ -35,7 +35,7 @@ def extreme_tiles(lanes: int, k: int) -> Tiles:
     ]
 
 
-def cut_tiles(vector: Case, lanes: int) -> Tiles:
+def cut_tiles(vector: Vector, lanes: int) -> Tiles:
     """The tiles of a product of `tb.vectors`, row tile after row tile, padded with zeros."""
     a, b = vector.inputs["a"].values, vector.inputs["b"].values
     a = np.pad(a, ((0, -len(a) % lanes), (0, 0)))
@@ -88,12 +88,12 @@ async def check_tiles(ports: Ports, tiles: Tiles, lanes: int, pauses: float = 0.
     columns = (await stream(ports, inputs, ("o",)))["o"]
     places = ends[:, None] + np.arange(lanes)
     expected = np.array([matmul(a.T, b).T for a, b in tiles])
-    tally = Tally()
-    tally.compare(
+    comparison = Comparison()
+    comparison.tensor(
         "acc",
         expected,
         columns[places],
         ("tile", "column", "lane"),
         places[..., None] + ports.latency,
     )
-    tally.check()
+    comparison.check()

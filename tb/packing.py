@@ -1,8 +1,10 @@
 """Arrays of lanes as the packed vectors that Verilog shows: element 0 in the low bits."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+
+Integers = np.ndarray | Sequence[int]
 
 
 def pack(values: Iterable[int], width: int) -> int:
@@ -40,3 +42,33 @@ def unpack(word: int, width: int, length: int, signed: bool) -> list[int]:
 def pack_rows(rows: np.ndarray, width: int) -> list[int]:
     """One vector for each row of an integer array [words, length]."""
     return [pack(row, width) for row in rows.tolist()]
+
+
+def token_words(
+    ids: Integers, types: Integers | None = None, attend: Integers | None = None
+) -> np.ndarray:
+    """Words of the tokens stream, uint32 [L]: id[23:0], type[24], attend[25].
+
+    types are 0 and all tokens attend when left out.
+
+    Raises
+    ------
+    ValueError
+        There is no token, the lengths differ, or a value does not fit its bits.
+    """
+    ids = np.asarray(ids, np.int64)
+    types = np.zeros_like(ids) if types is None else np.asarray(types, np.int64)
+    attend = np.ones_like(ids) if attend is None else np.asarray(attend, np.int64)
+    if not ids.size:
+        raise ValueError("the sequence is empty: an inference needs at least one token")
+    for name, values, maximum in (
+        ("ids", ids, (1 << 24) - 1),
+        ("types", types, 1),
+        ("attend", attend, 1),
+    ):
+        if values.shape != ids.shape:
+            raise ValueError(f"{name} has {values.size} entries for {ids.size} ids")
+        wrong = values[(values < 0) | (values > maximum)]
+        if wrong.size:
+            raise ValueError(f"{name} holds {wrong[0]}: it must lie in 0..{maximum}")
+    return (ids | types << 24 | attend << 25).astype(np.uint32)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from tb.amaranth_ports import simulate
-from tb.compare import Tally
+from tb.compare import Comparison
 from tb.ports import Ports
 
 
@@ -34,17 +34,17 @@ async def check_stream(
     ports: Ports, inputs: dict[str, np.ndarray], expected: dict[str, np.ndarray]
 ) -> None:
     """Feed the inputs and compare the outputs with golden's; Mismatch names what differs first."""
-    tally = Tally()
+    comparison = Comparison()
     for name, actual in (await stream(ports, inputs, tuple(expected))).items():
         cycles = np.arange(len(actual)) + ports.latency
-        tally.compare(
+        comparison.tensor(
             name,
             expected[name],
             actual,
             ("index", "lane")[: actual.ndim],
             cycles.reshape(-1, *[1] * (actual.ndim - 1)),
         )
-    tally.check()
+    comparison.check()
 
 
 def run_pipelined(

@@ -3,28 +3,28 @@
 import numpy as np
 
 from golden.requantize import requantize, saturate
-from tb.cases import Case as Vector
-from tb.compare import Tally
+from tb.compare import Comparison
+from tb.cut import Vector
 from tb.pipelined import stream
 from tb.ports import Ports
 
 ACC = np.array([-(2**31), -(2**31) + 1, -(2**15), -3, -2, -1, 0, 1, 2, 3, 2**15, 2**31 - 1])
 
-Case = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
+Words = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 
 
-def _case(acc: np.ndarray, m: np.ndarray, s: np.ndarray) -> Case:
+def _words(acc: np.ndarray, m: np.ndarray, s: np.ndarray) -> Words:
     return {"acc": acc, "m": m, "s": s}, {"o": requantize(acc, m, s, 16)}
 
 
-def corners(lanes: int) -> Case:
+def corners(lanes: int) -> Words:
     """Every shift with the extreme accumulators, ties of both signs, both saturations."""
     grid = np.meshgrid(ACC, [1 << 15, (1 << 15) + 1, 0xFFFF], np.arange(1, 48), indexing="ij")
     flat = [np.resize(x.ravel(), (-(-x.size // lanes), lanes)) for x in grid]
-    return _case(*flat)
+    return _words(*flat)
 
 
-def random(lanes: int, words: int, seed: int) -> Case:
+def random(lanes: int, words: int, seed: int) -> Words:
     """Accumulators of every magnitude; shifts that leave about 16 bits, and any others."""
     rng = np.random.default_rng(seed)
     shape = (words, lanes)
@@ -32,12 +32,12 @@ def random(lanes: int, words: int, seed: int) -> Case:
     acc = rng.integers(-(1 << 31), 1 << 31, shape) >> (31 - bits)
     near = np.clip(bits + rng.integers(-3, 4, shape), 1, 47)
     s = np.where(rng.random(shape) < 0.7, near, rng.integers(1, 48, shape))
-    return _case(acc, rng.integers(1 << 15, 1 << 16, shape), s)
+    return _words(acc, rng.integers(1 << 15, 1 << 16, shape), s)
 
 
 async def check_vectors(ports: Ports, lanes: int, vectors: list[Vector]) -> None:
     """Real accumulators; an int8 result is the unit's int16 saturated once more."""
-    tally = Tally()
+    comparison = Comparison()
     for vector in vectors:
         words = -(-vector.inputs["acc"].values.size // lanes)
         inputs = {
@@ -46,5 +46,5 @@ async def check_vectors(ports: Ports, lanes: int, vectors: list[Vector]) -> None
         found = (await stream(ports, inputs, ("o",)))["o"]
         y = vector.outputs["y"]
         expected = np.resize(y.values, (words, lanes))
-        tally.compare(vector.name, expected, saturate(found, y.bits), ("index", "lane"))
-    tally.check()
+        comparison.tensor(vector.name, expected, saturate(found, y.bits), ("index", "lane"))
+    comparison.check()

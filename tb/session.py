@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol
+
+from cli.files import write_json
 
 import cocotb
 import numpy as np
 from cocotb.triggers import FallingEdge, First, RisingEdge, Timer
 
 from rtl.interface.operation import Error
-from tb.case import Case, Inference
-from tb.compare import Mismatch
-from tb.monitor import Comparison, Monitor, Recorded
+from tb.case import Case, Inference, read_case
+from tb.compare import Comparison, Mismatch, Recorded
+from tb.monitor import Monitor
 from tb.packing import pack_rows
 from tb.streams import PERIOD_NS, Passed, Pins, Rows, Sink, Source, cycles, now
 
@@ -115,10 +117,10 @@ class Session:
 
     def _watch(self) -> None:
         """Start what lasts from reset to reset: monitors, sinks and the embedding memory."""
-        coroutines = [*self.monitor.watch(), self.sink.run()]
+        coroutines = [*self.monitor.watch(), self.sink.serve()]
         if self.memory is not None:
             self.memory.queue.clear()
-            coroutines += [self.memory.sink.run(), self.memory.serve()]
+            coroutines += [self.memory.sink.serve(), self.memory.serve()]
         self.lasting = [cocotb.start_soon(coroutine) for coroutine in coroutines]
 
     async def _reset(self) -> None:
@@ -258,7 +260,7 @@ class Session:
         if inference.writes is not None:
             ports = {w.port for w in inference.writes} | set(self.monitor.recorded)
             for port in sorted(ports):
-                comparison.compare(
+                comparison.writes(
                     port,
                     [w for w in inference.writes if w.port == port],
                     self.monitor.recorded[port],
@@ -272,7 +274,7 @@ class Session:
             "error": code.name,
             "interrupted": interrupted,
             **counters,
-            "total_cycles": self.sink.passed.latest - tokens.first + 1 if values else 0,
+            "span": self.sink.passed.latest - tokens.first + 1 if values else 0,
             "result": values,
             "operations": self.monitor.operations(inference.operations, played.start),
             "compared": dict(comparison.compared),
@@ -294,7 +296,7 @@ class Session:
             if values:
                 played.problems.append(f"{len(values)} words of a result came, none may come")
             return values
-        played.comparison.compare("result", [expected], taken, whole=True, addressed=False)
+        played.comparison.writes("result", [expected], taken, whole=True, addressed=False)
         if lasts != [0] * (len(lasts) - 1) + [1]:
             played.problems.append("`last` does not come with the last word of the result alone")
         return values
@@ -313,18 +315,29 @@ class _Table:
         return [int.from_bytes(word.tobytes(), "little") for word in self.packed[row]]
 
 
-async def check_case(machine: Machine, case: Case) -> None:
-    """Play a case, write the report to the file that REPORT names, and raise Mismatch."""
+async def check_case(machine: Machine, case: Case, digest: str = "") -> None:
+    """Play a case, write the report to the file that REPORT names, and raise Mismatch.
+
+    digest
+        SHA-256 of the case's file; the report carries it, and so says which case it answers.
+    """
     results = await Session(machine, case).play()
     if "REPORT" in os.environ:
         report = {
+            "case": digest,
             "simulator": cocotb.SIM_NAME,
             "lanes": machine.sheet["configuration"]["lanes"],
             "inferences": [played.facts for played in results],
         }
-        Path(os.environ["REPORT"]).write_text(json.dumps(report, indent=1) + "\n")
+        write_json(os.environ["REPORT"], report)
     for number, played in enumerate(results):
         if played.message:
             raise Mismatch(f"inference {number} ({played.inference.name}): {played.message}")
     if not sum(played.comparison.compared.total() for played in results):
         raise Mismatch("nothing was compared")
+
+
+async def check_case_file(machine: Machine) -> None:
+    """`check_case` of the file that CASE names."""
+    content = Path(os.environ["CASE"]).read_bytes()
+    await check_case(machine, read_case(content), sha256(content).hexdigest())

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from golden.softmax import row_scale, softmax
-from tb.cases import Case
-from tb.compare import Tally
+from tb.compare import Comparison
+from tb.cut import Vector
 from tb.ports import Ports
 
 READ_LATENCY = 2
@@ -52,13 +52,13 @@ async def write_mask(ports: Ports, attend: np.ndarray) -> None:
     ports.set("mask_en", 0)
 
 
-async def run(
+async def play_tiles(
     ports: Ports, tiles: list[Tile], attend: np.ndarray, *, idle: float, seed: int
 ) -> list[Seen]:
     """Send tiles as fast as the buffers allow, with random idle cycles; read each one back.
 
     A tile is sent when the pass of the one before the last has finished, so one may wait. p is
-    read from the cycle of `finished` on, a key a cycle, while the next pass runs.
+    read from the cycle of `finished` on, a key a cycle, while the next pass seen_tiles.
     """
     rng = np.random.default_rng(seed)
     await write_mask(ports, attend)
@@ -129,11 +129,11 @@ async def check_softmax(
     ports: Ports, tiles: list[Tile], attend: np.ndarray, *, idle: float = 0.0, seed: int = 0
 ) -> list[Seen]:
     """Run tiles and compare p, maximum, sum, row scales and the cycles of `finished`."""
-    tally = Tally()
-    runs = await run(ports, tiles, attend, idle=idle, seed=seed)
+    comparison = Comparison()
+    seen_tiles = await play_tiles(ports, tiles, attend, idle=idle, seed=seed)
     lanes, keys = tiles[0].scores.shape
     free = 0
-    for index, (tile, seen) in enumerate(zip(tiles, runs)):
+    for index, (tile, seen) in enumerate(zip(tiles, seen_tiles)):
         p, row_max, row_sum = softmax(tile.scores, attend)
         row_m, row_s = row_scale(row_sum, tile.m, tile.s)
         for name, words, cycles in (
@@ -141,7 +141,9 @@ async def check_softmax(
             ("trace_p", seen.trace_p, seen.trace_cycles),
         ):
             when = np.array(cycles).reshape(1, -1, 1)
-            tally.compare(name, p.T[None], np.array(words)[None], ("tile", "index", "lane"), when)
+            comparison.tensor(
+                name, p.T[None], np.array(words)[None], ("tile", "index", "lane"), when
+            )
         for name, expected, actual in (
             ("max", row_max, seen.row_max),
             ("sum", row_sum, seen.row_sum),
@@ -150,7 +152,7 @@ async def check_softmax(
             ("row_m kept", row_m, seen.late_m),
             ("row_s kept", row_s, seen.late_s),
         ):
-            tally.compare(
+            comparison.tensor(
                 name,
                 expected[None],
                 np.array(actual)[None],
@@ -158,14 +160,14 @@ async def check_softmax(
                 np.array(seen.finished),
             )
         free = max(seen.last + START_LATENCY, free) + pass_cycles(lanes, keys)
-        tally.compare("finished", np.array([free]), np.array([seen.finished]), ("pass",))
-        tally.compare("p keys", np.arange(keys), np.array(seen.trace_keys), ("index",))
-        if tally.first is not None:
-            position = {**tally.first.position, "tile": index}
-            tally.first = dataclasses.replace(tally.first, position=position)
+        comparison.tensor("finished", np.array([free]), np.array([seen.finished]), ("pass",))
+        comparison.tensor("p keys", np.arange(keys), np.array(seen.trace_keys), ("index",))
+        if comparison.first is not None:
+            position = {**comparison.first.position, "tile": index}
+            comparison.first = dataclasses.replace(comparison.first, position=position)
             break
-    tally.check()
-    return runs
+    comparison.check()
+    return seen_tiles
 
 
 def random_tiles(lanes: int, keys: int, count: int, spread: int, seed: int) -> list[Tile]:
@@ -213,7 +215,7 @@ def all_distances(lanes: int, tokens: int) -> list[Tile]:
     ]
 
 
-def from_vector(vector: Case, lanes: int) -> tuple[list[Tile], np.ndarray]:
+def from_vector(vector: Vector, lanes: int) -> tuple[list[Tile], np.ndarray]:
     """Real scores, `lanes` rows a tile, with the attend bits of their text."""
     scores = vector.inputs["scores"].values
     m, s = (int(vector.inputs[name].values) for name in "ms")

@@ -27,9 +27,10 @@ def now() -> int:
 
 
 async def cycles(clock: Any, count: int) -> None:
-    """Wait for the falling edge that is `count` cycles away."""
+    """Wait from a falling edge for the one that is `count` cycles away."""
     if count > 1:
-        await Timer((count - 1) * PERIOD_NS, "ns")
+        # To the rising edge before it: what ends at the same time as an edge may end before it.
+        await Timer(count * PERIOD_NS - PERIOD_NS // 2, "ns")
     if count > 0:
         await FallingEdge(clock)
 
@@ -84,7 +85,7 @@ class Source:
     idle
         Probability of a pause of 1..8 cycles before a word.
     interval
-        Least number of cycles from one offer to the next.
+        A word is offered so many cycles after the one before it was taken, or later.
     """
 
     pins: Pins
@@ -96,9 +97,9 @@ class Source:
 
     async def send(self, words: Sequence[int], *, last: bool = True) -> None:
         """Send the words, `last` with the last one unless it is never to come."""
-        pins, offered = self.pins, -self.interval
+        pins, taken = self.pins, -self.interval
         for place, word in enumerate(words):
-            wait = offered + self.interval - now()
+            wait = taken + self.interval - now()
             if self.idle and self.random.random() < self.idle:
                 wait = max(wait, 0) + self.random.randint(1, 8)
             if wait > 0:
@@ -112,11 +113,11 @@ class Source:
                 pins.data.value = word
                 pins.last.value = int(ends)
             pins.valid.value = 1
-            offered = now()
             while not pins.ready.value:
                 await RisingEdge(pins.ready)
                 await FallingEdge(self.clock)
             self.passed.word()
+            taken = now()
             await FallingEdge(self.clock)
         pins.valid.value = 0
 
@@ -146,7 +147,7 @@ class Sink:
             word |= int(self.pins.last.value) << self.pins.width
         return word
 
-    async def run(self) -> None:
+    async def serve(self) -> None:
         pins = self.pins
         pins.ready.value = int(not self.stall)
         while True:
@@ -220,4 +221,4 @@ class Rows:
                 await self.asked.wait()
             row, when = self.queue.popleft()
             await cycles(self.clock, when - now())
-            await self.source.send(self.table[row], last=False)
+            await self.source.send(self.table[row])

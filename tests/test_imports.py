@@ -24,7 +24,7 @@ ALLOWED = {
     "tb": {"cli", "golden", "rtl"},
     "train": {"cli", "golden", "quant"},
     "sim": {"cli", "golden", "quant", "rtl", "tb"},
-    "setup": {"sim"},
+    "setup": {"cli", "sim"},
 }
 # Distributions of pyproject.toml by the name under which they are imported.
 TRAINING = {"torch", "transformers", "sklearn"}
@@ -33,7 +33,7 @@ THIRD_PARTY = {
     "golden": {"numpy", "numba"},
     "quant": {"numpy", "numba", "safetensors", "scipy", "tokenizers", "tqdm"} | {"huggingface_hub"},
     "rtl": {"numpy", "amaranth"},
-    "tb": {"numpy", "amaranth", "cocotb", "tokenizers"},
+    "tb": {"numpy", "amaranth", "cocotb"},
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm"} | TRAINING,
     "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm"},
     "setup": set(),

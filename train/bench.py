@@ -1,10 +1,5 @@
 """Speed of the integer model beside Hugging Face's float model, on the same texts in one run.
 
-examples:
-  python -m train.bench
-  python -m train.bench --batch 8 --tokens 256 --no-base
-  python -m train.bench --repeats 30 --json build/bench.json
-
 Both run on one thread by default and take turns, so that what else the machine does hits both; the
 time of each is its fastest turn, with the median beside it. Every text has exactly --tokens tokens
 of a real review. The row of BERT-base's shape has random weights on both sides: only its speed
@@ -21,22 +16,30 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
+from cli.command import Different
+from cli.files import write_json
+from cli.options import Parser, add_json, add_model, add_quantized, positive
+from cli.progress import progress
+
 import numpy as np
 import torch
-from tqdm import tqdm
 from transformers import BertConfig, BertForSequenceClassification
 
 from golden import encoder, fast, store
 from golden.model import Model, Shape
 from golden.random import random_model
 from quant.calibrate import ensure
-from quant.checkpoint import DEFAULT_MODEL
-from quant.command import write_json
 from quant.texts import imdb
 from quant.tokenizer import TextTokenizer
-from train.command import positive, run
+from train.command import run
 from train.failure import TrainError
 
+EXAMPLES = """\
+examples:
+  python -m train.bench
+  python -m train.bench --batch 8 --tokens 256 --no-base
+  python -m train.bench --repeats 30 --json build/bench.json
+"""
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 BASE = Shape(12, 768, 12, 64, 3072, 2, 30522, 512, 2)
 BASE_TOKENS = 221  # the length at which the BERT-base figure of the literature was taken
@@ -84,13 +87,13 @@ def measure(
 ) -> Row:
     """Both models on ids [batch, tokens], in turns.
 
-    Raises TrainError where the fast engine differs from the plain functions.
+    Raises Different where the fast engine differs from the plain functions.
     """
     batch = list(ids)
     for text, logits in zip(batch, fast.run_batch(model, batch)):
         plain = encoder.run(model, text)
         if (plain != logits).any():
-            raise TrainError(f"{name}: golden.fast gives {logits} where golden gives {plain}")
+            raise Different(f"{name}: golden.fast gives {logits} where golden gives {plain}")
     tokens = torch.from_numpy(ids)
     mask = torch.ones_like(tokens)
     times: dict[str, list[float]] = {"float": [], "golden": []}
@@ -101,7 +104,7 @@ def measure(
     with torch.inference_mode():
         for turn in turns.values():
             turn()
-        for _ in tqdm(range(repeats), desc=name, unit="turn", disable=None, leave=False):
+        for _ in progress(range(repeats), name, "turns"):
             for side, turn in turns.items():
                 start = time.perf_counter()
                 turn()
@@ -141,21 +144,10 @@ def single_thread(threads: int) -> None:
         os.execv(sys.executable, [sys.executable, "-m", "train.bench", *sys.argv[1:]])
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="python -m train.bench",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    result.add_argument(
-        "--model", type=Path, default=DEFAULT_MODEL, metavar="DIR", help="(%(default)s)"
-    )
-    result.add_argument(
-        "--quantized",
-        type=Path,
-        metavar="DIR",
-        help="its quantized model (build/NAME; calibrated when missing)",
-    )
+def parser() -> Parser:
+    result = Parser("train.bench", __doc__ or "", EXAMPLES)
+    add_model(result)
+    add_quantized(result)
     result.add_argument("--tokens", type=positive, default=128, help="of a text (%(default)s)")
     result.add_argument("--batch", type=positive, default=32, help="texts (%(default)s)")
     result.add_argument("--repeats", type=positive, default=15, help="turns (%(default)s)")
@@ -166,7 +158,7 @@ def parser() -> argparse.ArgumentParser:
         default=True,
         help=f"BERT-base's shape too, {BASE_TOKENS} tokens, batch 1",
     )
-    result.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    add_json(result)
     return result
 
 

@@ -1,15 +1,14 @@
-"""The model card of a checkpoint: what it is, what it measured, and how to make it again."""
+"""The model card of a checkpoint: what it is, what it measured, and how to make it again.
+
+A card says what the command knows. Licence, language and task of someone's data are not among that.
+"""
 
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_HEAD = """---
-language: en
-license: apache-2.0
-library_name: transformers
-pipeline_tag: text-classification
-tags: [text-classification, sentiment-analysis, bert2rtl]
+_CLASSIFIER = """---
+{front}
 ---
 
 # {name}
@@ -19,7 +18,7 @@ tags: [text-classification, sentiment-analysis, bert2rtl]
 ## Metrics
 
 Measured by the command below on the half-precision weights that are in this directory, computed in
-float32, on the beginning of each text.
+float32, on the beginning of each text. Validation chose the step whose weights were kept.
 
 | split | texts | longest | accuracy | macro F1 | loss (nats) |
 | --- | --- | --- | --- | --- | --- |
@@ -35,8 +34,6 @@ float32, on the beginning of each text.
 
 with all arguments, defaults included:
 
-| argument | value |
-| --- | --- |
 {arguments}
 
 Averaged training loss and validation figures at each evaluation; the weights of step {best} were
@@ -45,10 +42,28 @@ kept.
 {history}
 """
 
+_ENCODER = """# {name}
 
-def model_card(
+{summary}
+
+## How it was made
+
+    {command}
+
+with all arguments, defaults included:
+
+{arguments}
+
+Accuracy (%) and loss (nats) of the masked words; the weights of step {best} were kept.
+
+{history}
+"""
+
+
+def classifier_card(
     *,
     name: str,
+    front: Mapping[str, str],
     summary: str,
     data: str,
     module: str,
@@ -58,22 +73,54 @@ def model_card(
     history: Sequence[Mapping[str, Any]],
     best_step: int,
 ) -> str:
-    """The card as Markdown. ``metrics``: split -> texts, length, accuracy, f1, loss."""
+    """The card of a classifier as Markdown.
+
+    ``front``: what is known of language, task and library, by the names of the Hugging Face hub;
+    ``metrics``: split -> texts, length, accuracy, f1, loss.
+    """
     rows = [
         f"| {split} | {m['texts']:,} | {m['length']} tokens | {m['accuracy']:.2f} % "
         f"| {m['f1']:.2f} % | {m['loss']:.4f} |"
         for split, m in metrics.items()
     ]
-    return _HEAD.format(
+    return _CLASSIFIER.format(
+        front="\n".join(f"{key}: {value}" for key, value in front.items()),
         name=name,
         summary=summary,
         data=data,
         metrics="\n".join(rows),
-        command=shlex.join(["python", "-m", module, *command]),
-        arguments="\n".join(f"| {key} | {value} |" for key, value in arguments.items()),
-        best=best_step,
-        history=table(history),
+        **_making(module, command, arguments, history, best_step),
     )
+
+
+def encoder_card(
+    *,
+    name: str,
+    summary: str,
+    module: str,
+    arguments: Mapping[str, Any],
+    command: Sequence[str],
+    history: Sequence[Mapping[str, Any]],
+    best_step: int,
+) -> str:
+    """The card of a pre-trained encoder as Markdown."""
+    making = _making(module, command, arguments, history, best_step)
+    return _ENCODER.format(name=name, summary=summary, **making)
+
+
+def _making(
+    module: str,
+    command: Sequence[str],
+    arguments: Mapping[str, Any],
+    history: Sequence[Mapping[str, Any]],
+    best_step: int,
+) -> dict[str, Any]:
+    return {
+        "command": shlex.join(["python", "-m", module, *command]),
+        "arguments": table([{"argument": key, "value": str(v)} for key, v in arguments.items()]),
+        "best": best_step,
+        "history": table(history),
+    }
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -1,35 +1,43 @@
-"""What the training commands share: options, device, exit codes and the figures as JSON."""
+"""What the training commands share: options, device, where they write and the figures as JSON."""
 
 import argparse
-import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cli import files
+from cli.command import run as run_command
+from cli.options import Parser, add_json, add_seed, positive, whole
+
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from quant.texts import TextError
 from train.failure import TrainError
-from train.loop import Interrupted, Plan
-from train.snapshot import replacing
+from train.loop import Outcome, Plan
 
-_NOT_RECORDED = ("out", "work", "restart", "stop_after", "json", "command")  # say where, not what
-_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+# These say where to write, not what.
+_NOT_RECORDED = ("out", "force", "work", "restart", "stop_after", "json", "command")
+_TRAINED = Path("build/trained")
+_UNFINISHED = Path("build/train")
 
 
 def add_common(
-    parser: argparse.ArgumentParser,
+    parser: Parser,
     recipe: argparse._ArgumentGroup,
     *,
-    out: str,
+    name: str,
     rate: float,
     batch: int,
-    average: float,
+    average: float | None,
+    patience: int | None,
 ) -> None:
-    """Options of every training command; the defaults that differ are arguments."""
+    """Options of every training command; the defaults that differ are arguments.
+
+    ``name`` says in the help what the default of --out is called after.
+    """
     recipe.add_argument("--batch", type=positive, default=batch, help="texts a step (%(default)s)")
     recipe.add_argument("--learning-rate", type=float, default=rate, help="peak (%(default)s)")
     recipe.add_argument(
@@ -45,29 +53,43 @@ def add_common(
         type=share,
         default=average,
         metavar="DECAY",
-        help="decay a step of the moving average of the weights, 0 for none (%(default)s)",
+        help="decay a step of the moving average of the weights, 0 for none"
+        + shown_default(average),
     )
     recipe.add_argument(
-        "--patience", type=int, default=0, help="stop after so many evaluations without gain"
+        "--patience",
+        type=whole(0),
+        default=patience,
+        metavar="N",
+        help="stop after N evaluations without gain, 0 for never" + shown_default(patience),
     )
-    recipe.add_argument("--seed", type=int, default=0, help="(%(default)s)")
+    add_seed(recipe, "everything drawn at random")
     machine = parser.add_argument_group("machine and files")
     machine.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N (%(default)s)")
-    machine.add_argument("--precision", choices=("float32", "bfloat16"), default="bfloat16")
-    machine.add_argument("--out", type=Path, default=Path(out), metavar="DIR", help="(%(default)s)")
     machine.add_argument(
-        "--work", type=Path, metavar="DIR", help="state of an unfinished run (build/train/NAME)"
+        "--precision",
+        choices=("float32", "bfloat16"),
+        help="of the forward pass (bfloat16 where the device computes with it, else float32)",
+    )
+    machine.add_argument(
+        "--out", type=Path, metavar="DIR", help=f"the checkpoint ({_TRAINED}/ and {name})"
+    )
+    machine.add_argument(
+        "--force", action="store_true", help="replace the checkpoint that --out holds"
+    )
+    machine.add_argument(
+        "--work",
+        type=Path,
+        metavar="DIR",
+        help=f"state of an unfinished run ({_UNFINISHED}/ and the name of --out)",
     )
     machine.add_argument("--restart", action="store_true", help="drop the unfinished run")
-    machine.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    add_json(machine)
 
 
-def positive(text: str) -> int:
-    """An argument that counts: 1 or more."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not 1 or more")
-    return value
+def shown_default(value: object) -> str:
+    """The end of an option's help; nothing where the default depends on the data."""
+    return "" if value is None else f" ({value})"
 
 
 def share(text: str) -> float:
@@ -78,8 +100,9 @@ def share(text: str) -> float:
     return value
 
 
-def device_of(name: str) -> str:
-    """A torch device that is there, prepared for results that repeat bit for bit."""
+def device_of(options: argparse.Namespace) -> str:
+    """The device of --device, prepared for results that repeat bit for bit; settles --precision."""
+    name = options.device
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -90,7 +113,17 @@ def device_of(name: str) -> str:
         raise TrainError(f"--device {name}: torch finds {torch.cuda.device_count()} CUDA devices")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
+    if options.precision is None:
+        options.precision = "bfloat16" if _computes_bfloat16(device) else "float32"
     return str(device)
+
+
+def _computes_bfloat16(device: torch.device) -> bool:
+    """Whether the device has instructions for it; without them it is slower than float32."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    found = torch.cpu.get_capabilities()
+    return any(found.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16"))
 
 
 def plan_of(
@@ -118,25 +151,43 @@ def plan_of(
     )
 
 
+def places(options: argparse.Namespace, name: str) -> Path:
+    """Settle --out, by default called ``name``; the folder of the unfinished run.
+
+    Raises TrainError where writing to --out would lose something.
+    """
+    options.out = options.out or _TRAINED / name
+    if options.out.exists() and not options.out.is_dir():
+        raise TrainError(f"{options.out} is a file: name a folder with --out")
+    if options.out.is_dir() and any(options.out.iterdir()):
+        if not (options.out / "config.json").exists():
+            raise TrainError(f"{options.out} exists and is no checkpoint: name another --out")
+        if not options.force:
+            raise TrainError(
+                f"{options.out} holds a checkpoint: name another --out, or pass --force to "
+                "replace it"
+            )
+    work: Path = options.work or _UNFINISHED / options.out.name
+    if options.restart:
+        shutil.rmtree(work, ignore_errors=True)
+    return work
+
+
 def run(
     command: Callable[[argparse.Namespace], None],
-    parser: argparse.ArgumentParser,
+    parser: Parser,
     argv: Sequence[str] | None,
 ) -> int:
-    """Run a command; its exit code, with one line on stderr for an error or an interruption."""
-    options = parser.parse_args(argv)
-    options.command = list(sys.argv[1:] if argv is None else argv)
-    if not sys.stderr.isatty():
-        disable_progress_bar()  # that of transformers, which does not look
-    try:
+    """Run a command; its exit code (cli.command.Exit), with one line on stderr for an error."""
+
+    def body() -> None:
+        options = parser.parse_args(argv)
+        options.command = list(sys.argv[1:] if argv is None else argv)
+        if not sys.stderr.isatty():
+            disable_progress_bar()  # that of transformers, which does not look
         command(options)
-    except (TrainError, TextError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except (Interrupted, KeyboardInterrupt) as stop:
-        print(str(stop) or "interrupted", file=sys.stderr)
-        return _INTERRUPTED
-    return 0
+
+    return run_command(body)
 
 
 def recorded(options: argparse.Namespace) -> dict[str, Any]:
@@ -148,8 +199,19 @@ def recorded(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def how_made(options: argparse.Namespace, module: str, outcome: Outcome) -> dict[str, Any]:
+    """What the card of a run says of its making, as arguments of the functions of train.card."""
+    return {
+        "name": options.out.name,
+        "module": module,
+        "arguments": recorded(options),
+        "command": options.command,
+        "history": outcome.history,
+        "best_step": outcome.best_step,
+    }
+
+
 def finish(options: argparse.Namespace, report: Mapping[str, Any]) -> None:
     """Write the figures of a run to --json, where given."""
     if options.json is not None:
-        with replacing(options.json) as temporary:
-            temporary.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        files.write_json(options.json, report)

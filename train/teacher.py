@@ -14,6 +14,8 @@ rest. As it reads token ids, it scores any window of a text, just what the stude
 from collections.abc import Sequence
 from pathlib import Path
 
+from cli.files import replacing
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -24,7 +26,6 @@ from sklearn.linear_model import LogisticRegression
 from train.batches import clip, pad
 from train.checkpoint import Classifier
 from train.model import logits_of
-from train.snapshot import replacing
 from train.tokens import SpecialTokens
 
 Ids = npt.NDArray[np.int32]

@@ -3,12 +3,14 @@
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+
+from cli.progress import progress
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
-from tqdm import tqdm
 from transformers import BertTokenizer
 
 from train.failure import TrainError
@@ -67,14 +69,12 @@ def special_tokens(tokenizer: BertTokenizer) -> SpecialTokens:
 def encode(
     texts: Sequence[str], tokenizer: BertTokenizer, description: str
 ) -> list[npt.NDArray[np.int32]]:
-    """[CLS] text [SEP] as ids of each text, of any length, with a progress bar."""
+    """[CLS] text [SEP] as ids of each text, of any length."""
     fast: Tokenizer = tokenizer.backend_tokenizer
     fast.no_truncation()
     fast.no_padding()
     encoded: list[npt.NDArray[np.int32]] = []
-    with tqdm(total=len(texts), desc=description, unit="text", disable=None) as bar:
-        for start in range(0, len(texts), _CHUNK):
-            chunk = list(texts[start : start + _CHUNK])
-            encoded += [np.array(e.ids, np.int32) for e in fast.encode_batch(chunk)]
-            bar.update(len(chunk))
+    shown = iter(progress(texts, description))
+    while chunk := list(islice(shown, _CHUNK)):
+        encoded += [np.array(e.ids, np.int32) for e in fast.encode_batch(chunk)]
     return encoded

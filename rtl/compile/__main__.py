@@ -1,24 +1,17 @@
-"""Compile a quantized model to the command stream that an accelerator reads.
-
-Writes model.bin, the stream, and model.rows.bin, the flat embedding table that the accelerator's
-`request` port indexes: rows of whole words, tokens first, then the positions of each type.
-
-examples:
-  python -m rtl.compile
-  python -m rtl.compile --model build/bert-tiny-imdb --lanes 16 -o build/model.bin
-  python -m rtl.compile --lanes 16 --dump
-  python -m rtl.compile --dump build/model.bin
-"""
+"""`python -m rtl.compile`: a quantized model as the command stream that an accelerator reads."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cli.files import write_if_changed
+from cli.command import run
+from cli.files import write_if_changed, write_json
+from cli.options import Parser, add_json
+
+from golden.store import DESCRIPTION as DESCRIPTION_FILE
 from golden.store import load
 from rtl.compile import MODEL
 from rtl.compile.program import compile_model, embedding_table
@@ -26,6 +19,19 @@ from rtl.interface.command import Flag, Opcode, decode
 from rtl.interface.options import add_config_options, config_of
 
 OUT = Path("build/model.bin")
+DESCRIPTION = """\
+Compile a quantized model to the command stream that an accelerator reads.
+
+Writes model.bin, the stream, and model.rows.bin, the flat embedding table that the accelerator's
+`request` port indexes: rows of whole words, tokens first, then the positions of each type.
+"""
+EXAMPLES = """\
+examples:
+  python -m rtl.compile
+  python -m rtl.compile --quantized build/bert-tiny-imdb --lanes 16 -o build/model.bin
+  python -m rtl.compile --lanes 16 --dump
+  python -m rtl.compile --dump build/model.bin
+"""
 
 
 def listing(stream: bytes, names: dict[int, str] | None = None) -> Iterator[str]:
@@ -62,43 +68,37 @@ def _shown(key: str, value: int) -> str:
     return value.to_bytes(4, "little").decode("ascii") if key == "magic" else str(value)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m rtl.compile",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--model",
+def _parser() -> Parser:
+    result = Parser("rtl.compile", DESCRIPTION, EXAMPLES)
+    result.add_argument(
+        "--quantized",
         type=Path,
         default=MODEL,
         metavar="DIR",
-        help=f"quantized model; default: {MODEL}",
+        help=f"what quant.calibrate wrote (default: {MODEL})",
     )
-    parser.add_argument("-o", "--out", type=Path, default=OUT, help=f"default: {OUT}")
-    parser.add_argument(
+    result.add_argument(
+        "-o", "--out", type=Path, default=OUT, metavar="FILE", help=f"default: {OUT}"
+    )
+    result.add_argument(
         "--first-tile-only",
         action="store_true",
         help="the last layer computes the row tile of the first token alone: same logits, sooner",
     )
-    parser.add_argument(
+    result.add_argument(
         "--dump",
         nargs="?",
         const="",
         metavar="FILE",
         help="list the stream instead of writing it; with FILE, list that one",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON")
-    add_config_options(parser)
-    options = parser.parse_args()
-    try:
-        return _run(options)
-    except (ValueError, OSError) as error:
-        print(f"rtl.compile: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("rtl.compile: interrupted", file=sys.stderr)
-        return 130
+    add_json(result)
+    add_config_options(result)
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run(lambda: _run(_parser().parse_args(arguments)))
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -107,7 +107,12 @@ def _run(options: argparse.Namespace) -> int:
             print(line)
         return 0
     config = config_of(options)
-    model, _ = load(options.model)
+    if not (options.quantized / DESCRIPTION_FILE).is_file():
+        raise ValueError(
+            f"--quantized {options.quantized} holds no quantized model: calibrate first, "
+            f"`python -m quant.calibrate --model CHECKPOINT --data TEXTS --out {options.quantized}`"
+        )
+    model, _ = load(options.quantized)
     program = compile_model(model, config, first_tile_only=options.first_tile_only)
     stream = program.stream()
     if options.dump is not None:
@@ -131,7 +136,7 @@ def _run(options: argparse.Namespace) -> int:
     print(f"{rows}: {len(table):,} rows of {table.shape[1]} bytes")
     print(f"takes up to {program.tokens} tokens on {config.lanes} lanes")
     if options.json:
-        write_if_changed(options.json, json.dumps(figures, indent=1) + "\n")
+        write_json(options.json, figures)
     return 0
 
 

@@ -42,6 +42,7 @@ def longest_sequence(model: Model, config: Config) -> int:
         ("feed-forward size", shape.ffn, config.ffn, "ffn"),
         ("number of labels", shape.labels, config.labels, "labels"),
         ("attention width (heads * head size)", inner, widest, "hidden"),
+        ("head size", shape.head_size, config.hidden, "hidden"),
         ("widest head layer", max(max(pair) for pair in wide[:-1] or [(1, 1)]), widest, "ffn"),
     ):
         if value > most:
@@ -49,6 +50,12 @@ def longest_sequence(model: Model, config: Config) -> int:
                 f"{what} is {value}, the configuration's {limit} takes {most}: "
                 f"generate one with {limit}={value} or more"
             )
+    between = max((outputs for outputs, _ in wide[:-1]), default=1)
+    if between > config.bank_words:
+        raise FitError(
+            f"widest hidden layer of the head is {between}, a bank has {config.bank_words} words: "
+            "generate with more tokens"
+        )
     value_width = shape.heads * ceil_div(shape.head_size, n) * n
     if shape.pooling == "mean":
         value_width = max(value_width, ceil_div(shape.hidden, n) * n)

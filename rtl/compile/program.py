@@ -9,7 +9,15 @@ import numpy as np
 
 from golden.model import Attention, Linear, Model, Norm
 from rtl.compile.fit import longest_sequence
-from rtl.interface.command import MAGIC, NO_FLAGS, VERSION, Flag, Opcode, Stream
+from rtl.interface.command import (
+    MAGIC,
+    NO_FLAGS,
+    VERSION,
+    Flag,
+    Opcode,
+    Stream,
+    bank_address,
+)
 from rtl.interface.config import Config, ceil_div
 
 QUERY, KEY, VALUE, CONTEXT = range(4)
@@ -175,9 +183,6 @@ class _Compiler:
         self.model, self.config, self.lanes = model, config, config.lanes
         self.table: bytes | None = None  # what the activation table holds
 
-    def bank(self, number: int) -> int:
-        return number * self.config.bank_words
-
     def header(self, tokens: int) -> Step:
         shape = self.model.shape
         values = {
@@ -218,10 +223,10 @@ class _Compiler:
             "heads": shape.heads,
             "head_size": shape.head_size,
             "stride": shape.inner,
-            "query": self.bank(QUERY),
-            "key": self.bank(KEY),
-            "value": self.bank(VALUE),
-            "context": self.bank(CONTEXT),
+            "query": bank_address(QUERY),
+            "key": bank_address(KEY),
+            "value": bank_address(VALUE),
+            "context": bank_address(CONTEXT),
             "score_m": attention.score_m,
             "score_s": attention.score_s,
             "context_m": attention.context_m,
@@ -235,7 +240,7 @@ class _Compiler:
                 self._padded_heads(attention.v, shape.heads, tiles * self.lanes),
                 Flag.BY_LANE,
                 None,
-                self.bank(VALUE),
+                bank_address(VALUE),
                 0,
                 0,
             ),
@@ -254,7 +259,9 @@ class _Compiler:
                 # Entry x & 255 stands at that offset, as in the golden model.
                 steps.append(Step(f"{name}.table", Opcode.TABLE, NO_FLAGS, {}, table))
                 self.table = table
-        steps.append(self._linear(name, linear, flags, source, self.bank(bank), len(linear.bias)))
+        steps.append(
+            self._linear(name, linear, flags, source, bank_address(bank), len(linear.bias))
+        )
         return steps
 
     def residual(self, name: str, linear: Linear, shift: int, source: int, first: Flag) -> Step:
@@ -285,17 +292,17 @@ class _Compiler:
             m=np.full(width, IDENTITY_M, np.int32),
             s=np.full(width, IDENTITY_S, np.int32),
         )
-        yield self._linear("mean.v", identity, Flag.BY_LANE, None, self.bank(VALUE), 0)
+        yield self._linear("mean.v", identity, Flag.BY_LANE, None, bank_address(VALUE), 0)
         assert self.model.mean_m is not None
         assert self.model.mean_s is not None
         values = {
             "heads": 1,
             "head_size": hidden,
             "stride": hidden,
-            "query": self.bank(QUERY),
-            "key": self.bank(KEY),
-            "value": self.bank(VALUE),
-            "context": self.bank(CONTEXT),
+            "query": bank_address(QUERY),
+            "key": bank_address(KEY),
+            "value": bank_address(VALUE),
+            "context": bank_address(CONTEXT),
             "score_m": EQUAL_SCORES[0],
             "score_s": EQUAL_SCORES[1],
             "context_m": self.model.mean_m,
@@ -318,7 +325,7 @@ class _Compiler:
         values = {
             "length": length,
             "columns": columns,
-            "source": 0 if source is None else self.bank(source),
+            "source": 0 if source is None else bank_address(source),
             "source_stride": length,
             "destination": destination,
             "destination_stride": stride,

@@ -13,20 +13,23 @@ class Control(wiring.Component):
     A failed inference is drained: the rest of both input streams is taken and dropped up to their
     `last`, and rows that were asked for are awaited, so that the next one starts clean. `abort`
     ends a run (or a drain whose source has fallen silent) at once, but for rows still to come; the
-    streams then start anew with the next inference.
+    streams then start anew with the next inference. Once the results leave it is too late for both:
+    they are complete, and a stream allows no withdrawal.
 
     Members
     -------
     start, abort
-        Pulses. A start while busy, and an abort while idle, are ignored.
+        Pulses. A start while busy or together with an abort, and an abort while idle, are ignored.
     error
         Failures of the units, NONE while there is none.
+    leaving
+        The inference has ended well, its results are on their way out.
     finished
-        The inference has ended well and its results are handed over.
+        Pulse, with `leaving`: the last of them is taken.
     model_ended, tokens_ended
         Pulses: a word with `last` was taken from the stream.
     rows_pending
-        Embedding rows were asked for and have not come.
+        Embedding rows were asked for, or are in this cycle, and have not come.
     reset
         For all units; low during a run.
     begin
@@ -42,6 +45,7 @@ class Control(wiring.Component):
     start: In(1)
     abort: In(1)
     error: In(Error)
+    leaving: In(1)
     finished: In(1)
     model_ended: In(1)
     tokens_ended: In(1)
@@ -67,20 +71,21 @@ class Control(wiring.Component):
             m.d.comb += self.busy.eq(~fsm.ongoing("IDLE"))
             with m.State("IDLE"):
                 m.d.sync += [model_over.eq(0), tokens_over.eq(0)]
-                with m.If(self.start):
+                with m.If(self.start & ~self.abort):
                     m.d.sync += [self.reset.eq(0), self.begin.eq(1), self.code.eq(Error.NONE)]
                     m.next = "RUN"
             with m.State("RUN"):
-                with m.If(self.abort):
+                with m.If(self.leaving):
+                    with m.If(self.finished):
+                        m.d.sync += self.reset.eq(1)
+                        m.d.comb += self.done.eq(1)
+                        m.next = "IDLE"
+                with m.Elif(self.abort):
                     m.d.sync += [self.reset.eq(1), self.code.eq(Error.ABORTED)]
                     m.next = "ABORT"
                 with m.Elif(self.error != Error.NONE):
                     m.d.sync += [self.reset.eq(1), self.code.eq(self.error)]
                     m.next = "DRAIN"
-                with m.Elif(self.finished):
-                    m.d.sync += self.reset.eq(1)
-                    m.d.comb += self.done.eq(1)
-                    m.next = "IDLE"
             with m.State("DRAIN"):
                 m.d.comb += [
                     self.drain_model.eq(~model_over),

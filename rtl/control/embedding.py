@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from rtl.control.tokens import TOKEN
 from rtl.interface.config import Config, ceil_div
-from rtl.interface.operation import EMBED, Error
-from rtl.primitives.memory import Memory
+from rtl.interface.operation import Error
+from rtl.interface.ports import RowsFill, Sequence, TokenWrite, int8_word, row_word
+from rtl.primitives.memory import Memory, WritePort
 
 MOST_PENDING = 256
 """Words asked for and not yet received; enough to hide 20 cycles and more a row."""
@@ -28,24 +28,19 @@ class Embedding(wiring.Component):
 
     Members
     -------
-    en, address, token
-        Tokens as they are read.
-    ready, tokens
-        The sequence is complete; its length.
-    rows, active, fill, done, last
-        See `Loader`: the EMBED in hand, the half may be filled, it is full, it was the last.
+    token : In, TokenWrite
+    sequence : In, Sequence
+    rows : In, RowsFill
+        The EMBED in hand.
     request
         Row numbers.
     i
-        The rows' words.
-    pending
-        Words asked for and not received; it survives a reset, in which `i` is taken and dropped.
-    words
-        Words of a row.
-    write_en, write_address, write_data
-        Write port of the weight half.
+        The rows' words, `last` with each row's last.
+    write : Out, WritePort
+        Of the weight half.
     error
         TOKEN: an id is beyond the table, or a type beyond the types.
+        ROW: a row ended early or late.
 
     Parameters
     ----------
@@ -58,23 +53,12 @@ class Embedding(wiring.Component):
         n = config.lanes
         super().__init__(
             {
-                "en": In(1),
-                "address": In(range(config.tokens)),
-                "token": In(TOKEN),
-                "ready": In(1),
-                "tokens": In(range(config.tokens + 1)),
-                "rows": In(EMBED),
-                "active": In(1),
-                "fill": In(1),
-                "done": Out(1),
-                "last": Out(1),
+                "token": In(TokenWrite(config)),
+                "sequence": In(Sequence(config)),
+                "rows": In(RowsFill()),
                 "request": Out(stream.Signature(unsigned(32), payload_init=0)),
-                "i": In(stream.Signature(data.ArrayLayout(signed(8), n))),
-                "pending": In(16),
-                "words": Out(range(ceil_div(config.hidden, n) + 1)),
-                "write_en": Out(1),
-                "write_address": Out(range(config.weight_words)),
-                "write_data": Out(data.ArrayLayout(signed(8), n)),
+                "i": In(stream.Signature(row_word(n))),
+                "write": Out(WritePort(range(config.weight_words), int8_word(n))),
                 "error": Out(Error),
             }
         )
@@ -82,25 +66,27 @@ class Embedding(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         n = self.config.lanes
-        rows: data.View = self.rows
+        rows: data.View = self.rows.fields
         m.submodules.ids = ids = Memory(ENTRY, self.config.tokens)
         m.d.comb += [
-            ids.write_en.eq(self.en),
-            ids.write_address.eq(self.address),
-            ids.write_data.id.eq(self.token.id),
-            ids.write_data.type.eq(self.token.type),
+            ids.write.en.eq(self.token.en),
+            ids.write.address.eq(self.token.address),
+            ids.write.data.id.eq(self.token.token.id),
+            ids.write.data.type.eq(self.token.token.type),
         ]
         # Known before the unit is active: a descriptor is checked for two cycles.
-        m.d.sync += self.words.eq((rows.channels + n - 1) >> n.bit_length() - 1)
+        words = Signal(range(ceil_div(self.config.hidden, n) + 1))  # of a row
+        m.d.sync += words.eq((rows.channels + n - 1) >> n.bit_length() - 1)
+        pending = Signal(16)  # words asked for and not received
 
         asked = Signal(range(self.config.tokens + 1))
         position = Signal(32)  # row of this token's position, of type 0
         wait = Signal(range(Memory.latency + 1))
-        entry = ids.read_data
-        m.d.comb += ids.read_address.eq(asked)
+        entry = ids.read.data
+        m.d.comb += ids.read.address.eq(asked)
         m.d.sync += wait.eq(Mux(wait == 0, 0, wait - 1))
         # A row may be asked for while there is room for the longest one.
-        room = self.pending < MOST_PENDING
+        room = pending < MOST_PENDING
         with m.FSM(name="request"):
             with m.State("IDLE"):
                 m.d.sync += [
@@ -108,7 +94,7 @@ class Embedding(wiring.Component):
                     position.eq(rows.token_rows + rows.offset),
                     wait.eq(Memory.latency),
                 ]
-                with m.If(self.active & self.ready):
+                with m.If(self.rows.active & self.sequence.ready):
                     m.next = "TOKEN"
             with m.State("TOKEN"):
                 m.d.comb += self.request.payload.eq(entry.id)
@@ -132,33 +118,37 @@ class Embedding(wiring.Component):
                         wait.eq(Memory.latency),
                     ]
                     m.next = "TOKEN"
-                    with m.If(asked + 1 == self.tokens):
+                    with m.If(asked + 1 == self.sequence.tokens):
                         m.next = "ASKED"
             with m.State("ASKED"):
-                with m.If(~self.active):
+                with m.If(~self.rows.active):
                     m.next = "IDLE"
 
         # Rows come in: word within the row, kind of row, lane, token.
-        word = Signal.like(self.words)
+        word = Signal.like(words)
         kind = Signal()
         lane = Signal(range(n))
         token = Signal(range(self.config.tokens + 1))
         taken = self.i.valid & self.i.ready
-        row_end = taken & (word + 1 == self.words)
+        row_end = taken & (word + 1 == words)
+        asks = self.request.valid & self.request.ready
+        m.d.sync += pending.eq(pending + Mux(asks, words, 0) - taken)
         m.d.comb += [
-            self.i.ready.eq(self.fill),
-            self.write_en.eq(taken),
-            self.write_address.eq(Cat(kind, lane, word)),
-            self.write_data.eq(self.i.payload),
-            self.last.eq(token + 1 == self.tokens),
-            self.done.eq(row_end & kind & (self.last | (lane == n - 1))),
+            self.i.ready.eq(self.rows.fill),
+            self.write.en.eq(taken),
+            self.write.address.eq(Cat(kind, lane, word)),
+            self.write.data.eq(self.i.payload.data),
+            self.rows.last.eq(token + 1 == self.sequence.tokens),
+            self.rows.done.eq(row_end & kind & (self.rows.last | (lane == n - 1))),
         ]
         with m.If(taken):
             m.d.sync += word.eq(word + 1)
+            with m.If(self.i.payload.last != row_end):
+                m.d.sync += self.error.eq(Error.ROW)
         with m.If(row_end):
             m.d.sync += [word.eq(0), kind.eq(~kind)]
             with m.If(kind):
                 m.d.sync += [lane.eq(lane + 1), token.eq(token + 1)]
-        with m.If(self.done & self.last):
+        with m.If(self.rows.done & self.rows.last):
             m.d.sync += [lane.eq(0), token.eq(0)]
         return m

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Elaboratable, Module, Signal, signed, unsigned
+from amaranth.hdl import Cat, Elaboratable, Module, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.control.crc import Crc
-from rtl.interface.command import (
-    DESCRIPTOR_BYTES,
-    FIELD_BYTES,
-    MAGIC,
-    NORM_PLANES,
-    PARAMETER_PLANES,
-    TABLE_BYTES,
-    VERSION,
-    Opcode,
-)
+from rtl.control.payload import NormWriter, TableWriter, TileWriter
+from rtl.control.rules import Rules
+from rtl.interface.command import DESCRIPTOR_BYTES, FIELD_BYTES, Opcode
 from rtl.interface.config import Config
-from rtl.interface.operation import EMBED, FLAGS, NORM, OPERATION, Error, fields
+from rtl.interface.operation import FLAGS, NORM, OPERATION, Error, fields
+from rtl.interface.ports import (
+    Limit,
+    NormParameterWrite,
+    ParameterWrite,
+    Release,
+    RowsFill,
+    TableWrite,
+    WeightWrite,
+    stream_word,
+)
 from rtl.interface.tile import NORM_ORDINAL_BITS
 
 
-def stream_word(lanes: int) -> data.StructLayout:
-    """A word of the command stream: N bytes, the first in the lowest bits, and `last`."""
-    return data.StructLayout({"data": unsigned(8 * lanes), "last": unsigned(1)})
-
-
 class Loader(wiring.Component):
-    """Checks descriptors, hands operations on, and fills buffers as they get free.
+    """Checks descriptors, hands operations on, and has their payloads written.
 
-    Weights and parameters go into the half of their double buffer that is next in turn, once it is
-    released; a word a cycle, so K + 7 cycles a column tile. A table of 256 bytes takes N + 1 cycles
-    a word, after its last user has drained. A NORM takes 6 + N cycles for N channels, after the
-    NORM before it has finished. For EMBED the embedding unit fills the weight buffers in turn.
-
-    A descriptor acts only after its CRC was found good, three cycles after its last word.
+    A descriptor is taken word by word, its CRC is looked at in the next cycle, `Rules` in the one
+    after that, in which it acts; nothing of a damaged or refused one does. A table waits until its
+    last user has drained, a NORM until the one before it has finished, an operation until the
+    sequencer takes it; then `rtl.control.payload` has the words.
 
     Members
     -------
@@ -47,37 +43,37 @@ class Loader(wiring.Component):
         Checked EMBED, LINEAR and ATTEND descriptors for the sequencer.
     norm
         NORMs with their parameters loaded.
-    weight_en, weight_buffer, weight_address, weight_data
-        Write port of the weight buffers; the address counts within a half.
-    parameter_en, parameter_buffer, parameter_plane, parameter_data
-        Writes one byte plane of N channels' parameters.
-    table_en, table_address, table_data
-        Writes the activation table.
-    norm_en, norm_address, norm_gamma, norm_beta
-        Writes LayerNorm parameters of a channel.
+    weight : Out, WeightWrite
+    parameter : Out, ParameterWrite
+    table : Out, TableWrite
+    norm_parameter : Out, NormParameterWrite
     weights_ready
         A bit for each half that is loaded.
-    release, release_buffer
-        Pulse: the weights of a half have been read.
-    parameter_release, parameter_release_buffer
-        Pulse: the parameters of a half have been used.
+    release : In, Release
+        The weights of a half have been read.
+    parameter_release : In, Release
+        The parameters of a half have been used.
     table_done
         Pulse: an operation that uses the table has drained.
     norm_free
         No NORM is queued or running.
-    rows, rows_active, rows_en, rows_done, rows_last
-        EMBED: its fields and that it is in hand; the embedding unit may fill the half in turn;
-        pulse: it is full; it was the last one.
-    model_tokens, model_valid
-        Longest sequence of the model, known once the HEADER is checked.
+    rows : Out, RowsFill
+    limit : Out, Limit
     end
         The stream has ended well: END's CRC is good and its last word was `last`.
     error
         Not NONE from the first failure on; the unit then takes no more words.
+
+    Parameters
+    ----------
+    config
+        Limits.
+    encoder
+        See `Rules`.
     """
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
+    def __init__(self, config: Config, *, encoder: bool = True) -> None:
+        self.config, self.encoder = config, encoder
         n = config.lanes
         super().__init__(
             {
@@ -85,35 +81,17 @@ class Loader(wiring.Component):
                 "model": In(stream.Signature(stream_word(n))),
                 "operation": Out(stream.Signature(OPERATION)),
                 "norm": Out(stream.Signature(NORM)),
-                "weight_en": Out(1),
-                "weight_buffer": Out(1),
-                "weight_address": Out(range(config.weight_words)),
-                "weight_data": Out(data.ArrayLayout(signed(8), n)),
-                "parameter_en": Out(1),
-                "parameter_buffer": Out(1),
-                "parameter_plane": Out(range(PARAMETER_PLANES)),
-                "parameter_data": Out(8 * n),
-                "table_en": Out(1),
-                "table_address": Out(8),
-                "table_data": Out(8),
-                "norm_en": Out(1),
-                "norm_address": Out(range(config.hidden)),
-                "norm_gamma": Out(signed(16)),
-                "norm_beta": Out(signed(32)),
+                "weight": Out(WeightWrite(config)),
+                "parameter": Out(ParameterWrite(n)),
+                "table": Out(TableWrite()),
+                "norm_parameter": Out(NormParameterWrite(config.hidden)),
                 "weights_ready": Out(2),
-                "release": In(1),
-                "release_buffer": In(1),
-                "parameter_release": In(1),
-                "parameter_release_buffer": In(1),
+                "release": In(Release()),
+                "parameter_release": In(Release()),
                 "table_done": In(1),
                 "norm_free": In(1),
-                "rows": Out(EMBED),
-                "rows_active": Out(1),
-                "rows_en": Out(1),
-                "rows_done": In(1),
-                "rows_last": In(1),
-                "model_tokens": Out(16),
-                "model_valid": Out(1),
+                "rows": Out(RowsFill()),
+                "limit": Out(Limit()),
                 "end": Out(1),
                 "error": Out(Error),
             }
@@ -121,276 +99,171 @@ class Loader(wiring.Component):
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        n = self.config.lanes
-        word = self.model.payload.data
-        taken = Signal()
-        m.d.comb += taken.eq(self.model.valid & self.model.ready)
-
-        m.submodules.crc = crc = Crc(8 * n)
-        m.d.comb += [crc.en.eq(taken), crc.data.eq(word)]
-
-        # The descriptor in hand, shifted in word by word.
-        descriptor = Signal(8 * DESCRIPTOR_BYTES)
-        words = DESCRIPTOR_BYTES // n
-        opcode = descriptor[:8]
-        flags = data.View(FLAGS, descriptor[8 : 8 + FLAGS.size])
-        content = descriptor[16 : 16 + 8 * FIELD_BYTES]
-        longest = max(words, self.config.weight_words, TABLE_BYTES // n)
-        count = Signal(range(longest))  # words of this part taken
-        begun = Signal()
+        self._taken = Signal()  # a word of the stream
+        self._descriptor = Signal(8 * DESCRIPTOR_BYTES)  # the one in hand, shifted in word by word
+        self._ended = Signal()  # `last` came with its last word
+        m.submodules.crc = crc = Crc(8 * self.config.lanes)
+        m.submodules.rules = rules = Rules(self.config, encoder=self.encoder)
+        m.d.comb += [
+            self._taken.eq(self.model.valid & self.model.ready),
+            crc.en.eq(self._taken),
+            crc.data.eq(self.model.payload.data),
+            rules.opcode.eq(self._descriptor[:8]),
+            rules.flags.eq(self._descriptor[8:16]),
+            rules.fields.eq(self._descriptor[16 : 16 + 8 * FIELD_BYTES]),
+        ]
+        users = Signal(8)  # operations in hand that use the table
+        table_user = self.operation.valid & self.operation.ready & self._flags.table
+        m.d.sync += users.eq(users + table_user - self.table_done)
         number = Signal(8, init=0xFF)
         ordinal = Signal(NORM_ORDINAL_BITS)
-        ended = Signal()  # `last` has been seen
-
-        def fail(error: Error) -> None:
-            m.d.sync += self.error.eq(error)
-            m.next = "FAILED"
-
-        def truncated() -> None:
-            with m.If(taken & self.model.payload.last):
-                fail(Error.TRUNCATED)
-
-        # The double buffers of weights and parameters.
-        half = Signal()
-        weights_full, parameters_full = Signal(2), Signal(2)
-        m.d.comb += self.weights_ready.eq(weights_full)
-
-        header = fields(Opcode.HEADER, content)
-        norm = fields(Opcode.NORM, content)
-        linear = fields(Opcode.LINEAR, content)
-        attend = fields(Opcode.ATTEND, content)
-        embed = fields(Opcode.EMBED, content)
-        columns_left = Signal(16)
-        channel = Signal(range(self.config.hidden + n))
-
-        m.d.comb += [
-            self.operation.payload.opcode.eq(opcode),
-            self.operation.payload.flags.eq(flags),
-            self.operation.payload.fields.eq(content),
-            self.operation.payload.norm_ordinal.eq(ordinal),
-            self.operation.payload.number.eq(number),
-            self.norm.payload.channels.eq(norm.channels),
-            self.norm.payload.shift.eq(norm.shift),
-            self.norm.payload.epsilon.eq(norm.epsilon),
-            self.norm.payload.flags.eq(flags),
-            self.weight_buffer.eq(half),
-            self.weight_address.eq(count),
-            self.weight_data.eq(word),
-            self.parameter_buffer.eq(half),
-            self.parameter_plane.eq(count),
-            self.parameter_data.eq(word),
-            self.rows.eq(embed),
-        ]
-
-        # A word of a table is held while its bytes are written, the planes of a NORM while its
-        # channels are.
-        held = Signal(8 * n * NORM_PLANES)
-        written = Signal(range(n))
-        users = Signal(8)  # operations in hand that use the table
-        table_user = self.operation.valid & self.operation.ready & flags.table
-        m.d.sync += users.eq(users + table_user - self.table_done)
-        m.d.comb += [
-            self.table_data.eq(held.word_select(written, 8)),
-            self.norm_gamma.eq(
-                Cat(*(held.word_select(written + n * p, 8) for p in range(2))).as_signed()
-            ),
-            self.norm_beta.eq(
-                Cat(*(held.word_select(written + n * p, 8) for p in range(2, 6))).as_signed()
-            ),
-            self.norm_address.eq(channel),
-        ]
+        self._hand_on(m, number, ordinal)
+        payload = self._writers(m)
 
         with m.FSM(name="state"):
             with m.State("IDLE"):
                 with m.If(self.start):
                     m.next = "FETCH"
-
             with m.State("FETCH"):
-                m.d.comb += self.model.ready.eq(1)
-                with m.If(taken):
-                    m.d.sync += [
-                        descriptor.eq(Cat(descriptor[8 * n :], word) if words > 1 else word),
-                        count.eq(count + 1),
-                    ]
-                    with m.If(count == words - 1):
-                        m.d.sync += [count.eq(0), ended.eq(self.model.payload.last)]
-                        m.next = "CHECK"
-                    with m.Elif(self.model.payload.last):
-                        fail(Error.TRUNCATED)
-
+                self._fetch(m)
             with m.State("CHECK"):
-                first = ~begun
-                known = (header.magic == MAGIC) & (header.version == VERSION) & (header.lanes == n)
+                m.d.sync += number.eq(number + 1)
+                m.next = "DISPATCH"
                 with m.If(~crc.good):
-                    fail(Error.CRC)
-                with m.Elif(first != (opcode == Opcode.HEADER)):
-                    fail(Error.FORMAT)
-                with m.Elif(first & ~known):
-                    fail(Error.FORMAT)
-                with m.Elif((opcode == Opcode.END) & ~ended):
-                    fail(Error.OVERRUN)
-                with m.Elif((opcode != Opcode.END) & ended):
-                    fail(Error.TRUNCATED)
-                with m.Else():
-                    m.d.sync += [begun.eq(1), number.eq(number + 1)]
-                    m.next = "DISPATCH"
-
+                    self._fail(m, Error.CRC)
             with m.State("DISPATCH"):
-                with m.Switch(opcode):
-                    with m.Case(Opcode.HEADER):
-                        limits = self.config
-                        fits = (
-                            (header.tokens != 0)
-                            & (header.hidden <= limits.hidden)
-                            & (header.ffn <= limits.ffn)
-                            & (header.labels <= limits.labels)
-                        )
-                        m.d.sync += [self.model_tokens.eq(header.tokens), self.model_valid.eq(fits)]
-                        m.next = "FETCH"
-                        with m.If(~fits):
-                            fail(Error.LIMIT)
-                    with m.Case(Opcode.TABLE):
-                        with m.If(users == 0):
-                            m.next = "TABLE"
-                    with m.Case(Opcode.NORM):
-                        m.d.sync += channel.eq(0)
-                        with m.If((norm.channels == 0) | (norm.channels > self.config.hidden)):
-                            fail(Error.LIMIT)
-                        with m.Elif(self.norm_free):
-                            m.next = "NORM"
-                    with m.Case(Opcode.EMBED):
-                        with m.If((embed.channels == 0) | (embed.channels > self.config.hidden)):
-                            fail(Error.LIMIT)
-                        with m.Else():
-                            m.d.comb += self.operation.valid.eq(1)
-                            with m.If(self.operation.ready):
-                                m.next = "EMBED"
-                    with m.Case(Opcode.LINEAR):
-                        m.d.sync += columns_left.eq(linear.columns)
-                        with m.If(
-                            (linear.length == 0)
-                            | (linear.length > max(self.config.hidden, self.config.ffn))
-                            | (linear.columns == 0)
-                        ):
-                            fail(Error.LIMIT)
-                        with m.Else():
-                            m.d.comb += self.operation.valid.eq(1)
-                            with m.If(self.operation.ready):
-                                m.next = "WEIGHTS"
-                    with m.Case(Opcode.ATTEND):
-                        with m.If(
-                            (attend.heads == 0)
-                            | (attend.head_size == 0)
-                            | (attend.head_size > self.config.hidden)
-                        ):
-                            fail(Error.LIMIT)
-                        with m.Else():
-                            m.d.comb += self.operation.valid.eq(1)
-                            with m.If(self.operation.ready):
-                                m.next = "FETCH"
-                    with m.Case(Opcode.END):
-                        m.d.sync += self.end.eq(1)
-                        m.next = "ENDED"
-                    with m.Default():
-                        fail(Error.FORMAT)
-
-            with m.State("WEIGHTS"):
-                m.d.comb += [
-                    self.model.ready.eq(~weights_full.bit_select(half, 1)),
-                    self.weight_en.eq(taken),
-                ]
-                with m.If(taken):
-                    m.d.sync += count.eq(count + 1)
-                    with m.If(count + 1 == linear.length):
-                        m.d.sync += count.eq(0)
-                        m.next = "PARAMETERS"
-                truncated()
-
-            with m.State("PARAMETERS"):
-                m.d.comb += [
-                    self.model.ready.eq(~parameters_full.bit_select(half, 1)),
-                    self.parameter_en.eq(taken),
-                ]
-                with m.If(taken):
-                    m.d.sync += count.eq(count + 1)
-                    with m.If(count == PARAMETER_PLANES - 1):
-                        m.d.sync += [
-                            count.eq(0),
-                            half.eq(~half),
-                            columns_left.eq(columns_left - n),
-                            weights_full.bit_select(half, 1).eq(1),
-                            parameters_full.bit_select(half, 1).eq(1),
-                        ]
-                        m.next = "WEIGHTS"
-                        with m.If(columns_left <= n):
-                            m.next = "FETCH"
-                truncated()
-
-            with m.State("EMBED"):
-                m.d.comb += [
-                    self.rows_active.eq(1),
-                    self.rows_en.eq(~weights_full.bit_select(half, 1)),
-                ]
-                with m.If(self.rows_done):
-                    m.d.sync += [weights_full.bit_select(half, 1).eq(1), half.eq(~half)]
-                    with m.If(self.rows_last):
-                        m.next = "FETCH"
-
-            with m.State("TABLE"):
-                m.d.comb += self.model.ready.eq(1)
-                with m.If(taken):
-                    m.d.sync += [held.eq(word), written.eq(0)]
-                    m.next = "TABLE WRITE"
-                truncated()
-
-            with m.State("TABLE WRITE"):
-                m.d.comb += [
-                    self.table_en.eq(1),
-                    self.table_address.eq(Cat(written, count)),
-                ]
-                m.d.sync += written.eq(written + 1)
-                with m.If(written == n - 1):
-                    m.d.sync += count.eq(count + 1)
-                    m.next = "TABLE"
-                    with m.If(count == TABLE_BYTES // n - 1):
-                        m.d.sync += count.eq(0)
-                        m.next = "FETCH"
-
-            with m.State("NORM"):
-                m.d.comb += self.model.ready.eq(1)
-                with m.If(taken):
-                    m.d.sync += [
-                        held.eq(Cat(held[8 * n :], word)),
-                        written.eq(0),
-                        count.eq(count + 1),
+                self._dispatch(m, rules, users)
+            for name, writer in payload.items():
+                with m.State(name):
+                    m.d.comb += [
+                        writer.i.valid.eq(self.model.valid),
+                        self.model.ready.eq(writer.i.ready),
                     ]
-                    with m.If(count == NORM_PLANES - 1):
-                        m.d.sync += count.eq(0)
-                        m.next = "NORM WRITE"
-                truncated()
-
-            with m.State("NORM WRITE"):
-                m.d.comb += self.norm_en.eq(channel < norm.channels)
-                m.d.sync += [written.eq(written + 1), channel.eq(channel + 1)]
-                with m.If(written == n - 1):
-                    m.next = "NORM"
-                    with m.If(channel + 1 >= norm.channels):
-                        m.next = "NORM PUSH"
-
+                    with m.If(writer.done):
+                        m.next = "NORM PUSH" if name == "NORM" else "FETCH"
+                    with m.If(self._taken & self.model.payload.last):
+                        self._fail(m, Error.TRUNCATED)
+            with m.State("EMBED"):
+                m.d.comb += self.rows.active.eq(1)
+                with m.If(self.rows.done & self.rows.last):
+                    m.next = "FETCH"
             with m.State("NORM PUSH"):
                 m.d.comb += self.norm.valid.eq(1)
                 with m.If(self.norm.ready):
                     m.d.sync += ordinal.eq(ordinal + 1)
                     m.next = "FETCH"
-
             with m.State("ENDED"):
-                pass
-
+                m.d.comb += self.end.eq(1)
             with m.State("FAILED"):
                 pass
-
-        with m.If(self.release):
-            m.d.sync += weights_full.bit_select(self.release_buffer, 1).eq(0)
-        with m.If(self.parameter_release):
-            m.d.sync += parameters_full.bit_select(self.parameter_release_buffer, 1).eq(0)
         return m
+
+    def _fail(self, m: Module, error: Error | Signal) -> None:
+        m.d.sync += self.error.eq(error)
+        m.next = "FAILED"
+
+    def _fields(self, opcode: Opcode) -> data.View:
+        return fields(opcode, self._descriptor[16 : 16 + 8 * FIELD_BYTES])
+
+    @property
+    def _flags(self) -> data.View:
+        return data.View(FLAGS, self._descriptor[8 : 8 + FLAGS.size])
+
+    def _hand_on(self, m: Module, number: Signal, ordinal: Signal) -> None:
+        """What the units get of the descriptor in hand."""
+        norm = self._fields(Opcode.NORM)
+        m.d.comb += [
+            self.operation.payload.opcode.eq(self._descriptor[:8]),
+            self.operation.payload.flags.eq(self._flags),
+            self.operation.payload.fields.eq(self._descriptor[16 : 16 + 8 * FIELD_BYTES]),
+            self.operation.payload.norm_ordinal.eq(ordinal),
+            self.operation.payload.number.eq(number),
+            self.norm.payload.channels.eq(norm.channels),
+            self.norm.payload.shift.eq(norm.shift),
+            self.norm.payload.epsilon.eq(norm.epsilon),
+            self.norm.payload.flags.eq(self._flags),
+            self.rows.fields.eq(self._fields(Opcode.EMBED)),
+        ]
+
+    def _writers(self, m: Module) -> dict[str, TileWriter | TableWriter | NormWriter]:
+        """The payloads' writers, by the state in which they have the stream."""
+        m.submodules.tile_writer = tiles = TileWriter(self.config)
+        m.submodules.table_writer = table = TableWriter(self.config.lanes)
+        m.submodules.norm_writer = norm = NormWriter(self.config)
+        linear = self._fields(Opcode.LINEAR)
+        connect(m, flipped(self.weight), tiles.weight)
+        connect(m, flipped(self.parameter), tiles.parameter)
+        connect(m, flipped(self.table), table.o)
+        connect(m, flipped(self.norm_parameter), norm.o)
+        connect(m, flipped(self.release), tiles.release)
+        connect(m, flipped(self.parameter_release), tiles.parameter_release)
+        m.d.comb += [
+            tiles.length.eq(linear.length),
+            tiles.columns.eq(linear.columns),
+            tiles.begin.eq(self.operation.valid & self.operation.ready),
+            tiles.filled.eq(self.rows.done),
+            self.rows.fill.eq(self.rows.active & tiles.free),
+            self.weights_ready.eq(tiles.ready),
+            norm.channels.eq(self._fields(Opcode.NORM).channels),
+        ]
+        writers: dict[str, TileWriter | TableWriter | NormWriter] = {
+            "LINEAR": tiles,
+            "TABLE": table,
+            "NORM": norm,
+        }
+        for writer in writers.values():
+            m.d.comb += writer.i.payload.eq(self.model.payload.data)
+        return writers
+
+    def _fetch(self, m: Module) -> None:
+        """Takes the words of a descriptor."""
+        n, word = self.config.lanes, self.model.payload.data
+        words = DESCRIPTOR_BYTES // n
+        count = Signal(range(words))
+        m.d.comb += self.model.ready.eq(1)
+        with m.If(self._taken):
+            m.d.sync += [
+                self._descriptor.eq(Cat(self._descriptor[8 * n :], word) if words > 1 else word),
+                count.eq(count + 1),
+                self._ended.eq(self.model.payload.last),
+            ]
+            with m.If(count == words - 1):
+                m.d.sync += count.eq(0)
+                m.next = "CHECK"
+            with m.Elif(self.model.payload.last):
+                self._fail(m, Error.TRUNCATED)
+
+    def _dispatch(self, m: Module, rules: Rules, users: Signal) -> None:
+        """Refuses the descriptor, or has it act as soon as its unit is free."""
+        opcode, header = self._descriptor[:8], self._fields(Opcode.HEADER)
+        with m.If(rules.error != Error.NONE):
+            self._fail(m, rules.error)
+        with m.Elif((opcode == Opcode.END) & ~self._ended):
+            self._fail(m, Error.OVERRUN)
+        with m.Elif((opcode != Opcode.END) & self._ended):
+            self._fail(m, Error.TRUNCATED)
+        with m.Else():
+            with m.Switch(opcode):
+                with m.Case(Opcode.HEADER):
+                    m.d.sync += [self.limit.tokens.eq(header.tokens), self.limit.valid.eq(1)]
+                    m.d.comb += rules.accept.eq(1)
+                    m.next = "FETCH"
+                with m.Case(Opcode.TABLE):
+                    with m.If(users == 0):
+                        m.d.comb += rules.accept.eq(1)
+                        m.next = "TABLE"
+                with m.Case(Opcode.NORM):
+                    with m.If(self.norm_free):
+                        m.d.comb += rules.accept.eq(1)
+                        m.next = "NORM"
+                with m.Case(Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND):
+                    m.d.comb += self.operation.valid.eq(1)
+                    with m.If(self.operation.ready):
+                        m.d.comb += rules.accept.eq(1)
+                        m.next = "FETCH"
+                        with m.If(opcode == Opcode.EMBED):
+                            m.next = "EMBED"
+                        with m.If(opcode == Opcode.LINEAR):
+                            m.next = "LINEAR"
+                with m.Case(Opcode.END):
+                    m.next = "ENDED"

@@ -2,9 +2,10 @@
 
 from amaranth.hdl import Module, signed, unsigned
 from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.datapath.requantize import MOST_LANES
+from rtl.interface.ports import TableWrite
 from rtl.primitives.memory import READ_LATENCY, Memory
 from rtl.primitives.parameters import check
 
@@ -24,10 +25,8 @@ class ActivationTable(wiring.Component):
     -------
     i : In, Array(signed(8))
     o : Out, Array(signed(8))
-    write_en : In, 1
-    write_address : In, 8
-        The code as an unsigned byte: entry c holds the value of c (0..127) or c - 256.
-    write_data : In, 8
+    write : In, TableWrite
+        Entry c holds the value of c (0..127) or c - 256.
 
     Attributes
     ----------
@@ -48,9 +47,7 @@ class ActivationTable(wiring.Component):
             {
                 "i": In(data.ArrayLayout(signed(8), lanes)),
                 "o": Out(data.ArrayLayout(signed(8), lanes)),
-                "write_en": In(1),
-                "write_address": In(8),
-                "write_data": In(8),
+                "write": In(TableWrite()),
             }
         )
 
@@ -60,10 +57,8 @@ class ActivationTable(wiring.Component):
             table = Memory(unsigned(8), 256)
             m.submodules[f"table{lane}"] = table
             m.d.comb += [
-                table.read_address.eq(self.i[lane].as_unsigned()),
-                self.o[lane].eq(table.read_data.as_signed()),
-                table.write_en.eq(self.write_en),
-                table.write_address.eq(self.write_address),
-                table.write_data.eq(self.write_data),
+                table.read.address.eq(self.i[lane].as_unsigned()),
+                self.o[lane].eq(table.read.data.as_signed()),
             ]
+            connect(m, flipped(self.write), table.write)
         return m

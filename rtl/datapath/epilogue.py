@@ -4,155 +4,133 @@ from __future__ import annotations
 
 from amaranth.hdl import Array, Cat, Elaboratable, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.datapath.activation import ActivationTable
 from rtl.datapath.requantize import Requantize
-from rtl.interface.command import PARAMETER_PLANES
+from rtl.datapath.schedule import (
+    CODE,
+    COUNTED,
+    DRAINED,
+    LOOKED_UP,
+    REQUANTIZED,
+    RESIDUAL_READ,
+    SELECTED,
+    SUMMED,
+    WRITTEN,
+    check_ahead,
+)
 from rtl.interface.config import Config
+from rtl.interface.ports import (
+    LogitWrite,
+    Multiplier,
+    ParameterWrite,
+    Release,
+    ResidualAccess,
+    RowScales,
+    ScoreColumn,
+    TableWrite,
+    TileEnd,
+    int8_word,
+)
 from rtl.interface.tile import Epilogue as Kind
 from rtl.interface.tile import Tag, address_bits
+from rtl.primitives.memory import WritePort
 from rtl.primitives.pipeline import delay, stages
+from rtl.primitives.saturate import saturate
 
-ISSUE_TO_OPERAND = 3
-"""Cycles from an operand's address to the operand at the array: memory 2, source mux 1."""
-
-IDENTITY_M, IDENTITY_S = 1 << 15, 15
+UNIT_M, UNIT_S = 1 << 15, 15  # 2^15 * 2^-15: the embedding is requantized by 1
 BYTE_PLANE = data.StructLayout({"bias": signed(32), "m": unsigned(16), "s": unsigned(8)})
 
 
 class Epilogue(wiring.Component):
     """Bias, requantize, then table, residual, score, context or logits, a column a cycle.
 
-    Cycle 0 is the one in which the address of a tile's last operand is presented.
-
-    ==========================  =====================================================
-    cycle                       what happens to column 0 (column n: n cycles later)
-    ==========================  =====================================================
-    1                           the tile's columns are counted
-    5                           parameters of the column are selected
-    6                           parameters of each lane are selected; the array's output
-    7                           bias is added
-    8 .. Q = 8 + L_req          requantize to int16
-    Q - 2 .. Q                  RESIDUAL: X16 is read
-    Q                           SCORE: written to the softmax
-    Q + 2 + L_table             INT8, CONTEXT: written to a bank; RESIDUAL, EMBEDDING: to X16;
-                                `done` with the last column
-    ==========================  =====================================================
+    `rtl.datapath.schedule` says what happens in which cycle.
 
     A column that the tile does not write (`tag.columns`) is computed and dropped.
 
     Members
     -------
-    start, tag
-        Cycle 0 of a tile and its fields. At most one start in N cycles.
-    column
+    tile : In, TileEnd
+        Cycle 0 of a tile and its fields.
+    column : In, Array(signed(acc_bits))
         The array's output.
-    parameter_en, parameter_buffer, parameter_plane, parameter_data
-        Writes one byte plane of N channels' bias (0..3), m (4, 5) or s (6).
-    table_en, table_address, table_data
-        Writes the activation table.
-    score_m, score_s
-        The tensor's multiplier of the scores; stable while SCORE tiles are under way.
-    row_buffer, row_m, row_s
+    parameter : In, ParameterWrite
+    table : In, TableWrite
+    score_multiplier : In, Multiplier
+        Of the scores.
+    row : Out, RowScales
         The multipliers of the queries, from the softmax.
-    bank_en, bank_address, bank_data
-        Write port of the activation banks.
-    x_read_en, x_read_address, x_read_data
-        Read port of X16, data two cycles after the address.
-    x_write_en, x_write_address, x_write_data
-        Write port of X16.
-    x_write_ahead
-        `x_write_en` of the cycle that is `ahead` cycles away.
-    score_en, score_first, score_last, score_buffer, score_key, score_data
-        A column of scores for the softmax.
-    logit_en, logit_index, logit
-        A logit (lane 0).
-    done, publish, table_done
+    bank : Out, WritePort
+        Of the activation banks.
+    x : Out, ResidualAccess
+    score : Out, ScoreColumn
+        For the softmax.
+    logit : Out, LogitWrite
+        Of lane 0.
+    done, publish, table_done : Out, 1
         Pulses in the cycle of a tile's last bank write slot: the tile is written; it completed a
         row tile of X16; it was the last user of the activation table.
-    parameter_release, parameter_release_buffer
-        Pulse: the tile was the last that needs the parameters of this half.
+    parameter_release : Out, Release
+        The tile was the last that needs the parameters of this half.
 
     Parameters
     ----------
     config
         Lanes and address widths.
     ahead
-        How far `x_write_ahead` looks ahead, 1..`latency` - 1.
+        How far `x.write_ahead` looks ahead, 0..`latency` - 1.
+
+    Attributes
+    ----------
+    latency
+        Cycle of column 0's write and, N - 1 later, of `done`.
+
+    Raises
+    ------
+    ValueError
+        ahead is out of range.
     """
 
+    latency = WRITTEN
+
     def __init__(self, config: Config, ahead: int = 1) -> None:
-        self.config, self.ahead = config, ahead
-        n, address = config.lanes, address_bits(config)
+        self.config, self.ahead = config, check_ahead(ahead)
+        n = config.lanes
         self.requantize = Requantize(n)
-        self.table = ActivationTable(n)
+        self.activation = ActivationTable(n)
         super().__init__(
             {
-                "start": In(1),
-                "tag": In(Tag(config)),
+                "tile": In(TileEnd(config)),
                 "column": In(data.ArrayLayout(signed(config.acc_bits), n)),
-                "parameter_en": In(1),
-                "parameter_buffer": In(1),
-                "parameter_plane": In(range(PARAMETER_PLANES)),
-                "parameter_data": In(8 * n),
-                "table_en": In(1),
-                "table_address": In(8),
-                "table_data": In(8),
-                "score_m": In(16),
-                "score_s": In(6),
-                "row_buffer": Out(1),
-                "row_m": In(data.ArrayLayout(16, n)),
-                "row_s": In(data.ArrayLayout(6, n)),
-                "bank_en": Out(1),
-                "bank_address": Out(address),
-                "bank_data": Out(data.ArrayLayout(signed(8), n)),
-                "x_read_en": Out(1),
-                "x_read_address": Out(address),
-                "x_read_data": In(data.ArrayLayout(signed(16), n)),
-                "x_write_en": Out(1),
-                "x_write_address": Out(address),
-                "x_write_data": Out(data.ArrayLayout(signed(16), n)),
-                "x_write_ahead": Out(1),
-                "score_en": Out(1),
-                "score_first": Out(1),
-                "score_last": Out(1),
-                "score_buffer": Out(1),
-                "score_key": Out(range(config.tokens)),
-                "score_data": Out(data.ArrayLayout(signed(16), n)),
-                "logit_en": Out(1),
-                "logit_index": Out(range(config.labels)),
-                "logit": Out(signed(32)),
+                "parameter": In(ParameterWrite(n)),
+                "table": In(TableWrite()),
+                "score_multiplier": In(Multiplier()),
+                "row": Out(RowScales(n)),
+                "bank": Out(WritePort(address_bits(config), int8_word(n))),
+                "x": Out(ResidualAccess(config)),
+                "score": Out(ScoreColumn(n, config.tokens)),
+                "logit": Out(LogitWrite(config)),
                 "done": Out(1),
                 "publish": Out(1),
                 "table_done": Out(1),
-                "parameter_release": Out(1),
-                "parameter_release_buffer": Out(1),
+                "parameter_release": Out(Release()),
             }
         )
-
-    @property
-    def requantized(self) -> int:
-        """Cycle Q of the table above."""
-        return 8 + self.requantize.latency
-
-    @property
-    def latency(self) -> int:
-        """Cycle of the last stage: column 0's bank write and, N - 1 later, `done`."""
-        return self.requantized + 2 + self.table.latency
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         m.submodules.requantize = requantize = self.requantize
-        m.submodules.table = table = self.table
+        m.submodules.table = table = self.activation
         n, width = self.config.lanes, address_bits(self.config)
 
-        # Cycle 1: one column a cycle.
+        # COUNTED.
         tag = Signal(Tag(self.config))
         active = Signal()
         index = Signal(range(n))
-        with m.If(self.start):
-            m.d.sync += [tag.eq(self.tag), active.eq(1), index.eq(0)]
+        with m.If(self.tile.start):
+            m.d.sync += [tag.eq(self.tile.tag), active.eq(1), index.eq(0)]
         with m.Elif(active):
             m.d.sync += [index.eq(index + 1), active.eq(index != n - 1)]
 
@@ -194,102 +172,98 @@ class Epilogue(wiring.Component):
             column.release.eq(tag.release),
             column.weight_buffer.eq(tag.weight_buffer),
         ]
-        # at[c] is the column's control in cycle c; nothing is known before cycle 1.
-        copies = stages(m, column, self.latency - 1, "column")
-        at = {1 + cycle: stage for cycle, stage in enumerate(copies)}
-        q = self.requantized
+        # at[c] is the column's control in cycle c of the schedule.
+        copies = stages(m, column, WRITTEN - COUNTED, "column")
+        at = {COUNTED + cycle: stage for cycle, stage in enumerate(copies)}
 
         self._parameters(m, at)
 
-        # Cycle 7: bias. Cycle 8: into the requantizer.
+        # BIASED and SUMMED.
         for i in range(n):
             acc = Signal(signed(self.config.acc_bits), name=f"acc_{i}")
             m.d.sync += acc.eq(self.column[i])
             m.d.sync += requantize.acc[i].eq(acc + self._bias[i])
             m.d.sync += [requantize.m[i].eq(self._m[i]), requantize.s[i].eq(self._s[i])]
         m.d.comb += [
-            self.logit_en.eq(at[8].write & (at[8].epilogue == Kind.LOGITS)),
-            self.logit_index.eq(at[8].address),
-            self.logit.eq(requantize.acc[0]),
+            self.logit.en.eq(at[SUMMED].write & (at[SUMMED].epilogue == Kind.LOGITS)),
+            self.logit.index.eq(at[SUMMED].address),
+            self.logit.value.eq(requantize.acc[0]),
         ]
 
-        # Cycle Q: scores leave; the int8 codes go to the table, the int16 to the residual sum.
+        # REQUANTIZED to LOOKED_UP.
         m.d.comb += [
-            self.score_en.eq(at[q].write & (at[q].epilogue == Kind.SCORE)),
-            self.score_first.eq(at[q].score_first),
-            self.score_last.eq(at[q].score_last),
-            self.score_buffer.eq(at[q].softmax_buffer),
-            self.score_key.eq(at[q].address),
-            self.score_data.eq(requantize.o),
+            self.score.en.eq(at[REQUANTIZED].write & (at[REQUANTIZED].epilogue == Kind.SCORE)),
+            self.score.first.eq(at[REQUANTIZED].score_first),
+            self.score.last.eq(at[REQUANTIZED].score_last),
+            self.score.buffer.eq(at[REQUANTIZED].softmax_buffer),
+            self.score.key.eq(at[REQUANTIZED].address),
+            self.score.data.eq(requantize.o),
         ]
         self._residual(m, at)
         for i in range(n):
             code = Signal(signed(8), name=f"code_{i}")
-            m.d.sync += code.eq(saturated(requantize.o[i], 8))
+            m.d.sync += code.eq(saturate(requantize.o[i], 8))
             m.d.comb += table.i[i].eq(code)
             plain = delay(m, code, table.latency, f"plain_{i}")
-            m.d.sync += self.bank_data[i].eq(
-                Mux(at[q + 1 + table.latency].table, table.o[i], plain)
-            )
-        m.d.comb += [
-            table.write_en.eq(self.table_en),
-            table.write_address.eq(self.table_address),
-            table.write_data.eq(self.table_data),
-        ]
+            m.d.sync += self.bank.data[i].eq(Mux(at[LOOKED_UP].table, table.o[i], plain))
+        connect(m, flipped(self.table), table.write)
 
-        last = at[self.latency]
+        last = at[WRITTEN]
         m.d.comb += [
-            self.bank_en.eq(
+            self.bank.en.eq(
                 last.write & ((last.epilogue == Kind.INT8) | (last.epilogue == Kind.CONTEXT))
             ),
-            self.bank_address.eq(last.address),
+            self.bank.address.eq(last.address),
             self.done.eq(last.end),
             self.publish.eq(last.end & last.publish),
-            self.parameter_release.eq(at[6].end & at[6].release),
-            self.parameter_release_buffer.eq(at[6].weight_buffer),
+            self.parameter_release.en.eq(at[DRAINED].end & at[DRAINED].release),
+            self.parameter_release.buffer.eq(at[DRAINED].weight_buffer),
             self.table_done.eq(last.end & last.table_last),
         ]
         return m
 
     def _parameters(self, m: Module, at: dict) -> None:
-        """Cycles 5 and 6: bias, m and s of every lane, ready in cycle 7."""
+        """SELECTED and DRAINED: bias, m and s of every lane."""
         n = self.config.lanes
         stored = [
             [Signal(BYTE_PLANE, name=f"parameter_{half}_{i}") for i in range(n)]
             for half in range(2)
         ]
-        with m.If(self.parameter_en):
+        with m.If(self.parameter.en):
             for half in range(2):
                 for i in range(n):
                     bits = stored[half][i].as_value()
-                    with m.If(self.parameter_buffer == half):
-                        m.d.sync += bits.word_select(self.parameter_plane, 8).eq(
-                            self.parameter_data.word_select(i, 8)
+                    with m.If(self.parameter.buffer == half):
+                        m.d.sync += bits.word_select(self.parameter.plane, 8).eq(
+                            self.parameter.data.word_select(i, 8)
                         )
 
         of_column = Signal(BYTE_PLANE)
         m.d.sync += of_column.eq(
             Array([*map(data.View.as_value, stored[0]), *map(data.View.as_value, stored[1])])[
-                Cat(at[5].index, at[5].weight_buffer)
+                Cat(at[SELECTED].index, at[SELECTED].weight_buffer)
             ]
         )
-        m.d.comb += self.row_buffer.eq(at[6].softmax_buffer)
+        m.d.comb += self.row.buffer.eq(at[DRAINED].softmax_buffer)
         self._bias = [Signal(signed(32), name=f"bias_{i}") for i in range(n)]
         self._m = [Signal(16, name=f"m_{i}") for i in range(n)]
         self._s = [Signal(6, name=f"s_{i}") for i in range(n)]
         for i in range(n):
             of_lane = Signal(BYTE_PLANE, name=f"of_lane_{i}")
-            m.d.comb += of_lane.eq(Mux(at[6].weight_buffer, stored[1][i], stored[0][i]))
+            m.d.comb += of_lane.eq(Mux(at[DRAINED].weight_buffer, stored[1][i], stored[0][i]))
             chosen = Signal(BYTE_PLANE, name=f"chosen_{i}")
-            with m.Switch(at[6].epilogue):
+            with m.Switch(at[DRAINED].epilogue):
                 with m.Case(Kind.SCORE):
-                    m.d.comb += [chosen.m.eq(self.score_m), chosen.s.eq(self.score_s)]
+                    m.d.comb += [
+                        chosen.m.eq(self.score_multiplier.m),
+                        chosen.s.eq(self.score_multiplier.s),
+                    ]
                 with m.Case(Kind.CONTEXT):
-                    m.d.comb += [chosen.m.eq(self.row_m[i]), chosen.s.eq(self.row_s[i])]
+                    m.d.comb += [chosen.m.eq(self.row.m[i]), chosen.s.eq(self.row.s[i])]
                 with m.Case(Kind.EMBEDDING):
-                    m.d.comb += [chosen.m.eq(IDENTITY_M), chosen.s.eq(IDENTITY_S)]
+                    m.d.comb += [chosen.m.eq(UNIT_M), chosen.s.eq(UNIT_S)]
                 with m.Default():
-                    m.d.comb += chosen.eq(Mux(at[6].by_lane, of_lane, of_column))
+                    m.d.comb += chosen.eq(Mux(at[DRAINED].by_lane, of_lane, of_column))
             m.d.sync += [
                 self._bias[i].eq(chosen.bias),
                 self._m[i].eq(chosen.m),
@@ -297,43 +271,36 @@ class Epilogue(wiring.Component):
             ]
 
     def _residual(self, m: Module, at: dict) -> None:
-        """X16 read at Q - 2, shifted at Q, added and saturated at Q + 1, written with the banks."""
-        q = self.requantized
+        """RESIDUAL_READ, REQUANTIZED: X16 is shifted, CODE: added and saturated, WRITTEN."""
 
         def writes(column: data.View) -> Signal:
             kind = column.epilogue
             return column.write & ((kind == Kind.RESIDUAL) | (kind == Kind.EMBEDDING))
 
         m.d.comb += [
-            self.x_read_en.eq(at[q - 2].write & (at[q - 2].epilogue == Kind.RESIDUAL)),
-            self.x_read_address.eq(at[q - 2].address),
-            self.x_write_en.eq(writes(at[self.latency])),
-            self.x_write_address.eq(at[self.latency].address),
-            self.x_write_ahead.eq(writes(at[self.latency - self.ahead])),
+            self.x.read_en.eq(
+                at[RESIDUAL_READ].write & (at[RESIDUAL_READ].epilogue == Kind.RESIDUAL)
+            ),
+            self.x.read_address.eq(at[RESIDUAL_READ].address),
+            self.x.write_en.eq(writes(at[WRITTEN])),
+            self.x.write_address.eq(at[WRITTEN].address),
+            self.x.write_ahead.eq(writes(at[WRITTEN - self.ahead])),
         ]
         for i in range(self.config.lanes):
             shifted = Signal(signed(16), name=f"shifted_{i}")
             branch = Signal(signed(16), name=f"branch_{i}")
-            x = self.x_read_data[i]
+            x = self.x.read_data[i]
             floor = Signal(signed(17), name=f"floor_{i}")
-            with m.If(at[q].shift == 0):
+            with m.If(at[REQUANTIZED].shift == 0):
                 m.d.comb += floor.eq(x)
             with m.Else():
                 # round_shift(x, k) = ((x >> (k - 1)) + 1) >> 1
-                m.d.comb += floor.eq(((x >> (at[q].shift - 1)[:4]) + 1) >> 1)
-            with m.If(at[q].epilogue == Kind.RESIDUAL):
+                m.d.comb += floor.eq(((x >> (at[REQUANTIZED].shift - 1)[:4]) + 1) >> 1)
+            with m.If(at[REQUANTIZED].epilogue == Kind.RESIDUAL):
                 m.d.sync += shifted.eq(floor)
             with m.Else():
                 m.d.sync += shifted.eq(0)
             m.d.sync += branch.eq(self.requantize.o[i])
             total = Signal(signed(16), name=f"total_{i}")
-            m.d.sync += total.eq(saturated(shifted + branch, 16))
-            m.d.comb += self.x_write_data[i].eq(
-                delay(m, total, self.latency - (q + 2), f"total_{i}")
-            )
-
-
-def saturated(x: Signal, bits: int) -> Signal:
-    """saturate(x, bits) as an expression."""
-    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-    return Mux(x < low, low, Mux(x > high, high, x))
+            m.d.sync += total.eq(saturate(shifted + branch, 16))
+            m.d.comb += self.x.write_data[i].eq(delay(m, total, WRITTEN - CODE - 1, f"total_{i}"))

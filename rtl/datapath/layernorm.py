@@ -1,5 +1,7 @@
 """LayerNorm of row tiles in two passes, lanes = tokens: sums first, then the normalised values."""
 
+from typing import Any, NamedTuple
+
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -15,13 +17,53 @@ from rtl.datapath.row_constants import (
     SUM,
     RowConstants,
 )
+from rtl.interface.ports import NormParameterWrite, SharedRead, int8_word, int16_word
 from rtl.primitives.memory import READ_LATENCY, Memory
 from rtl.primitives.parameters import check
-from rtl.primitives.pipeline import delay, register
+from rtl.primitives.pipeline import delay, register, stages
 
 MOST_HIDDEN = 1024
 MOST_ROW_TILES = 4096
-SUMS_LATENCY = READ_LATENCY + 3  # read of a word until its z is in the sums
+SUMS_LATENCY = READ_LATENCY + NormLane.sums_latency  # read of a word until its z is in the sums
+
+
+def constants_latency(lanes: int) -> int:
+    """Cycles from the last read of pass 1 until the constants are ready: 26 + lanes."""
+    return SUMS_LATENCY + 1 + lanes + RowConstants.latency
+
+
+def constants_ready(lanes: int, summed: int, used: int) -> int:
+    """In which cycle a tile's constants are ready.
+
+    summed
+        Cycle of the last read of its pass 1.
+    used
+        Cycle of the first read of the pass 2 of the tile before it: its constants move on then.
+    """
+    return max(summed, used + 1 - SUMS_LATENCY) + constants_latency(lanes)
+
+
+CONSTANTS = data.StructLayout(
+    {"scale": SCALE, "offset": OFFSET, "shift": range(NORM_SHIFT_MAX + 1)}
+)
+
+
+class Operation(NamedTuple):
+    """What is sampled with `start`."""
+
+    channels: Signal
+    last_channel: Signal
+    tiles: Signal
+    shift: Signal
+    epsilon: Signal
+
+
+class Flags(NamedTuple):
+    """What travels with a pass's words: entry c of each list is c cycles after the read."""
+
+    en: list[Any]
+    first: list[Any]
+    last: list[Any]
 
 
 class LayerNorm(wiring.Component):
@@ -36,7 +78,7 @@ class LayerNorm(wiring.Component):
         of their two passes, the next tile's pass 1 begins.
 
     "Free" is a cycle without a pass or with the last read of one; the first read follows in the
-    next cycle, `x_busy` permitting. With the last read of a tile's pass 1 in cycle t, and the
+    next cycle, `x.busy` permitting. With the last read of a tile's pass 1 in cycle t, and the
     first read of the pass 2 of the tile before it in cycle u, its constants are ready in cycle
 
         max(t, u - 4) + constants_latency
@@ -54,21 +96,16 @@ class LayerNorm(wiring.Component):
 
     Members
     -------
-    parameter_en, parameter_address, parameter_gamma, parameter_beta : In
-        Writes gamma (signed(16)) and beta (signed(32)) of a channel.
+    parameter : In, NormParameterWrite
     start : In, 1
         Starts an operation; not while busy. channels (H), tiles, shift (1..31) and epsilon (E)
         are sampled with it.
     available : In
         How many row tiles of the operation may be read. From the cycle after start on; it grows.
-    x_busy : In, 1
-        No read in this cycle.
-    x_en, x_address : Out
-        Read of word (row tile r, channel c) at address r * channels + c.
-    x_data : In, Array(signed(16))
-        The word that was asked for two cycles before.
+    x : Out, SharedRead
+        Reads of word (row tile r, channel c) at address r * channels + c.
     y_en, y_address, y, y8 : Out
-        A normalised word, `latency` cycles after the x_en of its second read, and
+        A normalised word, `latency` cycles after the x.en of its second read, and
         y8 = saturate(round_shift(y, 8), 8).
     finished : Out
         Row tiles whose words have all been written, in earlier cycles. Reset by start.
@@ -78,7 +115,7 @@ class LayerNorm(wiring.Component):
     Attributes
     ----------
     latency
-        Cycles from x_en of pass 2 to y_en: 19.
+        Cycles from x.en of pass 2 to y_en: 19.
     constants_latency
         Cycles from the last read of pass 1 until the constants are ready: 26 + lanes.
 
@@ -94,28 +131,22 @@ class LayerNorm(wiring.Component):
         self.lanes = check("LayerNorm", "lanes", lanes, 1, MOST_LANES)
         self.hidden = check("LayerNorm", "hidden", hidden, 1, MOST_HIDDEN)
         self.row_tiles = check("LayerNorm", "row_tiles", row_tiles, 1, MOST_ROW_TILES)
-        self.constants_latency = SUMS_LATENCY + 1 + lanes + RowConstants.latency
+        self.constants_latency = constants_latency(lanes)
         words, tiles = range(hidden * row_tiles), range(row_tiles + 1)
         super().__init__(
             {
-                "parameter_en": In(1),
-                "parameter_address": In(range(hidden)),
-                "parameter_gamma": In(signed(16)),
-                "parameter_beta": In(signed(32)),
+                "parameter": In(NormParameterWrite(hidden)),
                 "start": In(1),
                 "channels": In(range(hidden + 1)),
                 "tiles": In(tiles),
                 "shift": In(5),
                 "epsilon": In(EPSILON),
                 "available": In(tiles),
-                "x_busy": In(1),
-                "x_en": Out(1),
-                "x_address": Out(words),
-                "x_data": In(data.ArrayLayout(signed(16), lanes)),
+                "x": Out(SharedRead(words, lanes)),
                 "y_en": Out(1),
                 "y_address": Out(words),
-                "y": Out(data.ArrayLayout(signed(16), lanes)),
-                "y8": Out(data.ArrayLayout(signed(8), lanes)),
+                "y": Out(int16_word(lanes)),
+                "y8": Out(int8_word(lanes)),
                 "finished": Out(tiles),
                 "busy": Out(1),
             }
@@ -123,42 +154,73 @@ class LayerNorm(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        lanes = self.lanes
-        channels = Signal(range(self.hidden + 1))
-        last_channel = Signal(range(self.hidden))
-        tiles = Signal(range(self.row_tiles + 1))
-        shift, epsilon = Signal(5), Signal(EPSILON)
+        operation = Operation(
+            channels=Signal(range(self.hidden + 1)),
+            last_channel=Signal(range(self.hidden)),
+            tiles=Signal(range(self.row_tiles + 1)),
+            shift=Signal(5),
+            epsilon=Signal(EPSILON),
+        )
         with m.If(self.start):
             m.d.sync += [
-                channels.eq(self.channels),
-                last_channel.eq(self.channels - 1),
-                tiles.eq(self.tiles),
-                shift.eq(self.shift),
-                epsilon.eq(self.epsilon),
+                operation.channels.eq(self.channels),
+                operation.last_channel.eq(self.channels - 1),
+                operation.tiles.eq(self.tiles),
+                operation.shift.eq(self.shift),
+                operation.epsilon.eq(self.epsilon),
                 self.busy.eq(1),
             ]
+        ready, starts_norm = Signal(), Signal()
+        sums, norms = self._read_port(m, operation, ready, starts_norm)
+        gamma, beta = self._parameters(m, norms)
+        lanes = [NormLane() for _ in range(self.lanes)]
+        coming = self._constants(m, operation, sums, norms, lanes, ready, starts_norm)
+        for n, lane in enumerate(lanes):
+            m.submodules[f"lane{n}"] = lane
+            current = self._current(m, norms, coming[n], n)
+            m.d.comb += [
+                lane.z.eq(self.x.data[n]),
+                lane.squares.eq(sums.en[READ_LATENCY]),
+                lane.sum_en.eq(sums.en[SUMS_LATENCY - 1]),
+                lane.sum_first.eq(sums.first[SUMS_LATENCY - 1]),
+                lane.scale.eq(current.scale),
+                lane.offset.eq(current.offset),
+                lane.shift.eq(current.shift),
+                lane.gamma.eq(gamma),
+                lane.beta.eq(beta),
+                lane.output_shift.eq(operation.shift),
+                self.y[n].eq(lane.y),
+                self.y8[n].eq(lane.y8),
+            ]
+        self._writes(m, norms, operation.tiles)
+        return m
 
-        # The read port: which pass it serves, and the choice of the next.
-        reading, second, ready = Signal(), Signal(), Signal()
+    def _read_port(
+        self, m: Module, operation: Operation, ready: Signal, starts_norm: Signal
+    ) -> tuple[Flags, Flags]:
+        """Which pass the read port serves, and the choice of the next; the passes' flags."""
+        reading, second = Signal(), Signal()
         channel = Signal(range(self.hidden))
         summed = Signal(range(self.row_tiles + 1))  # tiles whose pass 1 has begun
         between = Signal(range(3))  # tiles between the beginnings of their two passes
         sum_address = Signal(range(self.hidden * self.row_tiles))
         norm_address = Signal.like(sum_address)
-        last, free, starts_norm, starts_sum = (
-            Signal(name=name) for name in ("last", "free", "starts_norm", "starts_sum")
-        )
+        last, free, starts_sum = (Signal(name=name) for name in ("last", "free", "starts_sum"))
         m.d.comb += [
-            self.x_en.eq(reading & ~self.x_busy),
-            self.x_address.eq(Mux(second, norm_address, sum_address)),
-            last.eq(self.x_en & (channel == last_channel)),
+            self.x.en.eq(reading & ~self.x.busy),
+            self.x.address.eq(Mux(second, norm_address, sum_address)),
+            last.eq(self.x.en & (channel == operation.last_channel)),
             free.eq(~reading | last),
             starts_norm.eq(free & ready),
             starts_sum.eq(
-                free & ~ready & (between != 2) & (summed != tiles) & (summed < self.available)
+                free
+                & ~ready
+                & (between != 2)
+                & (summed != operation.tiles)
+                & (summed < self.available)
             ),
         ]
-        with m.If(self.x_en):
+        with m.If(self.x.en):
             m.d.sync += channel.eq(channel + 1)
             with m.If(second):
                 m.d.sync += norm_address.eq(norm_address + 1)
@@ -177,52 +239,63 @@ class LayerNorm(wiring.Component):
         with m.If(self.start):
             m.d.sync += [sum_address.eq(0), norm_address.eq(0), summed.eq(0), between.eq(0)]
 
-        # Flags that travel with a word: index 0 is the cycle of its read.
-        sums = [self.x_en & ~second]
-        sums_first = [channel == 0]
-        sums_last = [last & ~second]
-        for cycle in range(1, SUMS_LATENCY + 1):
-            sums.append(register(m, sums[-1], f"sums_{cycle}", reset=True))
-            sums_first.append(register(m, sums_first[-1], f"sums_first_{cycle}"))
-            sums_last.append(register(m, sums_last[-1], f"sums_last_{cycle}", reset=True))
-        norms = [self.x_en & second]
-        norms_first = [norms[0] & (channel == 0)]
-        norms_last = [norms[0] & last]
-        for cycle in range(1, self.latency + 1):
-            norms.append(register(m, norms[-1], f"norms_{cycle}", reset=True))
-            norms_first.append(register(m, norms_first[-1], f"norms_first_{cycle}", reset=True))
-            norms_last.append(register(m, norms_last[-1], f"norms_last_{cycle}", reset=True))
+        sums_en, norms_en, first = self.x.en & ~second, self.x.en & second, channel == 0
+        sums = Flags(
+            en=stages(m, sums_en, SUMS_LATENCY, "sums"),
+            first=stages(m, first, SUMS_LATENCY, "sums_first", reset=False),
+            last=stages(m, last & ~second, SUMS_LATENCY, "sums_last"),
+        )
+        norms = Flags(
+            en=stages(m, norms_en, self.latency, "norms"),
+            first=stages(m, norms_en & first, self.latency, "norms_first"),
+            last=stages(m, norms_en & last, self.latency, "norms_last"),
+        )
+        return sums, norms
 
-        # gamma and beta of the channel that reaches the lanes' second multiplier.
+    def _parameters(self, m: Module, norms: Flags) -> tuple[Any, Any]:
+        """gamma and beta of the channel that reaches the lanes' second multiplier."""
         parameter = data.StructLayout({"gamma": signed(16), "beta": signed(32)})
         m.submodules.parameters = parameters = Memory(parameter, self.hidden)
-        parameter_channel = Signal(range(self.hidden))
+        channel = Signal(range(self.hidden))
         m.d.comb += [
-            parameters.write_en.eq(self.parameter_en),
-            parameters.write_address.eq(self.parameter_address),
-            parameters.write_data.gamma.eq(self.parameter_gamma),
-            parameters.write_data.beta.eq(self.parameter_beta),
-            parameters.read_address.eq(parameter_channel),
+            parameters.write.en.eq(self.parameter.en),
+            parameters.write.address.eq(self.parameter.address),
+            parameters.write.data.gamma.eq(self.parameter.gamma),
+            parameters.write.data.beta.eq(self.parameter.beta),
+            parameters.read.address.eq(channel),
         ]
-        with m.If(norms[NormLane.gamma_latency - 1]):  # 1 + READ_LATENCY before gamma is used
-            m.d.sync += parameter_channel.eq(parameter_channel + 1)
-        with m.If(norms_last[NormLane.gamma_latency - 1] | self.start):
-            m.d.sync += parameter_channel.eq(0)
-        gamma = register(m, parameters.read_data.gamma, "gamma")
-        beta = delay(m, parameters.read_data.beta, 2, "beta")
+        with m.If(norms.en[NormLane.gamma_latency - 1]):  # 1 + READ_LATENCY before gamma is used
+            m.d.sync += channel.eq(channel + 1)
+        with m.If(norms.last[NormLane.gamma_latency - 1] | self.start):
+            m.d.sync += channel.eq(0)
+        gamma = register(m, parameters.read.data.gamma, "gamma")
+        return gamma, delay(m, parameters.read.data.beta, 2, "beta")
 
-        # Complete sums move on as soon as the constants of the tile before them are in use;
-        # then the lanes take turns in RowConstants, which fills the next set of constants.
+    def _constants(
+        self,
+        m: Module,
+        operation: Operation,
+        sums: Flags,
+        norms: Flags,
+        lanes: list[NormLane],
+        ready: Signal,
+        starts_norm: Signal,
+    ) -> list[Any]:
+        """The constants of the next tile, lane by lane.
+
+        Complete sums move on as soon as the constants of the tile before them are in use; then the
+        lanes take turns in RowConstants, which fills the next set of constants.
+        """
         complete, held, moves, occupied = (
             Signal(name=name) for name in ("complete", "held", "moves", "occupied")
         )
         m.d.comb += [
-            complete.eq(sums_last[SUMS_LATENCY] | held),
+            complete.eq(sums.last[SUMS_LATENCY] | held),
             moves.eq(complete & ~occupied),
         ]
         m.d.sync += held.eq(complete & ~moves)
-        turning, turn = Signal(), Signal(range(lanes))
-        turn_last = turning & (turn == lanes - 1)
+        turning, turn = Signal(), Signal(range(self.lanes))
+        turn_last = turning & (turn == self.lanes - 1)
         with m.If(moves):
             m.d.sync += [occupied.eq(1), turning.eq(1), turn.eq(0)]
         with m.Elif(turning):
@@ -236,67 +309,51 @@ class LayerNorm(wiring.Component):
             m.d.sync += ready.eq(1)
         with m.If(starts_norm):
             m.d.sync += ready.eq(0)
-        with m.If(norms_first[0]):
+        with m.If(norms.first[0]):
             m.d.sync += occupied.eq(0)
 
         queue = [
             Signal(data.StructLayout({"s1": SUM, "s2": SQUARES}), name=f"queue{n}")
-            for n in range(lanes)
+            for n in range(self.lanes)
         ]
-        m.d.comb += [
-            constants.s1.eq(queue[0].s1),
-            constants.s2.eq(queue[0].s2),
-            constants.channels.eq(channels),
-            constants.epsilon.eq(epsilon),
-        ]
-        constant_set = data.StructLayout(
-            {"scale": SCALE, "offset": OFFSET, "shift": range(NORM_SHIFT_MAX + 1)}
-        )
-        coming = [Signal(constant_set, name=f"coming{n}") for n in range(lanes)]
-        current = [Signal(constant_set, name=f"current{n}") for n in range(lanes)]
-        with m.If(arrives):
-            for n in range(lanes - 1):
-                m.d.sync += coming[n].eq(coming[n + 1])
-            m.d.sync += coming[-1].eq(Cat(constants.scale, constants.offset, constants.shift))
-
-        for n in range(lanes):
-            lane = NormLane()
-            m.submodules[f"lane{n}"] = lane
+        for n, lane in enumerate(lanes):
             with m.If(moves):
                 m.d.sync += [queue[n].s1.eq(lane.s1), queue[n].s2.eq(lane.s2)]
             with m.Elif(turning):
-                if n + 1 < lanes:
+                if n + 1 < self.lanes:
                     m.d.sync += queue[n].eq(queue[n + 1])
-            # Each constant changes just before the first word of a pass 2 needs it.
-            with m.If(norms_first[READ_LATENCY - 1]):
-                m.d.sync += current[n].scale.eq(coming[n].scale)
-            with m.If(norms_first[READ_LATENCY + NormLane.offset_latency - 1]):
-                m.d.sync += current[n].offset.eq(coming[n].offset)
-            with m.If(norms_first[READ_LATENCY + NormLane.offset_latency]):
-                m.d.sync += current[n].shift.eq(coming[n].shift)
-            m.d.comb += [
-                lane.z.eq(self.x_data[n]),
-                lane.squares.eq(sums[READ_LATENCY]),
-                lane.sum_en.eq(sums[READ_LATENCY + 2]),
-                lane.sum_first.eq(sums_first[READ_LATENCY + 2]),
-                lane.scale.eq(current[n].scale),
-                lane.offset.eq(current[n].offset),
-                lane.shift.eq(current[n].shift),
-                lane.gamma.eq(gamma),
-                lane.beta.eq(beta),
-                lane.output_shift.eq(shift),
-                self.y[n].eq(lane.y),
-                self.y8[n].eq(lane.y8),
-            ]
+        m.d.comb += [
+            constants.s1.eq(queue[0].s1),
+            constants.s2.eq(queue[0].s2),
+            constants.channels.eq(operation.channels),
+            constants.epsilon.eq(operation.epsilon),
+        ]
+        coming = [Signal(CONSTANTS, name=f"coming{n}") for n in range(self.lanes)]
+        with m.If(arrives):
+            for n in range(self.lanes - 1):
+                m.d.sync += coming[n].eq(coming[n + 1])
+            m.d.sync += coming[-1].eq(Cat(constants.scale, constants.offset, constants.shift))
+        return coming
 
-        # Writes.
-        m.d.comb += self.y_en.eq(norms[self.latency])
+    def _current(self, m: Module, norms: Flags, coming: Any, n: int) -> Any:
+        """A lane's constants; each changes just before the first word of a pass 2 needs it."""
+        current = Signal(CONSTANTS, name=f"current{n}")
+        with m.If(norms.first[READ_LATENCY - 1]):
+            m.d.sync += current.scale.eq(coming.scale)
+        with m.If(norms.first[READ_LATENCY + NormLane.offset_latency - 1]):
+            m.d.sync += current.offset.eq(coming.offset)
+        with m.If(norms.first[READ_LATENCY + NormLane.offset_latency]):
+            m.d.sync += current.shift.eq(coming.shift)
+        return current
+
+    def _writes(self, m: Module, norms: Flags, tiles: Any) -> None:
+        """Addresses of the normalised words, and the tiles that are finished."""
+        m.d.comb += self.y_en.eq(norms.en[self.latency])
         with m.If(self.y_en):
             m.d.sync += self.y_address.eq(self.y_address + 1)
-        with m.If(norms_last[self.latency]):
+        with m.If(norms.last[self.latency]):
             m.d.sync += self.finished.eq(self.finished + 1)
             with m.If(self.finished + 1 == tiles):
                 m.d.sync += self.busy.eq(0)
         with m.If(self.start):
             m.d.sync += [self.y_address.eq(0), self.finished.eq(0)]
-        return m

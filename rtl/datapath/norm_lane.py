@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from rtl.datapath.requantize import FITTING_LATENCY, SATURATING_LATENCY, RoundShift
 from rtl.datapath.row_constants import NORM_SHIFT_MAX, OFFSET, SCALE, SQUARES, SUM
 from rtl.primitives.pipeline import delay, register
+from rtl.primitives.saturate import saturate
 
 NORM_BITS = 18  # n: 12 fraction bits, |n| <= sqrt(H - 1)
 
@@ -37,10 +38,13 @@ class NormLane(wiring.Component):
     ----------
     latency
         Cycles from z to y and y8: 17.
+    sums_latency
+        Cycles from z until it is in the sums: 3.
     offset_latency, gamma_latency
         Cycles from z to its offset, 5, and to its gamma, 9.
     """
 
+    sums_latency = 3
     offset_latency = 5
     gamma_latency = offset_latency + 1 + FITTING_LATENCY
     latency = gamma_latency + 2 + SATURATING_LATENCY + 1
@@ -105,6 +109,6 @@ class NormLane(wiring.Component):
         m.d.comb += [
             rounded.eq(output.o[8:].as_signed() + output.o[7]),
             self.y.eq(register(m, output.o, "y")),
-            self.y8.eq(register(m, Mux(rounded == 128, 127, rounded[:8].as_signed()), "y8")),
+            self.y8.eq(register(m, saturate(rounded, 8), "y8")),
         ]
         return m

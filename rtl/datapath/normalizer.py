@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Elaboratable, Module, Mux, Signal, signed
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.hdl import Elaboratable, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.datapath.layernorm import LayerNorm
 from rtl.interface.config import Config
 from rtl.interface.operation import NORM
-from rtl.interface.tile import NORM_ORDINAL_BITS, address_bits
-from rtl.primitives.memory import Memory
+from rtl.interface.ports import (
+    NormParameterWrite,
+    NormProgress,
+    ResidualAccess,
+    Sequence,
+    int8_word,
+    int16_word,
+)
+from rtl.interface.trace import NormTrace
+from rtl.primitives.memory import Memory, WritePort
 
 
 class Normalizer(wiring.Component):
@@ -26,58 +34,35 @@ class Normalizer(wiring.Component):
 
     Members
     -------
-    ready, row_tiles
-        The sequence is known.
-    norm, parameter_en, parameter_address, parameter_gamma, parameter_beta
-        NORMs, and the parameters that come before each, see `Loader`.
-    free
+    sequence : In, Sequence
+    norm, parameter : In, stream of NORM, NormParameterWrite
+        NORMs, and the parameters that come before each.
+    free : Out, 1
         No NORM is in hand: parameters may be loaded.
-    publish
+    publish : In, 1
         Pulse: one more row tile of X16 is complete.
-    norms, rows
-        NORMs finished (modulo), and row tiles finished of the one in hand, as of a cycle ago.
-    x_read_*, x_write_*, x_write_ahead
-        The epilogue's ports, see `Epilogue`; `ahead` cycles is this unit's attribute.
-    x8_write_*
-        Write port of X8.
-    trace_norm_en, trace_norm_address, trace_norm, trace_norm8
-        Every normalised word, for benches.
+    progress : Out, NormProgress
+    x : In, ResidualAccess
+        The epilogue's; `ahead` cycles is this unit's attribute.
+    x8 : Out, WritePort
+    trace : Out, NormTrace
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.layernorm = LayerNorm(config.lanes, config.hidden, config.row_tiles)
         self.ahead = self.layernorm.latency
-        address = address_bits(config)
-        words = data.ArrayLayout(signed(16), config.lanes)
-        bytes_ = data.ArrayLayout(signed(8), config.lanes)
         super().__init__(
             {
-                "ready": In(1),
-                "row_tiles": In(range(config.row_tiles + 1)),
+                "sequence": In(Sequence(config)),
                 "norm": In(stream.Signature(NORM)),
-                "parameter_en": In(1),
-                "parameter_address": In(range(config.hidden)),
-                "parameter_gamma": In(signed(16)),
-                "parameter_beta": In(signed(32)),
+                "parameter": In(NormParameterWrite(config.hidden)),
                 "free": Out(1),
                 "publish": In(1),
-                "norms": Out(NORM_ORDINAL_BITS),
-                "rows": Out(range(config.row_tiles + 1)),
-                "x_read_en": In(1),
-                "x_read_address": In(address),
-                "x_read_data": Out(words),
-                "x_write_en": In(1),
-                "x_write_address": In(address),
-                "x_write_data": In(words),
-                "x_write_ahead": In(1),
-                "x8_write_en": Out(1),
-                "x8_write_address": Out(range(config.x_words)),
-                "x8_write_data": Out(bytes_),
-                "trace_norm_en": Out(1),
-                "trace_norm_address": Out(range(config.x_words)),
-                "trace_norm": Out(words),
-                "trace_norm8": Out(bytes_),
+                "progress": Out(NormProgress(config)),
+                "x": In(ResidualAccess(config)),
+                "x8": Out(WritePort(range(config.x_words), int8_word(config.lanes))),
+                "trace": Out(NormTrace(config)),
             }
         )
 
@@ -85,17 +70,14 @@ class Normalizer(wiring.Component):
         m = Module()
         config = self.config
         m.submodules.layernorm = unit = self.layernorm
-        m.submodules.x16 = x16 = Memory(data.ArrayLayout(signed(16), config.lanes), config.x_words)
+        m.submodules.x16 = x16 = Memory(int16_word(config.lanes), config.x_words)
 
+        connect(m, flipped(self.parameter), unit.parameter)
         complete = Signal(range(config.row_tiles + 1))  # row tiles of the present sum
         norm = Signal(NORM)
         tiles = Signal.like(complete)
         m.d.comb += [
-            tiles.eq(Mux(norm.flags.first_tile, 1, self.row_tiles)),
-            unit.parameter_en.eq(self.parameter_en),
-            unit.parameter_address.eq(self.parameter_address),
-            unit.parameter_gamma.eq(self.parameter_gamma),
-            unit.parameter_beta.eq(self.parameter_beta),
+            tiles.eq(Mux(norm.flags.first_tile, 1, self.sequence.row_tiles)),
             unit.channels.eq(norm.channels),
             unit.tiles.eq(tiles),
             unit.shift.eq(norm.shift),
@@ -106,9 +88,9 @@ class Normalizer(wiring.Component):
             m.d.sync += complete.eq(complete + 1)
 
         # What the issuer sees is a cycle old, both alike, so that no logic lies on the way there.
-        finished = Signal.like(self.norms)
-        progress = Signal.like(self.rows)
-        m.d.sync += [self.norms.eq(finished), self.rows.eq(progress)]
+        finished = Signal.like(self.progress.norms)
+        rows = Signal.like(self.progress.rows)
+        m.d.sync += [self.progress.norms.eq(finished), self.progress.rows.eq(rows)]
 
         with m.FSM(name="state") as fsm:
             m.d.comb += self.free.eq(fsm.ongoing("IDLE") & ~self.norm.valid)
@@ -118,11 +100,11 @@ class Normalizer(wiring.Component):
                     m.d.sync += norm.eq(self.norm.payload)
                     m.next = "BEGIN"
             with m.State("BEGIN"):
-                m.d.comb += unit.start.eq(self.ready)
-                with m.If(self.ready):
+                m.d.comb += unit.start.eq(self.sequence.ready)
+                with m.If(self.sequence.ready):
                     m.next = "RUN"
             with m.State("RUN"):
-                m.d.comb += progress.eq(unit.finished)
+                m.d.comb += rows.eq(unit.finished)
                 with m.If(unit.finished == tiles):
                     m.d.sync += finished.eq(finished + 1)
                     with m.If(~norm.flags.chained):
@@ -131,19 +113,19 @@ class Normalizer(wiring.Component):
 
         writes = unit.y_en & norm.flags.residual
         m.d.comb += [
-            unit.x_busy.eq(self.x_read_en | self.x_write_ahead),
-            unit.x_data.eq(x16.read_data),
-            self.x_read_data.eq(x16.read_data),
-            x16.read_address.eq(Mux(self.x_read_en, self.x_read_address, unit.x_address)),
-            x16.write_en.eq(self.x_write_en | writes),
-            x16.write_address.eq(Mux(self.x_write_en, self.x_write_address, unit.y_address)),
-            x16.write_data.eq(Mux(self.x_write_en, self.x_write_data, unit.y)),
-            self.x8_write_en.eq(unit.y_en),
-            self.x8_write_address.eq(unit.y_address),
-            self.x8_write_data.eq(unit.y8),
-            self.trace_norm_en.eq(unit.y_en),
-            self.trace_norm_address.eq(unit.y_address),
-            self.trace_norm.eq(unit.y),
-            self.trace_norm8.eq(unit.y8),
+            unit.x.busy.eq(self.x.read_en | self.x.write_ahead),
+            unit.x.data.eq(x16.read.data),
+            self.x.read_data.eq(x16.read.data),
+            x16.read.address.eq(Mux(self.x.read_en, self.x.read_address, unit.x.address)),
+            x16.write.en.eq(self.x.write_en | writes),
+            x16.write.address.eq(Mux(self.x.write_en, self.x.write_address, unit.y_address)),
+            x16.write.data.eq(Mux(self.x.write_en, self.x.write_data, unit.y)),
+            self.x8.en.eq(unit.y_en),
+            self.x8.address.eq(unit.y_address),
+            self.x8.data.eq(unit.y8),
+            self.trace.norm_en.eq(unit.y_en),
+            self.trace.norm_address.eq(unit.y_address),
+            self.trace.norm.eq(unit.y),
+            self.trace.norm8.eq(unit.y8),
         ]
         return m

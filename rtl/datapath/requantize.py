@@ -1,27 +1,17 @@
 """Requantization: multiply, rounding shift and saturation, one lane beside the other."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Signal, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import register
+from rtl.primitives.saturate import saturate
 
 MOST_LANES = 64
 SHIFT_MAX = 47
 SATURATING_LATENCY = 5  # of RoundShift
 FITTING_LATENCY = 3
-
-
-def saturate(m: Module, value: Value, bits: int, name: str) -> Signal:
-    """Register of min(max(value, -2^(bits-1)), 2^(bits-1) - 1); 1 cycle."""
-    value = Value.cast(value)
-    o = Signal(signed(bits), name=name, reset_less=True)
-    above = value[bits - 1 :]
-    fits = above.all() | ~above.any()
-    sign = value[-1]
-    m.d.sync += o.eq(Mux(fits, value[:bits], Cat((~sign).replicate(bits - 1), sign)))
-    return o
 
 
 class RoundShift(wiring.Component):
@@ -87,7 +77,7 @@ class RoundShift(wiring.Component):
         if self.fits:
             narrowed = coarse[:narrow].as_signed()
         else:
-            narrowed = saturate(m, coarse, narrow, "narrowed")
+            narrowed = register(m, saturate(coarse, narrow), "narrowed")
             rest = register(m, rest, "rest_narrowed")
         # Cycle 3: shift by the rest; the last bit is half a unit of the result.
         halves = Signal(signed(narrow), reset_less=True)
@@ -95,7 +85,7 @@ class RoundShift(wiring.Component):
         # Cycle 4: round. Cycle 5, where needed: saturate.
         rounded = Signal(signed(narrow), reset_less=True)
         m.d.sync += rounded.eq((halves + 1) >> 1)
-        result = rounded if self.fits else saturate(m, rounded, self.bits, "saturated")
+        result = rounded if self.fits else register(m, saturate(rounded, self.bits), "saturated")
         m.d.comb += self.o.eq(result)
         return m
 

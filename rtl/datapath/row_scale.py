@@ -5,9 +5,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.datapath.reciprocal import Reciprocal
+from rtl.interface.trace import SUM_BITS
 from rtl.primitives.pipeline import register
-
-SUM_BITS = 20  # 255 * 4096
 
 
 class RowScale(wiring.Component):

@@ -1,21 +1,60 @@
 """Softmax of one tile of queries: keys arrive one a cycle, so do the weights, lanes = queries."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
+from typing import Any, NamedTuple
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from golden.softmax import EXP2_TABLE
 from rtl.datapath.requantize import MOST_LANES
-from rtl.datapath.row_scale import SUM_BITS, RowScale
+from rtl.datapath.row_scale import RowScale
 from rtl.datapath.running_max import RunningMax
+from rtl.interface.ports import (
+    MaskWrite,
+    Multiplier,
+    ProbabilityRead,
+    RowScales,
+    ScoreColumn,
+    int16_word,
+)
+from rtl.interface.trace import SUM_BITS, SoftmaxTrace
 from rtl.primitives.memory import READ_LATENCY, Memory, Rom
 from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register
 
 MOST_TOKENS = 4096
-START_LATENCY = READ_LATENCY + 2  # score_last to the first read, which waits for the maximum
+ARRIVAL_LATENCY = READ_LATENCY  # of a column, which waits for the attend bit of its key
+# A job waits for its maximum: it is there when the first score has been read, a cycle after that
+# job begins.
+JOB_LATENCY = ARRIVAL_LATENCY + max(RunningMax.latency - READ_LATENCY - 1, 1)
+START_LATENCY = JOB_LATENCY + 1  # score.last to the first read
 P_LATENCY = 2 * READ_LATENCY + 3  # read of a key to the write of its p: scores, table
+
+
+def pass_cycles(lanes: int, keys: int) -> int:
+    """Cycles from the first read of a pass to `finished`, in which the next one may begin."""
+    return (keys - 1) + P_LATENCY + 1 + (lanes - 1) + RowScale.latency + 1
+
+
+class Column(NamedTuple):
+    """A column of scores with its attend bit."""
+
+    complete: Any  #: it is there, and its row tile's last
+    buffer: Any
+    key: Any
+
+
+class Pass(NamedTuple):
+    """The pass under way."""
+
+    job: Any  #: buffer, last key and multiplier
+    key: Any  #: read in this cycle
+    reading: Any
+    read_last: Any
+    starts: Any  #: pulse: the next one begins
+    finishing: Any  #: pulse: the last row scale is there
 
 
 class Softmax(wiring.Component):
@@ -52,30 +91,19 @@ class Softmax(wiring.Component):
 
     Members
     -------
-    mask_en, mask_address, mask_attend : In
-        Writes the attend bit of a key; before its first score_en, and not during an attention.
-    score_en : In, 1
-        A column is present: score_buffer, score_first (of this buffer: a new maximum begins),
-        score_last, score_key and score_data belong to it.
-    score_data : In, Array(signed(16))
-        In 1/256 octaves.
-    context_m, context_s : In, 16 and 6
-        Multiplier of the context, sampled with score_last.
-    p_address, p_buffer : In
-        Key and buffer to read.
-    p_data : Out, Array(unsigned(8))
-        The weights of the key that was asked for two cycles before.
-    row_buffer : In, 1
-    row_m, row_s : Out, Array(unsigned(16)), Array(unsigned(6))
-        Row scales of row_buffer, in the same cycle.
+    mask : In, MaskWrite
+        Not during an attention.
+    score : In, ScoreColumn
+        With first a new maximum of the buffer begins.
+    context : In, Multiplier
+        Of the context, sampled with score.last.
+    p : In, ProbabilityRead
+    row : In, RowScales
     finished : Out, 1
         High for one cycle, the first in which p and row scales of the oldest pass may be read.
     busy : Out, 1
         A pass runs, waits, or begins in the next cycles.
-    trace_p_en, trace_p_key, trace_p : Out
-        A word of p as it is written.
-    trace_row_en, trace_max, trace_sum : Out
-        Maximum and sum of all lanes, once a pass.
+    trace : Out, SoftmaxTrace
 
     Raises
     ------
@@ -86,34 +114,16 @@ class Softmax(wiring.Component):
     def __init__(self, lanes: int, tokens: int) -> None:
         self.lanes = check("Softmax", "lanes", lanes, 1, MOST_LANES)
         self.tokens = check("Softmax", "tokens", tokens, 1, MOST_TOKENS)
-        key = range(tokens)
         super().__init__(
             {
-                "mask_en": In(1),
-                "mask_address": In(key),
-                "mask_attend": In(1),
-                "score_en": In(1),
-                "score_buffer": In(1),
-                "score_first": In(1),
-                "score_last": In(1),
-                "score_key": In(key),
-                "score_data": In(data.ArrayLayout(signed(16), lanes)),
-                "context_m": In(16),
-                "context_s": In(6),
-                "p_address": In(key),
-                "p_buffer": In(1),
-                "p_data": Out(data.ArrayLayout(unsigned(8), lanes)),
-                "row_buffer": In(1),
-                "row_m": Out(data.ArrayLayout(unsigned(16), lanes)),
-                "row_s": Out(data.ArrayLayout(unsigned(6), lanes)),
+                "mask": In(MaskWrite(tokens)),
+                "score": In(ScoreColumn(lanes, tokens)),
+                "context": In(Multiplier()),
+                "p": In(ProbabilityRead(lanes, tokens)),
+                "row": In(RowScales(lanes)),
                 "finished": Out(1),
                 "busy": Out(1),
-                "trace_p_en": Out(1),
-                "trace_p_key": Out(key),
-                "trace_p": Out(data.ArrayLayout(unsigned(8), lanes)),
-                "trace_row_en": Out(1),
-                "trace_max": Out(data.ArrayLayout(signed(16), lanes)),
-                "trace_sum": Out(data.ArrayLayout(unsigned(SUM_BITS), lanes)),
+                "trace": Out(SoftmaxTrace(lanes, tokens)),
             }
         )
 
@@ -123,67 +133,97 @@ class Softmax(wiring.Component):
 
     def pass_cycles(self, keys: int) -> int:
         """Cycles from the first read of a pass to finished, in which the next one may begin."""
-        return (keys - 1) + P_LATENCY + 1 + (self.lanes - 1) + RowScale.latency + 1
+        return pass_cycles(self.lanes, keys)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        lanes = self.lanes
-        buffer_words = 1 << ceil_log2(self.tokens)
-        depth = buffer_words + self.tokens  # the buffer is the top bit of an address
-        scores_layout = data.ArrayLayout(signed(16), lanes)
-        word_layout = data.StructLayout({"scores": scores_layout, "attend": 1})
-        job_layout = data.StructLayout(
-            {"buffer": 1, "last_key": range(self.tokens), "m": 16, "s": 6}
+        m.submodules.running_max = running_max = RunningMax(self.lanes)
+        m.submodules.scores = scores = Memory(
+            data.StructLayout({"scores": int16_word(self.lanes), "attend": 1}), self._depth
         )
+        column = self._arrival(m, scores, running_max)
+        run = self._jobs(m, column)
+        m.d.comb += [
+            scores.read.address.eq(self._address(run.key, run.job.buffer)),
+            running_max.o_buffer.eq(run.job.buffer),
+        ]
+        p = self._weights(m, scores.read.data, running_max.o)
+        p_en = delay(m, run.reading, P_LATENCY, "p_en", reset=True)
+        p_key = delay(m, run.key, P_LATENCY, "p_key")
+        m.submodules.p = weights = Memory(data.ArrayLayout(unsigned(8), self.lanes), self._depth)
+        m.d.comb += [
+            weights.write.en.eq(p_en),
+            weights.write.address.eq(self._address(p_key, run.job.buffer)),
+            weights.write.data.eq(p),
+            weights.read.address.eq(self._address(self.p.address, self.p.buffer)),
+            self.p.data.eq(weights.read.data),
+            self.trace.p_en.eq(p_en),
+            self.trace.p_key.eq(p_key),
+            self.trace.p.eq(p),
+            self.trace.max.eq(running_max.o),
+        ]
+        self._row_scales(m, run, p, p_en)
+        m.d.sync += self.finished.eq(run.finishing)
+        return m
 
-        # Arrival. A column waits two cycles for the attend bit of its key.
+    @property
+    def _depth(self) -> int:
+        """Words of both buffers."""
+        return (1 << ceil_log2(self.tokens)) + self.tokens
+
+    def _address(self, key: Any, buffer: Any) -> Value:
+        """Of a key's word: the buffer is the top bit."""
+        return Value.cast(key | buffer << ceil_log2(self.tokens))
+
+    def _arrival(self, m: Module, scores: Memory, running_max: RunningMax) -> Column:
+        """A column waits for the attend bit of its key, then goes into memory and maximum."""
         m.submodules.mask = mask = Memory(unsigned(1), self.tokens)
         m.d.comb += [
-            mask.write_en.eq(self.mask_en),
-            mask.write_address.eq(self.mask_address),
-            mask.write_data.eq(self.mask_attend),
-            mask.read_address.eq(self.score_key),
+            mask.write.en.eq(self.mask.en),
+            mask.write.address.eq(self.mask.address),
+            mask.write.data.eq(self.mask.attend),
+            mask.read.address.eq(self.score.key),
         ]
-        column_en = delay(m, self.score_en, READ_LATENCY, "column_en", reset=True)
-        column_buffer = delay(m, self.score_buffer, READ_LATENCY, "column_buffer")
-        column_first = delay(m, self.score_first, READ_LATENCY, "column_first")
-        column_last = delay(m, self.score_last, READ_LATENCY, "column_last")
-        column_key = delay(m, self.score_key, READ_LATENCY, "column_key")
-        column = delay(m, self.score_data, READ_LATENCY, "column")
-        attend = mask.read_data
-
-        m.submodules.scores = scores = Memory(word_layout, depth)
+        en = delay(m, self.score.en, ARRIVAL_LATENCY, "column_en", reset=True)
+        buffer = delay(m, self.score.buffer, ARRIVAL_LATENCY, "column_buffer")
+        first = delay(m, self.score.first, ARRIVAL_LATENCY, "column_first")
+        last = delay(m, self.score.last, ARRIVAL_LATENCY, "column_last")
+        key = delay(m, self.score.key, ARRIVAL_LATENCY, "column_key")
+        column = delay(m, self.score.data, ARRIVAL_LATENCY, "column")
         m.d.comb += [
-            scores.write_en.eq(column_en),
-            scores.write_address.eq(column_key | column_buffer << ceil_log2(self.tokens)),
-            scores.write_data.scores.eq(column),
-            scores.write_data.attend.eq(attend),
-        ]
-        m.submodules.running_max = running_max = RunningMax(lanes)
-        m.d.comb += [
-            running_max.en.eq(column_en),
-            running_max.buffer.eq(column_buffer),
-            running_max.first.eq(column_first),
-            running_max.last.eq(column_last),
-            running_max.valid.eq(attend),
+            scores.write.en.eq(en),
+            scores.write.address.eq(self._address(key, buffer)),
+            scores.write.data.scores.eq(column),
+            scores.write.data.attend.eq(mask.read.data),
+            running_max.en.eq(en),
+            running_max.buffer.eq(buffer),
+            running_max.first.eq(first),
+            running_max.last.eq(last),
+            running_max.valid.eq(mask.read.data),
             running_max.i.eq(column),
         ]
+        return Column(en & last, buffer, key)
 
-        # Control: one job runs, one may wait.
-        arriving, waiting, job = Signal(job_layout), Signal(job_layout), Signal(job_layout)
-        arrives, waits, active, reading, finishing = (
-            Signal(name=name) for name in ("arrives", "waits", "active", "reading", "finishing")
+    def _jobs(self, m: Module, column: Column) -> Pass:
+        """One job runs, one may wait; a job's pass reads a key a cycle."""
+        layout = data.StructLayout({"buffer": 1, "last_key": range(self.tokens), "m": 16, "s": 6})
+        arriving, waiting, job = Signal(layout), Signal(layout), Signal(layout)
+        arrives, waits, active, reading, finishing, starts = (
+            Signal(name=name)
+            for name in ("arrives", "waits", "active", "reading", "finishing", "starts")
         )
+        latency = JOB_LATENCY - ARRIVAL_LATENCY
         m.d.comb += [
-            arrives.eq(register(m, column_en & column_last, "arrives_last", reset=True)),
-            arriving.buffer.eq(register(m, column_buffer, "arriving_buffer")),
-            arriving.last_key.eq(register(m, column_key, "arriving_key")),
-            arriving.m.eq(delay(m, self.context_m, READ_LATENCY + 1, "context_m")),
-            arriving.s.eq(delay(m, self.context_s, READ_LATENCY + 1, "context_s")),
+            arrives.eq(delay(m, column.complete, latency, "arrives_last", reset=True)),
+            arriving.buffer.eq(delay(m, column.buffer, latency, "arriving_buffer")),
+            arriving.last_key.eq(delay(m, column.key, latency, "arriving_key")),
+            arriving.m.eq(delay(m, self.context.m, JOB_LATENCY, "context_m")),
+            arriving.s.eq(delay(m, self.context.s, JOB_LATENCY, "context_s")),
+            starts.eq((~active | finishing) & (arrives | waits)),
         ]
-        starts = Signal()
-        m.d.comb += starts.eq((~active | finishing) & (arrives | waits))
         key = Signal(range(self.tokens))
+        read_last = Signal()
+        m.d.comb += read_last.eq(key == job.last_key)
         with m.If(starts):
             m.d.sync += [
                 job.eq(Mux(waits, waiting.as_value(), arriving.as_value())),
@@ -193,34 +233,30 @@ class Softmax(wiring.Component):
             ]
         with m.Elif(finishing):
             m.d.sync += active.eq(0)
-        with m.If(arrives):
-            m.d.sync += waiting.eq(arriving)
-        m.d.sync += waits.eq(Mux(starts, waits & arrives, waits | arrives))
-        coming = register(m, self.score_en & self.score_last, "coming", reset=True)
-        m.d.comb += self.busy.eq(active | waits | coming | (column_en & column_last) | arrives)
-
-        # Cycles 1 and 2: read the scores.
-        read_last = Signal()
-        m.d.comb += [
-            scores.read_address.eq(key | job.buffer << ceil_log2(self.tokens)),
-            read_last.eq(key == job.last_key),
-        ]
         with m.If(reading):
             m.d.sync += key.eq(key + 1)
             with m.If(read_last):
                 m.d.sync += reading.eq(0)
-        m.d.comb += running_max.o_buffer.eq(job.buffer)
-        word = scores.read_data
-        # Cycle 3: distance to the maximum. Cycles 4 and 5: table.
-        # Cycle 6: weight in halves. Cycle 7: weight.
-        p = Signal(data.ArrayLayout(unsigned(8), lanes))
+        with m.If(arrives):
+            m.d.sync += waiting.eq(arriving)
+        m.d.sync += waits.eq(Mux(starts, waits & arrives, waits | arrives))
+        coming = register(m, self.score.en & self.score.last, "coming", reset=True)
+        m.d.comb += self.busy.eq(active | waits | coming | column.complete | arrives)
+        return Pass(job, key, reading, read_last, starts, finishing)
+
+    def _weights(self, m: Module, word: Any, maxima: Any) -> Any:
+        """p of the key that was read, READ_LATENCY + 3 cycles after its word."""
+        # Cycle 1: distance to the maximum. Cycles 2 and 3: table.
+        # Cycle 4: weight in halves. Cycle 5: weight.
+        p = Signal(data.ArrayLayout(unsigned(8), self.lanes))
         shared: list[Rom] = []
         attend = register(m, word.attend, "attend")
-        for n in range(lanes):
+        for n in range(self.lanes):
             distance = Signal(16, name=f"distance{n}", reset_less=True)
-            m.d.sync += distance.eq(running_max.o[n] - word.scores[n])
+            m.d.sync += distance.eq(maxima[n] - word.scores[n])
             if n % 2 == 0:
-                table = Rom(unsigned(9), [int(t) >> 7 for t in EXP2_TABLE], min(2, lanes - n))
+                entries = [int(t) >> 7 for t in EXP2_TABLE]
+                table = Rom(unsigned(9), entries, min(2, self.lanes - n))
                 m.submodules[f"exp2_table{n // 2}"] = table
                 shared.append(table)
             m.d.comb += getattr(shared[-1], f"address{n % 2}").eq(distance[:8])
@@ -229,26 +265,18 @@ class Softmax(wiring.Component):
             shift = delay(m, distance[8:12], READ_LATENCY, f"shift{n}")
             halves = register(m, Mux(near, halves >> shift, 0), f"halves{n}")
             m.d.sync += p[n].eq((halves + 1) >> 1)
-        p_en = delay(m, reading, P_LATENCY, "p_en", reset=True)
-        p_last = delay(m, reading & read_last, P_LATENCY, "p_last", reset=True)
-        p_key = delay(m, key, P_LATENCY, "p_key")
+        return p
 
-        m.submodules.p = weights = Memory(data.ArrayLayout(unsigned(8), lanes), depth)
-        m.d.comb += [
-            weights.write_en.eq(p_en),
-            weights.write_address.eq(p_key | job.buffer << ceil_log2(self.tokens)),
-            weights.write_data.eq(p),
-            weights.read_address.eq(self.p_address | self.p_buffer << ceil_log2(self.tokens)),
-            self.p_data.eq(weights.read_data),
-        ]
-
-        # Cycle 8: sums. Then they rotate, once round, through lane 0 into the row scale.
+    def _row_scales(self, m: Module, run: Pass, p: Any, p_en: Any) -> None:
+        """The sums of p; then they rotate, once round, through lane 0 into the row scale."""
+        lanes = self.lanes
         sums = [Signal(SUM_BITS, name=f"sum{n}", reset_less=True) for n in range(lanes)]
         turn = Signal(range(lanes))
         turning, turn_last = Signal(), Signal()
+        p_last = delay(m, run.reading & run.read_last, P_LATENCY, "p_last", reset=True)
         m.d.comb += turn_last.eq(turning & (turn == lanes - 1))
         for n in range(lanes):
-            with m.If(starts):
+            with m.If(run.starts):
                 m.d.sync += sums[n].eq(0)
             with m.Elif(p_en):
                 m.d.sync += sums[n].eq(sums[n] + p[n])
@@ -264,34 +292,22 @@ class Softmax(wiring.Component):
         m.submodules.row_scale = row_scale = RowScale()
         m.d.comb += [
             row_scale.sum.eq(sums[0]),
-            row_scale.m.eq(job.m),
-            row_scale.s.eq(job.s),
+            row_scale.m.eq(run.job.m),
+            row_scale.s.eq(run.job.s),
+            run.finishing.eq(delay(m, turn_last, RowScale.latency, "last_row", reset=True)),
+            self.trace.row_en.eq(turning & (turn == 0)),
         ]
         row_en = delay(m, turning, RowScale.latency, "row_en", reset=True)
         rows = data.StructLayout({"m": 16, "s": 6})
         scales = [Signal(data.ArrayLayout(rows, lanes), name=f"scales{b}") for b in range(2)]
         for b in range(2):
-            with m.If(row_en & (job.buffer == b)):
+            with m.If(row_en & (run.job.buffer == b)):
                 m.d.sync += scales[b][lanes - 1].eq(Cat(row_scale.row_m, row_scale.row_s))
                 for n in range(lanes - 1):
                     m.d.sync += scales[b][n].eq(scales[b][n + 1])
         for n in range(lanes):
             m.d.comb += [
-                self.row_m[n].eq(Mux(self.row_buffer, scales[1][n].m, scales[0][n].m)),
-                self.row_s[n].eq(Mux(self.row_buffer, scales[1][n].s, scales[0][n].s)),
+                self.row.m[n].eq(Mux(self.row.buffer, scales[1][n].m, scales[0][n].m)),
+                self.row.s[n].eq(Mux(self.row.buffer, scales[1][n].s, scales[0][n].s)),
+                self.trace.sum[n].eq(sums[n]),
             ]
-        m.d.comb += finishing.eq(delay(m, turn_last, RowScale.latency, "last_row", reset=True))
-        m.d.sync += self.finished.eq(finishing)
-
-        m.d.comb += [
-            self.trace_p_en.eq(p_en),
-            self.trace_p_key.eq(p_key),
-            self.trace_p.eq(p),
-            self.trace_row_en.eq(turning & (turn == 0)),
-        ]
-        for n in range(lanes):
-            m.d.comb += [
-                self.trace_max[n].eq(running_max.o[n]),
-                self.trace_sum[n].eq(sums[n]),
-            ]
-        return m

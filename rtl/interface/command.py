@@ -34,7 +34,14 @@ PARAMETER_PLANES = 7  # bias 4, m 2, s 1
 NORM_PLANES = 6  # gamma 2, beta 4
 TABLE_BYTES = 256
 MAGIC = 0x54523242  # "B2RT"
-VERSION = 2
+VERSION = 3
+EPSILON_BITS = 50
+NORM_SHIFT_MAX = 31
+RESIDUAL_SHIFT_MAX = 15
+SHIFT_MAX = 47  # of a multiplier m * 2^-s
+
+BANK_SHIFT = 22
+"""Place of the bank's number in an address of the activation banks; the offset is below it."""
 
 
 class Opcode(IntEnum):
@@ -80,6 +87,22 @@ class Flag(IntFlag):
 
 NO_FLAGS = Flag(0)
 
+ALLOWED_FLAGS = {
+    Opcode.HEADER: NO_FLAGS,
+    Opcode.TABLE: NO_FLAGS,
+    Opcode.NORM: Flag.FIRST_TILE | Flag.RESIDUAL | Flag.CHAINED,
+    Opcode.EMBED: NO_FLAGS,
+    Opcode.LINEAR: Flag.FIRST_TILE
+    | Flag.TABLE
+    | Flag.BY_LANE
+    | Flag.RESIDUAL
+    | Flag.BANK
+    | Flag.LOGITS,
+    Opcode.ATTEND: Flag.FIRST_TILE,
+    Opcode.END: NO_FLAGS,
+}
+"""Which flags an opcode has; any other set bit is refused."""
+
 
 class Field(NamedTuple):
     """A field of a descriptor: name and width in bytes."""
@@ -116,9 +139,9 @@ FIELDS: dict[Opcode, tuple[Field, ...]] = {
     Opcode.LINEAR: (
         Field("length", 2),  # K
         Field("columns", 2),  # output channels (BY_LANE: a multiple of N)
-        Field("source", 3),  # address of row tile 0, channel 0
+        Field("source", 3),  # of row tile 0, channel 0: in X8, or a `bank_address`
         Field("source_stride", 2),  # words a row tile
-        Field("destination", 3),
+        Field("destination", 3),  # in X16 (RESIDUAL), the logits (LOGITS), or a `bank_address`
         Field("destination_stride", 2),
         Field("shift", 1),  # RESIDUAL: round_shift of X16 before the addition
     ),
@@ -126,7 +149,7 @@ FIELDS: dict[Opcode, tuple[Field, ...]] = {
         Field("heads", 1),
         Field("head_size", 2),
         Field("stride", 2),  # words a row tile of Q, K and the context
-        Field("query", 3),
+        Field("query", 3),  # `bank_address`, as the three that follow
         Field("key", 3),
         Field("value", 3),
         Field("context", 3),
@@ -137,6 +160,16 @@ FIELDS: dict[Opcode, tuple[Field, ...]] = {
     ),
     Opcode.END: (),
 }
+
+
+def bank_address(bank: int, offset: int = 0) -> int:
+    """An address of the activation banks as a descriptor holds it: the same for every depth."""
+    return bank << BANK_SHIFT | offset
+
+
+def word_address(address: int, bank_words: int) -> int:
+    """The word that a `bank_address` names where a bank has `bank_words` words."""
+    return (address >> BANK_SHIFT) * bank_words + (address & (1 << BANK_SHIFT) - 1)
 
 
 def encode(opcode: Opcode, flags: Flag = NO_FLAGS, **values: int) -> bytes:

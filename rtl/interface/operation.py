@@ -47,15 +47,19 @@ class Error(IntEnum):
     """Why an inference ended without logits.
 
     NONE        it did not.
-    FORMAT      no HEADER first, a wrong magic, version or number of lanes, an unknown opcode.
+    FORMAT      no HEADER first, a wrong magic, version or number of lanes, an unknown opcode, a
+                flag that the opcode has not, or an operation where none such may stand.
     CRC         a descriptor or the payload before it was damaged; nothing of it has acted.
-    LIMIT       the model, or a field of a descriptor, exceeds the configuration.
+    LIMIT       the model, or a field of a descriptor, exceeds the configuration; or a tensor of
+                this sequence outgrows its bank.
     TRUNCATED   the command stream's `last` came before END.
     OVERRUN     the command stream went on after END; it was discarded up to `last`.
     LENGTH      more tokens than the model or the configuration takes.
     TOKEN       a token id is beyond the table, or a type beyond the types.
     NO_KEY      no token has its attend bit set.
     ABORTED     `abort` was written.
+    TIMEOUT     nothing moved for long, although nothing outside was awaited.
+    ROW         a row of the embedding table was shorter or longer than EMBED says.
     """
 
     NONE = 0
@@ -68,6 +72,8 @@ class Error(IntEnum):
     TOKEN = 7
     NO_KEY = 8
     ABORTED = 9
+    TIMEOUT = 10
+    ROW = 11
 
 
 def fields(opcode: Opcode, bits: Value) -> data.View:

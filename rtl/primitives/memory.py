@@ -7,16 +7,46 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.primitives.parameters import check
-from rtl.primitives.pipeline import register
+from rtl.primitives.pipeline import delay
 
 READ_LATENCY = 2
 MOST_WORDS = 1 << 24
 
 
+class ReadPort(wiring.Signature):
+    """Read port of a memory, from its reader.
+
+    Members
+    -------
+    address : Out
+        Looked at in every cycle.
+    data : In
+        The word at the address of `Memory.latency` cycles before.
+    """
+
+    def __init__(self, address: ShapeLike, word: ShapeLike) -> None:
+        super().__init__({"address": Out(address), "data": In(word)})
+
+
+class WritePort(wiring.Signature):
+    """Write port of a memory, from its writer.
+
+    Members
+    -------
+    en : Out, 1
+        data is written; addresses given from the next cycle on read it.
+    address, data : Out
+        Valid with en.
+    """
+
+    def __init__(self, address: ShapeLike, word: ShapeLike) -> None:
+        super().__init__({"en": Out(1), "address": Out(address), "data": Out(word)})
+
+
 class Memory(wiring.Component):
     """Simple dual-port memory: one read and one write a cycle.
 
-    read_data is the word at read_address two cycles later: the block RAM, and a register between
+    read.data is the word at read.address two cycles later: the block RAM, and a register between
     its slow output and any logic. A word written in cycle t can be read by an address given in
     cycle t + 1 or later. Read in cycle t itself it has no meaning: no unit may use it, so that
     synthesis need not guard against it (Yosys: -no-rw-check). All words start as zero.
@@ -30,17 +60,13 @@ class Memory(wiring.Component):
 
     Members
     -------
-    read_address : In, range(depth)
-    read_data : Out, shape
-        The word at the read_address of two cycles before.
-    write_en : In, 1
-    write_address : In, range(depth)
-    write_data : In, shape
+    read : In, ReadPort(range(depth), shape)
+    write : In, WritePort(range(depth), shape)
 
     Attributes
     ----------
     latency
-        Cycles from read_address to read_data: 2.
+        Cycles from read.address to read.data: 2.
 
     Raises
     ------
@@ -55,11 +81,8 @@ class Memory(wiring.Component):
         self.shape = shape
         super().__init__(
             {
-                "read_address": In(range(depth)),
-                "read_data": Out(shape),
-                "write_en": In(1),
-                "write_address": In(range(depth)),
-                "write_data": In(shape),
+                "read": In(ReadPort(range(depth), shape)),
+                "write": In(WritePort(range(depth), shape)),
             }
         )
 
@@ -68,12 +91,12 @@ class Memory(wiring.Component):
         m.submodules.ram = ram = memory.Memory(shape=self.shape, depth=self.depth, init=[])
         write, read = ram.write_port(), ram.read_port()
         m.d.comb += [
-            write.addr.eq(self.write_address),
-            write.data.eq(self.write_data),
-            write.en.eq(self.write_en),
-            read.addr.eq(self.read_address),
+            write.addr.eq(self.write.address),
+            write.data.eq(self.write.data),
+            write.en.eq(self.write.en),
+            read.addr.eq(self.read.address),
             read.en.eq(1),
-            self.read_data.eq(register(m, read.data, "output")),
+            self.read.data.eq(delay(m, read.data, READ_LATENCY - 1, "output")),
         ]
         return m
 
@@ -134,6 +157,8 @@ class Rom(wiring.Component):
             m.d.comb += [
                 read.addr.eq(getattr(self, f"address{port}")),
                 read.en.eq(1),
-                getattr(self, f"data{port}").eq(register(m, read.data, f"output{port}")),
+                getattr(self, f"data{port}").eq(
+                    delay(m, read.data, READ_LATENCY - 1, f"output{port}")
+                ),
             ]
         return m

@@ -1,5 +1,7 @@
 """Registers that carry a value along a pipeline."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Signal, Value, ValueCastable, ValueLike
 
 
@@ -21,9 +23,9 @@ def delay(m: Module, value: ValueLike, cycles: int, name: str, *, reset: bool = 
     return value
 
 
-def stages(m: Module, value: ValueLike, cycles: int, name: str) -> list:
-    """value after 0, 1, ..., `cycles` cycles: control fields, a copy a stage, with reset."""
+def stages(m: Module, value: ValueLike, cycles: int, name: str, *, reset: bool = True) -> list[Any]:
+    """value after 0, 1, ..., `cycles` cycles: control fields, a copy a stage."""
     copies = [value]
     for cycle in range(1, cycles + 1):
-        copies.append(register(m, copies[-1], f"{name}_{cycle}", reset=True))
+        copies.append(register(m, copies[-1], f"{name}_{cycle}", reset=reset))
     return copies

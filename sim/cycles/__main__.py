@@ -1,34 +1,41 @@
-"""Predict the cycles of an inference from a model's shape, without simulating it.
-
-The prediction equals the `cycles` register of the simulated accelerator, from its start to the
-last logit, and so do the cycles of each phase and the stalls by cause. Limits of the accelerator
-(longest sequence, widest layer) have no influence; they are chosen so that the model fits.
-
-examples:
-  python -m sim.cycles
-  python -m sim.cycles --model build/bert-tiny-imdb --lanes 8 --tokens 64
-  python -m sim.cycles --stream-bytes 4 --row-latency 100 --first-tile-only
-  python -m sim.cycles --json build/cycles.json
-"""
+"""`python -m sim.cycles`: the cycles of an inference, without simulating it."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
+
+from cli.command import run
+from cli.files import write_json
+from cli.options import Parser, add_json, add_lanes, positive
 
 from golden.store import load
-from rtl.compile import MODEL
 from rtl.compile.fit import fitting
 from rtl.compile.program import compile_model
 from rtl.interface.command import Opcode
 from rtl.interface.config import LANES
-from sim.cycles.array import CAUSES
 from sim.cycles.model import Phase, Prediction, predict
+from sim.options import add_memory_options, add_model_options, quantized_of
 from sim.phases import work
-from sim.report import table, write_json
+from sim.report import table
+from tb.trace import CAUSES
 
+DESCRIPTION = """\
+Predict the cycles of an inference from a model's shape, without simulating it.
+
+The prediction equals the register `cycles` of the simulated accelerator, and so do the cycles of
+each phase and the stalls by cause. Limits of the accelerator (longest sequence, widest layer) have
+no influence; they are chosen so that the model fits.
+"""
+EXAMPLES = """\
+examples:
+  python -m sim.cycles
+  python -m sim.cycles --quantized build/bert-tiny-imdb --lanes 16 --tokens 64
+  python -m sim.cycles --stream-bytes 4 --row-latency 100 --first-tile-only
+  python -m sim.cycles --json build/cycles.json
+"""
 CLOCK_MHZ = 100
 LAYER = "layer."
 
@@ -107,51 +114,25 @@ def report(prediction: Prediction, lanes: int) -> str:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m sim.cycles",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def _parser() -> Parser:
+    result = Parser("sim.cycles", DESCRIPTION, EXAMPLES)
+    add_model_options(result)
+    add_lanes(result, LANES)
+    result.add_argument(
+        "--tokens",
+        type=positive,
+        default=128,
+        metavar="L",
+        help="length of the sequence (default: 128)",
     )
-    parser.add_argument(
-        "--model",
-        type=Path,
-        default=MODEL,
-        metavar="DIR",
-        help=f"quantized model; default: {MODEL}",
-    )
-    parser.add_argument(
-        "--lanes", type=int, default=16, metavar="N", help=f"one of {LANES}; default: 16"
-    )
-    parser.add_argument(
-        "--tokens", type=int, default=128, metavar="L", help="length of the sequence; default: 128"
-    )
-    parser.add_argument(
-        "--stream-bytes", type=int, metavar="B", help="model stream, bytes a cycle; default: lanes"
-    )
-    parser.add_argument(
-        "--row-latency",
-        type=int,
-        default=20,
-        metavar="C",
-        help="cycles from the request of an embedding row to its first word; default: 20",
-    )
-    parser.add_argument(
-        "--first-tile-only",
-        action="store_true",
-        help="the last layer computes the row tile of the first token alone: same logits, sooner",
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON")
-    return parser
+    add_memory_options(result)
+    add_json(result)
+    return result
 
 
 def _run(options: argparse.Namespace) -> None:
-    if not (options.model / "quantized.json").exists():
-        raise ValueError(
-            f"{options.model} holds no quantized model: run `make calibrate`, or name one with "
-            "--model"
-        )
-    model, _ = load(options.model)
+    directory = quantized_of(options)
+    model, _ = load(directory)
     longest = model.shape.tokens
     if not 1 <= options.tokens <= longest:
         raise ValueError(f"--tokens is {options.tokens}: the model takes 1..{longest}")
@@ -167,7 +148,7 @@ def _run(options: argparse.Namespace) -> None:
     print(report(prediction, config.lanes))
     if options.json:
         inputs = {
-            "model": str(options.model),
+            "model": str(directory),
             "lanes": config.lanes,
             "tokens": options.tokens,
             "stream_bytes": options.stream_bytes or config.lanes,
@@ -177,18 +158,8 @@ def _run(options: argparse.Namespace) -> None:
         write_json(options.json, inputs | figures(prediction, config.lanes))
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """The command; returns its exit status."""
-    options = _parser().parse_args(arguments)
-    try:
-        _run(options)
-    except (ValueError, OSError) as error:
-        print(f"sim.cycles: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("sim.cycles: interrupted", file=sys.stderr)
-        return 130
-    return 0
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run(lambda: _run(_parser().parse_args(arguments)))
 
 
 if __name__ == "__main__":

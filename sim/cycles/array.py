@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rtl.control.issuer import Stall
-from rtl.datapath.activation import ActivationTable
-from rtl.datapath.epilogue import ISSUE_TO_OPERAND
-from rtl.datapath.matmul import MatMul
-from rtl.datapath.requantize import Requantize
-
-CAUSES = tuple(cause.name.lower() for cause in Stall if cause is not Stall.NONE)
-
-# Cycles after a tile's last operand address, for column 0; see the table in rtl/epilogue.py.
-PARAMETERS_USED = ISSUE_TO_OPERAND + MatMul.latency
-SCORED = PARAMETERS_USED + 2 + Requantize.latency
-RESIDUAL_READ = SCORED - 2
-WRITTEN = SCORED + 2 + ActivationTable.latency
+from rtl.datapath.schedule import WRITTEN
+from tb.trace import CAUSES
 
 
 class Array:

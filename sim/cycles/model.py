@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 
 from rtl.compile.program import Program, Step
 from rtl.control.embedding import MOST_PENDING
-from rtl.datapath.row_scale import RowScale
-from rtl.datapath.softmax import P_LATENCY, START_LATENCY
+from rtl.datapath.schedule import AHEAD, DRAINED, REQUANTIZED, RESIDUAL_READ, WRITTEN
+from rtl.datapath.softmax import START_LATENCY, pass_cycles
 from rtl.interface.command import (
     DESCRIPTOR_BYTES,
     NORM_PLANES,
@@ -35,10 +35,11 @@ from rtl.interface.command import (
     Opcode,
 )
 from rtl.interface.config import ceil_div
-from rtl.primitives.memory import READ_LATENCY
-from sim.cycles.array import CAUSES, PARAMETERS_USED, RESIDUAL_READ, SCORED, WRITTEN, Array
+from rtl.primitives.memory import Memory
+from sim.cycles.array import Array
 from sim.cycles.norm import Taken, normalise
 from sim.phases import macs
+from tb.trace import CAUSES
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class Norm:
 
 
 class Inference:
-    """One inference of `program` on `tokens` tokens, step by step; `run()` it once."""
+    """One inference of `program` on `tokens` tokens, step by step; `predict()` it once."""
 
     def __init__(self, program: Program, tokens: int, gap: int, row_latency: int) -> None:
         self.program, self.tokens, self.row_latency = program, tokens, row_latency
@@ -158,7 +159,7 @@ class Inference:
         self.softmax_ready: list[int] = []
         self.phases: list[Phase] = []
 
-    def run(self) -> Prediction:
+    def predict(self) -> Prediction:
         """The whole program."""
         labels = 0
         for number, step in enumerate(self.program.steps):
@@ -240,6 +241,12 @@ class Inference:
             )
         )
 
+    @staticmethod
+    def _shown(last: int, columns: int) -> tuple[int, int]:
+        """When LayerNorm may not read because its write would meet one of a tile's."""
+        first = last + WRITTEN - AHEAD
+        return first, first + columns
+
     def _rows(self, step: Step) -> int:
         return 1 if Flag.FIRST_TILE in step.flags else self.row_tiles
 
@@ -247,7 +254,7 @@ class Inference:
         """Rows into the weight halves, and the tiles that add them."""
         n, channels = self.lanes, step.values["channels"]
         words = ceil_div(channels, n)
-        ask = max(self.loader, self.ready) + 1 + READ_LATENCY
+        ask = max(self.loader, self.ready) + 1 + Memory.latency
         taken: list[int] = []  # cycle in which each row's first word was taken
         arrived = 0  # first cycle in which the rows' next word can be taken
         available, writes = [], []
@@ -262,12 +269,12 @@ class Inference:
                 first = max(ask + self.row_latency, arrived, half.weights_free)
                 taken.append(first)
                 arrived = first + words
-                ask += 1 if kind % 2 == 0 else 1 + READ_LATENCY
+                ask += 1 if kind % 2 == 0 else 1 + Memory.latency
             half.loaded = arrived
             for column in range(words):
                 last = self.array.tile(2 * tokens, [("weights", half.loaded)])
                 written = min(n, channels - column * n)
-                writes.append((last + 1, last + 1 + written))
+                writes.append(self._shown(last, written))
             half.weights_free = last + 1
             available.append(last + WRITTEN + n)
             self.turn ^= 1
@@ -293,12 +300,12 @@ class Inference:
                 last = self.array.tile(length, conditions)
                 if residual:
                     written = min(n, columns - column)
-                    taken.append((last + 1, last + 1 + written))
+                    taken.append(self._shown(last, written))
                     taken.append((last + RESIDUAL_READ, last + RESIDUAL_READ + written))
                     if final:
                         available.append(last + WRITTEN + n)
             half.weights_free = last + 1
-            half.parameters_free = last + PARAMETERS_USED + n
+            half.parameters_free = last + DRAINED + n
             self.turn ^= 1
         self.loader = cycle
         if Flag.TABLE in step.flags:
@@ -311,14 +318,14 @@ class Inference:
         n, heads, tokens = self.lanes, step.values["heads"], self.tokens
         length, value_tiles = step.values["head_size"], ceil_div(step.values["head_size"], n)
         keys_left = tokens - (self.row_tiles - 1) * n
-        softmax = (tokens - 1) + P_LATENCY + 1 + (n - 1) + RowScale.latency + 1
+        softmax = pass_cycles(n, tokens)
         finished: list[int] = []
         places = heads * self._rows(step)
         for place in range(places + 1):
             if place < places:
                 for _ in range(self.row_tiles):
                     last = self.array.tile(length)
-                scored = last + SCORED + keys_left - 1
+                scored = last + REQUANTIZED + keys_left - 1
                 self.softmax_finished = softmax + max(scored + START_LATENCY, self.softmax_finished)
                 finished.append(self.softmax_finished + 1)
             if place > 0:
@@ -327,9 +334,9 @@ class Inference:
                     self.array.tile(tokens)
 
     def _end(self, act: int, labels: int) -> Prediction:
-        """Logits leave one every READ_LATENCY + 1 cycles; the last one ends the inference."""
+        """Logits leave one every Memory.latency + 1 cycles; the last one ends the inference."""
         finished = max(act + 1, self.array.made, self.array.quiet)
-        cycles = finished + labels * (READ_LATENCY + 1) + 1
+        cycles = finished + labels * (Memory.latency + 1) + 1
         stalls = {cause: sum(p.stalls[cause] for p in self.phases) for cause in CAUSES}
         stalls["idle"] += cycles - self.array.last
         active = sum(phase.active for phase in self.phases)
@@ -367,4 +374,4 @@ def predict(
     if not any(Flag.LOGITS in step.flags for step in program.steps):
         raise ValueError("the program computes no logits: compile the whole model")
     gap = ceil_div(n, min(stream_bytes or n, n))
-    return Inference(program, tokens, gap, row_latency).run()
+    return Inference(program, tokens, gap, row_latency).predict()

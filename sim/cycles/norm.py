@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rtl.datapath.layernorm import SUMS_LATENCY, LayerNorm
-from rtl.datapath.row_constants import RowConstants
+from rtl.datapath.layernorm import LayerNorm, constants_ready
 
 
 class Taken:
@@ -63,7 +62,6 @@ def normalise(
     taken
         When the read port is not LayerNorm's.
     """
-    constants = SUMS_LATENCY + 1 + lanes + RowConstants.latency
     written: list[int] = []
     summed: list[int] = []  # last read of pass 1 of each tile
     free = start + 1
@@ -72,7 +70,7 @@ def normalise(
     while len(written) < tiles:
         norm = sums = None
         if len(summed) > len(written):
-            norm = max(free, max(summed[len(written)], before - 4) + constants)
+            norm = max(free, constants_ready(lanes, summed[len(written)], before))
         if len(summed) < tiles and len(summed) - len(written) < 2:
             sums = max(free, available[len(summed)])
         if norm is not None and (sums is None or norm <= sums):

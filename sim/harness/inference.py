@@ -12,23 +12,11 @@ import numpy as np
 
 from rtl.compile.program import Program
 from rtl.interface.operation import Error
-from tb.monitor import Recorded
+from tb.compare import Recorded
+from tb.packing import token_words
+from tb.trace import CAUSES, ELEMENTS
 
 MAGIC = 0x4A523242  # "B2RJ"
-STALLS = ("idle", "weights", "norm", "softmax", "drain")
-
-#: Trace ports in the order of the harness: bits of an element, signed.
-PORTS = {
-    "bank": (8, True),
-    "score": (16, True),
-    "p": (8, False),
-    "max": (16, True),
-    "sum": (20, False),
-    "norm": (16, True),
-    "norm8": (8, True),
-    "x": (16, True),
-    "logit": (32, True),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,22 +48,7 @@ class Job:
 
     def words(self) -> np.ndarray:
         """The words of the tokens stream, uint32."""
-        ids = np.asarray(self.ids, np.int64)
-        types = np.zeros_like(ids) if self.types is None else np.asarray(self.types, np.int64)
-        attend = np.ones_like(ids) if self.attend is None else np.asarray(self.attend, np.int64)
-        if not ids.size:
-            raise ValueError("the sequence is empty: an inference needs at least one token")
-        for name, values, most in (
-            ("ids", ids, (1 << 24) - 1),
-            ("types", types, 1),
-            ("attend", attend, 1),
-        ):
-            if values.shape != ids.shape:
-                raise ValueError(f"{name} has {values.size} entries for {ids.size} ids")
-            wrong = values[(values < 0) | (values > most)]
-            if wrong.size:
-                raise ValueError(f"{name} holds {wrong[0]}: it must lie in 0..{most}")
-        return (ids | types << 24 | attend << 25).astype(np.uint32)
+        return token_words(self.ids, self.types, self.attend)
 
 
 @dataclass(frozen=True)
@@ -116,7 +89,8 @@ class Result:
     cycles, active, stalls
         The counters of the register file.
     span
-        Cycles from the first token's word to the last logit, both included; 0 without logits.
+        Cycles from the first token's word to the last logit, both included, as seen on the
+        streams; 0 without logits. Equal to `cycles` where the tokens wait for the start.
     operations
         In the order in which they began.
     writes
@@ -195,10 +169,10 @@ def read_result(facts: dict[str, Any], folder: Path, lanes: int) -> Result:
         logits=np.array(facts["logits"], np.int32),
         cycles=facts["cycles"],
         active=facts["active"],
-        stalls=dict(zip(STALLS, facts["stalls"], strict=True)),
+        stalls=dict(zip(CAUSES, facts["stalls"], strict=True)),
         span=span,
         operations=tuple(
-            Operation(number, first, last, active, dict(zip(STALLS, stalls, strict=True)))
+            Operation(number, first, last, active, dict(zip(CAUSES, stalls, strict=True)))
             for number, first, last, active, *stalls in facts["operations"]
         ),
         simulated=facts["simulated"],
@@ -210,7 +184,7 @@ def read_result(facts: dict[str, Any], folder: Path, lanes: int) -> Result:
 def _writes(data: bytes, lanes: int) -> dict[str, Recorded]:
     """The file of sim/harness/trace.h."""
     writes, at = {}, 0
-    for name, (bits, signed) in PORTS.items():
+    for name, (bits, signed) in ELEMENTS.items():
         count, size = struct.unpack_from("<2I", data, at)
         cycle, address = np.frombuffer(data, "<u4", 2 * count, at + 8).reshape(2, count).tolist()
         at += 8 + 8 * count

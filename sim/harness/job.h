@@ -1,4 +1,4 @@
-// The job file: what to run, written by sim/fast.py. Little-endian, in the order of the reads below.
+// The job file: what to run, written by inference.py. Little-endian, in the order of the reads below.
 
 #pragma once
 

@@ -20,13 +20,10 @@ double sc_time_stamp() { return 0; }
 
 namespace {
 
-// rtl.axi.REGISTERS
-constexpr uint32_t CONTROL = 0x1C, STATUS = 0x20, CYCLES = 0x24, ACTIVE = 0x28, LANES = 0x08;
-constexpr uint32_t START = 1, ABORT = 2;
-constexpr int COUNTERS = 5;  // stalls after ACTIVE: idle, weights, norm, softmax, drain
+using namespace registers;
+constexpr uint32_t START = 1, ABORT = 2;  // bits of CONTROL
 // The write of `control` is taken; then the pulse; then the first cycle of `busy`.
 constexpr int64_t WRITE_TO_BUSY = 2;
-const char* const CAUSE_NAMES[CAUSES] = {"none", "idle", "weights", "norm", "softmax", "drain"};
 
 struct Failure : std::runtime_error {
     using std::runtime_error::runtime_error;
@@ -38,7 +35,8 @@ template <typename PortType> void put(PortType& port, const uint8_t* bytes, size
 
 class Machine {
   public:
-    explicit Machine(const JobFile& jobs) : jobs_(jobs), top_(std::make_unique<Vtop>(&context_)) {
+    explicit Machine(const JobFile& jobs)
+        : jobs_(jobs), top_(std::make_unique<Vtop>(&context_)), rows_(jobs.lanes, jobs.row_latency) {
         top_->rst = 1;
         for (int i = 0; i < 4; i++) tick();
         top_->rst = 0;
@@ -57,12 +55,31 @@ class Machine {
     VerilatedContext context_;
     std::unique_ptr<Vtop> top_;
     uint64_t simulated_ = 0;
+    RowSource rows_;
+    Offer request_{"request"}, result_{"logits"};
+    bool row_offered_ = false, row_taken_ = false, requested_ = false, sent_ = false;
 
+    // The first half of a cycle: the memory offers its word, all outputs settle.
     void settle() {
-        top_->clk = 0;
-        top_->eval();
+        Vtop& t = *top_;
+        row_offered_ = rows_.offers(simulated_);
+        t.s_axis_rows_tvalid = row_offered_;
+        if (row_offered_) {
+            put(t.s_axis_rows_tdata, rows_.word(), jobs_.lanes);
+            t.s_axis_rows_tlast = rows_.last();
+        }
+        t.clk = 0;
+        t.eval();
+        row_taken_ = row_offered_ && t.s_axis_rows_tready;
+        requested_ = request_.cycle(t.m_axis_request_tvalid, t.m_axis_request_tready,
+                                    t.m_axis_request_tdata, false);
+        sent_ = result_.cycle(t.m_axis_logits_tvalid, t.m_axis_logits_tready,
+                              t.m_axis_logits_tdata, t.m_axis_logits_tlast);
     }
+    // The second half.
     void edge() {
+        if (row_taken_) rows_.take();
+        if (requested_) rows_.ask(top_->m_axis_request_tdata, simulated_);
         top_->clk = 1;
         top_->eval();
         simulated_++;
@@ -102,20 +119,9 @@ class Machine {
 void Machine::record(Writes& writes, uint32_t cycle) const {
     auto& ports = writes.ports;
     const Vtop& t = *top_;
-#define RECORD(port, address, signal) ports[port].add(cycle, address, &t.signal, sizeof t.signal)
-    if (t.trace_bank_en) RECORD(BANK, t.trace_bank_address, trace_bank);
-    if (t.trace_score_en) RECORD(SCORE, t.trace_score_key, trace_score);
-    if (t.trace_p_en) RECORD(P, t.trace_p_key, trace_p);
-    if (t.trace_row_en) {
-        RECORD(MAX, 0, trace_max);
-        RECORD(SUM, 0, trace_sum);
-    }
-    if (t.trace_norm_en) {
-        RECORD(NORM, t.trace_norm_address, trace_norm);
-        RECORD(NORM8, t.trace_norm_address, trace_norm8);
-    }
-    if (t.trace_x_en) RECORD(X, t.trace_x_address, trace_x);
-    if (t.trace_logit_en) RECORD(LOGIT, t.trace_logit_index, trace_logit);
+#define RECORD(port, address, signal) \
+    ports[port].add(cycle, address, &signal, sizeof signal)
+    RECORD_ALL(t, RECORD);
 #undef RECORD
 }
 
@@ -129,7 +135,7 @@ void Machine::run(const Inference& job, const std::string& folder) {
     WordSource model(bytes.data(), bytes.size() / n, n, jobs_.interval, stalls());
     WordSource tokens(reinterpret_cast<const uint8_t*>(job.tokens.data()), job.tokens.size(), 4, 1,
                       stalls());
-    RowSource rows(jobs_.tables.at(job.table), n, jobs_.row_latency, stalls());
+    rows_.serve(jobs_.tables.at(job.table), stalls());
     Stalls request_stalls = stalls(), logits_stalls = stalls();
 
     Writes writes;
@@ -148,7 +154,6 @@ void Machine::run(const Inference& job, const std::string& folder) {
         if (busy && job.abort >= 0 && cycle == job.abort) offer_write(ABORT);
 
         const bool model_valid = model.offers(now), tokens_valid = tokens.offers(now);
-        const bool rows_valid = rows.offers(now);
         t.s_axis_model_tvalid = model_valid;
         if (model_valid) {
             put(t.s_axis_model_tdata, model.word(), n);
@@ -159,15 +164,13 @@ void Machine::run(const Inference& job, const std::string& folder) {
             put(t.s_axis_tokens_tdata, tokens.word(), 4);
             t.s_axis_tokens_tlast = tokens.last();
         }
-        t.s_axis_rows_tvalid = rows_valid;
-        if (rows_valid) put(t.s_axis_rows_tdata, rows.word(), n);
         t.m_axis_request_tready = !request_stalls.rest();
         t.m_axis_logits_tready = !logits_stalls.rest();
         settle();
 
         const bool written = t.s_axi_awvalid && t.s_axi_awready && t.s_axi_wready;
         const bool active = t.trace_active;
-        bool moved = active;
+        bool moved = active || row_taken_ || requested_;
         if (model_valid && t.s_axis_model_tready) {
             model.take(now);
             moved = true;
@@ -177,15 +180,7 @@ void Machine::run(const Inference& job, const std::string& folder) {
             tokens.take(now);
             moved = true;
         }
-        if (rows_valid && t.s_axis_rows_tready) {
-            rows.take();
-            moved = true;
-        }
-        if (t.m_axis_request_tvalid && t.m_axis_request_tready) {
-            rows.ask(t.m_axis_request_tdata, now);
-            moved = true;
-        }
-        if (t.m_axis_logits_tvalid && t.m_axis_logits_tready) {
+        if (sent_) {
             logits.push_back(int32_t(t.m_axis_logits_tdata));
             last_logits += t.m_axis_logits_tlast;
             last_logit = cycle;
@@ -213,25 +208,28 @@ void Machine::run(const Inference& job, const std::string& folder) {
                 + (cause < CAUSES ? CAUSE_NAMES[cause] : "?") + "; command stream word "
                 + std::to_string(model.taken()) + " of " + std::to_string(model.words()) + ", token "
                 + std::to_string(tokens.taken()) + " of " + std::to_string(tokens.words()) + ", "
-                + std::to_string(rows.pending()) + " rows asked for and not taken, "
+                + std::to_string(rows_.pending()) + " rows asked for and not taken, "
                 + std::to_string(logits.size()) + " logits");
     }
-    t.s_axis_model_tvalid = t.s_axis_tokens_tvalid = t.s_axis_rows_tvalid = 0;
+    t.s_axis_model_tvalid = t.s_axis_tokens_tvalid = 0;
     t.m_axis_request_tready = t.m_axis_logits_tready = 0;
     const bool succeeded = (read(STATUS) >> 8 & 15) == 0;
-    if (succeeded && (model.taken() != model.words() || tokens.taken() != tokens.words()
-                      || rows.pending() || last_logits != 1))
+    if (rows_.pending())
+        throw Failure("ended with " + std::to_string(rows_.pending()) + " rows still to come");
+    if (!succeeded && !logits.empty())
+        throw Failure("failed, but gave " + std::to_string(logits.size()) + " logits");
+    if (succeeded
+        && (model.taken() != model.words() || tokens.taken() != tokens.words() || last_logits != 1))
         throw Failure("ended well with words left: command stream " + std::to_string(model.taken())
                       + " of " + std::to_string(model.words()) + " taken, tokens "
                       + std::to_string(tokens.taken()) + " of " + std::to_string(tokens.words()) + ", "
-                      + std::to_string(rows.pending()) + " rows pending, "
                       + std::to_string(last_logits) + " logits with `last`");
     if (job.trace) writes.save(folder + "/writes-" + std::to_string(job.index));
 
     std::printf("{\"index\": %u, \"status\": %u, \"cycles\": %u, \"active\": %u", job.index,
                 read(STATUS), read(CYCLES), read(ACTIVE));
     std::printf(", \"stalls\": [");
-    for (int i = 0; i < COUNTERS; i++) std::printf("%s%u", i ? ", " : "", read(ACTIVE + 4 + 4 * i));
+    for (int i = 0; i < CAUSES - 1; i++) std::printf("%s%u", i ? ", " : "", read(STALLS[i]));
     std::printf("], \"first_token\": %lld, \"last_logit\": %lld, \"logits\": [",
                 static_cast<long long>(first_token), static_cast<long long>(last_logit));
     for (size_t i = 0; i < logits.size(); i++) std::printf("%s%d", i ? ", " : "", logits[i]);

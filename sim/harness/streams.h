@@ -14,6 +14,8 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <stdexcept>
+#include <string>
 
 #include "job.h"
 
@@ -73,42 +75,73 @@ class WordSource {  // the command stream, or the tokens: words from one block, 
     bool offered_ = false;
 };
 
-class RowSource {  // the embedding memory
+// The embedding memory. It lives as long as the accelerator, as a real one does: rows that were asked
+// for come, whatever becomes of the inference that asked for them.
+class RowSource {
   public:
-    RowSource(const Table& table, size_t word_bytes, uint32_t latency, Stalls stalls)
-        : table_(&table), word_bytes_(word_bytes), latency_(latency), stalls_(stalls) {}
+    RowSource(size_t word_bytes, uint32_t latency) : word_bytes_(word_bytes), latency_(latency) {}
+    // Rows asked for from now on are those of this table, and rest like this.
+    void serve(const Table& table, Stalls stalls) {
+        table_ = &table;
+        stalls_ = stalls;
+    }
     void ask(uint32_t row, uint64_t cycle) {
-        if (row >= table_->rows)
+        if (!table_ || row >= table_->rows)
             throw std::runtime_error("row " + std::to_string(row) + " was asked for, the table has "
-                                     + std::to_string(table_->rows));
-        asked_.push_back({row, cycle + latency_});
+                                     + std::to_string(table_ ? table_->rows : 0));
+        asked_.push_back({table_, row, cycle + latency_});
     }
     bool offers(uint64_t cycle) {
         if (!offered_) offered_ = !asked_.empty() && cycle >= asked_.front().from && !stalls_.rest();
         return offered_;
     }
     const uint8_t* word() const {
-        return table_->bytes.data() + size_t(asked_.front().row) * table_->row_bytes + at_;
+        const Asked& one = asked_.front();
+        return one.table->bytes.data() + size_t(one.row) * one.table->row_bytes + at_;
     }
+    bool last() const { return at_ + word_bytes_ == asked_.front().table->row_bytes; }
     void take() {
         offered_ = false;
-        at_ += word_bytes_;
-        if (at_ == table_->row_bytes) {
+        if (last()) {
             at_ = 0;
             asked_.pop_front();
+        } else {
+            at_ += word_bytes_;
         }
     }
     size_t pending() const { return asked_.size(); }
 
   private:
     struct Asked {
+        const Table* table;
         uint32_t row;
         uint64_t from;
     };
-    const Table* table_;
+    const Table* table_ = nullptr;
     size_t word_bytes_, at_ = 0;
     uint32_t latency_;
-    Stalls stalls_;
+    Stalls stalls_{false, 0};
     std::deque<Asked> asked_;
     bool offered_ = false;
+};
+
+// What a sink sees: an offered word stays as it is until it is taken (AXI4-Stream, 2.2.1).
+class Offer {
+  public:
+    explicit Offer(const char* name) : name_(name) {}
+    // One cycle; whether a word passes.
+    bool cycle(bool valid, bool ready, uint32_t data, bool last) {
+        if (open_ && (!valid || data != data_ || last != last_))
+            throw std::runtime_error(std::string(name_) + ": the word " + std::to_string(data_)
+                                     + " was withdrawn or changed before it was taken");
+        open_ = valid && !ready;
+        data_ = data;
+        last_ = last;
+        return valid && ready;
+    }
+
+  private:
+    const char* name_;
+    bool open_ = false, last_ = false;
+    uint32_t data_ = 0;
 };

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "names.h"  // made by names.py
+
 struct Port {  // the writes of one trace port
     uint32_t bytes = 0;  // of a value, as Verilator holds the port
     std::vector<uint32_t> cycles, addresses;
@@ -23,8 +25,6 @@ struct Port {  // the writes of one trace port
         values.insert(values.end(), first, first + size);
     }
 };
-
-enum PortName { BANK, SCORE, P, MAX, SUM, NORM, NORM8, X, LOGIT, PORTS };
 
 struct Writes {
     std::array<Port, PORTS> ports;
@@ -47,8 +47,6 @@ struct Writes {
         if (std::fclose(file) != 0 || !good) throw std::runtime_error("cannot write " + path);
     }
 };
-
-constexpr int CAUSES = 6;  // rtl.issuer.Stall
 
 struct Operation {
     uint64_t first = 0, last = 0, active = 0;

@@ -1,27 +1,35 @@
-"""What a unit costs and how fast it is on a Lattice ECP5 (LFE5U-85F, CABGA381, speed grade 6).
-
-Yosys counts LUTs, flip-flops, multipliers and block RAMs of the unit alone; nextpnr places and
-routes it between two shift registers, so that its ports fit the package and every path of the unit
-starts and ends in a register.
-
-examples:
-  python -m sim.synth softmax --lanes 8
-  python -m sim.synth matmul --lanes 8 --no-route
-  python -m sim.synth accelerator --lanes 4 --parts --placements 4 --json build/synth4.json
-"""
+"""`python -m sim.synth`: what a unit costs and how fast it is on a Lattice ECP5."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 import sys
-from pathlib import Path
+from collections.abc import Sequence
 
-from rtl.generate.verilog import VerilogError
+from cli.command import run
+from cli.files import write_json
+from cli.options import Parser, add_json, add_seed
+from cli.progress import stage
+
 from rtl.interface.options import add_config_options, config_of
 from sim.design import generated
-from sim.report import table, write_json
-from sim.synth.ecp5 import AVAILABLE, PLACERS, Cost, SynthesisError, synthesise
+from sim.report import table
+from sim.synth.ecp5 import AVAILABLE, PLACERS, Cost, synthesise
+
+DESCRIPTION = """\
+What a unit costs and how fast it is on a Lattice ECP5 (LFE5U-85F, CABGA381, speed grade 6).
+
+Yosys counts LUTs, flip-flops, multipliers and block RAMs of the unit alone; nextpnr places and
+routes it between two shift registers, so that its ports fit the package and every path of the unit
+starts and ends in a register.
+"""
+EXAMPLES = """\
+examples:
+  python -m sim.synth softmax --lanes 8
+  python -m sim.synth matmul --lanes 8 --no-route
+  python -m sim.synth accelerator --lanes 4 --parts --placements 4 --json build/synth4.json
+"""
 
 
 def describe(cost: Cost, parts: bool = False) -> str:
@@ -48,18 +56,14 @@ def describe(cost: Cost, parts: bool = False) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m sim.synth",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("unit", help="which unit; `python -m rtl.generate --list` shows them")
-    parser.add_argument("--no-route", action="store_true", help="count resources only")
-    parser.add_argument("--parts", action="store_true", help="resources of each part, too")
-    parser.add_argument("--freq", type=float, default=100, metavar="MHZ", help="target, 100")
-    parser.add_argument("--seed", type=int, default=1, help="of the first placement, 1")
-    parser.add_argument(
+def _parser() -> Parser:
+    result = Parser("sim.synth", DESCRIPTION, EXAMPLES)
+    result.add_argument("unit", help="which unit; `python -m rtl.generate --list` shows them")
+    result.add_argument("--no-route", action="store_true", help="count resources only")
+    result.add_argument("--parts", action="store_true", help="resources of each part, too")
+    result.add_argument("--freq", type=float, default=100, metavar="MHZ", help="target, 100")
+    add_seed(result, "the first placement", default=1)
+    result.add_argument(
         "--placements",
         type=int,
         default=1,
@@ -67,31 +71,30 @@ def main() -> int:
         metavar="N",
         help="seeds to try, 1 to 32; the fastest counts, 1",
     )
-    parser.add_argument("--placer", choices=PLACERS, default=PLACERS[0], help="static")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
-    add_config_options(parser)
-    options = parser.parse_args()
-    try:
-        design = generated(options.unit, config_of(options))
-        cost = synthesise(
-            design,
-            route=not options.no_route,
-            freq=options.freq,
-            placer=options.placer,
-            seeds=range(options.seed, options.seed + options.placements),
-            say=lambda message: print(f"[synth] {message}", file=sys.stderr, flush=True),
-        )
-        if options.json is not None:
-            write_json(options.json, dataclasses.asdict(cost))
-    except (ValueError, VerilogError, SynthesisError, OSError) as error:
-        print(f"sim.synth: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("sim.synth: interrupted", file=sys.stderr)
-        return 130
+    result.add_argument("--placer", choices=PLACERS, default=PLACERS[0], help="static")
+    add_json(result)
+    add_config_options(result)
+    return result
+
+
+def _run(options: argparse.Namespace) -> None:
+    design = generated(options.unit, config_of(options))
+    cost = synthesise(
+        design,
+        route=not options.no_route,
+        freq=options.freq,
+        placer=options.placer,
+        seeds=range(options.seed, options.seed + options.placements),
+        say=stage,
+    )
+    if options.json is not None:
+        write_json(options.json, dataclasses.asdict(cost))
     print(f"{cost.unit}, lanes {cost.configuration['lanes']}, LFE5U-85F speed grade 6")
     print(describe(cost, options.parts))
-    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run(lambda: _run(_parser().parse_args(arguments)))
 
 
 if __name__ == "__main__":

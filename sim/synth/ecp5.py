@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import hashlib
 import json
 import re
@@ -11,15 +10,15 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rtl.generate.verilog import write_if_changed
+from cli.command import ToolError
+from cli.files import locked, write_if_changed, write_json
+
 from sim.design import Design
-from sim.report import write_json
 from sim.synth.parts import cells_by_part
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,7 +53,7 @@ _CELL_SUFFIX = re.compile(
 _UNNAMED = re.compile(r"(^|\.)_\d+_")  # an expression without a name of its own
 
 
-class SynthesisError(Exception):
+class SynthesisError(ToolError):
     """Yosys or nextpnr refused the design, or it does not fit the part."""
 
 
@@ -246,14 +245,6 @@ def _place_and_route(folder: Path, freq: float, seed: int, placer: str) -> Timin
     return read_timing(json.loads(report.read_text()), seed)
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def synthesise(
     design: Design,
     *,
@@ -285,7 +276,7 @@ def synthesise(
     facts = [design.verilog, str((route, freq, list(seeds), placer)), Path(__file__).read_text()]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     cached = folder / f"{key[:16]}.json"
-    with _locked(folder):
+    with locked(folder / "lock"):
         if cached.exists():
             known = json.loads(cached.read_text())
             timing = Timing(**known["timing"]) if known["timing"] else None

@@ -13,7 +13,8 @@ def calibrated() -> tuple[Model, list[np.ndarray]]:
     """The shipped checkpoint, calibrated on a few reviews, with the token ids of test reviews."""
     from quant.calibrate import observe_all
     from quant.checkpoint import load
-    from quant.quantize import Options, quantize
+    from quant.options import Options
+    from quant.quantize import quantize
     from quant.texts import imdb
     from quant.tokenizer import TextTokenizer
 

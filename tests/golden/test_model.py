@@ -22,7 +22,11 @@ PRE = Shape(1, 12, 2, 5, 16, 3, 30, 12, 2, norm="pre", pooling="mean")
         ({"positions": "512"}, r"shape\.positions is '512'; allowed integers 1\.\.4096"),
         ({"position_offset": 12}, r"shape\.position_offset is 12; allowed 0\.\.11"),
         ({"types": 3}, r"shape\.types is 3; allowed 0\.\.2"),
-        ({"vocabulary": (1 << 24) + 1}, r"shape\.vocabulary is 16777217; allowed 1\.\.16777216"),
+        ({"vocabulary": 1 << 24}, r"shape\.vocabulary is 16777216; allowed 1\.\.16777215"),
+        (
+            {"heads": 64, "head_size": 1024},
+            r"shape\.heads \* shape\.head_size is 65536; allowed 1\.\.65535",
+        ),
         ({"labels": True}, r"shape\.labels is True; allowed 1\.\.65535"),
         ({"norm": "rms"}, r"shape\.norm is 'rms'; allowed 'post' and 'pre'"),
         ({"pooling": "max"}, r"shape\.pooling is 'max'; allowed 'first' and 'mean'"),
@@ -62,6 +66,10 @@ LINEAR = random_model(BERT, 0).layers[0].attention.q  # 10 x 12
         (
             {"weight": with_value(LINEAR.weight, (3, 4), -128)},
             r"weight\[3, 4\] is -128; allowed -127\.\.127",
+        ),
+        (
+            {"weight": np.zeros((10, 65536), np.int8)},
+            "weight has 65536 inputs; allowed 1",
         ),
         ({"bias": LINEAR.bias[:9]}, r"bias has shape \(9,\); allowed \(10,\)"),
         ({"bias": LINEAR.bias.astype(np.int64)}, "bias is int64; allowed an array of int32"),
@@ -233,6 +241,27 @@ def test_model(shape: Shape, change: Callable[[Model], dict], message: str) -> N
     model = random_model(shape, 0)
     with pytest.raises(ValueError, match=message):
         replace(model, **change(model))
+
+
+@pytest.mark.parametrize("place", ["q", "k", "v", "o", "down"])
+def test_a_table_where_no_activation_is(place: str) -> None:
+    model = random_model(BERT, 0)
+    layer = model.layers[1]
+    part = layer.ffn if place == "down" else layer.attention
+    linear = replace(getattr(part, place), table=np.arange(-128, 128).astype(np.int8))
+    name = "ffn" if place == "down" else "attention"
+    layer = replace(layer, **{name: replace(part, **{place: linear})})
+    with pytest.raises(ValueError, match=rf"layer\.1\.{name}\.{place}\.table is an array; allowed"):
+        replace(model, layers=(model.layers[0], layer))
+
+
+def test_the_widest_layer_that_can_be_built_runs() -> None:
+    from golden.linear import accumulate
+
+    weight = np.full((1, 65535), 127, np.int8)
+    layer = Linear(weight, np.zeros(1, np.int32))
+    x = np.full((1, 65535), -128, np.int8)
+    assert accumulate(x, layer).tolist() == [[-128 * 127 * 65535]]
 
 
 def test_the_largest_context_shift_still_runs() -> None:

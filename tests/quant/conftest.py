@@ -7,8 +7,9 @@ import pytest
 from quant.calibrate import DEFAULT_DATA, calibrate, encode, save
 from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
 from quant.classify import Classifier
-from quant.quantize import Options
-from quant.texts import Review, imdb
+from quant.data_file import Review
+from quant.options import Options
+from quant.texts import imdb
 from quant.tokenizer import TextTokenizer, Tokens
 
 
@@ -39,7 +40,7 @@ def quantized_directory(
 ) -> Path:
     """The shipped checkpoint, calibrated on 24 training reviews."""
     samples = encode(imdb("train")[:24], tokenizer, shipped, 512)
-    quantized, _ = calibrate(shipped, samples, Options(), {"data": DEFAULT_DATA})
+    quantized, _ = calibrate(shipped, samples, Options(remedies=()), {"data": DEFAULT_DATA})
     directory = tmp_path_factory.mktemp("quantized")
     save(quantized, shipped, directory)
     return directory

@@ -2,6 +2,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +12,10 @@ import pytest
 from golden import encoder, store
 from quant import calibrate
 from quant.checkpoint import Checkpoint
-from quant.quantize import Options
+from quant.options import REMEDIES, Options
 from quant.quantizers import CalibrationError
 from tests.quant import tiny
+from tests.quant.test_quantize import checkpoint, inputs
 
 TEXTS = ["a good film!", "the bad film", "good good good", "a bads film", "the film"]
 
@@ -77,9 +80,14 @@ def test_refusals_are_one_line(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--samples", "0"], "0 is too small: it must be 1 or more"),
-        (["--max-tokens", "many"], "'many' is not a whole number"),
+        (["--samples", "0"], "0 is out of range: it must be 1 or more"),
+        (["--tokens", "many"], "'many' is not a whole number"),
         (["--method", "best"], "invalid choice: 'best'"),
+        (
+            ["--remedies", "centre,magic"],
+            "'magic' is no remedy: allowed auto, none, all, centre, balance, split",
+        ),
+        (["--remedies", ""], "'' is no remedy: allowed auto, none, all, centre"),
     ],
 )
 def test_options_are_checked(
@@ -89,6 +97,42 @@ def test_options_are_checked(
         calibrate.main(arguments)
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [("none", []), ("all", list(REMEDIES)), ("split, centre", ["centre", "split"])],
+)
+def test_remedies_are_those_asked_for(
+    given: str,
+    taken: list[str],
+    model: Path,
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "out"
+    arguments = ["--model", str(model), "--data", str(data), "--out", str(out)]
+    assert calibrate.main([*arguments, "--remedies", given]) == 0
+    assert f"remedies: {', '.join(taken) or 'none'}\n" in capsys.readouterr().out
+    info = store.load(out)[1]
+    assert info["calibration"]["remedies"] == taken
+    assert info["trials"] == {}
+    assert calibrate.main(arguments) == 0
+    assert "; tried, by the mean error of the logits: " in capsys.readouterr().out
+    assert store.load(out)[1]["trials"].keys() >= {"none", "+".join(REMEDIES)}
+
+
+def test_tensors_of_a_rewritten_model_are_near_those_of_the_checkpoint() -> None:
+    """Whatever was centred, balanced, split: the description leads back to the float model's."""
+    source = checkpoint()
+    source.arrays["layer.1.ffn.up.weight"][7] *= 12
+    texts = inputs(20, 1, source.spec)
+    quantized, errors = calibrate.calibrate(source, texts, Options(remedies=REMEDIES), {})
+    assert quantized.info["tensors"]["layer.1.ffn.hidden"]["copies"]
+    for name in ("q", "k", "v", "scores", "context", "ffn.hidden", "ffn.norm", "ffn.x8"):
+        assert errors[f"layer.1.{name}"].sqnr > 25, name
+    assert errors["pooled"].sqnr > 25
 
 
 def test_interruption_writes_nothing(
@@ -103,9 +147,22 @@ def test_interruption_writes_nothing(
 
     monkeypatch.setattr(calibrate, "check", interrupted)
     out = tmp_path / "out"
-    arguments = ["--model", str(model), "--data", str(data), "--out", str(out)]
+    arguments = [
+        "--model",
+        str(model),
+        "--data",
+        str(data),
+        "--out",
+        str(out),
+        "--remedies",
+        "none",
+    ]
     assert calibrate.main(arguments) == 130
-    assert capsys.readouterr().err == "interrupted: nothing was written\n"
+    assert capsys.readouterr().err.splitlines() == [
+        "observing: 5 texts",
+        "running golden: 1 times 32 texts",
+        "interrupted: nothing was written",
+    ]
     assert not out.exists()
 
 
@@ -153,13 +210,32 @@ def test_ensure_calibrates_once_and_again_for_another_checkpoint(
     np.testing.assert_equal(store.load(out)[1]["checkpoint"]["directory"], str(model))
 
 
+def test_of_two_that_need_it_at_once_one_calibrates(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibrate, "DEFAULT_DATA", str(data))
+    model, out = tiny.write(tmp_path / "tiny"), tmp_path / "out"
+    sound, begun = calibrate.calibrate, []
+
+    def slow(*arguments: object) -> object:
+        begun.append(arguments)
+        time.sleep(0.5)
+        return sound(*arguments)
+
+    monkeypatch.setattr(calibrate, "calibrate", slow)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: calibrate.ensure(model, out), range(2)))
+    assert found == [out, out]
+    assert len(begun) == 1
+
+
 def test_the_processor_and_its_threads_do_not_matter(tmp_path: Path) -> None:
     """The same integers with the BLAS kernels of another processor and another thread count."""
     models = []
     for kernels, threads in (("Prescott", "1"), ("Haswell", "2")):
         out = tmp_path / kernels
         environment = os.environ | {"OPENBLAS_CORETYPE": kernels, "OPENBLAS_NUM_THREADS": threads}
-        arguments = ["--samples", "16", "--max-tokens", "96", "--out", str(out)]
+        arguments = ["--samples", "16", "--tokens", "96", "--out", str(out)]
         command = [sys.executable, "-m", "quant.calibrate", *arguments]
         subprocess.run(command, env=environment, check=True, capture_output=True)
         with np.load(out / "quantized.npz") as arrays:

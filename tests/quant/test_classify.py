@@ -77,7 +77,7 @@ def test_refusals(
 
     good = quantized_option(quantized_directory)
     assert refused("  ", *good) == "error: the text is empty: give at least one word\n"
-    assert "leaves no room for the text" in refused("good", "--max-tokens", "2", *good)
+    assert "leaves no room for the text" in refused("good", "--tokens", "2", *good)
     assert refused("good", "--quantized", "nowhere").startswith("error: nowhere/quantized.json: ")
     assert "no checkpoint directory nowhere" in refused("good", "--model", "nowhere")
     damaged = tmp_path / "damaged"

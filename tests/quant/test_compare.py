@@ -52,6 +52,28 @@ def test_softmax_on_real_rows(classifier: object, texts: list) -> None:
             assert variation.mean() <= 0.02
 
 
+def test_outlier_channels_by_hand() -> None:
+    floats = {"a.norm": np.array([[1.0, -7.9, 0.5, 1.0], [0.5, 0.1, -20.0, -1.0]])}
+    codes = {"a.norm": (floats["a.norm"] * 2).astype(np.int16)}
+    errors: dict[str, TensorError] = {}
+    compare(errors, floats, codes, TENSORS)
+    assert errors["a.norm"].peaks.tolist() == [1, 7.9, 20, 1]
+    assert errors["a.norm"].outliers() == []  # the median is 4.45
+    floats = {"a.norm": np.array([[0.25, 1, 1, -80.0]])}
+    compare(errors, floats, {"a.norm": (floats["a.norm"] * 2).astype(np.int16)}, TENSORS)
+    assert errors["a.norm"].peaks.tolist() == [1, 7.9, 20, 80]
+    errors["a.norm"].peaks = np.array([1, 8, 7.99, 1, 1])
+    assert errors["a.norm"].outliers() == [(1, 8.0)]
+    assert errors["a.norm"].to_json()["outlier_channels"] == [[1, 8.0]]
+
+
+def test_lengths_are_no_channels() -> None:
+    errors: dict[str, TensorError] = {}
+    scores = np.ones((2, 3, 3))
+    compare(errors, {"a.norm": scores}, {"a.norm": scores.astype(np.int16)}, TENSORS)
+    assert errors["a.norm"].outliers() == []
+
+
 def test_table_lists_the_worst_first() -> None:
     errors = {
         "good": TensorError(10, 0, 1e6, 1.0, 0.5, 0.1),

@@ -1,17 +1,19 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from golden import encoder
+from golden import encoder, store
 from quant import evaluate
 from quant.calibrate import golden_logits
 from quant.calibrate import main as calibrate
 from quant.checkpoint import DEFAULT_MODEL
 from quant.classify import Classifier
+from quant.classify import main as classify
 from quant.evaluate import Evaluation
-from quant.tokenizer import Tokens
+from quant.tokenizer import TextTokenizer, Tokens
 from tests.quant import tiny
 
 FOUR = Evaluation(
@@ -82,10 +84,53 @@ def test_files_with_and_without_labels(tmp_path: Path, capsys: pytest.CaptureFix
     assert evaluate.main([*options, "--quantized", str(out)]) == 0
     printed = capsys.readouterr().out
     assert "agreement" in printed
-    assert "accuracy" not in printed
+    assert "2 of 2 texts have no label: so there is no accuracy" in printed
+    assert "recall" not in printed
     data.write_text('{"text": "good film", "label": 7}\n')
     assert evaluate.main([*options, "--quantized", str(out)]) == 2
     assert "error: " in capsys.readouterr().err
+
+
+def test_a_text_without_a_label_is_said_and_left_out() -> None:
+    some = replace(FOUR, labels=np.array([0, -1, 1, -1]))
+    values = some.to_json()
+    assert (values["texts"], values["labelled_texts"]) == (4, 2)
+    assert values["float"]["confusion"] == values["golden"]["confusion"] == [[1, 0], [0, 1]]
+    assert values["flips"] == {
+        "changed": 2, "only_float_right": 0, "only_golden_right": 0, "mcnemar_p": 1.0,
+    }  # fmt: skip
+    assert "\n2 of 4 texts have no label: accuracy is over 2\n" in str(some)
+    assert "no label" not in str(FOUR)
+
+
+@pytest.mark.parametrize("types", [2, 1])
+def test_pairs_reach_calibration_evaluation_and_classification(
+    types: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrays = tiny.tensors()
+    table = "bert.embeddings.token_type_embeddings.weight"
+    arrays[table] = arrays[table][:types].copy()
+    config = {"type_vocab_size": types}
+    model, out = tiny.write(tmp_path / "tiny", config, arrays), tmp_path / "out"
+    pairs = [("good film", "a bad film"), ("the film", "good"), ("bad", "the good film")]
+    data, figures = tmp_path / "pairs.tsv", tmp_path / "figures.json"
+    rows = ["sentence1\tsentence2\tlabel", *(f"{a}\t{b}\tGOOD" for a, b in pairs)]
+    data.write_text("\n".join(rows))
+    options = ["--model", str(model), "--json", str(figures)]
+    texts = [TextTokenizer(model).encode(a, b, limit=16, segments=types) for a, b in pairs]
+    assert [max(t.types) for t in texts] == [types - 1] * 3
+    tokens = sum(len(a.split()) + len(b.split()) + 3 for a, b in pairs)  # [CLS], [SEP], [SEP]
+    assert calibrate([*options, "--data", str(data), "--out", str(out)]) == 0
+    assert json.loads(figures.read_text())["calibration"]["tokens"] == tokens
+    options += ["--quantized", str(out)]
+    assert evaluate.main([*options, "--data", str(data)]) == 0
+    assert json.loads(figures.read_text())["tokens"] == tokens
+    integer, _ = store.load(out)
+    for (a, b), text in zip(pairs, texts):
+        assert classify([a, "--pair", b, *options]) == 0
+        logits = json.loads(figures.read_text())["golden"]["integer_logits"]
+        assert list(logits.values()) == encoder.run(integer, text.ids, text.types).tolist()
+    capsys.readouterr()
 
 
 def test_refuses_a_quantized_model_of_another_checkpoint(

@@ -3,7 +3,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from quant.metrics import Scores, confusion_matrix, mcnemar, wilson
+from quant.metrics import Scores, confusion_matrix, mcnemar, percent, points, wilson
 
 LABELS = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 1])
 PREDICTIONS = np.array([0, 0, 0, 1, 1, 1, 1, 1, 0, 0])
@@ -19,9 +19,15 @@ def test_scores_by_hand() -> None:
     assert scores.to_json()["confusion"] == [[3, 1], [2, 4]]
 
 
-def test_a_class_that_never_occurs_scores_zero() -> None:
-    scores = Scores(confusion_matrix(LABELS, PREDICTIONS, 3))
-    assert scores.precision[2] == scores.recall[2] == scores.f1[2] == 0
+def test_what_is_not_defined_is_no_number() -> None:
+    # Class 1 is never predicted, class 2 never true, class 3 neither.
+    scores = Scores(confusion_matrix(np.array([0, 1]), np.array([0, 2]), 4))
+    values = scores.to_json()
+    assert values["precision"] == [1, None, 0, None]
+    assert values["recall"] == [1, 0, None, None]
+    assert values["f1"] == [1, 0, 0, None]
+    assert [percent(value) for value in values["recall"]] == ["100.00%", "0.00%", "-", "-"]
+    assert [points(0.5, 0.25), points(None, 1), points(1, None)] == ["-25.00", "-", "-"]
 
 
 def test_mcnemar_by_enumeration() -> None:

@@ -5,6 +5,7 @@ from quant.activation import gelu
 from quant.observers import (
     BINS,
     METHODS,
+    SAMPLE,
     Observer,
     activation_clipping_point,
     clipping_point,
@@ -121,3 +122,18 @@ def test_mse_of_an_activation_is_that_of_its_output() -> None:
 
     others = [error(observer.amplitude * share) for share in np.linspace(0.3, 1, 15)]
     assert error(point) <= min(others) * 1.01
+
+
+def test_rows_are_kept_evenly_and_in_their_order() -> None:
+    observer = Observer(sampled=True)
+    start = 0
+    for length in (1, 7, 500, 1500, 3, 2999, 41):
+        observer.observe(np.arange(start, start + length, dtype=np.float64)[:, None] * [1, -1])
+        start += length
+    rows = observer.rows[:, 0]
+    assert SAMPLE // 2 < len(rows) <= SAMPLE
+    np.testing.assert_array_equal(rows, np.arange(0, start, 4))
+    low, high = observer.channel_extremes
+    assert (low.tolist(), high.tolist()) == ([0, 1 - start], [start - 1, 0])
+    with pytest.raises(ValueError, match="no rows were kept"):
+        _ = observed(np.ones((3, 2))).rows

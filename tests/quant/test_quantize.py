@@ -7,10 +7,11 @@ import pytest
 from golden import encoder
 from golden.model import Linear, Model
 from quant import float_model
-from quant.calibrate import observe_all
+from quant.calibrate import Calibrator, observe_all
 from quant.checkpoint import Checkpoint, load
 from quant.observers import METHODS, Observer
-from quant.quantize import Options, Quantized, correct_logits, quantize
+from quant.options import REMEDIES, Options
+from quant.quantize import Quantized, correct_logits, quantize
 from quant.quantizers import CalibrationError
 from quant.spec import EncoderSpec
 from quant.tokenizer import Tokens
@@ -57,11 +58,11 @@ def inputs(count: int, seed: int, spec: EncoderSpec) -> list[Tokens]:
 
 
 @pytest.mark.parametrize("choices", VARIED)
-def test_every_kind_of_encoder_follows_its_float_model(choices: dict) -> None:
+@pytest.mark.parametrize("remedies", [(), *((name,) for name in REMEDIES), REMEDIES])
+def test_every_kind_of_encoder_follows_its_float_model(choices: dict, remedies: tuple) -> None:
     source = checkpoint(**choices)
     spec = source.spec
-    observers = observe_all(source, inputs(40, 1, spec))[0]
-    quantized = quantize(spec, source.arrays, observers, Options(method="min-max"))
+    quantized = Calibrator(source, inputs(40, 1, spec)).quantize(Options(remedies=remedies))
     scale = quantized.info["tensors"]["logits"]["scale"]
     signal, noise = [], []
     for tokens in inputs(40, 2, spec):
@@ -74,12 +75,12 @@ def test_every_kind_of_encoder_follows_its_float_model(choices: dict) -> None:
 
 
 @pytest.mark.parametrize("choices", VARIED)
-def test_every_step_alone_is_right_to_its_last_bit(choices: dict) -> None:
+@pytest.mark.parametrize("remedies", [(), REMEDIES])
+def test_every_step_alone_is_right_to_its_last_bit(choices: dict, remedies: tuple) -> None:
     """In real units, each integer result follows from the integers that it was made of."""
     source = checkpoint(**choices)
     spec = source.spec
-    observers = observe_all(source, inputs(20, 1, spec))[0]
-    quantized = quantize(spec, source.arrays, observers, Options(method="min-max"))
+    quantized = Calibrator(source, inputs(20, 1, spec)).quantize(Options(remedies=remedies))
     tensors, weights = quantized.info["tensors"], quantized.info["weights"]
     trace: dict[str, np.ndarray] = {}
     tokens = inputs(1, 5, spec)[0]
@@ -181,6 +182,49 @@ def test_options_change_what_they_say(shipped: Checkpoint, observers: dict[str, 
     assert plain.layers[0].ffn.down.weight.tolist() == contract.layers[0].ffn.down.weight.tolist()
     with pytest.raises(ValueError, match=r"method is 'best': it must be one of min-max, perc"):
         Options(method="best")
+    with pytest.raises(ValueError, match=r"remedy 'magic': it must be one of centre, balance"):
+        Options(remedies=("centre", "magic"))
+
+
+def test_an_outlier_neuron_gets_copies_and_every_layer_their_width() -> None:
+    source = checkpoint()
+    source.arrays["layer.1.ffn.up.weight"][7] *= 12
+    calibrator = Calibrator(source, inputs(30, 1, source.spec))
+    plain, split = (calibrator.quantize(Options(remedies=names)) for names in ((), ("split",)))
+    copies = split.info["tensors"]["layer.1.ffn.hidden"]["copies"]
+    assert copies
+    assert set(copies) == {7}
+    width = split.model.shape.ffn
+    assert width == 40 + max(
+        len(split.info["tensors"][f"layer.{i}.ffn.hidden"]["copies"]) for i in range(2)
+    )
+    for layer in split.model.layers:
+        assert layer.ffn.up.weight.shape == (width, 24)
+        assert layer.ffn.down.weight.shape == (24, width)
+    up = split.model.layers[1].ffn.up
+    for row in range(40, 40 + len(copies)):
+        np.testing.assert_array_equal(up.weight[row], up.weight[7])
+        assert (up.m[row], up.s[row]) == (up.m[7], up.s[7])
+        assert up.bias[row] < up.bias[row - 1 if row > 40 else 7]
+    assert calibrator.error(split) < calibrator.error(plain)
+
+
+def test_remedies_are_chosen_by_the_error_of_the_logits() -> None:
+    source = checkpoint()
+    calm = Calibrator(source, inputs(20, 1, source.spec))
+    options, trials = calm.choose(Options())
+    assert options.remedies == ()
+    assert trials == {
+        "none": calm.error(calm.quantize(Options(remedies=()))),
+        "+".join(REMEDIES): calm.error(calm.quantize(Options(remedies=REMEDIES))),
+    }
+    for i in range(2):  # a neuron that reaches far, and whose output is hardly read
+        source.arrays[f"layer.{i}.ffn.up.weight"][7] *= 60
+        source.arrays[f"layer.{i}.ffn.down.weight"][:, 7] /= 60
+    wild = Calibrator(source, inputs(20, 1, source.spec))
+    options, trials = wild.choose(Options())
+    assert "split" in options.remedies
+    assert trials["+".join(options.remedies)] < 0.5 * trials["none"]
 
 
 def test_logit_correction_moves_the_mean_error_into_the_bias(
@@ -195,6 +239,31 @@ def test_logit_correction_moves_the_mean_error_into_the_bias(
     ids = texts[0].ids[:20]
     change = encoder.run(corrected.model, ids) - encoder.run(plain.model, ids)
     assert change.tolist() == [-70, 30]
+
+
+def test_a_choice_that_breaks_a_bound_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = checkpoint()
+    calm = Calibrator(source, inputs(6, 1, source.spec))
+    plain = calm.error(calm.quantize(Options(remedies=())))
+    broken: list[tuple[str, ...]] = [REMEDIES]
+
+    def some_broken(self: Calibrator, options: Options) -> Quantized:
+        if options.remedies in broken:
+            raise CalibrationError("layer.0.q may reach 2147483648")
+        return whole(self, options)
+
+    whole = Calibrator.quantize
+    monkeypatch.setattr(Calibrator, "quantize", some_broken)
+    options, trials = calm.choose(Options())
+    assert options.remedies == ()
+    assert trials == {"none": plain}
+    broken.append(())
+    broken += [tuple(n for n in REMEDIES if n != name) for name in REMEDIES]
+    broken += [(name,) for name in REMEDIES]
+    options, trials = calm.choose(Options())
+    assert trials == {}
+    with pytest.raises(CalibrationError, match="may reach"):
+        calm.quantize(options)
 
 
 def refusal(tmp_path: Path, change: dict[str, float]) -> Quantized:

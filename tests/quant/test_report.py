@@ -16,29 +16,32 @@ def test_the_page_shows_the_shipped_model(
 ) -> None:
     out = tmp_path / "page.html"
     arguments = ["--quantized", str(quantized_directory), "--model", str(DEFAULT_MODEL)]
-    options = ["--samples", "6", "--max-tokens", "96", "--out", str(out)]
+    options = ["--samples", "6", "--tokens", "96", "--out", str(out)]
     assert report.main([*arguments, *options]) == 0
     assert capsys.readouterr().out == f"wrote {out}\n"
     html = out.read_text()
     for section in (
         "Confusion matrices",
-        "Signal to quantization noise by tensor",
+        "Tensors, worst first",
+        "Texts that are classified wrongly",
         "Attention of a sentence",
         "Softmax: ",
         "Activation of layer 0: gelu",
         "Head layer 0: tanh",
         "LayerNorm on the rows",
-        "Tensors and their clipping points",
+        "The worst tensors and their clipping points",
         "Memory",
     ):
         assert section in html
     # Nothing from elsewhere, and no script.
     assert not re.search(r"<script|<link|<img|https?://|url\(", html)
     charts = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
-    assert len(charts) > 40
+    assert len(charts) > 25
     for chart in charts:
         ElementTree.fromstring(chart)
     assert html.count("layer 1, head 1, integer") == 1
+    assert '<div class="verdict good"><b>Good quantization.</b>' in html
+    assert len(html) < 600_000
     total = int(re.search(r"([\d,]+) bytes in all", html)[1].replace(",", ""))
     # 4,386,178 parameters; biases and multipliers take 4 bytes each, a segment table is folded in.
     assert 4_386_178 < total < 4_550_000
@@ -54,6 +57,9 @@ def test_other_encoders_and_texts_without_labels(
     assert calibrate([*options, "--out", str(out)]) == 0
     options += ["--quantized", str(out), "--sentence", "good film", "--out", str(page)]
     assert report.main(options) == 0
-    assert "The texts have no labels." in page.read_text()
+    html = page.read_text()
+    assert "The texts have no labels." in html
+    assert "The 4 of 6 heads that differ most." in html
+    assert len(re.findall(r"head \d, integer", html)) == 4
     assert report.main([*options, "--sentence", ""]) == 2
     assert "the text is empty" in capsys.readouterr().err

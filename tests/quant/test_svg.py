@@ -10,7 +10,6 @@ CHARTS = {
     "lines": svg.lines(X, {"a": X, "b <&>": X**2}, "x <in>", "y"),
     "step": svg.lines(X, {"a": np.zeros(9)}, "x", "y", step=True),
     "histogram": svg.histogram(np.linspace(-2, 2, 5), np.array([0, 10, 1000, 1]), 1.5, "h"),
-    "bars": svg.bars(["one", "two"], [1.0, 3.0], ["1 dB", "3 dB"], "bars"),
     "heat": svg.heat_map(np.eye(2), ["<s>", "b"], ["a", "b"], "heat"),
     "confusion": svg.confusion(np.array([[3, 1], [0, 0]]), ["no", "yes"], "c"),
 }
@@ -34,12 +33,6 @@ def test_ticks_are_round_and_cover() -> None:
     np.testing.assert_allclose(svg.ticks(-0.31, 0.29), [-0.2, 0, 0.2], atol=1e-12)
     assert "-0" not in [f"{tick:g}" for tick in svg.ticks(-0.31, 0.29)]
     assert svg.ticks(3, 3) == [3]
-
-
-def test_bars_are_as_long_as_their_values() -> None:
-    root = ElementTree.fromstring(CHARTS["bars"])
-    one, two = (float(r.attrib["width"]) for r in root.iter("rect"))
-    assert two == pytest.approx(3 * one, rel=0.01)
 
 
 def test_clipping_points_are_drawn_at_their_place() -> None:

@@ -1,8 +1,10 @@
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from quant.classify import read_standard_input
 from quant.spec import CheckpointError
 from quant.tokenizer import InputError, TextTokenizer
 from tests.quant import tiny
@@ -80,3 +82,24 @@ def test_refuses_files(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(CheckpointError, match=r"tokenizer.json is not a tokenizer"):
         TextTokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_standard_input_that_is_not_utf_8_is_one_line(
+    encoding: str, errors: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However the terminal is set: a byte that is no text is named, and text is what it is.
+    tokenizer = TextTokenizer(tiny.write(tmp_path / "tiny"))
+
+    def read(data: bytes) -> str:
+        stdin = io.TextIOWrapper(io.BytesIO(data), encoding, errors)
+        monkeypatch.setattr("sys.stdin", stdin)
+        return read_standard_input()
+
+    assert read("film bad \u2013 \U0001f3ac".encode()) == "film bad \u2013 \U0001f3ac"
+    with pytest.raises(InputError, match=r"the text is not UTF-8: character 6 is the byte 0xe9: "):
+        tokenizer.encode(read(b"cafe \xe9"), limit=8)
+    with pytest.raises(InputError, match=r"the second text is not UTF-8: character 1 is the byte"):
+        tokenizer.encode("film", read(b"\xff bad"), limit=8)
+    assert tokenizer.encode(read(b"good film"), limit=8).dropped == 0

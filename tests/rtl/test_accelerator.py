@@ -1,6 +1,7 @@
 """The accelerator against golden.encoder, in Amaranth's simulator: token ids in, logits out."""
 
 from collections import deque
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,21 +13,29 @@ from golden.model import Model
 from rtl.accelerator import Accelerator
 from rtl.compile.program import compile_model, embedding_table
 from rtl.control.axi import REGISTERS
+from rtl.control.watchdog import patience
+from rtl.interface.command import Stream
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from tb.case import token_words
 from tb.scenarios import SMALL, SMALL_LIMITS, family, sequence
+from tests.rtl.mutation import replaced
 
 ADDRESS = {register.name: register.address for register in REGISTERS}
 Input = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def rtl_run(
-    model: Model, config: Config, given: Input, first_tile_only: bool = False
+    model: Model,
+    config: Config,
+    given: Input,
+    first_tile_only: bool = False,
+    stream: bytes = b"",
+    dut: Any = None,
 ) -> tuple[Error, list[int], int]:
     """Error code, logits and the register `cycles`."""
-    dut, n = Accelerator(config), config.lanes
-    stream = compile_model(model, config, first_tile_only=first_tile_only).stream()
+    dut, n = dut or Accelerator(config), config.lanes
+    stream = stream or compile_model(model, config, first_tile_only=first_tile_only).stream()
     words = [int.from_bytes(stream[i : i + n], "little") for i in range(0, len(stream), n)]
     table = embedding_table(model, n)
     queue: deque[int] = deque()
@@ -34,16 +43,15 @@ def rtl_run(
     answers: dict[str, int] = {}
 
     def source(name: str, payloads: list[int]) -> Any:
-        pins = {pin: getattr(dut, f"s_axis_{name}_{pin}") for pin in ("tdata", "tlast", "tvalid")}
-        ready = getattr(dut, f"s_axis_{name}_tready")
+        port = getattr(dut, f"s_axis_{name}")
 
         async def send(ctx: Any) -> None:
             for place, word in enumerate(payloads):
-                ctx.set(pins["tdata"], word)
-                ctx.set(pins["tlast"], place == len(payloads) - 1)
-                ctx.set(pins["tvalid"], 1)
-                await ctx.tick().until(ready)
-            ctx.set(pins["tvalid"], 0)
+                ctx.set(port.tdata, word)
+                ctx.set(port.tlast, place == len(payloads) - 1)
+                ctx.set(port.tvalid, 1)
+                await ctx.tick().until(port.tready)
+            ctx.set(port.tvalid, 0)
 
         return send
 
@@ -52,39 +60,41 @@ def rtl_run(
             if not queue:
                 await ctx.tick()
                 continue
-            for word in table[queue.popleft()].reshape(-1, n):
-                ctx.set(dut.s_axis_rows_tdata, int.from_bytes(word.tobytes(), "little"))
-                ctx.set(dut.s_axis_rows_tvalid, 1)
-                await ctx.tick().until(dut.s_axis_rows_tready)
-            ctx.set(dut.s_axis_rows_tvalid, 0)
+            row = table[queue.popleft()].reshape(-1, n)
+            for place, word in enumerate(row):
+                ctx.set(dut.s_axis_rows.tdata, int.from_bytes(word.tobytes(), "little"))
+                ctx.set(dut.s_axis_rows.tlast, place == len(row) - 1)
+                ctx.set(dut.s_axis_rows.tvalid, 1)
+                await ctx.tick().until(dut.s_axis_rows.tready)
+            ctx.set(dut.s_axis_rows.tvalid, 0)
 
     async def testbench(ctx: Any) -> None:
         for name, value in (
             ("awaddr", ADDRESS["control"]), ("wdata", 1), ("wstrb", 1), ("awvalid", 1),
             ("wvalid", 1), ("bready", 1),
         ):  # fmt: skip
-            ctx.set(getattr(dut, f"s_axi_{name}"), value)
+            ctx.set(getattr(dut.s_axi, name), value)
         await ctx.tick()
-        ctx.set(dut.s_axi_awvalid, 0)
-        ctx.set(dut.s_axi_wvalid, 0)
-        ctx.set(dut.m_axis_request_tready, 1)
-        ctx.set(dut.m_axis_logits_tready, 1)
+        ctx.set(dut.s_axi.awvalid, 0)
+        ctx.set(dut.s_axi.wvalid, 0)
+        ctx.set(dut.m_axis_request.tready, 1)
+        ctx.set(dut.m_axis_logits.tready, 1)
         for _ in range(60_000):
-            if ctx.get(dut.m_axis_request_tvalid):
-                queue.append(ctx.get(dut.m_axis_request_tdata))
-            if ctx.get(dut.m_axis_logits_tvalid):
-                word = ctx.get(dut.m_axis_logits_tdata)
+            if ctx.get(dut.m_axis_request.tvalid):
+                queue.append(ctx.get(dut.m_axis_request.tdata))
+            if ctx.get(dut.m_axis_logits.tvalid):
+                word = ctx.get(dut.m_axis_logits.tdata)
                 logits.append(word - (1 << 32) if word >> 31 else word)
             if ctx.get(dut.interrupt):
                 break
             await ctx.tick()
         for name in ("status", "cycles"):
-            ctx.set(dut.s_axi_araddr, ADDRESS[name])
-            ctx.set(dut.s_axi_arvalid, 1)
-            ctx.set(dut.s_axi_rready, 1)
+            ctx.set(dut.s_axi.araddr, ADDRESS[name])
+            ctx.set(dut.s_axi.arvalid, 1)
+            ctx.set(dut.s_axi.rready, 1)
             await ctx.tick()
-            ctx.set(dut.s_axi_arvalid, 0)
-            answers[name] = ctx.get(dut.s_axi_rdata)
+            ctx.set(dut.s_axi.arvalid, 0)
+            answers[name] = ctx.get(dut.s_axi.rdata)
             await ctx.tick()
 
     sim = Simulator(dut)
@@ -126,3 +136,30 @@ def test_no_valid_key() -> None:
     error, logits, _ = rtl_run(model, Config(lanes=4, **SMALL_LIMITS), (ids, types, 0 * attend))
     assert error is Error.NO_KEY
     assert logits == []
+
+
+@pytest.mark.parametrize(
+    "rule", ["is_[Opcode.NORM] & (waiting | (flags.chained & ~stored))", "of_x8 & ("]
+)
+def test_what_no_rule_refuses_ends_with_timeout(rule: str) -> None:
+    """The watchdog catches a second NORM before a sum, and X8 read while its NORM waits."""
+    model = family("pre-norm", SMALL["pre-norm"])
+    config = Config(lanes=4, **SMALL_LIMITS)
+    steps = list(compile_model(model, config).steps)
+    place = next(i for i, step in enumerate(steps) if step.name == "layer.0.ffn.norm")
+    steps.insert(place, steps[place])
+    if "of_x8" in rule:
+        steps[place] = next(step for step in steps if step.name == "layer.0.q")
+        steps[place], steps[place + 1] = steps[place + 1], steps[place]
+    stream = Stream(config.lanes)
+    for step in steps:
+        stream.descriptor(step.opcode, step.flags, **step.values)
+        stream.payload(step.payload)
+    given = sequence(model, 3, 1)
+    assert rtl_run(model, config, given, stream=bytes(stream))[0] is Error.FORMAT
+    with replaced("rules", (rule, f"0 & {rule}")):
+        faulty = import_module("rtl.accelerator").Accelerator(config)
+        error, logits, cycles = rtl_run(model, config, given, stream=bytes(stream), dut=faulty)
+    assert error is Error.TIMEOUT
+    assert logits == []
+    assert cycles > patience(config)

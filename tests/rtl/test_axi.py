@@ -37,6 +37,7 @@ async def write(
             break
     for channel in delays:
         ports.set(f"s_axi_{channel}valid", 0)
+    await tick()
     for _ in range(int(rng.integers(4))):
         assert ports.get("s_axi_bvalid")
         await tick()
@@ -91,20 +92,24 @@ def test_reads(seed: int) -> None:
     [
         (1, 15, (1, 0)),
         (2, 1, (0, 1)),
-        (3, 15, (1, 1)),
+        (3, 15, (0, 1)),
         (0, 15, (0, 0)),
         (0xFFFFFFFC, 15, (0, 0)),
         (1, 14, (0, 0)),
+        (3, 0, (0, 0)),
     ],
 )
 @pytest.mark.parametrize("seed", range(4))
 def test_control(value: int, strobe: int, pulse: tuple[int, int], seed: int) -> None:
-    """One pulse of one cycle, and none where the strobe of byte 0 is low."""
+    """One pulse of one cycle, and an error where the strobe of byte 0 is low.
+
+    Both bits are an abort: an inference that has just ended must not be followed by another.
+    """
 
     async def exercise(ports: Ports) -> None:
         rng = np.random.default_rng(seed)
         response, pulses = await write(ports, rng, CONTROL.address, value, strobe)
-        assert response == OKAY
+        assert response == (OKAY if strobe & 1 else SLVERR)
         seen = [p for p in pulses if p != (0, 0)]
         assert seen == ([pulse] if pulse != (0, 0) else [])
 
@@ -119,6 +124,53 @@ def test_other_registers_refuse_writes() -> None:
             assert response == SLVERR, register.name
             assert set(pulses) == {(0, 0)}
         assert (await write(ports, rng, CONTROL.address, 1))[0] == OKAY
+
+    simulate(Registers(), exercise)
+
+
+@pytest.mark.parametrize(
+    ("value", "response", "pulse"), [(1, SLVERR, (0, 0)), (2, OKAY, (0, 1)), (3, OKAY, (0, 1))]
+)
+def test_a_start_while_busy_is_refused(value: int, response: int, pulse: tuple[int, int]) -> None:
+    async def exercise(ports: Ports) -> None:
+        ports.set("busy", 1)
+        found, pulses = await write(ports, np.random.default_rng(1), CONTROL.address, value)
+        assert found == response
+        assert [p for p in pulses if p != (0, 0)] == [pulse] * (pulse != (0, 0))
+
+    simulate(Registers(), exercise)
+
+
+def test_no_output_hangs_on_an_input_of_the_same_cycle() -> None:
+    """IHI 0022, A3.2.1: every input changes within a cycle, no output does."""
+    inputs = (
+        "awaddr",
+        "awvalid",
+        "wdata",
+        "wstrb",
+        "wvalid",
+        "bready",
+        "araddr",
+        "arvalid",
+        "rready",
+    )
+    outputs = ("awready", "wready", "bvalid", "bresp", "arready", "rvalid", "rdata", "rresp")
+    rng = np.random.default_rng(5)
+
+    async def exercise(ports: Ports) -> None:
+        seen = set()
+        for _ in range(400):
+            shown = []
+            for _ in range(3):
+                for name in inputs:
+                    ports.set(f"s_axi_{name}", int(rng.integers(2)) * 0x1C if "addr" in name
+                              else int(rng.integers(2)))  # fmt: skip
+                await ports.settle()
+                shown.append(tuple(ports.get(f"s_axi_{name}") for name in outputs))
+            assert shown[0] == shown[1] == shown[2]
+            seen.add(shown[0])
+            await ports.tick()
+        assert len(seen) > 8
 
     simulate(Registers(), exercise)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rtl.interface.config import Config
+from sim.bench import run_bench
 from sim.design import described
-from sim.simulators import run
 from tb.pipelined import run_pipelined
 from tests.rtl.mutation import mutated, replaced
 
@@ -17,9 +17,9 @@ CONFIG = Config(lanes=4, tokens=32, hidden=32, ffn=48)
 INVERTED = (
     ("import Module, Shape", "import Cat, Module, Shape"),
     (
-        'self.read_data.eq(register(m, read.data, "output"))',
-        """self.read_data.eq(register(m, Cat(read.data) ^ register(
-            m, self.write_en & (self.write_address == self.read_address), "collides"
+        'self.read.data.eq(delay(m, read.data, READ_LATENCY - 1, "output"))',
+        """self.read.data.eq(register(m, Cat(read.data) ^ register(
+            m, self.write.en & (self.write.address == self.read.address), "collides"
         ).replicate(Shape.cast(self.shape).width), "output"))""",
     ),
 )
@@ -37,7 +37,7 @@ INVERTED = (
 )
 def test_no_unit_uses_a_collision(unit: str, tests: tuple[str, ...]) -> None:
     component = mutated("memory", *INVERTED, unit=unit, config=CONFIG)
-    run(described(component, unit, CONFIG), "icarus", variant="collisions", testcases=tests)
+    run_bench(described(component, unit, CONFIG), "icarus", variant="collisions", testcases=tests)
 
 
 def test_collisions_are_inverted() -> None:

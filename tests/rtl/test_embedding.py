@@ -34,55 +34,65 @@ def ref_writes(rows: list[int], words: int) -> list[tuple[int, tuple[int, int]]]
 
 
 def rtl_rows(
-    ids: list[int], types: list[int], offset: int, channels: int, stalls: float, latency: int
+    ids: list[int],
+    types: list[int],
+    offset: int,
+    channels: int,
+    stalls: float,
+    latency: int,
+    width: int | None = None,
 ) -> tuple[list[int], list[tuple[int, tuple[int, int]]], list[tuple[int, int]], Error]:
-    """Rows asked for, writes, (writes so far, last) at each `done`, and the error."""
+    """Rows asked for, writes, (writes so far, last) at each `done`, and the error.
+
+    width
+        Words of the rows that come; None: as many as the channels need.
+    """
     unit, rng = Embedding(CONFIG), np.random.default_rng(len(ids))
+    words = -(-channels // CONFIG.lanes) if width is None else width
 
     async def exercise(ports: Any) -> Any:
         ctx = ports.ctx
         for place, (token, kind) in enumerate(zip(ids, types)):
-            ctx.set(unit.en, 1)
-            ctx.set(unit.address, place)
-            ctx.set(unit.token.id, token)
-            ctx.set(unit.token.type, kind)
+            ctx.set(unit.token.en, 1)
+            ctx.set(unit.token.address, place)
+            ctx.set(unit.token.token.id, token)
+            ctx.set(unit.token.token.type, kind)
             await ctx.tick()
-        ctx.set(unit.en, 0)
+        ctx.set(unit.token.en, 0)
         for name, value in (
             ("channels", channels), ("token_rows", TOKEN_ROWS), ("position_rows", POSITION_ROWS),
             ("offset", offset), ("types", 2 if any(types) else 1),
         ):  # fmt: skip
-            ctx.set(unit.rows[name], value)
-        ctx.set(unit.tokens, len(ids))
-        ctx.set(unit.ready, 1)
-        ctx.set(unit.active, 1)
+            ctx.set(unit.rows.fields[name], value)
+        ctx.set(unit.sequence.tokens, len(ids))
+        ctx.set(unit.sequence.ready, 1)
+        ctx.set(unit.rows.active, 1)
         asked, writes, done = [], [], []
         queue: deque[tuple[int, int, int]] = deque()
         pending = 0
         for cycle in range(6000):
-            ctx.set(unit.pending, pending)
-            ctx.set(unit.fill, int(rng.random() >= stalls))
+            ctx.set(unit.rows.fill, int(rng.random() >= stalls))
             ctx.set(unit.request.ready, int(rng.random() >= stalls))
             offer = bool(queue) and queue[0][0] <= cycle and rng.random() >= stalls
             if offer:
                 _, row, word = queue[0]
                 content = [(row * 7 + word * 3 + lane) % 251 - 125 for lane in range(CONFIG.lanes)]
-                ctx.set(unit.i.payload, content)
+                ctx.set(unit.i.payload.data, content)
+                ctx.set(unit.i.payload.last, int(word == words - 1))
             ctx.set(unit.i.valid, int(offer))
             if ctx.get(unit.request.valid) and ctx.get(unit.request.ready):
                 row = ctx.get(unit.request.payload)
                 asked.append(row)
-                words = ctx.get(unit.words)
                 queue.extend((cycle + latency, row, word) for word in range(words))
                 pending += words
-            if ctx.get(unit.write_en):
+            if ctx.get(unit.write.en):
                 _, row, word = queue.popleft()
-                assert list(ctx.get(unit.write_data)) == content
-                writes.append((ctx.get(unit.write_address), (row, word)))
+                assert list(ctx.get(unit.write.data)) == content
+                writes.append((ctx.get(unit.write.address), (row, word)))
                 pending -= 1
             assert pending <= MOST_PENDING + 6
-            if ctx.get(unit.done):
-                done.append((len(writes), ctx.get(unit.last)))
+            if ctx.get(unit.rows.done):
+                done.append((len(writes), ctx.get(unit.rows.last)))
             error = Error(ctx.get(unit.error))
             if error is not Error.NONE or (done and done[-1][1]):
                 break
@@ -122,3 +132,15 @@ def test_an_id_beyond_the_table(ids: list[int], types: list[int], asked: int) ->
     found, _, _, error = rtl_rows(ids, types, 0, 8, 0.0, 5)
     assert error is Error.TOKEN
     assert len(found) == asked
+
+
+@pytest.mark.parametrize("channels", [4, 9, 24])
+@pytest.mark.parametrize("more", [-1, 1, 3])
+def test_rows_of_another_width(channels: int, more: int) -> None:
+    """An error with the word in which it shows: the row's last, or the first that is none."""
+    words = -(-channels // CONFIG.lanes)
+    if words + more < 1:
+        return
+    _, writes, _, error = rtl_rows([5, 6, 7], [0, 0, 0], 0, channels, 0.2, 3, words + more)
+    assert error is Error.ROW
+    assert len(writes) in (min(words, words + more), min(words, words + more) + 1)

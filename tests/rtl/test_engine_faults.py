@@ -16,8 +16,8 @@ import pytest
 from rtl.compile.program import compile_model
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
+from sim.bench import BenchError, run_bench
 from sim.design import Design, described
-from sim.simulators import BenchError, run
 from tb.case import Case, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, inferences, layer_inferences
 from tests.rtl.mutation import source_of
@@ -57,57 +57,67 @@ FAULTS = (
     Fault("matmul", "LUT multiplier's sign", "(terms[6] - terms[7])", "(terms[6] + terms[7])",
           "matmul"),
     Fault("epilogue", "a column too many", "index < tag.columns", "index <= tag.columns"),
-    Fault("epilogue", "not by lane", "Mux(at[6].by_lane, of_lane, of_column)", "of_column"),
-    Fault("epilogue", "half a cycle late", "Cat(at[5].index, at[5].weight_buffer)",
-          "Cat(at[5].index, at[6].weight_buffer)"),
+    Fault("epilogue", "not by lane", "Mux(at[DRAINED].by_lane, of_lane, of_column)", "of_column"),
+    Fault("epilogue", "half a cycle late", "Cat(at[SELECTED].index, at[SELECTED].weight_buffer)",
+          "Cat(at[SELECTED].index, at[DRAINED].weight_buffer)"),
     Fault("epilogue", "last score", "index + 1 == tag.columns", "index == n - 1"),
     Fault("epilogue", "bias late", "_bias[i].eq(chosen.bias)", "_bias[i].eq(chosen.bias >> 1)"),
-    Fault("epilogue", "identity", "= 1 << 15, 15", "= 1 << 15, 14", WHOLE),
-    Fault("epilogue", "residual not rounded", "((x >> (at[q].shift - 1)[:4]) + 1) >> 1",
-          "x >> at[q].shift", WHOLE),
-    Fault("epilogue", "table for all", "Mux(at[q + 1 + table.latency].table, table.o[i], plain)",
+    Fault("epilogue", "identity", "= 1 << 15, 15 ", "= 1 << 15, 14 ", WHOLE),
+    Fault("epilogue", "residual not rounded", "((x >> (at[REQUANTIZED].shift - 1)[:4]) + 1) >> 1",
+          "x >> at[REQUANTIZED].shift", WHOLE),
+    Fault("epilogue", "table for all", "Mux(at[LOOKED_UP].table, table.o[i], plain)",
           "table.o[i]", WHOLE),
-    Fault("epilogue", "logit of another lane", "self.logit.eq(requantize.acc[0])",
-          "self.logit.eq(requantize.acc[1])", WHOLE),
-    Fault("loader", "no wait for a free half",
-          "self.model.ready.eq(~weights_full.bit_select(half, 1))", "self.model.ready.eq(1)"),
-    Fault("loader", "a tile too few", "columns_left <= n", "columns_left <= n + 1"),
-    Fault("loader", "planes shifted", "self.parameter_plane.eq(count)",
-          "self.parameter_plane.eq(count ^ 1)"),
+    Fault("epilogue", "logit of another lane", "self.logit.value.eq(requantize.acc[0])",
+          "self.logit.value.eq(requantize.acc[1])", WHOLE),
+    Fault("payload", "no wait for a free half",
+          "Mux(planes, ~parameters_full.bit_select(half, 1), self.free)",
+          "planes | self.free | 1"),
+    Fault("payload", "a tile too few", "columns_left <= n", "columns_left <= n + 1"),
+    Fault("payload", "planes shifted", "self.parameter.plane.eq(count)",
+          "self.parameter.plane.eq(count ^ 1)"),
     Fault("loader", "CRC not looked at", "m.If(~crc.good)", "m.If(~crc.good & (number == 99))",
           WHOLE),
-    Fault("loader", "gamma from the next", "held.word_select(written + n * p, 8) for p in range(2)",
+    Fault("payload", "gamma from the next",
+          "held.word_select(written + n * p, 8) for p in range(2)",
           "held.word_select(written + 1 + n * p, 8) for p in range(2)", WHOLE),
-    Fault("loader", "table order", "Cat(written, count)", "Cat(count, written)", WHOLE),
-    Fault("sequencer", "no fence", "still = self.quiet", "still = self.ready",
+    Fault("payload", "table order", "Cat(written, count)", "Cat(count, written)", WHOLE),
+    Fault("rules", "a rule too many", "is_[Opcode.EMBED] & (summed | ~waiting)",
+          "is_[Opcode.EMBED] & (summed | waiting)", WHOLE),
+    Fault("bounds", "a bank too small", "last.eq(area.start + area.words - 1)",
+          "last.eq(area.start + area.words + 255)"),
+    Fault("rows", "every word ends a row", "self.i.ready & self.i.payload.last", "self.i.ready",
           WHOLE),
-    Fault("sequencer", "key tiles", "key_offset.eq(key_offset + attend.stride)",
+    Fault("watchdog", "impatient", "bit_length() + 4", "bit_length() - 3", WHOLE),
+    Fault("sequencer", "no fence", "still = self.quiet", "still = self.sequence.ready",
+          WHOLE),
+    Fault("attend", "key tiles", "key_offset.eq(key_offset + attend.stride)",
           "key_offset.eq(key_offset + attend.head_size)"),
-    Fault("sequencer", "next head's V", "head_value.eq(next_value)", "head_value.eq(0)"),
-    Fault("sequencer", "softmax not awaited", "tile.softmax.eq(channel == 0)",
+    Fault("attend", "next head's V", "head_value.eq(next_value)", "head_value.eq(0)"),
+    Fault("attend", "softmax not awaited", "tile.softmax.eq(channel == 0)",
           "tile.softmax.eq(0)"),
-    Fault("sequencer", "halves of the softmax", "at.half.eq(~at.half)", "at.half.eq(at.half)"),
-    Fault("sequencer", "embedding's words", "embedded + 2 * n", "embedded + n", WHOLE),
+    Fault("attend", "halves of the softmax", "at.half.eq(~at.half)", "at.half.eq(at.half)"),
+    Fault("walkers", "embedding's words", "embedded + 2 * n", "embedded + n", WHOLE),
     Fault("issuer", "drain too short", "operands <= gap", "operands < gap"),
     Fault("issuer", "weights not awaited", "tile.weights & ~loaded",
           "tile.weights & ~loaded & (tile.length == 0)", interval=9),
-    Fault("issuer", "norm not awaited", "self.norm_rows > tile.row", "self.norm_rows >= tile.row",
-          WHOLE),
+    Fault("issuer", "norm not awaited", "self.progress.rows > tile.row",
+          "self.progress.rows >= tile.row", WHOLE),
     Fault("normalizer", "rows not counted anew", "complete.eq(0)", "complete.eq(complete)", WHOLE),
     Fault("normalizer", "writes the residual", "unit.y_en & norm.flags.residual", "unit.y_en",
           WHOLE),
-    Fault("normalizer", "lanes of x8", "self.x8_write_data.eq(unit.y8)",
-          "self.x8_write_data.eq(unit.y8.as_value().rotate_left(8))", WHOLE),
+    Fault("normalizer", "lanes of x8", "self.x8.data.eq(unit.y8)",
+          "self.x8.data.eq(unit.y8.as_value().rotate_left(8))", WHOLE),
     Fault("embedding", "lanes and kinds", "Cat(kind, lane, word)", "Cat(lane, kind, word)", WHOLE),
     Fault("embedding", "offset", "rows.token_rows + rows.offset", "rows.token_rows", WHOLE),
     Fault("embedding", "types", "Mux(entry.type, rows.position_rows, 0)", "0", WHOLE),
+    Fault("embedding", "row's end", "self.i.payload.last != row_end", "self.i.payload.last", WHOLE),
     Fault("embedding", "bound", "entry.id >= rows.token_rows", "entry.id > rows.token_rows", WHOLE),
-    Fault("attention", "mask", "mask_attend.eq(tokens.token.attend)", "mask_attend.eq(1)"),
+    Fault("attention", "mask", "mask.attend.eq(tokens.o.token.attend)", "mask.attend.eq(1)"),
     Fault("attention", "a row tile too many", "with m.If(row == 1):", "with m.If(row == 0):"),
-    Fault("accelerator", "a logit too few", "count.eq(engine.logit_index + 1)",
-          "count.eq(engine.logit_index)", WHOLE),
-    Fault("engine", "bank of B", "issuer.b_address[bank_bits:][:2]",
-          "issuer.a_address[bank_bits:][:2]"),
+    Fault("accelerator", "a logit too few", "count.eq(engine.logit.index + 1)",
+          "count.eq(engine.logit.index)", WHOLE),
+    Fault("engine", "bank of B", "issuer.o.b_address[bank_bits:][:2]",
+          "issuer.o.a_address[bank_bits:][:2]"),
 )  # fmt: skip
 
 
@@ -167,10 +177,10 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
 def play(design: Design, variant: str, case: Path | None) -> None:
     """Run the bench: on the case, or where the unit has none on the bench's own tiles."""
     if case is None:
-        run(design, "icarus", variant=variant, testcases=["tiles", "extremes"])
+        run_bench(design, "icarus", variant=variant, testcases=["tiles", "extremes"])
     else:
         env = {"CASE": str(case)}
-        run(design, "icarus", variant=variant, testcases=["case"], env=env)
+        run_bench(design, "icarus", variant=variant, testcases=["case"], env=env)
 
 
 def first_of_each(faults: tuple[Fault, ...]) -> list[object]:

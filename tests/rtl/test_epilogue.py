@@ -120,20 +120,20 @@ def rtl_epilogue(work: dict[str, Any]) -> tuple[list[Event], int]:
                     (int(v) >> 8 * shift & 255) << 8 * lane
                     for lane, v in enumerate(work[name][half])
                 )
-                ctx.set(unit.parameter_en, 1)
-                ctx.set(unit.parameter_buffer, half)
-                ctx.set(unit.parameter_plane, plane)
-                ctx.set(unit.parameter_data, word)
+                ctx.set(unit.parameter.en, 1)
+                ctx.set(unit.parameter.buffer, half)
+                ctx.set(unit.parameter.plane, plane)
+                ctx.set(unit.parameter.data, word)
                 await ctx.tick()
-        ctx.set(unit.parameter_en, 0)
+        ctx.set(unit.parameter.en, 0)
         for address in range(256):
-            ctx.set(unit.table_en, 1)
-            ctx.set(unit.table_address, address)
-            ctx.set(unit.table_data, int(work["table"][address]) & 255)
+            ctx.set(unit.table.en, 1)
+            ctx.set(unit.table.address, address)
+            ctx.set(unit.table.data, int(work["table"][address]) & 255)
             await ctx.tick()
-        ctx.set(unit.table_en, 0)
-        ctx.set(unit.score_m, work["score"][0])
-        ctx.set(unit.score_s, work["score"][1])
+        ctx.set(unit.table.en, 0)
+        ctx.set(unit.score_multiplier.m, work["score"][0])
+        ctx.set(unit.score_multiplier.s, work["score"][1])
 
         x = {address: word.tolist() for address, word in enumerate(work["x"])}
         reads: list[list[int]] = [[0] * N] * 2
@@ -141,12 +141,12 @@ def rtl_epilogue(work: dict[str, Any]) -> tuple[list[Event], int]:
         waiting = list(work["tiles"])
         for cycle in range(100_000):
             start = bool(waiting) and cycle >= begin
-            ctx.set(unit.start, int(start))
+            ctx.set(unit.tile.start, int(start))
             if start:
                 tile = waiting.pop(0)
                 for name, value in tile.items():
                     if name not in ("acc", "wait"):
-                        ctx.set(unit.tag[name], value)
+                        ctx.set(unit.tile.tag[name], value)
                 for n in range(N):
                     columns[cycle + array_latency + n] = tile["acc"][n].tolist()
                 # A residual must not read what the one before it has not written.
@@ -158,28 +158,28 @@ def rtl_epilogue(work: dict[str, Any]) -> tuple[list[Event], int]:
                 )
                 starts.append(cycle)
             ctx.set(unit.column, columns.pop(cycle, [-5] * N))
-            half = ctx.get(unit.row_buffer)
-            ctx.set(unit.row_m, work["row_m"][half].tolist())
-            ctx.set(unit.row_s, work["row_s"][half].tolist())
-            ctx.set(unit.x_read_data, reads[0])
-            reads = [reads[1], x[ctx.get(unit.x_read_address) % X_WORDS]]
+            half = ctx.get(unit.row.buffer)
+            ctx.set(unit.row.m, work["row_m"][half].tolist())
+            ctx.set(unit.row.s, work["row_s"][half].tolist())
+            ctx.set(unit.x.read_data, reads[0])
+            reads = [reads[1], x[ctx.get(unit.x.read_address) % X_WORDS]]
 
-            if ctx.get(unit.bank_en):
-                found.append(("bank", ctx.get(unit.bank_address), list(ctx.get(unit.bank_data))))
-            if ctx.get(unit.score_en):
-                buffer = ctx.get(unit.score_buffer)
-                edge = ctx.get(unit.score_first), ctx.get(unit.score_last)
-                word = list(ctx.get(unit.score_data))
-                found.append(("score", ctx.get(unit.score_key), word, buffer, *edge))
-            if ctx.get(unit.x_write_en):
-                address, word = ctx.get(unit.x_write_address), list(ctx.get(unit.x_write_data))
+            if ctx.get(unit.bank.en):
+                found.append(("bank", ctx.get(unit.bank.address), list(ctx.get(unit.bank.data))))
+            if ctx.get(unit.score.en):
+                buffer = ctx.get(unit.score.buffer)
+                edge = ctx.get(unit.score.first), ctx.get(unit.score.last)
+                word = list(ctx.get(unit.score.data))
+                found.append(("score", ctx.get(unit.score.key), word, buffer, *edge))
+            if ctx.get(unit.x.write_en):
+                address, word = ctx.get(unit.x.write_address), list(ctx.get(unit.x.write_data))
                 found.append(("x", address, word))
                 x[address] = word
-            if ctx.get(unit.logit_en):
-                found.append(("logit", ctx.get(unit.logit_index), ctx.get(unit.logit)))
-            if ctx.get(unit.parameter_release):
-                found.append(("release", ctx.get(unit.parameter_release_buffer)))
-            ahead.append((ctx.get(unit.x_write_ahead), ctx.get(unit.x_write_en)))
+            if ctx.get(unit.logit.en):
+                found.append(("logit", ctx.get(unit.logit.index), ctx.get(unit.logit.value)))
+            if ctx.get(unit.parameter_release.en):
+                found.append(("release", ctx.get(unit.parameter_release.buffer)))
+            ahead.append((ctx.get(unit.x.write_ahead), ctx.get(unit.x.write_en)))
             if ctx.get(unit.done):
                 found.append(("done", ctx.get(unit.publish), ctx.get(unit.table_done)))
                 took.add(cycle - starts[sum(e[0] == "done" for e in found) - 1])

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from rtl.interface.config import Config
+from sim.bench import BenchError, run_bench
 from sim.design import described
-from sim.simulators import BenchError, run
 from tests.rtl.mutation import mutated
 
 CONFIG = Config(lanes=4, tokens=64, hidden=64)
@@ -30,15 +30,16 @@ class Fault:
 FAULTS = (
     Fault("requantize", "no rounding", "(halves + 1) >> 1", "halves >> 1"),
     Fault("requantize", "shift off by one", "amount.eq(self.s - 1)", "amount.eq(self.s)"),
-    Fault("requantize", "no saturation", "above.all() | ~above.any()", "Const(1)"),
+    Fault("requantize", "no saturation", "above.all() | ~above.any()", "Value.cast(1)", "saturate"),
     Fault("requantize", "unsigned product", "acc[16:].as_signed()", "acc[16:]"),
     Fault("requantize", "lanes reversed", "self.o[lane]", "self.o[self.lanes - 1 - lane]"),
     Fault("requantize", "m of lane 0", "self.m[lane]", "self.m[0]"),
     Fault("requantize", "wrong latency", "latency = 3 +", "latency = 4 +"),
     Fault("activation", "unsigned order", "self.i[lane].as_unsigned()", "self.i[lane] + 128"),
     Fault("activation", "lanes rotated", "self.o[lane]", "self.o[(lane + 1) % self.lanes]"),
-    Fault("activation", "last entry kept", "table.write_en.eq(self.write_en)",
-          "table.write_en.eq(self.write_en & (self.write_address != 255))"),
+    Fault("activation", "last entry kept", "connect(m, flipped(self.write), table.write)",
+          """m.d.comb += [table.write.en.eq(self.write.en & (self.write.address != 255)),
+          table.write.address.eq(self.write.address), table.write.data.eq(self.write.data)]"""),
     Fault("reciprocal", "table entry", "- (128 + j) * y0", "- (128 + j) * y0 + (j == 77)"),
     Fault("reciprocal", "no rounding", "((product >> 20) + 1) >> 1", "product >> 21"),
     Fault("reciprocal", "exponent", "exponent.eq(e - 12)", "exponent.eq(e - 11)"),
@@ -56,22 +57,23 @@ FAULTS = (
     Fault("softmax", "max buffers", "complete & (complete_buffer == b)", "complete", "running_max"),
     Fault("softmax", "table", "[int(t) >> 7 for", "[(int(t) + 1) >> 7 for"),
     Fault("softmax", "rows reversed", "sums[(n + 1) % lanes]", "sums[(n - 1) % lanes]"),
-    Fault("softmax", "row buffers", "row_en & (job.buffer == b)", "row_en"),
-    Fault("softmax", "p buffers", "p_key | job.buffer <<", "p_key | 0 <<"),
+    Fault("softmax", "row buffers", "row_en & (run.job.buffer == b)", "row_en"),
+    Fault("softmax", "p buffers", "self._address(p_key, run.job.buffer)",
+          "self._address(p_key, 0)"),
     Fault("softmax", "a cycle lost", "(~active | finishing) &", "~active &"),
     Fault("softmax", "reciprocal", "<< 12) - product", "<< 12) + product", "reciprocal"),
     Fault("layernorm", "shift", "NORM_SHIFT = 4", "NORM_SHIFT = 5", "row_constants"),
-    Fault("layernorm", "lanes reversed", "lane.z.eq(self.x_data[n])",
-          "lane.z.eq(self.x_data[lanes - 1 - n])"),
-    Fault("layernorm", "mean late", "norms_first[READ_LATENCY + NormLane.offset_latency - 1]",
-          "norms_first[READ_LATENCY + NormLane.offset_latency]"),
-    Fault("layernorm", "gamma late", "m.If(norms[NormLane.gamma_latency - 1])",
-          "m.If(norms[NormLane.gamma_latency])"),
-    Fault("layernorm", "constants unprotected", "m.If(norms_first[0])", "m.If(starts_norm)"),
+    Fault("layernorm", "lanes reversed", "lane.z.eq(self.x.data[n])",
+          "lane.z.eq(self.x.data[self.lanes - 1 - n])"),
+    Fault("layernorm", "mean late", "norms.first[READ_LATENCY + NormLane.offset_latency - 1]",
+          "norms.first[READ_LATENCY + NormLane.offset_latency]"),
+    Fault("layernorm", "gamma late", "m.If(norms.en[NormLane.gamma_latency - 1])",
+          "m.If(norms.en[NormLane.gamma_latency])"),
+    Fault("layernorm", "constants unprotected", "m.If(norms.first[0])", "m.If(starts_norm)"),
     Fault("layernorm", "one tile at a time", "between != 2", "between != 1"),
-    Fault("layernorm", "y8 not saturated", "Mux(rounded == 128, 127, rounded[:8].as_signed())",
-          "rounded[:8]", "norm_lane"),
-    Fault("layernorm", "reads while busy", "reading & ~self.x_busy", "reading"),
+    Fault("layernorm", "y8 not saturated", "saturate(rounded, 8)",
+          "rounded[:8].as_signed()", "norm_lane"),
+    Fault("layernorm", "reads while busy", "reading & ~self.x.busy", "reading"),
 )  # fmt: skip
 
 
@@ -82,11 +84,11 @@ def test_bench_sees(fault: Fault) -> None:
     component = mutated(file, (fault.old, fault.new), unit=fault.unit, config=CONFIG)
     design = described(component, fault.unit, CONFIG)
     with pytest.raises(BenchError, match=r"values differ; first|gave the shape|hangs"):
-        run(design, "icarus", variant=variant)
+        run_bench(design, "icarus", variant=variant)
 
 
 def test_unit_made_the_same_way_without_a_fault() -> None:
     """It is the fault that the benches see."""
     same = "class Softmax("
     component = mutated("softmax", (same, same), unit="softmax", config=CONFIG)
-    run(described(component, "softmax", CONFIG), "icarus", variant="fault-none")
+    run_bench(described(component, "softmax", CONFIG), "icarus", variant="fault-none")

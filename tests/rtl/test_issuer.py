@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtl.control.issuer import Issuer, Stall
+from rtl.control.issuer import Issuer
 from rtl.interface.config import Config
 from rtl.interface.tile import Operand
+from rtl.interface.trace import Stall
 from tb.amaranth_ports import simulate
 
 CONFIG = Config(lanes=4, tokens=24, hidden=16, ffn=16)
@@ -94,8 +95,8 @@ def test_rules(seed: int, eager: bool) -> None:
             if done:
                 in_flight.pop(0)
             ctx.set(unit.weights_ready, ready[0] | ready[1] << 1)
-            ctx.set(unit.norms, norms % 8)
-            ctx.set(unit.norm_rows, rows)
+            ctx.set(unit.progress.norms, norms % 8)
+            ctx.set(unit.progress.rows, rows)
             ctx.set(unit.softmax_finished, pulse)
             ctx.set(unit.done, done)
             ctx.set(unit.i.valid, int(tile is not None))
@@ -107,36 +108,36 @@ def test_rules(seed: int, eager: bool) -> None:
                         ctx.set(unit.i.payload[name], value)
 
             # What the unit reads in this cycle.
-            if ctx.get(unit.valid):
+            if ctx.get(unit.o.valid):
                 now = tiles[place]
-                assert ctx.get(unit.index) == read
-                assert ctx.get(unit.first) == (read == 0)
+                assert ctx.get(unit.o.index) == read
+                assert ctx.get(unit.o.first) == (read == 0)
                 last = read == now["length"] - 1
-                assert ctx.get(unit.last) == ctx.get(unit.start) == last
-                assert Operand(ctx.get(unit.a)) is now["a"]
-                assert Operand(ctx.get(unit.b)) is now["b"]
-                assert ctx.get(unit.a_address) == now["a_address"] + read
-                assert ctx.get(unit.b_address) == now["b_address"] + read
-                assert ctx.get(unit.operation) == now["operation"]
-                assert ctx.get(unit.release) == (last and now["release"])
+                assert ctx.get(unit.o.last) == ctx.get(unit.tile.start) == last
+                assert Operand(ctx.get(unit.o.a)) is now["a"]
+                assert Operand(ctx.get(unit.o.b)) is now["b"]
+                assert ctx.get(unit.o.a_address) == now["a_address"] + read
+                assert ctx.get(unit.o.b_address) == now["b_address"] + read
+                assert ctx.get(unit.activity.operation) == now["operation"]
+                assert ctx.get(unit.release.en) == (last and now["release"])
                 read += 1
                 if last:
                     assert not ends or cycle - ends[-1] >= N
                     ends.append(cycle)
                     in_flight.append(cycle + 20)
                     if now["release"]:
-                        assert ctx.get(unit.release_buffer) == now["half"]
+                        assert ctx.get(unit.release.buffer) == now["half"]
                         releases.append(now["half"])
                         ready[now["half"]] = 0
             else:
-                assert not ctx.get(unit.release)
+                assert not ctx.get(unit.release.en)
                 assert place < 0 or read == tiles[place]["length"]
             busy = bool(in_flight) or (place >= 0 and read < tiles[place]["length"])
             if ctx.get(unit.quiet):
                 assert not busy
                 assert tile is None
 
-            stall = Stall(ctx.get(unit.stall))
+            stall = Stall(ctx.get(unit.activity.stall))
             if ctx.get(unit.i.ready) and tile is not None:
                 assert stall is Stall.NONE
                 weights = Operand.WEIGHT in (tile["a"], tile["b"])

@@ -72,19 +72,19 @@ class Surroundings:
             # Halves are released in turn, weights and parameters apart.
             ready = ctx.get(unit.weights_ready) >> loaded & 1
             release = int(ready and rng.random() < self.pace)
-            ctx.set(unit.release, release)
-            ctx.set(unit.release_buffer, loaded)
-            ctx.set(unit.parameter_release, release)
-            ctx.set(unit.parameter_release_buffer, loaded)
+            ctx.set(unit.release.en, release)
+            ctx.set(unit.release.buffer, loaded)
+            ctx.set(unit.parameter_release.en, release)
+            ctx.set(unit.parameter_release.buffer, loaded)
             drained = int(bool(users) and users[0] <= cycle)
             if drained:
                 users.pop(0)
             ctx.set(unit.table_done, drained)
-            fill = ctx.get(unit.rows_active) and ctx.get(unit.rows_en) and rng.random() < 0.3
+            fill = ctx.get(unit.rows.active) and ctx.get(unit.rows.fill) and rng.random() < 0.3
             if fill and not rows_left:
                 rows_left = 3
-            ctx.set(unit.rows_done, int(bool(fill)))
-            ctx.set(unit.rows_last, int(rows_left == 1))
+            ctx.set(unit.rows.done, int(bool(fill)))
+            ctx.set(unit.rows.last, int(rows_left == 1))
 
             if release:
                 self.weights.append([halves[loaded][k] for k in sorted(halves[loaded])])
@@ -93,28 +93,31 @@ class Surroundings:
                 planes[loaded].clear()
                 loaded ^= 1
             if fill:
-                self.fills.append(ctx.get(unit.weight_buffer))
+                self.fills.append(ctx.get(unit.weight.buffer))
                 rows_left -= 1
-            if ctx.get(unit.weight_en):
-                half = ctx.get(unit.weight_buffer)
-                word = np.array(list(ctx.get(unit.weight_data)), np.int8).tobytes()
+            if ctx.get(unit.weight.en):
+                half = ctx.get(unit.weight.buffer)
+                word = np.array(list(ctx.get(unit.weight.data)), np.int8).tobytes()
                 assert not ctx.get(unit.weights_ready) >> half & 1, "a full half is written"
-                halves[half][ctx.get(unit.weight_address)] = word
-            if ctx.get(unit.parameter_en):
-                half = ctx.get(unit.parameter_buffer)
-                planes[half][ctx.get(unit.parameter_plane)] = ctx.get(unit.parameter_data).to_bytes(
+                halves[half][ctx.get(unit.weight.address)] = word
+            if ctx.get(unit.parameter.en):
+                half = ctx.get(unit.parameter.buffer)
+                planes[half][ctx.get(unit.parameter.plane)] = ctx.get(unit.parameter.data).to_bytes(
                     N, "little"
                 )
-            if ctx.get(unit.table_en):
+            if ctx.get(unit.table.en):
                 assert not users, "a table is written while it is used"
-                table[ctx.get(unit.table_address)] = ctx.get(unit.table_data)
+                table[ctx.get(unit.table.address)] = ctx.get(unit.table.data)
                 if len(table) == 256:
                     self.tables.append(bytes(table[k] for k in range(256)))
                     table.clear()
-            if ctx.get(unit.norm_en):
+            if ctx.get(unit.norm_parameter.en):
                 assert cycle >= busy_until, "parameters of a running NORM are written"
-                channel = ctx.get(unit.norm_address)
-                gamma[channel], beta[channel] = ctx.get(unit.norm_gamma), ctx.get(unit.norm_beta)
+                channel = ctx.get(unit.norm_parameter.address)
+                gamma[channel], beta[channel] = (
+                    ctx.get(unit.norm_parameter.gamma),
+                    ctx.get(unit.norm_parameter.beta),
+                )
             if ctx.get(unit.norm.valid) and ctx.get(unit.norm.ready):
                 pushed = ctx.get(unit.norm.payload)
                 fields = {name: pushed[name] for name in ("channels", "shift", "epsilon")}

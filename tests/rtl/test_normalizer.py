@@ -54,30 +54,30 @@ def test_sums_and_norms(channels: int, rows: int, traffic: float) -> None:
         async def cycle() -> None:
             now = state["cycle"]
             write = next((w for w in writes if w[0] == now), None)
-            ctx.set(unit.x_write_en, int(write is not None))
+            ctx.set(unit.x.write_en, int(write is not None))
             ctx.set(unit.publish, int(write is not None and write[3]))
             if write is not None:
-                ctx.set(unit.x_write_address, write[1])
-                ctx.set(unit.x_write_data, write[2])
+                ctx.set(unit.x.write_address, write[1])
+                ctx.set(unit.x.write_data, write[2])
                 x[write[1]] = write[2]
-            ctx.set(unit.x_write_ahead, int(now + unit.ahead in ahead))
+            ctx.set(unit.x.write_ahead, int(now + unit.ahead in ahead))
             read = bool(x) and rng.random() < traffic
-            ctx.set(unit.x_read_en, int(read))
+            ctx.set(unit.x.read_en, int(read))
             if read:
                 address = int(rng.choice(list(x)))
-                ctx.set(unit.x_read_address, address)
+                ctx.set(unit.x.read_address, address)
                 reads[now + 2] = address
             if now in reads:
-                checked.append([reads[now], *ctx.get(unit.x_read_data)])
-            if ctx.get(unit.trace_norm_en):
-                at = ctx.get(unit.trace_norm_address)
-                word, word8 = list(ctx.get(unit.trace_norm)), list(ctx.get(unit.trace_norm8))
-                name = plan[ctx.get(unit.norms)][0]
+                checked.append([reads[now], *ctx.get(unit.x.read_data)])
+            if ctx.get(unit.trace.norm_en):
+                at = ctx.get(unit.trace.norm_address)
+                word, word8 = list(ctx.get(unit.trace.norm)), list(ctx.get(unit.trace.norm8))
+                name = plan[ctx.get(unit.progress.norms)][0]
                 assert at not in written[name]
                 written[name][at] = (word, word8)
-                assert ctx.get(unit.x8_write_en)
-                assert ctx.get(unit.x8_write_address) == at
-                assert list(ctx.get(unit.x8_write_data)) == word8
+                assert ctx.get(unit.x8.en)
+                assert ctx.get(unit.x8.address) == at
+                assert list(ctx.get(unit.x8.data)) == word8
             await ctx.tick()
             state["cycle"] += 1
 
@@ -85,12 +85,12 @@ def test_sums_and_norms(channels: int, rows: int, traffic: float) -> None:
             while not ctx.get(unit.free):
                 await cycle()
             for channel in range(channels):
-                ctx.set(unit.parameter_en, 1)
-                ctx.set(unit.parameter_address, channel)
-                ctx.set(unit.parameter_gamma, int(norm.gamma[channel]))
-                ctx.set(unit.parameter_beta, int(norm.beta[channel]))
+                ctx.set(unit.parameter.en, 1)
+                ctx.set(unit.parameter.address, channel)
+                ctx.set(unit.parameter.gamma, int(norm.gamma[channel]))
+                ctx.set(unit.parameter.beta, int(norm.beta[channel]))
                 await cycle()
-            ctx.set(unit.parameter_en, 0)
+            ctx.set(unit.parameter.en, 0)
             payload = unit.norm.payload
             ctx.set(payload.channels, channels)
             ctx.set(payload.shift, norm.shift)
@@ -104,7 +104,7 @@ def test_sums_and_norms(channels: int, rows: int, traffic: float) -> None:
 
         async def finish(count: int) -> None:
             for _ in range(20_000):
-                if ctx.get(unit.norms) == count:
+                if ctx.get(unit.progress.norms) == count:
                     return
                 await cycle()
             raise AssertionError(f"NORM {count} has not finished")
@@ -123,8 +123,8 @@ def test_sums_and_norms(channels: int, rows: int, traffic: float) -> None:
             while state["cycle"] <= at:
                 await cycle()
 
-        ctx.set(unit.ready, 1)
-        ctx.set(unit.row_tiles, rows)
+        ctx.set(unit.sequence.ready, 1)
+        ctx.set(unit.sequence.row_tiles, rows)
         await begin(*plan[0])
         await add(0, rows)
         await finish(1)
@@ -136,12 +136,12 @@ def test_sums_and_norms(channels: int, rows: int, traffic: float) -> None:
         # What is read of X16 now is what the residual NORM has written.
         result = []
         for address in range(rows * channels):
-            ctx.set(unit.x_read_en, 1)
-            ctx.set(unit.x_read_address, address)
+            ctx.set(unit.x.read_en, 1)
+            ctx.set(unit.x.read_address, address)
             await ctx.tick()
-            ctx.set(unit.x_read_en, 0)
+            ctx.set(unit.x.read_en, 0)
             await ctx.tick()
-            result.append(list(ctx.get(unit.x_read_data)))
+            result.append(list(ctx.get(unit.x.read_data)))
         x.clear()
         state["cycle"] += 1
         await begin(*plan[3])

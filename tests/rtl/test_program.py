@@ -36,6 +36,8 @@ def changed(**limits: int) -> Config:
          "generate one with labels=5 or more"),
         ({"heads": 6, "head_size": 9}, {}, "attention width (heads * head size) is 54, "
          "the configuration's hidden takes 50: generate one with hidden=54 or more"),
+        ({"heads": 1, "head_size": 25}, {}, "head size is 25, the configuration's hidden takes 24: "
+         "generate one with hidden=25 or more"),
         ({"heads": 12, "head_size": 1}, {"tokens": 4, "ffn": 50},
          "one row tile of V takes 48 words and of the feed-forward layer 50, the banks have "
          "4 x 32: generate with more tokens"),
@@ -47,21 +49,40 @@ def test_does_not_fit(shape: dict[str, Any], limits: dict[str, int], message: st
         compile_model(model, changed(**limits))
 
 
-def test_a_wide_head_does_not_fit() -> None:
+@pytest.mark.parametrize(
+    ("width", "tokens", "message"),
+    [
+        (60, 32, "widest head layer is 60, the configuration's ffn takes 50: "
+         "generate one with ffn=60"),
+        (50, 4, "widest hidden layer of the head is 50, a bank has 32 words: "
+         "generate with more tokens"),
+    ],
+)  # fmt: skip
+def test_a_wide_head_does_not_fit(width: int, tokens: int, message: str) -> None:
     model = family("bert-tiny", SHAPE)
     hidden = model.head[0]
     wide = Linear(
-        weight=np.ones((60, 20), np.int8),
-        bias=np.zeros(60, np.int32),
-        m=np.full(60, 1 << 15, np.int32),
-        s=np.full(60, 20, np.int32),
+        weight=np.ones((width, 20), np.int8),
+        bias=np.zeros(width, np.int32),
+        m=np.full(width, 1 << 15, np.int32),
+        s=np.full(width, 20, np.int32),
         table=hidden.table,
     )
-    last = Linear(weight=np.ones((5, 60), np.int8), bias=np.zeros(5, np.int32))
+    last = Linear(weight=np.ones((5, width), np.int8), bias=np.zeros(5, np.int32))
     model = dataclasses.replace(model, head=(wide, last))
-    message = "widest head layer is 60, the configuration's ffn takes 50: generate one with ffn=60"
     with pytest.raises(FitError, match=message):
-        compile_model(model, CONFIG)
+        compile_model(model, changed(tokens=tokens))
+
+
+def test_addresses_are_those_of_every_configuration() -> None:
+    """A stream depends on the lanes, and on limits only where they shorten the sequences."""
+    model = family("bert-tiny", SHAPE)
+    streams = {
+        compile_model(model, changed(tokens=40, **limits)).stream()
+        for limits in ({}, {"hidden": 100}, {"ffn": 1000}, {"labels": 9})
+    }
+    streams.add(compile_model(model, changed(tokens=500)).stream())
+    assert len(streams) == 1
 
 
 def test_no_such_layer() -> None:

@@ -1,5 +1,6 @@
 """The sequencer's tiles against loops with multiplications in Python."""
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ from amaranth.sim import Simulator
 
 from rtl.compile.program import Program, Step, compile_model
 from rtl.control.sequencer import Sequencer
-from rtl.interface.command import FIELDS, Flag, Opcode
+from rtl.interface.command import BANK_SHIFT, FIELDS, Flag, Opcode, bank_address
 from rtl.interface.config import Config
 from rtl.interface.tile import Epilogue, Operand
 from tb.amaranth_ports import AmaranthPorts
@@ -18,6 +19,12 @@ from tb.scenarios import SMALL, SMALL_LIMITS, family
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 N = CONFIG.lanes
 Tile = dict[str, int]
+
+
+def word(address: int) -> int:
+    """The bank's number in the top two bits, the word within the bank below."""
+    bank, offset = divmod(address, 1 << BANK_SHIFT)
+    return bank * CONFIG.bank_words + offset
 
 
 class RefSequencer:
@@ -68,7 +75,7 @@ class RefSequencer:
                 weights = {"": Operand.WEIGHT.value, "_address": self.half * CONFIG.weight_words}
                 activations = {
                     "": (Operand.BANK if flags & Flag.BANK else Operand.X8).value,
-                    "_address": v["source"] + row * v["source_stride"],
+                    "_address": word(v["source"]) + row * v["source_stride"],
                 }
                 by_lane = bool(flags & Flag.BY_LANE)
                 a, b = (weights, activations) if by_lane else (activations, weights)
@@ -86,7 +93,7 @@ class RefSequencer:
                     "table": bool(flags & Flag.TABLE),
                     "table_last": bool(flags & Flag.TABLE) and last and tile == tiles - 1,
                     "weight_buffer": self.half,
-                    "address": v["destination"]
+                    "address": word(v["destination"])
                     + row * stride
                     + tile * (self.rows * N if by_lane else N),
                     "columns": min(
@@ -109,9 +116,9 @@ class RefSequencer:
                 for key in range(self.rows):
                     yield {
                         "a": Operand.BANK.value,
-                        "a_address": v["query"] + row * v["stride"] + head * v["head_size"],
+                        "a_address": word(v["query"]) + row * v["stride"] + head * v["head_size"],
                         "b": Operand.BANK.value,
-                        "b_address": v["key"] + key * v["stride"] + head * v["head_size"],
+                        "b_address": word(v["key"]) + key * v["stride"] + head * v["head_size"],
                         "length": v["head_size"],
                         "softmax": 0,
                         "epilogue": Epilogue.SCORE.value,
@@ -128,11 +135,11 @@ class RefSequencer:
                     yield {
                         "a": Operand.P.value,
                         "b": Operand.BANK.value,
-                        "b_address": v["value"] + number * self.rows * N,
+                        "b_address": word(v["value"]) + number * self.rows * N,
                         "length": self.tokens,
                         "softmax": tile == 0,
                         "epilogue": Epilogue.CONTEXT.value,
-                        "address": v["context"]
+                        "address": word(v["context"])
                         + row * v["stride"]
                         + head * v["head_size"]
                         + tile * N,
@@ -142,7 +149,10 @@ class RefSequencer:
 
 
 def rtl_tiles(program: Program, tokens: int, stall: float) -> tuple[list[Tile], list[str]]:
-    """The tiles, and for operations that need a quiet array what was wrong about it."""
+    """The tiles, and for operations that need a quiet array what was wrong about it.
+
+    A tile outside its bank is wrong too.
+    """
     unit, rng = Sequencer(CONFIG), np.random.default_rng(tokens)
     steps = [s for s in program.steps if s.opcode in (Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND)]
 
@@ -162,9 +172,9 @@ def rtl_tiles(program: Program, tokens: int, stall: float) -> tuple[list[Tile], 
 
     async def exercise(ports: Any) -> Any:
         ctx = ports.ctx
-        ctx.set(unit.tokens, tokens)
-        ctx.set(unit.row_tiles, -(-tokens // N))
-        ctx.set(unit.ready, 1)
+        ctx.set(unit.sequence.tokens, tokens)
+        ctx.set(unit.sequence.row_tiles, -(-tokens // N))
+        ctx.set(unit.sequence.ready, 1)
         ctx.set(unit.quiet, 1)
         found: list[Tile] = []
         wrong: list[str] = []
@@ -199,6 +209,8 @@ def rtl_tiles(program: Program, tokens: int, stall: float) -> tuple[list[Tile], 
             await ctx.tick()
             if ctx.get(unit.idle) and not ctx.get(unit.o.valid) and sent[0]:
                 break
+        if ctx.get(unit.outside):
+            wrong.append("a tile lies outside its bank")
         return found, wrong
 
     sent = [False]
@@ -237,3 +249,28 @@ def test_tiles(name: str, tokens: int, stall: float) -> None:
         shown = {field: tile[field] for field in wanted}
         assert shown == {k: int(v) for k, v in wanted.items()}, f"tile {place}"
     assert len(actual) == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "wrong"),
+    [
+        ("layer.0.q", {"destination": 0}, False),
+        ("layer.0.k", {"destination": bank_address(1, CONFIG.bank_words - 1)}, True),
+        ("layer.0.v", {"destination": bank_address(3, CONFIG.bank_words - 1)}, True),
+        ("layer.0", {"query": bank_address(2, CONFIG.bank_words - 9)}, True),
+        ("layer.0", {"key": bank_address(0, CONFIG.bank_words - 9)}, True),
+        ("layer.0", {"value": bank_address(3, CONFIG.bank_words - 9)}, True),
+        ("layer.0", {"context": bank_address(1, CONFIG.bank_words - 9)}, True),
+        ("layer.0.ffn.hidden", {"destination_stride": 2 * CONFIG.bank_words}, True),
+        ("layer.0.ffn.sum", {"source_stride": 2 * CONFIG.bank_words}, True),
+        ("layer.0.ffn.sum", {"source_stride": CONFIG.bank_words}, False),
+    ],
+)
+def test_tiles_outside_their_bank(name: str, values: dict[str, int], wrong: bool) -> None:
+    program = compile_model(family("no-pooler", SMALL["no-pooler"]), CONFIG)
+    steps = [
+        dataclasses.replace(step, values=step.values | values) if step.name == name else step
+        for step in program.steps
+    ]
+    _, found = rtl_tiles(dataclasses.replace(program, steps=tuple(steps)), 11, 0.0)
+    assert found == ["a tile lies outside its bank"] * wrong

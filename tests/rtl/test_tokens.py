@@ -38,25 +38,25 @@ def rtl_tokens(
         for place, bit in enumerate(attend):
             while rng.random() < idle:
                 ctx.set(unit.i.valid, 0)
-                assert not ctx.get(unit.en)
+                assert not ctx.get(unit.o.en)
                 await ctx.tick()
             ctx.set(unit.i.payload.data.id, 100 + place)
             ctx.set(unit.i.payload.data.attend, bit)
             ctx.set(unit.i.payload.last, place == len(attend) - 1)
             ctx.set(unit.i.valid, 1)
             assert ctx.get(unit.i.ready)
-            assert not ctx.get(unit.valid)
-            if ctx.get(unit.en):
-                token = ctx.get(unit.token)
-                handed.append((ctx.get(unit.address), token.id, token.attend))
+            assert not ctx.get(unit.sequence.ready)
+            if ctx.get(unit.o.en):
+                token = ctx.get(unit.o.token)
+                handed.append((ctx.get(unit.o.address), token.id, token.attend))
             await ctx.tick()
         # Another sequence is waiting: nothing of it is taken.
         for _ in range(3):
             assert not ctx.get(unit.i.ready)
             await ctx.tick()
         error = Error(ctx.get(unit.error))
-        assert bool(ctx.get(unit.valid)) == (error is Error.NONE)
-        return (error, ctx.get(unit.tokens), ctx.get(unit.row_tiles)), handed
+        assert bool(ctx.get(unit.sequence.ready)) == (error is Error.NONE)
+        return (error, ctx.get(unit.sequence.tokens), ctx.get(unit.sequence.row_tiles)), handed
 
     return simulate(unit, exercise)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from cli.command import Exit
 
 import numpy as np
 import pytest
@@ -137,7 +140,7 @@ def simulated(lanes: int, case: Case) -> fast.Result:
         embedding_table(model_of(case.shape), lanes),
         rng.integers(0, VOCABULARY, case.tokens),
     )
-    (result,) = fast.run(
+    (result,) = fast.simulate(
         program.config, [job], stream_bytes=case.stream_bytes, row_latency=case.row_latency
     )
     assert result.error is Error.NONE
@@ -230,7 +233,16 @@ def folder(tmp_path: Path) -> Path:
 
 def test_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "cycles.json"
-    arguments = ["--model", str(folder), "--lanes", "8", "--tokens", "40", "--stream-bytes", "3"]
+    arguments = [
+        "--quantized",
+        str(folder),
+        "--lanes",
+        "8",
+        "--tokens",
+        "40",
+        "--stream-bytes",
+        "3",
+    ]
     assert cycles.main([*arguments, "--json", str(out)]) == 0
     expected = predict(program_of("odd", 8), 40, stream_bytes=3)
     found = json.loads(out.read_text())
@@ -246,19 +258,41 @@ def test_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--tokens", "0"], "--tokens is 0: the model takes 1..512"),
+        (["--tokens", "0"], "0 is out of range: it must be 1 or more"),
         (["--tokens", "513"], "--tokens is 513: the model takes 1..512"),
-        (["--lanes", "5"], "lanes is 5: choose one of 4, 8, 16, 32"),
-        (["--stream-bytes", "0"], "stream bytes is 0: it must be 1 or more; 16 is a word"),
-        (["--row-latency", "-3"], "row latency is -3: it must be 1 or more"),
-        (["--model", "nowhere"], "nowhere holds no quantized model: run `make calibrate`"),
+        (["--lanes", "5"], "invalid choice: 5 (choose from 4, 8, 16, 32)"),
+        (["--stream-bytes", "0"], "0 is out of range: it must be 1 or more"),
+        (["--row-latency", "-3"], "-3 is out of range: it must be 1 or more"),
+        (["--quantized", "nowhere"], "--quantized nowhere holds no quantized model: calibrate"),
+        (["--quantized", "models/bert-tiny-imdb"], "is a checkpoint: calibrate first, `python -m"),
     ],
 )
 def test_command_refuses(
     folder: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cycles.main(["--model", str(folder), *arguments]) == 1
+    with pytest.raises(SystemExit) if "range" in message or "choice" in message else nullcontext():
+        assert cycles.main(["--quantized", str(folder), *arguments]) == Exit.REFUSED
     captured = capsys.readouterr()
-    assert captured.err.startswith("sim.cycles: ")
+    assert captured.err.startswith("error: ")
     assert message in captured.err
+    assert captured.err.count("\n") == 1
     assert captured.out == ""
+
+
+def test_a_directory_of_the_other_kind_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    assert cycles.main(["--model", str(folder)]) == Exit.REFUSED
+    assert f"is a quantized model, not a checkpoint: give --quantized {folder}" in (
+        capsys.readouterr().err
+    )
+    checkpoint = tmp_path / "mine"
+    checkpoint.mkdir()
+    (checkpoint / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    assert cycles.main(["--model", str(checkpoint)]) == Exit.REFUSED
+    told = capsys.readouterr().err
+    assert "has no quantized model in build/mine: calibrate first, `python -m quant.calib" in told
+    assert f"--model {checkpoint} --data TEXTS`" in told
+    save(model_of("odd"), tmp_path / "build" / "mine", {})
+    assert cycles.main(["--model", str(checkpoint), "--tokens", "3"]) == Exit.OK

@@ -86,7 +86,7 @@ def test_inferences_back_to_back_with_model_switches(
 ) -> None:
     order = [plain, odd, odd, plain, odd, plain]
     jobs = [one.job(n, trace=True) for one, n in zip(order, (16, 7, 1, 3, 16, 16), strict=True)]
-    results = fast.run(CONFIG, jobs, seed=seed)
+    results = fast.simulate(CONFIG, jobs, seed=seed)
     assert [result.index for result in results] == list(range(6))
     for one, job, result in zip(order, jobs, results, strict=True):
         assert compared(one, job, result) > 100 * len(job.ids)
@@ -97,7 +97,8 @@ def test_inferences_back_to_back_with_model_switches(
 def test_stalls_depend_on_the_seed_alone(plain: Loaded) -> None:
     jobs = [plain.job(9), plain.job(16)]
     undisturbed, once, again, other = (
-        [result.cycles for result in fast.run(CONFIG, jobs, seed=seed)] for seed in (None, 5, 5, 6)
+        [result.cycles for result in fast.simulate(CONFIG, jobs, seed=seed)]
+        for seed in (None, 5, 5, 6)
     )
     assert once == again
     assert len({*undisturbed, *once, *other}) == 6
@@ -110,7 +111,7 @@ def test_timing_is_that_of_the_cycle_model(
     plain: Loaded, odd: Loaded, stream_bytes: int | None, row_latency: int
 ) -> None:
     cases = [(one, n) for one in (plain, odd) for n in (1, 5, 16)]
-    results = fast.run(
+    results = fast.simulate(
         CONFIG, [one.job(n) for one, n in cases], stream_bytes=stream_bytes, row_latency=row_latency
     )
     for (one, n), result in zip(cases, results, strict=True):
@@ -120,7 +121,7 @@ def test_timing_is_that_of_the_cycle_model(
 
 
 def test_operations_cover_the_counters(plain: Loaded) -> None:
-    (result,) = fast.run(CONFIG, [plain.job(16)])
+    (result,) = fast.simulate(CONFIG, [plain.job(16)])
     assert sum(one.active for one in result.operations) == result.active
     assert result.cycles == result.active + sum(result.stalls.values())
     assert result.span <= result.cycles
@@ -143,7 +144,7 @@ def test_a_wrong_weight_is_found_and_named(plain: Loaded) -> None:
     steps[place] = replace(steps[place], payload=bytes(payload))
     wrong = replace(plain.program, steps=tuple(steps))
     job = replace(plain.job(8), program=wrong)
-    (result,) = fast.run(CONFIG, [job], trace=True)
+    (result,) = fast.simulate(CONFIG, [job], trace=True)
     trace: dict[str, np.ndarray] = {}
     plain.golden(job, trace)
     found = fast.compare(plain.program, trace, 8, result)
@@ -171,7 +172,7 @@ def test_errors_end_their_inference_alone(plain: Loaded) -> None:
         replace(good, abort=700),
         good,
     ]
-    results = fast.run(CONFIG, jobs)
+    results = fast.simulate(CONFIG, jobs)
     assert [result.error for result in results] == [
         Error.NONE,
         Error.TOKEN,
@@ -198,23 +199,23 @@ def test_a_hang_is_an_error_that_says_where(plain: Loaded) -> None:
         r"the array says weights; command stream word \d+ of \d+, token 5 of 5, "
         r"\d+ rows asked for and not taken",
     ):
-        fast.run(CONFIG, [plain.job(5)], row_latency=5000, patience=50)
+        fast.simulate(CONFIG, [plain.job(5)], row_latency=5000, patience=50)
 
 
 def test_a_row_beyond_the_table_is_an_error(plain: Loaded) -> None:
     job = replace(plain.job(5), table=plain.table[:20])
     with pytest.raises(fast.HarnessError, match=r"row \d+ was asked for, the table has 20"):
-        fast.run(CONFIG, [job])
+        fast.simulate(CONFIG, [job])
 
 
 def test_processes_share_the_jobs_and_end_with_the_iteration(plain: Loaded) -> None:
     jobs = [plain.job(1 + i % 16, i) for i in range(40)]
-    results = fast.run(CONFIG, jobs, processes=3)
+    results = fast.simulate(CONFIG, jobs, processes=3)
     assert [result.index for result in results] == list(range(40))
     for job, result in zip(jobs, results, strict=True):
         assert result.logits.tolist() == plain.golden(job).tolist()
 
-    many = fast.iterate(CONFIG, [plain.job(16)] * 2000, processes=2)
+    many = fast.simulate_each(CONFIG, [plain.job(16)] * 2000, processes=2)
     next(many)
     assert len(children()) == 2
     many.close()
@@ -247,7 +248,7 @@ def children() -> list[str]:
 )
 def test_refused_options(plain: Loaded, options: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        fast.run(CONFIG, [plain.job(3)], **options)
+        fast.simulate(CONFIG, [plain.job(3)], **options)
 
 
 @pytest.mark.parametrize(
@@ -268,4 +269,4 @@ def test_refused_options(plain: Loaded, options: dict[str, int], message: str) -
 )
 def test_refused_jobs(plain: Loaded, change: Callable[[Job], Job], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        fast.run(CONFIG, [change(plain.job(3))])
+        fast.simulate(CONFIG, [change(plain.job(3))])

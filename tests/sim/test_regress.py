@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+
+from cli.command import Exit
 
 import numpy as np
 import pytest
@@ -17,10 +20,10 @@ from rtl.compile.program import compile_model
 from rtl.interface.operation import Error
 from sim import performance, regress
 from sim.harness.fast import HarnessError, Result
-from sim.performance import Case
+from sim.performance import Setting
 
 LINE = [
-    "--reviews", "4", "--max-tokens", "12", "--lanes", "4", "--trace-sample", "2", "--jobs", "2"
+    "--reviews", "4", "--tokens", "12", "--lanes", "4", "--trace-sample", "2", "--jobs", "2"
 ]  # fmt: skip
 FAST_BATCH = golden_fast.run_batch
 
@@ -109,16 +112,17 @@ def test_the_report_tells_the_figures_and_the_first_problems() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (["--lanes", "5"], "lanes is 5: choose one of 4, 8, 16, 32"),
+        (["--lanes", "5"], "invalid choice: 5 (choose from 4, 8, 16, 32)"),
         (["--data", "nowhere.csv"], "no data set or file named 'nowhere.csv'"),
         (["--model", "nowhere"], "nowhere"),
-        (["--max-tokens", "1"], "leaves no room for the text"),
+        (["--tokens", "1"], "leaves no room for the text"),
     ],
 )
 def test_refused_options(line: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert regress.main(["--reviews", "2", *line]) == 2
+    with pytest.raises(SystemExit) if "choice" in message else nullcontext():
+        assert regress.main(["--reviews", "2", *line]) == Exit.REFUSED
     told = capsys.readouterr().err
-    assert told.startswith("sim.regress: ")
+    assert told.startswith("error: ")
     assert message in told
     assert told.count("\n") == 1
 
@@ -164,19 +168,19 @@ def test_a_hang_and_an_interruption_end_the_command(
         monkeypatch.setattr(regress, "regress", raising)
 
     fail(HarnessError)
-    assert regress.main([]) == 2
-    assert capsys.readouterr().err == "sim.regress: no progress for 9 cycles\n"
+    assert regress.main([]) == Exit.DIFFERENT
+    assert capsys.readouterr().err == "error: no progress for 9 cycles\n"
     fail(KeyboardInterrupt)
     assert regress.main([]) == 130
-    assert capsys.readouterr().err == "sim.regress: interrupted\n"
+    assert capsys.readouterr().err == "no progress for 9 cycles\n"
 
 
 def test_the_plan_of_the_performance_table() -> None:
-    plan = performance.cases([8, 16], [64, 128])
+    plan = performance.settings([8, 16], [64, 128])
     assert len(plan) == len(set(plan)) == 4 + 2 + 4
-    assert Case(16, 1, 128) in plan
-    assert Case(16, None, 64, first_tile_only=True) in plan
-    assert performance.cases([4], [7]) == [Case(4, None, 7)]
+    assert Setting(16, 1, 128) in plan
+    assert Setting(16, None, 64, first_tile_only=True) in plan
+    assert performance.settings([4], [7]) == [Setting(4, None, 7)]
 
 
 def test_real_ids_are_cut_to_length(classifier: Classifier) -> None:
@@ -197,7 +201,7 @@ def test_measured_cycles_are_the_predicted_ones(
     assert performance.main(line) == 0
     assert "all 2 totals as predicted, all logits equal to golden's" in capsys.readouterr().out
     found = json.loads(out.read_text())
-    assert [one["case"]["tokens"] for one in found] == [1, 12]
+    assert [one["setting"]["tokens"] for one in found] == [1, 12]
     # 12 tokens: 4 projections and the FFN of two layers, scores and context, on 16 MACs.
     linear = 2 * 12 * (4 * 128 * 128 + 2 * 128 * 512)
     assert found[1]["ideal"] == (linear + 2 * 2 * 12 * 12 * 128) / 16

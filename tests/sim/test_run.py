@@ -2,13 +2,36 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cli.command import Exit
+
+import numpy as np
 import pytest
 
-from sim import run
+from sim import play, run
 from tb.case import Inference
+
+ATTENTION = ["--unit", "attention", "--lanes", "4", "--simulator", "icarus", "--tokens", "4"]
+BOTH = ("An awful mess.", "A wonderful film!")
+
+
+@pytest.fixture(autouse=True)
+def _own_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "OUT", tmp_path)
+    monkeypatch.setattr(play, "RUNS", tmp_path / "runs")
+
+
+def ended(arguments: list[str]) -> object:
+    """The exit code; argparse leaves with SystemExit."""
+    try:
+        return run.main(arguments)
+    except SystemExit as stop:
+        return stop.code
 
 
 @pytest.mark.parametrize(
@@ -17,37 +40,45 @@ from tb.case import Inference
         (["--review", ""], "empty"),
         (["--review", "   \n"], "empty"),
         (["--unit", "softmacks"], "no unit is called 'softmacks'"),
-        (["--max-tokens", "0"], "--max-tokens is 0: it must be 3 or more"),
-        (["--stream-bytes", "-1"], "--stream-bytes is -1"),
-        (["--model", "nowhere"], "nowhere"),
+        (["--tokens", "2"], "the limit of 2 tokens leaves no room for the text"),
+        (["--tokens", "0"], "0 is out of range: it must be 1 or more"),
+        (["--stream-bytes", "-1"], "-1 is out of range"),
+        (["--row-latency", "0"], "0 is out of range: it must be 1 or more"),
+        (["--lanes", "5"], "invalid choice: 5"),
+        (["--model", "nowhere"], "--model nowhere is no checkpoint"),
+        (["--quantized", "nowhere"], "--quantized nowhere holds no quantized model: calibrate"),
     ],
 )
 def test_nonsense_is_one_line(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run.main(arguments) == 2
+    assert ended(arguments) == Exit.REFUSED
     captured = capsys.readouterr()
+    assert captured.err.startswith("error: ")
     assert message in captured.err
     assert captured.err.count("\n") == 1
 
 
 def test_attention_on_icarus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "report.json"
-    arguments = ["--unit", "attention", "--lanes", "4", "--simulator", "icarus"]
-    arguments += ["--max-tokens", "4", "--review", "A film that I will not forget, ever."]
+    arguments = [*ATTENTION, "--review", "A film that I will not forget, ever."]
     assert run.main([*arguments, "--json", str(report)]) == 0
     layers = json.loads(report.read_text())["layers"]
     assert [layer["unit"] for layer in layers] == ["attention, layer 0", "attention, layer 1"]
     assert all(
         layer["mismatches"] == 0 and layer["values compared"] > 4 * 4 * 128 for layer in layers
     )
-    assert "MAC utilisation" in capsys.readouterr().out
+    captured = capsys.readouterr()
+    assert "MAC utilisation" in captured.out
+    # A line for each stage that takes long, for the log of a run that is killed.
+    assert captured.err.count("simulating attention (4) with icarus\n") == 2
+    assert not list((tmp_path / "runs").iterdir())
 
 
 def test_unit_on_its_vectors(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     arguments = ["--unit", "softmax", "--lanes", "4", "--simulator", "icarus"]
-    arguments += ["--max-tokens", "16", "--review", "Not at all what I was told to expect."]
+    arguments += ["--tokens", "16", "--review", "Not at all what I was told to expect."]
     assert run.main([*arguments, "--json", str(report)]) == 0
     assert json.loads(report.read_text())["values compared"] > 0
 
@@ -55,14 +86,130 @@ def test_unit_on_its_vectors(tmp_path: Path) -> None:
 @pytest.mark.verilator
 def test_whole_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "report.json"
-    arguments = ["--lanes", "8", "--max-tokens", "20", "--review", "That movie was terrible!"]
+    arguments = ["--lanes", "8", "--tokens", "20", "--review", "That movie was terrible!"]
     assert run.main([*arguments, "--json", str(report)]) == 0
     figures = json.loads(report.read_text())
     assert not any(figures["mismatches"].values())
-    assert figures["verdicts"][1]["class"] == figures["verdicts"][2]["class"]
     written = {"embedding.norm", "layer.1.p", "layer.1.ffn.hidden", "head.0", "logits"}
     assert written <= set(figures["compared"])
+    floats, golden, rtl = figures["verdicts"]
+    assert [floats["model"], golden["model"], rtl["model"]] == ["float", "golden", "RTL"]
+    for one in figures["verdicts"]:
+        assert set(one["probabilities"]) == set(one["logits"]) == {"negative", "positive"}
+        assert sum(one["probabilities"].values()) == pytest.approx(1)
+        assert max(one["probabilities"], key=one["probabilities"].get) == one["class"]
+    assert golden["logits"] == rtl["logits"]
     assert "mismatches" in capsys.readouterr().out
+
+
+@pytest.mark.verilator
+def test_two_at_once_answer_for_their_own_reviews(tmp_path: Path) -> None:
+    """Two commands in one clone, with different reviews, builds and caches shared."""
+    reports = [tmp_path / f"{place}.json" for place in range(2)]
+    line = [sys.executable, "-m", "sim.run", "--lanes", "4", "--tokens", "6"]
+    running = [
+        subprocess.Popen(
+            [*line, "--review", review, "--json", str(report)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for review, report in zip(BOTH, reports)
+    ]
+    told = [process.communicate()[0] for process in running]
+    for process, text, review, report in zip(running, told, BOTH, reports):
+        assert process.returncode == 0, text
+        assert "Every bit equal" in text
+        figures = json.loads(report.read_text())
+        assert figures["review"] == review
+        logits = {one["model"]: one["logits"] for one in figures["verdicts"]}
+        assert logits["RTL"] == logits["golden"]
+    assert told[0].count("negative") > told[1].count("negative")
+
+
+def differing(monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], None]) -> None:
+    """The bench's report comes back with a change."""
+    sound = play.run_bench
+
+    def run_bench(*arguments: Any, env: dict[str, str], **options: Any) -> Any:
+        tests = sound(*arguments, env=env, **options)
+        path = Path(env["REPORT"])
+        report = json.loads(path.read_bytes())
+        change(report)
+        path.write_text(json.dumps(report))
+        return tests
+
+    monkeypatch.setattr(play, "run_bench", run_bench)
+
+
+def another_case(report: dict[str, Any]) -> None:
+    report["case"] = "0" * 64
+
+
+def another_result(report: dict[str, Any]) -> None:
+    report["inferences"][0]["result"][3][1] ^= 1
+
+
+def nothing_compared(report: dict[str, Any]) -> None:
+    report["inferences"][0]["compared"]["layer.0.p"] = 0
+
+
+def a_mismatch(report: dict[str, Any]) -> None:
+    report["inferences"][0]["mismatches"]["layer.0.p"] = 1
+
+
+def no_inference(report: dict[str, Any]) -> None:
+    report["inferences"] = []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (another_case, "answers another case"),
+        (another_result, "layer.0.context: RTL gave"),
+        (nothing_compared, "nothing was compared"),
+        (a_mismatch, "1 values differ"),
+        (no_inference, "no report of one inference"),
+    ],
+)
+def test_a_report_that_proves_nothing_is_no_success(
+    change: Callable[[dict[str, Any]], None],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    differing(monkeypatch, change)
+    report = tmp_path / "report.json"
+    arguments = [*ATTENTION, "--review", "Dull.", "--json", str(report)]
+    assert run.main(arguments) == Exit.DIFFERENT
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "equal" not in captured.out
+    assert not report.exists()
+    # What was played can be looked at.
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert str(folder) in captured.err
+    assert (folder / "layer.0.npz").exists()
+
+
+@pytest.mark.verilator
+def test_logits_of_another_review_are_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bench that is content, with logits that are not golden's of this review."""
+    sound = run.reference
+
+    def other(*arguments: Any) -> Any:
+        found = sound(*arguments)
+        logits = np.array(found.golden["logits"]) + np.array([1, 0])
+        return dataclasses.replace(found, golden={**found.golden, "logits": logits})
+
+    monkeypatch.setattr(run, "reference", other)
+    assert run.main(["--lanes", "4", "--tokens", "6", "--review", "Dull."]) == Exit.DIFFERENT
+    captured = capsys.readouterr()
+    assert "the logits: RTL gave" in captured.err
+    assert "RTL" not in captured.out
 
 
 @pytest.mark.verilator
@@ -70,7 +217,7 @@ def test_one_wrong_bit_is_found(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One bit of one expected word: the run fails and names where."""
-    sound = run.accelerator_inference
+    sound = play.accelerator_inference
 
     def flipped(*arguments: Any, **options: Any) -> Inference:
         inference = sound(*arguments, **options)
@@ -82,9 +229,8 @@ def test_one_wrong_bit_is_found(
         writes[place] = dataclasses.replace(writes[place], values=values)
         return dataclasses.replace(inference, writes=tuple(writes))
 
-    monkeypatch.setattr(run, "accelerator_inference", flipped)
-    assert run.main(["--lanes", "8", "--max-tokens", "9", "--review", "Terrible!"]) == 1
+    monkeypatch.setattr(play, "accelerator_inference", flipped)
+    assert run.main(["--lanes", "8", "--tokens", "9", "--review", "Terrible!"]) == 1
     message = capsys.readouterr().err
-    assert "MISMATCH" in message
     assert "layer.1.v" in message
     assert "lane 3" in message

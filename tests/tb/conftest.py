@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from quant.calibrate import ensure
-from tb import vectors
+from sim import vectors
 
 
 @pytest.fixture(scope="session")
 def real_vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Every unit's vectors of one review of 64 tokens on the shipped model."""
     out = tmp_path_factory.mktemp("real") / "vectors"
-    arguments = ["--model", str(ensure()), "--out", str(out), "--samples", "1"]
+    arguments = ["--quantized", str(ensure()), "--out", str(out), "--samples", "1"]
     assert vectors.main([*arguments, "--tokens", "64", "--limit", "200"]) == 0
     return out

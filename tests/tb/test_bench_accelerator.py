@@ -13,8 +13,8 @@ import pytest
 from rtl.compile.program import compile_model
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
+from sim.bench import BenchError, run_bench
 from sim.design import Design, generated
-from sim.simulators import BenchError, run
 from tb.case import Case, Inference, write_case
 from tb.scenarios import (
     FAMILIES,
@@ -45,7 +45,7 @@ def play(
     path, report = folder / "case.npz", folder / "report.json"
     write_case(path, Case(inferences=tuple(found), **settings))
     env = {"CASE": str(path), "REPORT": str(report)}
-    run(accelerator(config), simulator, config, testcases=["case"], env=env)
+    run_bench(accelerator(config), simulator, config, testcases=["case"], env=env)
     facts: list[dict[str, Any]] = json.loads(report.read_text())["inferences"]
     assert len(facts) == len(found)
     for inference, entry in zip(found, facts):
@@ -191,7 +191,9 @@ def test_a_wrong_expectation_is_seen(small: Any, tmp_path: Path) -> None:
         wrong = dataclasses.replace(sound, writes=tuple(changed))
         write_case(path, Case(inferences=(wrong,)))
         with pytest.raises(BenchError) as caught:
-            run(accelerator(LIMITS), "icarus", LIMITS, testcases=["case"], env={"CASE": str(path)})
+            run_bench(
+                accelerator(LIMITS), "icarus", LIMITS, testcases=["case"], env={"CASE": str(path)}
+            )
         message = str(caught.value)
         assert ": 1 of" in message
         assert f"values differ; first {writes.tensor}[tile" in message

@@ -10,13 +10,13 @@ import pytest
 from golden.encoder import run as golden
 from golden.store import load
 from quant.calibrate import ensure
+from quant.tokenizer import TextTokenizer
 from rtl.compile.program import compile_attention
 from rtl.interface.config import Config
+from sim.bench import run_bench
 from sim.design import Design, generated
-from sim.simulators import run
 from tb.case import Case, attention_inference, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, layer_inferences
-from tb.sequences import from_texts
 
 REVIEW = (
     "That movie was terrible! The plot made no sense, the actors seemed bored, and after two hours "
@@ -41,7 +41,7 @@ def test_small_shapes_on_icarus(idle: float, stall: float, tmp_path: Path) -> No
     path = tmp_path / "case.npz"
     seed = int(10 * idle + 100 * stall)
     write_case(path, Case(inferences=tuple(found), idle=idle, stall=stall, seed=seed))
-    run(attention(config), "icarus", config, testcases=["case"], env={"CASE": str(path)})
+    run_bench(attention(config), "icarus", config, testcases=["case"], env={"CASE": str(path)})
 
 
 @pytest.mark.verilator
@@ -49,8 +49,8 @@ def test_small_shapes_on_icarus(idle: float, stall: float, tmp_path: Path) -> No
 def test_both_layers_of_the_shipped_model_on_a_review(stall: float, tmp_path: Path) -> None:
     folder = ensure()
     model, _ = load(folder)
-    (text,) = from_texts([REVIEW], folder, 64)
-    attend = np.array(text.attend, bool)
+    text = TextTokenizer(folder).encode(REVIEW, limit=64)
+    attend = np.ones(len(text.ids), bool)
     attend[5:9] = False
     trace: dict[str, np.ndarray] = {}
     golden(model, text.ids, text.types, attend, trace)
@@ -62,7 +62,7 @@ def test_both_layers_of_the_shipped_model_on_a_review(stall: float, tmp_path: Pa
     path, report = tmp_path / "case.npz", tmp_path / "report.json"
     write_case(path, Case(inferences=inferences, idle=stall, stall=stall))
     env = {"CASE": str(path), "REPORT": str(report)}
-    run(attention(config), "verilator", config, testcases=["case"], env=env)
+    run_bench(attention(config), "verilator", config, testcases=["case"], env=env)
     for layer, facts in enumerate(json.loads(report.read_text())["inferences"]):
         names = {f"layer.{layer}.{x}" for x in PARTS}
         assert set(facts["compared"]) == names

@@ -5,22 +5,22 @@ from pathlib import Path
 import pytest
 
 from rtl.interface.config import Config
-from sim.simulators import run
+from sim.bench import run_bench
 
 
 @pytest.mark.parametrize("dsp_macs", [None, 5])
 def test_icarus(dsp_macs: int | None) -> None:
-    run("matmul", "icarus", Config(lanes=4, dsp_macs=dsp_macs))
+    run_bench("matmul", "icarus", Config(lanes=4, dsp_macs=dsp_macs))
 
 
 @pytest.mark.verilator
 def test_real_reviews(real_vectors: Path) -> None:
     env = {"VECTORS": str(real_vectors)}
-    run("matmul", "verilator", Config(lanes=8), env=env)
+    run_bench("matmul", "verilator", Config(lanes=8), env=env)
 
 
 @pytest.mark.verilator
 @pytest.mark.slow
 @pytest.mark.parametrize("lanes", [16, 32])
 def test_more_lanes(lanes: int) -> None:
-    run("matmul", "verilator", Config(lanes=lanes))
+    run_bench("matmul", "verilator", Config(lanes=lanes))

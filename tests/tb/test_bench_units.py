@@ -5,33 +5,33 @@ from pathlib import Path
 import pytest
 
 from rtl.interface.config import Config
-from sim.simulators import run
+from sim.bench import run_bench
 
 UNITS = ("requantize", "activation", "reciprocal", "rsqrt", "softmax", "layernorm")
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_icarus(unit: str) -> None:
-    run(unit, "icarus", Config(lanes=4))
+    run_bench(unit, "icarus", Config(lanes=4))
 
 
 @pytest.mark.parametrize("lanes", [16, 32])
 @pytest.mark.parametrize("unit", ["requantize", "softmax", "layernorm"])
 def test_more_lanes(unit: str, lanes: int) -> None:
-    run(unit, "icarus", Config(lanes=lanes, hidden=96))
+    run_bench(unit, "icarus", Config(lanes=lanes, hidden=96))
 
 
 @pytest.mark.verilator
 @pytest.mark.parametrize("unit", UNITS)
 def test_verilator(unit: str) -> None:
-    run(unit, "verilator", Config(lanes=8))
+    run_bench(unit, "verilator", Config(lanes=8))
 
 
 @pytest.mark.verilator
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", ["reciprocal", "rsqrt"])
 def test_every_mantissa(unit: str) -> None:
-    run(
+    run_bench(
         unit,
         "verilator",
         Config(lanes=8),
@@ -43,7 +43,7 @@ def test_every_mantissa(unit: str) -> None:
 @pytest.mark.parametrize("unit", UNITS)
 def test_real_reviews(unit: str, real_vectors: Path) -> None:
     """Vectors of a real review on the shipped model, calibrated as a user would."""
-    run(
+    run_bench(
         unit,
         "icarus",
         Config(lanes=4),

@@ -7,9 +7,11 @@ import pytest
 from golden import store
 from golden.model import Shape
 from golden.random import random_model
+from quant.tokenizer import TextTokenizer
+from sim import vectors as command
 from tb import vectors
-from tb.cases import UNITS, Tensor, Traced, cut
-from tb.sequences import Sequence, from_file, from_texts, reviews
+from tb.cut import UNITS, Tensor, Traced, cut
+from tb.sequences import Sequence, from_file
 from tests.golden.reference import (
     ref_layernorm,
     ref_operand,
@@ -43,15 +45,15 @@ def values(tensor: Tensor) -> list:
 
 
 def run_command(*arguments: object) -> int:
-    return vectors.main([str(argument) for argument in arguments])
+    return command.main([str(argument) for argument in arguments])
 
 
 def test_real_reviews_by_every_unit(
     model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     """Every expected output is what the independent reference gives for the stored inputs."""
-    out = tmp_path / "vectors"
-    assert run_command("--model", model_folder, "--out", out, "--tokens", 20, "--limit", 50) == 0
+    out, given = tmp_path / "vectors", ("--quantized", model_folder)
+    assert run_command(*given, "--out", out, "--tokens", 20, "--limit", 50) == 0
     printed = capsys.readouterr().out
     assert all(unit in printed for unit in UNITS)
     for case in vectors.read(out, "requantize"):
@@ -93,46 +95,27 @@ def test_real_reviews_by_every_unit(
             for row in values(case.inputs["a"])
         ]
         assert values(case.outputs["acc"]) == expected
-    contexts = [case.outputs["context"] for case in vectors.read(out, "attention")]
-    assert len(contexts) == 2 * 2  # layers and reviews
-    assert {context.values.shape[0] for context in contexts} == {20}
 
 
-def test_hex_files_say_the_same_as_the_arrays(model_folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "vectors"
-    assert run_command("--model", model_folder, "--out", out, "--tokens", 9, "--samples", 1) == 0
+def test_index_says_what_the_arrays_are(model_folder: Path, tmp_path: Path) -> None:
+    """Names, shapes and directions as in the files, values within the format; no other file."""
+    out, given = tmp_path / "vectors", ("--quantized", model_folder)
+    assert run_command(*given, "--out", out, "--tokens", 9, "--samples", 1) == 0
     index = json.loads((out / vectors.INDEX).read_text())
     assert set(index["units"]) == set(UNITS)
-    files = 0
+    listed = {out / vectors.INDEX}
     for cases in index["units"].values():
         for case in cases:
+            listed.add(out / case["npz"])
             with np.load(out / case["npz"]) as arrays:
                 assert set(arrays.files) == set(case["arrays"])
                 for name, array in case["arrays"].items():
-                    first, *lines = (out / array["hex"]).read_text().splitlines()
-                    kind = "int" if array["signed"] else "uint"
-                    assert first == f"// {kind}{array['bits']} {array['shape']}"
-                    words = [int(line, 16) for line in lines]
-                    assert {len(line) for line in lines} == {-(-array["bits"] // 4)}
-                    if array["signed"]:
-                        half = 1 << (array["bits"] - 1)
-                        words = [(word ^ half) - half for word in words]
-                    assert words == arrays[name].reshape(-1).tolist()
-                    files += 1
-    assert files == len(list(out.rglob("*.hex"))) > 50
-
-
-def test_attention_holds_the_whole_layer() -> None:
-    model = random_model(SHAPES["bert"], 0)
-    sequence = Sequence((1, 2, 3, 4), (0, 0, 1, 1), (1, 0, 1, 1), "test")
-    run = Traced(model, sequence)
-    first, second = cut("attention", run)
-    assert (first.name, second.name) == ("layer.0", "layer.1")
-    assert values(second.inputs["x8"]) == run.trace["layer.0.ffn.x8"].tolist()
-    assert values(first.inputs["attend"]) == [1, 0, 1, 1]
-    assert values(first.inputs["v.weight"]) == model.layers[0].attention.v.weight.tolist()
-    for name, tensor in second.outputs.items():
-        assert values(tensor) == run.trace[f"layer.1.{name}"].tolist()
+                    assert list(arrays[name].shape) == array["shape"]
+                    least = -(1 << array["bits"] - 1) if array["signed"] else 0
+                    assert least <= arrays[name].min()
+                    assert arrays[name].max() < least + (1 << array["bits"])
+    assert listed == {path for path in out.rglob("*") if path.is_file()}
+    assert len(listed) > 20
 
 
 def test_limit_spreads_over_the_whole_tensor() -> None:
@@ -155,24 +138,23 @@ def test_a_tensor_must_fit_its_format() -> None:
 def test_one_unit_and_a_text(model_folder: Path, tmp_path: Path) -> None:
     out, report = tmp_path / "vectors", tmp_path / "reports" / "counts.json"
     text = "That movie was terrible!"
-    arguments = ("--model", model_folder, "--out", out, "--unit", "reciprocal", "--text", text)
+    arguments = ("--quantized", model_folder, "--out", out, "--unit", "reciprocal", "--text", text)
     assert run_command(*arguments, "--json", report) == 0
     index = json.loads((out / vectors.INDEX).read_text())
     # [CLS] that movie was terrible ! [SEP]
     assert index["sequences"][0]["ids"] == [101, 2008, 3185, 2001, 6659, 999, 102]
     assert list(index["units"]) == ["reciprocal"]
     assert [path.name for path in out.iterdir() if path.is_dir()] == ["reciprocal"]
-    assert json.loads(report.read_text())["reciprocal"]["cases"] == 2
+    assert json.loads(report.read_text())["reciprocal"]["vectors"] == 2
     with pytest.raises(ValueError, match="no vectors of 'softmax', only of reciprocal"):
         list(vectors.read(out, "softmax"))
 
 
 def test_a_second_run_replaces_the_first(model_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "vectors"
+    given = ("--quantized", model_folder, "--out", out)
     for unit in ("rsqrt", "matmul"):
-        assert (
-            run_command("--model", model_folder, "--out", out, "--unit", unit, "--text", "a") == 0
-        )
+        assert run_command(*given, "--unit", unit, "--text", "a") == 0
     assert sorted(path.name for path in out.iterdir()) == ["index.json", "matmul"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "vectors"]
 
@@ -188,10 +170,9 @@ def refused(capsys: pytest.CaptureFixture, *arguments: object) -> str:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--text", "  "), "a text is empty"),
-        (("--tokens", 1), "--tokens 1: it must be 2 or more"),
-        (("--limit", 0), "--limit 0: it must be 1 or more"),
-        (("--samples", 0), "--samples 0: it must lie in 1..25000"),
+        (("--text", "  "), "the text is empty"),
+        (("--tokens", 2), "the limit of 2 tokens leaves no room for the text"),
+        (("--samples", 5001), "--samples 5001: it must lie in 1..5000"),
         (("--ids", "nowhere.txt"), "nowhere.txt: No such file or directory"),
     ],
 )
@@ -203,19 +184,21 @@ def test_bad_arguments(
     message: str,
 ) -> None:
     out = tmp_path / "vectors"
-    assert message in refused(capsys, "--model", model_folder, "--out", out, *arguments)
+    assert message in refused(capsys, "--quantized", model_folder, "--out", out, *arguments)
     assert not out.exists()
 
 
 def test_missing_model(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert "quantized.json: No such file" in refused(capsys, "--model", tmp_path / "nothing")
+    assert "holds no quantized model: calibrate first" in refused(
+        capsys, "--quantized", tmp_path / "nothing"
+    )
 
 
 def test_a_foreign_folder_is_left_alone(
     model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     before = sorted(model_folder.iterdir())
-    message = refused(capsys, "--model", model_folder, "--text", "a", "--out", model_folder)
+    message = refused(capsys, "--quantized", model_folder, "--text", "a", "--out", model_folder)
     assert "holds something else than vectors" in message
     assert sorted(model_folder.iterdir()) == before
 
@@ -224,7 +207,7 @@ def test_a_bad_sequence_leaves_the_old_vectors(
     model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     out, ids = tmp_path / "vectors", tmp_path / "ids.txt"
-    arguments = ("--model", model_folder, "--out", out, "--unit", "rsqrt")
+    arguments = ("--quantized", model_folder, "--out", out, "--unit", "rsqrt")
     assert run_command(*arguments, "--text", "fine") == 0
     before = (out / vectors.INDEX).read_text()
     ids.write_text("1 2 3\n4 30522\n")
@@ -263,26 +246,21 @@ def test_bad_sequence_files(tmp_path: Path, content: bytes, message: str) -> Non
         from_file(path)
 
 
-def test_both_tokenizer_files_give_the_same_ids(tmp_path: Path) -> None:
-    (tmp_path / "vocab.txt").write_bytes((CHECKPOINT / "vocab.txt").read_bytes())
-    texts = reviews(3)
-    by_vocabulary = from_texts(texts, tmp_path, 64)
-    assert by_vocabulary == from_texts(texts, CHECKPOINT, 64)
-    assert {len(x.ids) for x in by_vocabulary} == {64}
-
-
-def test_damaged_tokenizer(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"neither tokenizer\.json nor vocab\.txt is there"):
-        from_texts(["a"], tmp_path, 8)
-    (tmp_path / "tokenizer.json").write_text("{")
-    with pytest.raises(ValueError, match="its tokenizer files cannot be read"):
-        from_texts(["a"], tmp_path, 8)
+def test_a_text_is_tokenised_as_the_checkpoint_says(tmp_path: Path) -> None:
+    """The options of tokenizer_config.json count, as they do everywhere else."""
+    accented = "caf\N{LATIN SMALL LETTER E WITH ACUTE}"
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "cafe", accented]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    settings = {"do_lower_case": True, "strip_accents": False}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    (found,) = command.sequences_of([accented.upper()], TextTokenizer(tmp_path), 8)
+    assert found.ids == (2, 5, 3)
 
 
 def test_damaged_vectors(model_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "vectors"
-    run_command("--model", model_folder, "--out", out, "--unit", "rsqrt", "--text", "a")
+    run_command("--quantized", model_folder, "--out", out, "--unit", "rsqrt", "--text", "a")
     npz = next(out.rglob("*.npz"))
     npz.write_bytes(npz.read_bytes()[:30])
-    with pytest.raises(ValueError, match=r"make it again with `python -m tb\.vectors`"):
+    with pytest.raises(ValueError, match=r"make it again with `python -m sim\.vectors`"):
         list(vectors.read(out, "rsqrt"))

@@ -66,13 +66,13 @@ def test_too_many_long_texts_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def bench_reviews() -> list:
-    from quant.texts import Review
+    from quant.data_file import Review
 
     return [Review("good", 1), Review("not so good at all", 0)]
 
 
 def test_too_long_texts_are_refused(quantized: Path, capsys: pytest.CaptureFixture) -> None:
-    assert bench.main(["--quantized", str(quantized), "--tokens", "600"]) == 1
+    assert bench.main(["--quantized", str(quantized), "--tokens", "600"]) == 2
     assert "--tokens 600: allowed 3..512" in capsys.readouterr().err
 
 

@@ -17,7 +17,6 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import train.loop
 from train.finetune import main
-from train.loop import Interrupted
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPE = ["--hidden", "16", "--layers", "2", "--heads", "2", "--ffn", "32", "--positions", "24"]
@@ -35,9 +34,11 @@ def places(tmp_path, name):
     return ["--out", str(tmp_path / name), "--work", str(tmp_path / f"work-{name}")]
 
 
-def test_a_run_learns_and_writes_what_hugging_face_reads(arguments, tmp_path):
+def test_a_run_learns_and_writes_what_hugging_face_reads(arguments, tmp_path, capsys):
     report = tmp_path / "report.json"
     assert main([*arguments, *places(tmp_path, "a"), "--json", str(report)]) == 0
+    shown = capsys.readouterr().err
+    assert "the linear teacher: accuracy 100.00 % of the validation texts\n" in shown
     measured = json.loads(report.read_text())
     assert measured["metrics"]["test"]["accuracy"] > 90
     assert [row["epoch"] for row in measured["history"]] == [1, 2, 3, 4, 5, 6]
@@ -67,8 +68,13 @@ def test_an_interrupted_run_ends_with_the_bytes_of_a_whole_one(
     arguments, tmp_path, monkeypatch, capsys
 ):
     assert main([*arguments, *places(tmp_path, "whole")]) == 0
+    shown = capsys.readouterr().err
+    assert "fine-tuning: step 1 of 54, loss " in shown
+    assert re.search(
+        r"fine-tuning: step 9 of 54, train_loss .*, accuracy .*, loss .*, \d+ s", shown
+    )
     step = train.loop._step
-    for stop_at in (1, 17, 40):
+    for last, stop_at in ((None, 1), (2, 17), (18, 40)):
 
         def interrupted(*args, stop_at=stop_at):
             figures = step(*args)
@@ -78,10 +84,13 @@ def test_an_interrupted_run_ends_with_the_bytes_of_a_whole_one(
 
         monkeypatch.setattr(train.loop, "_step", interrupted)
         assert main([*arguments, *places(tmp_path, "parts")]) == 130
-        assert f"interrupted after step {stop_at + 1} of 54: the same" in capsys.readouterr().err
+        shown = capsys.readouterr().err
+        assert f"interrupted after step {stop_at + 1} of 54: the same" in shown
+        assert (f"fine-tuning: resumed at step {last} of 54\n" in shown) == (last is not None)
         assert not (tmp_path / "parts").exists()
         monkeypatch.setattr(train.loop, "_step", step)
     assert main([*arguments, *places(tmp_path, "parts")]) == 0
+    assert "fine-tuning: resumed at step 41 of 54\n" in capsys.readouterr().err
     for name in ("model.safetensors", "config.json"):
         assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert not list((tmp_path / "work-parts").glob("*"))
@@ -91,7 +100,7 @@ def test_a_killed_run_ends_with_the_bytes_of_a_whole_one(arguments, tmp_path):
     program = (
         "import sys, torch, train.loop, train.finetune\n"
         "torch.set_num_threads(1)\n"
-        "train.loop._SNAPSHOT_SECONDS = 0.0\n"
+        "train.loop._FIRST_SNAPSHOT_SECONDS = train.loop._SNAPSHOT_SECONDS = 0.0\n"
         "raise SystemExit(train.finetune.main(sys.argv[1:]))\n"
     )
     command = [sys.executable, "-c", program, *arguments]
@@ -141,9 +150,6 @@ def test_seeds_differ(arguments, tmp_path):
 def test_an_unfinished_run_with_other_arguments_is_refused(
     arguments, tmp_path, monkeypatch, capsys
 ):
-    def stop(*_):
-        raise Interrupted("stopped")
-
     def started(*args):
         os.kill(os.getpid(), signal.SIGTERM)
         return step(*args)
@@ -154,7 +160,7 @@ def test_an_unfinished_run_with_other_arguments_is_refused(
     monkeypatch.setattr(train.loop, "_step", step)
     capsys.readouterr()
     other = [*arguments, *places(tmp_path, "a"), "--clip", "2"]
-    assert main(other) == 1
+    assert main(other) == 2
     error = capsys.readouterr().err
     assert "an unfinished run with clip 1.0 instead of 2.0: give the same arguments" in error
     assert main([*other, "--restart"]) == 0
@@ -195,10 +201,56 @@ def test_early_stop_keeps_the_best(arguments, tmp_path):
     stages = [*arguments, "--stages", "16:30", "--patience", "2", "--json", str(report)]
     assert main([*stages, *places(tmp_path, "a")]) == 0
     measured = json.loads(report.read_text())
-    scores = [row["accuracy"] for row in measured["history"]]
+    scores = [(row["accuracy"], -row["loss"]) for row in measured["history"]]
     best = scores.index(max(scores))
-    assert len(scores) == best + 3 < 30
+    assert len(scores) == best + 3 < 15
     assert measured["history"][best]["step"] == measured["best_step"]
+
+
+def test_without_out_nothing_tracked_is_touched(arguments, tmp_path, monkeypatch):
+    released = tmp_path / "models" / "bert-tiny-imdb"
+    released.mkdir(parents=True)
+    (released / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    assert main([*arguments, "--stages", "8:1"]) == 0
+    assert [path.name for path in released.iterdir()] == ["config.json"]
+    assert (released / "config.json").read_text() == "{}"
+    assert (tmp_path / "build" / "trained" / "reviews" / "model.safetensors").is_file()
+
+
+def test_an_existing_checkpoint_is_replaced_only_with_force(arguments, tmp_path, capsys):
+    arguments = [*arguments, "--stages", "8:1", *places(tmp_path, "a")]
+    old = tmp_path / "a"
+    old.mkdir()
+    (old / "config.json").write_text("{}")
+    assert main(arguments) == 2
+    assert (
+        f"error: {old} holds a checkpoint: name another --out, or pass --force to replace it"
+        in (capsys.readouterr().err)
+    )
+    assert (old / "config.json").read_text() == "{}"
+    assert not (tmp_path / "work-a").exists()
+    assert main([*arguments, "--force"]) == 0
+    assert (old / "model.safetensors").is_file()
+    assert "--force" not in json.dumps(json.loads((old / "config.json").read_text()))
+
+
+def test_a_folder_of_other_things_is_not_replaced_even_with_force(arguments, tmp_path, capsys):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "thesis.tex").write_text("mine")
+    for force in ([], ["--force"]):
+        assert main([*arguments, *places(tmp_path, "a"), *force]) == 2
+        assert "exists and is no checkpoint: name another --out" in capsys.readouterr().err
+    assert (tmp_path / "a" / "thesis.tex").read_text() == "mine"
+
+
+def test_a_card_says_only_what_is_known(arguments, tmp_path):
+    assert main([*arguments, "--stages", "8:1", *places(tmp_path, "a")]) == 0
+    card = (tmp_path / "a" / "README.md").read_text()
+    for invented in ("license", "language:", "sentiment", "apache"):
+        assert invented not in card, invented
+    assert "reviews.jsonl" in card
+    assert "train 144, validation 16, test 160" in card
 
 
 @pytest.mark.parametrize(
@@ -216,24 +268,48 @@ def test_early_stop_keeps_the_best(arguments, tmp_path):
         (["--hold-out", "1000"], "--hold-out 1000: there are 144 training texts"),
         (["--learning-rate", "1e30"], "the loss is (nan|inf) at step"),
         (["--heads", "3"], "--hidden 16 is no multiple of --heads 3"),
-        (["--out", "tests"], "tests exists and is no checkpoint: it is not overwritten"),
+        (["--out", "tests"], "tests exists and is no checkpoint: name another --out"),
+        (["--out", "README.md"], "README.md is a file: name a folder with --out"),
     ],
 )
 def test_what_cannot_be_done_is_one_clear_line(
     arguments, tmp_path, capsys, monkeypatch, extra, message
 ):
     monkeypatch.chdir(ROOT)
-    assert main([*arguments, *places(tmp_path, "a"), *extra]) == 1
+    assert main([*arguments, *places(tmp_path, "a"), *extra]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: ")
     assert re.search(message, error)
     assert not (tmp_path / "a").exists()
 
 
+def test_other_columns_and_separators(arguments, reviews, tmp_path):
+    rows = [json.loads(line) for line in reviews.read_text().splitlines()]
+    table = tmp_path / "opinions.tsv"
+    lines = [f"{i}\t{row['text']}\t{('Bad', 'Good')[row['label']]}" for i, row in enumerate(rows)]
+    table.write_text("\n".join(["id\tbody\tclass", *lines]) + "\n", encoding="utf-16")
+    columns = ["--text-column", "body", "--label-column", "class", "--encoding", "utf-16"]
+    given = [*arguments, "--data", str(table), "--test", str(table), *columns, "--stages", "8:1"]
+    assert main([*given, *places(tmp_path, "a")]) == 0
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    assert config["id2label"] == {"0": "Bad", "1": "Good"}
+
+
+def test_pairs_are_refused_not_halved(arguments, tmp_path, capsys):
+    pairs = tmp_path / "pairs.csv"
+    rows = [f"a film {i},its story {i},{i % 2}" for i in range(40)]
+    pairs.write_text("\n".join(["text,pair,label", *rows]) + "\n")
+    assert main([*arguments, "--data", str(pairs), *places(tmp_path, "a")]) == 2
+    error = capsys.readouterr().err
+    assert "pairs.csv: a train text is a pair, training takes single texts" in error
+    assert "rename the column of the second to train on the first alone" in error
+    assert not (tmp_path / "a").exists()
+
+
 def test_a_text_without_a_label(arguments, reviews, tmp_path, capsys):
     with reviews.open("a") as file:
         file.write('{"text": "no label"}\n')
-    assert main([*arguments, *places(tmp_path, "a")]) == 1
+    assert main([*arguments, *places(tmp_path, "a")]) == 2
     assert "text has no label, each needs one" in capsys.readouterr().err
 
 
@@ -241,7 +317,7 @@ def test_a_damaged_snapshot(arguments, tmp_path, capsys):
     work = tmp_path / "work-a"
     work.mkdir()
     (work / "snapshot.safetensors").write_bytes(b"x" * 100)
-    assert main([*arguments, *places(tmp_path, "a")]) == 1
+    assert main([*arguments, *places(tmp_path, "a")]) == 2
     assert "is no snapshot of a run" in capsys.readouterr().err
 
 
@@ -251,5 +327,5 @@ def test_a_checkpoint_of_another_kind(arguments, words, tmp_path, capsys):
     (other / "vocab.txt").write_text(words.read_text())
     (other / "config.json").write_text('{"model_type": "gpt2", "max_position_embeddings": 24}')
     (other / "model.safetensors").write_bytes(b"")
-    assert main([*arguments, *places(tmp_path, "a"), "--model", str(other)]) == 1
+    assert main([*arguments, *places(tmp_path, "a"), "--model", str(other)]) == 2
     assert "is a 'gpt2' model: fine-tuning reads model_type 'bert'" in capsys.readouterr().err

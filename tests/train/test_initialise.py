@@ -1,8 +1,10 @@
-"""Heads that start out attending to neighbours, seen through the whole first layer."""
+"""How random weights are drawn; heads that start out attending to neighbours."""
 
 import pytest
 import torch
+from transformers import BertConfig, BertForSequenceClassification
 
+from train.checkpoint import new_bert
 from train.pretrain import _model, _parser
 
 
@@ -37,3 +39,31 @@ def test_first_heads_look_at_their_neighbours(preset):
         ]
     assert max(shares[False]) < 0.02  # 1 / 100 where nothing is preferred
     assert min(shares[True]) > 0.3  # of 100 tokens, on one
+
+
+SHAPE = {"hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 2}
+SHAPE |= {"num_attention_heads": 2, "max_position_embeddings": 64}
+
+
+def drawn(deviation):
+    rates = {"dropout": 0.0, "attention_dropout": 0.0}
+    model = new_bert("ab", vocabulary=3000, deviation=deviation, seed=7, **rates, **SHAPE)
+    return model.state_dict()
+
+
+def test_linear_layers_keep_the_variance_and_embeddings_are_those_of_bert():
+    for name, tensor in drawn(None).items():
+        if "embeddings.weight" in name or "embeddings" in name.split(".")[-2]:
+            assert tensor.std() == pytest.approx(0.02, rel=0.05), name
+        elif "LayerNorm" not in name and name.endswith("weight") and "classifier" not in name:
+            assert tensor.std() == pytest.approx(tensor.shape[1] ** -0.5, rel=0.05), name
+
+
+def test_the_deviation_of_bert_gives_the_weights_of_transformers():
+    torch.manual_seed(7)
+    config = BertConfig(vocab_size=3000, **SHAPE)
+    expected = BertForSequenceClassification(config).state_dict()
+    found = drawn(0.02)
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, found[name]), name

@@ -160,6 +160,28 @@ def test_the_fused_classifier_survives_its_directory(tmp_path):
 def test_what_cannot_be_done_is_one_clear_line(text, words, tmp_path, capsys, extra, message):
     common = ["--data", str(text), "--vocab", str(words), *TINY, *FAST]
     places = ["--out", str(tmp_path / "a"), "--work", str(tmp_path / "w")]
-    assert main([*common, *places, *extra]) == 1
+    assert main([*common, *places, *extra]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "a").exists()
+
+
+def test_an_existing_checkpoint_is_replaced_only_with_force(text, words, tmp_path, capsys):
+    common = ["--data", str(text), "--vocab", str(words), *TINY, *FAST, "--steps", "1"]
+    out = tmp_path / "a"
+    out.mkdir()
+    (out / "config.json").write_text("{}")
+    common += ["--out", str(out), "--work", str(tmp_path / "w")]
+    assert main(common) == 2
+    assert f"error: {out} holds a checkpoint: name another --out" in capsys.readouterr().err
+    assert [path.name for path in out.iterdir()] == ["config.json"]
+    assert main([*common, "--force"]) == 0
+    card = (out / "README.md").read_text()
+    assert "tokens (text.txt), for" in card
+    assert "license" not in card
+    assert "| learning-rate | 0.001 |" in card
+
+
+def test_without_out_it_goes_to_build(text, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["--data", str(text), "--vocab", str(words), *TINY, *FAST, "--steps", "1"]) == 0
+    assert (tmp_path / "build" / "trained" / "heartbert" / "config.json").is_file()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from rtl.generate.verilog import VerilogError, convert
-from sim import simulators, verilator
+from sim import builds, simulators, verilator
+from sim.bench import BenchError, run_bench
+from sim.builds import built
 from sim.design import Design
-from sim.simulators import BenchError, SimulatorError, run
+from sim.simulators import SimulatorError
 
 BENCH = Path(__file__).with_name("bench_accumulator.py")
 EACH = pytest.mark.parametrize("simulator", simulators.SIMULATORS)
@@ -19,12 +22,12 @@ EACH = pytest.mark.parametrize("simulator", simulators.SIMULATORS)
 @pytest.fixture(autouse=True)
 def _own_builds(tmp_path_factory, monkeypatch):
     # One folder for the whole run: the second test on a simulator finds the build of the first.
-    monkeypatch.setattr(simulators, "BUILDS", tmp_path_factory.getbasetemp() / "builds")
+    monkeypatch.setattr(builds, "BUILDS", tmp_path_factory.getbasetemp() / "builds")
 
 
 @EACH
 def test_all_tests_of_a_bench_run_with_their_parameters(accumulator, simulator):
-    results = run(accumulator(), simulator, bench=BENCH, probes=["part.total"])
+    results = run_bench(accumulator(), simulator, bench=BENCH, probes=["part.total"])
     names = ["sums/sign=1", "sums/sign=-1", "sheet_is_given", "wrong_on_purpose", "probe"]
     assert [result.name for result in results] == names
     # Two cycles of reset and three values, at 10 ns, up to a falling edge.
@@ -33,14 +36,16 @@ def test_all_tests_of_a_bench_run_with_their_parameters(accumulator, simulator):
 
 @EACH
 def test_chosen_tests_alone(accumulator, simulator):
-    results = run(accumulator(), simulator, bench=BENCH, testcases=["sums"], probes=["part.total"])
+    results = run_bench(
+        accumulator(), simulator, bench=BENCH, testcases=["sums"], probes=["part.total"]
+    )
     assert [result.name for result in results] == ["sums/sign=1", "sums/sign=-1"]
 
 
 @EACH
 def test_a_failing_test_raises_with_its_message(accumulator, simulator):
     with pytest.raises(BenchError, match=r"1 failed\nwrong_on_purpose: expected 7\b"):
-        run(
+        run_bench(
             accumulator(),
             simulator,
             bench=BENCH,
@@ -52,7 +57,9 @@ def test_a_failing_test_raises_with_its_message(accumulator, simulator):
 @EACH
 def test_no_test_at_all_raises(accumulator, simulator):
     with pytest.raises(BenchError, match=r"bench_accumulator on accumulator \(4, .*no test ran"):
-        run(accumulator(), simulator, bench=BENCH, testcases=["nothing"], probes=["part.total"])
+        run_bench(
+            accumulator(), simulator, bench=BENCH, testcases=["nothing"], probes=["part.total"]
+        )
 
 
 @EACH
@@ -60,29 +67,68 @@ def test_a_bench_that_cannot_be_imported_raises(accumulator, simulator, tmp_path
     broken = tmp_path / "bench_broken.py"
     broken.write_text("raise RuntimeError('broken bench')\n")
     with pytest.raises(BenchError, match="broken bench"):
-        run(accumulator(), simulator, bench=broken, probes=["part.total"])
+        run_bench(accumulator(), simulator, bench=broken, probes=["part.total"])
 
 
 def test_a_faulty_design_of_a_variant_is_caught_and_leaves_the_sound_build_alone(accumulator):
-    sound = simulators.build(accumulator(), "icarus")
-    before = (sound / "stamp").stat().st_mtime_ns
+    with built(accumulator(), "icarus") as sound:
+        before = (sound / "stamp").stat().st_mtime_ns
     with pytest.raises(BenchError, match="sums/sign=1"):
-        run(accumulator(error=1), "icarus", bench=BENCH, variant="fault")
-    simulators.build(accumulator(), "icarus")
-    assert (sound / "stamp").stat().st_mtime_ns == before
+        run_bench(accumulator(error=1), "icarus", bench=BENCH, variant="fault")
+    with built(accumulator(), "icarus") as again:
+        assert (again / "stamp").stat().st_mtime_ns == before
 
 
 def test_a_changed_design_is_built_again(accumulator):
-    folder = simulators.build(accumulator(), "icarus", variant="change")
-    stamp = (folder / "stamp").read_text()
-    simulators.build(accumulator(error=2), "icarus", variant="change")
-    assert (folder / "stamp").read_text() != stamp
+    with built(accumulator(), "icarus", variant="change") as folder:
+        stamp = (folder / "stamp").read_text()
+    with built(accumulator(error=2), "icarus", variant="change") as again:
+        assert again == folder
+        assert (folder / "stamp").read_text() != stamp
+
+
+def test_a_build_that_another_command_replaced_is_made_again(accumulator, monkeypatch):
+    """Between the build and its run another process may build other sources in the same folder."""
+    build, replaced = builds.build, []
+
+    def replaced_once(design, simulator, folder, *rest):
+        build(design, simulator, folder, *rest)
+        if not replaced:
+            replaced.append(folder)
+            with built(accumulator(error=1), simulator, variant="replaced"):
+                pass
+
+    monkeypatch.setattr(builds, "build", replaced_once)
+    results = run_bench(
+        accumulator(), "icarus", bench=BENCH, testcases=["sums"], variant="replaced"
+    )
+    assert [result.name for result in results] == ["sums/sign=1", "sums/sign=-1"]
+    assert replaced
+
+
+def test_a_build_is_not_replaced_while_it_is_run(accumulator):
+    """Another process waits for its lock until the run is over."""
+    with built(accumulator(), "icarus", variant="held") as folder:
+        with (folder / "lock").open() as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with (folder / "lock").open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_program_is_never_replaced_by_another(accumulator, tmp_path):
+    main = tmp_path / "main.cpp"
+    main.write_text(MAIN)
+    first = builds.build_harness(accumulator(), [main], variant="two")
+    main.write_text(MAIN.replace("top.i = 100", "top.i = 50"))
+    second = builds.build_harness(accumulator(), [main], variant="two")
+    answers = [subprocess.run([p], capture_output=True, text=True).stdout for p in (first, second)]
+    assert answers == ["200\n", "100\n"]
 
 
 @EACH
 def test_waves_are_recorded_where_asked(accumulator, simulator, tmp_path):
     file = tmp_path / "waves" / "sums.fst"
-    run(accumulator(), simulator, bench=BENCH, testcases=["sums"], waves=file)
+    run_bench(accumulator(), simulator, bench=BENCH, testcases=["sums"], waves=file)
     # An FST starts with its header block, type 0, of 329 bytes.
     assert file.read_bytes()[:9] == bytes([0]) + (329).to_bytes(8, "big")
 
@@ -92,9 +138,8 @@ def test_refused_verilog_raises_with_the_simulators_words(accumulator, simulator
     design = accumulator()
     broken = design.verilog.replace("input clk;", "input clk; nonsense here;", 1)
     with pytest.raises(SimulatorError, match=f"{simulator} could not build accumulator"):
-        simulators.build(
-            Design(**(vars(design) | {"verilog": broken})), simulator, variant="broken"
-        )
+        with built(Design(**(vars(design) | {"verilog": broken})), simulator, variant="broken"):
+            pass
 
 
 MAIN = """\
@@ -113,10 +158,10 @@ int main() {
 def test_a_program_of_our_own_drives_the_design(accumulator, tmp_path):
     main = tmp_path / "main.cpp"
     main.write_text(MAIN)
-    program = simulators.build_harness(accumulator(), [main])
+    program = builds.build_harness(accumulator(), [main])
     assert subprocess.run([program], capture_output=True, text=True).stdout == "200\n"
     before = program.stat().st_mtime_ns
-    assert simulators.build_harness(accumulator(), [main]) == program
+    assert builds.build_harness(accumulator(), [main]) == program
     assert program.stat().st_mtime_ns == before
 
 
@@ -124,12 +169,12 @@ def test_a_program_that_does_not_compile_is_told(accumulator, tmp_path):
     main = tmp_path / "main.cpp"
     main.write_text("int main() { return nothing; }\n")
     with pytest.raises(SimulatorError, match=r"(?s)accumulator with main\.cpp.*nothing"):
-        simulators.build_harness(accumulator(), [main], variant="broken")
+        builds.build_harness(accumulator(), [main], variant="broken")
 
 
 def test_an_unknown_simulator_is_refused(accumulator):
     with pytest.raises(ValueError, match="'modelsim': choose icarus or verilator"):
-        run(accumulator(), "modelsim", bench=BENCH)
+        run_bench(accumulator(), "modelsim", bench=BENCH)
 
 
 def test_a_missing_simulator_is_named(accumulator, monkeypatch, tmp_path):
@@ -137,7 +182,7 @@ def test_a_missing_simulator_is_named(accumulator, monkeypatch, tmp_path):
     monkeypatch.setattr(verilator, "TREE", tmp_path)
     for simulator in simulators.SIMULATORS:
         with pytest.raises(SimulatorError, match=f"{simulator} is not installed: run"):
-            run(accumulator(), simulator, bench=BENCH)
+            run_bench(accumulator(), simulator, bench=BENCH)
 
 
 @pytest.mark.parametrize(

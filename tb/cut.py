@@ -46,8 +46,8 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Case:
-    """One vector of a unit: named inputs and the outputs that golden gives for them.
+class Vector:
+    """A test vector of a unit: named inputs and the outputs that golden gives for them.
 
     `name` says where it comes from, in the names of the trace.
     """
@@ -121,60 +121,60 @@ def unsigned(values: object, bits: int) -> Tensor:
     return Tensor(np.asarray(values), bits, False)
 
 
-def _requantize(run: Traced) -> Iterator[Case]:
-    def case(name: str, acc: np.ndarray, m: object, s: object, bits: int) -> Case:
+def _requantize(run: Traced) -> Iterator[Vector]:
+    def vector(name: str, acc: np.ndarray, m: object, s: object, bits: int) -> Vector:
         acc, m, s = run.spread(acc, *(np.broadcast_to(np.asarray(x), acc.shape) for x in (m, s)))
         inputs = {"acc": signed(acc, 32), "m": unsigned(m, 16), "s": unsigned(s, 6)}
-        return Case(name, inputs, {"y": signed(requantize(acc, m, s, bits), bits)})
+        return Vector(name, inputs, {"y": signed(requantize(acc, m, s, bits), bits)})
 
     for i, layer in enumerate(run.model.layers):
         x8, name, trace = run.attention_operand(i), f"layer.{i}", run.trace
         first, o = layer.attention.q, layer.attention.o
-        yield case(f"{name}.q", accumulate(x8, first), first.m, first.s, 8)
+        yield vector(f"{name}.q", accumulate(x8, first), first.m, first.s, 8)
         q, k, v = (split_heads(trace[f"{name}.{x}"], run.model.shape.heads) for x in "qkv")
         score_m, score_s = layer.attention.score_m, layer.attention.score_s
-        yield case(f"{name}.scores", matmul(q, k.swapaxes(1, 2)), score_m, score_s, 16)
+        yield vector(f"{name}.scores", matmul(q, k.swapaxes(1, 2)), score_m, score_s, 16)
         row_m, row_s = (trace[f"{name}.{x}"][..., None] for x in ("row_m", "row_s"))
-        yield case(f"{name}.context", matmul(trace[f"{name}.p"], v), row_m, row_s, 8)
-        yield case(f"{name}.attention.sum", accumulate(trace[f"{name}.context"], o), o.m, o.s, 16)
+        yield vector(f"{name}.context", matmul(trace[f"{name}.p"], v), row_m, row_s, 8)
+        yield vector(f"{name}.attention.sum", accumulate(trace[f"{name}.context"], o), o.m, o.s, 16)
 
 
-def _reciprocal(run: Traced) -> Iterator[Case]:
+def _reciprocal(run: Traced) -> Iterator[Vector]:
     for i in range(len(run.model.layers)):
         (sums,) = run.spread(run.trace[f"layer.{i}.sum"])
         r, e = reciprocal(sums)
         outputs = {"r": unsigned(r, 16), "e": unsigned(e, 5)}
-        yield Case(f"layer.{i}.sum", {"s": unsigned(sums, 20)}, outputs)
+        yield Vector(f"layer.{i}.sum", {"s": unsigned(sums, 20)}, outputs)
 
 
-def _rsqrt(run: Traced) -> Iterator[Case]:
+def _rsqrt(run: Traced) -> Iterator[Vector]:
     for name, norm, z in run.normalised():
         rows = z[run.rows(len(z))].astype(np.int64)
         v = rows.shape[1] * (rows * rows).sum(axis=1) - rows.sum(axis=1) ** 2 + norm.epsilon
         r, e = rsqrt(v)
         outputs = {"r": unsigned(r, 16), "e": unsigned(e, 5)}
-        yield Case(f"{name}.norm", {"v": unsigned(v, 52)}, outputs)
+        yield Vector(f"{name}.norm", {"v": unsigned(v, 52)}, outputs)
 
 
-def _activation(run: Traced) -> Iterator[Case]:
-    def case(name: str, x8: np.ndarray, layer: Linear) -> Iterator[Case]:
+def _activation(run: Traced) -> Iterator[Vector]:
+    def vector(name: str, x8: np.ndarray, layer: Linear) -> Iterator[Vector]:
         if layer.table is not None and layer.m is not None and layer.s is not None:
             codes = requantize(accumulate(x8, layer), layer.m, layer.s)
             x, y = run.spread(codes, run.trace[name])
             inputs = {"x": signed(x, 8), "table": signed(layer.table, 8)}
-            yield Case(name, inputs, {"y": signed(y, 8)})
+            yield Vector(name, inputs, {"y": signed(y, 8)})
 
     for i, layer in enumerate(run.model.layers):
         half = "ffn" if run.model.shape.norm == "pre" else "attention"
         x8 = run.trace[f"layer.{i}.{half}.x8"]
-        yield from case(f"layer.{i}.ffn.hidden", x8, layer.ffn.up)
+        yield from vector(f"layer.{i}.ffn.hidden", x8, layer.ffn.up)
     x8 = run.trace["pooled"]
     for j, hidden in enumerate(run.model.head[:-1]):
-        yield from case(f"head.{j}", x8, hidden)
+        yield from vector(f"head.{j}", x8, hidden)
         x8 = run.trace[f"head.{j}"]
 
 
-def _softmax(run: Traced) -> Iterator[Case]:
+def _softmax(run: Traced) -> Iterator[Vector]:
     for i, layer in enumerate(run.model.layers):
         name, trace = f"layer.{i}", run.trace
         keys = trace[f"{name}.p"].shape[-1]
@@ -190,10 +190,10 @@ def _softmax(run: Traced) -> Iterator[Case]:
         outputs = {"p": unsigned(trace[f"{name}.p"].reshape(-1, keys)[kept], 8)}
         for x, tensor in widths.items():
             outputs[x] = tensor(trace[f"{name}.{x}"].reshape(-1)[kept], bits[x])
-        yield Case(f"{name}.p", inputs, outputs)
+        yield Vector(f"{name}.p", inputs, outputs)
 
 
-def _layernorm(run: Traced) -> Iterator[Case]:
+def _layernorm(run: Traced) -> Iterator[Vector]:
     for name, norm, z in run.normalised():
         rows = z[run.rows(len(z))]
         inputs = {
@@ -204,10 +204,10 @@ def _layernorm(run: Traced) -> Iterator[Case]:
             "epsilon": unsigned(norm.epsilon, 50),
         }
         y = layernorm(rows, norm)
-        yield Case(f"{name}.norm", inputs, {"y": signed(y, 16), "x8": signed(operand(y), 8)})
+        yield Vector(f"{name}.norm", inputs, {"y": signed(y, 16), "x8": signed(operand(y), 8)})
 
 
-def _matmul(run: Traced) -> Iterator[Case]:
+def _matmul(run: Traced) -> Iterator[Vector]:
     """One product of each kind of operand: weights, both activations, and p."""
     for i, layer in enumerate(run.model.layers):
         name = f"layer.{i}"
@@ -219,43 +219,10 @@ def _matmul(run: Traced) -> Iterator[Case]:
         }
         for product, (a, b) in products.items():
             acc = signed(matmul(a.values, b), 32)
-            yield Case(f"{name}.{product}", {"a": a, "b": signed(b, 8)}, {"acc": acc})
+            yield Vector(f"{name}.{product}", {"a": a, "b": signed(b, 8)}, {"acc": acc})
 
 
-def _attention(run: Traced) -> Iterator[Case]:
-    for i, layer in enumerate(run.model.layers):
-        attention = layer.attention
-        inputs = {
-            "x8": signed(run.attention_operand(i), 8),
-            "attend": unsigned(run.sequence.attend, 1),
-        }
-        for name in ("score", "context"):
-            inputs[f"{name}_m"] = unsigned(getattr(attention, f"{name}_m"), 16)
-            inputs[f"{name}_s"] = unsigned(getattr(attention, f"{name}_s"), 6)
-        for name, linear in (("q", attention.q), ("k", attention.k), ("v", attention.v)):
-            inputs[f"{name}.weight"] = signed(linear.weight, 8)
-            inputs[f"{name}.bias"] = signed(linear.bias, 32)
-            inputs[f"{name}.m"] = unsigned(linear.m, 16)
-            inputs[f"{name}.s"] = unsigned(linear.s, 6)
-        formats = {
-            "q": (8, True),
-            "k": (8, True),
-            "v": (8, True),
-            "scores": (16, True),
-            "max": (16, True),
-            "p": (8, False),
-            "sum": (20, False),
-            "row_m": (16, False),
-            "row_s": (6, False),
-            "context": (8, True),
-        }
-        outputs = {
-            name: Tensor(run.trace[f"layer.{i}.{name}"], *width) for name, width in formats.items()
-        }
-        yield Case(f"layer.{i}", inputs, outputs)
-
-
-UNITS: dict[str, Callable[[Traced], Iterator[Case]]] = {
+UNITS: dict[str, Callable[[Traced], Iterator[Vector]]] = {
     "requantize": _requantize,
     "reciprocal": _reciprocal,
     "rsqrt": _rsqrt,
@@ -263,15 +230,14 @@ UNITS: dict[str, Callable[[Traced], Iterator[Case]]] = {
     "softmax": _softmax,
     "layernorm": _layernorm,
     "matmul": _matmul,
-    "attention": _attention,
 }
 
 
-def cut(unit: str, run: Traced) -> Iterator[Case]:
-    """The cases of a unit in a golden run.
+def cut(unit: str, run: Traced) -> Iterator[Vector]:
+    """The vectors of a unit in a golden run.
 
     The run's `limit` bounds the values (requantize, reciprocal, rsqrt, activation) or rows
-    (softmax, layernorm) of a case, taken evenly spaced; matmul and attention come whole.
+    (softmax, layernorm) of a vector, taken evenly spaced; matmul comes whole.
 
     Raises
     ------

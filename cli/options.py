@@ -1,0 +1,141 @@
+"""Options that several commands have: one name, one meaning and one default each."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NoReturn
+
+from cli.command import Exit
+
+MODEL = Path("models/bert-tiny-imdb")
+LANES = 8
+SEED = 0
+
+
+class Parser(argparse.ArgumentParser):
+    """Options of the command `python -m module`.
+
+    description, examples
+        What --help shows above and below the options; a line an example.
+
+    Every command takes --version. A wrong option is one line on stderr and Exit.REFUSED.
+    """
+
+    def __init__(self, module: str, description: str, examples: str) -> None:
+        super().__init__(
+            prog=f"python -m {module}",
+            description=description,
+            epilog=examples,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        self.add_argument(
+            "--version", action="version", version=f"bert2rtl {version()}", help="show it and stop"
+        )
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(Exit.REFUSED, f"error: {message}; --help shows what is allowed\n")
+
+
+@cache
+def version() -> str:
+    """The version of the installed package."""
+    try:
+        return metadata.version("bert2rtl")
+    except metadata.PackageNotFoundError:
+        return "0 (not installed)"
+
+
+def whole(least: int, most: int | None = None) -> Any:
+    """The type of an option that is a whole number of at least `least` and at most `most`."""
+    allowed = f"{least} or more" if most is None else f"{least} to {most}"
+
+    def convert(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+        if value < least or (most is not None and value > most):
+            raise argparse.ArgumentTypeError(f"{value} is out of range: it must be {allowed}")
+        return value
+
+    return convert
+
+
+positive = whole(1)
+
+
+def add_model(group: argparse._ActionsContainer, default: Path | None = MODEL) -> None:
+    """--model: a float checkpoint, in a directory or hub:owner/name."""
+    group.add_argument(
+        "--model",
+        type=Path,
+        default=default,
+        metavar="DIR",
+        help=f"checkpoint in Hugging Face layout, or hub:owner/name (default: {default or MODEL})",
+    )
+
+
+def add_quantized(group: argparse._ActionsContainer) -> None:
+    """--quantized: a directory that quant.calibrate wrote; None unless it is given."""
+    group.add_argument(
+        "--quantized",
+        type=Path,
+        metavar="DIR",
+        help="what quant.calibrate wrote (default: build/ and the name of --model, calibrated "
+        "first where it is missing)",
+    )
+
+
+def add_tokens(group: argparse._ActionsContainer, default: int) -> None:
+    """--tokens: how long a text may be; what is longer is cut."""
+    group.add_argument(
+        "--tokens",
+        type=positive,
+        default=default,
+        metavar="N",
+        help=f"longest text in tokens; the rest is cut (default: {default})",
+    )
+
+
+def add_lanes(group: argparse._ActionsContainer, choices: Sequence[int]) -> None:
+    """--lanes: N of the N x N array."""
+    group.add_argument(
+        "--lanes",
+        type=int,
+        default=LANES,
+        choices=choices,
+        metavar="N",
+        help=f"the array has N x N multipliers: {', '.join(map(str, choices))} (default: {LANES})",
+    )
+
+
+def add_json(group: argparse._ActionsContainer) -> None:
+    """--json: where the figures go that the command prints; None unless it is given."""
+    group.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+
+
+def add_seed(group: argparse._ActionsContainer, what: str, default: int = SEED) -> None:
+    """--seed: of `what` is drawn at random; the same seed gives the same result."""
+    group.add_argument(
+        "--seed",
+        type=whole(0, (1 << 32) - 1),
+        default=default,
+        metavar="N",
+        help=f"of {what} (default: {default})",
+    )
+
+
+def add_jobs(group: argparse._ActionsContainer, what: str) -> None:
+    """--jobs: how many of `what` run at a time."""
+    group.add_argument(
+        "--jobs",
+        type=positive,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help=f"{what} at a time (default: one a core)",
+    )

@@ -1,0 +1,328 @@
+"""Texts of the user: a table with a header (.csv, .tsv), an object a line (.jsonl), a text a line.
+
+A .csv is separated by commas, semicolons or tabs, whichever its header shows, and quoted as RFC
+4180 says. In a .tsv a line is a row and a quote a character, unless it encloses a whole field.
+"""
+
+import argparse
+import codecs
+import csv
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+TEXT_COLUMNS = ("text", "text_a", "text1", "sentence1", "sentence", "premise")
+PAIR_COLUMNS = ("pair", "text_pair", "text_b", "text2", "sentence2", "hypothesis")
+
+_CSV_FIELD_LIMIT = 1 << 24
+_DELIMITERS = ",;\t"
+_INDEX = re.compile(r"([0-9]+)(\.0*)?")
+_LARGEST_INDEX = 4095
+
+Row = tuple[int, dict[str, object]]  # line number from 1, values by column
+
+
+class TextError(ValueError):
+    """A text source that cannot be read; the message says where, why and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Review:
+    """A text, its class (an index from 0, None without a label) and the second text of a pair."""
+
+    text: str
+    label: int | None
+    pair: str | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns (or keys) of a file hold what, and how its bytes become text.
+
+    text, pair
+        None: the first of TEXT_COLUMNS and of PAIR_COLUMNS that the file has; a file without such
+        a pair column holds single texts. Case and surrounding space do not count.
+    encoding
+        Any text encoding of Python's; UTF-8 may begin with a byte order mark.
+
+    Raises TextError for an encoding that does not exist.
+    """
+
+    text: str | None = None
+    pair: str | None = None
+    label: str = "label"
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        try:
+            "".encode(self.encoding)
+            codecs.lookup(self.encoding)
+        except (LookupError, UnicodeError, ValueError):
+            raise TextError(
+                f"no text encoding named {self.encoding!r}: give utf-8, latin-1, cp1252, utf-16 or "
+                "another that Python knows"
+            ) from None
+
+
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    """Options that say how a file of texts is laid out."""
+    group = parser.add_argument_group("layout of a .csv, .tsv or .jsonl file")
+    group.add_argument(
+        "--text-column", metavar="NAME", help=f"default: the first of {', '.join(TEXT_COLUMNS)}"
+    )
+    group.add_argument(
+        "--pair-column",
+        metavar="NAME",
+        help="second text of a model trained on pairs (default: the first of "
+        f"{', '.join(PAIR_COLUMNS)} that is there)",
+    )
+    group.add_argument("--label-column", metavar="NAME", default="label", help="default: label")
+    group.add_argument("--encoding", metavar="NAME", default="utf-8", help="default: utf-8")
+
+
+def layout_of(options: argparse.Namespace) -> Layout:
+    """The Layout that the options of `add_columns` name."""
+    return Layout(options.text_column, options.pair_column, options.label_column, options.encoding)
+
+
+def read_texts(
+    path: str | Path, *, names: Sequence[str] | None = None, layout: Layout | None = None
+) -> list[Review]:
+    """The texts of a file: .csv or .tsv with a header, .jsonl (an object a line) or .txt (a line).
+
+    A label is an index from 0 (1 and 1.0 are the same), or one of ``names`` in any case, whose
+    position is then its index; an absent or empty label is None. Without ``names`` every label must
+    be an index. Empty lines are skipped. Columns that are not read are named on stderr.
+    Raises TextError naming the file and line for what cannot be read.
+    """
+    reviews = list(stream_texts(path, names=names, layout=layout))
+    if not reviews:
+        raise TextError(f"{path} holds no text")
+    return reviews
+
+
+def stream_texts(
+    path: str | Path, *, names: Sequence[str] | None = None, layout: Layout | None = None
+) -> Iterator[Review]:
+    """What read_texts reads, one at a time: for files larger than memory."""
+    path, layout = Path(path), layout or Layout()
+    for line, row, columns in _placed(path, layout):
+        text = _string(path, line, row, columns.text)
+        pair = None if columns.pair is None else _string(path, line, row, columns.pair)
+        try:
+            label = label_index(row.get(columns.label), names)
+        except ValueError as error:
+            raise TextError(f"{path}:{line}: {columns.label!r} {error}") from None
+        yield Review(text, label, pair)
+
+
+def label_names(path: str | Path, *, layout: Layout | None = None) -> list[str]:
+    """The names of the classes in a file, for read_texts and a model's config.
+
+    Sorted distinct labels when they are words, which differ in more than case; ``["0", "1", ...]``
+    up to the largest when they are indices. Raises TextError for a file without labels.
+    """
+    path, layout = Path(path), layout or Layout()
+    values: dict[str, str] = {}
+    for _, row, columns in _placed(path, layout):
+        if word := _word(row.get(columns.label)):
+            values.setdefault(word.casefold(), word)
+    if not values:
+        raise TextError(f"{path} has no labels: a {layout.label!r} column or key is needed")
+    indices = [_INDEX.fullmatch(value) for value in values]
+    if all(indices):
+        largest = max(int(match[1]) for match in indices if match)
+        if largest > _LARGEST_INDEX:
+            raise TextError(
+                f"{path}: label {largest} is too large: indices count from 0 to {_LARGEST_INDEX}"
+            )
+        return [str(index) for index in range(largest + 1)]
+    return sorted(values.values())
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of one file, spelled as there."""
+
+    text: str
+    pair: str | None
+    label: str
+
+    @classmethod
+    def choose(
+        cls, path: Path, line: int, found: list[str], layout: Layout, say: bool = True
+    ) -> "Columns":
+        """Raises TextError when the file has no text column, or not one that was asked for."""
+        spelled = {name.strip().casefold(): name for name in reversed(found)}
+
+        def one_of(names: Sequence[str], needed: bool) -> str | None:
+            for name in names:
+                if name.strip().casefold() in spelled:
+                    return spelled[name.strip().casefold()]
+            if not needed:
+                return None
+            if path.suffix.lower() == ".jsonl":
+                raise TextError(
+                    f"{path}:{line}: {names[0]!r} is missing; its keys are {_names(found)}: name "
+                    "one with --text-column"
+                )
+            raise TextError(f"{path} has no column {names[0]!r}: its header is {_names(found)}")
+
+        text = one_of([layout.text] if layout.text else TEXT_COLUMNS, needed=True)
+        assert text is not None
+        pair = one_of([layout.pair] if layout.pair else PAIR_COLUMNS, needed=bool(layout.pair))
+        asked = layout.label != "label" and path.suffix.lower() != ".jsonl"
+        label = one_of([layout.label], needed=asked) or layout.label
+        unread = [name for name in found if name not in (text, pair, label)]
+        if unread and say:
+            print(f"note: {path}: not read: {_names(unread)}", file=sys.stderr, flush=True)
+        return cls(text, pair, label)
+
+
+def label_index(value: object, names: Sequence[str] | None) -> int | None:
+    """The class that a label names; None for none. Raises ValueError that goes on "is ..."."""
+    word = _word(value)
+    if not word:
+        return None
+    if names is not None and not isinstance(value, bool):
+        if word in names:
+            return list(names).index(word)
+        same = [i for i, name in enumerate(names) if name.casefold() == word.casefold()]
+        if len(same) == 1:
+            return same[0]
+    allowed = "an index from 0" if names is None else f"one of {', '.join(names)} or an index"
+    match = _INDEX.fullmatch(word)
+    if isinstance(value, bool) or match is None:
+        raise ValueError(f"is {_shown(value)}, not {allowed}")
+    index = int(match[1])
+    limit = _LARGEST_INDEX + 1 if names is None else len(names)
+    if index >= limit:
+        raise ValueError(f"is {index}: an index must be at least 0 below {limit}")
+    return index
+
+
+def _placed(path: Path, layout: Layout) -> Iterator[tuple[int, dict[str, object], Columns]]:
+    """The rows of a file with the columns that are read; the objects of a .jsonl may differ."""
+    chosen: dict[tuple[str, ...], Columns] = {}
+    first: Columns | None = None
+    for line, row in rows(path, layout.encoding):
+        keys = tuple(row)
+        if keys not in chosen:
+            chosen[keys] = Columns.choose(path, line, list(keys), layout, say=first is None)
+        first = first or chosen[keys]
+        if (first.pair is None) != (chosen[keys].pair is None):
+            has, before = ("no pair", "have one") if first.pair else ("a pair", "have none")
+            raise TextError(f"{path}:{line}: it has {has} and the rows before it {before}")
+        yield line, row, chosen[keys]
+
+
+def _names(columns: Sequence[str]) -> str:
+    return ", ".join(" ".join(name.split()) for name in columns)[:200] or "nothing"
+
+
+def _word(value: object) -> str:
+    return "" if value is None else str(value).strip()
+
+
+def _string(path: Path, line: int, row: dict[str, object], column: str) -> str:
+    text = row.get(column)
+    if not isinstance(text, str):
+        raise TextError(f"{path}:{line}: {column!r} is {_shown(text)}, not a string")
+    if not text.strip():
+        raise TextError(f"{path}:{line}: {column!r} is empty")
+    return text
+
+
+def _shown(value: object) -> str:
+    return "missing" if value is None else repr(value)[:60]
+
+
+def rows(path: Path, encoding: str = "utf-8") -> Iterator[Row]:
+    """The rows of a file with their line numbers; every failure is a TextError."""
+    kinds = {".csv": _csv_rows, ".tsv": _tsv_rows, ".jsonl": _jsonl_rows, ".txt": _plain_rows}
+    kind = kinds.get(path.suffix.lower())
+    if kind is None:
+        raise TextError(f"{path}: unknown kind of file, use {', '.join(kinds)}")
+    is_utf8 = codecs.lookup(encoding).name == "utf-8"
+    try:
+        with path.open(encoding="utf-8-sig" if is_utf8 else encoding, newline="") as file:
+            yield from kind(path, file)
+    except UnicodeError as error:
+        reason, start = getattr(error, "reason", str(error)), getattr(error, "start", None)
+        place = "" if start is None else f" at byte {start}"
+        raise TextError(
+            f"{path} is not {'UTF-8' if is_utf8 else encoding} text: {reason}{place}: give its "
+            "--encoding (latin-1, cp1252, utf-16 ...)"
+        ) from None
+    except OSError as error:
+        raise TextError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _csv_rows(path: Path, file: Iterator[str]) -> Iterator[Row]:
+    csv.field_size_limit(_CSV_FIELD_LIMIT)
+    first = next(file, "")
+    delimiter = max(_DELIMITERS, key=first.count)
+
+    def lines() -> Iterator[str]:
+        yield first
+        yield from file
+
+    reader = csv.reader(lines(), delimiter=delimiter, strict=True)
+    try:
+        header = next(reader, [])
+        for values in reader:
+            if values:
+                yield reader.line_num, _row(path, reader.line_num, header, values)
+    except csv.Error as error:
+        raise TextError(f"{path}:{reader.line_num}: not CSV: {error}") from None
+
+
+def _tsv_rows(path: Path, file: Iterator[str]) -> Iterator[Row]:
+    header: list[str] | None = None
+    for number, line in enumerate(file, 1):
+        values = [_unquoted(value) for value in line.rstrip("\r\n").split("\t")]
+        if header is None:
+            header = values
+        elif line.strip():
+            yield number, _row(path, number, header, values)
+
+
+def _unquoted(field: str) -> str:
+    inner = field[1:-1].replace('""', "")
+    if len(field) > 1 and field[0] == field[-1] == '"' and '"' not in inner:
+        return field[1:-1].replace('""', '"')
+    return field
+
+
+def _row(path: Path, line: int, header: list[str], values: list[str]) -> dict[str, object]:
+    if len(values) > len(header):
+        raise TextError(
+            f"{path}:{line}: {len(values)} values under a header of {len(header)}: quote a text "
+            "that holds the separator"
+        )
+    missing: list[str | None] = [None] * (len(header) - len(values))
+    return dict(zip(header, [*values, *missing]))
+
+
+def _jsonl_rows(path: Path, file: Iterator[str]) -> Iterator[Row]:
+    for number, line in enumerate(file, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise TextError(f"{path}:{number}: not JSON: {error.msg}") from None
+        except (ValueError, RecursionError):  # an integer of too many digits, too many brackets
+            raise TextError(f"{path}:{number}: not JSON that can be read") from None
+        if not isinstance(row, dict):
+            raise TextError(f"{path}:{number}: not a JSON object with a 'text' key")
+        yield number, row
+
+
+def _plain_rows(path: Path, file: Iterator[str]) -> Iterator[Row]:
+    for number, line in enumerate(file, 1):
+        if line.strip():
+            yield number, {"text": line.strip()}

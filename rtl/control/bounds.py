@@ -1,0 +1,90 @@
+"""Whether every tile stays within the activation banks that its descriptor names."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Elaboratable, Module, Mux, Signal, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from rtl.interface.config import Config
+
+
+def offset_bits(config: Config) -> int:
+    """Width of sums of bank addresses and strides: they show that they have left the four banks."""
+    return (config.bank_words - 1).bit_length() + 3
+
+
+class Area(data.StructLayout):
+    """Consecutive words of the activation banks.
+
+    Members
+    -------
+    used
+        The tile reads or writes them; the others count only then.
+    start
+        Address of the first word, not yet cut to the width of the banks.
+    words
+        How many, 1 or more.
+    bank
+        In which bank they must lie.
+    spans
+        They may lie in any (the feed-forward buffer, which begins in bank 0).
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            {
+                "used": unsigned(1),
+                "start": unsigned(offset_bits(config)),
+                "words": unsigned(config.length_bits),
+                "bank": unsigned(2),
+                "spans": unsigned(1),
+            }
+        )
+
+
+class Bounds(wiring.Component):
+    """Looks at the areas of each tile as it is made.
+
+    A tensor that outgrows its bank would be read from, or written into, another one. How many row
+    tiles there are is known with the sequence alone, so the check is of each tile, not of the
+    descriptor. It takes 3 cycles; no tile is computed in fewer than 20.
+
+    Members
+    -------
+    en : In, 1
+        A tile is made.
+    areas : In, Array(Area, 2)
+        What it reads and writes in the banks; valid with en.
+    outside : Out, 1
+        From 3 cycles after the first tile that left its bank on, until the reset.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {"en": In(1), "areas": In(data.ArrayLayout(Area(config), 2)), "outside": Out(1)}
+        )
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        bank_bits = (self.config.bank_words - 1).bit_length()
+        for number in range(2):
+            area = Signal(Area(self.config), name=f"area_{number}")
+            last = Signal(range(2 << offset_bits(self.config)), name=f"last_{number}")
+            known = Signal(Area(self.config), name=f"known_{number}")
+            m.d.sync += [
+                area.eq(self.areas[number]),
+                area.used.eq(self.areas[number].used & self.en),
+                known.eq(area),
+                last.eq(area.start + area.words - 1),
+            ]
+            first_bank, last_bank = known.start[bank_bits:], last[bank_bits:]
+            left = Mux(
+                known.spans,
+                (first_bank > 3) | (last_bank > 3),
+                (first_bank != known.bank) | (last_bank != known.bank),
+            )
+            with m.If(known.used & left):
+                m.d.sync += self.outside.eq(1)
+        return m

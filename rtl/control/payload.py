@@ -1,0 +1,200 @@
+"""The writers of payloads: weight tiles, tables, and the parameters of a NORM."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, unsigned
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from rtl.interface.command import NORM_PLANES, PARAMETER_PLANES, TABLE_BYTES
+from rtl.interface.config import Config
+from rtl.interface.ports import (
+    NormParameterWrite,
+    ParameterWrite,
+    Release,
+    TableWrite,
+    WeightWrite,
+)
+
+
+class TileWriter(wiring.Component):
+    """Weights and parameters of a LINEAR, into the halves of their double buffers in turn.
+
+    A column tile is K words of weights and 7 byte planes, a word a cycle, each part once its half
+    is released. The embedding rows of an EMBED fill the weight halves in the same turn, from
+    elsewhere.
+
+    Members
+    -------
+    begin, length, columns : In
+        Pulse: a LINEAR of `columns` comes; its K, stable until `done`.
+    i : In, stream of N bytes
+    weight, parameter : Out, WeightWrite, ParameterWrite
+    release, parameter_release : In, Release
+    free : Out, 1
+        The weight half in turn may be filled.
+    filled : In, 1
+        Pulse: it was filled from elsewhere.
+    ready : Out, 2
+        A bit for each weight half that is full.
+    done : Out, 1
+        Pulse: the LINEAR's last word is taken.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        n = config.lanes
+        super().__init__(
+            {
+                "begin": In(1),
+                "length": In(16),
+                "columns": In(16),
+                "i": In(stream.Signature(unsigned(8 * n))),
+                "weight": Out(WeightWrite(config)),
+                "parameter": Out(ParameterWrite(n)),
+                "release": In(Release()),
+                "parameter_release": In(Release()),
+                "free": Out(1),
+                "filled": In(1),
+                "ready": Out(2),
+                "done": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        n = self.config.lanes
+        half, planes = Signal(), Signal()  # which half; its weights are there, planes follow
+        weights_full, parameters_full = Signal(2), Signal(2)
+        count = Signal(range(max(self.config.weight_words, PARAMETER_PLANES)))
+        columns_left = Signal(16)
+        taken, complete = Signal(), Signal()
+        m.d.comb += [
+            self.ready.eq(weights_full),
+            self.free.eq(~weights_full.bit_select(half, 1)),
+            self.i.ready.eq(Mux(planes, ~parameters_full.bit_select(half, 1), self.free)),
+            taken.eq(self.i.valid & self.i.ready),
+            complete.eq(taken & planes & (count == PARAMETER_PLANES - 1)),
+            self.done.eq(complete & (columns_left <= n)),
+            self.weight.en.eq(taken & ~planes),
+            self.weight.buffer.eq(half),
+            self.weight.address.eq(count),
+            self.weight.data.eq(self.i.payload),
+            self.parameter.en.eq(taken & planes),
+            self.parameter.buffer.eq(half),
+            self.parameter.plane.eq(count),
+            self.parameter.data.eq(self.i.payload),
+        ]
+        with m.If(self.begin):
+            m.d.sync += columns_left.eq(self.columns)
+        with m.If(taken):
+            m.d.sync += count.eq(count + 1)
+            with m.If(~planes & (count + 1 == self.length)):
+                m.d.sync += [count.eq(0), planes.eq(1)]
+        with m.If(complete):
+            m.d.sync += [
+                count.eq(0),
+                planes.eq(0),
+                columns_left.eq(columns_left - n),
+                parameters_full.bit_select(half, 1).eq(1),
+            ]
+        with m.If(complete | self.filled):
+            m.d.sync += [half.eq(~half), weights_full.bit_select(half, 1).eq(1)]
+        with m.If(self.release.en):
+            m.d.sync += weights_full.bit_select(self.release.buffer, 1).eq(0)
+        with m.If(self.parameter_release.en):
+            m.d.sync += parameters_full.bit_select(self.parameter_release.buffer, 1).eq(0)
+        return m
+
+
+class TableWriter(wiring.Component):
+    """A table of 256 bytes, a word in N + 1 cycles: it is held while its bytes are written.
+
+    Members
+    -------
+    i : In, stream of N bytes
+    o : Out, TableWrite
+    done : Out, 1
+        Pulse: the last byte is written.
+    """
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+        super().__init__(
+            {"i": In(stream.Signature(unsigned(8 * lanes))), "o": Out(TableWrite()), "done": Out(1)}
+        )
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        n, words = self.lanes, TABLE_BYTES // self.lanes
+        held, writing = Signal(8 * n), Signal()
+        written, count = Signal(range(n)), Signal(range(words))
+        m.d.comb += [
+            self.i.ready.eq(~writing),
+            self.o.en.eq(writing),
+            self.o.address.eq(Cat(written, count)),
+            self.o.data.eq(held.word_select(written, 8)),
+            self.done.eq(writing & (written == n - 1) & (count == words - 1)),
+        ]
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [held.eq(self.i.payload), writing.eq(1)]
+        with m.If(writing):
+            m.d.sync += written.eq(written + 1)
+            with m.If(written == n - 1):
+                m.d.sync += [writing.eq(0), count.eq(count + 1)]
+        return m
+
+
+class NormWriter(wiring.Component):
+    """gamma and beta, N channels in 6 + N cycles: the byte planes are held while they are written.
+
+    Members
+    -------
+    channels : In
+        Stable until `done`.
+    i : In, stream of N bytes
+    o : Out, NormParameterWrite
+    done : Out, 1
+        Pulse: the last channel is written.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "channels": In(16),
+                "i": In(stream.Signature(unsigned(8 * config.lanes))),
+                "o": Out(NormParameterWrite(config.hidden)),
+                "done": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        n = self.config.lanes
+        held, writing = Signal(8 * n * NORM_PLANES), Signal()
+        written, count = Signal(range(n)), Signal(range(NORM_PLANES))
+        channel = Signal(range(self.config.hidden + n))
+        m.d.comb += [
+            self.i.ready.eq(~writing),
+            self.o.en.eq(writing & (channel < self.channels)),
+            self.o.address.eq(channel),
+            self.o.gamma.eq(
+                Cat(*(held.word_select(written + n * p, 8) for p in range(2))).as_signed()
+            ),
+            self.o.beta.eq(
+                Cat(*(held.word_select(written + n * p, 8) for p in range(2, 6))).as_signed()
+            ),
+            self.done.eq(writing & (written == n - 1) & (channel + 1 >= self.channels)),
+        ]
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [held.eq(Cat(held[8 * n :], self.i.payload)), count.eq(count + 1)]
+            with m.If(count == NORM_PLANES - 1):
+                m.d.sync += [count.eq(0), writing.eq(1)]
+        with m.If(writing):
+            m.d.sync += [written.eq(written + 1), channel.eq(channel + 1)]
+            with m.If(written == n - 1):
+                m.d.sync += writing.eq(0)
+        with m.If(self.done):
+            m.d.sync += channel.eq(0)
+        return m

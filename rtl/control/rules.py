@@ -1,0 +1,203 @@
+"""The rules of the command stream: what a descriptor may ask for, and what may follow what."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from rtl.interface.command import (
+    ALLOWED_FLAGS,
+    BANK_SHIFT,
+    EPSILON_BITS,
+    FIELD_BYTES,
+    MAGIC,
+    NORM_SHIFT_MAX,
+    RESIDUAL_SHIFT_MAX,
+    SHIFT_MAX,
+    VERSION,
+    Opcode,
+)
+from rtl.interface.config import Config
+from rtl.interface.operation import FLAGS, Error, fields
+
+
+class Rules(wiring.Component):
+    """Whether the descriptor in hand can be run after those before it.
+
+    What holds after the descriptors so far is kept in a few bits: whether X16 holds a sum yet
+    (EMBED), a NORM waits for its sum, the sums go on in row tile 0 alone, X16 holds what the latest
+    NORM wrote, a TABLE was sent, the result is computed. From them and the descriptor follow FORMAT
+    (no program: a flag that the opcode has not, an operation out of place) and LIMIT (a field
+    exceeds the configuration). docs/architecture.md lists all rules; a stream that keeps them
+    cannot stop the units from making progress.
+
+    Members
+    -------
+    opcode, flags, fields : In
+        Bytes 0, 1 and 2..27 of the descriptor, stable from a cycle before `error` is looked at
+        until `accept`.
+    accept : In, 1
+        Pulse: the descriptor acts; what follows is judged behind it.
+    error : Out, Error
+        NONE, FORMAT or LIMIT, of what `opcode`, `flags` and `fields` were a cycle ago.
+
+    Parameters
+    ----------
+    config
+        Limits.
+    encoder
+        True: EMBED comes first and LOGITS last. False: X8 is filled from outside, the result is
+        the context of an ATTEND; EMBED, NORM and what needs them are refused.
+    """
+
+    def __init__(self, config: Config, *, encoder: bool = True) -> None:
+        self.config, self.encoder = config, encoder
+        super().__init__(
+            {
+                "opcode": In(8),
+                "flags": In(8),
+                "fields": In(8 * FIELD_BYTES),
+                "accept": In(1),
+                "error": Out(Error),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        self._tokens = Signal(16)  # the model's longest sequence
+        is_ = {opcode: Signal(name=f"is_{opcode.name.lower()}") for opcode in Opcode}
+        m.d.comb += [signal.eq(self.opcode == opcode) for opcode, signal in is_.items()]
+        # Each rule has a register, so that the verdict is an OR of few signals.
+        no_program, exceeds = self._format(m, is_), self._limit(is_)
+        format_broken, limit_broken = Signal(len(no_program)), Signal(len(exceeds))
+        m.d.sync += [format_broken.eq(Cat(*no_program)), limit_broken.eq(Cat(*exceeds))]
+        with m.If(format_broken.any()):
+            m.d.comb += self.error.eq(Error.FORMAT)
+        with m.Elif(limit_broken.any()):
+            m.d.comb += self.error.eq(Error.LIMIT)
+        return m
+
+    def _format(self, m: Module, is_: dict[Opcode, Signal]) -> list[Value]:
+        """Conditions that must not hold; the states between descriptors."""
+        flags = data.View(FLAGS, self.flags[: FLAGS.size])
+        header = fields(Opcode.HEADER, self.fields)
+        begun, computed, tabled = Signal(), Signal(), Signal()
+        summed = Signal(init=not self.encoder)  # X16 and X8 hold something
+        waiting = Signal()  # a NORM waits for its sum
+        waiting_narrow = Signal()  # of row tile 0 alone
+        narrow = Signal()  # the latest sum is one of row tile 0 alone
+        stored = Signal()  # the latest NORM wrote X16
+        linear = is_[Opcode.LINEAR]
+        residual, logits = linear & flags.residual, linear & flags.logits
+        of_x8 = linear & ~flags.bank
+        with m.If(self.accept):
+            with m.Switch(self.opcode):
+                with m.Case(Opcode.HEADER):
+                    m.d.sync += [begun.eq(1), self._tokens.eq(header.tokens)]
+                with m.Case(Opcode.TABLE):
+                    m.d.sync += tabled.eq(1)
+                with m.Case(Opcode.NORM):
+                    m.d.sync += [
+                        waiting.eq(~flags.chained),
+                        waiting_narrow.eq(flags.first_tile),
+                        stored.eq(flags.residual),
+                    ]
+                    with m.If(flags.chained & flags.first_tile):
+                        m.d.sync += narrow.eq(1)
+                with m.Case(Opcode.EMBED):
+                    m.d.sync += [summed.eq(1), waiting.eq(0)]
+                with m.Case(Opcode.LINEAR):
+                    with m.If(flags.residual):
+                        m.d.sync += [waiting.eq(0), narrow.eq(flags.first_tile)]
+                    with m.If(flags.logits):
+                        m.d.sync += computed.eq(1)
+                with m.Case(Opcode.ATTEND):
+                    if not self.encoder:
+                        m.d.sync += computed.eq(1)
+        allowed = Signal(8)
+        for opcode, signal in is_.items():
+            with m.If(signal):
+                m.d.comb += allowed.eq(int(ALLOWED_FLAGS[opcode]))
+        rules = [
+            ~Cat(*is_.values()).any(),
+            (self.flags & ~allowed).any(),
+            is_[Opcode.HEADER] == begun,
+            is_[Opcode.HEADER] & (header.magic != MAGIC),
+            is_[Opcode.HEADER]
+            & ((header.version != VERSION) | (header.lanes != self.config.lanes)),
+            is_[Opcode.END] & ~computed,
+            is_[Opcode.NORM] & (waiting | (flags.chained & ~stored)),
+            is_[Opcode.NORM] & Mux(flags.first_tile, ~summed, narrow),
+            is_[Opcode.EMBED] & (summed | ~waiting),
+            (linear | is_[Opcode.ATTEND]) & ~summed,
+            of_x8 & (waiting | flags.residual | (narrow & ~flags.first_tile)),
+            residual & (~waiting | (flags.first_tile != waiting_narrow)),
+            (residual | logits) & (flags.table | flags.by_lane),
+            logits & (flags.residual | ~flags.first_tile),
+            linear & flags.table & ~tabled,
+        ]
+        if self.encoder:
+            rules.append(computed & ~is_[Opcode.END])
+        else:
+            rules.append(is_[Opcode.NORM] | residual | logits)
+        return rules
+
+    def _limit(self, is_: dict[Opcode, Signal]) -> list[Value]:
+        """Conditions that must not hold."""
+        config = self.config
+        header = fields(Opcode.HEADER, self.fields)
+        norm = fields(Opcode.NORM, self.fields)
+        embed = fields(Opcode.EMBED, self.fields)
+        linear = fields(Opcode.LINEAR, self.fields)
+        attend = fields(Opcode.ATTEND, self.fields)
+        flags = data.View(FLAGS, self.flags[: FLAGS.size])
+        bank_bits = (config.bank_words - 1).bit_length()
+        int8 = ~flags.residual & ~flags.logits
+
+        def beyond(value: Value, most: int) -> Value:
+            """It is not in 1..most."""
+            return (value == 0) | (value > most)
+
+        def outside(address: Value) -> Value:
+            """The offset is not in 0..bank_words - 1."""
+            return address[bank_bits:BANK_SHIFT].any()
+
+        linear_rules = [
+            beyond(linear.length, max(config.hidden, config.ffn)),
+            linear.columns == 0,
+            linear.shift > RESIDUAL_SHIFT_MAX,
+            # X8 is read from its first word on, row tiles at most `hidden` apart.
+            ~flags.bank & (linear.source != 0),
+            ~flags.bank
+            & ((linear.length > config.hidden) | (linear.source_stride > config.hidden)),
+            flags.bank & (outside(linear.source) | (linear.source_stride > 4 * config.bank_words)),
+            int8 & outside(linear.destination),
+            int8 & (linear.destination_stride > 4 * config.bank_words),
+            ~int8 & (linear.destination != 0),
+            flags.residual
+            & ((linear.columns > config.hidden) | (linear.destination_stride > config.hidden)),
+            flags.logits & (linear.columns > config.labels),
+        ]
+        attend_rules = [
+            attend.heads == 0,
+            beyond(attend.head_size, config.hidden),
+            attend.stride > config.bank_words,
+            outside(attend.query) | outside(attend.key),
+            outside(attend.value) | outside(attend.context),
+            beyond(attend.score_s, SHIFT_MAX) | beyond(attend.context_s, SHIFT_MAX),
+        ]
+        return [
+            is_[Opcode.HEADER] & (header.tokens == 0),
+            is_[Opcode.HEADER] & beyond(header.hidden, config.hidden),
+            is_[Opcode.HEADER] & beyond(header.ffn, config.ffn),
+            is_[Opcode.HEADER] & beyond(header.labels, config.labels),
+            is_[Opcode.NORM] & beyond(norm.channels, config.hidden),
+            is_[Opcode.NORM] & beyond(norm.shift, NORM_SHIFT_MAX),
+            is_[Opcode.NORM] & beyond(norm.epsilon, (1 << EPSILON_BITS) - 1),
+            is_[Opcode.EMBED] & beyond(embed.channels, config.hidden),
+            is_[Opcode.EMBED] & (embed.token_rows == 0),
+            is_[Opcode.EMBED] & (embed.offset + self._tokens > embed.position_rows),
+            *(is_[Opcode.LINEAR] & rule for rule in linear_rules),
+            *(is_[Opcode.ATTEND] & rule for rule in attend_rules),
+        ]

@@ -1,0 +1,250 @@
+"""The walkers: the loops of EMBED and LINEAR, and what they share with that of ATTEND."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from rtl.control.bounds import Area, offset_bits
+from rtl.interface.command import BANK_SHIFT, Opcode
+from rtl.interface.config import Config
+from rtl.interface.operation import OPERATION, fields
+from rtl.interface.ports import Sequence
+from rtl.interface.tile import Epilogue, Operand, Tile, address_bits
+
+
+class Walker(wiring.Component):
+    """Makes the tiles of one operation, one a cycle at most.
+
+    All addresses are sums in registers; nothing is multiplied.
+
+    Members
+    -------
+    begin : In, 1
+        Pulse: the first tile of `operation` comes in the next cycle.
+    operation : In, OPERATION
+        Stable from `begin` to `done`.
+    sequence : In, Sequence
+    weight_base : In
+        Address of the weight half in turn.
+    o : Out, stream of Tile
+        In order; norm_ordinal, operation and tag.weight_buffer are the sequencer's to fill in.
+    areas : Out, Array(Area, 2)
+        What the tile of `o` reads and writes in the activation banks.
+    half_done : Out, 1
+        Pulse: the tile is the last that uses the weight half.
+    done : Out, 1
+        Pulse: the operation's last tile is taken.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.width = max(address_bits(config), offset_bits(config))
+        super().__init__(
+            {
+                "begin": In(1),
+                "operation": In(OPERATION),
+                "sequence": In(Sequence(config)),
+                "weight_base": In(address_bits(config)),
+                "o": Out(stream.Signature(Tile(config))),
+                "areas": Out(data.ArrayLayout(Area(config), 2)),
+                "half_done": Out(1),
+                "done": Out(1),
+            }
+        )
+
+    def start(self, m: Module) -> tuple[Value, Signal]:
+        """Offers tiles from `begin` to `done`; (one is taken, how many row tiles there are)."""
+        with m.If(self.begin):
+            m.d.sync += self.o.valid.eq(1)
+        with m.Elif(self.done):
+            m.d.sync += self.o.valid.eq(0)
+        rows = Signal(range(self.config.row_tiles + 1))
+        with m.If(self.begin):
+            m.d.sync += rows.eq(Mux(self.operation.flags.first_tile, 1, self.sequence.row_tiles))
+        return self.o.valid & self.o.ready, rows
+
+    def bank_word(self, address: Value) -> Value:
+        return bank_word(address, self.config)
+
+    def show_areas(self, m: Module, *areas: tuple[Value, Value, Value]) -> None:
+        """The tile's areas: the tensor's address in the descriptor, first word, words."""
+        for area, (address, start, words) in zip(self.areas, areas, strict=True):
+            m.d.comb += [
+                area.used.eq(1),
+                area.start.eq(start),
+                area.words.eq(words),
+                area.bank.eq(address[BANK_SHIFT:]),
+            ]
+
+
+class EmbedWalker(Walker):
+    """For row tile: for column tile."""
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        n, tile = self.config.lanes, self.o.payload
+        taken, rows = self.start(m)
+        embed = fields(Opcode.EMBED, self.operation.fields)
+        row = Signal.like(rows)
+        row_offset, column_offset = Signal(self.width), Signal(self.width)
+        embedded = Signal(self.width)  # operand words of the column tiles before this one
+        tokens_left = Signal(range(self.config.tokens + 1))
+        columns_left = Signal(16)
+        column_end = columns_left <= n
+        m.d.comb += [
+            tile.a.eq(Operand.ONE_HOT),
+            tile.b.eq(Operand.WEIGHT),
+            tile.weights.eq(1),
+            tile.row.eq(row),
+            tile.b_address.eq(self.weight_base + embedded),
+            tile.length.eq(least(n, tokens_left) << 1),
+            tile.release.eq(column_end),
+            tile.tag.epilogue.eq(Epilogue.EMBEDDING),
+            tile.tag.address.eq(row_offset + column_offset),
+            tile.tag.columns.eq(least(n, columns_left)),
+            tile.tag.publish.eq(column_end),
+            self.half_done.eq(taken & column_end),
+            self.done.eq(taken & column_end & (row + 1 == rows)),
+        ]
+        with m.If(self.begin):
+            m.d.sync += [
+                row.eq(0),
+                row_offset.eq(0),
+                column_offset.eq(0),
+                embedded.eq(0),
+                tokens_left.eq(self.sequence.tokens),
+                columns_left.eq(embed.channels),
+            ]
+        with m.Elif(taken & column_end):
+            m.d.sync += [
+                row.eq(row + 1),
+                row_offset.eq(row_offset + embed.channels),
+                column_offset.eq(0),
+                embedded.eq(0),
+                tokens_left.eq(tokens_left - n),
+                columns_left.eq(embed.channels),
+            ]
+        with m.Elif(taken):
+            m.d.sync += [
+                column_offset.eq(column_offset + n),
+                embedded.eq(embedded + 2 * n),
+                columns_left.eq(columns_left - n),
+            ]
+        return m
+
+
+class LinearWalker(Walker):
+    """For column tile: for row tile; weights are used once, in order."""
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        n, tile, flags = self.config.lanes, self.o.payload, self.operation.flags
+        taken, rows = self.start(m)
+        linear = fields(Opcode.LINEAR, self.operation.fields)
+        row = Signal.like(rows)
+        source = Signal(self.width)  # source's offset of the row tile
+        row_offset, column_offset = Signal(self.width), Signal(self.width)  # destination's
+        tokens_left = Signal(range(self.config.tokens + 1))
+        columns_left = Signal(16)
+        row_end, column_end = row + 1 == rows, columns_left <= n
+
+        activation = Mux(flags.bank, Operand.BANK, Operand.X8)
+        address, result = Signal(self.width), Signal(self.width)
+        m.d.comb += [
+            address.eq(self.bank_word(linear.source) + source),
+            result.eq(self.bank_word(linear.destination) + (row_offset + column_offset)),
+            tile.row.eq(row),
+            tile.length.eq(linear.length),
+            tile.weights.eq(1),
+            tile.norm.eq(~flags.bank),
+            tile.release.eq(row_end),
+            tile.tag.release.eq(row_end),
+            tile.tag.table.eq(flags.table),
+            tile.tag.by_lane.eq(flags.by_lane),
+            tile.tag.shift.eq(linear.shift),
+            tile.tag.publish.eq(flags.residual & column_end),
+            tile.tag.table_last.eq(flags.table & column_end & row_end),
+            tile.tag.address.eq(result),
+            self.half_done.eq(taken & row_end),
+            self.done.eq(taken & row_end & column_end),
+        ]
+        with m.If(flags.by_lane):
+            m.d.comb += [
+                tile.a.eq(Operand.WEIGHT),
+                tile.a_address.eq(self.weight_base),
+                tile.b.eq(activation),
+                tile.b_address.eq(address),
+                tile.tag.columns.eq(least(n, tokens_left)),
+            ]
+        with m.Else():
+            m.d.comb += [
+                tile.a.eq(activation),
+                tile.a_address.eq(address),
+                tile.b.eq(Operand.WEIGHT),
+                tile.b_address.eq(self.weight_base),
+                tile.tag.columns.eq(least(n, columns_left)),
+            ]
+        with m.If(flags.logits):
+            m.d.comb += tile.tag.epilogue.eq(Epilogue.LOGITS)
+        with m.Elif(flags.residual):
+            m.d.comb += tile.tag.epilogue.eq(Epilogue.RESIDUAL)
+        with m.Else():
+            m.d.comb += tile.tag.epilogue.eq(Epilogue.INT8)
+        self.show_areas(
+            m,
+            (linear.source, address, tile.length),
+            (linear.destination, result, tile.tag.columns),
+        )
+        for area in self.areas:
+            m.d.comb += area.spans.eq((area.bank == 0) & ~flags.by_lane)
+        m.d.comb += [
+            self.areas[0].used.eq(flags.bank),
+            self.areas[1].used.eq(~flags.residual & ~flags.logits),
+        ]
+
+        with m.If(self.begin):
+            m.d.sync += [
+                row.eq(0),
+                source.eq(0),
+                row_offset.eq(0),
+                column_offset.eq(0),
+                tokens_left.eq(self.sequence.tokens),
+                columns_left.eq(linear.columns),
+            ]
+        with m.Elif(taken & row_end):
+            m.d.sync += [
+                row.eq(0),
+                source.eq(0),
+                row_offset.eq(0),
+                tokens_left.eq(self.sequence.tokens),
+                columns_left.eq(columns_left - n),
+                column_offset.eq(
+                    column_offset + Mux(flags.by_lane, padded(self.sequence.row_tiles, n), n)
+                ),
+            ]
+        with m.Elif(taken):
+            m.d.sync += [
+                row.eq(row + 1),
+                source.eq(source + linear.source_stride),
+                row_offset.eq(row_offset + Mux(flags.by_lane, n, linear.destination_stride)),
+                tokens_left.eq(tokens_left - n),
+            ]
+        return m
+
+
+def bank_word(address: Value, config: Config) -> Value:
+    """The word that a `command.bank_address` names: bank and offset side by side."""
+    bank_bits = (config.bank_words - 1).bit_length()
+    return Cat(address[:bank_bits], address[BANK_SHIFT:])
+
+
+def least(n: int, left: Value) -> Value:
+    """min(n, left), for a power of two n, in as few bits as that takes."""
+    return Mux(left >= n, n, left[: n.bit_length()])
+
+
+def padded(row_tiles: Value, n: int) -> Value:
+    """row_tiles * n for a power of two n: the words of one column tile of V."""
+    return row_tiles << n.bit_length() - 1

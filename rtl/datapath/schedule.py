@@ -1,0 +1,66 @@
+"""The cycles of a tile's way through array and epilogue, and the sums that they are made of.
+
+Cycle 0 is the one in which the address of the tile's last operand is presented. Each name is the
+cycle in which column 0 is there; column n follows n cycles later. A unit that gets a stage more
+states it as its `latency`, and everything after it moves along.
+"""
+
+from rtl.datapath.activation import ActivationTable
+from rtl.datapath.layernorm import LayerNorm
+from rtl.datapath.matmul import MatMul
+from rtl.datapath.requantize import Requantize
+from rtl.primitives.memory import Memory
+
+COUNTED = 1
+"""The tile's columns are counted."""
+
+OPERAND = Memory.latency + 1
+"""The last operand enters the array, after the mux of its sources."""
+
+DRAINED = OPERAND + MatMul.latency
+"""The array's output; each lane selects its bias, m and s, after which they may be replaced."""
+
+SELECTED = DRAINED - 1
+"""The column's bias, m and s are selected."""
+
+BIASED = DRAINED + 1
+"""The bias is added."""
+
+SUMMED = BIASED + 1
+"""The sum enters the requantizer; LOGITS: leaves."""
+
+REQUANTIZED = SUMMED + Requantize.latency
+"""int16. SCORE: leaves; others: saturated to int8, or X16's word is shifted."""
+
+RESIDUAL_READ = REQUANTIZED - Memory.latency
+"""RESIDUAL: the read of X16, whose word is there when the branch is requantized."""
+
+CODE = REQUANTIZED + 1
+"""int8, into the activation table; RESIDUAL: the sum, saturated."""
+
+LOOKED_UP = CODE + ActivationTable.latency
+"""The table's answer."""
+
+WRITTEN = LOOKED_UP + 1
+"""The write: INT8, CONTEXT into a bank, RESIDUAL, EMBEDDING into X16."""
+
+AHEAD = LayerNorm.latency
+"""How long before its write LayerNorm reads X16, and must know of the epilogue's writes."""
+
+
+def check_ahead(ahead: int) -> int:
+    """Return ahead, if the epilogue knows of a write that many cycles before it.
+
+    Raises
+    ------
+    ValueError
+        A column is counted later than that.
+    """
+    if not 0 <= ahead <= WRITTEN - COUNTED:
+        raise ValueError(
+            f"Epilogue: ahead is {ahead}: it must lie in 0..{WRITTEN - COUNTED}, since a column is "
+            f"counted in cycle {COUNTED} of its tile and written in cycle {WRITTEN}. LayerNorm "
+            f"takes {AHEAD} cycles from read to write: where it gets slower than the epilogue, "
+            "delay the epilogue's write too"
+        )
+    return ahead

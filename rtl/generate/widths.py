@@ -1,0 +1,84 @@
+"""Operators whose operands have the width of their result, so that no tool warns about them.
+
+Yosys writes `$signed(a) + $signed(2'h1)` where Amaranth adds a bit pair to a long number. Verilog
+extends the short operand as it is meant, yet linters call such lines suspicious, since in what a
+person wrote they often are. Here the extension is made explicit in the RTLIL before it is written.
+"""
+
+from __future__ import annotations
+
+import re
+
+_CELL = re.compile(
+    r"^  cell (?P<type>\$\w+) (?P<name>\S+)\n(?P<body>(?:    .*\n)*?)  end\n", re.MULTILINE
+)
+_PARAMETER = re.compile(r"^    parameter \\(\w+) (\S+)\n", re.MULTILINE)
+_CONNECT = re.compile(r"^    connect \\(\w+) (.+)\n", re.MULTILINE)
+
+ARITHMETIC = {"$add", "$sub"}
+COMPARISONS = {"$eq", "$ne", "$lt", "$le", "$gt", "$ge"}
+SHIFTS = {"$shr", "$shift", "$shiftx"}
+
+
+def explicit_widths(rtlil: str) -> str:
+    """The same design with every operand of a sum or comparison as wide as the operation.
+
+    Operands of + and - get the width of the result, those of comparisons that of the wider one; a
+    shift keeps the width of what is shifted, and loses the bits that nobody reads after it.
+    """
+    return _CELL.sub(_widened, rtlil)
+
+
+def _width(value: str) -> int:
+    """Of a parameter: a decimal, or bits behind their number."""
+    return int(value.partition("'")[2], 2) if "'" in value else int(value)
+
+
+def _extended(operand: str, width: int, target: int, signed: bool) -> str:
+    if target < width:
+        return f"{operand} [{target - 1}:0]"
+    if target == width:
+        return operand
+    ahead = target - width
+    bits = f"{operand} [{width - 1}] " * ahead if signed else f"{ahead}'{'0' * ahead} "
+    return f"{{ {bits}{operand} }}"
+
+
+def _widened(match: re.Match[str]) -> str:
+    kind, name = match["type"], match["name"]
+    if kind not in ARITHMETIC | COMPARISONS | SHIFTS | {"$logic_not"}:
+        return match[0]
+    facts = {key: _width(value) for key, value in _PARAMETER.findall(match["body"])}
+    ports = dict(_CONNECT.findall(match["body"]))
+    if kind == "$logic_not" and facts["A_WIDTH"] > 1:
+        width = facts["A_WIDTH"]
+        facts |= {"A_SIGNED": 0, "B_SIGNED": 0, "B_WIDTH": width}
+        ports["B"] = f"{width}'{'0' * width}"
+        return _cell("$eq", name, facts, ports)
+    if kind in ARITHMETIC or kind in COMPARISONS:
+        operands = facts["A_WIDTH"], facts["B_WIDTH"]
+        target = facts["Y_WIDTH"] if kind in ARITHMETIC else max(operands)
+        if operands == (target, target):
+            return match[0]
+        signed = bool(facts["A_SIGNED"] and facts["B_SIGNED"])
+        for port in "AB":
+            ports[port] = _extended(ports[port], facts[f"{port}_WIDTH"], target, signed)
+            facts[f"{port}_WIDTH"] = target
+        return _cell(kind, name, facts, ports)
+    if kind in SHIFTS and facts["Y_WIDTH"] < facts["A_WIDTH"]:
+        whole, short = f"{name}$whole", ports["Y"]
+        top, ports["Y"] = facts["Y_WIDTH"] - 1, whole
+        facts["Y_WIDTH"] = facts["A_WIDTH"]
+        return (
+            f"  wire width {facts['A_WIDTH']} {whole}\n"
+            f"{_cell(kind, name, facts, ports)}"
+            f"  connect {short} {whole} [{top}:0]\n"
+        )
+    return match[0]
+
+
+def _cell(kind: str, name: str, facts: dict[str, int], ports: dict[str, str]) -> str:
+    lines = [f"  cell {kind} {name}"]
+    lines += [f"    parameter \\{key} {value}" for key, value in facts.items()]
+    lines += [f"    connect \\{port} {signal}" for port, signal in ports.items()]
+    return "\n".join([*lines, "  end", ""])

@@ -1,0 +1,157 @@
+"""What a bench sees of the inside: every write of a named intermediate, and what the array does.
+
+Unconnected, the traces cost nothing. In Verilog their ports are called trace_member.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from amaranth.hdl import Module, signed, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import Out
+
+from rtl.interface.config import Config
+from rtl.interface.ports import int8_word, int16_word
+from rtl.interface.tile import address_bits
+
+SUM_BITS = 20
+"""Width of a row's sum of p: 255 * 4096."""
+
+
+class Stall(IntEnum):
+    """Why no operand was read in a cycle.
+
+    NONE      one was read.
+    IDLE      the sequencer has no tile: the inference has not begun, has ended, or a fence waits
+              until the array is quiet.
+    WEIGHTS   the weight tile or the embedding rows are not loaded.
+    NORM      the row tile is not normalised.
+    SOFTMAX   the softmax has not finished.
+    DRAIN     the tile is shorter than N and the array still drains.
+    """
+
+    NONE = 0
+    IDLE = 1
+    WEIGHTS = 2
+    NORM = 3
+    SOFTMAX = 4
+    DRAIN = 5
+
+
+class Activity(wiring.Signature):
+    """What the array does, for counters.
+
+    Members
+    -------
+    active : Out
+        An operand is read in this cycle.
+    operation : Out
+        Its descriptor's index in the stream, modulo 256; valid with active.
+    stall : Out
+        Why none will be in the next.
+    """
+
+    def __init__(self) -> None:
+        super().__init__({"active": Out(1), "operation": Out(8), "stall": Out(Stall)})
+
+
+class SoftmaxTrace(wiring.Signature):
+    """Members
+    -------
+    p_en, p_key, p : Out
+        A word of p as it is written.
+    row_en, max, sum : Out
+        Maximum and sum of all lanes, once a pass.
+    """
+
+    def __init__(self, lanes: int, tokens: int) -> None:
+        super().__init__(
+            {
+                "p_en": Out(1),
+                "p_key": Out(range(tokens)),
+                "p": Out(data.ArrayLayout(unsigned(8), lanes)),
+                "row_en": Out(1),
+                "max": Out(int16_word(lanes)),
+                "sum": Out(data.ArrayLayout(unsigned(SUM_BITS), lanes)),
+            }
+        )
+
+
+class AttentionTrace(wiring.Signature):
+    """`SoftmaxTrace`, and what the epilogue gives.
+
+    Members
+    -------
+    bank_en, bank_address, bank : Out
+        A write of the activation banks.
+    score_en, score_key, score : Out
+        A column of scores.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            {
+                "bank_en": Out(1),
+                "bank_address": Out(address_bits(config)),
+                "bank": Out(int8_word(config.lanes)),
+                "score_en": Out(1),
+                "score_key": Out(range(config.tokens)),
+                "score": Out(int16_word(config.lanes)),
+                **SoftmaxTrace(config.lanes, config.tokens).members,
+            }
+        )
+
+
+class NormTrace(wiring.Signature):
+    """Members
+    -------
+    norm_en, norm_address, norm, norm8 : Out
+        A normalised word: what X16 and X8 get.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            {
+                "norm_en": Out(1),
+                "norm_address": Out(range(config.x_words)),
+                "norm": Out(int16_word(config.lanes)),
+                "norm8": Out(int8_word(config.lanes)),
+            }
+        )
+
+
+class Trace(wiring.Signature):
+    """`AttentionTrace`, `NormTrace`, `Activity`, and the epilogue's other writes.
+
+    Members
+    -------
+    x_en, x_address, x : Out
+        A sum written to X16.
+    logit_en, logit_index, logit : Out
+        A logit.
+    active, operation, stall : Out
+        See `Activity`.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            {
+                **AttentionTrace(config).members,
+                **NormTrace(config).members,
+                "x_en": Out(1),
+                "x_address": Out(address_bits(config)),
+                "x": Out(int16_word(config.lanes)),
+                "logit_en": Out(1),
+                "logit_index": Out(range(config.labels)),
+                "logit": Out(signed(32)),
+                **Activity().members,
+            }
+        )
+
+
+def trace(m: Module, whole: Any, part: Any) -> None:
+    """`whole` shows what `part` shows, a bundle with some of its members."""
+    for name in part.signature.members:
+        m.d.comb += getattr(whole, name).eq(getattr(part, name))

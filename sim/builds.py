@@ -1,0 +1,232 @@
+"""Simulations built from a design: made once for each content, safe for several commands at once.
+
+Builds lie under build/sim/, one folder for each unit, configuration and simulator, and are made
+again when the Verilog, the flags or the simulator changed. A folder is locked while it is built and
+shared while it is run. Programs of the C++ harness lie under build/sim/programs by the hash of what
+they are made of, and never change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from cli.files import locked, replacing
+from cli.progress import stage
+
+import cocotb
+
+from sim.design import Design
+from sim.simulators import (
+    ROOT,
+    TIMESCALE,
+    SimulatorError,
+    check,
+    clean_environment,
+    runner,
+    tail,
+    version,
+)
+
+BUILDS = ROOT / "build" / "sim"
+
+VERILATOR_FLAGS = (
+    "--no-public-flat-rw",  # cocotb makes every signal public, which costs most of the speed
+    "--x-assign", "fast",
+    "--x-initial", "fast",
+)  # fmt: skip
+
+HARNESS_FLAGS = (
+    "--cc", "--exe", "--build",
+    "-j", "2",
+    "--prefix", "Vtop",
+    "-O3",
+    "--x-assign", "fast",
+    "--x-initial", "fast",
+    "--noassert",
+    "-MAKEFLAGS", "OPT_FAST=-O2",
+)  # fmt: skip
+
+
+def _visibility(design: Design, probes: Sequence[str]) -> str:
+    """Verilator control file that lets a bench see the ports, and `probes` in the parts."""
+    lines = ["`verilator_config"]
+    signals = [(design.name, port) for port in design.ports]
+    for probe in probes:
+        *path, signal = probe.split(".")
+        signals.append(("_".join([design.name, *path]), signal))
+    lines += [f'public_flat_rw -module "{module}" -var "{name}"' for module, name in signals]
+    return "\n".join(lines) + "\n"
+
+
+def folder_of(design: Design, simulator: str, *, waves: bool = False, variant: str = "") -> Path:
+    """Build folder of a design on a simulator."""
+    parts = [design.name, design.configuration, variant, simulator, "waves" if waves else ""]
+    return BUILDS / "-".join(filter(None, parts))
+
+
+def _key(*facts: str) -> str:
+    return hashlib.sha256("\0".join(facts).encode()).hexdigest()
+
+
+@contextmanager
+def built(
+    design: Design,
+    simulator: str,
+    *,
+    probes: Sequence[str] = (),
+    waves: bool = False,
+    variant: str = "",
+) -> Iterator[Path]:
+    """The folder of the build of `design` for cocotb, made if need be, and held for the block.
+
+    Parameters
+    ----------
+    design
+        What `sim.design.generated` or `sim.design.described` gives.
+    probes
+        Signals inside the design that the bench reads, as `part.part.signal`. Ports are always
+        visible; on Icarus everything is.
+    waves
+        Build so that a run can record signals (slower).
+    variant
+        Keeps this build apart from the ordinary one: the name of a deliberate fault, say.
+
+    Raises
+    ------
+    SimulatorError
+        The simulator is missing or refuses the design.
+    """
+    check(simulator)
+    folder = folder_of(design, simulator, waves=waves, variant=variant)
+    visibility = _visibility(design, probes) if simulator == "verilator" else ""
+    flags: tuple[str, ...] = ()
+    if simulator == "verilator":
+        flags = (*VERILATOR_FLAGS, *(("--trace-fst",) if waves else ()))
+    key = _key(design.verilog, visibility, *flags, version(simulator), cocotb.__version__)
+    stamp = folder / "stamp"
+    while True:
+        build(design, simulator, folder, key, visibility, flags, waves)
+        # Another command may build another design of that name here before this one is used.
+        with locked(folder / "lock", shared=True):
+            if stamp.exists() and stamp.read_text() == key:
+                yield folder
+                return
+
+
+def build(
+    design: Design,
+    simulator: str,
+    folder: Path,
+    key: str,
+    visibility: str,
+    flags: Sequence[str],
+    waves: bool,
+) -> None:
+    """Build into `folder`, unless the build of that key is there already."""
+    source, control = folder / f"{design.name}.v", folder / "visible.vlt"
+    stamp, log = folder / "stamp", folder / "build.log"
+    with locked(folder / "lock"):
+        if stamp.exists() and stamp.read_text() == key:
+            return
+        stage(f"building {design.name} ({design.configuration}) for {simulator}")
+        stamp.unlink(missing_ok=True)
+        shutil.rmtree(folder / "obj", ignore_errors=True)
+        source.write_text(design.verilog)
+        control.write_text(visibility)
+        (folder / "unit.json").write_text(design.sheet)
+        sources = [control, source] if simulator == "verilator" else [source]
+        try:
+            with clean_environment():
+                runner(simulator).build(
+                    sources=sources,
+                    hdl_toplevel=design.name,
+                    build_dir=folder / "obj",
+                    build_args=list(flags),
+                    timescale=TIMESCALE,
+                    waves=waves,
+                    always=True,
+                    log_file=log,
+                )
+        except (RuntimeError, SystemExit) as error:
+            raise SimulatorError(
+                f"{simulator} could not build {design.name} ({error}); the end of {log}:\n"
+                f"{tail(log)}"
+            ) from None
+        stamp.write_text(key)
+
+
+def _with_included(sources: Sequence[Path]) -> list[Path]:
+    """The sources and all files of ours that they include, directly or not."""
+    found: list[Path] = []
+    waiting = [path.resolve() for path in sources]
+    while waiting:
+        path = waiting.pop()
+        if path not in found and path.is_file():
+            found.append(path)
+            named = re.findall(r'^#include "(.+)"', path.read_text(), re.MULTILINE)
+            waiting += [(path.parent / name).resolve() for name in named]
+    return sorted(found)
+
+
+def build_harness(
+    design: Design,
+    sources: Sequence[Path],
+    *,
+    headers: Mapping[str, str] | None = None,
+    variant: str = "",
+) -> Path:
+    """Build `design` with a C++ main program of its own, without cocotb; returns the program.
+
+    The design is the class Vtop of "Vtop.h", with one member for each port. Built once, then
+    cached like every build; the program that is returned is never replaced by another.
+
+    Parameters
+    ----------
+    sources
+        C++ files; one of them has main(). They may include headers by paths from their own.
+    headers
+        Texts of further headers that they include, by name.
+    variant
+        As in `built`.
+
+    Raises
+    ------
+    SimulatorError
+        Verilator is missing, or it or the compiler refuses the sources.
+    """
+    check("verilator")
+    folder = folder_of(design, "harness", variant=variant)
+    made = dict(headers or {})
+    texts = [path.read_text() for path in _with_included(sources)] + [*made, *made.values()]
+    key = _key(design.verilog, *texts, *HARNESS_FLAGS, version("verilator"))
+    program = BUILDS / "programs" / key[:32] / design.name
+    with locked(folder / "lock"):
+        if program.exists():
+            return program
+        stage(f"building {design.name} ({design.configuration}) with {sources[0].name}")
+        shutil.rmtree(folder / "obj", ignore_errors=True)
+        source, log = folder / f"{design.name}.v", folder / "build.log"
+        source.write_text(design.verilog)
+        (folder / "unit.json").write_text(design.sheet)
+        for name, text in made.items():
+            (folder / name).write_text(text)
+        command = ["verilator", *HARNESS_FLAGS, "--top-module", design.name, "-o", design.name]
+        command += ["-CFLAGS", f"-I{folder}", "-Mdir", str(folder / "obj"), str(source)]
+        command += [str(path.resolve()) for path in sources]
+        with clean_environment():
+            done = subprocess.run(command, capture_output=True, text=True)
+        log.write_text(done.stdout + done.stderr)
+        if done.returncode != 0:
+            raise SimulatorError(
+                f"verilator could not build {design.name} with {sources[0].name}; the end of "
+                f"{log}:\n{tail(log)}"
+            )
+        with replacing(program) as temporary:
+            shutil.copy2(folder / "obj" / design.name, temporary)
+    return program

@@ -1,0 +1,1 @@
+"""Random clients and streams on the accelerator: nothing hangs, nothing lies."""

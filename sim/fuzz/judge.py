@@ -1,0 +1,102 @@
+"""Whether what a case showed is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rtl.interface.operation import Error
+from sim.fuzz.account import Verdict, account
+from sim.fuzz.job import Action, Case, Client, Packets, Run
+from sim.fuzz.subject import Subject
+
+BUSY, DONE = 1, 2
+
+
+def judge(case: Case, subjects: Sequence[Subject], facts: dict[str, Any]) -> list[str]:
+    """What is wrong with the case, a line each; none when nothing is.
+
+    case, subjects
+        As `sim.fuzz.cases.built` gives them.
+    facts
+        The line of JSON that sim/fuzz/main.cpp printed.
+    """
+    found: list[str] = []
+    plan, place = list(zip(case.runs, subjects)), 0
+    model = tokens = Packets(b"", b"")
+    for seen in facts["runs"]:
+        run, subject = plan[place]
+        again = run.client & Client.REST and seen["end"] != "skipped"
+        own = not seen.get("model_rest") and not seen.get("tokens_rest")
+        model = model if seen.get("model_rest") else run.model
+        tokens = tokens if seen.get("tokens_rest") else run.tokens
+        if seen["end"] != "skipped":
+            found += [
+                f"run {place}: {text}"
+                for text in _run(
+                    run,
+                    subject,
+                    seen,
+                    model.after(seen["model_from"]),
+                    tokens.after(seen["tokens_from"]),
+                    own,
+                )
+            ]
+        left = seen["model_taken"] < len(model.last) or seen["tokens_taken"] < len(tokens.last)
+        if not (again and left):
+            place += 1
+    return found + facts["wrong"]
+
+
+def _run(
+    run: Run, subject: Subject, seen: dict[str, Any], model: Packets, tokens: Packets, own: bool
+) -> Iterator[str]:
+    end = seen["end"]
+    verdict = account(model, tokens, subject.config, subject.stream)
+    right = set(verdict.codes) | set(run.others)
+    names = " or ".join(sorted(code.name for code in right))
+    if end == "reset" or (end == "rescued" and Error.ABORTED in right):
+        pass
+    elif end != "done":
+        yield f"{end} after {seen['cycles']} cycles; right would be {names}"
+        return
+    if end == "reset" or seen["status"] < 0:
+        return
+    status = seen["status"]
+    if status & 3 != DONE:
+        yield f"status is {status:#x} after the end: not done, or busy"
+    number = status >> 8 & 15
+    code = Error(number) if number in set(Error) else None
+    if code not in right:
+        yield f"code {code.name if code is not None else number}; right would be {names}"
+        return
+    assert code is not None
+    aborts = end == "rescued" or any(event.action is Action.WRITE for event in run.events)
+    if seen["rows_pending"]:
+        yield f"ended with {seen['rows_pending']} rows still to come"
+    if not (aborts and code is not Error.NONE):
+        for name, packets, taken in (
+            ("command stream", model, seen["model_taken"] - seen["model_from"]),
+            ("tokens", tokens, seen["tokens_taken"] - seen["tokens_from"]),
+        ):
+            packet = packets.first()
+            if packet is not None and taken != len(packet.last):
+                yield f"{taken} words of the {name} were taken, the packet has {len(packet.last)}"
+    yield from _logits(run, verdict, seen, code, aborts, own)
+
+
+def _logits(
+    run: Run, verdict: Verdict, seen: dict[str, Any], code: Error, aborts: bool, own: bool
+) -> Iterator[str]:
+    logits, lasts = tuple(seen["logits"]), seen["lasts"]
+    if lasts != ([len(logits) - 1] if logits else []):
+        yield f"{len(logits)} logits came with `last` at {lasts}"
+    if code is Error.NONE:
+        if own and run.logits is not None and logits != run.logits:
+            yield f"logits are {list(logits)}, golden says {list(run.logits)}"
+        elif len(logits) != verdict.logits:
+            yield f"{len(logits)} logits came, the stream asks for {verdict.logits}"
+        elif not logits:
+            yield "code NONE without a logit"
+    elif logits and not aborts:
+        yield f"logits {list(logits)} came with the code {code.name}"

@@ -1,0 +1,44 @@
+"""Names that the C++ harness shares with the gateware and the benches, as a header made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rtl.control.axi import REGISTERS
+from tb.trace import CAUSES, TRACE_PORTS
+
+HEADER = "names.h"
+
+
+def _lines() -> Iterator[str]:
+    yield "// Made by sim/harness/names.py from rtl.control.axi and tb.trace."
+    yield "#pragma once"
+    yield "#include <cstdint>"
+    yield "namespace registers {"
+    yield "constexpr uint32_t"
+    registers = [f"    {register.name.upper()} = {register.address:#x}" for register in REGISTERS]
+    yield ",\n".join(registers) + ";"
+    yield "}"
+    names = ("none", *CAUSES)
+    yield f"constexpr int CAUSES = {len(names)};"
+    shown = ", ".join(f'"{name}"' for name in names)
+    yield f"constexpr const char* CAUSE_NAMES[CAUSES] = {{{shown}}};"
+    addresses = ", ".join(f"registers::STALL_{cause.upper()}" for cause in CAUSES)
+    yield f"constexpr uint32_t STALLS[CAUSES - 1] = {{{addresses}}};"
+    ports = [name for _, _, written in TRACE_PORTS for name in written]
+    yield f"constexpr int PORTS = {len(ports)};"
+    # One line of C++ a port: RECORD(index, address, signal).
+    yield "#define RECORD_ALL(t, RECORD) \\"
+    for enable, address, written in TRACE_PORTS:
+        calls = " ".join(
+            f"RECORD({ports.index(name)}, {'0' if address is None else f't.{address}'}, "
+            f"t.trace_{name});"
+            for name in written
+        )
+        yield f"    if (t.{enable}) {{ {calls} }} \\"
+    yield "    static_assert(true)"
+
+
+def header() -> str:
+    """Register addresses, causes of a stall and trace ports, each in its one order."""
+    return "\n".join(_lines()) + "\n"

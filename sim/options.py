@@ -1,0 +1,110 @@
+"""Which model a command of sim/ runs: `--model`, a checkpoint, or `--quantized`, made from one."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from cli.options import add_model, positive
+
+from golden.store import DESCRIPTION
+from quant import hub
+from quant.calibrate import default_out, ensure
+from quant.checkpoint import DEFAULT_MODEL
+from quant.classify import Classifier
+
+ROW_LATENCY = 20
+CALIBRATE = "python -m quant.calibrate"
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add `--model` and `--quantized`."""
+    add_model(parser, default=None)
+    parser.add_argument(
+        "--quantized",
+        type=Path,
+        metavar="DIR",
+        help="what quant.calibrate wrote (default: build/ and the name of --model)",
+    )
+
+
+def add_memory_options(parser: argparse.ArgumentParser) -> None:
+    """Add what the memories around the accelerator give, and what it is asked to compute."""
+    parser.add_argument(
+        "--stream-bytes",
+        type=positive,
+        metavar="N",
+        help="bytes of the command stream a cycle (default: the lanes)",
+    )
+    parser.add_argument(
+        "--row-latency",
+        type=positive,
+        default=ROW_LATENCY,
+        metavar="N",
+        help=f"cycles from a request to an embedding row (default: {ROW_LATENCY})",
+    )
+    parser.add_argument(
+        "--first-tile-only",
+        action="store_true",
+        help="the last layer computes the row tile of the first token alone: same logits, sooner",
+    )
+
+
+def quantized_of(options: argparse.Namespace) -> Path:
+    """The directory of the quantized model that the options name.
+
+    Without options it is that of the shipped checkpoint, calibrated first where it is missing.
+    Nobody else's checkpoint is calibrated here: it would be on texts that are not its own.
+
+    Raises
+    ------
+    ValueError
+        There is none, or the directory is of the other kind; the message says what to do.
+    """
+    model: Path | None = options.model
+    quantized: Path | None = options.quantized
+    if quantized is not None:
+        if (quantized / DESCRIPTION).is_file():
+            return quantized
+        if (quantized / "config.json").is_file():
+            raise ValueError(
+                f"--quantized {quantized} is a checkpoint: calibrate first, "
+                f"`{CALIBRATE} --model {quantized} --data TEXTS`"
+            )
+        raise ValueError(
+            f"--quantized {quantized} holds no quantized model: calibrate first, "
+            f"`{CALIBRATE} --model CHECKPOINT --data TEXTS --out {quantized}`"
+        )
+    if model is None:
+        return ensure()
+    if (model / DESCRIPTION).is_file():
+        raise ValueError(
+            f"--model {model} is a quantized model, not a checkpoint: give --quantized {model}"
+        )
+    checkpoint = hub.local(model)
+    if checkpoint.resolve() == DEFAULT_MODEL.resolve():
+        return ensure()
+    if not (checkpoint / "config.json").is_file():
+        raise ValueError(f"--model {model} is no checkpoint: it has no config.json")
+    out = default_out(checkpoint)
+    if not (out / DESCRIPTION).is_file():
+        raise ValueError(
+            f"--model {model} has no quantized model in {out}: calibrate first, "
+            f"`{CALIBRATE} --model {model} --data TEXTS`"
+        )
+    return out
+
+
+def classifier_of(options: argparse.Namespace) -> tuple[Path, Classifier]:
+    """The quantized directory that the options name, and the model in it.
+
+    Its checkpoint is that of `--model`, or the one that was calibrated if that is still there.
+
+    Raises
+    ------
+    ValueError
+        As `quantized_of`; or a directory cannot be read, or the two do not belong together.
+    """
+    directory = quantized_of(options)
+    checkpoint = None if options.model is None else hub.local(options.model)
+    return directory, Classifier.load(directory, checkpoint)

@@ -1,0 +1,218 @@
+"""Inferences of a text on the cocotb bench of a unit, each compared with golden here as well."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from cli.command import Different
+from cli.progress import stage
+
+import numpy as np
+
+from rtl.compile.program import Program, compile_attention, compile_model
+from rtl.interface.config import Config
+from sim.bench import PassedTest, run_bench
+from sim.builds import BUILDS
+from sim.reference import Reference
+from tb import vectors
+from tb.case import Case, Inference, accelerator_inference, attention_inference, write_case
+from tb.sequences import Sequence
+
+WHOLE, ATTENTION = "accelerator", "attention"
+RUNS = BUILDS / "runs"
+
+
+class Mismatch(Different):
+    """The hardware differs from the golden model, or nothing was compared."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The simulator and what is around the unit.
+
+    Attributes
+    ----------
+    folder
+        Of this run alone.
+    waves
+        Where to record every signal, if anywhere.
+    """
+
+    simulator: str
+    folder: Path
+    waves: Path | None = None
+    stream_bytes: int | None = None
+    row_latency: int = 20
+    first_tile_only: bool = False
+
+
+@dataclass(frozen=True)
+class Played:
+    """One inference that was played and found equal to golden.
+
+    Attributes
+    ----------
+    facts
+        The bench's report of it: cycles, active, stalls, operations, compared, mismatches, result.
+    seconds
+        Wall clock, the build included.
+    """
+
+    program: Program
+    facts: dict[str, Any]
+    seconds: float
+    result: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+@contextmanager
+def own_folder() -> Iterator[Path]:
+    """A folder of this run alone; it stays where the run found a difference, to be looked at."""
+    RUNS.mkdir(parents=True, exist_ok=True)
+    folder = Path(mkdtemp(prefix=f"{time.strftime('%Y%m%d-%H%M%S')}-", dir=RUNS))
+    keep = False
+    try:
+        yield folder
+    except Different:
+        keep = True
+        stage(f"the case and the bench's report stay in {folder}")
+        raise
+    finally:
+        if not keep:
+            shutil.rmtree(folder)
+
+
+def _play(unit: str, program: Program, inference: Inference, around: Surroundings) -> Played:
+    """Play one inference.
+
+    Raises
+    ------
+    Mismatch
+        A bit differs, the inference failed, nothing was compared, or the report is not of this
+        case.
+    """
+    config = program.config
+    interval = -(-config.lanes // min(around.stream_bytes or config.lanes, config.lanes))
+    case = Case(inferences=(inference,), interval=interval, row_latency=around.row_latency)
+    path, report = around.folder / f"{inference.name}.npz", around.folder / f"{inference.name}.json"
+    write_case(path, case)
+    begin = time.perf_counter()
+    run_bench(
+        unit,
+        around.simulator,
+        config,
+        testcases=["case"],
+        env={"CASE": str(path.resolve()), "REPORT": str(report.resolve())},
+        waves=around.waves,
+    )
+    seconds = time.perf_counter() - begin
+    try:
+        told = json.loads(report.read_bytes())
+        digest, (facts,) = told["case"], told["inferences"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Mismatch(f"the bench left no report of one inference in {report}: {error}") from None
+    if digest != hashlib.sha256(path.read_bytes()).hexdigest():
+        raise Mismatch(f"{report} answers another case than {path}: nothing is proven")
+    if not facts["compared"] or not all(facts["compared"].values()):
+        raise Mismatch("nothing was compared")
+    wrong = sum(facts["mismatches"].values())
+    if wrong or facts["first_difference"]:
+        raise Mismatch(f"{wrong} values differ; first {facts['first_difference']}")
+    return Played(program, facts, seconds, np.array(facts["result"], np.int64))
+
+
+def play_accelerator(reference: Reference, config: Config, around: Surroundings) -> Played:
+    """The whole model on the text; its `result` is the logits, int64 [labels].
+
+    Raises
+    ------
+    Mismatch
+        As stated for `Played`, and where the logits are not those of `reference`.
+    """
+    model, tokens = reference.classifier.model, reference.tokens
+    program = compile_model(model, config, first_tile_only=around.first_tile_only)
+    inference = accelerator_inference(program, model, tokens.ids, tokens.types, name="text")
+    played = _play(WHOLE, program, inference, around)
+    logits, golden = played.result.reshape(-1), reference.golden["logits"]
+    _equal("the logits", logits, golden)
+    return Played(program, played.facts, played.seconds, logits)
+
+
+def play_attention(
+    reference: Reference, config: Config, layer: int, around: Surroundings
+) -> Played:
+    """The attention datapath of a layer on the text's activations."""
+    model = reference.classifier.model
+    before = f"layer.{layer - 1}.ffn.x8" if layer else "embedding.x8"
+    if model.shape.norm == "pre":
+        before = f"layer.{layer}.attention.x8"
+    program = compile_attention(model, config, layer)
+    inference = attention_inference(
+        program, model, layer, reference.golden[before], name=f"layer.{layer}"
+    )
+    played = _play(ATTENTION, program, inference, around)
+    context, size = reference.golden[f"layer.{layer}.context"], config.lanes
+    padded = np.pad(context, ((0, -len(context) % size), (0, 0)))
+    words = padded.reshape(-1, size, context.shape[1]).swapaxes(1, 2).reshape(-1, size)
+    token = np.repeat(np.arange(len(padded)).reshape(-1, size), context.shape[1], axis=0)
+    valid = token < len(context)
+    if played.result.shape != words.shape:
+        raise Mismatch(
+            f"layer.{layer}.context: {len(played.result)} words came, golden has {len(words)}"
+        )
+    _equal(f"layer.{layer}.context", played.result[valid], words[valid])
+    return played
+
+
+def play_vectors(
+    reference: Reference, unit: str, config: Config, around: Surroundings
+) -> tuple[list[PassedTest], int]:
+    """A unit's bench on its vectors of the text: its tests, and how many values it compared.
+
+    Raises
+    ------
+    Mismatch
+        A value differs, or there is none.
+    ValueError
+        No vectors of that unit can be cut.
+    """
+    tokens = reference.tokens
+    types, attend = tuple(map(int, tokens.types)), (1,) * len(tokens.ids)
+    sequence = Sequence(tuple(map(int, tokens.ids)), types, attend, reference.text[:60])
+    folder = around.folder / "vectors"
+    model = reference.classifier.model
+    vectors.write(folder, model, [sequence], [unit], vectors.LIMIT, {})
+    values = sum(
+        tensor.values.size
+        for vector in vectors.read(folder, unit)
+        for tensor in vector.outputs.values()
+    )
+    if not values:
+        raise Mismatch("nothing was compared")
+    tests = run_bench(
+        unit,
+        around.simulator,
+        config,
+        testcases=["real_reviews"],
+        env={"VECTORS": str(folder.resolve())},
+        waves=around.waves,
+    )
+    return tests, values
+
+
+def _equal(what: str, actual: np.ndarray, golden: np.ndarray) -> None:
+    if actual.shape != golden.shape or (actual != golden).any():
+        raise Mismatch(f"{what}: RTL gave {_few(actual)}, the golden model says {_few(golden)}")
+
+
+def _few(values: np.ndarray) -> str:
+    shown = " ".join(map(str, values.reshape(-1)[:8]))
+    return f"{shown} ..." if values.size > 8 else shown

@@ -1,0 +1,64 @@
+"""What golden and the float model say of a text: what the hardware is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from golden import encoder
+from quant import float_model
+from quant.classify import Classifier
+from quant.decode import lsb, twins
+from quant.tokenizer import Tokens
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A text as tokens, with every intermediate of golden and of the float model.
+
+    Attributes
+    ----------
+    golden, floats
+        Tensors by their names in the trace, `logits` among them; `floats` is None where only the
+        quantized model is there.
+    """
+
+    text: str
+    classifier: Classifier
+    tokens: Tokens
+    golden: Mapping[str, np.ndarray]
+    floats: Mapping[str, np.ndarray] | None
+
+    def distance(self, tensor: str) -> tuple[float, float] | None:
+        """Largest and mean distance of a tensor from its float twin, in units of its scale.
+
+        None where the float model has no such tensor.
+        """
+        formats = self.classifier.info["tensors"]
+        twin = tensor.removesuffix(".x8") + ".norm" if tensor.endswith(".x8") else tensor
+        if self.floats is None or tensor not in formats or twin not in self.floats:
+            return None
+        values, exact = twins(self.golden[tensor], formats[tensor], self.floats[twin])
+        apart = np.abs(values - exact) / lsb(formats[tensor])
+        return float(apart.max()), float(apart.mean())
+
+
+def reference(classifier: Classifier, text: str, tokens: int) -> Reference:
+    """Golden and, where the checkpoint is there, the float model on at most `tokens` tokens.
+
+    Raises
+    ------
+    ValueError
+        The text is empty.
+    """
+    sequence = classifier.tokens(text, max_tokens=tokens)
+    golden: dict[str, np.ndarray] = {}
+    golden["logits"] = encoder.run(classifier.model, sequence.ids, sequence.types, trace=golden)
+    floats: dict[str, np.ndarray] | None = None
+    if classifier.checkpoint is not None:
+        floats = {}
+        spec, arrays = classifier.checkpoint.spec, classifier.checkpoint.arrays
+        floats["logits"] = float_model.run(spec, arrays, sequence.ids, sequence.types, trace=floats)
+    return Reference(text, classifier, sequence, golden, floats)

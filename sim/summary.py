@@ -1,0 +1,174 @@
+"""What `sim.run` prints of inferences that were played, and the same figures for its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from quant import float_model
+from rtl.interface.config import Config
+from sim.bench import PassedTest
+from sim.phases import Phase, phases, work
+from sim.play import Played
+from sim.reference import Reference
+from sim.report import table
+
+CLOCK_MHZ = 100
+
+
+def kept(facts: dict[str, Any]) -> dict[str, Any]:
+    """What the JSON says of an inference."""
+    names = ("cycles", "active", "stalls", "operations", "compared", "mismatches")
+    return {name: facts[name] for name in names if name in facts}
+
+
+def whole_model(text: Reference, played: Played) -> dict[str, Any]:
+    """Class, probabilities and logits of the three models; cycles and differences by phase."""
+    facts, program = played.facts, played.program
+    tokens, lanes = len(text.tokens.ids), program.config.lanes
+    said = verdicts(text, played.result)
+    print(table(["model", "class", *text.classifier.spec.labels, "logits"], _rows(said)), "\n")
+    rows = phases(program, tokens, facts["operations"])
+    print(table(*phase_table(rows, facts, text)))
+    if text.floats is not None:
+        print("largest, mean: distance from the float model in units of the tensor's scale")
+    useful, cycles = work(program, tokens), facts["cycles"]
+    ideal = useful / lanes**2
+    stalls = ", ".join(f"{count:,} {cause}" for cause, count in facts["stalls"].items() if count)
+    microseconds = cycles / CLOCK_MHZ
+    print(
+        f"\n{cycles:,} cycles from the start to the last logit: {microseconds / 1000:.2f} ms at "
+        f"{CLOCK_MHZ} MHz, {1e6 / microseconds:.0f} reviews a second.\nIdeal {ideal:,.0f} cycles "
+        f"for {useful:,} MACs: utilisation {ideal / cycles:.1%}. No operand: {stalls}."
+    )
+    return {
+        "verdicts": said,
+        "phases": [row.as_dict() for row in rows],
+        "ideal_cycles": ideal,
+        "utilisation": ideal / cycles,
+        "milliseconds": microseconds / 1000,
+        "seconds": played.seconds,
+        **kept(facts),
+    }
+
+
+def verdicts(text: Reference, rtl: np.ndarray) -> list[dict[str, Any]]:
+    """The float model, where it is there, golden and RTL: class, probabilities, logits."""
+    spec, scale = text.classifier.spec, text.classifier.logit_scale
+    golden = text.golden["logits"]
+    found: list[tuple[str, np.ndarray, np.ndarray]] = [
+        ("golden", golden * scale, golden),
+        ("RTL", rtl * scale, rtl),
+    ]
+    if text.floats is not None:
+        found.insert(0, ("float", text.floats["logits"], text.floats["logits"]))
+    said = []
+    for name, scaled, logits in found:
+        shares = float_model.softmax(np.asarray(scaled, np.float32))
+        said.append(
+            {
+                "model": name,
+                "class": spec.labels[int(np.argmax(logits))],
+                "probabilities": dict(zip(spec.labels, map(float, shares), strict=True)),
+                "logits": dict(zip(spec.labels, logits.tolist(), strict=True)),
+            }
+        )
+    return said
+
+
+def _rows(said: Sequence[dict[str, Any]]) -> list[list[object]]:
+    def number(value: float) -> str:
+        return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+    return [
+        [
+            one["model"],
+            one["class"],
+            *(f"{share:.2%}" for share in one["probabilities"].values()),
+            " ".join(map(number, one["logits"].values())),
+        ]
+        for one in said
+    ]
+
+
+def phase_table(
+    rows: Sequence[Phase], facts: dict[str, Any], text: Reference
+) -> tuple[list[str], list[list[object]]]:
+    """Headings and lines: a line a phase, and the total."""
+    headings = [
+        "phase", "cycles", "ideal", "utilisation", "values", "mismatches", "largest", "mean",
+    ]  # fmt: skip
+    compared, mismatches = facts["compared"], facts["mismatches"]
+    lines: list[list[object]] = []
+    for row in rows:
+        apart = [d for tensor in row.tensors if (d := text.distance(tensor))]
+        lines.append(
+            [
+                row.name,
+                row.cycles,
+                None if row.ideal is None else round(row.ideal),
+                None if not row.cycles or row.ideal is None else f"{row.ideal / row.cycles:.1%}",
+                sum(compared.get(tensor, 0) for tensor in row.tensors),
+                sum(mismatches.get(tensor, 0) for tensor in row.tensors),
+                f"{apart[-1][0]:.2f}" if apart else None,
+                f"{apart[-1][1]:.3f}" if apart else None,
+            ]
+        )
+    total, wrong = sum(compared.values()), sum(mismatches.values())
+    lines.append(["total", facts["cycles"], None, None, total, wrong, None, None])
+    return headings, lines
+
+
+def attention_layers(text: Reference, played: Sequence[Played], simulator: str) -> dict[str, Any]:
+    """A line a layer."""
+    lines, figures = [], []
+    tokens = len(text.tokens.ids)
+    for layer, one in enumerate(played):
+        lanes, cycles = one.program.config.lanes, one.facts["cycles"]
+        ideal = work(one.program, tokens) / lanes**2
+        apart = text.distance(f"layer.{layer}.context") or (None, None)
+        line = {
+            "unit": f"attention, layer {layer}",
+            "simulator": simulator,
+            "lanes": lanes,
+            "tokens": tokens,
+            "cycles": cycles,
+            "ideal cycles": round(ideal),
+            "MAC utilisation": round(ideal / cycles, 4),
+            "values compared": sum(one.facts["compared"].values()),
+            "mismatches": sum(one.facts["mismatches"].values()),
+            "largest": apart[0],
+            "mean": apart[1],
+            "seconds": round(one.seconds, 1),
+        }
+        lines.append(list(line.values()))
+        figures.append(kept(one.facts) | line)
+    print(table(list(line), lines))
+    print("\nlargest, mean: distance of the context from the float model, in units of its scale")
+    return {"layers": figures}
+
+
+def unit_vectors(
+    unit: str,
+    text: Reference,
+    config: Config,
+    simulator: str,
+    tests: Sequence[PassedTest],
+    values: int,
+    seconds: float,
+) -> dict[str, Any]:
+    """One line: what the unit's bench did."""
+    line: dict[str, Any] = {
+        "unit": unit,
+        "simulator": simulator,
+        "lanes": config.lanes,
+        "tokens": len(text.tokens.ids),
+        "cycles": sum(round(test.simulated_ns / 10) for test in tests),
+        "values compared": values,
+        "mismatches": 0,
+        "seconds": round(seconds, 1),
+    }
+    print(table(list(line), [list(line.values())]))
+    return line

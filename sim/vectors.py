@@ -1,0 +1,120 @@
+"""`python -m sim.vectors`: test vectors of single units, cut out of golden runs on real reviews."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence as Arguments
+from pathlib import Path
+
+from cli.command import run
+from cli.files import write_json
+from cli.options import Parser, add_json, add_tokens, positive
+
+import numpy as np
+
+from golden import store
+from quant.texts import imdb
+from quant.tokenizer import TextTokenizer
+from sim.options import add_model_options, quantized_of
+from tb import vectors
+from tb.cut import UNITS
+from tb.sequences import Sequence, from_file
+
+DESCRIPTION = """\
+Cut test vectors of single units out of golden runs on real reviews.
+
+For every unit there are files UNIT/VECTOR.npz; index.json lists them.
+"""
+EXAMPLES = """\
+examples:
+  python -m sim.vectors
+  python -m sim.vectors --unit softmax --text "That movie was terrible!"
+  python -m sim.vectors --unit layernorm --samples 8 --tokens 64 --out build/layernorm
+  python -m sim.vectors --ids sequences.txt --limit 100
+"""
+
+
+def sequences_of(texts: Arguments[str], tokenizer: TextTokenizer, tokens: int) -> list[Sequence]:
+    """The texts as token ids, at most `tokens` each; ValueError for an empty one."""
+    found = []
+    for text in texts:
+        encoded = tokenizer.encode(text, limit=tokens)
+        ids, types = encoded.ids.tolist(), encoded.types.tolist()
+        found.append(Sequence(tuple(ids), tuple(types), (1,) * len(ids), text[:60]))
+    return found
+
+
+def reviews(count: int) -> list[str]:
+    """`count` reviews of the test split of IMDB, evenly spaced."""
+    found = imdb("test")
+    if not 1 <= count <= len(found):
+        raise ValueError(f"--samples {count}: it must lie in 1..{len(found)}")
+    return [found[i * len(found) // count].text for i in range(count)]
+
+
+def _parser() -> Parser:
+    parser = Parser("sim.vectors", DESCRIPTION, EXAMPLES)
+    add_model_options(parser)
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--text", action="append", help="a text; may be given several times")
+    source.add_argument(
+        "--samples",
+        type=positive,
+        default=2,
+        metavar="N",
+        help="number of IMDB reviews (default: %(default)s)",
+    )
+    source.add_argument("--ids", type=Path, help="file with a line of token ids a sequence")
+    add_tokens(parser, 128)
+    parser.add_argument(
+        "--unit", choices=[*UNITS, "all"], default="all", help="which vectors (default: all)"
+    )
+    parser.add_argument(
+        "--limit",
+        type=positive,
+        default=vectors.LIMIT,
+        metavar="N",
+        help="values or rows of a vector, evenly spaced (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/vectors"), help="folder (default: %(default)s)"
+    )
+    add_json(parser)
+    return parser
+
+
+def _command(options: argparse.Namespace) -> None:
+    directory = quantized_of(options)
+    model, info = store.load(directory)
+    if options.ids:
+        sequences = from_file(options.ids)
+    else:
+        tokens = min(options.tokens, model.shape.tokens)
+        texts = options.text or reviews(options.samples)
+        sequences = sequences_of(texts, TextTokenizer(directory), tokens)
+    units = list(UNITS) if options.unit == "all" else [options.unit]
+    checkpoint = {"directory": str(directory), "checkpoint": info.get("checkpoint")}
+    index = vectors.write(options.out, model, sequences, units, options.limit, checkpoint)
+    counts = {}
+    for unit, entries in index["units"].items():
+        arrays = [array for entry in entries for array in entry["arrays"].values()]
+        values = {
+            direction: sum(int(np.prod(x["shape"])) for x in arrays if x["direction"] == direction)
+            for direction in ("input", "output")
+        }
+        counts[unit] = {"vectors": len(entries)} | values
+    print(f"{'unit':12}{'vectors':>8}{'inputs':>12}{'outputs':>12}")
+    for unit, count in counts.items():
+        print(f"{unit:12}{count['vectors']:8}{count['input']:12,}{count['output']:12,}")
+    print(f"{len(sequences)} sequences, written to {options.out}/{vectors.INDEX}")
+    if options.json:
+        write_json(options.json, counts)
+
+
+def main(arguments: Arguments[str] | None = None) -> int:
+    return run(lambda: _command(_parser().parse_args(arguments)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+import json
+import os
+import stat
+from pathlib import Path
+
+from cli import files
+
+import pytest
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def test_a_file_is_whole_or_as_before(tmp_path, monkeypatch):
+    file = tmp_path / "new" / "values.json"
+    files.write_json(file, {"é": [1, 2]})
+    assert json.loads(file.read_text(encoding="utf-8")) == {"é": [1, 2]}
+    with pytest.raises(ValueError, match=r"Out of range float values"):
+        files.write_json(file, float("nan"))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match=r"No space left"):
+        files.write(file, b"other")
+    assert json.loads(file.read_text(encoding="utf-8")) == {"é": [1, 2]}
+    assert names(file.parent) == ["values.json"]
+
+
+def test_an_unchanged_file_keeps_its_time(tmp_path):
+    file = tmp_path / "unit.v"
+    assert files.write_if_changed(file, "module\n")
+    os.utime(file, (1, 1))
+    assert not files.write_if_changed(file, "module\n")
+    assert file.stat().st_mtime == 1
+    assert files.write_if_changed(file, "endmodule\n")
+    assert file.read_text() == "endmodule\n"
+
+
+def test_a_folder_replaces_the_one_before(tmp_path):
+    folder = tmp_path / "vectors"
+    for name in ("a", "b"):
+        with files.replacing(folder) as new:
+            new.mkdir()
+            (new / name).touch()
+    assert names(folder) == ["b"]
+    assert names(tmp_path) == ["vectors"]
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
+def test_a_failed_block_leaves_what_was_there(make, tmp_path):
+    place = tmp_path / "place"
+    place.write_text("old")
+
+    def fail() -> None:
+        with files.replacing(place) as new:
+            make(new)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert place.read_text() == "old"
+    assert names(tmp_path) == ["place"]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "real").write_text("old")
+    link = tmp_path / "link"
+    link.symlink_to("real")
+    files.write(link, "new")
+    assert link.is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+
+
+def test_a_pipe_is_written_and_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    files.write(pipe, "figures")
+    assert os.read(reader, 100) == b"figures"
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    files.write("/dev/null", "figures")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)

@@ -1,0 +1,90 @@
+"""What `make sim REVIEW=...` hands on: the text as it was given, nothing of it executed."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MAKEFILE = Path(__file__).resolve().parents[2] / "Makefile"
+# Stands where the virtual environment's Python does, and writes down what it is asked to run.
+STUB = f"""#!{sys.executable}
+import json, os, sys
+with open("calls.jsonb", "ab") as file:
+    file.write(json.dumps([os.fsencode(text).hex() for text in sys.argv[1:]]).encode() + b"\\n")
+"""
+FRAGMENTS = [
+    *("$(shell touch executed)", "$$(touch executed)", "$(touch executed)", "`touch executed`"),
+    *("${shell touch executed}", "$(eval X:=$(shell touch executed))", "$(error no)", "$(REVIEW)"),
+    *("; touch executed;", "&& touch executed", "| touch executed", "\n\ttouch executed\n"),
+    *("\"; touch executed; \"", "'; touch executed; '", "$5", "$$", "$", "$x", "#", "\\", "%", "~"),
+    *('"', "'", "*", " -n ", "--help", "!", "=", ":=", "\\\n", "great", " "),
+    *("é", "\udcff", "\U0001f3ac"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    stub = tmp_path / ".venv" / "bin" / "python"
+    stub.parent.mkdir(parents=True)
+    stub.write_text(STUB)
+    stub.chmod(0o755)
+    return tmp_path
+
+
+def make(folder: Path, *arguments: str, **environment: str) -> list[list[str]]:
+    """The commands that make has run, by their arguments, the set-up left out."""
+    log = folder / "calls.jsonb"
+    log.unlink(missing_ok=True)
+    python = f"PYTHON={folder}/.venv/bin/python"
+    command = ["make", "-f", str(MAKEFILE), "--no-print-directory", python, *arguments]
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(command, cwd=folder, env=plain | environment, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    calls = [
+        [os.fsdecode(bytes.fromhex(text)) for text in json.loads(line)]
+        for line in log.read_bytes().splitlines()
+    ]
+    return [call for call in calls if call[:2] != ["-m", "setup"]]
+
+
+def given(call: list[str]) -> list[str]:
+    return [text.removeprefix("--review=") for text in call if text.startswith("--review")]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_review_arrives_as_it_is(seed, folder):
+    draw = random.Random(seed)
+    # make itself drops white space in front of a value on its command line.
+    review = "".join(draw.choices(FRAGMENTS, k=draw.randint(1, 6))).lstrip() or "$"
+    if seed % 2:
+        (call,) = make(folder, "sim", f"REVIEW={review}")
+    else:
+        (call,) = make(folder, "sim", REVIEW=review)
+    assert call[:2] == ["-m", "sim.run"]
+    assert given(call) == [review]
+    assert sorted(entry.name for entry in folder.iterdir()) == [".venv", "calls.jsonb"]
+
+
+def test_without_a_review_none_is_handed_on(folder):
+    (call,) = make(folder, "sim")
+    assert given(call) == []
+
+
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_an_empty_review_is_handed_on_to_be_refused(by, folder):
+    (call,) = make(folder, "sim", "REVIEW=") if by == "option" else make(folder, "sim", REVIEW="")
+    assert given(call) == [""]
+
+
+def test_the_help_says_how_to_pass_quotes(folder):
+    done = subprocess.run(["make", "-f", MAKEFILE, "help"], capture_output=True, text=True)
+    assert """REVIEW='It'\\''s "good"'""" in done.stdout
+    # The example means what it says.
+    example = subprocess.run(
+        ["sh", "-c", """printf %s 'It'\\''s "good"'"""], capture_output=True, text=True
+    )
+    assert example.stdout == 'It\'s "good"'

@@ -1,0 +1,79 @@
+from cli import options
+from cli.extras import target
+from cli.options import Parser
+from cli.progress import progress, stage
+
+import pytest
+
+from rtl.interface.config import LANES, Config
+from tests.test_imports import THIRD_PARTY
+
+
+def parser() -> Parser:
+    result = Parser("quant.example", "What it does.", "examples:\n  python -m quant.example\n")
+    options.add_model(result)
+    options.add_quantized(result)
+    options.add_tokens(result, 128)
+    options.add_lanes(result, LANES)
+    options.add_json(result)
+    options.add_seed(result, "the texts")
+    options.add_jobs(result, "simulations")
+    result.add_argument("--share", type=options.whole(2, 5), default=3)
+    return result
+
+
+def test_help_shows_the_description_the_defaults_and_the_examples(capsys):
+    with pytest.raises(SystemExit) as stop:
+        parser().parse_args(["--help"])
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    for part in ("What it does.", "models/bert-tiny-imdb", "default: 128", "default: 8",
+                 "4, 8, 16, 32", "examples:\n  python -m quant.example"):  # fmt: skip
+        assert part in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--tokens", "many"], "argument --tokens: 'many' is not a whole number"),
+        (["--tokens", "0"], "argument --tokens: 0 is out of range: it must be 1 or more"),
+        (["--share", "6"], "argument --share: 6 is out of range: it must be 2 to 5"),
+        (["--seed", "-1"], "argument --seed: -1 is out of range: it must be 0 to 4294967295"),
+        (["--lanes", "5"], "argument --lanes: invalid choice: 5 (choose from 4, 8, 16, 32)"),
+        (["--max-tokens", "5"], "unrecognized arguments: --max-tokens 5"),
+        (["--json"], "argument --json: expected one argument"),
+    ],
+)
+def test_a_wrong_option_is_one_line_and_code_2(arguments, said, capsys):
+    with pytest.raises(SystemExit) as stop:
+        parser().parse_args(arguments)
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == f"error: {said}; --help shows what is allowed\n"
+
+
+def test_the_lanes_of_a_command_are_those_of_a_configuration():
+    assert Config().lanes == options.LANES
+    assert parser().parse_args([]).lanes == Config().lanes
+
+
+def test_every_package_that_is_imported_has_its_target():
+    used = set().union(*THIRD_PARTY.values())
+    assert [name for name in sorted(used) if target(name) is None] == []
+    assert target("quant.report") is None
+
+
+def test_without_a_terminal_a_stage_is_one_line(capsys):
+    assert list(progress([1, 2], "measuring")) == [1, 2]
+    assert list(progress(iter([1]), "reading")) == [1]
+    assert list(progress(iter("ab"), "cutting", unit="cases", total=2)) == ["a", "b"]
+    stage("building")
+    assert capsys.readouterr() == (
+        "",
+        "measuring: 2 texts\nreading\ncutting: 2 cases\nbuilding\n",
+    )
+
+
+def test_on_a_terminal_there_is_a_bar(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert list(progress([1, 2], "measuring")) == [1, 2]
+    assert "measuring" in capsys.readouterr().err

@@ -1,0 +1,59 @@
+"""Areas of tiles against the banks as ranges of words."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rtl.control.bounds import Bounds, offset_bits
+from rtl.interface.config import Config
+from tb.amaranth_ports import simulate
+
+CONFIG = Config(lanes=4, tokens=8, hidden=8, ffn=20)
+BANK = CONFIG.bank_words
+Area = dict[str, int]
+
+
+def inside(area: Area) -> bool:
+    words = range(area["start"], area["start"] + area["words"])
+    first = 0 if area["spans"] else area["bank"] * BANK
+    last = 4 * BANK if area["spans"] else first + BANK
+    return not area["used"] or (first <= words[0] and words[-1] < last)
+
+
+def random_area(rng: np.random.Generator) -> Area:
+    """Around a bank's ends more often than not."""
+    bank, words = int(rng.integers(4)), int(rng.integers(1, 2 * CONFIG.lanes))
+    edge = int(rng.integers(-3, 12)) * BANK // 2 - words + int(rng.integers(-2, 3))
+    start = min(max(edge, 0), (1 << offset_bits(CONFIG)) - 1)
+    used, spans = int(rng.random() < 0.7), int(rng.random() < 0.3)
+    return {"used": used, "start": start, "words": words, "bank": bank, "spans": spans}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_areas(seed: int) -> None:
+    """Good tiles and tiles that do not count, and after some time one that is outside."""
+    rng = np.random.default_rng(seed)
+
+    async def exercise(ports: Any) -> int:
+        ctx, unit, found = ports.ctx, ports.component, 0
+        wrong: list[int] = []
+        for cycle in range(600):
+            areas = [random_area(rng) for _ in range(2)]
+            good = all(map(inside, areas))
+            en = int(rng.random() < 0.8)
+            if not good and cycle < 300:
+                en = 0
+            for number, area in enumerate(areas):
+                for name, value in area.items():
+                    ctx.set(getattr(unit.areas[number], name), value)
+            ctx.set(unit.en, en)
+            if en and not good:
+                wrong.append(cycle)
+            found += en and good
+            assert ctx.get(unit.outside) == int(bool(wrong) and cycle >= wrong[0] + 3), cycle
+            await ctx.tick()
+        assert wrong
+        return found
+
+    assert simulate(Bounds(CONFIG), exercise) > 50

@@ -1,0 +1,290 @@
+"""The rules of the command stream against an account of them that looks at the whole stream."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from amaranth.hdl import ResetInserter, Signal
+from amaranth.sim import Simulator
+
+from rtl.compile.program import Program, Step, compile_attention, compile_model
+from rtl.control.rules import Rules
+from rtl.interface.command import FIELDS, MAGIC, Flag, Opcode
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
+from tb.scenarios import SMALL, SMALL_LIMITS, family
+
+CONFIG = Config(lanes=4, **SMALL_LIMITS)
+FIRST, TABLE, BY_LANE, RESIDUAL, CHAINED, BANK, LOGITS = (1 << bit for bit in range(7))
+FLAGS_OF = {
+    Opcode.NORM: FIRST | RESIDUAL | CHAINED,
+    Opcode.LINEAR: FIRST | TABLE | BY_LANE | RESIDUAL | BANK | LOGITS,
+    Opcode.ATTEND: FIRST,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A descriptor without its CRC; opcode and flags may be any byte."""
+
+    opcode: int
+    flags: int
+    values: dict[str, int]
+
+    def has(self, flag: int) -> bool:
+        return bool(self.flags & flag)
+
+
+def entries_of(program: Program) -> list[Entry]:
+    return [Entry(int(s.opcode), int(s.flags), dict(s.values)) for s in program.steps]
+
+
+def sums(before: Sequence[Entry]) -> list[Entry]:
+    """What has written X16 other than a NORM."""
+    return [
+        e for e in before
+        if e.opcode == Opcode.EMBED or (e.opcode == Opcode.LINEAR and e.has(RESIDUAL))
+    ]  # fmt: skip
+
+
+def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
+    """FORMAT: looks back at all that stands before, and remembers nothing."""
+    norms = [e for e in before if e.opcode == Opcode.NORM and not e.has(CHAINED)]
+    all_norms = [e for e in before if e.opcode == Opcode.NORM]
+    done = sums(before)
+    waiting = len(norms) > len(done)
+    narrow = any(e.has(FIRST) for e in done) or any(
+        e.has(FIRST) for e in all_norms if e.has(CHAINED)
+    )
+    filled = bool(done) or not encoder
+    kinds = {e.opcode for e in before}
+    if encoder and any(e.opcode == Opcode.LINEAR and e.has(LOGITS) for e in before):
+        return entry.opcode != Opcode.END
+    match entry.opcode:
+        case Opcode.HEADER:
+            right = (MAGIC, 3, CONFIG.lanes)
+            return bool(before) or right != tuple(
+                entry.values[name] for name in ("magic", "version", "lanes")
+            )
+        case _ if not before:
+            return True
+        case Opcode.TABLE:
+            return False
+        case Opcode.END:
+            return encoder or Opcode.ATTEND not in kinds
+        case Opcode.NORM:
+            if not encoder or waiting:
+                return True
+            if entry.has(CHAINED) and not (all_norms and all_norms[-1].has(RESIDUAL)):
+                return True
+            return entry.has(FIRST) if not done else narrow and not entry.has(FIRST)
+        case Opcode.EMBED:
+            return bool(done) or not waiting or not encoder
+        case Opcode.ATTEND:
+            return not filled
+        case Opcode.LINEAR:
+            if not filled or (entry.has(TABLE) and Opcode.TABLE not in kinds):
+                return True
+            if entry.has(RESIDUAL):
+                if entry.flags & ~(FIRST | RESIDUAL | BANK) or not entry.has(BANK):
+                    return True
+                return not waiting or entry.has(FIRST) != norms[-1].has(FIRST)
+            if entry.has(LOGITS) and (entry.flags & ~BANK != LOGITS | FIRST or not encoder):
+                return True
+            return not entry.has(BANK) and (waiting or (narrow and not entry.has(FIRST)))
+    return True
+
+
+def exceeds(entry: Entry, before: Sequence[Entry]) -> bool:
+    """LIMIT."""
+    c, v = CONFIG, entry.values
+    bank = 1 << (c.bank_words - 1).bit_length()
+    assert bank == c.bank_words
+
+    def inside(name: str) -> bool:
+        return v[name] % 2**22 < bank
+
+    right: list[bool] = []
+    match entry.opcode:
+        case Opcode.HEADER:
+            right = [v["tokens"] > 0, 0 < v["hidden"] <= c.hidden, 0 < v["ffn"] <= c.ffn,
+                     0 < v["labels"] <= c.labels]  # fmt: skip
+        case Opcode.NORM:
+            right = [0 < v["channels"] <= c.hidden, v["shift"] in range(1, 32),
+                     v["epsilon"] in range(1, 2**50)]  # fmt: skip
+        case Opcode.EMBED:
+            longest = before[0].values["tokens"]
+            right = [0 < v["channels"] <= c.hidden, v["token_rows"] > 0,
+                     longest + v["offset"] <= v["position_rows"]]  # fmt: skip
+        case Opcode.ATTEND:
+            right = [v["heads"] > 0, 0 < v["head_size"] <= c.hidden, v["stride"] <= bank,
+                     v["score_s"] in range(1, 48), v["context_s"] in range(1, 48),
+                     *map(inside, ("query", "key", "value", "context"))]  # fmt: skip
+        case Opcode.LINEAR:
+            right = [0 < v["length"] <= max(c.hidden, c.ffn), v["columns"] > 0, v["shift"] < 16]
+            if entry.has(BANK):
+                right += [inside("source"), v["source_stride"] <= 4 * bank]
+            else:
+                right += [v["source"] == 0, max(v["length"], v["source_stride"]) <= c.hidden]
+            if entry.has(RESIDUAL) or entry.has(LOGITS):
+                right.append(v["destination"] == 0)
+            else:
+                right += [inside("destination"), v["destination_stride"] <= 4 * bank]
+            if entry.has(RESIDUAL):
+                right.append(max(v["columns"], v["destination_stride"]) <= c.hidden)
+            if entry.has(LOGITS):
+                right.append(v["columns"] <= c.labels)
+    return not all(right)
+
+
+def ref_errors(entries: Sequence[Entry], encoder: bool = True) -> list[Error]:
+    """The verdict on each descriptor, up to the first that is refused."""
+    found = []
+    for place, entry in enumerate(entries):
+        before = entries[:place]
+        foreign = entry.flags & ~FLAGS_OF.get(Opcode(entry.opcode), 0) if (
+            entry.opcode in set(Opcode)
+        ) else 1  # fmt: skip
+        if foreign or misplaced(entry, before, encoder):
+            found.append(Error.FORMAT)
+        else:
+            found.append(Error.LIMIT if exceeds(entry, before) else Error.NONE)
+        if found[-1] is not Error.NONE:
+            break
+    return found
+
+
+def rtl_errors(streams: Sequence[Sequence[Entry]], encoder: bool = True) -> list[list[Error]]:
+    """The same of the unit, which is in reset between the streams."""
+    unit, reset = Rules(CONFIG, encoder=encoder), Signal()
+    found: list[list[Error]] = []
+
+    async def exercise(ctx: Any) -> None:
+        for entries in streams:
+            found.append([])
+            for entry in entries:
+                ctx.set(unit.opcode, entry.opcode)
+                ctx.set(unit.flags, entry.flags)
+                bits = 0
+                fields = FIELDS[Opcode(entry.opcode)] if entry.opcode in set(Opcode) else ()
+                for field in reversed(fields):
+                    bits = bits << 8 * field.bytes | entry.values[field.name]
+                ctx.set(unit.fields, bits)
+                await ctx.tick()
+                found[-1].append(Error(ctx.get(unit.error)))
+                if found[-1][-1] is not Error.NONE:
+                    break
+                ctx.set(unit.accept, 1)
+                await ctx.tick()
+                ctx.set(unit.accept, 0)
+            ctx.set(reset, 1)
+            await ctx.tick()
+            ctx.set(reset, 0)
+
+    sim = Simulator(ResetInserter(reset)(unit))
+    sim.add_clock(1e-8)
+    sim.add_testbench(exercise)
+    sim.run()
+    return found
+
+
+def programs() -> list[list[Entry]]:
+    found = []
+    for name, shape in SMALL.items():
+        for first in (False, True):
+            program = compile_model(family(name, shape), CONFIG, first_tile_only=first)
+            found.append(entries_of(program))
+    return found
+
+
+def altered(rng: np.random.Generator, entries: list[Entry]) -> list[Entry]:
+    """Some descriptors left out, doubled, moved, or with another flag, opcode or field."""
+    entries = list(entries)
+    for _ in range(int(rng.integers(1, 4))):
+        place = int(rng.integers(len(entries)))
+        entry = entries[place]
+        match int(rng.integers(7)):
+            case 0:
+                del entries[place]
+            case 1:
+                entries.insert(int(rng.integers(len(entries))), entry)
+            case 2:
+                other = int(rng.integers(len(entries)))
+                entries[place], entries[other] = entries[other], entry
+            case 3 | 4:
+                flags = entry.flags ^ 1 << int(rng.integers(8))
+                entries[place] = dataclasses.replace(entry, flags=flags)
+            case 5 if entry.values:
+                name = str(rng.choice(list(entry.values)))
+                width = next(
+                    f.bytes for f in FIELDS[Opcode(entry.opcode)] if f.name == name
+                )  # fmt: skip
+                value = entry.values[name]
+                options = [0, 1, value + 1, max(value - 1, 0), 1 << int(rng.integers(8 * width)),
+                           CONFIG.hidden, CONFIG.hidden + 1, CONFIG.bank_words,
+                           4 * CONFIG.bank_words, 4 * CONFIG.bank_words + 1, 16, 32, 47, 48,
+                           2**50, CONFIG.labels, CONFIG.labels + 1]  # fmt: skip
+                value = int(rng.choice(options)) % (1 << 8 * width)
+                entries[place] = dataclasses.replace(entry, values=entry.values | {name: value})
+            case _:
+                opcode = int(rng.integers(256 if rng.random() < 0.5 else 8))
+                known = FIELDS[Opcode(opcode)] if opcode in set(Opcode) else ()
+                entries[place] = Entry(opcode, entry.flags, {f.name: 0 for f in known})
+        if not entries:
+            return [entry]
+    return entries
+
+
+def test_compiled_programs_are_taken() -> None:
+    for entries in programs():
+        assert ref_errors(entries) == [Error.NONE] * len(entries)
+    assert rtl_errors(programs()) == [[Error.NONE] * len(entries) for entries in programs()]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_altered_programs(seed: int) -> None:
+    rng, whole = np.random.default_rng(seed), programs()
+    streams = [altered(rng, whole[int(rng.integers(len(whole)))]) for _ in range(250)]
+    expected = [ref_errors(stream) for stream in streams]
+    assert rtl_errors(streams) == expected
+    last = [errors[-1] for errors in expected]
+    assert min(last.count(Error.FORMAT), last.count(Error.LIMIT), last.count(Error.NONE)) > 10
+
+
+def test_any_order() -> None:
+    """Descriptors of a sound program in any order and number, behind its HEADER."""
+    rng, whole = np.random.default_rng(7), programs()
+    streams = []
+    for _ in range(300):
+        entries = whole[int(rng.integers(len(whole)))]
+        some = [entries[i] for i in rng.integers(1, len(entries), 12)]
+        streams.append([entries[0], *some])
+    assert rtl_errors(streams) == [ref_errors(stream) for stream in streams]
+
+
+def test_attention_alone() -> None:
+    """No EMBED, no NORM, no sums, no logits; the context of an ATTEND is the result."""
+    program = compile_attention(family("three-heads", SMALL["three-heads"]), CONFIG, 0)
+    entries, whole = entries_of(program), programs()
+    rng = np.random.default_rng(9)
+    streams = [entries]
+    for _ in range(200):
+        others = [*entries[1:], *whole[int(rng.integers(len(whole)))][1:]]
+        streams.append([entries[0], *(others[i] for i in rng.integers(0, len(others), 5))])
+    expected = [ref_errors(stream, encoder=False) for stream in streams]
+    assert expected[0] == [Error.NONE] * len(entries)
+    assert rtl_errors(streams, encoder=False) == expected
+
+
+def named(name: str) -> Step:
+    program = compile_model(family("pre-norm", SMALL["pre-norm"]), CONFIG)
+    return next(step for step in program.steps if step.name == name)
+
+
+def test_flags_are_those_of_the_format() -> None:
+    assert [int(flag) for flag in Flag] == [FIRST, TABLE, BY_LANE, RESIDUAL, CHAINED, BANK, LOGITS]
+    assert named("logits").flags & Flag.LOGITS

@@ -1,0 +1,69 @@
+"""One number of cycles: register, streams, both benches and the cycle model say the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from golden.model import Model, Shape
+from golden.random import random_model
+from rtl.compile.program import compile_model, embedding_table
+from rtl.interface.config import Config, ceil_div
+from sim.bench import run_bench
+from sim.cycles.model import predict
+from sim.harness import fast
+from tb.case import Case, accelerator_inference, write_case
+
+CONFIG = Config(lanes=4, tokens=16, hidden=16, ffn=32, labels=4)
+SHAPE = Shape(
+    layers=2, hidden=16, heads=2, head_size=8, ffn=32, labels=2, vocabulary=30, positions=16,
+    types=2,
+)  # fmt: skip
+MODELS: dict[str, Model] = {
+    "post": random_model(SHAPE, 1),
+    "pre": random_model(
+        replace(SHAPE, layers=1, hidden=10, head_size=5, ffn=23, labels=3, norm="pre"), 2
+    ),
+}
+LENGTHS = (1, 5, 16)
+
+
+def by_cocotb(
+    folder: Path, model: Model, stream_bytes: int, row_latency: int
+) -> list[dict[str, Any]]:
+    program, rows = compile_model(model, CONFIG), embedding_table(model, CONFIG.lanes)
+    played = tuple(accelerator_inference(program, model, sequence(n), rows=rows) for n in LENGTHS)
+    interval = ceil_div(CONFIG.lanes, stream_bytes)
+    case, report = folder / "case.npz", folder / "report.json"
+    write_case(case, Case(inferences=played, interval=interval, row_latency=row_latency))
+    env = {"CASE": str(case), "REPORT": str(report)}
+    run_bench("accelerator", "icarus", CONFIG, testcases=["case"], env=env)
+    found: list[dict[str, Any]] = json.loads(report.read_text())["inferences"]
+    return found
+
+
+def sequence(tokens: int) -> np.ndarray:
+    return np.random.default_rng(tokens).integers(0, SHAPE.vocabulary, tokens)
+
+
+@pytest.mark.verilator
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("stream_bytes", "row_latency"), [(4, 20), (4, 1), (1, 2), (2, 77)])
+def test_all_count_the_same(name: str, stream_bytes: int, row_latency: int, tmp_path: Path) -> None:
+    model = MODELS[name]
+    program, rows = compile_model(model, CONFIG), embedding_table(model, CONFIG.lanes)
+    jobs = [fast.Job(program, rows, sequence(n)) for n in LENGTHS]
+    harness = fast.simulate(CONFIG, jobs, stream_bytes=stream_bytes, row_latency=row_latency)
+    cocotb = by_cocotb(tmp_path, model, stream_bytes, row_latency)
+    for tokens, one, other in zip(LENGTHS, harness, cocotb, strict=True):
+        said = predict(program, tokens, stream_bytes=stream_bytes, row_latency=row_latency)
+        expected = {"cycles": said.cycles, "active": said.active, "stalls": said.stalls}
+        assert {"cycles": one.cycles, "active": one.active, "stalls": one.stalls} == expected
+        assert {counter: other[counter] for counter in expected} == expected
+        # The first token is taken in the first of the cycles, the last logit in the last.
+        assert one.span == other["span"] == said.cycles

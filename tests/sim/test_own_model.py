@@ -1,0 +1,114 @@
+"""From someone's checkpoint and CSV to "every bit equal", in the three commands of the README."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+from cli.command import Exit
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from quant import calibrate
+from sim import regress, run
+
+ROOT = Path(__file__).resolve().parents[2]
+VOCABULARY = ROOT / "models" / "bert-tiny-imdb" / "vocab.txt"
+TEXTS = [
+    ("An honest film about a dishonest man.", "keep"),
+    ("Two hours that I want back!", "drop"),
+    ("The sound was fine; the rest was not.", "drop"),
+    ("Bring tissues, and bring a friend.", "keep"),
+]
+
+
+def checkpoint(folder: Path, hidden: int, layers: int, heads: int, ffn: int) -> Path:
+    """A BERT classifier of two classes with random weights and a real vocabulary."""
+    folder.mkdir()
+    (folder / "vocab.txt").write_bytes(VOCABULARY.read_bytes())
+    words = len(VOCABULARY.read_text(encoding="utf-8").splitlines())
+    config = {
+        "architectures": ["BertForSequenceClassification"],
+        "model_type": "bert",
+        "vocab_size": words,
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": ffn,
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-12,
+        "id2label": {"0": "drop", "1": "keep"},
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    rng = np.random.default_rng(5)
+    found: dict[str, np.ndarray] = {}
+
+    def linear(name: str, outputs: int, inputs: int) -> None:
+        found[f"{name}.weight"] = rng.normal(0, inputs**-0.5, (outputs, inputs))
+        found[f"{name}.bias"] = rng.normal(0, 0.1, outputs)
+
+    def norm(name: str) -> None:
+        found[f"{name}.weight"] = rng.uniform(0.5, 1.5, hidden)
+        found[f"{name}.bias"] = rng.normal(0, 0.2, hidden)
+
+    for table, rows in (("word", words), ("position", 512), ("token_type", 2)):
+        found[f"bert.embeddings.{table}_embeddings.weight"] = rng.normal(0, 1, (rows, hidden))
+    norm("bert.embeddings.LayerNorm")
+    for layer in (f"bert.encoder.layer.{i}" for i in range(layers)):
+        for name in ("query", "key", "value"):
+            linear(f"{layer}.attention.self.{name}", hidden, hidden)
+        linear(f"{layer}.attention.output.dense", hidden, hidden)
+        norm(f"{layer}.attention.output.LayerNorm")
+        linear(f"{layer}.intermediate.dense", ffn, hidden)
+        linear(f"{layer}.output.dense", hidden, ffn)
+        norm(f"{layer}.output.LayerNorm")
+    linear("bert.pooler.dense", hidden, hidden)
+    linear("classifier", 2, hidden)
+    tensors = {name: tensor.astype(np.float32) for name, tensor in found.items()}
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+@pytest.mark.verilator
+@pytest.mark.parametrize(
+    ("hidden", "layers", "heads", "ffn"),
+    [
+        pytest.param(24, 1, 2, 40, id="small"),
+        pytest.param(384, 6, 12, 1536, id="MiniLM", marks=pytest.mark.slow),
+    ],
+)
+def test_three_commands(
+    hidden: int,
+    layers: int,
+    heads: int,
+    ffn: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Calibrate, one text in every detail, all texts of the file."""
+    model = checkpoint(tmp_path / "checkpoint", hidden, layers, heads, ffn)
+    texts, mine = tmp_path / "texts.csv", tmp_path / "mine"
+    with texts.open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *TEXTS])
+    line = ["--quantized", str(mine), "--lanes", "16" if hidden > 128 else "4", "--tokens", "6"]
+    figures = [tmp_path / "run.json", tmp_path / "regress.json"]
+
+    calibration = ["--model", str(model), "--data", str(texts), "--out", str(mine)]
+    assert calibrate.main(calibration) == Exit.OK
+    assert run.main([*line, "--review", TEXTS[0][0], "--json", str(figures[0])]) == Exit.OK
+    assert "Every bit equal to the golden model." in capsys.readouterr().out
+    data = ["--data", str(texts), "--trace-sample", "1", "--jobs", "1"]
+    assert regress.main([*line, *data, "--json", str(figures[1])]) == Exit.OK
+    assert "passed: equal bit for bit" in capsys.readouterr().out
+
+    one, all_texts = (json.loads(path.read_text()) for path in figures)
+    assert one["tokens"] == 6
+    assert set(one["verdicts"][2]["logits"]) == {"drop", "keep"}
+    assert f"layer.{layers - 1}.ffn.sum" in one["compared"]
+    assert all_texts["reviews"] == len(TEXTS)
+    assert all_texts["accuracy"]["RTL"] == all_texts["accuracy"]["golden"] is not None

@@ -1,0 +1,261 @@
+"""What comes from outside and must not harm: aborts, streams that are no model, odd rows.
+
+Every bad inference must end, with the right code and without logits, and leave the next one right.
+The C++ harness adds its own: an offered word stays, rows that were asked for have come at the end,
+a packet of logits is whole or there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from golden.encoder import run as golden
+from golden.model import Model, Shape
+from golden.random import random_model
+from rtl.compile.program import Program, Step, compile_model, embedding_table
+from rtl.interface.command import NO_FLAGS, Flag, Stream, bank_address
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
+from sim.harness import fast
+from sim.harness.fast import Job, Result
+
+pytestmark = pytest.mark.verilator
+
+CONFIG = Config(lanes=4, tokens=16, hidden=16, ffn=32, labels=4)
+TINY = Shape(
+    layers=1, hidden=10, heads=2, head_size=5, ffn=18, labels=4,
+    vocabulary=30, positions=16, types=2, norm="pre",
+)  # fmt: skip
+
+SHAPES = {
+    "plain": Shape(
+        layers=2, hidden=16, heads=2, head_size=8, ffn=32, labels=3,
+        vocabulary=30, positions=16, types=2,
+    ),
+    "wide": Shape(  # its heads need more of a bank than the hidden size says
+        layers=1, hidden=6, heads=3, head_size=6, ffn=32, labels=2,
+        vocabulary=30, positions=16, types=2,
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A random model, compiled."""
+
+    model: Model
+    program: Program
+    table: np.ndarray
+
+    def job(self, tokens: int, seed: int = 0, **options: int) -> Job:
+        rng = np.random.default_rng([tokens, seed])
+        ids, types = rng.integers(0, 30, tokens), rng.integers(0, 2, tokens)
+        return Job(self.program, self.table, ids, types, **options)
+
+    def right(self, job: Job, result: Result) -> bool:
+        expected = golden(self.model, job.ids, job.types, np.ones(len(job.ids), bool))
+        return result.error is Error.NONE and result.logits.tolist() == expected.tolist()
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Loaded:
+    model = random_model(TINY, 4)
+    return Loaded(model, compile_model(model, CONFIG), embedding_table(model, CONFIG.lanes))
+
+
+def followed(
+    loaded: Loaded, bad: Sequence[Job], seed: int | None = None, **options: int
+) -> list[Result]:
+    """The results of the bad jobs; a sound one after each of them must be right."""
+    sound = [loaded.job(1 + place % 7, place) for place in range(len(bad))]
+    jobs = [job for pair in zip(bad, sound, strict=True) for job in pair]
+    results = fast.run(CONFIG, jobs, seed=seed, patience=20_000, **options)
+    for job, result in zip(sound, results[1::2], strict=True):
+        assert loaded.right(job, result), f"the inference after {bad[result.index // 2]}"
+    return results[::2]
+
+
+@pytest.mark.parametrize(("seed", "row_latency"), [(None, 1), (None, 9), (1, 3), (2, 20)])
+def test_abort_in_every_cycle(tiny: Loaded, seed: int | None, row_latency: int) -> None:
+    """Rows are asked for, words are offered, logits leave: the next inference never notices."""
+    (whole,) = fast.run(CONFIG, [tiny.job(3)], seed=seed, row_latency=row_latency)
+    last = whole.cycles + 4
+    moments = [*range(120), *range(120, last - 60, 13), *range(last - 60, last)]
+    jobs = [tiny.job(3, abort=moment) for moment in moments]
+    results = followed(tiny, jobs, seed, row_latency=row_latency)
+    for job, result in zip(jobs, results, strict=True):
+        if result.error is Error.NONE:  # it came after the end, or too late
+            assert tiny.right(job, result)
+        else:
+            assert result.error is Error.ABORTED
+    codes = [result.error for result in results]
+    assert codes.count(Error.ABORTED) > len(moments) // 2
+    if seed is None:
+        assert codes == sorted(codes, key=lambda code: code is Error.NONE)
+        assert Error.NONE in codes
+
+
+def steps_of(program: Program, *steps: Step) -> bytes:
+    stream = Stream(program.config.lanes)
+    for step in steps:
+        stream.descriptor(step.opcode, step.flags, **step.values)
+        stream.payload(step.payload)
+    return bytes(stream)
+
+
+def test_a_stream_that_computes_no_logits(tiny: Loaded) -> None:
+    """Its HEADER and END alone; everything but the logits; after a reset, and after others."""
+    steps = tiny.program.steps
+    streams = [steps_of(tiny.program, steps[0], steps[-1]),
+               steps_of(tiny.program, *steps[:-2], steps[-1])]  # fmt: skip
+    assert Flag.LOGITS in steps[-2].flags
+    job = tiny.job(5)
+    results = followed(tiny, [replace(job, program=stream) for stream in streams * 2])
+    assert [result.error for result in results] == [Error.FORMAT] * 4
+
+
+def changed(
+    program: Program,
+    name: str,
+    add: Flag = NO_FLAGS,
+    drop: Flag = NO_FLAGS,
+    **values: int,
+) -> tuple[Step, ...]:
+    """The steps with other flags or fields in the step of that name."""
+    found = [
+        replace(step, flags=(step.flags | add) & ~drop, values=step.values | values)
+        if step.name == name
+        else step
+        for step in program.steps
+    ]
+    assert found != list(program.steps)
+    return tuple(found)
+
+
+def doubled(program: Program, name: str) -> tuple[Step, ...]:
+    return tuple(s for step in program.steps for s in [step] * (1 + (step.name == name)))
+
+
+def without(program: Program, name: str) -> tuple[Step, ...]:
+    return tuple(step for step in program.steps if step.name != name)
+
+
+def refused(program: Program) -> Iterator[tuple[str, tuple[Step, ...], Error]]:
+    """Streams of which most would stop the units for ever, or compute nonsense, if run."""
+    p, c = program, program.config
+    layer = "layer.0"
+    names = {step.name for step in p.steps}
+    for name in ("embedding.sum", layer):
+        yield f"TABLE on {name}", changed(p, name, add=Flag.TABLE), Error.FORMAT
+    for name in ("embedding.sum", f"{layer}.attention.sum", f"{layer}.ffn.sum"):
+        yield f"FIRST_TILE on {name}", changed(p, name, add=Flag.FIRST_TILE), Error.FORMAT
+    for flag in (Flag.RESIDUAL, Flag.BANK):
+        steps = changed(p, f"{layer}.ffn.sum", drop=flag)
+        yield f"no {flag.name}", steps, Error.FORMAT
+    for name in ("embedding.norm", f"{layer}.attention.norm", f"{layer}.ffn.norm", "final.norm"):
+        if name in names and name != f"{layer}.attention.norm":
+            yield f"{name} twice", doubled(p, name), Error.FORMAT
+        if name != f"{layer}.attention.norm":
+            yield f"{name} missing", without(p, name), Error.FORMAT
+    for name in ("embedding.sum", f"{layer}.attention.sum", f"{layer}.ffn.hidden.table"):
+        yield f"{name} missing", without(p, name), Error.FORMAT
+    yield "EMBED twice", doubled(p, "embedding.sum"), Error.FORMAT
+    yield "logits twice", doubled(p, "logits"), Error.FORMAT
+    yield "no CHAINED", changed(p, f"{layer}.attention.norm", drop=Flag.CHAINED), Error.FORMAT
+    yield "narrow NORM", changed(p, f"{layer}.ffn.norm", add=Flag.FIRST_TILE), Error.FORMAT
+    yield "all logits", changed(p, "logits", drop=Flag.FIRST_TILE), Error.FORMAT
+    yield "header only", (p.steps[0],) * 2, Error.FORMAT
+    for name, values in (
+        ("header", {"labels": 0}), ("header", {"hidden": 0}),
+        ("logits", {"columns": c.labels + 1}), ("logits", {"destination": 1}),
+        ("embedding.sum", {"offset": 9}),
+        (f"{layer}.q", {"source": 1}), (f"{layer}.q", {"source_stride": c.hidden + 1}),
+        (f"{layer}.q", {"destination": c.bank_words}),
+        (f"{layer}.ffn.sum", {"destination": 4}),
+        (f"{layer}.ffn.sum", {"destination_stride": c.hidden + 1}),
+        (f"{layer}.ffn.norm", {"shift": 32}), (f"{layer}.ffn.norm", {"epsilon": 1 << 50}),
+        (layer, {"score_s": 48}), (layer, {"stride": c.bank_words + 1}),
+        (layer, {"key": bank_address(1, c.bank_words)}),
+    ):  # fmt: skip
+        yield f"{name} {values}", changed(p, name, **values), Error.LIMIT
+
+
+def test_streams_that_cannot_be_run(tiny: Loaded) -> None:
+    cases = list(refused(tiny.program))
+    assert len(cases) > 30
+    jobs = [replace(tiny.job(9), program=steps_of(tiny.program, *steps)) for _, steps, _ in cases]
+    results = followed(tiny, jobs)
+    assert {name: r.error.name for (name, *_), r in zip(cases, results, strict=True)} == {
+        name: error.name for name, _, error in cases
+    }
+
+
+def test_a_tensor_that_outgrows_its_bank(tiny: Loaded) -> None:
+    """Addresses are in their bank at first and leave it with the row tiles of a longer sequence."""
+    bank, job = CONFIG.bank_words, tiny.job(4)
+    for name, values, code in (
+        ("layer.0.q", {"destination_stride": 10}, Error.NONE),
+        ("layer.0.q", {"destination_stride": 4 * bank}, Error.LIMIT),
+        ("layer.0.k", {"destination": bank_address(1, bank - 2)}, Error.LIMIT),
+        ("layer.0.v", {"destination": bank_address(2, bank - 1)}, Error.LIMIT),
+        ("layer.0", {"stride": bank}, Error.LIMIT),
+        ("layer.0", {"heads": 255}, Error.LIMIT),
+        ("layer.0", {"context": bank_address(3, bank - 1)}, Error.LIMIT),
+        ("layer.0.ffn.hidden", {"destination_stride": 4 * bank}, Error.LIMIT),
+        ("layer.0.ffn.sum", {"source_stride": 4 * bank}, Error.LIMIT),
+    ):
+        steps = changed(tiny.program, name, **values) if code else tiny.program.steps
+        bad = replace(tiny.job(16), program=steps_of(tiny.program, *steps))
+        (result,) = followed(tiny, [bad])
+        assert result.error is code, (name, values)
+    # A short sequence has one row tile: strides do not matter.
+    steps = changed(tiny.program, "layer.0.ffn.hidden", destination_stride=4 * bank)
+    short = replace(job, program=steps_of(tiny.program, *steps))
+    (result,) = fast.run(CONFIG, [short])
+    assert tiny.right(short, result)
+
+
+@pytest.mark.parametrize("shape", ["plain", "wide"])
+def test_one_accelerator_runs_what_was_compiled_for_any(shape: str) -> None:
+    """Whatever limits a model was compiled for: right where it fits, else LIMIT or LENGTH."""
+    model = random_model(SHAPES[shape], 5)
+    table, codes = embedding_table(model, CONFIG.lanes), []
+    for limits in (
+        {}, {"tokens": 4}, {"tokens": 40}, {"tokens": 1000}, {"hidden": 70}, {"ffn": 200},
+        {"tokens": 33, "hidden": 64, "ffn": 400, "labels": 9}, {"hidden": 1000, "ffn": 4000},
+    ):  # fmt: skip
+        config = replace(CONFIG, **limits)
+        if shape == "wide" and config.tokens < 8:
+            continue  # its V does not fit such banks at all
+        loaded = Loaded(model, compile_model(model, config), table)
+        for tokens in (1, 4, 9, 13, 16):
+            job = loaded.job(tokens)
+            (result,) = fast.run(CONFIG, [job])
+            codes.append(result.error)
+            if result.error is not Error.NONE:
+                fits = tokens <= compile_model(model, CONFIG).tokens
+                assert result.error is (
+                    Error.LENGTH if tokens > loaded.program.tokens else Error.LIMIT
+                )
+                assert not fits or tokens > loaded.program.tokens
+            else:
+                assert loaded.right(job, result)
+    assert codes.count(Error.NONE) >= 14
+    assert (Error.LIMIT in codes) == (shape == "wide")
+
+
+@pytest.mark.parametrize("width", [4, 8, 16, 40])
+def test_rows_of_another_width(tiny: Loaded, width: int) -> None:
+    """The table of another model: its rows end early or late."""
+    table = np.zeros((len(tiny.table), width), np.int8)
+    table[:, : tiny.table.shape[1]] = tiny.table[:, :width]
+    assert tiny.table.shape[1] == 12
+    jobs = [replace(tiny.job(n), table=table) for n in (1, 4, 9)]
+    jobs += [replace(tiny.job(9), table=table, abort=moment) for moment in range(20, 60, 3)]
+    results = followed(tiny, jobs, row_latency=5)
+    assert {result.error for result in results[:3]} == {Error.ROW}
+    assert {result.error for result in results[3:]} <= {Error.ROW, Error.ABORTED}

@@ -1,0 +1,155 @@
+"""The accelerator behind AXI masters, sources and sinks of cocotbext-axi, which nobody here wrote.
+
+The logits are golden's; nothing of tb/ drives or watches the ports.
+"""
+
+import itertools
+import json
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cocotb
+import numpy as np
+from cocotb.clock import Clock
+from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
+from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiStreamBus, AxiStreamSink, AxiStreamSource
+
+from golden.encoder import run as golden
+from golden.model import Shape
+from golden.random import random_model
+from rtl.compile.program import compile_model, embedding_table
+from rtl.interface.config import Config
+
+# docs/architecture.md
+ID, LANES, CONTROL, STATUS, CYCLES = 0x00, 0x08, 0x1C, 0x20, 0x24
+START, DONE = 1, 2
+
+SHAPES = (
+    Shape(
+        layers=1, hidden=8, heads=2, head_size=4, ffn=12, labels=3,
+        vocabulary=20, positions=20, types=2,
+    ),
+    Shape(
+        layers=1, hidden=6, heads=1, head_size=5, ffn=9, labels=2,
+        vocabulary=11, positions=20, types=0, norm="pre", embedding_norm=False, pooling="mean",
+    ),
+)  # fmt: skip
+
+
+def pauses(seed: int, share: float) -> Iterator[bool]:
+    """Cycles in which a stream's end rests."""
+    draw = random.Random(seed)
+    return (draw.random() < share for _ in itertools.count())
+
+
+class Client:
+    """A host with DMA engines and an embedding memory."""
+
+    def __init__(self, dut: Any, config: Config) -> None:
+        self.dut = dut
+        ends = dut.clk, dut.rst
+        self.registers = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axi"), *ends)
+        self.model = AxiStreamSource(AxiStreamBus.from_prefix(dut, "s_axis_model"), *ends)
+        self.tokens = AxiStreamSource(AxiStreamBus.from_prefix(dut, "s_axis_tokens"), *ends)
+        self.rows = AxiStreamSource(AxiStreamBus.from_prefix(dut, "s_axis_rows"), *ends)
+        self.request = AxiStreamSink(AxiStreamBus.from_prefix(dut, "m_axis_request"), *ends)
+        self.logits = AxiStreamSink(AxiStreamBus.from_prefix(dut, "m_axis_logits"), *ends)
+        self.models = [random_model(shape, seed) for seed, shape in enumerate(SHAPES)]
+        self.programs = [compile_model(model, config) for model in self.models]
+        self.tables = [embedding_table(model, config.lanes) for model in self.models]
+        self.table = self.tables[0]
+        cocotb.start_soon(self._memory())
+
+    @property
+    def ends(self) -> list[Any]:
+        return [self.model, self.tokens, self.rows, self.request, self.logits]
+
+    async def _memory(self) -> None:
+        while True:
+            frame = await self.request.recv()
+            row = int.from_bytes(bytes(frame.tdata[:4]), "little")
+            await self.rows.send(self.table[row].tobytes())
+
+    async def reset(self, cycles: int) -> None:
+        """Reset the accelerator and everything around it."""
+        self.dut.rst.value = 1
+        await ClockCycles(self.dut.clk, cycles)
+        for end in self.ends:
+            end.clear()
+        self.dut.rst.value = 0
+        await ClockCycles(self.dut.clk, 2)
+        for end in self.ends:
+            end.clear()
+
+    async def offer(self, number: int, tokens: int) -> list[int]:
+        """Send a sequence and the command stream; the logits that must come."""
+        model, draw = self.models[number], np.random.default_rng([number, tokens])
+        ids = draw.integers(0, model.shape.vocabulary, tokens)
+        types = draw.integers(0, max(model.shape.types, 1), tokens)
+        attend = np.r_[1, draw.integers(0, 2, tokens - 1)]
+        self.table = self.tables[number]
+        await self.tokens.send((ids | types << 24 | attend << 25).astype("<u4").tobytes())
+        await self.model.send(self.programs[number].stream())
+        return [int(logit) for logit in golden(model, ids, types, attend)]
+
+    async def start(self) -> None:
+        await self.registers.write_dword(CONTROL, START)
+
+    async def infer(self, number: int, tokens: int, *, start_first: bool) -> None:
+        """A whole inference, compared."""
+        if start_first:
+            await self.start()
+            await ClockCycles(self.dut.clk, 20)
+        expected = await self.offer(number, tokens)
+        if not start_first:
+            await ClockCycles(self.dut.clk, 20)
+            await self.start()
+        frame = await with_timeout(self.logits.recv(), 1, "ms")
+        found = np.frombuffer(bytes(frame.tdata), "<i4").tolist()
+        assert found == expected, f"logits are {found}, golden says {expected}"
+        if not self.dut.interrupt.value:
+            await with_timeout(RisingEdge(self.dut.interrupt), 1, "us")
+        status = await self.registers.read_dword(STATUS)
+        assert status == DONE, f"status is {status:#x}"
+        assert await self.registers.read_dword(CYCLES) > 0
+        for end in self.ends:
+            assert end.empty(), "a stream is not empty after the end"
+
+
+async def client(dut: Any) -> Client:
+    facts = json.loads(Path(os.environ["UNIT_SHEET"]).read_text())["configuration"]
+    config = Config(**facts)
+    Clock(dut.clk, 10, "ns").start()
+    found = Client(dut, config)
+    await found.reset(4)
+    assert await found.registers.read_dword(ID) == 0x54523242
+    assert await found.registers.read_dword(LANES) == config.lanes
+    return found
+
+
+@cocotb.test()
+@cocotb.parametrize(start_first=[True, False], share=[0.0, 0.6])
+async def inferences(dut: Any, start_first: bool, share: float) -> None:
+    """Two models in turn, sequences of one token and of several row tiles."""
+    host = await client(dut)
+    if share:
+        for seed, end in enumerate(host.ends):
+            end.set_pause_generator(pauses(seed, share))
+    for number, tokens in ((0, 5), (1, 1), (0, 8)):
+        await host.infer(number, tokens, start_first=start_first)
+
+
+@cocotb.test()
+async def resets(dut: Any) -> None:
+    """A reset in the middle, whatever is under way; the next inference is right each time."""
+    host = await client(dut)
+    draw = random.Random(1)
+    for number in range(4):
+        await host.start()
+        await host.offer(number % 2, 1 + 2 * number)
+        await ClockCycles(dut.clk, draw.choice((3, 40, 150, 400, 900)))
+        await host.reset(draw.choice((1, 3)))
+        await host.infer(number % 2, 1 + draw.randrange(8), start_first=bool(number & 1))

@@ -1,0 +1,110 @@
+"""The loss of fine-tuning: labels, and a teacher's opinion of the very window that is shown."""
+
+import argparse
+from pathlib import Path
+
+from cli.progress import stage
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.nn import functional
+
+from train.batches import drop_words, epoch_batches, pad, window
+from train.checkpoint import Classifier, load_classifier
+from train.data import Split
+from train.failure import TrainError
+from train.model import logits_of
+from train.stages import Timetable
+from train.teacher import CheckpointTeacher, NbSvm, train_nb_svm
+from train.tokens import SpecialTokens
+
+Teacher = NbSvm | CheckpointTeacher
+
+NONE = "none"
+
+
+class DistillationLoss:
+    """The loss of a step: its batch, the student's logits, and labels and teacher to compare with.
+
+    loss = (1 - a) * cross entropy(label, smoothed) + a * T^2 * KL(teacher / T || student / T)
+    with a = --teacher-weight and T = --temperature (Hinton et al., 2015); the teacher sees the same
+    window of the text, without dropped words.
+    """
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        model: Classifier,
+        data: Split,
+        timetable: Timetable,
+        teacher: Teacher | None,
+        special: SpecialTokens,
+        device: str,
+    ) -> None:
+        self.options = options
+        self.model = model
+        self.data = data
+        self.timetable = timetable
+        self.teacher = teacher
+        self.special = special
+        self.device = device
+        self.epoch = -1
+        self.batches: list[npt.NDArray[np.int64]] = []
+
+    def __call__(self, step: int) -> tuple[torch.Tensor, dict[str, float]]:
+        options, at = self.options, self.timetable.at(step)
+        if at.epoch != self.epoch:
+            lengths = [min(len(ids), at.length) for ids in self.data.texts]
+            self.batches = epoch_batches(lengths, options.batch, seed=options.seed, epoch=at.epoch)
+            self.epoch = at.epoch
+        indices = self.batches[at.index]
+        rng = np.random.default_rng((options.seed, at.epoch, at.index))
+        shown = [window(self.data.texts[i], at.length, self.special, rng) for i in indices]
+        dropped = [drop_words(ids, options.word_dropout, self.special, rng) for ids in shown]
+        logits = logits_of(self.model, pad(dropped, self.special), self.device).float()
+        labels = torch.from_numpy(self.data.labels[indices]).to(self.device)
+        loss = functional.cross_entropy(logits, labels, label_smoothing=options.label_smoothing)
+        hits = {"accuracy": 100 * (logits.argmax(1) == labels).float().mean().item()}
+        if self.teacher is None:
+            return loss, hits
+        temperature, weight = options.temperature, at.teacher_weight(options.teacher_weight)
+        taught = torch.from_numpy(self.teacher(shown)).to(self.device) / temperature
+        distance = functional.kl_div(
+            functional.log_softmax(logits / temperature, 1),
+            functional.log_softmax(taught, 1),
+            reduction="batchmean",
+            log_target=True,
+        )
+        return (1 - weight) * loss + weight * temperature**2 * distance, hits
+
+
+def make_teacher(
+    options: argparse.Namespace,
+    data: Split,
+    labels: list[str],
+    vocabulary: int,
+    special: SpecialTokens,
+    work: Path,
+    device: str,
+) -> Teacher | None:
+    """The teacher that --teacher names; an NB-SVM is trained here, and kept in ``work``."""
+    if options.teacher == NONE:
+        return None
+    if options.teacher != "nb-svm":
+        teacher = load_classifier(
+            Path(options.teacher), labels, dropout=0.0, attention_dropout=0.0, seed=options.seed
+        )
+        if teacher.config.vocab_size != vocabulary:
+            raise TrainError(
+                f"{options.teacher} reads {teacher.config.vocab_size} tokens, "
+                f"the student {vocabulary}: a teacher needs the same vocabulary"
+            )
+        return CheckpointTeacher(teacher, special, device)
+    path = work / "nb-svm.safetensors"
+    if path.exists():
+        return NbSvm.load(path, vocabulary)
+    stage(f"the linear teacher: n-grams of {len(data.texts):,} texts")
+    machine = train_nb_svm(data.texts, data.labels, classes=len(labels), vocabulary=vocabulary)
+    machine.save(path)
+    return machine
