@@ -1,0 +1,33 @@
+"""What the documents name is there: files in backticks, links, and modules of commands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("models/*/README.md")]
+TOPS = ("cli", "golden", "quant", "rtl", "tb", "sim", "train", "tests", "docs", "models", "setup")
+
+PATH = re.compile(rf"`((?:{'|'.join(TOPS)})/[\w/.-]*)`")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+COMMAND = re.compile(rf"python3? -m ((?:{'|'.join(TOPS)})(?:\.\w+)*)")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_document_names_is_there(document: Path) -> None:
+    text = document.read_text()
+    missing = [path for path in PATH.findall(text) if not (ROOT / path).exists()]
+    missing += [link for link in LINK.findall(text) if not (document.parent / link).exists()]
+    for module in COMMAND.findall(text):
+        path = ROOT.joinpath(*module.split("."))
+        if not path.with_suffix(".py").exists() and not (path / "__main__.py").exists():
+            missing.append(f"python -m {module}")
+    assert not missing
+
+
+def test_the_journeys_name_files() -> None:
+    named = PATH.findall((ROOT / "docs" / "extending.md").read_text())
+    assert len(named) > 30
