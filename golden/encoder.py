@@ -129,13 +129,16 @@ def check_input(
 
 
 def _integers(name: str, values: Integers | None, length: int | None, high: int) -> np.ndarray:
+    if isinstance(values, list | tuple) and all(isinstance(value, int) for value in values):
+        # Before NumPy sees them: it makes floats of 2^63 and 1.
+        for place, value in enumerate(values):
+            if not 0 <= value <= high:
+                raise ValueError(f"{name}[{place}] is {value}; allowed 0..{high}")
     array = np.zeros(length or 0, np.int64) if values is None else np.asarray(values)
     if array.ndim != 1 or array.size == 0 or (length is not None and len(array) != length):
         allowed = "one or more integers" if length is None else f"{length}, one a token"
         raise ValueError(f"{name} has shape {array.shape}; allowed {allowed}")
-    if isinstance(values, list | tuple) and all(isinstance(value, int) for value in values):
-        array = np.asarray(values, dtype=object)  # exact: NumPy makes floats of 2^63 and 1
-    elif array.dtype.kind not in "iub":
+    if array.dtype.kind not in "iub":
         raise ValueError(f"{name} has dtype {array.dtype}; allowed integers")
     bad = np.flatnonzero((array < 0) | (array > high))
     if bad.size:

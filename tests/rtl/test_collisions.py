@@ -16,6 +16,7 @@ from tests.rtl.mutation import mutated, replaced
 CONFIG = Config(lanes=4, tokens=32, hidden=32, ffn=48)
 INVERTED = (
     ("import Module, Shape", "import Cat, Module, Shape"),
+    ("pipeline import delay", "pipeline import delay, register"),
     (
         'self.read.data.eq(delay(m, read.data, READ_LATENCY - 1, "output"))',
         """self.read.data.eq(register(m, Cat(read.data) ^ register(

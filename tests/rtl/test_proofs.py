@@ -32,7 +32,7 @@ module formula (input signed [{width}-1:0] i, input [{s_bits}-1:0] s);
   wire signed [63:0] y = (x + (64'sd1 <<< (s - 1))) >>> s;
   wire fits = y <= most && y >= -most - 1;
   wire signed [63:0] expected = fits ? y : y > 0 ? most : -most - 1;
-  always @* if (s >= 1 && s <= {most} && (fits || !{must_fit})) assert(o == expected);
+  always @* if (s >= 1 && s <= {maximum} && (fits || !{must_fit})) assert(o == expected);
 endmodule
 """
 
@@ -67,7 +67,7 @@ REFUTED = "model found: FAIL"
 
 
 @pytest.mark.parametrize(
-    ("width", "bits", "most", "fits"),
+    ("width", "bits", "maximum", "fits"),
     [(48, 16, 47, False), (35, 16, 31, False), (44, 18, 29, True)],
     ids=["requantize", "layernorm output", "layernorm n"],
 )
@@ -80,7 +80,7 @@ def test_round_shift(width: int, bits: int, maximum: int, fits: bool, tmp_path: 
     [
         ("(halves + 1) >> 1", "halves >> 1"),
         ("narrow = self.bits + 8", "narrow = self.bits + 7"),
-        ("range(self.most)", "range(self.most - 16)"),
+        ("range(self.maximum)", "range(self.maximum - 16)"),
     ],
 )
 def test_a_fault_is_refuted(old: str, new: str, tmp_path: Path) -> None:

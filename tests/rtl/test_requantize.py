@@ -33,7 +33,7 @@ def test_identity_and_negative_ties() -> None:
     assert found.tolist() == expected
 
 
-@pytest.mark.parametrize(("width", "bits", "most"), [(35, 16, 31), (44, 18, 29), (25, 16, 24)])
+@pytest.mark.parametrize(("width", "bits", "maximum"), [(35, 16, 31), (44, 18, 29), (25, 16, 24)])
 def test_round_shift(width: int, bits: int, maximum: int) -> None:
     rng = np.random.default_rng(width)
     x = rng.integers(-(1 << width - 1), 1 << width - 1, 3000) >> rng.integers(0, width, 3000)

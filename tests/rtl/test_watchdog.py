@@ -46,7 +46,7 @@ def test_the_latest_sign_of_life(signal: str, seed: int) -> None:
 def test_silence_that_ends_in_time() -> None:
     limit = patience(CONFIG)
     length = 4 * limit
-    moved = [int(cycle % (limit - 2) == 0) for cycle in range(length)]
+    moved = [int(cycle % (limit - 3) == 0) for cycle in range(length)]
     assert error_cycle([0] * length, moved) is None
 
 

@@ -73,7 +73,7 @@ def followed(
     """The results of the bad jobs; a sound one after each of them must be right."""
     sound = [loaded.job(1 + place % 7, place) for place in range(len(bad))]
     jobs = [job for pair in zip(bad, sound, strict=True) for job in pair]
-    results = fast.run(CONFIG, jobs, seed=seed, patience=20_000, **options)
+    results = fast.simulate(CONFIG, jobs, seed=seed, patience=20_000, **options)
     for job, result in zip(sound, results[1::2], strict=True):
         assert loaded.right(job, result), f"the inference after {bad[result.index // 2]}"
     return results[::2]
@@ -82,7 +82,7 @@ def followed(
 @pytest.mark.parametrize(("seed", "row_latency"), [(None, 1), (None, 9), (1, 3), (2, 20)])
 def test_abort_in_every_cycle(tiny: Loaded, seed: int | None, row_latency: int) -> None:
     """Rows are asked for, words are offered, logits leave: the next inference never notices."""
-    (whole,) = fast.run(CONFIG, [tiny.job(3)], seed=seed, row_latency=row_latency)
+    (whole,) = fast.simulate(CONFIG, [tiny.job(3)], seed=seed, row_latency=row_latency)
     last = whole.cycles + 4
     moments = [*range(120), *range(120, last - 60, 13), *range(last - 60, last)]
     jobs = [tiny.job(3, abort=moment) for moment in moments]
@@ -215,7 +215,7 @@ def test_a_tensor_that_outgrows_its_bank(tiny: Loaded) -> None:
     # A short sequence has one row tile: strides do not matter.
     steps = changed(tiny.program, "layer.0.ffn.hidden", destination_stride=4 * bank)
     short = replace(job, program=steps_of(tiny.program, *steps))
-    (result,) = fast.run(CONFIG, [short])
+    (result,) = fast.simulate(CONFIG, [short])
     assert tiny.right(short, result)
 
 
@@ -234,7 +234,7 @@ def test_one_accelerator_runs_what_was_compiled_for_any(shape: str) -> None:
         loaded = Loaded(model, compile_model(model, config), table)
         for tokens in (1, 4, 9, 13, 16):
             job = loaded.job(tokens)
-            (result,) = fast.run(CONFIG, [job])
+            (result,) = fast.simulate(CONFIG, [job])
             codes.append(result.error)
             if result.error is not Error.NONE:
                 fits = tokens <= compile_model(model, CONFIG).tokens
