@@ -47,7 +47,7 @@ class AcceleratorMachine:
         await self.ports.reset()
 
     async def write(self, name: str, value: int) -> int:
-        """Write a register; returns the response."""
+        """Write a register; returns the response, in the cycle in which it comes."""
         ports = self.ports
         for pin, given in (("awaddr", ADDRESS[name]), ("wdata", value), ("wstrb", 15)):
             ports.set(f"s_axi_{pin}", given)
@@ -60,13 +60,10 @@ class AcceleratorMachine:
         await ports.tick()
         ports.set("s_axi_awvalid", 0)
         ports.set("s_axi_wvalid", 0)
-        ports.set("s_axi_bready", 1)
+        ports.set("s_axi_bready", 1)  # and stays so: responses are taken as they come
         while not ports.get("s_axi_bvalid"):
             await ports.tick()
-        response = ports.get("s_axi_bresp")
-        await ports.tick()
-        ports.set("s_axi_bready", 0)
-        return int(response)
+        return int(ports.get("s_axi_bresp"))
 
     async def read(self, name: str) -> int:
         """Read a register."""
