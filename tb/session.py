@@ -267,7 +267,7 @@ class Session:
                     whole=whole,
                     addressed=port not in ("max", "sum"),
                 )
-        values = self._result(played, whole)
+        values = self._result(played, whole, cut=interrupted == "reset")
         played.facts |= {
             "name": inference.name,
             "tokens": len(inference.tokens),
@@ -282,8 +282,11 @@ class Session:
             "first_difference": played.message or None,
         }
 
-    def _result(self, played: Played, whole: bool) -> list[list[int]]:
-        """Compare the words of the result stream; returns them."""
+    def _result(self, played: Played, whole: bool, cut: bool) -> list[list[int]]:
+        """Compare the words of the result stream; returns them.
+
+        A reset may cut a result off that has begun: what came of it must be right.
+        """
         expected, width = played.inference.result, self.machine.result.width
         mask = (1 << width) - 1
         lasts = [word >> width for word in self.result.word]
@@ -292,6 +295,9 @@ class Session:
         taken = Recorded(bits, True, width // bits, self.result.cycle)
         taken.word = [word & mask for word in self.result.word]
         values: list[list[int]] = taken.values(len(taken.word)).tolist()
+        if cut and expected is not None and played.inference.error is Error.NONE:
+            played.comparison.writes("result", [expected], taken, whole=False, addressed=False)
+            return values
         if not whole or expected is None:
             if values:
                 played.problems.append(f"{len(values)} words of a result came, none may come")
