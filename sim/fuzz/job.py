@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, IntFlag
+from typing import Any
 
 import numpy as np
 
@@ -121,9 +122,9 @@ class Run:
     events: tuple[Event, ...] = ()
     others: frozenset[Error] = field(default_factory=frozenset)
 
-    def but(self, **changes: object) -> Run:
+    def but(self, **changes: Any) -> Run:
         """The same run with other attributes."""
-        return replace(self, **changes)  # type: ignore[arg-type]
+        return replace(self, **changes)
 
 
 @dataclass(frozen=True)
