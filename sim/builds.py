@@ -180,6 +180,7 @@ def build_harness(
     *,
     headers: Mapping[str, str] | None = None,
     variant: str = "",
+    flags: Sequence[str] = (),
 ) -> Path:
     """Build `design` with a C++ main program of its own, without cocotb; returns the program.
 
@@ -194,6 +195,8 @@ def build_harness(
         Texts of further headers that they include, by name.
     variant
         As in `built`.
+    flags
+        Further flags of Verilator.
 
     Raises
     ------
@@ -204,7 +207,7 @@ def build_harness(
     folder = folder_of(design, "harness", variant=variant)
     made = dict(headers or {})
     texts = [path.read_text() for path in _with_included(sources)] + [*made, *made.values()]
-    key = _key(design.verilog, *texts, *HARNESS_FLAGS, version("verilator"))
+    key = _key(design.verilog, *texts, *HARNESS_FLAGS, *flags, version("verilator"))
     program = BUILDS / "programs" / key[:32] / design.name
     with locked(folder / "lock"):
         if program.exists():
@@ -216,7 +219,7 @@ def build_harness(
         (folder / "unit.json").write_text(design.sheet)
         for name, text in made.items():
             (folder / name).write_text(text)
-        command = ["verilator", *HARNESS_FLAGS, "--top-module", design.name, "-o", design.name]
+        command = ["verilator", *HARNESS_FLAGS, *flags, "--top-module", design.name, "-o", design.name]
         command += ["-CFLAGS", f"-I{folder}", "-Mdir", str(folder / "obj"), str(source)]
         command += [str(path.resolve()) for path in sources]
         with clean_environment():

@@ -24,12 +24,20 @@ async def write(ports: Ports, table: np.ndarray) -> None:
     ports.set("write_en", 0)
 
 
+def with_noise(x: np.ndarray) -> dict[str, np.ndarray]:
+    """Codes to look up, with noise on the write port, which is not enabled."""
+    rng = np.random.default_rng(len(x))
+    noise = {name: rng.integers(0, 256, len(x)) for name in ("write_address", "write_data")}
+    return {"i": x} | noise
+
+
 async def check_activation(ports: Ports, lanes: int, table: np.ndarray) -> None:
-    """Write a table and look up all codes in all lanes, each lane in another order."""
+    """Write a table and look up all codes in all lanes, each lane in another order, twice."""
     await write(ports, table)
     codes = np.arange(-128, 128).astype(np.int8)
     x = np.stack([np.roll(codes, 17 * lane) for lane in range(lanes)], axis=1)
-    await check_stream(ports, {"i": x}, {"o": lookup(table, x)})
+    for _ in range(2):  # noise of the first time would show in the second
+        await check_stream(ports, with_noise(x), {"o": lookup(table, x)})
 
 
 async def check_vectors(ports: Ports, lanes: int, vectors: list[Vector]) -> None:
@@ -39,5 +47,5 @@ async def check_vectors(ports: Ports, lanes: int, vectors: list[Vector]) -> None
         x, y = vector.inputs["x"].values, vector.outputs["y"].values
         words = -(-x.size // lanes)
         await check_stream(
-            ports, {"i": np.resize(x, (words, lanes))}, {"o": np.resize(y, (words, lanes))}
+            ports, with_noise(np.resize(x, (words, lanes))), {"o": np.resize(y, (words, lanes))}
         )

@@ -23,5 +23,5 @@ async def real_reviews(dut: Any) -> None:
 
 
 @cocotb.test(skip=NOT_EXHAUSTIVE)
-async def every_mantissa(dut: Any) -> None:
-    await check_stream(await start(dut), *reciprocal.every_mantissa())
+async def every_value(dut: Any) -> None:
+    await check_stream(await start(dut), *reciprocal.every_value())

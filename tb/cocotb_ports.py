@@ -12,6 +12,7 @@ from cocotb.triggers import FallingEdge, Timer
 
 from tb.cut import Vector
 from tb.packing import pack, unpack
+from tb.ports import UnitPorts
 from tb.vectors import read
 
 CLOCK_NS = 10
@@ -77,8 +78,14 @@ class CocotbPorts:
         await self.reset()
 
 
-async def start(dut: Any) -> CocotbPorts:
-    """Start the clock, set all inputs to zero, reset, and return the ports."""
+async def start(dut: Any) -> Any:
+    """Start the clock, set all inputs to zero, reset, and return the ports: a `UnitPorts`.
+
+    A bench may be given ports that need no simulator in place of a handle: these are reset.
+    """
+    if isinstance(dut, UnitPorts):
+        await dut.reset()
+        return dut
     ports = CocotbPorts(dut, json.loads(Path(os.environ["UNIT_SHEET"]).read_text()))
     for name, facts in ports.sheet["ports"].items():
         if facts["direction"] == "input" and name != "clk" and facts["width"]:

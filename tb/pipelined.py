@@ -6,7 +6,7 @@ import numpy as np
 
 from tb.amaranth_ports import simulate
 from tb.compare import Comparison
-from tb.ports import Ports
+from tb.ports import Ports, Streaming
 
 
 async def stream(
@@ -17,6 +17,8 @@ async def stream(
     The inputs are integer arrays [cycles] or [cycles, lanes]. The latency is the one that the
     unit states, so a wrong one gives wrong results.
     """
+    if isinstance(ports, Streaming):
+        return ports.stream(inputs, outputs)
     cycles = len(next(iter(inputs.values())))
     results: dict[str, list[Any]] = {name: [] for name in outputs}
     for t in range(cycles + ports.latency):

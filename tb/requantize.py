@@ -9,6 +9,7 @@ from tb.pipelined import stream
 from tb.ports import Ports
 
 ACC = np.array([-(2**31), -(2**31) + 1, -(2**15), -3, -2, -1, 0, 1, 2, 3, 2**15, 2**31 - 1])
+POWERS = np.concatenate([-2 << np.arange(31), 1 << np.arange(31)])
 
 Words = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 
@@ -18,10 +19,15 @@ def _words(acc: np.ndarray, m: np.ndarray, s: np.ndarray) -> Words:
 
 
 def corners(lanes: int) -> Words:
-    """Every shift with the extreme accumulators, ties of both signs, both saturations."""
-    grid = np.meshgrid(ACC, [1 << 15, (1 << 15) + 1, 0xFFFF], np.arange(1, 48), indexing="ij")
-    flat = [np.resize(x.ravel(), (-(-x.size // lanes), lanes)) for x in grid]
-    return _words(*flat)
+    """Every shift with the extreme accumulators, ties of both signs, both saturations.
+
+    And with every product that is a power of two, which sets one bit, or all bits above it.
+    """
+    shifts = np.arange(1, 48)
+    extremes = np.meshgrid(ACC, [1 << 15, (1 << 15) + 1, 0xFFFF], shifts, indexing="ij")
+    powers = np.meshgrid(POWERS, [1 << 15], shifts, indexing="ij")
+    both = [np.concatenate([x.ravel(), y.ravel()]) for x, y in zip(extremes, powers)]
+    return _words(*(np.resize(x, (-(-x.size // lanes), lanes)) for x in both))
 
 
 def random(lanes: int, words: int, seed: int) -> Words:

@@ -112,7 +112,7 @@ def shape_facts(shape: object) -> dict[str, object]:
     return facts
 
 
-def _plain_module_names(text: str) -> str:
+def plain_module_names(text: str) -> str:
     """Write modules as unit_part instead of the escaped \\unit.part, which few tools show well."""
     names = [escaped or plain for escaped, plain in _MODULE.findall(text)]
     plain_names = [re.sub(r"\W", "_", name) for name in names]
@@ -140,6 +140,26 @@ def _yosys(name: str, design: str, commands: str) -> str:
     return done.stdout
 
 
+def netlist(
+    component: wiring.Component, name: str, *, trace: bool = True, sources: bool = False
+) -> str:
+    """RTLIL of `component`, lowered: what `convert` writes as Verilog, its operands aside.
+
+    Parameters
+    ----------
+    sources
+        Say of each cell which line of which file it comes from.
+
+    Raises
+    ------
+    VerilogError
+        As in `convert`.
+    """
+    text = rtlil.convert(_Named(component), name=name, emit_src=sources)
+    lowering = LOWERING if trace else f"delete -port {name}/w:{TRACE}*; {LOWERING}"
+    return _yosys(name, text, lowering)
+
+
 def convert(component: wiring.Component, name: str, *, trace: bool = True) -> str:
     """Verilog text of `component` as module `name`, its parts as further modules.
 
@@ -158,8 +178,6 @@ def convert(component: wiring.Component, name: str, *, trace: bool = True) -> st
     VerilogError
         Yosys refused the design, a part has no name, or two parts or ports get the same name.
     """
-    text = rtlil.convert(_Named(component), name=name, emit_src=False)
-    lowering = LOWERING if trace else f"delete -port {name}/w:{TRACE}*; {LOWERING}"
-    lowered = explicit_widths(_yosys(name, text, lowering))
+    lowered = explicit_widths(netlist(component, name, trace=trace))
     body = re.sub(r"\A/\*.*?\*/\n", "", _yosys(name, lowered, WRITING), flags=re.DOTALL)
-    return HEAD + _plain_module_names(body)
+    return HEAD + plain_module_names(body)

@@ -1,0 +1,83 @@
+"""`python -m sim.mutate`: how many small changes of a unit its bench sees."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from cli.command import Different, Exit, run
+from cli.files import write_json
+from cli.options import Parser, add_jobs, add_json, add_seed, whole
+
+from rtl.interface.config import LANES, Config
+from sim.mutate.netlist import MOST
+from sim.mutate.score import score
+from sim.mutate.survivors import LIST, known
+
+DESCRIPTION = """\
+Change one bit of a unit's netlist at a time, and play the unit's bench on each change.
+
+A mutant that the bench fails on is killed. Of the others those that no input sequence can show are
+proved to be equivalent by SAT; what is left survives. A survivor that is not in the list of known
+ones, which gives a reason for each, ends the command with exit code 1. The score is the killed of
+those that are not equivalent.
+"""
+EXAMPLES = """\
+examples:
+  python -m sim.mutate softmax
+  python -m sim.mutate layernorm --count 1000 --seed 7 --json build/mutate.json
+"""
+UNITS = ("requantize", "activation", "reciprocal", "rsqrt", "softmax", "layernorm", "matmul")
+COUNT, SEED, DEFAULT_LANES = 200, 1, 4
+
+
+def _parser() -> Parser:
+    parser = Parser("sim.mutate", DESCRIPTION, EXAMPLES)
+    parser.add_argument("unit", metavar="UNIT", choices=UNITS, help=f"one of {', '.join(UNITS)}")
+    parser.add_argument(
+        "--count", type=whole(1, MOST), default=COUNT, metavar="N", help=f"mutants ({COUNT})"
+    )
+    parser.add_argument(
+        "--lanes",
+        type=int,
+        choices=LANES,
+        default=DEFAULT_LANES,
+        metavar="N",
+        help=f"of the unit: {', '.join(map(str, LANES))} (default: {DEFAULT_LANES})",
+    )
+    parser.add_argument(
+        "--known", type=Path, default=LIST, metavar="FILE", help="list of known survivors, TOML"
+    )
+    add_seed(parser, "the mutants", SEED)
+    add_jobs(parser, "processes")
+    add_json(parser)
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    began = time.perf_counter()
+    entries = known(options.known)
+    config = Config(lanes=options.lanes)
+    found = score(options.unit, config, options.count, options.seed, entries, options.jobs)
+    seconds = time.perf_counter() - began
+    for mutant, reason in found.known:
+        print(f"known: {mutant}  # {reason}")
+    for mutant in found.new:
+        print(f"NEW: {mutant}")
+    print(f"{found.line()} in {seconds:.1f} s")
+    if options.json is not None:
+        write_json(options.json, found.as_dict() | {"seconds": round(seconds, 1)})
+    if found.new:
+        raise Different(f"{len(found.new)} new survivors; first: {found.new[0]}")
+    return Exit.OK
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run(lambda: _run(_parser().parse_args(arguments)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

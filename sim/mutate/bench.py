@@ -1,0 +1,112 @@
+"""The bench of a unit, played on one mutant after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cli.command import Different
+
+from rtl.interface.config import Config
+from sim.design import Design, Port, generated
+from sim.mutate.netlist import SELECTOR, SELECTOR_BITS, Mutant, with_selector
+from sim.native.library import NativePorts, finish, library
+
+#: Yosys writes operands of unequal widths; a change of optimisation builds sooner than it plays.
+FLAGS = ("-Wno-lint", "-Wno-fatal", "-MAKEFLAGS", "OPT_FAST=-O1")
+#: Tests of a bench that need files of the user.
+WITH_FILES = {"real_reviews"}
+CHUNK = 10
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A test of a bench with its parameters."""
+
+    name: str
+    function: Any
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a process needs to play a unit's bench."""
+
+    unit: str
+    design: Design
+    program: Path
+    order: tuple[str, ...] = ()
+
+
+def exercises(unit: str) -> dict[str, Exercise]:
+    """The tests of tb/bench_<unit>.py by name, the exhaustive ones included."""
+    module = importlib.import_module(f"tb.bench_{unit}")
+    found = {}
+    for value in vars(module).values():
+        if hasattr(value, "generate_tests"):
+            for test in value.generate_tests():
+                if test.name not in WITH_FILES:
+                    found[test.name] = Exercise(test.name, test.func, dict(test.kwargs))
+    return found
+
+
+def design_with(unit: str, config: Config, verilog: str) -> Design:
+    """The design of a unit with other Verilog, which has the selector as a further input."""
+    selector = Port(is_input=True, width=SELECTOR_BITS)
+    sound = generated(unit, config)
+    return dataclasses.replace(sound, verilog=verilog, ports=sound.ports | {SELECTOR: selector})
+
+
+def prepared(unit: str, config: Config, whole: str, mutants: Sequence[Mutant]) -> Job:
+    """A library with all mutants; its exercises pass on the sound unit, the quick ones first.
+
+    Raises
+    ------
+    Different
+        The bench fails without a mutant.
+    """
+    design = design_with(unit, config, with_selector(whole, mutants))
+    program = library(design, variant="-mutants", flags=FLAGS)
+    job = Job(unit, design, program, tuple(exercises(unit)))
+    seconds = {}
+    for name in job.order:
+        began = time.perf_counter()
+        if why := played(job, 0, name):
+            raise Different(f"the bench of {unit} fails without a mutant: {name}: {why}")
+        seconds[name] = time.perf_counter() - began
+    return dataclasses.replace(job, order=tuple(sorted(seconds, key=seconds.__getitem__)))
+
+
+def played(job: Job, mutant: int, name: str) -> str:
+    """Why a test fails on a mutant; empty when it passes."""
+    exercise = exercises(job.unit)[name]
+    ports = NativePorts(job.program, job.design, **{SELECTOR: mutant})
+    try:
+        finish(exercise.function(ports, **exercise.arguments))
+    except Exception as error:  # whatever ends a test fails it, as in cocotb
+        return f"{type(error).__name__}: {error}"
+    finally:
+        ports.close()
+    return ""
+
+
+def killers(job: Job, numbers: Sequence[int]) -> list[str]:
+    """For each mutant the first test that fails on it; empty when none does."""
+    return [next((name for name in job.order if played(job, k, name)), "") for k in numbers]
+
+
+def play(job: Job, count: int, jobs: int) -> Iterator[str]:
+    """`killers` of mutants 1 to `count`, in order, in several processes."""
+    chunks = [range(k, min(k + CHUNK, count + 1)) for k in range(1, count + 1, CHUNK)]
+    with ProcessPoolExecutor(jobs) as pool:
+        try:
+            for found in pool.map(killers, [job] * len(chunks), chunks):
+                yield from found
+        finally:
+            pool.shutdown(cancel_futures=True)

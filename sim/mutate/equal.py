@@ -1,0 +1,192 @@
+"""Which mutants are equivalent: no input sequence at all shows them. Proved by SAT, never assumed.
+
+The netlist is flattened. What a mutant cannot reach, through logic and registers, is the same in
+both units and stands once; what it reaches stands twice. A memory is taken out: what it reads is any
+value, the same for both, and what it is given must be the same; so both hold the same words.
+Three questions are put to Yosys, until one is answered with yes: does one step from any common state
+give equal outputs and states; does induction over some cycles show that all outputs stay equal,
+whatever the registers hold that the mutant cannot reach; and does it, with these registers too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sim.mutate.netlist import Mutant, yosys
+
+SECONDS = 8
+"""For each step of a question; a proof that takes longer is none."""
+
+STEPS = 8
+INDUCTION = f"-tempinduct -maxsteps {STEPS}"
+CLOCKS = ("CLK", "RD_CLK", "WR_CLK")
+
+Bit = int | str
+Cell = dict[str, Any]
+
+
+def equivalents(text: str, top: str, mutants: Sequence[Mutant]) -> list[bool]:
+    """Whether each mutant of this prepared netlist is proved to be the sound unit."""
+    if not mutants:
+        return []
+    lines = "".join(
+        f"mutate -ctrl {_selector(k)} 1 1 {mutant.command}\n" for k, mutant in enumerate(mutants)
+    )
+    flat = yosys(
+        f"read_rtlil unit.il\n{lines}hierarchy -top {top}\nmemory_map -rom-only\nflatten\n"
+        "opt_clean\nwrite_json flat.json\n",
+        {"unit.il": text},
+        "flat.json",
+    )
+    module = json.loads(flat["flat.json"])["modules"][top]
+    same = [False] * len(mutants)
+    for kept, options in (("", ""), ("reached", INDUCTION), ("all", INDUCTION)):
+        rest = [k for k, proved in enumerate(same) if not proved]
+        answers = _proved([both(module, _selector(k), kept) for k in rest], options)
+        for k, proved in zip(rest, answers):
+            same[k] = proved
+    return same
+
+
+def _selector(number: int) -> str:
+    return f"mutant_{number}"
+
+
+def _proved(miters: Sequence[str], options: str) -> list[bool]:
+    """Whether `trigger` of each module `both` stays 0."""
+    if not miters:
+        return []
+    script = "".join(
+        f"log question {k} .\nread_json {k}.json\nhierarchy -top both\nopt -full\n"
+        f"sat -prove trigger 0 -timeout {SECONDS} {options} both\ndesign -reset\n"
+        for k in range(len(miters))
+    )
+    log = yosys(script, {f"{k}.json": miter for k, miter in enumerate(miters)})["log"]
+    answers = log.split("\nquestion ")[1:]
+    assert len(answers) == len(miters), "Yosys did not answer every question"
+    return ["SUCCESS!" in answer for answer in answers]
+
+
+def _outputs(cell: Cell) -> set[str]:
+    return {port for port, way in cell["port_directions"].items() if way == "output"}
+
+
+def _given(cell: Cell) -> set[str]:
+    return cell["connections"].keys() - _outputs(cell)
+
+
+def _bits(cell: Cell, ports: Iterable[str]) -> list[Bit]:
+    return [bit for port in ports for bit in cell["connections"][port]]
+
+
+def _renamed(cell: Cell, names: dict[Bit, Bit]) -> Cell:
+    connections = {
+        port: [names.get(bit, bit) for bit in bits] for port, bits in cell["connections"].items()
+    }
+    return {**cell, "connections": connections}
+
+
+def both(module: Cell, selector: str, registers: str) -> str:
+    """The JSON of a module `both` whose output `trigger` says that the two units differ.
+
+    Parameters
+    ----------
+    module
+        A flattened one in Yosys's JSON, with a selector of one bit for each mutant.
+    selector
+        That of the mutant in question; the others are 0.
+    registers
+        "all"; or "" to take them out as memories are: any common state, and equal next ones; or
+        "reached" to take out those that the mutant cannot reach.
+    """
+    ports = module["ports"]
+    selectors = {name: facts["bits"][0] for name, facts in ports.items() if "mutant_" in name}
+    off: dict[Bit, Bit] = {bit: "0" for bit in selectors.values()}
+    chosen = selectors[selector]
+    cells: dict[str, Cell] = module["cells"]
+    taken_out = {
+        name: cell
+        for name, cell in cells.items()
+        if cell["type"].startswith("$mem") or (not registers and cell["type"] == "$dff")
+    }
+    readers: dict[Bit, list[str]] = {}
+    for name, cell in cells.items():
+        for bit in _bits(cell, _given(cell)) if name not in taken_out else ():
+            readers.setdefault(bit, []).append(name)
+    reached: set[str] = set()
+    touched: dict[Bit, None] = {chosen: None}
+    waiting: list[Bit] = [chosen]
+    while waiting:
+        for name in set(readers.get(waiting.pop(), ())) - reached:
+            reached.add(name)
+            new = [bit for bit in _bits(cells[name], _outputs(cells[name])) if bit not in touched]
+            touched |= dict.fromkeys(new)
+            waiting += new
+    if registers == "reached":
+        taken_out |= {n: c for n, c in cells.items() if c["type"] == "$dff" and n not in reached}
+    numbers = [bit for cell in cells.values() for bit in _bits(cell, cell["connections"])]
+    numbers += [bit for port in ports.values() for bit in port["bits"]]
+    fresh = max(bit for bit in numbers if isinstance(bit, int)) + 1
+    twin: dict[Bit, Bit] = off | {bit: fresh + k for k, bit in enumerate(touched)} | {chosen: "1"}
+
+    compared = _bits({"connections": {n: p["bits"] for n, p in ports.items()}}, (
+        name for name, port in ports.items() if port["direction"] == "output"
+    ))  # fmt: skip
+    for cell in taken_out.values():
+        compared += _bits(cell, _given(cell) - set(CLOCKS))
+    pairs = [bit for bit in dict.fromkeys(compared) if bit in touched]
+    left, right = [off.get(b, b) for b in pairs] or ["0"], [twin[b] for b in pairs] or ["0"]
+
+    kept = {n: _renamed(cell, off) for n, cell in cells.items() if n not in taken_out}
+    kept |= {f"{name}$twin": _renamed(cells[name], twin) for name in sorted(reached)}
+    trigger, width = fresh + len(touched), format(len(left), "032b")
+    signed = {"A_SIGNED": "0", "B_SIGNED": "0"}
+    kept = _needed(kept, [*left, *right]) | {
+        "$differs": {
+            "type": "$ne",
+            "parameters": signed | {"A_WIDTH": width, "B_WIDTH": width, "Y_WIDTH": "1"},
+            "attributes": {},
+            "port_directions": {"A": "input", "B": "input", "Y": "output"},
+            "connections": {"A": left, "B": right, "Y": [trigger]},
+        }
+    }
+    driven = {bit for cell in kept.values() for bit in _bits(cell, _outputs(cell))}
+    used = [bit for cell in kept.values() for bit in _bits(cell, _given(cell))]
+    free = [bit for bit in dict.fromkeys(used) if isinstance(bit, int) and bit not in driven]
+    found = {
+        "ports": {
+            "any": {"direction": "input", "bits": free},
+            "trigger": {"direction": "output", "bits": [trigger]},
+        },
+        "cells": kept,
+        "netnames": _power_up(module["netnames"], twin, driven),
+    }
+    return json.dumps({"modules": {"both": found}})
+
+
+def _needed(cells: dict[str, Cell], wanted: list[Bit]) -> dict[str, Cell]:
+    """The cells that these bits depend on."""
+    drivers = {bit: name for name, cell in cells.items() for bit in _bits(cell, _outputs(cell))}
+    found: dict[str, Cell] = {}
+    waiting = list(wanted)
+    while waiting:
+        name = drivers.get(waiting.pop())
+        if name is not None and name not in found:
+            found[name] = cells[name]
+            waiting += _bits(cells[name], _given(cells[name]))
+    return dict(sorted(found.items()))
+
+
+def _power_up(nets: dict[str, Any], twin: dict[Bit, Bit], driven: set[Bit]) -> dict[str, Any]:
+    """The values of the registers at power-up, of those that stand twice too."""
+    found = {}
+    for name, net in nets.items():
+        if "init" not in net["attributes"]:
+            continue
+        facts = {"attributes": {"init": net["attributes"]["init"]}}
+        for copy, bits in (("", net["bits"]), ("$twin", [twin.get(b, b) for b in net["bits"]])):
+            if set(bits) <= driven and (not copy or bits != net["bits"]):
+                found[name + copy] = facts | {"bits": bits}
+    return found

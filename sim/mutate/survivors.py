@@ -1,0 +1,78 @@
+"""Survivors that are known, each with the reason why no bench has to see it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sim.mutate.netlist import Mutant
+
+LIST = Path(__file__).with_name("survivors.toml")
+NEEDED = {"unit", "reason"}
+FIELDS = NEEDED | {"line", "module", "mode", "port", "bits", "wire", "equivalent"}
+
+
+@dataclass(frozen=True)
+class Known:
+    """One entry: the mutants that it stands for have all that it names.
+
+    Attributes
+    ----------
+    unit, reason
+        Of which unit, and why it may survive.
+    line, module, mode, port, wire, bits
+        Where given: the text of a source line of its cell, its module, its mode, the port of the
+        cell, the signal, the bits of the port.
+    equivalent
+        No allowed input shows it, as the reason says: every one was played, or none sets the bit.
+    """
+
+    unit: str
+    reason: str
+    line: str = ""
+    module: str = ""
+    equivalent: bool = False
+    mode: str = ""
+    port: str = ""
+    wire: str = ""
+    bits: tuple[int, ...] = ()
+
+    def covers(self, unit: str, mutant: Mutant) -> bool:
+        """Whether this is one of its mutants."""
+        return (
+            self.unit == unit
+            and self.line in ("", *mutant.lines)
+            and self.module in ("", mutant.module)
+            and self.mode in ("", mutant.mode)
+            and self.port in ("", mutant.port)
+            and self.wire in ("", mutant.wire.rpartition("[")[0])
+            and (not self.bits or mutant.bit in self.bits)
+        )
+
+
+def known(path: Path = LIST) -> list[Known]:
+    """The entries of a list.
+
+    Raises
+    ------
+    ValueError
+        The file is no TOML, or an entry lacks a field or has one too many.
+    """
+    try:
+        entries: Sequence[dict[str, Any]] = tomllib.loads(path.read_text())["survivor"]
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError) as error:
+        raise ValueError(f"{path}: {error}: it must hold [[survivor]] entries") from None
+    found = []
+    for number, entry in enumerate(entries, 1):
+        wrong = entry.keys() - FIELDS | NEEDED - entry.keys()
+        if wrong:
+            raise ValueError(
+                f"{path}: entry {number} has too much or lacks {', '.join(sorted(wrong))}: "
+                f"{', '.join(sorted(NEEDED))} are needed, and of {', '.join(sorted(FIELDS))} any "
+                "may be there"
+            )
+        found.append(Known(**entry | {"bits": tuple(entry.get("bits", ()))}))
+    return found

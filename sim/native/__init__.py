@@ -1,0 +1,1 @@
+"""Units as shared libraries, played from Python without a simulator's scheduler."""

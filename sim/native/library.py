@@ -1,0 +1,209 @@
+"""A unit as a shared library, and `tb.ports` on it: benches at the speed of Verilator.
+
+    ports = NativePorts(library(design), design)
+    finish(check_softmax(ports, tiles, mask))
+
+The bench of a unit plays on it as it does in cocotb, in the process that calls it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from sim.builds import build_harness
+from sim.design import Design
+from tb.packing import pack, unpack
+
+HERE = Path(__file__).parent
+LIBRARY_FLAGS = ("-CFLAGS", "-fPIC", "-LDFLAGS", "-shared")
+
+T = TypeVar("T")
+
+
+def _header(names: Sequence[str]) -> str:
+    """The ports in their order, under the names that Verilator gives them in C++."""
+    members = [name.replace("__", "___05F") for name in names]
+    cases = " ".join(f"case {i}: return &t.{name};" for i, name in enumerate(members))
+    sizes = ", ".join(f"sizeof(Vtop::{name})" for name in members)
+    return (
+        "// Made by sim/native/library.py from the ports of the design.\n"
+        f"#define PORT_CASES {cases}\n"
+        f"static const int PORT_SIZES[] = {{{sizes}}};\n"
+    )
+
+
+def library(design: Design, variant: str = "", flags: Sequence[str] = ()) -> Path:
+    """The built library of a design; cached, and never replaced by another.
+
+    variant, flags
+        As in `sim.builds.build_harness`.
+
+    Raises
+    ------
+    SimulatorError
+        Verilator is missing, or it or the compiler refuses the design.
+    """
+    return build_harness(
+        design,
+        [HERE / "library.cpp"],
+        headers={"ports.h": _header(list(design.ports))},
+        variant=f"native{variant}",
+        flags=(*LIBRARY_FLAGS, *flags),
+    )
+
+
+def finish(exercise: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that waits for nothing but ports of this module."""
+    try:
+        exercise.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    exercise.close()
+    raise TypeError("this bench waits for a simulator: it takes more than tb.ports")
+
+
+class _Interrupted(Exception):
+    """An exercise ends here."""
+
+
+class NativePorts:
+    """`tb.ports.UnitPorts` and `Streaming` of a design in a library.
+
+    Each is a unit of its own, in the state after power-up.
+
+    Parameters
+    ----------
+    program
+        What `library` gives.
+    sheet
+        The data sheet of the unit.
+    inputs
+        Ports beyond those of the sheet, such as the selector of a mutant, and their values.
+    """
+
+    def __init__(self, program: Path, design: Design, **inputs: int) -> None:
+        self.sheet: dict[str, Any] = json.loads(design.sheet)
+        self.config: dict[str, Any] = self.sheet["configuration"]
+        self.latency: int = self.sheet.get("latency", 0)
+        self._facts = {n: f for n, f in self.sheet["ports"].items() if n not in ("clk", "rst")}
+        self._inputs = [n for n, f in self._facts.items() if f["direction"] == "input"]
+        lib = ctypes.CDLL(str(program))
+        for name, answer in (("open", ctypes.c_void_p), ("port", ctypes.c_void_p)):
+            getattr(lib, f"unit_{name}").restype = answer
+        self._lib, self._unit = lib, ctypes.c_void_p(lib.unit_open())
+        self._number = {name: number for number, name in enumerate(design.ports)}
+        self._size = {name: int(lib.unit_size(i)) for name, i in self._number.items()}
+        self._memory = {
+            name: (ctypes.c_char * self._size[name]).from_address(lib.unit_port(self._unit, i))
+            for name, i in self._number.items()
+        }
+        self._left = -1
+        for name, value in inputs.items():
+            self._put(name, value)
+        lib.unit_settle(self._unit)
+
+    def close(self) -> None:
+        """Free the unit; it is not used any more."""
+        self._lib.unit_close(self._unit)
+
+    def _put(self, name: str, word: int) -> None:
+        self._memory[name].raw = word.to_bytes(self._size[name], "little")
+
+    def set(self, name: str, value: int | Sequence[int]) -> None:
+        facts = self._facts[name]
+        if "length" in facts:
+            assert isinstance(value, Sequence), name
+            assert len(value) == facts["length"], name
+            self._put(name, pack(value, facts["element"]["width"]))
+        elif facts["width"]:
+            assert isinstance(value, int), name
+            self._put(name, pack([value], facts["width"]))
+
+    def get(self, name: str) -> Any:
+        facts = self._facts[name]
+        if facts["width"] == 0:
+            return 0
+        word = int.from_bytes(self._memory[name].raw, "little")
+        if "length" in facts:
+            element = facts["element"]
+            return unpack(word, element["width"], facts["length"], element["signed"])
+        return unpack(word, facts["width"], 1, facts["signed"])[0]
+
+    async def settle(self) -> None:
+        self._lib.unit_settle(self._unit)
+
+    async def tick(self) -> None:
+        self._lib.unit_tick(self._unit)
+        self._left -= 1
+        if self._left == 0:
+            raise _Interrupted
+
+    async def reset(self) -> None:
+        """Hold the reset for a cycle."""
+        self._put("rst", 1)
+        await self.tick()
+        self._put("rst", 0)
+
+    async def interrupt(self, exercise: Coroutine[Any, Any, Any], cycles: int) -> None:
+        """Run `exercise` for some cycles, abandon it, set all inputs to zero and reset."""
+        self._left = cycles
+        try:
+            await exercise
+        except _Interrupted:
+            pass
+        self._left = -1
+        for name in self._inputs:
+            if self._facts[name]["width"]:
+                self._put(name, 0)
+        await self.reset()
+
+    def stream(
+        self, inputs: dict[str, np.ndarray], outputs: tuple[str, ...]
+    ) -> dict[str, np.ndarray]:
+        """As `tb.pipelined.stream`, all cycles in one call."""
+        cycles = len(next(iter(inputs.values())))
+        given = {name: self._packed(name, words) for name, words in inputs.items()}
+        taken = {name: np.zeros((cycles, self._size[name]), np.uint8) for name in outputs}
+
+        def arguments(words: dict[str, np.ndarray]) -> list[Any]:
+            count = len(words)
+            numbers = (ctypes.c_int * count)(*(self._number[name] for name in words))
+            places = (ctypes.c_void_p * count)(*(w.ctypes.data for w in words.values()))
+            return [count, numbers, places]
+
+        lengths = ctypes.c_uint64(cycles), ctypes.c_uint64(self.latency)
+        self._lib.unit_stream(self._unit, *arguments(given), *arguments(taken), *lengths)
+        return {name: self._unpacked(name, words) for name, words in taken.items()}
+
+    def _element(self, name: str) -> tuple[int, int, bool]:
+        """Length, width and signedness of a port's elements."""
+        facts = self._facts[name]
+        element = facts.get("element", facts)
+        return facts.get("length", 1), element["width"], element["signed"]
+
+    def _packed(self, name: str, words: np.ndarray) -> np.ndarray:
+        """The bytes of integers [cycles] or [cycles, lanes], [cycles, size of the port]."""
+        length, width, _ = self._element(name)
+        values = np.asarray(words, np.int64).reshape(len(words), length)
+        if values.size and not -(1 << width - 1) <= values.min() <= values.max() < 1 << width:
+            raise ValueError(f"{name}: {values.min()}..{values.max()} does not fit {width} bits")
+        bits = (values[..., None] >> np.arange(width) & 1).astype(np.uint8)
+        packed = np.packbits(bits.reshape(len(words), -1), axis=1, bitorder="little")
+        room = self._size[name] - packed.shape[1]
+        return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, room))))
+
+    def _unpacked(self, name: str, packed: np.ndarray) -> np.ndarray:
+        """The integers in the bytes of a port."""
+        length, width, signed = self._element(name)
+        bits = np.unpackbits(packed, axis=1, bitorder="little", count=length * width)
+        values = bits.reshape(len(packed), length, width) @ (1 << np.arange(width, dtype=np.int64))
+        if signed:
+            values -= values >> width - 1 << width
+        return values if "length" in self._facts[name] else values[:, 0]
