@@ -219,7 +219,8 @@ def build_harness(
         (folder / "unit.json").write_text(design.sheet)
         for name, text in made.items():
             (folder / name).write_text(text)
-        command = ["verilator", *HARNESS_FLAGS, *flags, "--top-module", design.name, "-o", design.name]
+        command = ["verilator", *HARNESS_FLAGS, *flags]
+        command += ["--top-module", design.name, "-o", design.name]
         command += ["-CFLAGS", f"-I{folder}", "-Mdir", str(folder / "obj"), str(source)]
         command += [str(path.resolve()) for path in sources]
         with clean_environment():

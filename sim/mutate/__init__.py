@@ -1,1 +1,1 @@
-"""Mutation testing: one bit of a unit's netlist changed at a time, and whether its bench sees it."""
+"""Mutation testing: one bit of a netlist changed at a time, and whether the bench sees it."""

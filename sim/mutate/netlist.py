@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 from cli.command import ToolError
@@ -24,6 +26,12 @@ MOST = (1 << SELECTOR_BITS) - 1
 #: Ports of cells that have no other value: clocks, and resets that a memory's ports do not use.
 LEFT_OUT = re.compile(r"(CLK|clk|RD_CLK|WR_CLK|RD_[AS]RST)")
 
+
+_MODULE = re.compile(r"^module \\(\S+)\n(.*?)^end\n", re.MULTILINE | re.DOTALL)
+_CELL = re.compile(
+    r'^(?:  attribute \\src "(.+)"\n)?  cell (\$\w+) (\S+)\n((?:    .*\n)*)', re.MULTILINE
+)
+_CONNECT = re.compile(r"^    connect \\(\w+) (.+)\n", re.MULTILINE)
 
 #: Parts that are units with benches of their own.
 PARTS = {"reciprocal", "rsqrt"}
@@ -89,8 +97,13 @@ class Mutant:
         return f"{self.fault}{named}  {', '.join(self.sources)}"
 
 
-def yosys(commands: str, files: dict[str, str], *wanted: str) -> dict[str, str]:
+def yosys(
+    commands: str, files: dict[str, str], *wanted: str, seconds: float | None = None
+) -> dict[str, str]:
     """Run commands on files, by name; the texts of the files that they wrote, and "log".
+
+    seconds
+        The log ends there, and what is not done by then is left undone.
 
     Raises
     ------
@@ -105,10 +118,17 @@ def yosys(commands: str, files: dict[str, str], *wanted: str) -> dict[str, str]:
         for name, text in files.items() | {"script.ys": commands}.items():
             (here / name).write_text(text)
         command = [str(program), "-s", "script.ys"]
-        done = subprocess.run(command, cwd=here, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise YosysError(f"yosys failed: {(done.stdout + done.stderr).strip()[-1000:]}")
-        return {name: (here / name).read_text() for name in wanted} | {"log": done.stdout}
+        with (here / "log").open("w") as log:
+            try:
+                subprocess.run(
+                    command, cwd=here, stdout=log, stderr=log, timeout=seconds, check=True
+                )
+            except subprocess.TimeoutExpired:
+                pass
+            except subprocess.CalledProcessError:
+                end = (here / "log").read_text().strip()[-1000:]
+                raise YosysError(f"yosys failed: {end}") from None
+        return {name: (here / name).read_text() for name in (*wanted, "log")}
 
 
 def sourced(name: str, config: Config) -> str:
@@ -122,22 +142,28 @@ def sourced(name: str, config: Config) -> str:
 
 
 def _register_lines(text: str) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Sources of registers by module and the name of their next value."""
-    found = {}
-    for module in re.findall(r"^module \\(\S+)\n(.*?)^end\n", text, re.MULTILINE | re.DOTALL):
-        for source, body in re.findall(
-            r'^  attribute \\src "(.+)"\n  cell \$dff \S+\n((?:    .*\n)*)', module[1], re.MULTILINE
-        ):
-            value = re.search(r"connect \\D (\S+)", body)
-            if value:
-                found[module[0], value[1]] = tuple(source.split("|"))
+    """The lines of registers, by module and by the multiplexers of their enables and resets."""
+    found: dict[tuple[str, str], tuple[str, ...]] = {}
+    for module, body in _MODULE.findall(text):
+        lines, muxes = {}, []
+        for source, kind, name, ports in _CELL.findall(body):
+            facts = dict(_CONNECT.findall(ports))
+            if kind == "$dff":
+                lines[facts["D"]] = tuple(source.split("|"))
+            elif kind == "$mux" and name.startswith("$auto$ff"):
+                muxes.append((name, facts))
+        for _ in range(2):  # an enable may stand before a reset
+            for name, facts in muxes:
+                if facts["Y"] in lines:
+                    found[module, name] = lines[facts["Y"]]
+                    lines |= dict.fromkeys((facts["A"], facts["B"]), found[module, name])
     return found
 
 
 def _parsed(line: str) -> Mutant:
     words = line.split()
     options: dict[str, list[str]] = {}
-    for key, value in zip(words, words[1:]):
+    for key, value in pairwise(words):
         if key.startswith("-") and not key[1:].isdigit():
             options.setdefault(key[1:], []).append(value)
     wire = f"{options['wire'][0]}[{options['wirebit'][0]}]" if "wire" in options else ""
@@ -153,19 +179,30 @@ def _parsed(line: str) -> Mutant:
     )
 
 
+def _bits(text: str) -> int:
+    """Bits of the ports of all cells that are not constant."""
+    modules = json.loads(text)["modules"].values()
+    cells = [cell for module in modules for cell in module["cells"].values()]
+    bits = [bit for cell in cells for port in cell["connections"].values() for bit in port]
+    return sum(isinstance(bit, int) for bit in bits)
+
+
 def drawn(text: str, top: str, count: int, seed: int) -> tuple[str, list[Mutant]]:
     """The prepared netlist, and that many of its mutants, spread over it by Yosys.
 
     Parts that are units of their own are left out: their own benches answer for them.
     """
-    asked = 3 * count + 100  # clocks and parts are among them
-    found = yosys(
-        "read_rtlil unit.il\ndffunmap\nopt_clean\n"
-        f"mutate -list {asked} -seed {seed} -o list\nwrite_rtlil whole.il\n",
+    prepared = yosys(
+        "read_rtlil unit.il\ndffunmap\nopt_clean\nwrite_rtlil whole.il\nwrite_json whole.json\n",
         {"unit.il": text},
-        "list",
         "whole.il",
+        "whole.json",
     )
+    whole = prepared["whole.il"]
+    # Asked for more than there are, Yosys does not end; a bit has three mutants or more.
+    asked = min(3 * count + 100, _bits(prepared["whole.json"]))
+    command = f"read_rtlil whole.il\nmutate -list {asked} -seed {seed} -o list\n"
+    found = yosys(command, {"whole.il": whole}, "list")
     mutants = [_parsed(line) for line in found["list"].splitlines()]
     kept = [
         mutant
@@ -173,41 +210,14 @@ def drawn(text: str, top: str, count: int, seed: int) -> tuple[str, list[Mutant]
         if not LEFT_OUT.fullmatch(mutant.port)
         and not PARTS & set(mutant.module.removeprefix(top).split("."))
     ]
-    return found["whole.il"], _with_lines(found["whole.il"], kept[:count])
-
-
-def _with_lines(text: str, mutants: list[Mutant]) -> list[Mutant]:
-    """The multiplexers that `dffunmap` made have the lines of their registers."""
-    cells: dict[tuple[str, str], str] = {}
-    for module, body in re.findall(r"^module \\(\S+)\n(.*?)^end\n", text, re.MULTILINE | re.DOTALL):
-        for cell, ports in re.findall(
-            r"^  cell \$mux (\$auto\$ff\S+)\n((?:    .*\n)*)", body, re.MULTILINE
-        ):
-            cells[module, cell] = re.findall(r"connect \\Y (\S+)", ports)[0]
-    registers = _register_lines(text)
-    users = _enables(text)
-
-    def lines(mutant: Mutant) -> tuple[str, ...]:
-        value = cells.get((mutant.module, mutant.cell), "")
-        while (mutant.module, value) in users:  # an enable before a reset
-            value = users[mutant.module, value]
-        return registers.get((mutant.module, value), ())
-
-    return [replace(m, sources=lines(m)) if not m.sources else m for m in mutants]
-
-
-def _enables(text: str) -> dict[tuple[str, str], str]:
-    """By module: the value of an enable's multiplexer, and what the reset's makes of it."""
-    found = {}
-    for module, body in re.findall(r"^module \\(\S+)\n(.*?)^end\n", text, re.MULTILINE | re.DOTALL):
-        for ports in re.findall(
-            r"^  cell \$mux \$auto\$ff\S+\n((?:    .*\n)*)", body, re.MULTILINE
-        ):
-            facts = dict(re.findall(r"connect \\(\w+) (\S+)", ports))
-            for side in "AB":
-                if facts[side].startswith("$auto$rtlil.cc"):
-                    found[module, facts[side]] = facts["Y"]
-    return found
+    lines = _register_lines(whole)
+    placed = [
+        mutant
+        if mutant.sources
+        else replace(mutant, sources=lines.get((mutant.module, mutant.cell), ()))
+        for mutant in kept[:count]
+    ]
+    return whole, placed
 
 
 def with_selector(text: str, mutants: Sequence[Mutant]) -> str:

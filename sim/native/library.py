@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -154,10 +155,8 @@ class NativePorts:
     async def interrupt(self, exercise: Coroutine[Any, Any, Any], cycles: int) -> None:
         """Run `exercise` for some cycles, abandon it, set all inputs to zero and reset."""
         self._left = cycles
-        try:
+        with suppress(_Interrupted):
             await exercise
-        except _Interrupted:
-            pass
         self._left = -1
         for name in self._inputs:
             if self._facts[name]["width"]:

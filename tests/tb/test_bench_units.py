@@ -27,19 +27,6 @@ def test_verilator(unit: str) -> None:
     run_bench(unit, "verilator", Config(lanes=8))
 
 
-@pytest.mark.verilator
-@pytest.mark.slow
-@pytest.mark.parametrize("unit", ["reciprocal", "rsqrt"])
-def test_every_mantissa(unit: str) -> None:
-    run_bench(
-        unit,
-        "verilator",
-        Config(lanes=8),
-        testcases=["every_mantissa"],
-        env={"EXHAUSTIVE": "1"},
-    )
-
-
 @pytest.mark.parametrize("unit", UNITS)
 def test_real_reviews(unit: str, real_vectors: Path) -> None:
     """Vectors of a real review on the shipped model, calibrated as a user would."""

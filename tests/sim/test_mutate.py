@@ -1,0 +1,152 @@
+"""Mutation testing: the benches kill what they should, and equivalence is proved, not assumed."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from rtl.generate.verilog import netlist
+from rtl.interface.config import Config
+from sim.design import Port, described
+from sim.mutate import __main__ as command
+from sim.mutate import bench
+from sim.mutate.equal import equivalents
+from sim.mutate.netlist import SELECTOR, SELECTOR_BITS, drawn, sourced, with_selector
+from sim.mutate.survivors import known
+from sim.native.library import NativePorts, library
+
+CONFIG = Config(lanes=4)
+
+
+@pytest.mark.verilator
+@pytest.mark.parametrize("unit", command.UNITS)
+def test_a_bench_kills_what_is_not_known(
+    unit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = tmp_path / "mutate.json"
+    code = command.main([unit, "--count", "40", "--jobs", "1", "--json", str(figures)])
+    assert code == 0, capsys.readouterr()
+    found = json.loads(figures.read_text())
+    assert found["killed"] + len(found["equivalent"]) + len(found["known"]) == 40
+    assert found["percent"] >= 95
+
+
+@pytest.mark.verilator
+def test_a_bench_that_looks_away_is_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quiet = bench.Exercise("quiet", lambda ports: ports.tick(), {})
+    monkeypatch.setattr(bench, "exercises", lambda unit: {"quiet": quiet})
+    assert command.main(["activation", "--count", "20", "--jobs", "1"]) == 1
+    shown, error = capsys.readouterr()
+    assert "NEW: " in shown
+    assert "error: 20 new survivors; first: " in error
+
+
+class Small(wiring.Component):
+    """Logic with a part that never matters, a counter and a register behind another."""
+
+    i: In(4)
+    o: Out(4)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        count, early = Signal(3), Signal(4)
+        with m.If(count == 4):
+            m.d.sync += count.eq(0)
+        with m.Elif(self.i[0]):
+            m.d.sync += count.eq(count + 1)
+        absorbed = Signal(2)
+        m.d.comb += absorbed.eq(self.i[:2] & (self.i[:2] | self.i[2:]))
+        m.d.sync += early.eq(self.i + count)
+        m.d.sync += self.o.eq(early ^ absorbed)
+        return m
+
+
+@pytest.mark.verilator
+def test_a_proof_agrees_with_what_a_small_unit_shows() -> None:
+    """Of a unit of ten bits long random inputs show every mutant that can be shown."""
+    whole, mutants = drawn(netlist(Small(), "tiny", sources=True), "tiny", 80, 1)
+    proved = equivalents(whole, "tiny", mutants)
+    sound = described(Small(), "tiny", CONFIG)
+    selector = Port(is_input=True, width=SELECTOR_BITS)
+    verilog = with_selector(whole, mutants)
+    design = dataclasses.replace(sound, verilog=verilog, ports=sound.ports | {SELECTOR: selector})
+    program = library(design, "-mutants", bench.FLAGS)
+    words = {"i": np.random.default_rng(1).integers(0, 16, 5000)}
+    shown = []
+    for number in range(len(mutants) + 1):
+        ports = NativePorts(program, design, **{SELECTOR: number})
+        shown.append(ports.stream(words, ("o",))["o"])
+        ports.close()
+    unseen = [bool(np.array_equal(shown[0], word)) for word in shown[1:]]
+    wrong = [str(m) for m, p, u in zip(mutants, proved, unseen) if p and not u]
+    assert wrong == [], "proved to be equivalent, and yet seen"
+    assert any(proved)
+    assert not all(proved)
+    missed = [str(m) for m, p, u in zip(mutants, proved, unseen) if u and not p]
+    assert len(missed) <= 2, missed  # a bound on the counter that induction has to find
+
+
+def test_the_same_seed_draws_the_same_mutants() -> None:
+    text = sourced("activation", CONFIG)
+    first, second = (drawn(text, "activation", 30, seed)[1] for seed in (5, 5))
+    assert first == second
+    assert first != drawn(text, "activation", 30, 6)[1]
+    assert len({mutant.fault for mutant in first}) == 30
+    # Source lines are those of the checkout, wherever it lies.
+    assert all(s.startswith(("rtl/", "amaranth/")) for m in first for s in m.sources)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing"], "argument UNIT: invalid choice: 'nothing'"),
+        (["softmax", "--count", "0"], "0 is out of range: it must be 1 to 65535"),
+        (["softmax", "--lanes", "5"], "argument --lanes: invalid choice: 5"),
+        (["softmax", "--known", "no.toml"], "no.toml: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_played_says_why(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = command.main(arguments)
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    said = capsys.readouterr().err
+    assert code == 2
+    assert message in said
+    assert said.startswith("error: ")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[survivor]", "it must hold"),
+        ("", "it must hold"),
+        ("[[survivor]]\nunit = 'x'", "entry 1 has too much or lacks reason"),
+        ("[[survivor]]\nunit = 'x'\nreason = 'y'\nlines = 'z'", "lacks lines"),
+    ],
+)
+def test_a_list_that_cannot_be_used(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "list.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        known(path)
+
+
+def test_every_known_survivor_names_a_line_that_stands() -> None:
+    """A line that was changed since has to be looked at again."""
+    lines = {
+        line.strip()
+        for path in Path(__file__).resolve().parents[2].glob("rtl/**/*.py")
+        for line in path.read_text().splitlines()
+    }
+    assert [entry.line for entry in known() if entry.line and entry.line not in lines] == []

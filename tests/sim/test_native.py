@@ -1,0 +1,103 @@
+"""Units as shared libraries: the same benches, and the sweeps that are too long for a simulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rtl.interface.config import Config
+from sim.design import described, generated
+from sim.native.library import NativePorts, finish, library
+from tb import reciprocal, requantize, rsqrt
+from tb.compare import Mismatch
+from tb.pipelined import check_stream, stream
+from tests.rtl.mutation import mutated
+
+pytestmark = pytest.mark.verilator
+
+CONFIG = Config(lanes=4)
+SWEEPS = {"reciprocal": reciprocal.every_value, "rsqrt": rsqrt.every_mantissa}
+#: The last bit of Newton's residual lost: what the source says, and what the fault says.
+ONE_ULP = {
+    "reciprocal": ("- product) >> 6, ", "- product) >> 7 << 1, "),
+    "rsqrt": ("- product) >> 16, ", "- product) >> 17 << 1, "),
+}
+
+
+def ports_of(unit: str) -> NativePorts:
+    design = generated(unit, CONFIG)
+    return NativePorts(library(design), design)
+
+
+@pytest.mark.parametrize("unit", SWEEPS)
+def test_every_operand(unit: str) -> None:
+    finish(check_stream(ports_of(unit), *SWEEPS[unit]()))
+
+
+@pytest.mark.parametrize("unit", ["reciprocal", pytest.param("rsqrt", marks=pytest.mark.slow)])
+def test_a_fault_of_the_last_place_is_found(unit: str) -> None:
+    design = described(mutated(unit, ONE_ULP[unit], unit=unit, config=CONFIG), unit, CONFIG)
+    ports = NativePorts(library(design, "-one-ulp"), design)
+    with pytest.raises(Mismatch, match=r"r\[index"):
+        finish(check_stream(ports, *SWEEPS[unit]()))
+
+
+class CycleByCycle:
+    """The same ports without whole streams."""
+
+    def __init__(self, ports: NativePorts) -> None:
+        self.set, self.get, self.tick = ports.set, ports.get, ports.tick
+        self.settle, self.latency = ports.settle, ports.latency
+
+
+def test_a_stream_at_once_is_that_of_its_cycles() -> None:
+    inputs, expected = requantize.random(CONFIG.lanes, 50, 3)
+    at_once: Any = ports_of("requantize")
+    alone: Any = CycleByCycle(ports_of("requantize"))
+    for ports in (at_once, alone):
+        found = finish(stream(ports, inputs, ("o",)))["o"]
+        assert np.array_equal(found, expected["o"])
+
+
+@pytest.mark.parametrize("cycles", [1, 5, 40])
+def test_an_interrupted_exercise_leaves_nothing(cycles: int) -> None:
+    ports: Any = ports_of("requantize")
+    alone: Any = CycleByCycle(ports)
+    inputs, expected = requantize.random(CONFIG.lanes, 50, 3)
+    finish(ports.interrupt(stream(alone, inputs, ("o",)), cycles))
+    assert ports.get("acc") == [0] * CONFIG.lanes
+    finish(check_stream(ports, inputs, expected))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error", "message"),
+    [
+        ("acc", [0, 0, 0, 1 << 32], ValueError, "element 3 is 4294967296: it does not fit 32 bits"),
+        ("acc", [0, 0, 0], AssertionError, "acc"),
+        ("nothing", 0, KeyError, "nothing"),
+    ],
+)
+def test_what_does_not_fit_a_port(
+    name: str, value: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        ports_of("requantize").set(name, value)
+
+
+def test_words_that_do_not_fit_a_port() -> None:
+    with pytest.raises(ValueError, match=r"s: 64..64 does not fit 6 bits"):
+        ports_of("requantize").stream({"s": np.full((2, 4), 64)}, ("o",))
+
+
+def test_a_bench_that_waits_for_a_simulator() -> None:
+    class Waits:
+        def __await__(self):
+            yield
+
+    async def exercise() -> None:
+        await Waits()
+
+    with pytest.raises(TypeError, match="waits for a simulator"):
+        finish(exercise())
