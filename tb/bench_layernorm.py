@@ -5,7 +5,13 @@ from typing import Any
 import cocotb
 
 from tb.cocotb_ports import WITHOUT_VECTORS, start, vectors
-from tb.layernorm import check_layernorm, extreme_operations, from_vector, random_operation
+from tb.layernorm import (
+    check_layernorm,
+    extreme_operations,
+    from_vector,
+    random_operation,
+    small_shifts,
+)
 
 
 @cocotb.test()
@@ -24,6 +30,12 @@ async def operations(dut: Any, busy: float, spread: int, channels: int) -> None:
 async def extremes(dut: Any) -> None:
     ports = await start(dut)
     await check_layernorm(ports, extreme_operations(ports.config["lanes"], ports.config["hidden"]))
+
+
+@cocotb.test()
+async def outputs_shifted_little(dut: Any) -> None:
+    ports = await start(dut)
+    await check_layernorm(ports, small_shifts(ports.config["lanes"], 12))
 
 
 @cocotb.test()

@@ -21,6 +21,14 @@ async def tiles(dut: Any, idle: float, keys: int, spread: int) -> None:
 
 
 @cocotb.test()
+async def as_many_keys_as_fit(dut: Any) -> None:
+    ports = await start(dut)
+    lanes, tokens = ports.config["lanes"], ports.config["tokens"]
+    mask = random_mask(tokens, seed=5)
+    await check_softmax(ports, random_tiles(lanes, tokens, 3, 500, 6), mask, idle=0.1)
+
+
+@cocotb.test()
 async def corners(dut: Any) -> None:
     ports = await start(dut)
     await check_softmax(ports, *softmax.corner_tiles(ports.config["lanes"]))

@@ -92,6 +92,7 @@ async def play_operation(ports: Ports, operation: Operation) -> Seen:
         ports.set("parameter_beta", int(operation.norm.beta[channel]))
         await ports.tick()
     ports.set("parameter_en", 0)
+    noise = np.random.default_rng(tiles)
     values = {
         "start": 1,
         "channels": channels,
@@ -103,13 +104,20 @@ async def play_operation(ports: Ports, operation: Operation) -> Seen:
     for name, value in values.items():
         ports.set(name, value)
     await ports.tick()
-    for name in values:
-        ports.set(name, 0)  # all but `available` are sampled with start
+    ports.set("start", 0)
     cycle = 1
     coming: list[int | None] = [None, None]
     while ports.get("busy"):
         ports.set("available", sum(a <= cycle for a in operation.arrival))
         ports.set("x_busy", int(operation.busy(cycle)))
+        # What is sampled with start or parameter_en alone is noise now.
+        ports.set("channels", int(noise.integers(1, channels + 1)))
+        ports.set("tiles", int(noise.integers(1, tiles + 1)))
+        ports.set("shift", int(noise.integers(1, 32)))
+        ports.set("epsilon", int(noise.integers(1, 1 << 50)))
+        ports.set("parameter_address", int(noise.integers(channels)))
+        ports.set("parameter_gamma", int(noise.integers(-(1 << 15), 1 << 15)))
+        ports.set("parameter_beta", int(noise.integers(-(1 << 31), 1 << 31)))
         address = coming.pop(0)
         garbage = [cycle * 7919 % 65536 - 32768] * lanes  # where no read was asked for
         ports.set("x_data", garbage if address is None else words[address].tolist())
@@ -204,6 +212,19 @@ def extreme_operations(lanes: int, channels: int) -> list[Operation]:
         Operation(z, Norm(gamma, beta, shift, epsilon), [1] * tiles, lambda t: False)
         for shift, epsilon in ((1, 1), (16, 1 << 20), (31, (1 << 50) - 1))
     ]
+
+
+def small_shifts(lanes: int, channels: int) -> list[Operation]:
+    """Outputs that are shifted by 1 to 7, with parameters so small that few saturate."""
+    rng = np.random.default_rng(7)
+    found = []
+    for shift in range(1, 8):
+        operation = random_operation(lanes, channels, 1, seed=shift)
+        gamma = rng.integers(-(1 << shift), (1 << shift) + 1, channels).astype(np.int16)
+        beta = rng.integers(-(1 << shift + 13), 1 << shift + 13, channels).astype(np.int32)
+        operation.norm = Norm(gamma, beta, shift, operation.norm.epsilon)
+        found.append(operation)
+    return found
 
 
 def from_vector(vector: Vector, lanes: int) -> Operation:

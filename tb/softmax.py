@@ -58,9 +58,15 @@ async def play_tiles(
     """Send tiles as fast as the buffers allow, with random idle cycles; read each one back.
 
     A tile is sent when the pass of the one before the last has finished, so one may wait. p is
-    read from the cycle of `finished` on, a key a cycle, while the next pass seen_tiles.
+    read from the cycle of `finished` on, a key a cycle, while the next pass runs. What is not
+    looked at is noise: columns and their multipliers, the mask's writes, addresses of p.
     """
-    rng = np.random.default_rng(seed)
+    rng, noise = np.random.default_rng(seed), np.random.default_rng(seed + 1)
+
+    def any_of(**limits: int) -> None:
+        for name, limit in limits.items():
+            ports.set(name, int(noise.integers(limit)))
+
     await write_mask(ports, attend)
     seen = [Seen() for _ in tiles]
     keys = len(attend)
@@ -79,6 +85,9 @@ async def play_tiles(
             ports.set("p_buffer", tile % 2)
             ports.set("p_address", wanted)
             due.append((cycle + READ_LATENCY, tile))
+        else:
+            any_of(p_buffer=2, p_address=keys)
+        any_of(mask_address=keys, mask_attend=2)
         send = sending < len(tiles) and finished >= sending - 1 and rng.random() >= idle
         ports.set("score_en", int(send))
         if send:
@@ -88,11 +97,18 @@ async def play_tiles(
             ports.set("score_last", int(last))
             ports.set("score_key", key)
             ports.set("score_data", tiles[sending].scores[:, key].tolist())
-            ports.set("context_m", tiles[sending].m if last else 0)
-            ports.set("context_s", tiles[sending].s if last else 0)
             if last:
+                ports.set("context_m", tiles[sending].m)
+                ports.set("context_s", tiles[sending].s)
                 seen[sending].last = cycle
+            else:
+                any_of(context_m=1 << 16, context_s=32)
             sending, key = (sending + 1, 0) if last else (sending, key + 1)
+        else:
+            any_of(score_buffer=2, score_first=2, score_last=2, score_key=keys)
+            any_of(context_m=1 << 16, context_s=32)
+            lanes = tiles[0].scores.shape[0]
+            ports.set("score_data", noise.integers(-(1 << 15), 1 << 15, lanes).tolist())
         await ports.settle()
         if ports.get("finished"):
             seen[finished].row_m = ports.get("row_m")

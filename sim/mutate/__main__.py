@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cli.command import Different, Exit, run
 from cli.files import write_json
@@ -15,7 +16,7 @@ from cli.options import Parser, add_jobs, add_json, add_seed, whole
 from rtl.interface.config import LANES, Config
 from sim.mutate.netlist import MOST
 from sim.mutate.score import score
-from sim.mutate.survivors import LIST, known
+from sim.mutate.survivors import LIST, Known, known
 
 DESCRIPTION = """\
 Change one bit of a unit's netlist at a time, and play the unit's bench on each change.
@@ -28,6 +29,7 @@ those that are not equivalent.
 EXAMPLES = """\
 examples:
   python -m sim.mutate softmax
+  python -m sim.mutate --count 100
   python -m sim.mutate layernorm --count 1000 --seed 7 --json build/mutate.json
 """
 UNITS = ("requantize", "activation", "reciprocal", "rsqrt", "softmax", "layernorm", "matmul")
@@ -36,7 +38,9 @@ COUNT, SEED, DEFAULT_LANES = 200, 1, 4
 
 def _parser() -> Parser:
     parser = Parser("sim.mutate", DESCRIPTION, EXAMPLES)
-    parser.add_argument("unit", metavar="UNIT", choices=UNITS, help=f"one of {', '.join(UNITS)}")
+    parser.add_argument(
+        "units", metavar="UNIT", nargs="*", help=f"of {', '.join(UNITS)} (default: all of them)"
+    )
     parser.add_argument(
         "--count", type=whole(1, MOST), default=COUNT, metavar="N", help=f"mutants ({COUNT})"
     )
@@ -57,21 +61,32 @@ def _parser() -> Parser:
     return parser
 
 
-def _run(options: argparse.Namespace) -> int:
+def _played(unit: str, options: argparse.Namespace, entries: list[Known]) -> dict[str, Any]:
+    """The figures of a unit, printed as they come."""
     began = time.perf_counter()
-    entries = known(options.known)
     config = Config(lanes=options.lanes)
-    found = score(options.unit, config, options.count, options.seed, entries, options.jobs)
+    found = score(unit, config, options.count, options.seed, entries, options.jobs)
     seconds = time.perf_counter() - began
     for mutant, reason in found.known:
         print(f"known: {mutant}  # {reason}")
     for mutant in found.new:
         print(f"NEW: {mutant}")
     print(f"{found.line()} in {seconds:.1f} s")
+    sys.stdout.flush()
+    return found.as_dict() | {"seconds": round(seconds, 1)}
+
+
+def _run(options: argparse.Namespace) -> int:
+    for unit in options.units:
+        if unit not in UNITS:
+            raise ValueError(f"no bench of {unit!r} can be played: choose of {', '.join(UNITS)}")
+    entries = known(options.known)
+    found = [_played(unit, options, entries) for unit in options.units or UNITS]
     if options.json is not None:
-        write_json(options.json, found.as_dict() | {"seconds": round(seconds, 1)})
-    if found.new:
-        raise Different(f"{len(found.new)} new survivors; first: {found.new[0]}")
+        write_json(options.json, found)
+    new = [mutant for figures in found for mutant in figures["new"]]
+    if new:
+        raise Different(f"{len(new)} new survivors; first: {new[0]}")
     return Exit.OK
 
 

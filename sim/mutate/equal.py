@@ -3,9 +3,9 @@
 The netlist is flattened. What a mutant cannot reach, through logic and registers, is the same in
 both units and stands once; what it reaches stands twice. A memory is taken out: what it reads is
 any value, the same for both, and what it is given must be the same; so both hold the same words.
-Two questions are put to Yosys: does one step from any common state give equal outputs and states;
-if not, does induction over some cycles show that all outputs stay equal, whatever the registers
-hold that the mutant cannot reach.
+Three questions are put to Yosys, until one is answered with yes: does one step from any common
+state give equal outputs and states; does induction over some cycles show that all outputs stay
+equal, whatever the registers hold that the mutant cannot reach; and does it, with these registers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def equivalents(text: str, top: str, mutants: Sequence[Mutant]) -> list[bool]:
     )
     module = json.loads(flat["flat.json"])["modules"][top]
     same = [False] * len(mutants)
-    for kept, options in (("", ""), ("reached", INDUCTION)):
+    for kept, options in (("", ""), ("reached", INDUCTION), ("all", INDUCTION)):
         rest = [k for k, proved in enumerate(same) if not proved]
         answers = _proved([both(module, _selector(k), kept) for k in rest], options)
         for k, proved in zip(rest, answers):
@@ -101,8 +101,8 @@ def both(module: Cell, selector: str, registers: str) -> str:
     selector
         That of the mutant in question; the others are 0.
     registers
-        "reached": those that the mutant cannot reach are any inputs. "": all are taken out as
-        memories are, any common state, and equal next ones.
+        "all" of them are there; or "reached": those that the mutant cannot reach are any inputs; or
+        "": they are taken out as memories are, any common state and equal next ones.
     """
     ports = module["ports"]
     selectors = {name: facts["bits"][0] for name, facts in ports.items() if "mutant_" in name}

@@ -31,7 +31,7 @@ def test_a_bench_kills_what_is_not_known(
     figures = tmp_path / "mutate.json"
     code = command.main([unit, "--count", "40", "--jobs", "1", "--json", str(figures)])
     assert code == 0, capsys.readouterr()
-    found = json.loads(figures.read_text())
+    (found,) = json.loads(figures.read_text())
     assert found["killed"] + len(found["equivalent"]) + len(found["known"]) == 40
     assert found["percent"] >= 95
 
@@ -106,7 +106,7 @@ def test_the_same_seed_draws_the_same_mutants() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nothing"], "argument UNIT: invalid choice: 'nothing'"),
+        (["nothing"], "no bench of 'nothing' can be played: choose of requantize, activation"),
         (["softmax", "--count", "0"], "0 is out of range: it must be 1 to 65535"),
         (["softmax", "--lanes", "5"], "argument --lanes: invalid choice: 5"),
         (["softmax", "--known", "no.toml"], "no.toml: No such file or directory"),
