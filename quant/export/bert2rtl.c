@@ -129,7 +129,7 @@ static void residual(const bert2rtl_linear *layer, int32_t shift, const int8_t *
 static void normalize(const bert2rtl_norm *norm, const int16_t *z, int16_t *x, int8_t *x8)
 {
     int64_t s1 = 0, s2 = 0, r, n;
-    int32_t c, e, y;
+    int32_t c, e, y, shift;
     for (c = 0; c < BERT2RTL_HIDDEN; c++) {
         s1 += z[c];
         s2 += (int32_t)z[c] * z[c];
@@ -141,7 +141,8 @@ static void normalize(const bert2rtl_norm *norm, const int16_t *z, int16_t *x, i
         if (x) {
             x[c] = (int16_t)y;
         }
-        x8[c] = (int8_t)saturate(round_shift(y, 8), LIMIT8);
+        shift = norm->operand_shifts ? norm->operand_shifts[c] : 8;
+        x8[c] = (int8_t)saturate(round_shift(y, shift), LIMIT8);
     }
 }
 

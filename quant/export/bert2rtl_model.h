@@ -26,6 +26,7 @@ typedef struct {
     const int32_t *beta;
     int32_t shift;
     int64_t epsilon;
+    const uint8_t *operand_shifts; /* of a channel's x to its x8, NULL for 8 in every channel */
 } bert2rtl_norm;
 
 typedef struct {
