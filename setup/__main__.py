@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cli.command import Interrupted, run
+from cli.command import Interrupted, run_command
 from cli.options import Parser
 
 from setup import environment, system, verilator
@@ -13,8 +13,9 @@ from sim.verilator import on_path
 
 DESCRIPTION = """\
 Set up what a make target needs. Profiles: quant (Python packages only), train (with torch), sim
-(Verilator and Icarus, no torch), synth (yowasp), test (everything that the tests use). Each step
-says what it does and is skipped when it is done; an interrupted run is simply started again."""
+(Verilator and Icarus, no torch), cluster (sim, and dask for runs on many machines), synth (yowasp),
+test (everything that the tests use). Each step says what it does and is skipped when it is done; an
+interrupted run is simply started again."""
 
 EXAMPLES = """\
 examples:
@@ -37,7 +38,8 @@ PROFILES = {
     "train": Profile(("quant", "train")),
     "sim": Profile(HARDWARE, simulates=True),
     "synth": Profile(("rtl", "synth")),
-    "test": Profile((*HARDWARE, "synth", "train", "dev"), simulates=True),
+    "cluster": Profile((*HARDWARE, "cluster"), simulates=True),
+    "test": Profile((*HARDWARE, "cluster", "synth", "train", "dev"), simulates=True),
 }
 
 
@@ -58,7 +60,7 @@ def set_up(profile: Profile) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run(lambda: _command(arguments))
+    return run_command(lambda: _command(arguments))
 
 
 def _command(arguments: Sequence[str] | None) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from cli.workers import each
 
 from sim.builds import build_harness
 from sim.design import Design, generated
@@ -27,7 +29,7 @@ CHUNK = 200
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Judged:
     """What came of one case; `wrong` is empty when it was right."""
 
     lanes: int
@@ -45,7 +47,7 @@ def program(lanes: int, design: Design | None = None, variant: str = "") -> Path
     )
 
 
-def chunk(program: Path, lanes: int, seed: int, numbers: list[int]) -> list[Outcome]:
+def chunk(program: Path, lanes: int, seed: int, numbers: list[int]) -> list[Judged]:
     """Play these cases.
 
     Raises
@@ -59,13 +61,13 @@ def chunk(program: Path, lanes: int, seed: int, numbers: list[int]) -> list[Outc
     with tempfile.TemporaryDirectory(prefix="bert2rtl-") as folder:
         path = Path(folder) / "cases"
         path.write_bytes(job_file(lanes, PATIENCE, tables, [case for case, _ in found]))
-        done = subprocess.run([program, path], capture_output=True, text=True)
+        done = subprocess.run([program, path, str(os.getpid())], capture_output=True, text=True)
     lines = done.stdout.splitlines()
     for (case, played), line in zip(found, lines):
         facts = json.loads(line)
         codes = tuple(run["status"] >> 8 & 15 for run in facts["runs"] if run["status"] >= 0)
         wrong = judge(case, played, facts)
-        outcomes.append(Outcome(lanes, case.number, case.kind, wrong, codes))
+        outcomes.append(Judged(lanes, case.number, case.kind, wrong, codes))
     if done.returncode or len(lines) != len(found):
         raise SimulatorError(
             f"the simulation ended with code {done.returncode} in case "
@@ -74,24 +76,29 @@ def chunk(program: Path, lanes: int, seed: int, numbers: list[int]) -> list[Outc
     return outcomes
 
 
-def play(programs: dict[int, Path], seed: int, numbers: range, jobs: int = 1) -> Iterator[Outcome]:
+def play(
+    programs: Mapping[int, Path | None],
+    seed: int,
+    numbers: range,
+    jobs: int = 1,
+    dask: str | None = None,
+) -> Iterator[Judged]:
     """The outcomes of these cases for each number of lanes, in order.
 
     programs
-        Built fuzzer by lanes.
+        Built fuzzer by lanes; None: whoever plays a case builds it first.
+    jobs, dask
+        As for `cli.workers.each`.
     """
-    shares = [
-        (path, lanes, seed, list(numbers[at : at + CHUNK]))
+    shares = {
+        f"{lanes} lanes, {numbers[at]}": (path, lanes, numbers[at : at + CHUNK])
         for at in range(0, len(numbers), CHUNK)
         for lanes, path in programs.items()
-    ]
-    if jobs == 1 or len(shares) == 1:
-        for share in shares:
-            yield from chunk(*share)
-        return
-    with ProcessPoolExecutor(jobs) as pool:
-        try:
-            for outcomes in pool.map(chunk, *zip(*shares)):
-                yield from outcomes
-        finally:
-            pool.shutdown(cancel_futures=True)
+    }
+    for _, outcomes in each(_share, seed, shares, jobs=jobs, dask=dask):
+        yield from outcomes
+
+
+def _share(seed: int, case: tuple[Path | None, int, range]) -> list[Judged]:
+    path, lanes, numbers = case
+    return chunk(path or program(lanes), lanes, seed, list(numbers))

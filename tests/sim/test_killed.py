@@ -1,0 +1,80 @@
+"""A simulation ends with the command that started it, even when that is killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sim.fuzz.play import chunk, program
+from sim.simulators import SimulatorError
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = str(ROOT / "build" / "sim" / "programs")
+
+pytestmark = pytest.mark.verilator
+
+HARNESS = """
+from golden.random import random_model
+from rtl.compile.program import compile_model, embedding_table
+from sim.harness import fast
+from tests.sim.test_recovery import CONFIG, TINY
+model = random_model(TINY, 4)
+program, table = compile_model(model, CONFIG), embedding_table(model, CONFIG.lanes)
+fast.simulate(CONFIG, [fast.Job(program, table, [1] * 16)] * 20_000, processes=2)
+"""
+
+
+def below(parent: int) -> set[int]:
+    """The processes that `parent` has started, and theirs."""
+    found, last = {parent}, 0
+    while len(found) > last:
+        last = len(found)
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = path.read_text().rpartition(")")[2].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if int(fields[1]) in found:
+                found.add(int(path.parent.name))
+    return found - {parent}
+
+
+def simulations(pids: set[int]) -> set[int]:
+    """Those of the processes that run a program of ours and are not yet dead."""
+    found = set()
+    for pid in pids:
+        try:
+            if Path(f"/proc/{pid}/exe").resolve(strict=True).is_relative_to(PROGRAMS):
+                found.add(pid)
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return found
+
+
+def test_a_killed_command_leaves_no_simulation() -> None:
+    command = subprocess.Popen([sys.executable, "-c", HARNESS], cwd=ROOT)
+    running: set[int] = set()
+    try:
+        while len(running) < 2:
+            assert command.poll() is None, "the command ended before it could be killed"
+            time.sleep(0.02)
+            running = simulations(below(command.pid))
+    finally:
+        command.send_signal(signal.SIGKILL)
+        command.wait()
+    deadline = time.monotonic() + 2
+    while simulations(running):
+        assert time.monotonic() < deadline, f"{running} go on"
+        time.sleep(0.05)
+
+
+def test_a_fuzzer_that_another_process_started_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = program(4)
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    with pytest.raises(SimulatorError, match="the simulation ended with code 3 in case"):
+        chunk(built, 4, 1, list(range(200)))
