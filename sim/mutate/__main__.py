@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.command import Different, Exit, run
+from cli.command import Different, Exit, run_command
 from cli.files import write_json
 from cli.options import Parser, add_jobs, add_json, add_seed, whole
 
@@ -91,7 +91,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run(lambda: _run(_parser().parse_args(arguments)))
+    return run_command(lambda: _run(_parser().parse_args(arguments)))
 
 
 if __name__ == "__main__":

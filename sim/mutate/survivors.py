@@ -12,7 +12,7 @@ from sim.mutate.netlist import Mutant
 
 LIST = Path(__file__).with_name("survivors.toml")
 NEEDED = {"unit", "reason"}
-FIELDS = NEEDED | {"line", "module", "mode", "port", "bits", "wire", "equivalent"}
+FIELDS = NEEDED | {"line", "module", "cell", "mode", "port", "bits", "wire", "equivalent"}
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Known:
     ----------
     unit, reason
         Of which unit, and why it may survive.
-    line, module, mode, port, wire, bits
-        Where given: the text of a source line of its cell, its module, its mode, the port of the
-        cell, the signal, the bits of the port.
+    line, module, cell, mode, port, wire, bits
+        Where given: the text of a source line of its cell, its module, a part of the cell's name,
+        the mode, the port of the cell, the signal, the bits of the port.
     equivalent
         No allowed input shows it, as the reason says: every one was played, or none sets the bit.
     """
@@ -34,6 +34,7 @@ class Known:
     reason: str
     line: str = ""
     module: str = ""
+    cell: str = ""
     equivalent: bool = False
     mode: str = ""
     port: str = ""
@@ -46,6 +47,7 @@ class Known:
             self.unit == unit
             and self.line in ("", *mutant.lines)
             and self.module in ("", mutant.module)
+            and self.cell in mutant.cell
             and self.mode in ("", mutant.mode)
             and self.port in ("", mutant.port)
             and self.wire in ("", mutant.wire.rpartition("[")[0])
