@@ -44,7 +44,7 @@ class Parser(argparse.ArgumentParser):
         """As argparse does, and refuse paths that cannot be what the options ask for."""
         options, rest = super().parse_known_args(args, namespace)
         for action in self._actions:
-            given = getattr(options, action.dest, None)
+            given: Any = getattr(options, action.dest, None)
             if action.metavar not in PATHS or given == action.default:
                 continue
             for value in given if isinstance(given, list) else [given]:
