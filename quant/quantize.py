@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golden.model import (
+    OPERAND_SHIFTS,
     Attention,
     Embedding,
     FeedForward,
@@ -48,6 +49,7 @@ class Operand:
 
     scale: float
     means: NDArray[np.floating[Any]]
+    factors: NDArray[np.floating[Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,8 @@ class _Quantizer:
         )
         self.remedies = options.remedies or ()
         self.splits: dict[str, Split] = {}
+        self.factors: dict[str, NDArray[np.floating[Any]]] = {}
+        self.last_norm = "final.norm" if spec.norm == "pre" else f"layer.{spec.layers - 1}.norm2"
         self.ffn = spec.ffn
         self.description = Description(rewritten, observers)
 
@@ -183,7 +187,9 @@ class _Quantizer:
 
     def _operand(self, name: str, scale: float) -> Operand:
         """An operand as observed under its name."""
-        return Operand(scale, self._observer(name).channel_means)
+        means = self._observer(name).channel_means
+        factors = self.factors.get(name)
+        return Operand(scale, means if factors is None else means / factors, factors)
 
     def _embedding(self) -> tuple[Embedding, float]:
         """The embedding and the scale of the stream after it (its norm included)."""
@@ -214,11 +220,24 @@ class _Quantizer:
 
     def _norm(self, tensor: str, parameters: str, input_scale: float) -> tuple[Norm, float]:
         """LayerNorm and the scale of its int16 output; the int8 operand has 256 times that."""
-        scale = self._point(f"{tensor}.norm") / 127 / 256
+        name = f"{tensor}.norm"
+        scale = self._point(name) / 127 / 256
         gamma, beta = (self.arrays[f"{parameters}.{name}"] for name in ("gamma", "beta"))
         norm = quantizers.layer_norm(parameters, gamma, beta, self.spec.epsilon, input_scale, scale)
-        self.description.tensor(f"{tensor}.norm", scale, 16)
+        self.description.tensor(name, scale, 16)
         self.description.tensor(f"{tensor}.x8", 256 * scale, 8)
+        if "shift" in self.remedies and self.spec.pooling == "first":
+            low, high = self._observer(name).channel_extremes
+            reach = np.maximum(-low, high) / (127.5 * scale)
+            shifts = np.ceil(np.log2(np.maximum(reach, 1))).clip(*OPERAND_SHIFTS).astype(np.uint8)
+            norm = replace(norm, operand_shifts=shifts)
+            factors = 2.0 ** (shifts.astype(np.float64) - 8)
+            self.factors[name] = factors
+            frame = self.description.tensors[f"{tensor}.x8"]
+            frame["factors"] = (np.array(frame.get("factors", 1.0)) * factors).tolist()
+            frame.setdefault("centres", [0.0] * len(shifts))
+            if parameters == self.last_norm:
+                self.factors["pooled"] = factors
         return norm, scale
 
     def _linear(
@@ -232,9 +251,12 @@ class _Quantizer:
         table: NDArray[np.int8] | None = None,
     ) -> Linear:
         """The layer of this name, or one of other weights and bias in its place."""
+        weight = self.arrays[f"{name}.weight"] if weight is None else weight
+        if operand.factors is not None:
+            weight = weight * operand.factors
         result = quantizers.linear(
             name,
-            self.arrays[f"{name}.weight"] if weight is None else weight,
+            weight,
             self.arrays[f"{name}.bias"] if bias is None else bias,
             operand.scale,
             output_scale,
