@@ -17,7 +17,7 @@ HIDDEN_MAX = 1024  # LayerNorm's sums: V = H*S2 - S1^2 + E < 2^52
 TOKENS_MAX = 4096  # the sum of a row of p is below 2^20
 VOCABULARY_MAX = (1 << 24) - 1  # the command stream counts the rows of the table in 24 bits
 LENGTH_MAX = 65535  # K of a sum: matmul takes 65,793, the command stream 16 bits
-OPERAND_SHIFTS = (4, 9)  # of a channel's int16 to its int8 operand
+OPERAND_SHIFTS = (1, 8)  # of a channel's int16 to its int8 operand; at 8 all of int16 fits
 EPSILON_MAX = (1 << 50) - 1
 
 NormPlacement = Literal["post", "pre"]
@@ -171,7 +171,7 @@ class Norm:
     """LayerNorm: gamma int16 [H] and beta int32 [H] at 2^-shift of the output, and E.
 
     epsilon is E = max(1, round(eps * H^2 / scale^2)), 1 <= E < 2^50; 1 <= shift <= 31.
-    operand_shifts uint8 [H], 4..9, makes the int8 operand of the output; None is 8 everywhere.
+    operand_shifts uint8 [H], 1..8, makes the int8 operand of the output; None is 8 everywhere.
     """
 
     gamma: np.ndarray

@@ -7,7 +7,7 @@ from quant.observers import METHODS
 REMEDIES = ("centre", "balance", "split", "shift")
 """What calibration can do for networks whose channels differ much, see docs/numerics.md section 10.
 
-centre, balance: quant.rewriting; split: quant.splitting.
+centre, balance: quant.rewriting; split: quant.splitting; shift: quant.quantize.
 """
 
 

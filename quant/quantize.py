@@ -45,7 +45,10 @@ HEADROOM = 1.25  # residual sums may exceed what calibration saw by this much be
 
 @dataclass(frozen=True)
 class Operand:
-    """What a linear layer reads: code * scale is x, whose channels have these means."""
+    """What a linear layer reads: code * scale is x, whose channels have these means.
+
+    factors: channel c of x stands for factors[c] * x, which the reader's weights take up.
+    """
 
     scale: float
     means: NDArray[np.floating[Any]]
@@ -114,8 +117,8 @@ class _Quantizer:
         )
         self.remedies = options.remedies or ()
         self.splits: dict[str, Split] = {}
-        self.factors: dict[str, NDArray[np.floating[Any]]] = {}
-        self.last_norm = "final.norm" if spec.norm == "pre" else f"layer.{spec.layers - 1}.norm2"
+        self.factors: dict[str, NDArray[np.floating[Any]]] = {}  # by the operand's norm
+        self.last_norm = "final" if spec.norm == "pre" else f"layer.{spec.layers - 1}.ffn"
         self.ffn = spec.ffn
         self.description = Description(rewritten, observers)
 
@@ -141,6 +144,9 @@ class _Quantizer:
             pooled = scale
             self.description.prove("pooled", 128 * 255 * spec.max_tokens, 2**31)
         self.description.tensor("pooled", pooled, 8)
+        if f"{self.last_norm}.norm" in self.factors:
+            self.factors["pooled"] = self.factors[f"{self.last_norm}.norm"]
+            self.description.multiply("pooled", self.factors["pooled"])
         head = self._head(self._operand("pooled", pooled))
         model = _named(
             "model",
@@ -226,18 +232,13 @@ class _Quantizer:
         norm = quantizers.layer_norm(parameters, gamma, beta, self.spec.epsilon, input_scale, scale)
         self.description.tensor(name, scale, 16)
         self.description.tensor(f"{tensor}.x8", 256 * scale, 8)
-        if "shift" in self.remedies and self.spec.pooling == "first":
-            low, high = self._observer(name).channel_extremes
-            reach = np.maximum(-low, high) / (127.5 * scale)
-            shifts = np.ceil(np.log2(np.maximum(reach, 1))).clip(*OPERAND_SHIFTS).astype(np.uint8)
+        # A mean over tokens has narrower channels than what it is made of, and codes of its own.
+        averaged = self.spec.pooling == "mean" and tensor == self.last_norm
+        if "shift" in self.remedies and not averaged:
+            shifts = quantizers.operand_shifts(*self._observer(name).channel_extremes, scale)
             norm = replace(norm, operand_shifts=shifts)
-            factors = 2.0 ** (shifts.astype(np.float64) - 8)
-            self.factors[name] = factors
-            frame = self.description.tensors[f"{tensor}.x8"]
-            frame["factors"] = (np.array(frame.get("factors", 1.0)) * factors).tolist()
-            frame.setdefault("centres", [0.0] * len(shifts))
-            if parameters == self.last_norm:
-                self.factors["pooled"] = factors
+            self.factors[name] = np.exp2(shifts.astype(np.float64) - OPERAND_SHIFTS[1])
+            self.description.multiply(f"{tensor}.x8", self.factors[name])
         return norm, scale
 
     def _linear(
