@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from rtl.datapath.operand import Operand
 from rtl.datapath.requantize import FITTING_LATENCY, SATURATING_LATENCY, RoundShift
 from rtl.datapath.row_constants import NORM_SHIFT_MAX, OFFSET, SCALE, SQUARES, SUM
 from rtl.primitives.pipeline import delay, register
-from rtl.primitives.saturate import saturate
 
 NORM_BITS = 18  # n: 12 fraction bits, |n| <= sqrt(H - 1)
 
@@ -50,7 +50,7 @@ class NormLane(wiring.Component):
     offset_latency = 5
     gamma_latency = offset_latency + 1 + FITTING_LATENCY
     latency = gamma_latency + 2 + SATURATING_LATENCY + 1
-    shift_latency = latency - 2
+    shift_latency = latency - Operand.latency
 
     def __init__(self) -> None:
         super().__init__(
@@ -108,18 +108,12 @@ class NormLane(wiring.Component):
         # Cycles 12 to 16.
         m.submodules.output = output = RoundShift(35, 16, 31)
         m.d.comb += [output.i.eq(affine), output.s.eq(self.output_shift)]
-        # Cycle 16, beside the saturation of y: y8 in halves. What y's saturation would cut,
-        # this one cuts: 32767 >> 7 and -32768 >> 7 are the ends of nine bits.
-        halves = Signal(signed(9), reset_less=True)
-        with m.Switch(self.operand_shift):
-            for code in range(8):
-                with m.Case(code):
-                    m.d.sync += halves.eq(saturate(output.wide >> (code - 1) % 8, 9))
-        # Cycle 17: y8 beside y.
-        rounded = Signal(signed(9))
+        # Cycles 16 and 17: y8, from what y is before its saturation; y waits for it.
+        m.submodules.operand = operand = Operand()
         m.d.comb += [
-            rounded.eq(halves[1:].as_signed() + halves[0]),
+            operand.i.eq(output.wide),
+            operand.s.eq(self.operand_shift),
             self.y.eq(register(m, output.o, "y")),
-            self.y8.eq(register(m, saturate(rounded, 8), "y8")),
+            self.y8.eq(operand.o),
         ]
         return m

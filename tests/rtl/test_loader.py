@@ -1,6 +1,7 @@
 # amaranth: UnusedElaboratable=no
 """The loader: where every byte of a program goes, and what it waits for."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -203,6 +204,26 @@ def test_program(name: str, pace: float) -> None:
         beta = flat[:, 2:6].copy().view("<i4")[:, 0].tolist()
         shifts = flat[:, 6].tolist() if has_shifts else [8] * len(flat)
         assert parameters == [list(channel) for channel in zip(gamma, beta, shifts)]
+
+
+def test_any_byte_is_a_shift() -> None:
+    """Its three low bits count, 8 as 0: no payload asks for a shift that there is not."""
+    program = compile_model(family("no-pooler", SMALL["no-pooler"]), CONFIG)
+    rng = np.random.default_rng(5)
+    drawn: list[list[int]] = []
+    steps = []
+    for step in program.steps:
+        if Flag.SHIFTS in step.flags:
+            planes = np.frombuffer(step.payload, np.uint8).reshape(-1, 7, N).copy()
+            planes[:, 6] = rng.integers(0, 256, planes[:, 6].shape)
+            drawn.append(planes[:, 6].reshape(-1)[: step.values["channels"]].tolist())
+            step = dataclasses.replace(step, payload=planes.tobytes())
+        steps.append(step)
+    found = load(dataclasses.replace(program, steps=tuple(steps)).stream(), pace=0.3)
+    assert found.end
+    assert len(drawn) == len(found.norms)
+    for values, (_, parameters) in zip(drawn, found.norms):
+        assert [channel[2] for channel in parameters] == [(v - 1) % 8 + 1 for v in values]
 
 
 def test_damaged_streams() -> None:
