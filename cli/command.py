@@ -46,7 +46,7 @@ class Interrupted(KeyboardInterrupt):
     """Ctrl-C with something to say: what was kept, and how to go on."""
 
 
-def run(main: Callable[[], int | None]) -> int:
+def run_command(main: Callable[[], int | None]) -> int:
     """The exit code of a command whose body is `main`; errors become one line on stderr.
 
     `main` parses the options as well, so that what argparse prints is under the same rule. When a

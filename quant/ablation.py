@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from cli import files
-from cli.command import run
+from cli.command import run_command
 from cli.options import Parser
 from cli.progress import progress
 
@@ -82,7 +82,7 @@ def rows(parts: Sequence[str] = PARTS) -> list[Row]:
 
 
 @dataclass(frozen=True)
-class Result:
+class Measured:
     """The logits of one row, in units of the float logits."""
 
     name: str
@@ -132,7 +132,7 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run(lambda: ablation_command(parser().parse_args(arguments)))
+    return run_command(lambda: ablation_command(parser().parse_args(arguments)))
 
 
 def ablation_command(options: argparse.Namespace) -> int:
@@ -160,7 +160,7 @@ def ablation_command(options: argparse.Namespace) -> int:
         logits = codes * quantized.info["tensors"]["logits"]["scale"]
         classes = logits.argmax(axis=1)
         results.append(
-            Result(
+            Measured(
                 row.name,
                 np.abs(logits - floats),
                 float(np.mean(classes == floats.argmax(axis=1))),
@@ -194,7 +194,7 @@ def variant_logits(model: Any, texts: Sequence[Tokens], row: Row) -> NDArray[np.
     return np.stack(logits).astype(np.int64)
 
 
-def format_table(results: Sequence[Result], float_accuracy: float | None, texts: int) -> str:
+def format_table(results: Sequence[Measured], float_accuracy: float | None, texts: int) -> str:
     shown = "" if float_accuracy is None else f", float accuracy {float_accuracy:.2%}"
     lines = [
         f"{texts} texts{shown}",

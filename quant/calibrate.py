@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cli import files
-from cli.command import run
+from cli.command import run_command
 from cli.options import Parser, add_json, add_model, add_tokens, positive, version
 from cli.progress import progress
 
@@ -322,7 +322,7 @@ def remedies(text: str) -> tuple[str, ...] | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run(lambda: calibrate_command(parser().parse_args(arguments)))
+    return run_command(lambda: calibrate_command(parser().parse_args(arguments)))
 
 
 def calibrate_command(options: argparse.Namespace) -> int:

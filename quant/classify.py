@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cli import files
-from cli.command import run
+from cli.command import run_command
 from cli.options import Parser, add_json, add_model, add_quantized, add_tokens
 
 import numpy as np
@@ -167,7 +167,7 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run(lambda: classify_command(parser().parse_args(arguments)))
+    return run_command(lambda: classify_command(parser().parse_args(arguments)))
 
 
 def read_standard_input() -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli import files
-from cli.command import run
+from cli.command import run_command
 from cli.options import Parser, add_json, add_model, add_quantized, add_tokens, positive
 from cli.progress import progress
 
@@ -265,7 +265,7 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run(lambda: evaluate_command(parser().parse_args(arguments)))
+    return run_command(lambda: evaluate_command(parser().parse_args(arguments)))
 
 
 def evaluate_command(options: argparse.Namespace) -> int:

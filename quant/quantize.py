@@ -75,7 +75,7 @@ def quantize(
     encoder, which `calibrate` makes first.
     """
     rewritten = arrays if isinstance(arrays, Rewritten) else Rewritten(arrays)
-    return _Quantizer(spec, rewritten, observers, options).run()
+    return _Quantizer(spec, rewritten, observers, options).quantized()
 
 
 def correct_logits(
@@ -122,7 +122,7 @@ class _Quantizer:
         self.ffn = spec.ffn
         self.description = Description(rewritten, observers)
 
-    def run(self) -> Quantized:
+    def quantized(self) -> Quantized:
         spec = self.spec
         if "split" in self.remedies and splittable(spec.activation):
             self._split()

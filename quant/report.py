@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cli import files
-from cli.command import run
+from cli.command import run_command
 from cli.options import Parser, add_quantized
 
 import numpy as np
@@ -288,7 +288,7 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run(lambda: report_command(parser().parse_args(arguments)))
+    return run_command(lambda: report_command(parser().parse_args(arguments)))
 
 
 def report_command(options: argparse.Namespace) -> int:

@@ -54,7 +54,7 @@ def rewrite(
     names: frozenset[str],
 ) -> Rewritten:
     """The encoder after the REWRITINGS of these names, by what was observed of it; float64."""
-    return _Rewriter(spec, arrays, observers, names).run()
+    return _Rewriter(spec, arrays, observers, names).rewritten()
 
 
 class _Rewriter:
@@ -71,7 +71,7 @@ class _Rewriter:
         self.frames: dict[str, Frame] = {}
         self.row_constants: set[str] = set()
 
-    def run(self) -> Rewritten:
+    def rewritten(self) -> Rewritten:
         pre = self.spec.norm == "pre"
         if not pre:
             self._norm("embedding", "embedding.norm", self._readers(0), "layer.0.o")

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cli.command import Interrupted, run
+from cli.command import Interrupted, run_command
 from cli.options import Parser
 
 from setup import environment, system, verilator
@@ -58,7 +58,7 @@ def set_up(profile: Profile) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run(lambda: _command(arguments))
+    return run_command(lambda: _command(arguments))
 
 
 def _command(arguments: Sequence[str] | None) -> None:

@@ -9,8 +9,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import groupby
 
-from cli.command import Exit
-from cli.command import run as run_command
+from cli.command import Exit, run_command
 from cli.files import write_json
 from cli.options import Parser, add_jobs, add_json, positive
 from cli.progress import progress
@@ -61,7 +60,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Figures:
+class Measurement:
     """What was measured.
 
     Attributes
@@ -121,12 +120,12 @@ def real_ids(classifier: Classifier, tokens: int) -> np.ndarray:
 
 def figures_of(
     setting: Setting, program: Program, result: fast.Result, golden: np.ndarray
-) -> Figures:
+) -> Measurement:
     """The figures of one finished inference."""
     parts = [o for o in result.operations if program.steps[o.number].name.startswith(LAYER)]
     ideal = sum(macs(s, setting.tokens) for s in program.steps if s.name.startswith(LAYER))
     predicted = predict(program, setting.tokens, stream_bytes=setting.stream_bytes)
-    return Figures(
+    return Measurement(
         setting=setting,
         ideal=ideal / setting.lanes**2,
         total=result.cycles,
@@ -139,7 +138,7 @@ def figures_of(
 
 def measure(
     classifier: Classifier, plan: Sequence[Setting], processes: int
-) -> Iterator[tuple[int, Figures]]:
+) -> Iterator[tuple[int, Measurement]]:
     """Each setting's place in the plan and its figures, as they come.
 
     Raises
@@ -179,7 +178,7 @@ def _programs(model: Model, config: Config, plan: Sequence[Setting]) -> dict[boo
     }
 
 
-def report(found: Sequence[Figures]) -> str:
+def report(found: Sequence[Measurement]) -> str:
     """One line a measurement."""
     rows = []
     for one in found:

@@ -31,10 +31,6 @@ WHOLE, ATTENTION = "accelerator", "attention"
 RUNS = BUILDS / "runs"
 
 
-class Mismatch(Different):
-    """The hardware differs from the golden model, or nothing was compared."""
-
-
 @dataclass(frozen=True)
 class Surroundings:
     """The simulator and what is around the unit.
@@ -56,7 +52,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
-class Played:
+class Verified:
     """One inference that was played and found equal to golden.
 
     Attributes
@@ -90,12 +86,12 @@ def own_folder() -> Iterator[Path]:
             shutil.rmtree(folder)
 
 
-def _play(unit: str, program: Program, inference: Inference, around: Surroundings) -> Played:
+def _play(unit: str, program: Program, inference: Inference, around: Surroundings) -> Verified:
     """Play one inference.
 
     Raises
     ------
-    Mismatch
+    Different
         A bit differs, the inference failed, nothing was compared, or the report is not of this
         case.
     """
@@ -118,24 +114,24 @@ def _play(unit: str, program: Program, inference: Inference, around: Surrounding
         told = json.loads(report.read_bytes())
         digest, (facts,) = told["case"], told["inferences"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Mismatch(f"the bench left no report of one inference in {report}: {error}") from None
+        raise Different(f"the bench left no report of one inference in {report}: {error}") from None
     if digest != hashlib.sha256(path.read_bytes()).hexdigest():
-        raise Mismatch(f"{report} answers another case than {path}: nothing is proven")
+        raise Different(f"{report} answers another case than {path}: nothing is proven")
     if not facts["compared"] or not all(facts["compared"].values()):
-        raise Mismatch("nothing was compared")
+        raise Different("nothing was compared")
     wrong = sum(facts["mismatches"].values())
     if wrong or facts["first_difference"]:
-        raise Mismatch(f"{wrong} values differ; first {facts['first_difference']}")
-    return Played(program, facts, seconds, np.array(facts["result"], np.int64))
+        raise Different(f"{wrong} values differ; first {facts['first_difference']}")
+    return Verified(program, facts, seconds, np.array(facts["result"], np.int64))
 
 
-def play_accelerator(reference: Reference, config: Config, around: Surroundings) -> Played:
+def play_accelerator(reference: Reference, config: Config, around: Surroundings) -> Verified:
     """The whole model on the text; its `result` is the logits, int64 [labels].
 
     Raises
     ------
-    Mismatch
-        As stated for `Played`, and where the logits are not those of `reference`.
+    Different
+        As stated for `Verified`, and where the logits are not those of `reference`.
     """
     model, tokens = reference.classifier.model, reference.tokens
     program = compile_model(model, config, first_tile_only=around.first_tile_only)
@@ -143,12 +139,12 @@ def play_accelerator(reference: Reference, config: Config, around: Surroundings)
     played = _play(WHOLE, program, inference, around)
     logits, golden = played.result.reshape(-1), reference.golden["logits"]
     _equal("the logits", logits, golden)
-    return Played(program, played.facts, played.seconds, logits)
+    return Verified(program, played.facts, played.seconds, logits)
 
 
 def play_attention(
     reference: Reference, config: Config, layer: int, around: Surroundings
-) -> Played:
+) -> Verified:
     """The attention datapath of a layer on the text's activations."""
     model = reference.classifier.model
     before = f"layer.{layer - 1}.ffn.x8" if layer else "embedding.x8"
@@ -165,7 +161,7 @@ def play_attention(
     token = np.repeat(np.arange(len(padded)).reshape(-1, size), context.shape[1], axis=0)
     valid = token < len(context)
     if played.result.shape != words.shape:
-        raise Mismatch(
+        raise Different(
             f"layer.{layer}.context: {len(played.result)} words came, golden has {len(words)}"
         )
     _equal(f"layer.{layer}.context", played.result[valid], words[valid])
@@ -179,7 +175,7 @@ def play_vectors(
 
     Raises
     ------
-    Mismatch
+    Different
         A value differs, or there is none.
     ValueError
         No vectors of that unit can be cut.
@@ -196,7 +192,7 @@ def play_vectors(
         for tensor in vector.outputs.values()
     )
     if not values:
-        raise Mismatch("nothing was compared")
+        raise Different("nothing was compared")
     tests = run_bench(
         unit,
         around.simulator,
@@ -210,7 +206,7 @@ def play_vectors(
 
 def _equal(what: str, actual: np.ndarray, golden: np.ndarray) -> None:
     if actual.shape != golden.shape or (actual != golden).any():
-        raise Mismatch(f"{what}: RTL gave {_few(actual)}, the golden model says {_few(golden)}")
+        raise Different(f"{what}: RTL gave {_few(actual)}, the golden model says {_few(golden)}")
 
 
 def _few(values: np.ndarray) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 
-from cli.command import Exit, run
+from cli.command import Exit, run_command
 from cli.files import write_json
 from cli.options import (
     Parser,
@@ -55,7 +55,7 @@ examples:
 
 
 @dataclass(frozen=True)
-class Figures:
+class Regression:
     """What a regression found; `accuracy` is None where the texts have no labels.
 
     Attributes
@@ -134,7 +134,7 @@ def check(
     return values, mismatches, wrong
 
 
-def regress(classifier: Classifier, options: argparse.Namespace) -> Figures:
+def regress(classifier: Classifier, options: argparse.Namespace) -> Regression:
     """Run the reviews and compare them.
 
     Raises
@@ -197,7 +197,7 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Figures:
         name: float((found == labels)[known].mean()) if known.any() else None
         for name, found in classes.items()
     }
-    return Figures(
+    return Regression(
         reviews=len(sequences),
         traced=len(traced),
         lanes=config.lanes,
@@ -214,7 +214,7 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Figures:
     )
 
 
-def report(figures: Figures) -> str:
+def report(figures: Regression) -> str:
     """The figures as tables, and the problems, the first ten of them."""
     rows: list[list[object]] = [
         ["reviews compared", figures.reviews],
@@ -283,7 +283,7 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run(lambda: _run(parser().parse_args(arguments)))
+    return run_command(lambda: _run(parser().parse_args(arguments)))
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.command import Exit
-from cli.command import run as run_command
+from cli.command import Exit, run_command
 from cli.files import write_json
 from cli.options import Parser, add_lanes, add_tokens
 

@@ -11,7 +11,7 @@ from quant import float_model
 from rtl.interface.config import Config
 from sim.bench import PassedTest
 from sim.phases import Phase, phases, work
-from sim.play import Played
+from sim.play import Verified
 from sim.reference import Reference
 from sim.report import table
 
@@ -24,7 +24,7 @@ def kept(facts: dict[str, Any]) -> dict[str, Any]:
     return {name: facts[name] for name in names if name in facts}
 
 
-def whole_model(text: Reference, played: Played) -> dict[str, Any]:
+def whole_model(text: Reference, played: Verified) -> dict[str, Any]:
     """Class, probabilities and logits of the three models; cycles and differences by phase."""
     facts, program = played.facts, played.program
     tokens, lanes = len(text.tokens.ids), program.config.lanes
@@ -121,7 +121,7 @@ def phase_table(
     return headings, lines
 
 
-def attention_layers(text: Reference, played: Sequence[Played], simulator: str) -> dict[str, Any]:
+def attention_layers(text: Reference, played: Sequence[Verified], simulator: str) -> dict[str, Any]:
     """A line a layer."""
     lines, figures = [], []
     tokens = len(text.tokens.ids)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence as Arguments
 from pathlib import Path
 
-from cli.command import run
+from cli.command import run_command
 from cli.files import write_json
 from cli.options import Parser, add_json, add_tokens, positive
 
@@ -113,7 +113,7 @@ def _command(options: argparse.Namespace) -> None:
 
 
 def main(arguments: Arguments[str] | None = None) -> int:
-    return run(lambda: _command(_parser().parse_args(arguments)))
+    return run_command(lambda: _command(_parser().parse_args(arguments)))
 
 
 if __name__ == "__main__":

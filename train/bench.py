@@ -31,7 +31,7 @@ from golden.random import random_model
 from quant.calibrate import ensure
 from quant.texts import imdb
 from quant.tokenizer import TextTokenizer
-from train.command import run
+from train.command import run_training
 from train.failure import TrainError
 
 EXAMPLES = """\
@@ -192,7 +192,7 @@ def bench(options: argparse.Namespace) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return run(bench, parser(), argv)
+    return run_training(bench, parser(), argv)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cli import files
-from cli.command import run as run_command
+from cli.command import run_command
 from cli.options import Parser, add_json, add_seed, positive, whole
 
 import torch
@@ -173,7 +173,7 @@ def places(options: argparse.Namespace, name: str) -> Path:
     return work
 
 
-def run(
+def run_training(
     command: Callable[[argparse.Namespace], None],
     parser: Parser,
     argv: Sequence[str] | None,

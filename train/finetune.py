@@ -37,7 +37,7 @@ from train.command import (
     places,
     plan_of,
     recorded,
-    run,
+    run_training,
     share,
 )
 from train.data import Split, describe, digest, encoded, known_of, read
@@ -69,7 +69,7 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return run(finetune, _parser(), argv)
+    return run_training(finetune, _parser(), argv)
 
 
 def finetune(options: argparse.Namespace) -> None:

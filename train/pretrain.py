@@ -33,7 +33,7 @@ from train.command import (
     places,
     plan_of,
     recorded,
-    run,
+    run_training,
     share,
 )
 from train.corpus import UNCHOSEN, Blocks, mask, open_tokens, write_tokens
@@ -63,7 +63,7 @@ _REVIEWS = "reviews"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return run(pretrain, _parser(), argv)
+    return run_training(pretrain, _parser(), argv)
 
 
 def pretrain(options: argparse.Namespace) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cli import files
-from cli.command import run
+from cli.command import run_command
 from cli.options import Parser, positive
 
 import numpy as np
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--out", type=Path, default=Path("build/samples"), metavar="DIR", help="(%(default)s)"
     )
-    return run(lambda: _write_all(parser.parse_args(argv)))
+    return run_command(lambda: _write_all(parser.parse_args(argv)))
 
 
 def _write_all(options: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cli.command import run
+from cli.command import run_command
 from cli.options import Parser
 
 from rtl.generate.sheet import generate
@@ -50,7 +50,7 @@ def _parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run(lambda: _run(_parser().parse_args(arguments)))
+    return run_command(lambda: _run(_parser().parse_args(arguments)))
 
 
 def _run(options: argparse.Namespace) -> None:

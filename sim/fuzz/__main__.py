@@ -8,14 +8,14 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from cli.command import Different, Exit, run
+from cli.command import Different, Exit, run_command
 from cli.files import write_json
 from cli.options import Parser, add_jobs, add_json, add_seed, positive, whole
 
 from rtl.interface.config import LANES
 from rtl.interface.operation import Error
 from sim.fuzz.cases import KINDS
-from sim.fuzz.play import Outcome, play, program
+from sim.fuzz.play import Judged, play, program
 from sim.report import table
 
 DESCRIPTION = """\
@@ -34,7 +34,7 @@ examples:
 CASES, SEED = 1000, 1
 
 
-def reproducer(seed: int, outcome: Outcome) -> str:
+def reproducer(seed: int, outcome: Judged) -> str:
     """The command that plays this case again."""
     return f"python -m sim.fuzz --seed {seed} --lanes {outcome.lanes} --case {outcome.number}"
 
@@ -64,7 +64,7 @@ def _parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run(lambda: _run(_parser().parse_args(arguments)))
+    return run_command(lambda: _run(_parser().parse_args(arguments)))
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -27,7 +27,7 @@ CHUNK = 200
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Judged:
     """What came of one case; `wrong` is empty when it was right."""
 
     lanes: int
@@ -45,7 +45,7 @@ def program(lanes: int, design: Design | None = None, variant: str = "") -> Path
     )
 
 
-def chunk(program: Path, lanes: int, seed: int, numbers: list[int]) -> list[Outcome]:
+def chunk(program: Path, lanes: int, seed: int, numbers: list[int]) -> list[Judged]:
     """Play these cases.
 
     Raises
@@ -65,7 +65,7 @@ def chunk(program: Path, lanes: int, seed: int, numbers: list[int]) -> list[Outc
         facts = json.loads(line)
         codes = tuple(run["status"] >> 8 & 15 for run in facts["runs"] if run["status"] >= 0)
         wrong = judge(case, played, facts)
-        outcomes.append(Outcome(lanes, case.number, case.kind, wrong, codes))
+        outcomes.append(Judged(lanes, case.number, case.kind, wrong, codes))
     if done.returncode or len(lines) != len(found):
         raise SimulatorError(
             f"the simulation ended with code {done.returncode} in case "
@@ -74,7 +74,7 @@ def chunk(program: Path, lanes: int, seed: int, numbers: list[int]) -> list[Outc
     return outcomes
 
 
-def play(programs: dict[int, Path], seed: int, numbers: range, jobs: int = 1) -> Iterator[Outcome]:
+def play(programs: dict[int, Path], seed: int, numbers: range, jobs: int = 1) -> Iterator[Judged]:
     """The outcomes of these cases for each number of lanes, in order.
 
     programs

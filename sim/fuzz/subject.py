@@ -13,6 +13,7 @@ from golden.random import random_model
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import Config
 from sim.fuzz.job import Packets, Run
+from tb.packing import token_words
 
 SHAPES = (
     Shape(
@@ -50,7 +51,7 @@ class Sequence:
 
     def words(self) -> np.ndarray:
         """Words of the tokens stream."""
-        return (self.ids | self.types << 24 | self.attend << 25).astype("<u4")
+        return token_words(self.ids, self.types, self.attend)
 
 
 class Subject:

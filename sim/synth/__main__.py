@@ -7,7 +7,7 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 
-from cli.command import run
+from cli.command import run_command
 from cli.files import write_json
 from cli.options import Parser, add_json, add_seed
 from cli.progress import stage
@@ -94,7 +94,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run(lambda: _run(_parser().parse_args(arguments)))
+    return run_command(lambda: _run(_parser().parse_args(arguments)))
 
 
 if __name__ == "__main__":

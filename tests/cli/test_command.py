@@ -44,29 +44,30 @@ def missing(name: str) -> ModuleNotFoundError:
     ],
 )
 def test_an_error_is_one_line_and_a_code(error, code, line, capsys):
-    assert command.run(raising(error)) == code
+    assert command.run_command(raising(error)) == code
     assert capsys.readouterr() == ("", line)
 
 
 @pytest.mark.parametrize("error", [AssertionError("x"), KeyError("x"), missing("our.own.module")])
 def test_a_mistake_of_the_program_keeps_its_traceback(error):
     with pytest.raises(type(error)):
-        command.run(raising(error))
+        command.run_command(raising(error))
 
 
 def test_a_body_without_a_code_has_ended_well():
-    assert command.run(lambda: None) == Exit.OK
-    assert command.run(lambda: Exit.DIFFERENT) == Exit.DIFFERENT
+    assert command.run_command(lambda: None) == Exit.OK
+    assert command.run_command(lambda: Exit.DIFFERENT) == Exit.DIFFERENT
 
 
 def test_argparse_keeps_its_exit():
     with pytest.raises(SystemExit) as stop:
-        command.run(raising(SystemExit(2)))
+        command.run_command(raising(SystemExit(2)))
     assert stop.value.code == 2
 
 
 def in_a_process(body: str, *, encoding: str = "utf-8", **options) -> subprocess.Popen:
-    script = f"import sys\nfrom cli.command import run\ndef main():\n{body}\nsys.exit(run(main))\n"
+    head = "import sys\nfrom cli.command import run_command"
+    script = f"{head}\ndef main():\n{body}\nsys.exit(run_command(main))\n"
     return subprocess.Popen(
         [sys.executable, "-c", script],
         cwd=ROOT,

@@ -13,7 +13,7 @@ from sim.fuzz import __main__ as command
 from sim.fuzz.account import account
 from sim.fuzz.cases import KINDS, TURNS, built
 from sim.fuzz.job import Packets
-from sim.fuzz.play import Outcome, play, program
+from sim.fuzz.play import Judged, play, program
 from sim.fuzz.streams import joined, parts, set_field
 from sim.fuzz.subject import POOL, config, subjects
 from tests.rtl.mutation import mutated
@@ -43,7 +43,7 @@ FAULTS = {
 QUICK = "the request of this cycle is not awaited"
 
 
-def wrong(lanes: int, path: Path, cases: range, seed: int = 1) -> list[Outcome]:
+def wrong(lanes: int, path: Path, cases: range, seed: int = 1) -> list[Judged]:
     """The outcomes that are not right."""
     return [outcome for outcome in play({lanes: path}, seed, cases) if outcome.wrong]
 

@@ -48,8 +48,8 @@ def result(logits: list[int], error: Error = Error.NONE) -> Result:
     )
 
 
-def figures(**changes: object) -> regress.Figures:
-    sound = regress.Figures(
+def figures(**changes: object) -> regress.Regression:
+    sound = regress.Regression(
         reviews=4,
         traced=2,
         lanes=4,
