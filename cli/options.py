@@ -139,3 +139,12 @@ def add_jobs(group: argparse._ActionsContainer, what: str) -> None:
         metavar="N",
         help=f"{what} at a time (default: one a core)",
     )
+
+
+def add_dask(group: argparse._ActionsContainer) -> None:
+    """--dask: the scheduler whose workers run the cases; None unless it is given."""
+    group.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="run on the workers of the dask.distributed scheduler tcp://HOST:PORT instead of here",
+    )

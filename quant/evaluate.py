@@ -13,19 +13,21 @@ from typing import Any
 
 from cli import files
 from cli.command import run_command
-from cli.options import Parser, add_json, add_model, add_quantized, add_tokens, positive
+from cli.options import Parser, add_dask, add_json, add_model, add_quantized, add_tokens, positive
 from cli.progress import progress
+from cli.workers import each
 
 import numpy as np
 from numpy.typing import NDArray
 
-from golden import encoder
-from quant import float_model, hub
-from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, ensure, golden_logits
+from quant import hub
+from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, ensure
 from quant.classify import Classifier
-from quant.compare import TensorError, compare, table
+from quant.compare import TensorError, table
 from quant.data_file import add_columns, layout_of
 from quant.metrics import Classes, Scores, confusion_matrix, mcnemar, percent, points
+from quant.paired import Models, Pairs, shares
+from quant.paired import run as run_both
 from quant.texts import CORPORA, SPLITS, load_texts
 from quant.tokenizer import Tokens
 
@@ -35,6 +37,7 @@ EXAMPLES = """\
 examples:
   python -m quant.evaluate
   python -m quant.evaluate --samples 1000 --json build/evaluation.json
+  python -m quant.evaluate --dask tcp://head:8786
   python -m quant.evaluate --model my-model --data reviews.csv --tokens 128
 """
 
@@ -181,31 +184,29 @@ def evaluate(
     texts: Sequence[Tokens],
     labels: Sequence[int],
     traced: int = TRACED,
+    dask: str | None = None,
 ) -> Evaluation:
-    """Run both models on every text, the first ``traced`` with the errors of their tensors."""
-    checkpoint, tensors = classifier.require_checkpoint(), classifier.info["tensors"]
-    errors: dict[str, TensorError] = {}
-    float_logits = []
-    for i, tokens in enumerate(progress(texts, "evaluating float")):
-        floats: float_model.Trace | None = {} if i < traced else None
-        float_logits.append(
-            float_model.run(
-                checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types, trace=floats
-            )
-        )
-        if floats is not None:
-            integers: dict[str, Any] = {}
-            encoder.run(classifier.model, tokens.ids, tokens.types, trace=integers)
-            compare(errors, floats, integers, tensors)
-    integer_logits = golden_logits(classifier.model, texts)
+    """Run both models on every text, the first ``traced`` with the errors of their tensors.
+
+    dask
+        As for `cli.workers.each`; by default everything runs in this process.
+    """
+    checkpoint = classifier.require_checkpoint()
+    models = Models(checkpoint, classifier.model, classifier.info["tensors"])
+    found: list[Pairs] = []
+    results = each(run_both, models, shares(texts, traced), dask=dask)
+    several = ((pairs, i) for _, pairs in results for i in range(len(pairs.float_logits)))
+    for pairs, i in progress(several, "evaluating float and golden", total=len(texts)):
+        if i == 0:
+            found.append(pairs)
     return Evaluation(
         names=checkpoint.spec.labels,
         labels=np.asarray(labels, np.int64),
-        float_logits=np.stack(float_logits),
-        integer_logits=integer_logits,
+        float_logits=np.concatenate([pairs.float_logits for pairs in found]),
+        integer_logits=np.concatenate([pairs.integer_logits for pairs in found]),
         logit_scale=classifier.logit_scale,
         tokens=sum(len(tokens.ids) for tokens in texts),
-        errors=errors,
+        errors=found[0].errors,
         traced=min(traced, len(texts)),
     )
 
@@ -258,6 +259,7 @@ def parser() -> Parser:
     )
     add_text_options(result, None)
     add_quantized(result)
+    add_dask(result)
     result.add_argument(
         "--split", choices=SPLITS, default="test", help="of a named corpus (default: test)"
     )
@@ -274,7 +276,7 @@ def evaluate_command(options: argparse.Namespace) -> int:
     classifier = Classifier.load(quantized, options.model)
     texts, labels = labelled_texts(options, classifier)
     start = time.perf_counter()
-    result = evaluate(classifier, texts, labels)
+    result = evaluate(classifier, texts, labels, dask=options.dask)
     print(result)
     print(f"{time.perf_counter() - start:.0f} s")
     if options.json:

@@ -13,8 +13,9 @@ from sim.verilator import on_path
 
 DESCRIPTION = """\
 Set up what a make target needs. Profiles: quant (Python packages only), train (with torch), sim
-(Verilator and Icarus, no torch), synth (yowasp), test (everything that the tests use). Each step
-says what it does and is skipped when it is done; an interrupted run is simply started again."""
+(Verilator and Icarus, no torch), cluster (sim, and dask for runs on many machines), synth (yowasp),
+test (everything that the tests use). Each step says what it does and is skipped when it is done; an
+interrupted run is simply started again."""
 
 EXAMPLES = """\
 examples:
@@ -37,7 +38,8 @@ PROFILES = {
     "train": Profile(("quant", "train")),
     "sim": Profile(HARDWARE, simulates=True),
     "synth": Profile(("rtl", "synth")),
-    "test": Profile((*HARDWARE, "synth", "train", "dev"), simulates=True),
+    "cluster": Profile((*HARDWARE, "cluster"), simulates=True),
+    "test": Profile((*HARDWARE, "cluster", "synth", "train", "dev"), simulates=True),
 }
 
 

@@ -29,7 +29,7 @@ ALLOWED = {
 # Distributions of pyproject.toml by the name under which they are imported.
 TRAINING = {"torch", "transformers", "sklearn"}
 THIRD_PARTY = {
-    "cli": {"tqdm"},
+    "cli": {"tqdm", "distributed"},
     "golden": {"numpy", "numba"},
     "quant": {"numpy", "numba", "safetensors", "scipy", "tokenizers", "tqdm"} | {"huggingface_hub"},
     "rtl": {"numpy", "amaranth"},

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from cli.command import Different, Exit, run_command
 from cli.files import write_json
-from cli.options import Parser, add_jobs, add_json, add_seed, positive, whole
+from cli.options import Parser, add_dask, add_jobs, add_json, add_seed, positive, whole
 
 from rtl.interface.config import LANES
 from rtl.interface.operation import Error
@@ -29,6 +29,7 @@ EXAMPLES = """\
 examples:
   python -m sim.fuzz
   python -m sim.fuzz --cases 100000 --lanes 4,8 --json build/fuzz.json
+  python -m sim.fuzz --cases 10000000 --dask tcp://head:8786
   python -m sim.fuzz --seed 1 --lanes 8 --case 123
 """
 CASES, SEED = 1000, 1
@@ -59,6 +60,7 @@ def _parser() -> Parser:
     )
     add_seed(parser, "the cases", SEED)
     add_jobs(parser, "simulations")
+    add_dask(parser)
     add_json(parser)
     return parser
 
@@ -71,13 +73,14 @@ def _run(options: argparse.Namespace) -> int:
     numbers = range(options.cases // len(options.lanes) or 1)
     if options.case is not None:
         numbers = range(options.case, options.case + 1)
-    programs = {lanes: program(lanes) for lanes in options.lanes}
+    # The workers of a cluster build their own.
+    programs = {lanes: None if options.dask else program(lanes) for lanes in options.lanes}
     ran: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     codes: Counter[int] = Counter()
     failures = []
     began = time.perf_counter()
-    for outcome in play(programs, options.seed, numbers, options.jobs):
+    for outcome in play(programs, options.seed, numbers, options.jobs, options.dask):
         ran[outcome.kind] += 1
         codes.update(outcome.codes)
         if outcome.wrong:
@@ -91,14 +94,13 @@ def _run(options: argparse.Namespace) -> int:
     print(f"\ncodes of the inferences: {', '.join(told)}")
     total = sum(ran.values())
     print(f"{total:,} cases in {seconds:.1f} s: {len(failures)} failures")
-    if options.json:
+    if options.json:  # without what depends on the machine: the same cases give the same file
         write_json(
             options.json,
             {
                 "cases": total,
                 "seed": options.seed,
                 "lanes": options.lanes,
-                "seconds": seconds,
                 "kinds": {kind: ran[kind] for kind in KINDS},
                 "codes": {str(code): codes[code] for code in sorted(codes)},
                 "failures": failures,

@@ -6,10 +6,11 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from cli.workers import each
 
 from sim.builds import build_harness
 from sim.design import Design, generated
@@ -75,24 +76,29 @@ def chunk(program: Path, lanes: int, seed: int, numbers: list[int]) -> list[Judg
     return outcomes
 
 
-def play(programs: dict[int, Path], seed: int, numbers: range, jobs: int = 1) -> Iterator[Judged]:
+def play(
+    programs: Mapping[int, Path | None],
+    seed: int,
+    numbers: range,
+    jobs: int = 1,
+    dask: str | None = None,
+) -> Iterator[Judged]:
     """The outcomes of these cases for each number of lanes, in order.
 
     programs
-        Built fuzzer by lanes.
+        Built fuzzer by lanes; None: whoever plays a case builds it first.
+    jobs, dask
+        As for `cli.workers.each`.
     """
-    shares = [
-        (path, lanes, seed, list(numbers[at : at + CHUNK]))
+    shares = {
+        f"{lanes} lanes, {numbers[at]}": (path, lanes, numbers[at : at + CHUNK])
         for at in range(0, len(numbers), CHUNK)
         for lanes, path in programs.items()
-    ]
-    if jobs == 1 or len(shares) == 1:
-        for share in shares:
-            yield from chunk(*share)
-        return
-    with ProcessPoolExecutor(jobs) as pool:
-        try:
-            for outcomes in pool.map(chunk, *zip(*shares)):
-                yield from outcomes
-        finally:
-            pool.shutdown(cancel_futures=True)
+    }
+    for _, outcomes in each(_share, seed, shares, jobs=jobs, dask=dask):
+        yield from outcomes
+
+
+def _share(seed: int, case: tuple[Path | None, int, range]) -> list[Judged]:
+    path, lanes, numbers = case
+    return chunk(path or program(lanes), lanes, seed, list(numbers))

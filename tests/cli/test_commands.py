@@ -39,6 +39,7 @@ COMMANDS = {
 # What has to be named on the command line; without it a command says so.
 NEEDED = {
     "quant.classify": ["good"],
+    "quant.export": ["c"],
     "rtl.generate": ["softmax"],
     "sim.synth": ["softmax"],
     "setup": ["quant"],
@@ -134,7 +135,7 @@ def test_a_number_that_is_none(name, capsys):
         *((f"quant.{name}", "--model") for name in ("ablation", "calibrate", "evaluate", "report")),
         *((f"quant.{name}", "--quantized") for name in ("classify", "evaluate", "report")),
         *((f"quant.{name}", "--data") for name in ("ablation", "calibrate")),
-        *(("rtl.compile", "--quantized"), ("sim.cycles", "--quantized")),
+        *((name, "--quantized") for name in ("quant.export", "rtl.compile", "sim.cycles")),
     ],
 )
 def test_a_file_that_cannot_be_read(command, option, kind, tmp_path, capsys):

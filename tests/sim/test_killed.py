@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from sim.fuzz.play import chunk, program
+from sim.simulators import SimulatorError
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = str(ROOT / "build" / "sim" / "programs")
 
@@ -24,10 +27,6 @@ model = random_model(TINY, 4)
 program, table = compile_model(model, CONFIG), embedding_table(model, CONFIG.lanes)
 fast.simulate(CONFIG, [fast.Job(program, table, [1] * 16)] * 20_000, processes=2)
 """
-COMMANDS = {
-    "harness": (["-c", HARNESS], 2),
-    "fuzz": (["-m", "sim.fuzz", "--cases", "100000", "--lanes", "4", "--jobs", "1"], 1),
-}
 
 
 def below(parent: int) -> set[int]:
@@ -57,13 +56,11 @@ def simulations(pids: set[int]) -> set[int]:
     return found
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_killed_command_leaves_no_simulation(name: str) -> None:
-    arguments, count = COMMANDS[name]
-    command = subprocess.Popen([sys.executable, *arguments], cwd=ROOT, stdout=subprocess.DEVNULL)
+def test_a_killed_command_leaves_no_simulation() -> None:
+    command = subprocess.Popen([sys.executable, "-c", HARNESS], cwd=ROOT)
     running: set[int] = set()
     try:
-        while len(running) < count:
+        while len(running) < 2:
             assert command.poll() is None, "the command ended before it could be killed"
             time.sleep(0.02)
             running = simulations(below(command.pid))
@@ -74,3 +71,10 @@ def test_a_killed_command_leaves_no_simulation(name: str) -> None:
     while simulations(running):
         assert time.monotonic() < deadline, f"{running} go on"
         time.sleep(0.05)
+
+
+def test_a_fuzzer_that_another_process_started_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = program(4)
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    with pytest.raises(SimulatorError, match="the simulation ended with code 3 in case"):
+        chunk(built, 4, 1, list(range(200)))

@@ -21,6 +21,7 @@ from rtl.interface.operation import Error
 from sim import performance, regress
 from sim.harness.fast import HarnessError, Result
 from sim.performance import Setting
+from sim.reviews import Review, Setup, check
 
 LINE = [
     "--reviews", "4", "--tokens", "12", "--lanes", "4", "--trace-sample", "2", "--jobs", "2"
@@ -86,10 +87,18 @@ def test_what_is_wrong_with_a_review(
     classifier: Classifier, found: Result, expected: tuple[int, int, str]
 ) -> None:
     config = fitting(classifier.model.shape, 4, 12)
-    program = compile_model(classifier.model, config)
-    tokens = classifier.tokens("A fine film.")
-    golden = np.array([1, -2], np.int32)
-    assert regress.check(classifier, program, tokens, golden, found) == expected
+    setup = Setup(
+        model=classifier.model,
+        config=config,
+        program=compile_model(classifier.model, config),
+        rows=np.zeros((0, 0), np.int8),
+        stream_bytes=None,
+        row_latency=20,
+        stalls=None,
+    )
+    review = Review(classifier.tokens("A fine film."), np.array([1, -2], np.int32), False)
+    verdict = check(setup, review, found)
+    assert (verdict.values, verdict.mismatches, verdict.problem) == expected
 
 
 def test_only_compared_and_equal_reviews_pass() -> None:

@@ -1,0 +1,93 @@
+"""`python -m quant.export`: a quantized model as C source or as an ONNX graph."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cli import files
+from cli.command import run_command
+from cli.options import Parser, add_model, add_quantized
+
+from golden import store
+from quant import hub
+from quant.calibrate import default_out, ensure
+from quant.checkpoint import DEFAULT_MODEL
+from quant.export import c
+
+DESCRIPTION = """\
+Write a quantized model for use without Python; its logits are those of golden, bit for bit.
+
+c       a directory of C99 source, without libraries, allocation or floating point
+"""
+EXAMPLES = """\
+examples:
+  python -m quant.export c
+  python -m quant.export c --quantized build/bert-tiny-imdb -o build/export/imdb
+"""
+OUT = Path("build/export")
+
+
+def parser() -> Parser:
+    result = Parser("quant.export", DESCRIPTION, EXAMPLES)
+    result.add_argument("format", choices=["c"], help="what to write")
+    result.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help=f"default: {OUT} and the name of the model; a directory that holds anything but an "
+        "earlier export is refused",
+    )
+    source = result.add_mutually_exclusive_group()
+    add_model(source, default=None)
+    add_quantized(source)
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(lambda: export_command(parser().parse_args(arguments)))
+
+
+def export_command(options: argparse.Namespace) -> int:
+    quantized = options.quantized
+    if quantized is None:
+        checkpoint = DEFAULT_MODEL if options.model is None else hub.local(options.model)
+        quantized = ensure(checkpoint, default_out(checkpoint))
+    out = options.out or OUT / quantized.resolve().name
+    check_directory(out)
+    model, info = store.load(quantized)
+    write_c(c.sources(model, info), out)
+    shape = model.shape
+    print(f"{out}: C99 source of {quantized}, up to {shape.tokens} tokens, {shape.labels} logits")
+    print(f"compile: cc -std=c99 -O2 -o {out}-infer {out}/*.c")
+    print(f"run:     echo 101 2023 102 | {out}-infer")
+    return 0
+
+
+def check_directory(out: Path) -> None:
+    """Raises ValueError where writing to `out` would cost a file that no export wrote."""
+    if not out.is_dir():
+        if out.exists() or out.is_symlink():
+            raise ValueError(f"{out} is a file: name a directory with -o, it is made if missing")
+        return
+    own = {*c.INFERENCE, *c.GENERATED}
+    others = sorted(path.name for path in out.iterdir() if path.name not in own)
+    if others:
+        raise ValueError(
+            f"{out} holds {others[0]}, which is not of an export: name a new directory with -o"
+        )
+
+
+def write_c(sources: dict[str, str], out: Path) -> None:
+    """The directory with all files, or what was there before."""
+    with files.replacing(out) as temporary:
+        temporary.mkdir()
+        for name, text in sources.items():
+            temporary.joinpath(name).write_text(text, encoding="ascii")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

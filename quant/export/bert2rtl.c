@@ -1,0 +1,337 @@
+/* Integer inference of a BERT encoder; see bert2rtl.h.
+
+   int8_t and its relatives are two's complement wherever they exist, which this file asks for. It
+   relies on nothing else that C99 leaves open: negative numbers are shifted by floor_shift, and no
+   arithmetic needs an int of more than 16 bits. */
+#include "bert2rtl.h"
+
+#include "bert2rtl_model.h"
+
+#define LIMIT8 INT32_C(128)
+#define LIMIT16 INT32_C(32768)
+
+/* floor(x / 2^s) */
+static int64_t floor_shift(int64_t x, int32_t s)
+{
+    return x >= 0 ? x >> s : -1 - ((-1 - x) >> s);
+}
+
+/* x / 2^s to the nearest integer, ties towards plus infinity */
+static int64_t round_shift(int64_t x, int32_t s)
+{
+    return s == 0 ? x : floor_shift(x + (INT64_C(1) << (s - 1)), s);
+}
+
+static int32_t saturate(int64_t x, int32_t limit)
+{
+    return x < -limit ? -limit : x > limit - 1 ? limit - 1 : (int32_t)x;
+}
+
+static int32_t requantize(int32_t acc, int32_t m, int32_t s, int32_t limit)
+{
+    return saturate(round_shift((int64_t)acc * m, s), limit);
+}
+
+/* The index of the highest set bit; x >= 1. */
+static int32_t leading_one(int64_t x)
+{
+    int32_t e = 0;
+    while (x >>= 1) {
+        e++;
+    }
+    return e;
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* 1 / sum = r * 2^-(16 + e) */
+static int64_t reciprocal(int64_t sum, int32_t *e)
+{
+    int64_t u, y0, newton;
+    *e = leading_one(sum);
+    u = sum << (19 - *e);
+    y0 = bert2rtl_model.reciprocal[(u >> 12) & 127];
+    newton = floor_shift((INT64_C(1) << 31) - u * y0, 6);
+    return smaller(floor_shift((y0 << 25) + y0 * newton + (INT64_C(1) << 20), 21), 65535);
+}
+
+/* 1 / sqrt(v) = r * 2^-(16 + e) */
+static int64_t rsqrt(int64_t v, int32_t *e)
+{
+    int64_t u, y0, newton;
+    *e = leading_one(v) / 2;
+    u = *e < 8 ? v << (16 - 2 * *e) : v >> (2 * *e - 16);
+    y0 = bert2rtl_model.rsqrt[u < INT64_C(1) << 17 ? (u >> 9) & 127 : 128 + ((u >> 10) & 127)];
+    newton = floor_shift((INT64_C(1) << 40) - u * y0 * y0, 16);
+    return smaller(floor_shift((y0 << 25) + y0 * newton + (INT64_C(1) << 20), 21), 65535);
+}
+
+/* The multiplier of a row that divides by the sum of its p: m * 2^-s / sum */
+static void row_scale(int32_t sum, int32_t m, int32_t s, int32_t *row_m, int32_t *row_s)
+{
+    int32_t e, adjust;
+    int64_t product = reciprocal(sum, &e) * m, rounded;
+    adjust = product >= INT64_C(1) << 31 ? 16 : 15;
+    rounded = round_shift(product, adjust);
+    if (rounded == INT64_C(1) << 16) {
+        rounded = INT64_C(1) << 15;
+        adjust++;
+    }
+    *row_m = (int32_t)rounded;
+    *row_s = s + 16 + e - adjust;
+}
+
+/* Where a row of a table of int8 codes begins; how it is cut, bert2rtl_model.h says. */
+static const signed char *row_of(const signed char *rows, int32_t columns, size_t row)
+{
+    int32_t parts = (columns + BERT2RTL_PART - 1) / BERT2RTL_PART;
+    return rows + row * (size_t)parts * (size_t)(smaller(columns, BERT2RTL_PART) + 1);
+}
+
+/* sum_k x[k] * weight[row][k] + bias[row] */
+static int32_t accumulate(const bert2rtl_linear *layer, int32_t row, const int8_t *x)
+{
+    const signed char *w = row_of(layer->weight, layer->columns, (size_t)row);
+    int32_t acc = layer->bias[row], first, i, length;
+    for (first = 0; first < layer->columns; first += BERT2RTL_PART) {
+        length = (int32_t)smaller(layer->columns - first, BERT2RTL_PART);
+        for (i = 0; i < length; i++) {
+            acc += (int32_t)w[i] * x[first + i];
+        }
+        w += BERT2RTL_PART + 1;
+    }
+    return acc;
+}
+
+static void linear(const bert2rtl_linear *layer, const int8_t *x, int8_t *y)
+{
+    int32_t row, code;
+    for (row = 0; row < layer->rows; row++) {
+        code = requantize(accumulate(layer, row, x), layer->m[row], layer->s[row], LIMIT8);
+        y[row] = (int8_t)(layer->table ? layer->table[(uint8_t)code] : code);
+    }
+}
+
+/* x += linear(x8), in the int16 of the residual stream */
+static void residual(const bert2rtl_linear *layer, int32_t shift, const int8_t *x8, int16_t *x)
+{
+    int32_t row, branch;
+    for (row = 0; row < layer->rows; row++) {
+        branch = requantize(accumulate(layer, row, x8), layer->m[row], layer->s[row], LIMIT16);
+        x[row] = (int16_t)saturate(round_shift(x[row], shift) + branch, LIMIT16);
+    }
+}
+
+/* LayerNorm and the int8 operand made of it; x may be z, and is NULL where only x8 is wanted. */
+static void normalize(const bert2rtl_norm *norm, const int16_t *z, int16_t *x, int8_t *x8)
+{
+    int64_t s1 = 0, s2 = 0, r, n;
+    int32_t c, e, y, shift;
+    for (c = 0; c < BERT2RTL_HIDDEN; c++) {
+        s1 += z[c];
+        s2 += (int32_t)z[c] * z[c];
+    }
+    r = rsqrt(BERT2RTL_HIDDEN * s2 - s1 * s1 + norm->epsilon, &e);
+    for (c = 0; c < BERT2RTL_HIDDEN; c++) {
+        n = round_shift((BERT2RTL_HIDDEN * (int64_t)z[c] - s1) * r, e + 4);
+        y = saturate(round_shift(n * norm->gamma[c] + norm->beta[c], norm->shift), LIMIT16);
+        if (x) {
+            x[c] = (int16_t)y;
+        }
+        shift = norm->operand_shifts ? norm->operand_shifts[c] : 8;
+        x8[c] = (int8_t)saturate(round_shift(y, shift), LIMIT8);
+    }
+}
+
+static void embed(uint32_t id, int32_t type, int32_t place, int16_t *x)
+{
+    const bert2rtl_encoder *model = &bert2rtl_model;
+    size_t row = (size_t)type * BERT2RTL_POSITIONS + BERT2RTL_OFFSET + (size_t)place;
+    const signed char *token = row_of(model->token, BERT2RTL_HIDDEN, id);
+    const signed char *position = row_of(model->position, BERT2RTL_HIDDEN, row);
+    int32_t c;
+    for (c = 0; c < BERT2RTL_HIDDEN; c++) {
+        x[c] = (int16_t)(model->token_factor * token[c] + model->position_factor * position[c]);
+    }
+}
+
+static int is_key(const uint8_t *attend, int32_t t)
+{
+    return !attend || attend[t];
+}
+
+/* p of one query and one head over all keys, and their sum */
+static int32_t softmax(bert2rtl_workspace *w, const uint8_t *attend, int32_t tokens)
+{
+    int32_t t, d, highest = -LIMIT16, sum = 0;
+    for (t = 0; t < tokens; t++) {
+        if (is_key(attend, t) && w->score[t] > highest) {
+            highest = w->score[t];
+        }
+    }
+    for (t = 0; t < tokens; t++) {
+        w->p[t] = 0;
+        d = highest - w->score[t];
+        if (is_key(attend, t) && d < 9 * 256) { /* beyond, T * 2^-9 rounds to 0 */
+            w->p[t] = (uint8_t)round_shift(bert2rtl_model.exp2[d & 255], (d >> 8) + 8);
+        }
+        sum += w->p[t];
+    }
+    return sum;
+}
+
+/* The context of one query and one head takes the place of its q, which nothing reads again. */
+static void context(bert2rtl_workspace *w, const bert2rtl_layer *layer, const uint8_t *attend,
+                    int32_t tokens, int32_t query, int32_t first)
+{
+    int8_t *q = w->q[query] + first;
+    int32_t t, i, acc, row_m, row_s;
+    for (t = 0; t < tokens; t++) {
+        acc = 0;
+        for (i = 0; i < BERT2RTL_HEAD_SIZE; i++) {
+            acc += (int32_t)q[i] * w->k[t][first + i];
+        }
+        w->score[t] = (int16_t)requantize(acc, layer->score_m, layer->score_s, LIMIT16);
+    }
+    row_scale(softmax(w, attend, tokens), layer->context_m, layer->context_s, &row_m, &row_s);
+    for (i = 0; i < BERT2RTL_HEAD_SIZE; i++) {
+        acc = 0;
+        for (t = 0; t < tokens; t++) {
+            acc += (int32_t)w->p[t] * w->v[t][first + i];
+        }
+        q[i] = (int8_t)requantize(acc, row_m, row_s, LIMIT8);
+    }
+}
+
+static void encode(bert2rtl_workspace *w, const bert2rtl_layer *layer, const uint8_t *attend,
+                   int32_t tokens)
+{
+    int32_t t, head;
+    for (t = 0; t < tokens; t++) {
+        if (BERT2RTL_PRE_NORM) {
+            normalize(&layer->norm1, w->x[t], NULL, w->x8[t]);
+        }
+        linear(&layer->q, w->x8[t], w->q[t]);
+        linear(&layer->k, w->x8[t], w->k[t]);
+        linear(&layer->v, w->x8[t], w->v[t]);
+    }
+    for (t = 0; t < tokens; t++) {
+        for (head = 0; head < BERT2RTL_HEADS; head++) {
+            context(w, layer, attend, tokens, t, head * BERT2RTL_HEAD_SIZE);
+        }
+        residual(&layer->o, layer->attention_shift, w->q[t], w->x[t]);
+        if (BERT2RTL_PRE_NORM) {
+            normalize(&layer->norm2, w->x[t], NULL, w->x8[t]);
+        } else {
+            normalize(&layer->norm1, w->x[t], w->x[t], w->x8[t]);
+        }
+        linear(&layer->up, w->x8[t], w->ffn);
+        residual(&layer->down, layer->ffn_shift, w->ffn, w->x[t]);
+        if (!BERT2RTL_PRE_NORM) {
+            normalize(&layer->norm2, w->x[t], w->x[t], w->x8[t]);
+        }
+    }
+}
+
+/* The operand of the head: that of token 0, or the mean over the keys, attention with equal p. */
+static void pool(const bert2rtl_workspace *w, const uint8_t *attend, int32_t tokens, int8_t *y)
+{
+    int32_t c, t, acc, row_m = 0, row_s = 0, sum = 0;
+    if (BERT2RTL_MEAN) {
+        for (t = 0; t < tokens; t++) {
+            sum += is_key(attend, t) ? 255 : 0;
+        }
+        row_scale(sum, bert2rtl_model.mean_m, bert2rtl_model.mean_s, &row_m, &row_s);
+    }
+    for (c = 0; c < BERT2RTL_HIDDEN; c++) {
+        acc = 0;
+        for (t = 0; BERT2RTL_MEAN && t < tokens; t++) {
+            acc += is_key(attend, t) ? INT32_C(255) * w->x8[t][c] : 0;
+        }
+        y[c] = (int8_t)(BERT2RTL_MEAN ? requantize(acc, row_m, row_s, LIMIT8) : w->x8[0][c]);
+    }
+}
+
+static int check(const uint32_t *ids, const uint8_t *types, const uint8_t *attend, int tokens)
+{
+    int t, keys = 0;
+    if (tokens < 1 || tokens > BERT2RTL_TOKENS) {
+        return BERT2RTL_BAD_TOKENS;
+    }
+    for (t = 0; t < tokens; t++) {
+        if (ids[t] >= BERT2RTL_VOCABULARY) {
+            return BERT2RTL_BAD_ID;
+        }
+        if (types && types[t] >= BERT2RTL_TYPES) {
+            return BERT2RTL_BAD_TYPE;
+        }
+        if (attend && attend[t] > 1) {
+            return BERT2RTL_BAD_ATTEND;
+        }
+        keys += is_key(attend, t);
+    }
+    return keys ? BERT2RTL_OK : BERT2RTL_NO_KEY;
+}
+
+int bert2rtl_infer(bert2rtl_workspace *workspace, const uint32_t *ids, const uint8_t *types,
+                   const uint8_t *attend, int tokens, int32_t *logits)
+{
+    const bert2rtl_encoder *model = &bert2rtl_model;
+    const bert2rtl_linear *last = &model->head[BERT2RTL_HEAD - 1];
+    bert2rtl_workspace *w = workspace;
+    int32_t t, i, row;
+    int code;
+
+    if (!workspace || !ids || !logits) {
+        return BERT2RTL_BAD_POINTER;
+    }
+    code = check(ids, types, attend, tokens);
+    if (code != BERT2RTL_OK) {
+        return code;
+    }
+    for (t = 0; t < tokens; t++) {
+        embed(ids[t], types ? types[t] : 0, t, w->x[t]);
+        if (model->embedding_norm) {
+            normalize(model->embedding_norm, w->x[t], w->x[t], w->x8[t]);
+        }
+    }
+    for (i = 0; i < BERT2RTL_LAYERS; i++) {
+        encode(w, &model->layers[i], attend, tokens);
+    }
+    for (t = 0; t < tokens && model->final_norm; t++) {
+        normalize(model->final_norm, w->x[t], w->x[t], w->x8[t]);
+    }
+    pool(w, attend, tokens, w->head[0]);
+    for (i = 0; i < BERT2RTL_HEAD - 1; i++) {
+        linear(&model->head[i], w->head[i % 2], w->head[(i + 1) % 2]);
+    }
+    for (row = 0; row < BERT2RTL_LABELS; row++) {
+        logits[row] = accumulate(last, row, w->head[i % 2]);
+    }
+    return BERT2RTL_OK;
+}
+
+const char *bert2rtl_message(int code)
+{
+    switch (code) {
+    case BERT2RTL_OK:
+        return "done";
+    case BERT2RTL_BAD_POINTER:
+        return "workspace, ids or logits is NULL";
+    case BERT2RTL_BAD_TOKENS:
+        return "the number of tokens is out of range";
+    case BERT2RTL_BAD_ID:
+        return "a token id is not in the vocabulary";
+    case BERT2RTL_BAD_TYPE:
+        return "a type (segment id) is out of range";
+    case BERT2RTL_BAD_ATTEND:
+        return "an attend bit is neither 0 nor 1";
+    case BERT2RTL_NO_KEY:
+        return "attend is 0 for every token";
+    default:
+        return "unknown code";
+    }
+}

@@ -1,0 +1,56 @@
+/* How bert2rtl_model.c holds the model. The names are those of docs/numerics.md of bert2rtl. */
+#ifndef BERT2RTL_MODEL_H
+#define BERT2RTL_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bert2rtl_shape.h"
+
+/* A row of int8 codes is cut into parts of BERT2RTL_PART; each is a string, followed by its 0. The
+   last of several parts is filled with 0 up to the length of the others. Compilers take strings
+   many times faster than numbers, and C99 asks them for 4095 characters in one. */
+#define BERT2RTL_PART 1024
+
+typedef struct {
+    int32_t rows, columns;
+    const signed char *weight; /* rows of parts */
+    const int32_t *bias;
+    const uint16_t *m; /* m and s: NULL for the logits */
+    const uint8_t *s;
+    const signed char *table; /* 256 codes, NULL without an activation */
+} bert2rtl_linear;
+
+typedef struct {
+    const int16_t *gamma;
+    const int32_t *beta;
+    int32_t shift;
+    int64_t epsilon;
+    const uint8_t *operand_shifts; /* of a channel's x to its x8, NULL for 8 in every channel */
+} bert2rtl_norm;
+
+typedef struct {
+    bert2rtl_linear q, k, v, o;
+    int32_t score_m, score_s, context_m, context_s, attention_shift;
+    bert2rtl_linear up, down;
+    int32_t ffn_shift;
+    bert2rtl_norm norm1, norm2;
+} bert2rtl_layer;
+
+typedef struct {
+    const signed char *token;    /* BERT2RTL_VOCABULARY rows of BERT2RTL_HIDDEN */
+    const signed char *position; /* BERT2RTL_POSITIONS rows for each type, at least one type */
+    int32_t token_factor, position_factor;
+    const bert2rtl_norm *embedding_norm; /* NULL without one */
+    const bert2rtl_layer *layers;        /* BERT2RTL_LAYERS of them */
+    const bert2rtl_norm *final_norm;     /* NULL without one */
+    int32_t mean_m, mean_s;              /* of mean pooling */
+    const bert2rtl_linear *head;         /* BERT2RTL_HEAD of them, the last gives the logits */
+    const uint16_t *exp2;                /* T of docs/numerics.md, 256 entries */
+    const uint16_t *reciprocal;          /* R, 128 entries */
+    const uint16_t *rsqrt;               /* Q, 256 entries */
+} bert2rtl_encoder;
+
+extern const bert2rtl_encoder bert2rtl_model;
+
+#endif

@@ -1,0 +1,217 @@
+"""A quantized model as C99: the inference as it stands beside this file, and the model as data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from typing import Any
+
+from cli.options import version
+
+import numpy as np
+
+from golden import reciprocal, rsqrt, softmax
+from golden.model import Layer, Linear, Model, Norm
+
+INFERENCE = ("bert2rtl.h", "bert2rtl_model.h", "bert2rtl.c", "main.c")
+GENERATED = ("bert2rtl_shape.h", "bert2rtl_model.c")
+
+PART = 1024  # BERT2RTL_PART; C99 asks compilers for strings of 4095 characters
+_LITERAL = 64  # codes in one literal; literals that follow each other are one string
+_NUMBERS = 16  # numbers in a line
+
+# A byte as it stands in a string. Octal digits are escaped, so that none follows an escape and
+# this may be short; a question mark, so that there are no trigraphs.
+_BYTES = [
+    chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?01234567' else f"\\{byte:o}"
+    for byte in range(256)
+]
+
+
+def sources(model: Model, info: Mapping[str, Any]) -> dict[str, str]:
+    """The files of the C export by name: INFERENCE and GENERATED, 7-bit text.
+
+    info is what the store has beside the model; its labels and the scale of the logits become a
+    comment.
+    """
+    here = resources.files(__package__ or "quant.export")
+    texts = {name: here.joinpath(name).read_text() for name in INFERENCE}
+    texts["bert2rtl_shape.h"] = _shape(model, info)
+    texts["bert2rtl_model.c"] = "".join(_model(model))
+    return texts
+
+
+def _shape(model: Model, info: Mapping[str, Any]) -> str:
+    shape = model.shape
+    widths = [shape.hidden, *(layer.weight.shape[0] for layer in model.head[:-1])]
+    values: dict[str, int | str] = {
+        "LAYERS": shape.layers,
+        "HIDDEN": shape.hidden,
+        "HEADS": shape.heads,
+        "HEAD_SIZE": shape.head_size,
+        "INNER": shape.inner,
+        "FFN": shape.ffn,
+        "LABELS": shape.labels,
+        "VOCABULARY": f"UINT32_C({shape.vocabulary})",
+        "POSITIONS": shape.positions,
+        "OFFSET": shape.position_offset,
+        "TOKENS": shape.tokens,
+        "TYPES": max(shape.types, 1),
+        "PRE_NORM": int(shape.norm == "pre"),
+        "MEAN": int(shape.pooling == "mean"),
+        "HEAD": len(model.head),
+        "HEAD_WIDTH": max(widths),
+    }
+    lines = [f"#define BERT2RTL_{name} {value}" for name, value in values.items()]
+    return "\n".join(
+        [
+            f"/* Sizes and structure of the model, written by bert2rtl {version()}.",
+            *_meaning(info),
+            "*/",
+            "#ifndef BERT2RTL_SHAPE_H",
+            "#define BERT2RTL_SHAPE_H",
+            "",
+            "#include <stdint.h>",
+            "",
+            *lines,
+            "",
+            "#endif",
+            "",
+        ]
+    )
+
+
+def _meaning(info: Mapping[str, Any]) -> Iterator[str]:
+    """What the logits mean, where the description says it."""
+    match info:
+        case {"spec": {"labels": [*labels]}}:
+            # JSON may escape a slash, and so nothing in it ends the comment.
+            yield "   Labels: " + json.dumps(labels).replace("/", "\\/")
+    match info:
+        case {"tensors": {"logits": {"scale": float(scale)}}}:
+            yield f"   A logit of the float model is about {scale!r} times the integer."
+
+
+def _model(model: Model) -> Iterator[str]:
+    """bert2rtl_model.c: static arrays first, the structures that name them after."""
+    yield f"/* Weights and tables of the model, written by bert2rtl {version()}. */\n"
+    yield '#include "bert2rtl_model.h"\n\n'
+    yield "#define CODES(array) (const signed char *)&array\n\n"
+    embedding = model.embedding
+    hidden = model.shape.hidden
+    yield from codes("token", embedding.token)
+    yield from codes("position", embedding.position.reshape(-1, hidden))
+    for name, table in (
+        ("exp2", softmax.EXP2_TABLE),
+        ("reciprocal", reciprocal.TABLE),
+        ("rsqrt", rsqrt.TABLE),
+    ):
+        yield from numbers(f"{name}_table", "uint16_t", table)
+    for name, norm in (("embedding", embedding.norm), ("final", model.final_norm)):
+        if norm is not None:
+            yield from _norm_arrays(f"{name}_norm", norm)
+            yield f"static const bert2rtl_norm {name}_norm =\n    {_norm(f'{name}_norm', norm)};\n"
+    for i, layer in enumerate(model.layers):
+        for name, linear in _projections(layer).items():
+            yield from _linear_arrays(f"layer_{i}_{name}", linear)
+        yield from _norm_arrays(f"layer_{i}_norm1", layer.norm1)
+        yield from _norm_arrays(f"layer_{i}_norm2", layer.norm2)
+    for i, linear in enumerate(model.head):
+        yield from _linear_arrays(f"head_{i}", linear)
+
+    yield "\nstatic const bert2rtl_layer layers[BERT2RTL_LAYERS] = {\n"
+    for i, layer in enumerate(model.layers):
+        yield _layer(f"layer_{i}", layer)
+    yield "};\n\nstatic const bert2rtl_linear head[BERT2RTL_HEAD] = {\n"
+    for i, linear in enumerate(model.head):
+        yield f"    {_linear(f'head_{i}', linear)},\n"
+    yield "};\n\n"
+    yield "const bert2rtl_encoder bert2rtl_model = {\n"
+    yield "    CODES(token), CODES(position),\n"
+    yield f"    {embedding.token_factor}, {embedding.position_factor},\n"
+    yield f"    {'&embedding_norm' if embedding.norm else 'NULL'}, layers,\n"
+    yield f"    {'&final_norm' if model.final_norm else 'NULL'},\n"
+    yield f"    {model.mean_m or 0}, {model.mean_s or 0}, head,\n"
+    yield "    exp2_table, reciprocal_table, rsqrt_table};\n"
+
+
+def _projections(layer: Layer) -> dict[str, Linear]:
+    attention = layer.attention
+    projections = {"q": attention.q, "k": attention.k, "v": attention.v, "o": attention.o}
+    return projections | {"up": layer.ffn.up, "down": layer.ffn.down}
+
+
+def _layer(name: str, layer: Layer) -> str:
+    attention = layer.attention
+    linears = {key: _linear(f"{name}_{key}", value) for key, value in _projections(layer).items()}
+    members = [
+        *(linears[key] for key in ("q", "k", "v", "o")),
+        f"{attention.score_m}, {attention.score_s}, {attention.context_m}, {attention.context_s}, "
+        f"{attention.residual_shift}",
+        linears["up"],
+        linears["down"],
+        str(layer.ffn.residual_shift),
+        _norm(f"{name}_norm1", layer.norm1),
+        _norm(f"{name}_norm2", layer.norm2),
+    ]
+    return "    {" + ",\n     ".join(members) + "},\n"
+
+
+def _linear_arrays(name: str, linear: Linear) -> Iterator[str]:
+    yield from codes(f"{name}_weight", linear.weight)
+    yield from numbers(f"{name}_bias", "int32_t", linear.bias)
+    if linear.m is not None and linear.s is not None:
+        yield from numbers(f"{name}_m", "uint16_t", linear.m)
+        yield from numbers(f"{name}_s", "uint8_t", linear.s)
+    if linear.table is not None:
+        yield from codes(f"{name}_table", linear.table[None])
+
+
+def _linear(name: str, linear: Linear) -> str:
+    rows, columns = linear.weight.shape
+    multiplier = "NULL, NULL" if linear.m is None else f"{name}_m, {name}_s"
+    table = "NULL" if linear.table is None else f"CODES({name}_table)"
+    return f"{{{rows}, {columns}, CODES({name}_weight), {name}_bias, {multiplier}, {table}}}"
+
+
+def _norm_arrays(name: str, norm: Norm) -> Iterator[str]:
+    yield from numbers(f"{name}_gamma", "int16_t", norm.gamma)
+    yield from numbers(f"{name}_beta", "int32_t", norm.beta)
+    shifts = _operand_shifts(norm)
+    if shifts is not None:
+        yield from numbers(f"{name}_shifts", "uint8_t", shifts)
+
+
+def _norm(name: str, norm: Norm) -> str:
+    shifts = "NULL" if _operand_shifts(norm) is None else f"{name}_shifts"
+    return f"{{{name}_gamma, {name}_beta, {norm.shift}, INT64_C({norm.epsilon}), {shifts}}}"
+
+
+def _operand_shifts(norm: Norm) -> np.ndarray | None:
+    return getattr(norm, "operand_shifts", None)
+
+
+def codes(name: str, rows: np.ndarray) -> Iterator[str]:
+    """An array of int8 [rows, columns] as strings of at most PART columns, each with its 0."""
+    parts = -(-rows.shape[1] // PART)
+    width = min(rows.shape[1], PART) + 1
+    yield f"static const signed char {name}[{len(rows) * parts}][{width}] = {{\n"
+    for row in rows.view(np.uint8):
+        data = row.tobytes()
+        for first in range(0, len(data), PART):
+            yield _string(data[first : first + PART])
+    yield "};\n"
+
+
+def _string(data: bytes) -> str:
+    literals = (data[first : first + _LITERAL] for first in range(0, len(data), _LITERAL))
+    return "\n".join(f'"{"".join(map(_BYTES.__getitem__, part))}"' for part in literals) + ",\n"
+
+
+def numbers(name: str, kind: str, values: np.ndarray) -> Iterator[str]:
+    """An array of numbers of the C type `kind`."""
+    yield f"static const {kind} {name}[{len(values)}] = {{\n"
+    for first in range(0, len(values), _NUMBERS):
+        yield ", ".join(map(str, values[first : first + _NUMBERS].tolist())) + ",\n"
+    yield "};\n"

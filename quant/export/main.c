@@ -1,0 +1,86 @@
+/* Logits of texts from standard input, a text a line of `ID`, `ID:TYPE` or `ID:TYPE:ATTEND` for
+   each token (TYPE 0 and ATTEND 1 where they are not given); a line of logits for each. Ends with
+   1 at the first line that cannot be used, which it names on standard error. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "bert2rtl.h"
+
+static bert2rtl_workspace workspace;
+static uint32_t ids[BERT2RTL_TOKENS];
+static uint8_t types[BERT2RTL_TOKENS], attend[BERT2RTL_TOKENS];
+
+static int is_digit(int c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* The number that begins with the digit c, or UINT32_MAX if it is larger. c moves behind it. */
+static uint32_t number(int *c)
+{
+    uint32_t value = 0;
+    for (; is_digit(*c); *c = getchar()) {
+        uint32_t digit = (uint32_t)(*c - '0');
+        value = value > (UINT32_MAX - digit) / 10 ? UINT32_MAX : value * 10 + digit;
+    }
+    return value;
+}
+
+/* Reads the line that begins with c into the arrays. The number of its tokens, at most one more
+   than there may be; -1 for a line that is not made of tokens. */
+static int read_line(int c)
+{
+    int tokens = 0, i;
+    while (c != '\n' && c != EOF) {
+        uint32_t field[3] = {0, 0, 1};
+        if (c == ' ' || c == '\t' || c == '\r') {
+            c = getchar();
+            continue;
+        }
+        for (i = 0; i < 3; i++) {
+            if (!is_digit(c)) {
+                return -1;
+            }
+            field[i] = number(&c);
+            if (c != ':') {
+                break;
+            }
+            c = getchar();
+        }
+        if (i == 3 || !(c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == EOF)) {
+            return -1;
+        }
+        if (tokens < BERT2RTL_TOKENS) {
+            ids[tokens] = field[0];
+            types[tokens] = (uint8_t)(field[1] > 255 ? 255 : field[1]);
+            attend[tokens] = (uint8_t)(field[2] > 255 ? 255 : field[2]);
+        }
+        tokens += tokens <= BERT2RTL_TOKENS;
+    }
+    return tokens;
+}
+
+int main(void)
+{
+    int32_t logits[BERT2RTL_LABELS];
+    unsigned long line = 1;
+    int c, label;
+    for (; (c = getchar()) != EOF; line++) {
+        int tokens = read_line(c);
+        int code = BERT2RTL_OK;
+        const char *message = "not a list of ID, ID:TYPE or ID:TYPE:ATTEND";
+        if (tokens >= 0) {
+            code = bert2rtl_infer(&workspace, ids, types, attend, tokens, logits);
+            message = bert2rtl_message(code);
+        }
+        if (tokens < 0 || code != BERT2RTL_OK) {
+            fprintf(stderr, "error: line %lu: %s\n", line, message);
+            return 1;
+        }
+        for (label = 0; label < BERT2RTL_LABELS; label++) {
+            printf("%s%" PRId32, label ? " " : "", logits[label]);
+        }
+        printf("\n");
+    }
+    return 0;
+}

@@ -1,0 +1,57 @@
+"""What workers are given in tests: functions that another process can import."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+
+class Odd(Exception):
+    """An error that cannot be made again from its text."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def square(shared: int, case: int) -> int:
+    """Later cases end first."""
+    time.sleep(0.05 * (case % 3 == 0))
+    return shared + case * case
+
+
+def logged(folder: Path, case: int) -> int:
+    """Leaves a file for each time that the case began and ended."""
+    for what in ("began", "ended"):
+        (folder / f"{what}-{case}-{os.getpid()}-{time.monotonic_ns()}").touch()
+        if what == "began":
+            time.sleep(0.2)
+    return case
+
+
+def deadly(folder: Path, case: int) -> int:
+    """The first worker that takes case 3 is killed; case 7 kills every one."""
+    mark = folder / "killed"
+    if case == 7 or (case == 3 and not mark.exists()):
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return case
+
+
+def failing(kind: str, case: int) -> int:
+    if case == 2:
+        if kind == "odd":
+            raise Odd(1, 2)
+        raise ValueError(f"case {case} is bad")
+    return case
+
+
+def here(shared: None, case: int) -> int:
+    return os.getpid()
+
+
+def waiting(folder: Path, case: int) -> int:
+    (folder / f"pid-{os.getpid()}").touch()
+    time.sleep(60)
+    return case

@@ -1,0 +1,111 @@
+"""The C export, compiled and run."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from golden.model import Linear, Model, Shape
+from golden.random import random_model
+
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+CHECKED = ("-O1", "-g", "-fsanitize=undefined,address", "-fno-sanitize-recover=all")
+COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
+
+Text = tuple[Sequence[int], Sequence[int], Sequence[int]]  # ids, types, attend
+
+
+def build(sources: Mapping[str, str], directory: Path, *flags: str, compiler: str = "gcc") -> Path:
+    """The program made of all .c files among the sources."""
+    directory.mkdir(exist_ok=True)
+    for name, text in sources.items():
+        directory.joinpath(name).write_text(text)
+    program = directory / "program"
+    files = sorted(name for name in sources if name.endswith(".c"))
+    command = [compiler, *STRICT, *flags, "-o", str(program), *files]
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return program
+
+
+def answers(program: Path, texts: Iterable[Text]) -> list[list[int]]:
+    """The logits that main.c prints."""
+    lines = (" ".join(f"{i}:{t}:{a}" for i, t, a in zip(*text)) for text in texts)
+    done = subprocess.run([program], input="\n".join(lines), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return [list(map(int, line.split())) for line in done.stdout.splitlines()]
+
+
+def random_texts(shape: Shape, seed: int, count: int) -> Iterator[Text]:
+    """One token, all that there may be, then any number; masks with holes beside full ones."""
+    rng = np.random.default_rng(seed)
+    for i in range(count):
+        length = [1, shape.tokens, int(rng.integers(1, shape.tokens + 1))][min(i, 2)]
+        attend = rng.random(length) < (1.0 if i % 3 == 1 else 0.6)
+        attend[rng.integers(length)] = True
+        types = rng.integers(0, max(shape.types, 1), length)
+        ids = rng.integers(0, shape.vocabulary, length)
+        yield ids.tolist(), types.tolist(), attend.astype(int).tolist()
+
+
+def random_shape(seed: int) -> Shape:
+    """Any small structure that a model may have."""
+    rng = np.random.default_rng(seed)
+
+    def draw(low: int, high: int) -> int:
+        return int(rng.integers(low, high + 1))
+
+    norm = "pre" if seed % 2 else "post"
+    positions = draw(2, 24)
+    return Shape(
+        layers=draw(1, 3),
+        hidden=draw(1, 24),
+        heads=draw(1, 4),
+        head_size=draw(1, 9),
+        ffn=draw(1, 40),
+        labels=draw(1, 5),
+        vocabulary=draw(1, 300),
+        positions=positions,
+        types=seed % 3,
+        position_offset=draw(0, positions - 1) if seed % 4 > 1 else 0,
+        norm="pre" if norm == "pre" else "post",
+        embedding_norm=norm == "post" or bool(draw(0, 1)),
+        pooling="mean" if draw(0, 1) else "first",
+    )
+
+
+def with_head(model: Model, hidden: int) -> Sequence[Linear]:
+    """A head of `hidden` layers before the logits, cut out of that of a random model.
+
+    Every second one is narrower and has no activation.
+    """
+    square, logits = model.head
+    assert square.m is not None
+    assert square.s is not None
+    layers: list[Linear] = []
+    columns = model.shape.hidden
+    for i in range(hidden):
+        rows = max(1, model.shape.hidden // 2) if i % 2 else model.shape.hidden
+        layers.append(
+            Linear(
+                square.weight[:rows, :columns].copy(),
+                square.bias[:rows],
+                square.m[:rows],
+                square.s[:rows],
+                None if i % 2 else square.table,
+            )
+        )
+        columns = rows
+    return (*layers, Linear(logits.weight[:, :columns].copy(), logits.bias))
+
+
+def random_structure(seed: int) -> Model:
+    """A random model of a random shape, with none to three hidden layers in its head."""
+    from dataclasses import replace
+
+    model = random_model(random_shape(seed), seed)
+    return replace(model, head=tuple(with_head(model, seed % 4)))

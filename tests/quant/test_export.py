@@ -1,0 +1,126 @@
+"""`python -m quant.export`: what it writes, and what it refuses to write."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from golden import store
+from golden.model import Shape
+from golden.random import random_model
+from quant.export import c
+from quant.export.__main__ import main
+
+
+@pytest.fixture
+def quantized(tmp_path: Path) -> Path:
+    directory = tmp_path / "quantized"
+    labels = ["*/ bad /*", "good \\", "ünd\n"]
+    info = {"spec": {"labels": labels}, "tensors": {"logits": {"scale": 0.25}}}
+    store.save(random_model(Shape(1, 4, 1, 4, 8, 3, 9, 8, 2), 1), directory, info)
+    return directory
+
+
+def contents(directory: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in directory.iterdir()}
+
+
+def test_it_writes_the_same_again(quantized: Path, tmp_path: Path, capsys) -> None:
+    out = tmp_path / "deep" / "c"
+    arguments = ["c", "--quantized", str(quantized), "-o", str(out)]
+    assert main(arguments) == 0
+    first = contents(out)
+    assert set(first) == {*c.INFERENCE, *c.GENERATED}
+    assert "cc -std=c99" in capsys.readouterr().out
+    out.joinpath("main.c").write_text("an older one")
+    assert main(arguments) == 0
+    assert contents(out) == first
+    assert [path.name for path in out.parent.iterdir()] == ["c"]
+
+
+def test_labels_stay_in_their_comment(quantized: Path) -> None:
+    shape = c.sources(*store.load(quantized))["bert2rtl_shape.h"]
+    comment, _, rest = shape.partition("*/")
+    assert r'Labels: ["*\/ bad \/*", "good \\", "\u00fcnd\n"]' in comment
+    assert "0.25 times" in comment
+    assert "bad" not in rest
+    for info in ({}, {"spec": None, "tensors": []}, {"spec": {"labels": 3}, "tensors": {}}):
+        assert "Labels" not in c.sources(store.load(quantized)[0], info)["bert2rtl_shape.h"]
+
+
+def test_default_directory(quantized: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["c", "--quantized", "quantized"]) == 0
+    assert (tmp_path / "build" / "export" / "quantized" / "main.c").is_file()
+
+
+def test_refusals(quantized: Path, tmp_path: Path, capsys) -> None:
+    def refused(*arguments: str) -> str:
+        try:
+            code = main(list(arguments))
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        error = capsys.readouterr().err
+        assert code == 2
+        assert error.count("\n") == 1
+        return error
+
+    good = ["c", "--quantized", str(quantized), "-o"]
+    out, file = tmp_path / "out", tmp_path / "file"
+    file.write_text("mine")
+    assert f"error: {file} is a file: name a directory" in refused(*good, str(file))
+    assert refused(*good, str(file / "below")).startswith("error: ")
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "nowhere")
+    assert f"{link} is a file" in refused(*good, str(link))
+    out.mkdir()
+    out.joinpath("main.c").write_text("an export")
+    out.joinpath("notes.txt").write_text("mine")
+    assert f"{out} holds notes.txt, which is not of an export" in refused(*good, str(out))
+    assert contents(out) == {"main.c": "an export", "notes.txt": "mine"}
+    assert file.read_text() == "mine"
+
+    new = str(tmp_path / "new")
+    assert "nowhere/quantized.json" in refused("c", "--quantized", "nowhere", "-o", new)
+    assert "no checkpoint directory nowhere" in refused("c", "--model", "nowhere", "-o", new)
+    assert "not allowed with" in refused("c", "--model", "a", "--quantized", "b")
+    assert "invalid choice: 'pdf'" in refused("pdf", "-o", new)
+    assert "required: format" in refused("-o", new)
+    damaged = tmp_path / "damaged"
+    shutil.copytree(quantized, damaged)
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        data = bytearray((quantized / store.DESCRIPTION).read_bytes())
+        data[rng.integers(len(data) // 4)] = rng.integers(256)
+        (damaged / store.DESCRIPTION).write_bytes(data)
+        if data != (quantized / store.DESCRIPTION).read_bytes():
+            code = main(["c", "--quantized", str(damaged), "-o", new])
+            error = capsys.readouterr().err
+            assert (code, error.count("\n")) in ((0, 0), (2, 1)), error
+            shutil.rmtree(new, ignore_errors=True)
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_full_disk_leaves_what_was_there(
+    existing: bool, quantized: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    out = tmp_path / "out"
+    arguments = ["c", "--quantized", str(quantized), "-o", str(out)]
+    if existing:
+        assert main(arguments) == 0
+    before = contents(tmp_path / "out") if existing else None
+    write = Path.write_text
+
+    def full(path: Path, text: str, **options) -> int:
+        if path.name == "bert2rtl_model.c":
+            raise OSError(28, "No space left on device", str(path))
+        return write(path, text, **options)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.endswith("bert2rtl_model.c: No space left on device\n")
+    monkeypatch.undo()
+    assert (contents(out) if out.exists() else None) == before
+    assert {path.name for path in tmp_path.iterdir()} <= {"out", "quantized"}

@@ -1,0 +1,364 @@
+"""The C export against golden, bit for bit."""
+
+import random
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from golden import encoder, fast, reciprocal, requantize, rsqrt, softmax, store
+from golden.model import Model, Shape
+from golden.random import random_model
+from quant.calibrate import Calibrator, encode
+from quant.checkpoint import Checkpoint
+from quant.data_file import Review
+from quant.export import c
+from quant.options import REMEDIES, Options
+from quant.tokenizer import TextTokenizer
+from tests.quant import exported
+from tests.quant.exported import CHECKED, COMPILERS, answers, build, random_texts
+from tests.quant.test_quantize import VARIED, checkpoint, inputs
+
+TOKENS = 128  # of the 200 reviews; a sanitized program reads fewer of them
+
+
+def expected(model: Model, texts: list[exported.Text]) -> list[list[int]]:
+    return [encoder.run(model, *text).tolist() for text in texts]
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_200_reviews(
+    compiler: str,
+    quantized_directory: Path,
+    reviews: list[Review],
+    tokenizer: TextTokenizer,
+    shipped: Checkpoint,
+    tmp_path: Path,
+) -> None:
+    """Every third with a mask that has holes."""
+    model, info = store.load(quantized_directory)
+    program = build(c.sources(model, info), tmp_path, "-O2", compiler=compiler)
+    rng = np.random.default_rng(0)
+    texts = []
+    for i, tokens in enumerate(encode(reviews, tokenizer, shipped, TOKENS)):
+        attend = rng.random(len(tokens.ids)) < (1.0 if i % 3 else 0.7)
+        attend[0] = True
+        texts.append((tokens.ids, tokens.types, attend.astype(int)))
+    assert len(texts) == 200
+    assert answers(program, texts) == fast.run_batch(model, *zip(*texts)).tolist()
+
+
+def test_the_longest_text_under_sanitizers(quantized_directory: Path, tmp_path: Path) -> None:
+    model, info = store.load(quantized_directory)
+    program = build(c.sources(model, info), tmp_path, *CHECKED)
+    texts = list(random_texts(model.shape, 1, 2))
+    assert [len(ids) for ids, _, _ in texts] == [1, 512]
+    assert answers(program, texts) == fast.run_batch(model, *zip(*texts)).tolist()
+
+
+@pytest.mark.parametrize("choices", VARIED)
+def test_remedies(choices: dict, tmp_path: Path) -> None:
+    """Centred, balanced and split channels are other integers in the same formulas."""
+    source = checkpoint(**choices)
+    quantized = Calibrator(source, inputs(20, 1, source.spec)).quantize(Options(remedies=REMEDIES))
+    program = build(c.sources(quantized.model, quantized.info), tmp_path, "-O1")
+    texts = [(text.ids, text.types, [1] * len(text.ids)) for text in inputs(20, 2, source.spec)]
+    assert answers(program, texts) == expected(quantized.model, texts)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_structures(seed: int, tmp_path: Path) -> None:
+    model = exported.random_structure(seed)
+    texts = list(random_texts(model.shape, seed, 12))
+    program = build(c.sources(model, {}), tmp_path, *CHECKED)
+    assert answers(program, texts) == expected(model, texts)
+
+
+def test_the_random_structures_hold_every_kind() -> None:
+    models = [exported.random_structure(seed) for seed in range(12)]
+    shapes = [model.shape for model in models]
+    assert {shape.norm for shape in shapes} == {"pre", "post"}
+    assert {shape.pooling for shape in shapes} == {"first", "mean"}
+    assert {shape.types for shape in shapes} == {0, 1, 2}
+    assert {shape.position_offset > 0 for shape in shapes} == {False, True}
+    assert {shape.embedding_norm for shape in shapes if shape.norm == "pre"} == {False, True}
+    assert {len(model.head) for model in models} == {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape(1, 16, 2, 8, 2500, 2, 50, 16, 0),
+        Shape(1, 8, 5, 205, 1024, 2, 50, 4, 1, norm="pre", pooling="mean"),
+        Shape(1, 1024, 1, 3, 2048, 2, 9, 3, 2),
+    ],
+    ids=["1024 and 1024 and 452", "1024 and 1; 1024", "1024 and 1024"],
+)
+def test_rows_of_several_strings(shape: Shape, tmp_path: Path) -> None:
+    model = random_model(shape, 3)
+    texts = list(random_texts(shape, 3, 4))
+    program = build(c.sources(model, {}), tmp_path, *CHECKED)
+    assert answers(program, texts) == expected(model, texts)
+
+
+def test_a_char_without_sign_changes_nothing(tmp_path: Path) -> None:
+    model = exported.random_structure(5)
+    texts = list(random_texts(model.shape, 5, 12))
+    program = build(c.sources(model, {}), tmp_path, "-O1", "-funsigned-char")
+    assert answers(program, texts) == expected(model, texts)
+
+
+def test_every_pair_of_codes_and_every_trigraph_stand_in_a_string(tmp_path: Path) -> None:
+    pairs = bytes(code for first in range(256) for second in range(256) for code in (first, second))
+    data = pairs + b"".join(b"??" + bytes([last]) for last in b"=/'()!<>-") + b'\\\n\\"\\0001'
+    data += bytes(-len(data) % 512)
+    rows = np.frombuffer(data, np.int8).reshape(-1, 512)
+    main = "#include <stdio.h>\n" + "".join(c.codes("rows", rows)).replace("static ", "static ", 1)
+    main += "int main(void) { return fwrite(rows, sizeof rows, 1, stdout) != 1; }\n"
+    program = build({"main.c": main}, tmp_path)
+    written = subprocess.run([program], capture_output=True, check=True).stdout
+    assert np.frombuffer(written, np.int8).reshape(-1, 513)[:, :512].tolist() == rows.tolist()
+
+
+FAULTS = {
+    "requantize truncates": ("x + (INT64_C(1) << (s - 1)), s)", "x, s)"),
+    "shift towards zero": ("-1 - ((-1 - x) >> s)", "-((-x) >> s)"),
+    "the other half of Q": ("128 + ((u >> 10)", "127 + ((u >> 10)"),
+    "octaves end early": ("d < 9 * 256", "d < 2 * 256"),
+    "masked keys count": ("if (is_key(attend, t) && d <", "if (d >= 0 && d <"),
+    "masked keys may be highest": ("is_key(attend, t) && w->score[t] > high", "w->score[t] > high"),
+    "masked tokens in the mean": ("is_key(attend, t) ? INT32_C(255)", "t >= 0 ? INT32_C(255)"),
+    "tables from the wrong end": ("table[(uint8_t)code]", "table[code + 128]"),
+    "no offset": ("+ BERT2RTL_OFFSET +", "+"),
+    "no type": ("(size_t)type * BERT2RTL_POSITIONS", "0 * (size_t)type"),
+    "no bias": ("int32_t acc = layer->bias[row], first", "int32_t acc = 0, first"),
+}
+
+
+@pytest.fixture(scope="module")
+def fragile() -> Model:
+    """Long rows, mean pooling, an offset and types: every line of the C counts."""
+    return random_model(Shape(2, 12, 2, 6, 30, 3, 60, 26, 2, position_offset=2, pooling="mean"), 1)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_in_the_c_is_seen(name: str, fragile: Model, tmp_path: Path) -> None:
+    right, wrong = FAULTS[name]
+    sources = c.sources(fragile, {})
+    assert sources["bert2rtl.c"].count(right) == 1
+    sources["bert2rtl.c"] = sources["bert2rtl.c"].replace(right, wrong)
+    texts = list(random_texts(fragile.shape, 1, 30))
+    assert answers(build(sources, tmp_path, "-O1"), texts) != expected(fragile, texts)
+
+
+def test_a_logit_that_is_off_by_one_is_seen(fragile: Model, tmp_path: Path) -> None:
+    last = replace(fragile.head[-1], bias=fragile.head[-1].bias + np.array([0, 1, 0], np.int32))
+    sources = c.sources(replace(fragile, head=(*fragile.head[:-1], last)), {})
+    texts = list(random_texts(fragile.shape, 1, 3))
+    found = np.array(answers(build(sources, tmp_path, "-O1"), texts))
+    assert (found - expected(fragile, texts)).tolist() == [[0, 1, 0]] * 3
+
+
+UNITS = r"""
+#include <stdio.h>
+#include "bert2rtl.c"
+int main(int count, char **name)
+{
+    int64_t in[3];
+    int32_t out[2] = {0, 0};
+    while (count == 2 && fread(in, sizeof in, 1, stdin)) {
+        switch (name[1][0]) {
+        case 'r': out[0] = (int32_t)reciprocal(in[0], &out[1]); break;
+        case 's': out[0] = (int32_t)rsqrt(in[0], &out[1]); break;
+        case 'w':
+            row_scale((int32_t)in[0], (int32_t)in[1], (int32_t)in[2], &out[0], &out[1]);
+            break;
+        default:
+            out[0] = requantize((int32_t)in[0], (int32_t)in[1], (int32_t)in[2], LIMIT8);
+            out[1] = requantize((int32_t)in[0], (int32_t)in[1], (int32_t)in[2], LIMIT16);
+        }
+        fwrite(out, sizeof out, 1, stdout);
+    }
+    return 0;
+}
+"""
+
+
+def units_differ(sources: dict[str, str], directory: Path) -> list[str]:
+    """Which functions of bert2rtl.c are not those of golden.
+
+    The reciprocal of every sum; of the others every magnitude, ties and extremes, by seed.
+    """
+    units = {name: text for name, text in sources.items() if name not in ("main.c", "bert2rtl.c")}
+    # Included, so that its static functions can be called.
+    directory.mkdir(exist_ok=True)
+    (directory / "bert2rtl.c").write_text(sources["bert2rtl.c"])
+    program = build(units | {"main.c": UNITS}, directory, *CHECKED)
+
+    rng = np.random.default_rng(2)
+    count = 200_000
+    sums = np.arange(1, 1 << 20)
+    v = rng.integers(1, 1 << 52, count) >> rng.integers(0, 52, count)
+    v = np.concatenate([np.maximum(v, 1), 1 << np.arange(52), (1 << np.arange(1, 53)) - 1])
+    m = rng.integers(1 << 15, 1 << 16, count)
+    m[:1000], m[1000:2000] = 1 << 15, (1 << 16) - 1
+    s = rng.integers(1, 48, count)
+    acc = rng.integers(-(1 << 31), 1 << 31, count) >> rng.integers(0, 31, count)
+    tie = ((rng.integers(-40_000, 40_000, count) * 2 + 1) << (s - 1)) // m
+    acc = np.where(rng.random(count) < 0.5, np.clip(tie, -(1 << 31), (1 << 31) - 1), acc)
+    row = rng.integers(255, 255 * 4096, count)
+    context = rng.integers(1, 28, count)
+    # Products next below 2^31, of which some are rounded up to it.
+    row_m = np.where(s < 8, ((1 << 31) - 1) // reciprocal.reciprocal(row)[0], m)
+    right = {
+        "r": (reciprocal.reciprocal(sums), (sums, 0, 0)),
+        "s": (rsqrt.rsqrt(v), (v, 0, 0)),
+        "w": (softmax.row_scale(row, row_m, context), (row, row_m, context)),
+        "q": ([requantize.requantize(acc, m, s, bits) for bits in (8, 16)], (acc, m, s)),
+    }
+    different = []
+    for name, (expected_values, arguments) in right.items():
+        given = np.stack(np.broadcast_arrays(*arguments), axis=1).astype(np.int64)
+        done = subprocess.run([program, name], input=given.tobytes(), capture_output=True)
+        found = np.frombuffer(done.stdout, np.int32)
+        if not np.array_equal(found, np.stack(expected_values, axis=1).ravel()):
+            different.append(name)
+    return different
+
+
+UNIT_FAULTS = {
+    "none": ("", "", ""),
+    "saturates at -127": ("x < -limit ? -limit", "x < -limit ? 1 - limit", "q"),
+    "ties downwards": (
+        "x + (INT64_C(1) << (s - 1)), s)",
+        "x + (INT64_C(1) << (s - 1)) - 1, s)",
+        "wq",
+    ),
+    "a last bit of Newton, sum": ("u * y0, 6)", "u * y0, 6) - 1", "rw"),
+    "a last bit of Newton, norm": ("u * y0 * y0, 16)", "u * y0 * y0, 16) - 1", "s"),
+    "no carry": ("rounded == INT64_C(1) << 16", "rounded == INT64_C(1) << 17", "w"),
+}
+
+
+@pytest.mark.parametrize("name", UNIT_FAULTS)
+def test_units_and_faults_of_one_bit(name: str, tmp_path: Path) -> None:
+    right, wrong, seen = UNIT_FAULTS[name]
+    sources = c.sources(random_model(Shape(1, 1, 1, 1, 1, 1, 1, 1, 0), 0), {})
+    assert name == "none" or sources["bert2rtl.c"].count(right) == 1
+    sources["bert2rtl.c"] = sources["bert2rtl.c"].replace(right, wrong)
+    assert units_differ(sources, tmp_path) == list(seen)
+
+
+CODES = r"""
+#include <stdio.h>
+#include "bert2rtl.h"
+static bert2rtl_workspace w;
+static const uint32_t ids[] = {0, 29, 30, UINT32_MAX};
+static const uint8_t types[] = {0, 1, 2, 255}, bits[] = {0, 0, 1, 2};
+static int32_t logits[2] = {77, 78};
+static void say(int code) { printf("%d %s\n", code, bert2rtl_message(code)); }
+int main(void)
+{
+    say(bert2rtl_infer(NULL, ids, NULL, NULL, 1, logits));
+    say(bert2rtl_infer(&w, NULL, NULL, NULL, 1, logits));
+    say(bert2rtl_infer(&w, ids, NULL, NULL, 1, NULL));
+    say(bert2rtl_infer(&w, ids, NULL, NULL, 0, logits));
+    say(bert2rtl_infer(&w, ids, NULL, NULL, -1, logits));
+    say(bert2rtl_infer(&w, ids, NULL, NULL, 13, logits));
+    say(bert2rtl_infer(&w, ids, NULL, NULL, 3, logits));
+    say(bert2rtl_infer(&w, ids + 3, NULL, NULL, 1, logits));
+    say(bert2rtl_infer(&w, ids, types + 1, NULL, 2, logits));
+    say(bert2rtl_infer(&w, ids, types + 3, NULL, 1, logits));
+    say(bert2rtl_infer(&w, ids, NULL, bits + 2, 2, logits));
+    say(bert2rtl_infer(&w, ids, NULL, bits, 2, logits));
+    printf("%d %d\n", (int)logits[0], (int)logits[1]);
+    say(bert2rtl_infer(&w, ids, NULL, NULL, 2, logits));
+    printf("%d %d\n", (int)logits[0], (int)logits[1]);
+    say(99);
+    return 0;
+}
+"""
+
+
+def test_codes(tmp_path: Path) -> None:
+    model = random_model(Shape(1, 6, 1, 6, 8, 2, 30, 12, 2), 2)
+    sources = c.sources(model, {}) | {"main.c": CODES}
+    program = build(sources, tmp_path, *CHECKED)
+    done = subprocess.run([program], capture_output=True, text=True, check=True)
+    for ids, types, attend in (
+        ([], None, None),
+        ([0] * 13, None, None),
+        ([0, 29, 30], None, None),
+        ([0, 29], [1, 2], None),
+        ([0, 29], None, [1, 2]),
+        ([0, 29], None, [0, 0]),
+    ):
+        with pytest.raises(ValueError, match="allowed"):
+            encoder.run(model, ids, types, attend)
+    first, second = encoder.run(model, [0, 29])
+    assert done.stdout.splitlines() == [
+        *["1 workspace, ids or logits is NULL"] * 3,
+        *["2 the number of tokens is out of range"] * 3,
+        *["3 a token id is not in the vocabulary"] * 2,
+        *["4 a type (segment id) is out of range"] * 2,
+        "5 an attend bit is neither 0 nor 1",
+        "6 attend is 0 for every token",
+        "77 78",
+        "0 done",
+        f"{first} {second}",
+        "99 unknown code",
+    ]
+
+
+def test_the_program_refuses_lines(tmp_path: Path) -> None:
+    """Listed mistakes, and any: a line is answered or refused in one line, and nothing crashes."""
+    model = random_model(Shape(1, 4, 1, 4, 8, 2, 30, 12, 2), 2)
+    program = build(c.sources(model, {}), tmp_path, *CHECKED)
+
+    def run(text: bytes) -> tuple[int, bytes, bytes]:
+        done = subprocess.run([program], input=text, capture_output=True)
+        return done.returncode, done.stdout, done.stderr
+
+    logits = " ".join(map(str, encoder.run(model, [1, 29], [0, 1]))).encode() + b"\n"
+    assert run(b"") == (0, b"", b"")
+    assert run(b"1 29:1") == (0, logits, b"")
+    assert run(b"  1:0:1\t29:1\r\n1 29:1:1 \n") == (0, logits * 2, b"")
+    for line, message in (
+        (b"\n", b"the number of tokens is out of range"),
+        (b"1 " * 13, b"the number of tokens is out of range"),
+        (b"30", b"a token id is not in the vocabulary"),
+        (b"4294967297", b"a token id is not in the vocabulary"),
+        (b"9" * 400, b"a token id is not in the vocabulary"),
+        (b"1:2", b"a type (segment id) is out of range"),
+        (b"1:256", b"a type (segment id) is out of range"),
+        (b"1:0:2", b"an attend bit is neither 0 nor 1"),
+        (b"1:0:256", b"an attend bit is neither 0 nor 1"),
+        (b"1:0:0 2:0:0", b"attend is 0 for every token"),
+        *(
+            (line, b"not a list of ID, ID:TYPE or ID:TYPE:ATTEND")
+            for line in (
+                b"good",
+                b"-1",
+                b"1:",
+                b"1::1",
+                b":1",
+                b"1:0:1:",
+                b"1:0:1:0",
+                b"1,2",
+                b"1\0",
+            )
+        ),
+    ):
+        assert run(line) == (1, b"", b"error: line 1: " + message + b"\n"), line
+        assert run(b"1 29:1\n" + line + b"\n1") == (
+            1, logits, b"error: line 2: " + message + b"\n",
+        ), line  # fmt: skip
+
+    draw = random.Random(1)
+    for _ in range(60):
+        alphabet = draw.choice([bytes(range(256)), b"0123456789: \n", b"0 1:\n"])
+        code, _, error = run(bytes(draw.choices(alphabet, k=draw.randrange(1, 80))))
+        assert code in (0, 1)
+        assert error.count(b"\n") == code

@@ -1,0 +1,79 @@
+"""The commands with --dask: the same report, bit for bit, whoever does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from quant import evaluate
+from quant.calibrate import ensure
+from sim import regress
+from sim.fuzz import __main__ as fuzz
+from tests.cli.test_cluster import scheduler, workers
+
+FUZZ = ["--cases", "700", "--lanes", "4", "--seed", "5"]
+REGRESS = ["--reviews", "20", "--tokens", "12", "--lanes", "4", "--trace-sample", "3"]
+EVALUATE = ["--samples", "150", "--tokens", "24"]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with scheduler(tmp_path_factory.mktemp("dask")) as (_, found):
+        yield found
+
+
+@pytest.mark.verilator
+def test_fuzzing(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Processes here and workers there, 1 to 3 of them."""
+    reports = []
+
+    def play(*arguments: str) -> None:
+        out = tmp_path / "fuzz.json"
+        assert fuzz.main([*FUZZ, *arguments, "--json", str(out)]) == 0
+        reports.append(out.read_bytes())
+
+    for jobs in (1, 3):
+        play("--jobs", str(jobs))
+    for count in (1, 2, 3):
+        with workers(address, count):
+            play("--dask", address)
+    assert b'"cases": 700' in reports[0]
+    assert reports == [reports[0]] * 5
+    assert "700 cases in " in capsys.readouterr().out
+
+
+@pytest.mark.verilator
+@pytest.mark.slow
+def test_regression(address: str, tmp_path: Path) -> None:
+    reports = []
+    for count in (0, 1, 2, 3):
+        out = tmp_path / f"{count}.json"
+        there = ["--dask", address] if count else ["--jobs", "2"]
+        with workers(address, count):
+            arguments = [*REGRESS, "--stalls", "4", *there, "--json", str(out)]
+            assert regress.main(arguments) == 0
+        reports.append(out.read_bytes())
+    assert b'"reviews": 20' in reports[0]
+    assert reports == [reports[0]] * 4
+
+
+def test_evaluation(address: str, tmp_path: Path) -> None:
+    quantized, reports = str(ensure()), []
+    for count in (0, 1, 3):
+        out = tmp_path / f"{count}.json"
+        there = ["--dask", address] if count else []
+        with workers(address, count):
+            arguments = [*EVALUATE, "--quantized", quantized, *there, "--json", str(out)]
+            assert evaluate.main(arguments) == 0
+        reports.append(out.read_bytes())
+    assert b'"texts": 150' in reports[0]
+    assert reports == [reports[0]] * 3
+
+
+@pytest.mark.parametrize("command", [fuzz, regress, evaluate])
+def test_an_address_that_is_none(command: object, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--dask", "nonsense://here:1"]) == 2
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith("error: --dask nonsense://here:1: unknown address scheme")
