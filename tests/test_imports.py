@@ -31,7 +31,8 @@ TRAINING = {"torch", "transformers", "sklearn"}
 THIRD_PARTY = {
     "cli": {"tqdm", "distributed"},
     "golden": {"numpy", "numba"},
-    "quant": {"numpy", "numba", "safetensors", "scipy", "tokenizers", "tqdm"} | {"huggingface_hub"},
+    "quant": {"numpy", "numba", "safetensors", "scipy", "tokenizers", "tqdm"}
+    | {"huggingface_hub", "onnx"},
     "rtl": {"numpy", "amaranth"},
     "tb": {"numpy", "amaranth", "cocotb"},
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm"} | TRAINING,

@@ -21,25 +21,27 @@ DESCRIPTION = """\
 Write a quantized model for use without Python; its logits are those of golden, bit for bit.
 
 c       a directory of C99 source, without libraries, allocation or floating point
+onnx    a graph of integers, from operators of the standard opset alone
 """
 EXAMPLES = """\
 examples:
   python -m quant.export c
   python -m quant.export c --quantized build/bert-tiny-imdb -o build/export/imdb
+  python -m quant.export onnx --quantized build/bert-tiny-imdb -o build/imdb.onnx
 """
 OUT = Path("build/export")
 
 
 def parser() -> Parser:
     result = Parser("quant.export", DESCRIPTION, EXAMPLES)
-    result.add_argument("format", choices=["c"], help="what to write")
+    result.add_argument("format", choices=["c", "onnx"], help="what to write")
     result.add_argument(
         "-o",
         "--out",
         type=Path,
-        metavar="DIR",
-        help=f"default: {OUT} and the name of the model; a directory that holds anything but an "
-        "earlier export is refused",
+        metavar="PATH",
+        help=f"directory of the C, file of the graph (default: {OUT}/ and the name of the model); "
+        "a directory that holds anything but an earlier export is refused",
     )
     source = result.add_mutually_exclusive_group()
     add_model(source, default=None)
@@ -56,7 +58,13 @@ def export_command(options: argparse.Namespace) -> int:
     if quantized is None:
         checkpoint = DEFAULT_MODEL if options.model is None else hub.local(options.model)
         quantized = ensure(checkpoint, default_out(checkpoint))
-    out = options.out or OUT / quantized.resolve().name
+    name = quantized.resolve().name
+    if options.format == "onnx":
+        return export_onnx(quantized, options.out or OUT / f"{name}.onnx")
+    return export_c(quantized, options.out or OUT / name)
+
+
+def export_c(quantized: Path, out: Path) -> int:
     check_directory(out)
     model, info = store.load(quantized)
     write_c(c.sources(model, info), out)
@@ -64,6 +72,19 @@ def export_command(options: argparse.Namespace) -> int:
     print(f"{out}: C99 source of {quantized}, up to {shape.tokens} tokens, {shape.labels} logits")
     print(f"compile: cc -std=c99 -O2 -o {out}-infer {out}/*.c")
     print(f"run:     echo 101 2023 102 | {out}-infer")
+    return 0
+
+
+def export_onnx(quantized: Path, out: Path) -> int:
+    from quant.export.graph import OPSET, graph  # the one format that needs a further package
+
+    if out.is_dir():
+        raise ValueError(f"{out} is a directory: name a file with -o")
+    model, _ = store.load(quantized)
+    made = graph(model)
+    files.write(out, made.SerializeToString(deterministic=True))
+    print(f"{out}: {len(made.graph.node)} operators of opset {OPSET}, {quantized}")
+    print("inputs:  ids, types, attend, int64 [tokens]; output: logits, int32")
     return 0
 
 

@@ -1,0 +1,282 @@
+"""A quantized model as an ONNX graph of integers, from operators of the standard opset alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cli.options import version
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from golden import reciprocal, rsqrt, softmax
+from golden.model import Attention, Layer, Linear, Model, Norm
+
+OPSET = 17
+IR_VERSION = 8  # of the ONNX release that brought it
+
+Value = str | int | np.ndarray
+"""A tensor by name, or a constant: an integer is an int64."""
+
+_ABOVE = 61  # 2^61 added makes any number of 60 bits positive, and 2^s divides it
+_SHIFTS = np.arange(_ABOVE + 1)
+_FURTHEST = 9 << 8  # d of docs/numerics.md section 6 from which on p is 0
+
+
+def graph(model: Model) -> onnx.ModelProto:
+    """ids, types and attend, int64 [tokens], to logits, int32 [labels].
+
+    The logits are those of golden.encoder.run bit for bit, for input that it takes; an id, type or
+    length beyond the tables is an error of the runtime; a negative one may count from the end, and
+    a mask without a 1 is not seen.
+    """
+    return _Encoder(model).proto()
+
+
+class Graph:
+    """Nodes and constants; each method adds what computes one formula of docs/numerics.md.
+
+    Codes for a matrix product are int32, all else is int64. `MatMul` of int32 is exact since no
+    partial sum leaves it. ONNX divides towards zero, so what may be negative is lifted first.
+    Limits are comparisons: Clip, Min and Max of int64 are wrong in onnxruntime 1.31.1 for some
+    numbers beyond 32 bits.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], onnx.TensorProto] = {}
+
+    @property
+    def constants(self) -> list[onnx.TensorProto]:
+        return list(self._constants.values())
+
+    def node(self, operator: str, *inputs: Value, **attributes: Any) -> str:
+        name = f"{operator}_{len(self.nodes)}"
+        names = [value if isinstance(value, str) else self.constant(value) for value in inputs]
+        self.nodes.append(helper.make_node(operator, names, [name], name=name, **attributes))
+        return name
+
+    def constant(self, value: int | np.ndarray) -> str:
+        array = np.ascontiguousarray(value) if isinstance(value, np.ndarray) else np.int64(value)
+        key = str(array.dtype), array.shape, array.tobytes()
+        if key not in self._constants:
+            name = f"constant_{len(self._constants)}"
+            self._constants[key] = numpy_helper.from_array(np.asarray(array), name)
+        return self._constants[key].name
+
+    def cast(self, x: Value, kind: int) -> str:
+        return self.node("Cast", x, to=kind)
+
+    def table(self, entries: Value, place: Value) -> str:
+        return self.node("Gather", entries, place, axis=0)
+
+    def sum(self, x: Value) -> str:
+        return self.node("ReduceSum", x, np.array([-1]), keepdims=1)
+
+    def limit(self, x: Value, bits: int) -> str:
+        low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+        return self.node("Where", self.node("Less", x, low), low, self.smaller(x, high))
+
+    def smaller(self, x: Value, y: int) -> str:
+        return self.node("Where", self.node("Less", x, y), x, y)
+
+    def floor_shift(self, x: Value, s: int) -> str:
+        lifted = self.node("Add", x, 1 << _ABOVE)
+        return self.node("Sub", self.node("Div", lifted, 1 << s), 1 << (_ABOVE - s))
+
+    def round_shift(self, x: Value, s: Value) -> str:
+        """s: constants, or a tensor whose values are only known when the graph runs."""
+        one = np.int64(1)
+        tables = (one << _SHIFTS >> 1) + (one << _ABOVE), one << _SHIFTS, one << (_ABOVE - _SHIFTS)
+        if isinstance(s, str):
+            half, divisor, lift = (self.table(table, s) for table in tables)
+        else:
+            half, divisor, lift = (self.constant(np.asarray(table[s])) for table in tables)
+        return self.node("Sub", self.node("Div", self.node("Add", x, half), divisor), lift)
+
+    def requantize(self, acc: Value, m: Value, s: Value, bits: int) -> str:
+        product = self.node("Mul", self.cast(acc, TensorProto.INT64), m)
+        return self.limit(self.round_shift(product, s), bits)
+
+    def leading_one(self, x: Value, bits: int) -> str:
+        """The index of the highest set bit of x [..., 1], 1 <= x < 2^bits."""
+        reached = self.node("GreaterOrEqual", x, np.int64(1) << np.arange(1, bits))
+        return self.sum(self.cast(reached, TensorProto.INT64))
+
+    def newton(self, y0: str, residual: str) -> str:
+        first = self.node("Mul", y0, 1 << 25)
+        total = self.node("Add", first, self.node("Mul", y0, residual))
+        return self.smaller(self.floor_shift(self.node("Add", total, 1 << 20), 21), 65535)
+
+    def bits(self, x: str, low: int, count: int) -> str:
+        """(x >> low) & (2^count - 1) of x >= 0"""
+        return self.node("Mod", self.node("Div", x, 1 << low), 1 << count)
+
+    def reciprocal(self, s: Value) -> tuple[str, str]:
+        e = self.leading_one(s, 20)
+        u = self.node("Mul", s, self.table(1 << (19 - np.arange(20)), e))
+        y0 = self.table(reciprocal.TABLE, self.bits(u, 12, 7))
+        residual = self.node("Sub", 1 << 31, self.node("Mul", u, y0))
+        return self.newton(y0, self.floor_shift(residual, 6)), e
+
+    def rsqrt(self, v: Value) -> tuple[str, str]:
+        e = self.node("Div", self.leading_one(v, 52), 2)
+        exponents = 16 - 2 * np.arange(26)
+        up, down = (1 << np.maximum(sign * exponents, 0) for sign in (1, -1))
+        u = self.node("Div", self.node("Mul", v, self.table(up, e)), self.table(down, e))
+        first = self.bits(u, 9, 7)
+        second = self.node("Add", self.bits(u, 10, 7), 128)
+        j = self.node("Where", self.node("Less", u, 1 << 17), first, second)
+        y0 = self.table(rsqrt.TABLE, j)
+        residual = self.node("Sub", 1 << 40, self.node("Mul", u, self.node("Mul", y0, y0)))
+        return self.newton(y0, self.floor_shift(residual, 16)), e
+
+    def row_scale(self, row_sum: Value, m: int, s: int) -> tuple[str, str]:
+        r, e = self.reciprocal(row_sum)
+        product = self.node("Mul", r, m)
+        adjust = self.node("Where", self.node("GreaterOrEqual", product, 1 << 31), 16, 15)
+        rounded = self.round_shift(product, adjust)
+        carried = self.node("Equal", rounded, 1 << 16)
+        row_s = self.node("Sub", self.node("Add", e, s + 16), adjust)
+        row_s = self.node("Sub", row_s, self.cast(carried, TensorProto.INT64))
+        return self.node("Where", carried, 1 << 15, rounded), row_s
+
+
+class _Encoder(Graph):
+    """The whole encoder; x8 and all codes are int32, x is int64."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model, self.shape = model, model.shape
+        self.attend = self.cast("attend", TensorProto.BOOL)
+        x, x8 = self.embed(), ""
+        if model.embedding.norm is not None:
+            x, x8 = self.normalize(x, model.embedding.norm)
+        for layer in model.layers:
+            x, x8 = self.layer(x, x8, layer)
+        if model.final_norm is not None:
+            x, x8 = self.normalize(x, model.final_norm)
+        y = self.pool(x8)
+        for hidden in model.head[:-1]:
+            y = self.linear(y, hidden)
+        logits = self.accumulate(y, model.head[-1])
+        self.logits = self.node("Reshape", logits, np.array([-1]))
+
+    def proto(self) -> onnx.ModelProto:
+        inputs = [
+            helper.make_tensor_value_info(name, TensorProto.INT64, ["tokens"])
+            for name in ("ids", "types", "attend")
+        ]
+        self.nodes[-1].output[0] = "logits"
+        output = helper.make_tensor_value_info("logits", TensorProto.INT32, [self.shape.labels])
+        made = helper.make_model(
+            helper.make_graph(self.nodes, "encoder", inputs, [output], self.constants),
+            producer_name="bert2rtl",
+            producer_version=version(),
+            opset_imports=[helper.make_opsetid("", OPSET)],
+            ir_version=IR_VERSION,
+        )
+        onnx.checker.check_model(made, full_check=True)
+        return made
+
+    def embed(self) -> str:
+        embedding = self.model.embedding
+        token = self.cast(self.table(embedding.token, "ids"), TensorProto.INT64)
+        count = self.node("Squeeze", self.node("Shape", "ids"))
+        offset = self.shape.position_offset
+        rows = self.node("Range", offset, self.node("Add", count, offset), 1)
+        parts = (self.node("Unsqueeze", part, np.array([1])) for part in ("types", rows))
+        place = self.node("Concat", *parts, axis=1)
+        position = self.node("GatherND", embedding.position, place)
+        return self.node(
+            "Add",
+            self.node("Mul", token, embedding.token_factor),
+            self.node("Mul", self.cast(position, TensorProto.INT64), embedding.position_factor),
+        )
+
+    def normalize(self, z: str, norm: Norm) -> tuple[str, str]:
+        hidden = self.shape.hidden
+        s1, s2 = self.sum(z), self.sum(self.node("Mul", z, z))
+        v = self.node("Sub", self.node("Mul", s2, hidden), self.node("Mul", s1, s1))
+        r, e = self.rsqrt(self.node("Add", v, norm.epsilon))
+        centred = self.node("Sub", self.node("Mul", z, hidden), s1)
+        n = self.round_shift(self.node("Mul", centred, r), self.node("Add", e, 4))
+        y = self.node("Add", self.node("Mul", n, norm.gamma.astype(np.int64)), _wide(norm.beta))
+        x = self.limit(self.round_shift(y, np.array(norm.shift)), 16)
+        shifts = getattr(norm, "operand_shifts", None)
+        x8 = self.round_shift(x, np.array(8) if shifts is None else _wide(shifts))
+        return x, self.cast(self.limit(x8, 8), TensorProto.INT32)
+
+    def accumulate(self, x8: str, layer: Linear) -> str:
+        weight = self.cast(np.ascontiguousarray(layer.weight.T), TensorProto.INT32)
+        return self.node("Add", self.node("MatMul", x8, weight), layer.bias)
+
+    def scaled(self, x8: str, layer: Linear, bits: int) -> str:
+        if layer.m is None or layer.s is None:
+            raise ValueError("a linear layer has no m and s; allowed only for the logits")
+        return self.requantize(self.accumulate(x8, layer), _wide(layer.m), _wide(layer.s), bits)
+
+    def linear(self, x8: str, layer: Linear) -> str:
+        code = self.scaled(x8, layer, 8)
+        if layer.table is None:
+            return self.cast(code, TensorProto.INT32)
+        entries = np.roll(layer.table, 128).astype(np.int32)  # from -128 to 127
+        return self.table(entries, self.node("Add", code, 128))
+
+    def residual(self, x: str, x8: str, layer: Linear, shift: int) -> str:
+        branch = self.scaled(x8, layer, 16)
+        return self.limit(self.node("Add", self.round_shift(x, np.array(shift)), branch), 16)
+
+    def layer(self, x: str, x8: str, layer: Layer) -> tuple[str, str]:
+        post = self.shape.norm == "post"
+        if not post:
+            _, x8 = self.normalize(x, layer.norm1)
+        context = self.attention(x8, layer.attention)
+        x = self.residual(x, context, layer.attention.o, layer.attention.residual_shift)
+        normal, x8 = self.normalize(x, layer.norm1 if post else layer.norm2)
+        hidden = self.linear(x8, layer.ffn.up)
+        x = self.residual(normal if post else x, hidden, layer.ffn.down, layer.ffn.residual_shift)
+        return self.normalize(x, layer.norm2) if post else (x, x8)
+
+    def attention(self, x8: str, parameters: Attention) -> str:
+        split = np.array([-1, self.shape.heads, self.shape.head_size])
+        q, k, v = (
+            self.node("Transpose", self.node("Reshape", self.linear(x8, layer), split), perm=order)
+            for layer, order in (
+                (parameters.q, [1, 0, 2]),
+                (parameters.k, [1, 2, 0]),
+                (parameters.v, [1, 0, 2]),
+            )
+        )
+        acc = self.node("MatMul", q, k)
+        m, s = np.array(parameters.score_m), np.array(parameters.score_s)
+        scores = self.node("Where", self.attend, self.requantize(acc, m, s, 16), -32768)
+        narrow = self.cast(scores, TensorProto.INT32)
+        highest = self.node("ReduceMax", narrow, axes=[-1], keepdims=1)
+        d = self.node("Sub", self.cast(highest, TensorProto.INT64), scores)
+        p = self.node("Where", self.attend, self.table(_p(), self.smaller(d, _FURTHEST)), 0)
+        row_m, row_s = self.row_scale(self.sum(p), parameters.context_m, parameters.context_s)
+        acc = self.node("MatMul", self.cast(p, TensorProto.INT32), v)
+        context = self.node("Transpose", self.requantize(acc, row_m, row_s, 8), perm=[1, 0, 2])
+        joined = self.node("Reshape", context, np.array([-1, self.shape.inner]))
+        return self.cast(joined, TensorProto.INT32)
+
+    def pool(self, x8: str) -> str:
+        """int32 [1, H]"""
+        if self.model.mean_m is None or self.model.mean_s is None:
+            return self.table(x8, np.array([0]))
+        p = self.node("Unsqueeze", self.node("Where", self.attend, 255, 0), np.array([0]))
+        row_m, row_s = self.row_scale(self.sum(p), self.model.mean_m, self.model.mean_s)
+        acc = self.node("MatMul", self.cast(p, TensorProto.INT32), x8)
+        return self.cast(self.requantize(acc, row_m, row_s, 8), TensorProto.INT32)
+
+
+def _wide(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.int64)
+
+
+def _p() -> np.ndarray:
+    """p by d, the distance from the highest score, 0 to _FURTHEST."""
+    p, _, _ = softmax.softmax(-np.arange(_FURTHEST + 1, dtype=np.int16), np.array(True))
+    return p.astype(np.int64)
