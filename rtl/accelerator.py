@@ -37,7 +37,8 @@ class Accelerator(wiring.Component):
     s_axis_model, s_axis_tokens, m_axis_request, s_axis_rows, m_axis_logits : AxiStream
         Of N bytes, 32 bits, 32 bits, N bytes and 32 bits.
     interrupt
-        High from the end of an inference, good or bad, until the next start.
+        Enabled, and an inference has ended, good or bad, that was not acknowledged; until the next
+        start at the latest.
     trace : Out, Trace
         For benches.
     """
@@ -230,10 +231,11 @@ class Accelerator(wiring.Component):
     def _registers(self, m: Module, registers: Registers, control: Control) -> None:
         config, engine = self.config, self.engine
         connect(m, flipped(self.s_axi), registers.s_axi)
+        ended = Signal()
         with m.If(control.done):
-            m.d.sync += self.interrupt.eq(1)
-        with m.If(registers.start & ~control.busy):
-            m.d.sync += self.interrupt.eq(0)
+            m.d.sync += ended.eq(1)
+        with m.Elif(registers.start):
+            m.d.sync += ended.eq(0)
         counters = {"cycles": control.busy, "active": control.busy & engine.activity.active}
         for cause in ("IDLE", "WEIGHTS", "NORM", "SOFTMAX", "DRAIN"):
             counters[f"stall_{cause.lower()}"] = control.busy & (
@@ -242,11 +244,14 @@ class Accelerator(wiring.Component):
         for name, event in counters.items():
             counter = Signal(32, name=name)
             m.d.comb += getattr(registers.value, name).eq(counter)
-            with m.If(registers.start & ~control.busy):
+            with m.If(registers.start):
                 m.d.sync += counter.eq(0)
             with m.Elif(event):
                 m.d.sync += counter.eq(counter + 1)
         m.d.comb += [
+            registers.busy.eq(control.busy),
+            registers.done.eq(control.done),
+            self.interrupt.eq(registers.interrupt),
             registers.value.id.eq(MAGIC),
             registers.value.version.eq(VERSION),
             registers.value.lanes.eq(config.lanes),
@@ -255,6 +260,6 @@ class Accelerator(wiring.Component):
             registers.value.ffn.eq(config.ffn),
             registers.value.labels.eq(config.labels),
             registers.value.status.eq(
-                Cat(control.busy, self.interrupt, Signal(6, name="unused"), control.code)
+                Cat(control.busy, ended, Signal(6, name="unused"), control.code)
             ),
         ]

@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from rtl.control.issuer import Issuer, operand_word
 from rtl.control.loader import Loader
 from rtl.control.sequencer import Sequencer
+from rtl.control.tile_queue import TileQueue
 from rtl.datapath.epilogue import Epilogue
 from rtl.datapath.matmul import MatMul
 from rtl.datapath.schedule import OPERAND
@@ -95,6 +96,7 @@ class Engine(wiring.Component):
         n, word = config.lanes, int8_word(config.lanes)
         self.loader = Loader(config, encoder=encoder)
         self.sequencer = Sequencer(config)
+        self.tiles = TileQueue(config)
         self.issuer = Issuer(config)
         self.matmul = MatMul(config)
         self.epilogue = Epilogue(config, ahead)
@@ -129,6 +131,7 @@ class Engine(wiring.Component):
         m = Module()
         m.submodules.loader = self.loader
         m.submodules.sequencer = self.sequencer
+        m.submodules.tiles = self.tiles
         m.submodules.issuer = self.issuer
         m.submodules.matmul = self.matmul
         m.submodules.epilogue = self.epilogue
@@ -142,6 +145,7 @@ class Engine(wiring.Component):
     def _connect(self, m: Module) -> None:
         """The units with each other and with the engine's ports."""
         loader, sequencer, issuer = self.loader, self.sequencer, self.issuer
+        tiles = self.tiles
         matmul, epilogue, softmax = self.matmul, self.epilogue, self.softmax
         for mine, theirs in (
             (self.sequence, sequencer.sequence),
@@ -151,7 +155,7 @@ class Engine(wiring.Component):
             (self.norm_parameter, loader.norm_parameter),
             (self.rows, loader.rows),
             (self.limit, loader.limit),
-            (self.norm_progress, issuer.progress),
+            (self.norm_progress, tiles.progress),
             (self.activity, issuer.activity),
             (self.x, epilogue.x),
             (self.logit, epilogue.logit),
@@ -161,7 +165,8 @@ class Engine(wiring.Component):
         connect(m, loader.operation, sequencer.i)
         connect(m, loader.parameter, epilogue.parameter)
         connect(m, loader.table, epilogue.table)
-        connect(m, sequencer.o, issuer.i)
+        connect(m, sequencer.o, tiles.i)
+        connect(m, tiles.o, issuer.i)
         connect(m, sequencer.score_multiplier, epilogue.score_multiplier)
         connect(m, sequencer.context_multiplier, softmax.context)
         connect(m, issuer.tile, epilogue.tile)
@@ -173,6 +178,7 @@ class Engine(wiring.Component):
             loader.start.eq(self.start),
             loader.norm_free.eq(self.norm_free),
             loader.table_done.eq(epilogue.table_done),
+            issuer.normalised.eq(tiles.normalised),
             issuer.weights_ready.eq(loader.weights_ready),
             issuer.softmax_finished.eq(softmax.finished),
             issuer.done.eq(epilogue.done),
@@ -180,7 +186,7 @@ class Engine(wiring.Component):
             sequencer.quiet.eq(issuer.quiet),
             self.row_tile_done.eq(epilogue.row_tile_done),
             self.error.eq(loader.error),
-            self.finished.eq(loader.end & sequencer.idle & sequencer.quiet & ~sequencer.o.valid),
+            self.finished.eq(loader.end & sequencer.idle & sequencer.quiet),
             self.trace.bank_en.eq(epilogue.bank.en),
             self.trace.bank_address.eq(epilogue.bank.address),
             self.trace.bank.eq(epilogue.bank.data),

@@ -9,7 +9,7 @@ from typing import Any
 import cocotb
 from cocotb.triggers import FallingEdge
 
-from rtl.control.axi import OKAY, REGISTERS
+from rtl.control.axi import ADDRESS, OKAY
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from tb.cocotb_ports import start
@@ -19,7 +19,6 @@ from tb.session import check_case, check_case_file
 from tb.streams import Pins
 from tb.trace import CAUSES
 
-ADDRESS = {register.name: register.address for register in REGISTERS}
 START, ABORT = 1, 2
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -29,11 +29,12 @@ class AxiStream(wiring.Signature):
 
 @dataclass(frozen=True)
 class Register:
-    """A 32-bit register of the map: byte address, name, what it holds."""
+    """A 32-bit register of the map: byte address, name, what it holds, whether it takes writes."""
 
     address: int
     name: str
     text: str
+    writable: bool = False
 
 
 REGISTERS = (
@@ -44,7 +45,7 @@ REGISTERS = (
     Register(0x10, "hidden", "widest hidden state"),
     Register(0x14, "ffn", "widest feed-forward layer"),
     Register(0x18, "labels", "most logits"),
-    Register(0x1C, "control", "write: 1 start, 2 or 3 abort; reads as 0"),
+    Register(0x1C, "control", "write: 1 start, 2 or 3 abort; reads as 0", writable=True),
     Register(0x20, "status", "bit 0 busy, bit 1 done since the last start, bits 11:8 error code"),
     Register(0x24, "cycles", "clock cycles of the latest inference"),
     Register(0x28, "active", "cycles in which operands entered the array"),
@@ -53,8 +54,11 @@ REGISTERS = (
     Register(0x34, "stall_norm", "cycles waiting for LayerNorm"),
     Register(0x38, "stall_softmax", "cycles waiting for the softmax"),
     Register(0x3C, "stall_drain", "cycles waiting for the array to drain"),
+    Register(0x40, "interrupt_enable", "bit 0, 1 after a reset", writable=True),
+    Register(0x44, "interrupt_pending", "bit 0; write 1 to acknowledge", writable=True),
 )
-ADDRESS_BITS = 6
+ADDRESS = {register.name: register.address for register in REGISTERS}
+ADDRESS_BITS = 7
 OKAY, SLVERR = 0, 2
 
 
@@ -92,9 +96,13 @@ class Registers(wiring.Component):
 
     No output hangs on an input of the same cycle. Address and data of a write are taken apart, and
     act in the cycle after the later one, once the response before is taken; the response comes a
-    cycle later. A write that does nothing is answered with SLVERR: to any register but `control`,
+    cycle later. A write that does nothing is answered with SLVERR: to a register that takes none,
     without the strobe of byte 0, or a start while an inference is under way. Reads see the values
     of the cycle in which the address is taken.
+
+    The interrupt is a level: pending and enabled. It becomes pending in the cycle after `done` and
+    stays so until a 1 is written to `interrupt_pending`, or to the next `start`; an end in the very
+    cycle of the acknowledgement is not lost.
 
     Members
     -------
@@ -102,21 +110,27 @@ class Registers(wiring.Component):
         AXI4-Lite, 32 bits; addresses are rounded down to words.
     busy
         An inference is under way.
+    done
+        Pulse: it has ended.
     start, abort
         Pulses, a cycle after the write was taken. With both bits set it is an abort alone.
+    interrupt
+        The level, from registers.
     value
-        What each readable register shows, under its name.
+        What each register that takes no writes shows, under its name.
     """
 
     def __init__(self) -> None:
-        self.readable = [r for r in REGISTERS if r.name != "control"]
+        self.shown = [r for r in REGISTERS if not r.writable]
         super().__init__(
             {
                 "s_axi": In(AxiLite()),
                 "busy": In(1),
+                "done": In(1),
                 "start": Out(1),
                 "abort": Out(1),
-                "value": In(wiring.Signature({r.name: Out(32) for r in self.readable})),
+                "interrupt": Out(1),
+                "value": In(wiring.Signature({r.name: Out(32) for r in self.shown})),
             }
         )
 
@@ -127,37 +141,54 @@ class Registers(wiring.Component):
             return address[2:]
 
         # Write: address and data wait for each other, and for the response before to be taken.
-        control = next(r.address for r in REGISTERS if r.name == "control")
-        addressed, given, hit, strobe, acts = (
-            Signal(name=name) for name in ("addressed", "given", "hit", "strobe", "acts")
+        addressed, given, strobe, acts = (
+            Signal(name=name) for name in ("addressed", "given", "strobe", "acts")
         )
+        to = {r.name: Signal(name=f"to_{r.name}") for r in REGISTERS if r.writable}
         value = Signal(2)
+        enable, pending, acknowledge = Signal(init=1), Signal(), Signal()
         m.d.comb += [
             self.s_axi.awready.eq(~addressed),
             self.s_axi.wready.eq(~given),
             acts.eq(addressed & given & ~self.s_axi.bvalid),
-            self.abort.eq(acts & hit & strobe & value[1]),
-            self.start.eq(acts & hit & strobe & (value == 1) & ~self.busy),
+            self.abort.eq(acts & to["control"] & strobe & value[1]),
+            self.start.eq(acts & to["control"] & strobe & (value == 1) & ~self.busy),
+            acknowledge.eq(acts & to["interrupt_pending"] & strobe & value[0]),
+            self.interrupt.eq(pending & enable),
         ]
         with m.If(self.s_axi.awvalid & ~addressed):
-            m.d.sync += [addressed.eq(1), hit.eq(word(self.s_axi.awaddr) == control >> 2)]
+            m.d.sync += addressed.eq(1)
+            for register in REGISTERS:
+                if register.writable:
+                    m.d.sync += to[register.name].eq(
+                        word(self.s_axi.awaddr) == register.address >> 2
+                    )
         with m.If(self.s_axi.wvalid & ~given):
             m.d.sync += [given.eq(1), value.eq(self.s_axi.wdata), strobe.eq(self.s_axi.wstrb[0])]
         with m.If(acts):
             m.d.sync += [addressed.eq(0), given.eq(0), self.s_axi.bvalid.eq(1)]
-            refused = ~hit | ~strobe | ((value == 1) & self.busy)
+            ignored = to["control"] & (value == 1) & self.busy
+            refused = ~Cat(*to.values()).any() | ~strobe | ignored
             m.d.sync += self.s_axi.bresp.eq(Mux(refused, SLVERR, OKAY))
         with m.Elif(self.s_axi.bready):
             m.d.sync += self.s_axi.bvalid.eq(0)
+        with m.If(acts & to["interrupt_enable"] & strobe):
+            m.d.sync += enable.eq(value[0])
+        with m.If(self.done):
+            m.d.sync += pending.eq(1)
+        with m.Elif(acknowledge | self.start):
+            m.d.sync += pending.eq(0)
 
         # Read.
+        shown = [(register.name, getattr(self.value, register.name)) for register in self.shown]
+        shown += [("interrupt_enable", enable), ("interrupt_pending", pending)]
         m.d.comb += self.s_axi.arready.eq(~self.s_axi.rvalid)
         with m.If(self.s_axi.arvalid & self.s_axi.arready):
             m.d.sync += [self.s_axi.rvalid.eq(1), self.s_axi.rdata.eq(0)]
             with m.Switch(word(self.s_axi.araddr)):
-                for register in self.readable:
-                    with m.Case(register.address >> 2):
-                        m.d.sync += self.s_axi.rdata.eq(getattr(self.value, register.name))
+                for name, known in shown:
+                    with m.Case(ADDRESS[name] >> 2):
+                        m.d.sync += self.s_axi.rdata.eq(known)
         with m.Elif(self.s_axi.rready):
             m.d.sync += self.s_axi.rvalid.eq(0)
         return m

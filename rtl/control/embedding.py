@@ -83,12 +83,17 @@ class Embedding(wiring.Component):
         position = Signal(32)  # row of this token's position, of type 0
         wait = Signal(range(Memory.latency + 1))
         entry = ids.read.data
-        m.d.comb += ids.read.address.eq(asked)
+        token_type = Signal()  # of the token whose position is asked for
+        # The next id is read while a position is asked for, so that it is compared in time.
+        next_asked, unknown = Signal.like(asked), Signal()
+        m.d.comb += [next_asked.eq(asked + 1), ids.read.address.eq(asked)]
+        m.d.sync += unknown.eq((entry.id >= rows.token_rows) | (entry.type & (rows.types < 2)))
         m.d.sync += wait.eq(Mux(wait == 0, 0, wait - 1))
         # A row may be asked for while there is room for the longest one.
         room = pending < MAX_PENDING
         with m.FSM(name="request"):
             with m.State("IDLE"):
+                m.d.comb += ids.read.address.eq(0)
                 m.d.sync += [
                     asked.eq(0),
                     position.eq(rows.token_rows + rows.offset),
@@ -98,8 +103,9 @@ class Embedding(wiring.Component):
                     m.next = "TOKEN"
             with m.State("TOKEN"):
                 m.d.comb += self.request.payload.eq(entry.id)
+                m.d.sync += token_type.eq(entry.type)
                 with m.If(wait == 0):
-                    with m.If((entry.id >= rows.token_rows) | (entry.type & (rows.types < 2))):
+                    with m.If(unknown):
                         m.d.sync += self.error.eq(Error.TOKEN)
                         m.next = "ASKED"
                     with m.Else():
@@ -108,17 +114,18 @@ class Embedding(wiring.Component):
                             m.next = "POSITION"
             with m.State("POSITION"):
                 m.d.comb += [
-                    self.request.payload.eq(position + Mux(entry.type, rows.position_rows, 0)),
+                    ids.read.address.eq(next_asked),
+                    self.request.payload.eq(position + Mux(token_type, rows.position_rows, 0)),
                     self.request.valid.eq(room),
                 ]
                 with m.If(room & self.request.ready):
                     m.d.sync += [
-                        asked.eq(asked + 1),
+                        asked.eq(next_asked),
                         position.eq(position + 1),
                         wait.eq(Memory.latency),
                     ]
                     m.next = "TOKEN"
-                    with m.If(asked + 1 == self.sequence.tokens):
+                    with m.If(next_asked == self.sequence.tokens):
                         m.next = "ASKED"
             with m.State("ASKED"):
                 with m.If(~self.rows.active):

@@ -7,8 +7,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.interface.config import Config
-from rtl.interface.ports import NormProgress, Operands, Release, TileEnd
-from rtl.interface.tile import NORM_INDEX_BITS, Tile
+from rtl.interface.ports import Operands, Release, TileEnd
+from rtl.interface.tile import Tile
 from rtl.interface.trace import Activity, Stall
 
 
@@ -28,7 +28,8 @@ class Issuer(wiring.Component):
         A bit for each weight buffer: its weights and parameters are there.
     release : Out, Release
         The weight buffer's last word has been read.
-    progress : In, NormProgress
+    normalised : In, 1
+        The row tile of X8 that the tile of `i` reads is.
     softmax_finished : In, 1
         Pulse: one more head and row tile may be read by its context.
     done : In, 1
@@ -48,7 +49,7 @@ class Issuer(wiring.Component):
                 "i": In(stream.Signature(Tile(config))),
                 "weights_ready": In(2),
                 "release": Out(Release()),
-                "progress": In(NormProgress(config)),
+                "normalised": In(1),
                 "softmax_finished": In(1),
                 "done": In(1),
                 "o": Out(Operands(config)),
@@ -81,9 +82,6 @@ class Issuer(wiring.Component):
         m.d.sync += gap_left.eq(Mux(gap == 0, 0, gap - 1))
 
         softmax_ready = Signal(2)
-        behind = Signal(NORM_INDEX_BITS)
-        m.d.comb += behind.eq(tile.norm_index - self.progress.norms)
-        normalised = (behind == 0) | ((behind == 1) & (self.progress.rows > tile.row))
         loaded = self.weights_ready.bit_select(tile.tag.weight_buffer, 1)
         free = ~self.o.valid | self.o.last
         go = Signal()
@@ -93,7 +91,7 @@ class Issuer(wiring.Component):
             m.d.comb += self.activity.stall.eq(Stall.IDLE)
         with m.Elif(tile.weights & ~loaded):
             m.d.comb += self.activity.stall.eq(Stall.WEIGHTS)
-        with m.Elif(tile.norm & ~normalised):
+        with m.Elif(tile.norm & ~self.normalised):
             m.d.comb += self.activity.stall.eq(Stall.NORM)
         with m.Elif(tile.softmax & (softmax_ready == 0)):
             m.d.comb += self.activity.stall.eq(Stall.SOFTMAX)
@@ -103,11 +101,15 @@ class Issuer(wiring.Component):
             m.d.comb += [self.activity.stall.eq(Stall.NONE), go.eq(1)]
         m.d.comb += self.i.ready.eq(go)
 
-        with m.If(go):
+        # A tile that may not start yet is loaded all the same: `go`, which is known late in the
+        # cycle, reaches a few bits only.
+        m.d.sync += [
+            self.o.valid.eq(~free | go),
+            self.o.last.eq(Mux(free, go & (tile.length == 1), remaining == 2)),
+        ]
+        with m.If(free):
             m.d.sync += [
-                self.o.valid.eq(1),
                 self.o.index.eq(0),
-                self.o.last.eq(tile.length == 1),
                 remaining.eq(tile.length),
                 release.eq(tile.release),
                 self.o.a.eq(tile.a),
@@ -117,11 +119,9 @@ class Issuer(wiring.Component):
                 self.tile.tag.eq(tile.tag),
                 self.activity.operation.eq(tile.operation),
             ]
-        with m.Elif(self.o.valid):
+        with m.Else():
             m.d.sync += [
-                self.o.valid.eq(~self.o.last),
                 self.o.index.eq(self.o.index + 1),
-                self.o.last.eq(remaining == 2),
                 remaining.eq(remaining - 1),
                 self.o.a_address.eq(self.o.a_address + 1),
                 self.o.b_address.eq(self.o.b_address + 1),

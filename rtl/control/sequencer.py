@@ -14,7 +14,7 @@ from rtl.interface.config import Config
 from rtl.interface.operation import OPERATION, fields
 from rtl.interface.ports import Factors, Multiplier, Region, Sequence
 from rtl.interface.tile import Tile
-from rtl.primitives.queues import OneDeepQueue, SkidBuffer
+from rtl.primitives.queues import OneDeepQueue
 
 
 class Sequencer(wiring.Component):
@@ -63,14 +63,11 @@ class Sequencer(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         op = Signal(OPERATION)
-        # The loops do not hang on the issuer's decision, which comes late in the cycle.
-        m.submodules.made = made = SkidBuffer(Tile(self.config))
-        connect(m, made.o, flipped(self.o))
         # One operation waits behind the one in hand, so that the loader is ahead by its weights.
         m.submodules.following = following = OneDeepQueue(OPERATION)
         connect(m, flipped(self.i), following.i)
         queued = following.o.payload
-        begin, done = self._walk(m, op, made)
+        begin, done = self._walk(m, op)
 
         with m.FSM(name="state") as fsm:
             m.d.comb += self.idle.eq(fsm.ongoing("IDLE") & ~self.i.valid & ~following.o.valid)
@@ -78,8 +75,7 @@ class Sequencer(wiring.Component):
                 fence = (queued.opcode == Opcode.ATTEND) | (
                     (queued.opcode == Opcode.LINEAR) & queued.flags.bank
                 )
-                still = self.quiet & ~self.o.valid
-                m.d.comb += following.o.ready.eq(self.sequence.ready & (still | ~fence))
+                m.d.comb += following.o.ready.eq(self.sequence.ready & (self.quiet | ~fence))
                 m.d.sync += op.eq(queued)
                 with m.If(following.o.valid & following.o.ready):
                     m.next = "BEGIN"
@@ -98,7 +94,7 @@ class Sequencer(wiring.Component):
                     m.next = "IDLE"
         return m
 
-    def _walk(self, m: Module, op: Signal, made: SkidBuffer) -> tuple[Signal, Signal]:
+    def _walk(self, m: Module, op: Signal) -> tuple[Signal, Signal]:
         """The walkers and the check of their tiles; (the operation's begin, and its end)."""
         walkers: dict[Opcode, Walker] = {
             Opcode.EMBED: EmbedWalker(self.config),
@@ -110,7 +106,7 @@ class Sequencer(wiring.Component):
         with m.If(half_done):
             m.d.sync += half.eq(~half)
         m.d.comb += [
-            bounds.en.eq(made.i.valid & made.i.ready),
+            bounds.en.eq(self.o.valid & self.o.ready),
             self.outside.eq(bounds.outside),
         ]
         for opcode, walker in walkers.items():
@@ -121,20 +117,22 @@ class Sequencer(wiring.Component):
                 walker.sequence.tokens.eq(self.sequence.tokens),
                 walker.sequence.row_tiles.eq(self.sequence.row_tiles),
                 walker.weight_base.eq(Mux(half, self.config.weight_words, 0)),
-                walker.o.ready.eq(made.i.ready),
+                walker.o.ready.eq(self.o.ready),
             ]
             with m.If(op.opcode == opcode):
                 m.d.comb += [
-                    made.i.valid.eq(walker.o.valid),
-                    made.i.payload.eq(walker.o.payload),
+                    self.o.valid.eq(walker.o.valid),
+                    self.o.payload.eq(walker.o.payload),
                     bounds.areas.eq(walker.areas),
                     half_done.eq(walker.half_done),
                     done.eq(walker.done),
                 ]
+        # Only LINEAR's tiles wait for a NORM: what they wait for comes straight out of registers.
         m.d.comb += [
-            made.i.payload.norm_index.eq(op.norm_index),
-            made.i.payload.operation.eq(op.number),
-            made.i.payload.tag.weight_buffer.eq(half),
+            self.o.payload.row.eq(walkers[Opcode.LINEAR].o.payload.row),
+            self.o.payload.norm_index.eq(op.norm_index),
+            self.o.payload.operation.eq(op.number),
+            self.o.payload.tag.weight_buffer.eq(half),
         ]
         return begin, done
 

@@ -97,7 +97,6 @@ class EmbedWalker(Walker):
             tile.a.eq(Operand.ONE_HOT),
             tile.b.eq(Operand.WEIGHT),
             tile.weights.eq(1),
-            tile.row.eq(row),
             tile.b_address.eq(self.weight_base + embedded),
             tile.length.eq(minimum(n, tokens_left) << 1),
             tile.release.eq(column_end),

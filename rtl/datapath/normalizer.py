@@ -87,11 +87,6 @@ class Normalizer(wiring.Component):
         with m.If(self.row_tile_done):
             m.d.sync += complete.eq(complete + 1)
 
-        # What the issuer sees is a cycle old, both alike, so that no logic lies on the way there.
-        finished = Signal.like(self.progress.norms)
-        rows = Signal.like(self.progress.rows)
-        m.d.sync += [self.progress.norms.eq(finished), self.progress.rows.eq(rows)]
-
         with m.FSM(name="state") as fsm:
             m.d.comb += self.free.eq(fsm.ongoing("IDLE") & ~self.norm.valid)
             with m.State("IDLE"):
@@ -104,9 +99,9 @@ class Normalizer(wiring.Component):
                 with m.If(self.sequence.ready):
                     m.next = "RUN"
             with m.State("RUN"):
-                m.d.comb += rows.eq(unit.finished)
+                m.d.comb += self.progress.rows.eq(unit.finished)
                 with m.If(unit.finished == tiles):
-                    m.d.sync += finished.eq(finished + 1)
+                    m.d.sync += self.progress.norms.eq(self.progress.norms + 1)
                     with m.If(~norm.flags.chained):
                         m.d.sync += complete.eq(0)
                     m.next = "IDLE"

@@ -215,7 +215,7 @@ class NormProgress(wiring.Signature):
     norms : Out
         NORMs finished, modulo 2^`NORM_INDEX_BITS`.
     rows : Out
-        Row tiles finished of the one in hand, 0 without one. Both are as of the cycle before.
+        Row tiles finished of the one in hand, 0 without one.
     """
 
     def __init__(self, config: Config) -> None:

@@ -30,6 +30,7 @@ struct Run {  // one inference, good or bad
         RESCUE = 4,  // the case stands still by itself: `abort` is written then
         HURRY = 8,   // `start` is written again and again from the first event on
         KNOCK = 16,  // `start` and `abort` are written at once after the end: nothing may begin
+        POLL = 32,   // the end is seen in `status`, not at the interrupt, which is then tried
     };
     uint32_t flags = 0, seed = 0;  // seed 0: no stream ever rests
     uint32_t table = 0;            // which of CaseFile::tables

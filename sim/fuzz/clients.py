@@ -7,13 +7,15 @@ from random import Random
 
 import numpy as np
 
-from rtl.control.axi import REGISTERS
+from rtl.control.axi import ADDRESS, ADDRESS_BITS
 from rtl.interface.operation import Error
 from sim.fuzz.job import Action, After, Client, Event, Packets, Run
 from sim.fuzz.streams import STREAMS
 from sim.fuzz.subject import Sequence, Subject
 
-CONTROL = next(r.address for r in REGISTERS if r.name == "control")
+CONTROL = ADDRESS["control"]
+ADDRESSES = 1 << ADDRESS_BITS
+INTERRUPT = ADDRESS["interrupt_enable"], ADDRESS["interrupt_pending"]
 START, ABORT = 1, 2
 LENGTHY = 3000  # cycles that nearly every inference ends in
 
@@ -171,15 +173,28 @@ def registers(rng: Random, subject: Subject, run: Run) -> Run:
     events = []
     for cycle in sorted(_moment(rng) for _ in range(rng.randint(1, 12))):
         if rng.random() < 0.5:
-            events.append(Event(cycle, Action.READ, rng.randrange(64)))
+            events.append(Event(cycle, Action.READ, rng.randrange(ADDRESSES)))
             continue
-        address = rng.choice((CONTROL, rng.randrange(64)))
+        address = rng.choice((CONTROL, rng.randrange(ADDRESSES)))
         harmless = rng.choice((0, START, START | 4, 0xFFFFFFFC))
         strobe, data = rng.choice(((15, harmless), (1, harmless), (14, ABORT | START)))
+        if address & ~3 in INTERRUPT:
+            strobe = 14
         if address & ~3 != CONTROL:
             data = rng.getrandbits(32)
         events.append(Event(cycle, Action.WRITE, address, strobe, data))
     return run.but(events=tuple(events))
+
+
+def interrupt(rng: Random, subject: Subject, run: Run) -> Run:
+    """Enabled, disabled and acknowledged at any time, by a client that polls for the end."""
+    events = tuple(
+        Event(
+            cycle, Action.WRITE, rng.choice(INTERRUPT), rng.choice((1, 15, 14)), rng.getrandbits(32)
+        )
+        for cycle in sorted(_moment(rng) for _ in range(rng.randint(0, 8)))
+    )
+    return run.but(events=events, client=Client.POLL)
 
 
 def both_bits(rng: Random, subject: Subject, run: Run) -> Run:
@@ -214,6 +229,7 @@ CLIENTS: dict[str, Callable[[Random, Subject, Run], Run]] = {
     "abort of a bad stream": abort_of_bad,
     "reset": reset,
     "registers": registers,
+    "interrupt": interrupt,
     "start with abort": both_bits,
     "start with abort after the end": knock,
 }

@@ -43,6 +43,7 @@ class Client(IntFlag):
     RESCUE = 4
     HURRY = 8
     KNOCK = 16
+    POLL = 32
 
 
 @dataclass(frozen=True)

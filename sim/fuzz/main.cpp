@@ -21,11 +21,14 @@ double sc_time_stamp() { return 0; }
 
 namespace {
 
-using registers::CONTROL, registers::STATUS;
-constexpr uint32_t START = 1, ABORT = 2;
+using registers::CONTROL, registers::INTERRUPT_ENABLE, registers::INTERRUPT_PENDING, registers::STATUS;
+constexpr uint32_t START = 1, ABORT = 2;     // bits of CONTROL
+constexpr uint32_t DONE = 2;                 // of STATUS
+constexpr uint32_t OKAY = 0, SLVERR = 2;
 constexpr uint64_t MAX_CYCLES = 200'000;  // of a run
 constexpr int BEGIN_CYCLES = 20;             // from a write of `start` to a fallen interrupt
 constexpr int QUIET_CYCLES = 8;              // nothing may move for so long after an end
+constexpr uint64_t POLL_CYCLES = 16;         // between reads of `status`
 
 template <typename PortType> void put(PortType& port, const uint8_t* bytes, size_t size) {
     std::memcpy(&port, bytes, size);
@@ -73,7 +76,11 @@ class Machine {
     bool in_transfer_ = false, address_taken_ = false, data_taken_ = false;
     uint32_t address_wait_ = 0, data_wait_ = 0;
     uint64_t transfers_done_ = 0;
-    uint32_t read_data_ = 0;
+    uint32_t read_data_ = 0, status_ = 0;  // what the latest read said, and the latest of `status`
+    bool answered_ = false;                // the write in hand
+    bool enabled_ = true;                  // the interrupt
+    bool waits_ = false;                   // for the end of an inference
+    bool under_way_ = false;               // one was, in the cycle before
     bool moved_ = false, idle_ = true;
     std::array<std::vector<uint64_t>, Event::AFTERS> taken_;  // when this run's words were
     bool begun_ = false;  // HURRY's `start` was taken
@@ -87,21 +94,28 @@ class Machine {
     void cycle();
     void drive_registers();
     void see_registers();
+    void answered(const Transfer& write, uint32_t response);
+    void try_interrupt();
     void check_paths();
     bool interrupt() const { return top_->__SYM__interrupt; }
     void queue_write(uint32_t address, uint32_t data, uint32_t strobe = 15) {
         transfers_.push_back({true, address, strobe, data});
     }
-    uint32_t status() {
-        transfers_.push_back({false, STATUS, 0, 0});
-        while (!transfers_.empty()) cycle();
+    void queue_read(uint32_t address) { transfers_.push_back({false, address, 0, 0}); }
+    uint32_t read(uint32_t address) {
+        queue_read(address);
+        finish_transfers();
         return read_data_;
+    }
+    void write(uint32_t address, uint32_t data) {
+        queue_write(address, data);
+        finish_transfers();
     }
     void finish_transfers() {
         while (!transfers_.empty()) cycle();
     }
     bool due(const Event& event, uint64_t origin) const;
-    bool wait_for_end(uint64_t origin, const std::vector<Event>& events, bool hurry);
+    bool wait_for_end(uint64_t origin, const std::vector<Event>& events, uint32_t flags);
     bool run(const Run& job, Seen& seen);
 };
 
@@ -123,7 +137,8 @@ void Machine::reset(uint32_t cycles) {
     tokens_.clear();
     rows_.reset();
     transfers_.clear();
-    in_transfer_ = false;
+    in_transfer_ = answered_ = waits_ = under_way_ = false;
+    enabled_ = true;
     for (Watch* watch : {&request_watch_, &logits_watch_, &write_watch_, &read_watch_}) watch->reset();
 }
 
@@ -170,15 +185,32 @@ void Machine::see_registers() {
     if (transfers_.front().write) {
         if (t.s_axi_awvalid && t.s_axi_awready) address_taken_ = true;
         if (t.s_axi_wvalid && t.s_axi_wready) data_taken_ = true;
+        if (t.s_axi_bvalid && !answered_) answered(transfers_.front(), t.s_axi_bresp);
+        answered_ = t.s_axi_bvalid;
         if (!(t.s_axi_bvalid && t.s_axi_bready)) return;
+        answered_ = false;
     } else {
         if (t.s_axi_arvalid && t.s_axi_arready) address_taken_ = true;
         if (!(t.s_axi_rvalid && t.s_axi_rready)) return;
         read_data_ = t.s_axi_rdata;
+        if ((transfers_.front().address & ~3u) == STATUS) status_ = read_data_;
     }
     in_transfer_ = false;
     transfers_.pop_front();
     transfers_done_++;
+}
+
+// The cycle before, a write has acted.
+void Machine::answered(const Transfer& write, uint32_t response) {
+    const uint32_t address = write.address & ~3u;
+    const bool control = address == CONTROL;
+    const bool start = control && (write.data & 3) == START;
+    const bool acts = (control || address == INTERRUPT_ENABLE || address == INTERRUPT_PENDING) &&
+                      (write.strobe & 1) && !(start && under_way_);
+    if (response != (acts ? OKAY : SLVERR))
+        complain("a write of the register at " + std::to_string(address) + " is answered with " +
+                 std::to_string(response));
+    if (address == INTERRUPT_ENABLE && acts) enabled_ = write.data & 1;
 }
 
 void Machine::check_paths() {
@@ -207,8 +239,8 @@ void Machine::check_paths() {
     const uint64_t coins = coins_.next();
     std::array<uint32_t, 8> other{};
     for (int i = 0; i < 5; i++) other[i] = coins >> i & 1;
-    other[5] = coins >> 8 & 0x3C;
-    other[6] = coins >> 16 & 0x3C;
+    other[5] = coins >> 8 & 0x7C;
+    other[6] = coins >> 16 & 0x7C;
     other[7] = coins >> 32;
     drive(other);
     const auto after = answers();
@@ -266,6 +298,7 @@ void Machine::cycle() {
             logits_watch_.cycle(t.m_axis_logits_tvalid, t.m_axis_logits_tready, logit);
         *wrong)
         complain(std::string("m_axis_logits is ") + wrong);
+    if (interrupt() && !enabled_) complain("there is an interrupt, although it is disabled");
     if (idle_ && t.m_axis_request_tvalid) complain("m_axis_request asks between inferences");
     if (idle_ && t.m_axis_logits_tvalid) complain("m_axis_logits speaks between inferences");
     if (idle_ && ((model_valid && t.s_axis_model_tready) || (tokens_valid && t.s_axis_tokens_tready)))
@@ -281,6 +314,7 @@ void Machine::cycle() {
         }
         take(Event::LOGITS);
     }
+    under_way_ = waits_ && !interrupt();
     t.clk = 1;
     t.eval();
     now_++;
@@ -292,11 +326,15 @@ bool Machine::due(const Event& event, uint64_t origin) const {
     return event.count < taken.size() && now_ >= taken[event.count] + event.cycle;
 }
 
-// Cycles until the interrupt rises; false when nothing has moved for too long.
-bool Machine::wait_for_end(uint64_t origin, const std::vector<Event>& events, bool hurry) {
+// Cycles until the inference has ended; false when nothing has moved for too long.
+bool Machine::wait_for_end(uint64_t origin, const std::vector<Event>& events, uint32_t flags) {
+    const bool hurry = flags & Run::HURRY, poll = flags & Run::POLL;
     uint64_t progress = now_;
     size_t next = 0;
-    while (!interrupt()) {
+    status_ = 0;
+    waits_ = true;
+    while (poll ? !(status_ & DONE) : !interrupt()) {
+        if (poll && transfers_.empty() && now_ % POLL_CYCLES == 0) queue_read(STATUS);
         for (; next < events.size() && due(events[next], origin); next++) {
             const Event& event = events[next];
             if (event.action == Event::RESET) {
@@ -312,7 +350,22 @@ bool Machine::wait_for_end(uint64_t origin, const std::vector<Event>& events, bo
         if (moved_) progress = now_;
         if (now_ - progress > jobs_.patience || now_ - origin > MAX_CYCLES) return false;
     }
+    waits_ = false;
     return true;
+}
+
+// Between inferences: the level is what the two registers say, and an acknowledgement lasts.
+void Machine::try_interrupt() {
+    if (read(INTERRUPT_ENABLE) != enabled_) complain("interrupt_enable is not what was written");
+    for (uint32_t enable : {1u, 0u}) {
+        write(INTERRUPT_ENABLE, enable);
+        if (interrupt() != (enable && read(INTERRUPT_PENDING)))
+            complain("the interrupt is not pending and enabled");
+    }
+    write(INTERRUPT_PENDING, 1);
+    write(INTERRUPT_ENABLE, 1);
+    for (int i = 0; i < QUIET_CYCLES; i++) cycle();
+    if (interrupt() || read(INTERRUPT_PENDING)) complain("the interrupt stays after its acknowledgement");
 }
 
 // One run; false when another one must take what is left.
@@ -349,13 +402,13 @@ bool Machine::run(const Run& job, Seen& seen) {
         seen.end = "not started";
     } else {
         seen.end = "done";
-        ended = wait_for_end(origin, job.events, job.flags & Run::HURRY);
+        ended = wait_for_end(origin, job.events, job.flags);
         if (!ended) {
             seen.end = job.flags & Run::RESCUE ? "rescued" : "hang";
             transfers_.clear();
             queue_write(CONTROL, ABORT);
             rows_.silent_until(0);
-            ended = wait_for_end(now_, {}, false);
+            ended = wait_for_end(now_, {}, job.flags & Run::POLL);
             if (!ended) seen.end = "abort does not end";
         }
     }
@@ -371,7 +424,7 @@ bool Machine::run(const Run& job, Seen& seen) {
         idle_ = true;
         return true;
     }
-    const bool hurry = job.flags & Run::HURRY;
+    const bool hurry = job.flags & Run::HURRY, poll = job.flags & Run::POLL;
     idle_ = !hurry;
     if (!(job.flags & (Run::KEEP | Run::REST))) {
         model_.clear();
@@ -383,8 +436,9 @@ bool Machine::run(const Run& job, Seen& seen) {
     begun_ = hurry && !interrupt();
     idle_ = !begun_;
     if (!begun_) {
-        if (!interrupt()) complain("an inference has begun unasked");
-        seen.status = status();
+        if (!poll && !interrupt()) complain("an inference has begun unasked");
+        seen.status = read(STATUS);
+        if (poll) try_interrupt();
     }
     return !(job.flags & (Run::KEEP | Run::REST)) || (!model_.left() && !tokens_.left());
 }

@@ -12,7 +12,7 @@ from golden.encoder import run
 from golden.model import Model
 from rtl.accelerator import Accelerator
 from rtl.compile.program import compile_model, embedding_table
-from rtl.control.axi import REGISTERS
+from rtl.control.axi import ADDRESS
 from rtl.control.watchdog import patience
 from rtl.interface.command import Stream
 from rtl.interface.config import Config
@@ -21,7 +21,6 @@ from tb.case import token_words
 from tb.scenarios import SMALL, SMALL_LIMITS, family, sequence
 from tests.rtl.mutation import replaced
 
-ADDRESS = {register.name: register.address for register in REGISTERS}
 Input = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 

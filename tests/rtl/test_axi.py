@@ -5,12 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rtl.control.axi import OKAY, REGISTERS, SLVERR, Registers
+from rtl.control.axi import ADDRESS_BITS, OKAY, REGISTERS, SLVERR, Registers
 from tb.amaranth_ports import simulate
 from tb.ports import Ports
 
-CONTROL = next(register for register in REGISTERS if register.name == "control")
-READABLE = [register for register in REGISTERS if register is not CONTROL]
+BY_NAME = {register.name: register for register in REGISTERS}
+CONTROL, ENABLE, PENDING = (
+    BY_NAME[name] for name in ("control", "interrupt_enable", "interrupt_pending")
+)
+READABLE = [register for register in REGISTERS if register not in (CONTROL, ENABLE, PENDING)]
+ADDRESSES = 1 << ADDRESS_BITS
 
 
 async def write(
@@ -57,7 +61,7 @@ async def read(ports: Any, rng: np.random.Generator, address: int) -> tuple[int,
     assert ports.get("s_axi_arready")
     await ports.tick()
     ports.set("s_axi_arvalid", 0)
-    ports.set("s_axi_araddr", int(rng.integers(64)))
+    ports.set("s_axi_araddr", int(rng.integers(ADDRESSES)))
     for _ in range(int(rng.integers(4))):
         assert ports.get("s_axi_rvalid")
         assert not ports.get("s_axi_arready")
@@ -72,7 +76,10 @@ async def read(ports: Any, rng: np.random.Generator, address: int) -> tuple[int,
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_reads(seed: int) -> None:
-    """Every register, in random order; unaligned addresses are rounded down; control reads as 0."""
+    """Every register, in random order; unaligned addresses are rounded down; control reads as 0.
+
+    So does what lies behind the map.
+    """
     rng = np.random.default_rng(seed)
     values = {r.name: int(rng.integers(1 << 32)) for r in READABLE}
 
@@ -81,8 +88,10 @@ def test_reads(seed: int) -> None:
             ports.set(f"value_{name}", value)
         for register in rng.permutation(np.array(REGISTERS, dtype=object)):
             address = register.address + int(rng.integers(4))
-            wanted = values.get(register.name, 0)
+            wanted = 1 if register is ENABLE else values.get(register.name, 0)
             assert await read(ports, rng, address) == (wanted, OKAY), register.name
+        for address in range(4 * len(REGISTERS), ADDRESSES):
+            assert await read(ports, rng, address) == (0, OKAY), address
 
     simulate(Registers(), exercise)
 
@@ -123,6 +132,8 @@ def test_other_registers_refuse_writes() -> None:
             response, pulses = await write(ports, rng, register.address, 3)
             assert response == SLVERR, register.name
             assert set(pulses) == {(0, 0)}
+        for address in range(4 * len(REGISTERS), ADDRESSES, 4):
+            assert (await write(ports, rng, address, 3))[0] == SLVERR, address
         assert (await write(ports, rng, CONTROL.address, 1))[0] == OKAY
 
     simulate(Registers(), exercise)
@@ -137,6 +148,118 @@ def test_a_start_while_busy_is_refused(value: int, response: int, pulse: tuple[i
         found, pulses = await write(ports, np.random.default_rng(1), CONTROL.address, value)
         assert found == response
         assert [p for p in pulses if p != (0, 0)] == [pulse] * (pulse != (0, 0))
+
+    simulate(Registers(), exercise)
+
+
+async def end(ports: Ports) -> None:
+    """An inference ends."""
+    ports.set("done", 1)
+    await ports.tick()
+    ports.set("done", 0)
+
+
+async def level(ports: Ports, rng: np.random.Generator) -> tuple[int, int, int]:
+    """The port, and what `interrupt_enable` and `interrupt_pending` read as."""
+    enable, pending = [await read(ports, rng, r.address) for r in (ENABLE, PENDING)]
+    assert enable[1] == pending[1] == OKAY
+    return ports.get("interrupt"), enable[0], pending[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_interrupt_of_a_client_that_knows_no_interrupt_registers(seed: int) -> None:
+    """High from the cycle after the end until the next start; a refused start changes nothing."""
+
+    async def exercise(ports: Ports) -> None:
+        rng = np.random.default_rng(seed)
+        assert await level(ports, rng) == (0, 1, 0)
+        for _ in range(3):
+            await end(ports)
+            assert ports.get("interrupt") == 1
+            ports.set("busy", 1)
+            assert (await write(ports, rng, CONTROL.address, 1))[0] == SLVERR
+            ports.set("busy", 0)
+            assert await level(ports, rng) == (1, 1, 1)
+            await write(ports, rng, CONTROL.address, 2)
+            assert await level(ports, rng) == (1, 1, 1)
+            await write(ports, rng, CONTROL.address, 1)
+            assert await level(ports, rng) == (0, 1, 0)
+
+    simulate(Registers(), exercise)
+
+
+@pytest.mark.parametrize(
+    ("value", "strobe", "response", "left"),
+    [
+        (1, 1, OKAY, 0),
+        (0xFFFFFFFF, 15, OKAY, 0),
+        (0, 15, OKAY, 1),
+        (0xFFFFFFFE, 15, OKAY, 1),
+        (1, 14, SLVERR, 1),
+    ],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_acknowledge(value: int, strobe: int, response: int, left: int, seed: int) -> None:
+    """Only a 1 in bit 0 with its strobe clears it, and the next end sets it again."""
+
+    async def exercise(ports: Ports) -> None:
+        rng = np.random.default_rng(seed)
+        assert (await write(ports, rng, PENDING.address, 1))[0] == OKAY  # nothing to acknowledge
+        await end(ports)
+        for _ in range(2):
+            found, pulses = await write(ports, rng, PENDING.address, value, strobe)
+            assert found == response
+            assert set(pulses) == {(0, 0)}
+            assert await level(ports, rng) == (left, 1, left)
+        await end(ports)
+        assert await level(ports, rng) == (1, 1, 1)
+
+    simulate(Registers(), exercise)
+
+
+def test_an_end_in_the_cycle_of_an_acknowledge_is_not_lost() -> None:
+    """Ends in every cycle around it: the port falls for those before, and never stays low after."""
+
+    async def exercise(ports: Ports, place: int) -> list[int]:
+        await end(ports)
+        for name, given in (("awaddr", PENDING.address), ("wdata", 1), ("wstrb", 1)):
+            ports.set(f"s_axi_{name}", given)
+        seen = []
+        for cycle in range(6):
+            for channel in ("aw", "w"):
+                ports.set(f"s_axi_{channel}valid", int(cycle == 0))
+            ports.set("done", int(cycle == place))
+            await ports.tick()
+            seen.append(ports.get("interrupt"))
+        return seen
+
+    def played(place: int) -> list[int]:
+        return simulate(Registers(), lambda ports: exercise(ports, place))
+
+    # The write is taken in cycle 0 and acts in cycle 1.
+    assert played(0) == [1, 0, 0, 0, 0, 0]
+    assert played(1) == [1, 1, 1, 1, 1, 1]
+    assert played(2) == [1, 0, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_disabled_interrupt_waits(seed: int) -> None:
+    async def exercise(ports: Ports) -> None:
+        rng = np.random.default_rng(seed)
+        for strobe, value, enabled in ((14, 0, 1), (15, 0xFFFFFFFE, 0), (14, 1, 0)):
+            found, pulses = await write(ports, rng, ENABLE.address, value, strobe)
+            assert found == (OKAY if strobe & 1 else SLVERR)
+            assert set(pulses) == {(0, 0)}
+            assert await level(ports, rng) == (0, enabled, 0)
+        await end(ports)
+        assert await level(ports, rng) == (0, 0, 1)
+        await write(ports, rng, ENABLE.address, 1)
+        assert await level(ports, rng) == (1, 1, 1)
+        await write(ports, rng, ENABLE.address, 0)
+        assert await level(ports, rng) == (0, 0, 1)
+        await write(ports, rng, PENDING.address, 1)
+        await write(ports, rng, ENABLE.address, 1)
+        assert await level(ports, rng) == (0, 1, 0)
 
     simulate(Registers(), exercise)
 

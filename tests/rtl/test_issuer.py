@@ -95,12 +95,13 @@ def test_rules(seed: int, eager: bool) -> None:
             if done:
                 in_flight.pop(0)
             ctx.set(unit.weights_ready, ready[0] | ready[1] << 1)
-            ctx.set(unit.progress.norms, norms % 8)
-            ctx.set(unit.progress.rows, rows)
             ctx.set(unit.softmax_finished, pulse)
             ctx.set(unit.done, done)
             ctx.set(unit.i.valid, int(tile is not None))
             if tile is not None:
+                behind = tile["norm_index"] - norms
+                normalised = behind <= 0 or (behind == 1 and rows > tile["row"])
+                ctx.set(unit.normalised, int(normalised))
                 for name, value in tile.items():
                     if name == "half":
                         ctx.set(unit.i.payload.tag.weight_buffer, value)
@@ -143,8 +144,7 @@ def test_rules(seed: int, eager: bool) -> None:
                 weights = Operand.WEIGHT in (tile["a"], tile["b"])
                 assert not weights or ctx.get(unit.weights_ready) >> tile["half"] & 1
                 if Operand.X8 in (tile["a"], tile["b"]):
-                    behind = tile["norm_index"] - norms
-                    assert behind <= 0 or (behind == 1 and rows > tile["row"])
+                    assert normalised
                 if tile["softmax"]:
                     assert softmax > 0
                     softmax -= 1

@@ -34,6 +34,13 @@ FAULTS = {
     ),
     "END needs no logits": ("rules", "is_[Opcode.END] & ~computed,", ""),
     "a tensor may leave its bank": ("bounds", "with m.If(known.used & left):", "with m.If(0):"),
+    "an interrupt needs no enable": (
+        "axi",
+        "self.interrupt.eq(pending & enable)",
+        "self.interrupt.eq(pending)",
+    ),
+    "any write acknowledges": ("axi", 'acts & to["interrupt_pending"] & strobe', "acts & strobe"),
+    "a start while busy says OKAY": ("accelerator", "registers.busy.eq(control.busy),", ""),
     "a request is withdrawn": (
         "rows",
         "self.asked.valid.eq(offered | (self.request.valid & ~self.reset))",

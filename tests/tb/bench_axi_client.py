@@ -15,7 +15,14 @@ import cocotb
 import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
-from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiStreamBus, AxiStreamSink, AxiStreamSource
+from cocotbext.axi import (
+    AxiLiteBus,
+    AxiLiteMaster,
+    AxiResp,
+    AxiStreamBus,
+    AxiStreamSink,
+    AxiStreamSource,
+)
 
 from golden.encoder import run as golden
 from golden.model import Shape
@@ -25,6 +32,7 @@ from rtl.interface.config import Config
 
 # docs/architecture.md
 ID, LANES, CONTROL, STATUS, CYCLES = 0x00, 0x08, 0x1C, 0x20, 0x24
+INTERRUPT_ENABLE, INTERRUPT_PENDING = 0x40, 0x44
 START, DONE = 1, 2
 
 SHAPES = (
@@ -95,22 +103,38 @@ class Client:
         await self.model.send(self.programs[number].stream())
         return [int(logit) for logit in golden(model, ids, types, attend)]
 
-    async def start(self) -> None:
-        await self.registers.write_dword(CONTROL, START)
+    async def write(self, address: int, value: int) -> AxiResp:
+        """A register's word; the response."""
+        return (await self.registers.write(address, value.to_bytes(4, "little"))).resp
 
-    async def infer(self, number: int, tokens: int, *, start_first: bool) -> None:
-        """A whole inference, compared."""
+    async def start(self) -> None:
+        assert await self.write(CONTROL, START) == AxiResp.OKAY
+
+    async def infer(
+        self,
+        number: int,
+        tokens: int,
+        *,
+        start_first: bool,
+        started: bool = False,
+        interrupt: bool = True,
+    ) -> None:
+        """A whole inference, compared; without `interrupt` none may come."""
         if start_first:
             await self.start()
             await ClockCycles(self.dut.clk, 20)
         expected = await self.offer(number, tokens)
         if not start_first:
             await ClockCycles(self.dut.clk, 20)
-            await self.start()
+            if not started:
+                await self.start()
         frame = await with_timeout(self.logits.recv(), 1, "ms")
         found = np.frombuffer(bytes(frame.tdata), "<i4").tolist()
         assert found == expected, f"logits are {found}, golden says {expected}"
-        if not self.dut.interrupt.value:
+        if not interrupt:
+            await ClockCycles(self.dut.clk, 20)
+            assert not self.dut.interrupt.value
+        elif not self.dut.interrupt.value:
             await with_timeout(RisingEdge(self.dut.interrupt), 1, "us")
         status = await self.registers.read_dword(STATUS)
         assert status == DONE, f"status is {status:#x}"
@@ -140,6 +164,49 @@ async def inferences(dut: Any, start_first: bool, share: float) -> None:
             end.set_pause_generator(pauses(seed, share))
     for number, tokens in ((0, 5), (1, 1), (0, 8)):
         await host.infer(number, tokens, start_first=start_first)
+
+
+@cocotb.test()
+async def a_start_while_busy(dut: Any) -> None:
+    """It is refused; the inference under way knows nothing of it."""
+    host = await client(dut)
+    await host.start()
+    for _ in range(2):
+        assert await host.write(CONTROL, START) == AxiResp.SLVERR
+    await host.infer(0, 3, start_first=False, started=True)
+    await host.infer(1, 2, start_first=True)
+
+
+@cocotb.test()
+async def interrupts(dut: Any) -> None:
+    """Acknowledged, disabled, enabled late; what is pending is not lost, `done` stays as it was."""
+    host = await client(dut)
+
+    async def shown() -> tuple[int, int]:
+        await ClockCycles(dut.clk, 4)
+        status = await host.registers.read_dword(STATUS)
+        assert status == DONE
+        return int(dut.interrupt.value), await host.registers.read_dword(INTERRUPT_PENDING)
+
+    assert await host.registers.read_dword(INTERRUPT_ENABLE) == 1
+    await host.infer(0, 3, start_first=True)
+    assert await shown() == (1, 1)
+    assert await host.write(INTERRUPT_PENDING, 1) == AxiResp.OKAY
+    assert await shown() == (0, 0)
+
+    assert await host.write(INTERRUPT_ENABLE, 0) == AxiResp.OKAY
+    for _ in range(2):  # the second start finds an interrupt that nobody took
+        await host.infer(1, 2, start_first=False, interrupt=False)
+        assert await shown() == (0, 1)
+    assert await host.write(INTERRUPT_ENABLE, 1) == AxiResp.OKAY
+    assert await shown() == (1, 1)
+    await host.infer(0, 4, start_first=True)
+    assert await shown() == (1, 1)
+
+    await host.write(INTERRUPT_ENABLE, 0)
+    await host.reset(1)
+    assert await host.registers.read_dword(INTERRUPT_ENABLE) == 1
+    assert dut.interrupt.value == 0
 
 
 @cocotb.test()

@@ -17,6 +17,8 @@ CONFIG = Config(lanes=4, tokens=8, hidden=16, ffn=16, labels=4)
 def test_a_foreign_client(simulator: str) -> None:
     results = run_bench("accelerator", simulator, CONFIG, bench=BENCH)
     assert sorted(result.name.partition("/")[0] for result in results) == [
+        "a_start_while_busy",
         *["inferences"] * 4,
+        "interrupts",
         "resets",
     ]
