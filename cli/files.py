@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -26,8 +27,8 @@ def locked(path: str | Path, *, shared: bool = False) -> Iterator[None]:
 def replacing(path: str | Path) -> Iterator[Path]:
     """A temporary name beside `path`, for a file or a folder; renamed when the block ends well.
 
-    A folder that stands at `path` is replaced, as a file is; a link keeps pointing where it does. A
-    device or a pipe (/dev/stdout) cannot be replaced: it is yielded itself.
+    A folder that stands at `path` is replaced by a folder, but not by a file; a link keeps pointing
+    where it does. A device or a pipe (/dev/stdout) cannot be replaced: it is yielded itself.
     """
     path = Path(path)
     if path.parts[:2] == ("/", "dev") or path.is_fifo():
@@ -39,6 +40,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
     try:
         yield temporary
         if path.is_dir():
+            if not temporary.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
             old = path.with_name(f".{path.name}.{os.getpid()}.old")
             path.rename(old)
             temporary.rename(path)
@@ -53,9 +56,23 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def write(path: str | Path, content: str | bytes) -> None:
-    """Write a file, text as UTF-8; folders are made."""
+    """Write a file, text as UTF-8; folders are made. An OSError names the file.
+
+    A pipe that nobody reads is an error, too, and not waited for.
+    """
     with replacing(path) as temporary:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        try:
+            with open(temporary, "wb", opener=_at_once) as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+        except OSError as error:
+            error.filename = str(path)
+            raise
+
+
+def _at_once(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags | os.O_NONBLOCK, 0o666)
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def write_if_changed(path: str | Path, content: str | bytes) -> bool:

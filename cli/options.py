@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cli.command import Exit
+from cli.paths import problem
 
 MODEL = Path("models/bert-tiny-imdb")
 LANES = 8
 SEED = 0
+PATHS = ("FILE", "DIR", "NAME|FILE")
+"""Metavars of the options that name a path."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -36,6 +39,18 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(
             "--version", action="version", version=f"bert2rtl {version()}", help="show it and stop"
         )
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does, and refuse paths that cannot be what the options ask for."""
+        options, rest = super().parse_known_args(args, namespace)
+        for action in self._actions:
+            given: Any = getattr(options, action.dest, None)
+            if action.metavar not in PATHS or given == action.default:
+                continue
+            for value in given if isinstance(given, list) else [given]:
+                if why := problem(action.dest, str(action.metavar), value):
+                    self.error(f"argument {'/'.join(action.option_strings)}: {why}")
+        return options, rest
 
     def error(self, message: str) -> NoReturn:
         self.exit(Exit.REFUSED, f"error: {message}; --help shows what is allowed\n")

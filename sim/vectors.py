@@ -65,7 +65,9 @@ def _parser() -> Parser:
         metavar="N",
         help="number of IMDB reviews (default: %(default)s)",
     )
-    source.add_argument("--ids", type=Path, help="file with a line of token ids a sequence")
+    source.add_argument(
+        "--ids", type=Path, metavar="FILE", help="file with a line of token ids a sequence"
+    )
     add_tokens(parser, 128)
     parser.add_argument(
         "--unit", choices=[*UNITS, "all"], default="all", help="which vectors (default: all)"
@@ -78,7 +80,11 @@ def _parser() -> Parser:
         help="values or rows of a vector, evenly spaced (default: %(default)s)",
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("build/vectors"), help="folder (default: %(default)s)"
+        "--out",
+        type=Path,
+        default=Path("build/vectors"),
+        metavar="DIR",
+        help="default: %(default)s",
     )
     add_json(parser)
     return parser

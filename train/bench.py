@@ -165,7 +165,7 @@ def parser() -> Parser:
 def bench(options: argparse.Namespace) -> None:
     """The command."""
     torch.set_num_threads(options.threads)
-    folder = ensure(options.model, options.quantized)
+    folder = options.quantized or ensure(options.model)
     model, _ = store.load(folder)
     if not 3 <= options.tokens <= model.shape.tokens:
         raise TrainError(f"--tokens {options.tokens}: allowed 3..{model.shape.tokens}")

@@ -75,6 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def finetune(options: argparse.Namespace) -> None:
     """Train as the options say, and write checkpoint, model card and, if asked, the figures."""
     device = device_of(options)
+    _check_folders(options)
     reviews, labels = read(options)
     tokenizer, positions = _tokenizer(options)
     settle(options, texts=len(reviews["train"]), positions=positions)
@@ -154,6 +155,15 @@ def _tokenizer(options: argparse.Namespace) -> tuple[BertTokenizer, int]:
     tokenizer = checkpoint_tokenizer(options.model)
     config = json.loads((options.model / "config.json").read_text(encoding="utf-8"))
     return tokenizer, int(config["max_position_embeddings"])
+
+
+def _check_folders(options: argparse.Namespace) -> None:
+    """Ask for the checkpoints before the texts are read, which takes a minute."""
+    for option, names in (("model", ()), ("embeddings", ("minilm",)), ("teacher", ("nb-svm",))):
+        value = getattr(options, option)
+        if value not in (None, NONE, *names) and not Path(value).is_dir():
+            allowed = ", ".join(("a folder that holds a checkpoint", *names))
+            raise TrainError(f"--{option} {value} is no folder: give {allowed}")
 
 
 def _check(options: argparse.Namespace, stages: Sequence[Stage], positions: int) -> None:
@@ -238,6 +248,7 @@ def _parser() -> Parser:
     data.add_argument(
         "--data",
         default="imdb",
+        metavar="NAME|FILE",
         help=f"{', '.join(CORPORA)}, or a .csv, .tsv or .jsonl file (%(default)s)",
     )
     data.add_argument(
@@ -247,7 +258,7 @@ def _parser() -> Parser:
     )
     data.add_argument("--test", metavar="FILE", help="test texts of a --data file, measured once")
     data.add_argument(
-        "--extra", action="append", default=[], metavar="DATA", help="more training texts"
+        "--extra", action="append", default=[], metavar="NAME|FILE", help="more training texts"
     )
     data.add_argument(
         "--limit", type=whole(0), default=0, help="train on the first LIMIT texts only"

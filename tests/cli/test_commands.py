@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from cli.options import PATHS, Parser
+
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,6 +152,75 @@ def test_a_file_that_cannot_be_read(command, option, kind, tmp_path, capsys):
     assert error.startswith("error: ")
     assert error.count("\n") == 1
     assert "place.csv" in error
+
+
+def path_options(name: str, monkeypatch) -> list[tuple[str, str, str]]:
+    """Option, destination and metavar of everything that a command's parser takes a path for."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Parser, "parse_args", lambda self, *_: raising(Parsers(self)))
+        with pytest.raises(Parsers) as caught:
+            module(name).main([])
+    found = []
+    for action in caught.value.args[0]._actions:
+        metavar = str(action.metavar)
+        if action.type is Path or any(word in metavar for word in ("FILE", "DIR", "PATH")):
+            assert metavar in PATHS, f"{name} {action.option_strings}: {metavar}"
+            found.append((action.option_strings[-1], action.dest, metavar))
+    return found
+
+
+class Parsers(BaseException):
+    """Brings a parser out of a command."""
+
+
+def raising(error: BaseException) -> None:
+    raise error
+
+
+def bad_paths(folder: Path, dest: str, metavar: str) -> dict[str, Path]:
+    """What cannot be read or written for an option."""
+    (folder / "full").mkdir()
+    (folder / "full" / "kept").write_text("kept")
+    (folder / "plain.csv").write_text("plain")
+    (folder / "broken.csv").symlink_to(folder / "nowhere")
+    os.mkfifo(folder / "pipe.csv")
+    below = folder / "plain.csv" / "below.csv"
+    if dest in ("out", "work", "json"):
+        other = folder / "plain.csv" if metavar == "DIR" else folder / "full"
+        return {"of the other kind": other, "below a file": below}
+    return {
+        "a broken link": folder / "broken.csv",
+        "a pipe without a writer": folder / "pipe.csv",
+        "a device": Path("/dev/full"),
+        "below a file": below,
+        "missing": folder / "missing.csv",
+        "of the other kind": folder / ("plain.csv" if metavar == "DIR" else "full"),
+    }
+
+
+def test_every_path_that_cannot_be_used(name, tmp_path, monkeypatch, capsys):
+    """Each is one line that names it, at once, and nothing is written."""
+    for option, dest, metavar in path_options(name, monkeypatch):
+        folder = tmp_path / option.strip("-")
+        folder.mkdir()
+        bad = bad_paths(folder, dest, metavar)
+        before = sorted(folder.rglob("*"))
+        for kind, path in bad.items():
+            arguments = [*NEEDED.get(name, []), option, str(path)]
+            assert ends(name, *arguments) == 2, (option, kind)
+            error = capsys.readouterr().err.splitlines()
+            told = [line for line in error if line.startswith("error: ")]
+            assert len(told) == 1, (option, kind, error)
+            assert error[-1] == told[0], (option, kind, error)
+            assert path.name in told[0], (option, kind, error)
+            assert sorted(folder.rglob("*")) == before, (option, kind)
+        assert (folder / "full" / "kept").read_text() == "kept"
+
+
+def test_a_full_disk_is_one_line(capsys):
+    assert ends("sim.cycles", "--json", "/dev/full") == 2
+    shown = capsys.readouterr()
+    assert shown.err.splitlines()[-1] == "error: /dev/full: No space left on device"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])

@@ -84,3 +84,17 @@ def test_a_pipe_is_written_and_not_replaced(tmp_path):
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     files.write("/dev/null", "figures")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_a_file_does_not_take_the_place_of_a_folder(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "kept").touch()
+    with pytest.raises(IsADirectoryError, match="folder"):
+        files.write(tmp_path / "folder", "text")
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder", "kept"]
+
+
+def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match=r"No such device or address.*pipe"):
+        files.write(tmp_path / "pipe", "text")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from golden.model import Linear, Model, Shape
 from golden.random import random_model
+from quant.tokenizer import Tokens
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
 CHECKED = ("-O1", "-g", "-fsanitize=undefined,address", "-fno-sanitize-recover=all")
@@ -50,6 +52,34 @@ def random_texts(shape: Shape, seed: int, count: int) -> Iterator[Text]:
         types = rng.integers(0, max(shape.types, 1), length)
         ids = rng.integers(0, shape.vocabulary, length)
         yield ids.tolist(), types.tolist(), attend.astype(int).tolist()
+
+
+def masked(tokens: Sequence[Tokens], seed: int) -> list[Text]:
+    """The tokens of real texts, every third with a mask that has holes."""
+    rng = np.random.default_rng(seed)
+    texts: list[Text] = []
+    for i, text in enumerate(tokens):
+        attend = rng.random(len(text.ids)) < (1.0 if i % 3 else 0.7)
+        attend[0] = True
+        texts.append((text.ids.tolist(), text.types.tolist(), attend.astype(int).tolist()))
+    return texts
+
+
+def accumulators(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """acc, m and s to requantize: acc of every magnitude, half of them next to a tie."""
+    m = rng.integers(1 << 15, 1 << 16, count)
+    m[: count // 100], m[-count // 100 :] = 1 << 15, (1 << 16) - 1
+    s = rng.integers(1, 48, count)
+    acc = rng.integers(-(1 << 31), 1 << 31, count) >> rng.integers(0, 31, count)
+    tie = ((rng.integers(-40_000, 40_000, count) * 2 + 1) << (s - 1)) // m
+    tie = np.clip(tie, -(1 << 31), (1 << 31) - 1)
+    return np.where(rng.random(count) < 0.5, tie, acc), m, s
+
+
+def variances(rng: np.random.Generator, count: int) -> np.ndarray:
+    """v of rsqrt: every magnitude, and both ends of each octave."""
+    v = np.maximum(rng.integers(1, 1 << 52, count) >> rng.integers(0, 52, count), 1)
+    return np.concatenate([v, 1 << np.arange(52), (1 << np.arange(1, 53)) - 1])
 
 
 def random_shape(seed: int) -> Shape:
@@ -105,7 +135,5 @@ def with_head(model: Model, hidden: int) -> Sequence[Linear]:
 
 def random_structure(seed: int) -> Model:
     """A random model of a random shape, with none to three hidden layers in its head."""
-    from dataclasses import replace
-
     model = random_model(random_shape(seed), seed)
     return replace(model, head=tuple(with_head(model, seed % 4)))

@@ -18,7 +18,16 @@ from quant.export import c
 from quant.options import REMEDIES, Options
 from quant.tokenizer import TextTokenizer
 from tests.quant import exported
-from tests.quant.exported import CHECKED, COMPILERS, answers, build, random_texts
+from tests.quant.exported import (
+    CHECKED,
+    COMPILERS,
+    accumulators,
+    answers,
+    build,
+    masked,
+    random_texts,
+    variances,
+)
 from tests.quant.test_quantize import VARIED, checkpoint, inputs
 
 TOKENS = 128  # of the 200 reviews; a sanitized program reads fewer of them
@@ -40,12 +49,7 @@ def test_200_reviews(
     """Every third with a mask that has holes."""
     model, info = store.load(quantized_directory)
     program = build(c.sources(model, info), tmp_path, "-O2", compiler=compiler)
-    rng = np.random.default_rng(0)
-    texts = []
-    for i, tokens in enumerate(encode(reviews, tokenizer, shipped, TOKENS)):
-        attend = rng.random(len(tokens.ids)) < (1.0 if i % 3 else 0.7)
-        attend[0] = True
-        texts.append((tokens.ids, tokens.types, attend.astype(int)))
+    texts = masked(encode(reviews, tokenizer, shipped, TOKENS), 0)
     assert len(texts) == 200
     assert answers(program, texts) == fast.run_batch(model, *zip(*texts)).tolist()
 
@@ -200,14 +204,8 @@ def units_differ(sources: dict[str, str], directory: Path) -> list[str]:
     rng = np.random.default_rng(2)
     count = 200_000
     sums = np.arange(1, 1 << 20)
-    v = rng.integers(1, 1 << 52, count) >> rng.integers(0, 52, count)
-    v = np.concatenate([np.maximum(v, 1), 1 << np.arange(52), (1 << np.arange(1, 53)) - 1])
-    m = rng.integers(1 << 15, 1 << 16, count)
-    m[:1000], m[1000:2000] = 1 << 15, (1 << 16) - 1
-    s = rng.integers(1, 48, count)
-    acc = rng.integers(-(1 << 31), 1 << 31, count) >> rng.integers(0, 31, count)
-    tie = ((rng.integers(-40_000, 40_000, count) * 2 + 1) << (s - 1)) // m
-    acc = np.where(rng.random(count) < 0.5, np.clip(tie, -(1 << 31), (1 << 31) - 1), acc)
+    v = variances(rng, count)
+    acc, m, s = accumulators(rng, count)
     row = rng.integers(255, 255 * 4096, count)
     context = rng.integers(1, 28, count)
     # Products next below 2^31, of which some are rounded up to it.

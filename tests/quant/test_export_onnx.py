@@ -21,7 +21,7 @@ from quant.export.graph import IR_VERSION, OPSET, Graph, graph
 from quant.options import REMEDIES, Options
 from quant.tokenizer import TextTokenizer
 from tests.quant import exported
-from tests.quant.exported import Text, random_texts
+from tests.quant.exported import Text, accumulators, masked, random_texts, variances
 from tests.quant.test_quantize import VARIED, checkpoint, inputs
 
 
@@ -59,12 +59,7 @@ def test_200_reviews(
     """At up to 128 tokens, every third with a mask that has holes; written by the command."""
     out = tmp_path / "model.onnx"
     assert main(["onnx", "--quantized", str(quantized_directory), "-o", str(out)]) == 0
-    rng = np.random.default_rng(0)
-    texts = []
-    for i, tokens in enumerate(encode(reviews, tokenizer, shipped, 128)):
-        attend = rng.random(len(tokens.ids)) < (1.0 if i % 3 else 0.7)
-        attend[0] = True
-        texts.append((tokens.ids, tokens.types, attend.astype(int)))
+    texts = masked(encode(reviews, tokenizer, shipped, 128), 0)
     assert len(texts) == 200
     model, _ = store.load(quantized_directory)
     texts += random_texts(model.shape, 1, 2)
@@ -139,13 +134,8 @@ def units_differ() -> list[str]:
     rng = np.random.default_rng(2)
     count = 100_000
     sums = np.arange(1, 1 << 20)
-    v = np.maximum(rng.integers(1, 1 << 52, count) >> rng.integers(0, 52, count), 1)
-    v = np.concatenate([v, 1 << np.arange(52), (1 << np.arange(1, 53)) - 1])
-    m = rng.integers(1 << 15, 1 << 16, count)
-    s = rng.integers(1, 48, count)
-    acc = rng.integers(-(1 << 31), 1 << 31, count) >> rng.integers(0, 31, count)
-    tie = ((rng.integers(-40_000, 40_000, count) * 2 + 1) << (s - 1)) // m
-    acc = np.where(rng.random(count) < 0.5, np.clip(tie, -(1 << 31), (1 << 31) - 1), acc)
+    v = variances(rng, count)
+    acc, m, s = accumulators(rng, count)
     right = {
         "reciprocal": (reciprocal.reciprocal(sums), (sums,)),
         "rsqrt": (rsqrt.rsqrt(v), (v,)),
