@@ -54,7 +54,7 @@ def run(
 def normalize(z: np.ndarray, norm: Norm, trace: Trace, name: str) -> tuple[np.ndarray, np.ndarray]:
     """LayerNorm and the int8 operand made of it, recorded as name.norm and name.x8."""
     x = record(trace, f"{name}.norm", layernorm(z, norm))
-    return x, record(trace, f"{name}.x8", operand(x))
+    return x, record(trace, f"{name}.x8", operand(x, norm.operand_shifts))
 
 
 def post_norm_layer(

@@ -25,9 +25,12 @@ def residual(x16: np.ndarray, x8: np.ndarray, layer: Linear, shift: int) -> np.n
     return saturate(round_shift(x16, shift) + branch, 16).astype(np.int16)
 
 
-def operand(x16: np.ndarray) -> np.ndarray:
-    """x8 = saturate(round_shift(x16, 8), 8), the int8 operand made of an int16."""
-    return saturate(round_shift(x16, 8), 8).astype(np.int8)
+def operand(x16: np.ndarray, shifts: np.ndarray | None = None) -> np.ndarray:
+    """x8[c] = saturate(round_shift(x16[c], shifts[c]), 8), the int8 operand made of an int16.
+
+    shifts: integers [H], 1..8; None is 8 in every channel.
+    """
+    return saturate(round_shift(x16, 8 if shifts is None else shifts), 8).astype(np.int8)
 
 
 def _multiplier(layer: Linear) -> tuple[np.ndarray, np.ndarray]:

@@ -17,6 +17,7 @@ HIDDEN_MAX = 1024  # LayerNorm's sums: V = H*S2 - S1^2 + E < 2^52
 TOKENS_MAX = 4096  # the sum of a row of p is below 2^20
 VOCABULARY_MAX = (1 << 24) - 1  # the command stream counts the rows of the table in 24 bits
 LENGTH_MAX = 65535  # K of a sum: matmul takes 65,793, the command stream 16 bits
+OPERAND_SHIFTS = (1, 8)  # of a channel's int16 to its int8 operand; at 8 all of int16 fits
 EPSILON_MAX = (1 << 50) - 1
 
 NormPlacement = Literal["post", "pre"]
@@ -170,12 +171,14 @@ class Norm:
     """LayerNorm: gamma int16 [H] and beta int32 [H] at 2^-shift of the output, and E.
 
     epsilon is E = max(1, round(eps * H^2 / scale^2)), 1 <= E < 2^50; 1 <= shift <= 31.
+    operand_shifts uint8 [H], 1..8, makes the int8 operand of the output; None is 8 everywhere.
     """
 
     gamma: np.ndarray
     beta: np.ndarray
     shift: int
     epsilon: int
+    operand_shifts: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         _check_array("gamma", self.gamma, np.int16, 1, -(1 << 15), (1 << 15) - 1)
@@ -183,6 +186,10 @@ class Norm:
         _check_shape("beta", self.beta, self.gamma.shape)
         _check_integer("shift", self.shift, 1, 31)
         _check_integer("epsilon", self.epsilon, 1, EPSILON_MAX)
+        if self.operand_shifts is not None:
+            low, high = OPERAND_SHIFTS
+            _check_array("operand_shifts", self.operand_shifts, np.uint8, 1, low, high)
+            _check_shape("operand_shifts", self.operand_shifts, self.gamma.shape)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from math import isqrt
 import numpy as np
 
 from golden.model import (
+    OPERAND_SHIFTS,
     Attention,
     Embedding,
     FeedForward,
@@ -93,14 +94,25 @@ def _logits(rng: np.random.Generator, rows: int, columns: int) -> Linear:
 
 
 def _norm(rng: np.random.Generator, hidden: int) -> Norm:
-    """n has the spread 2^12; gamma about 2^15 * 3/4 and shift 14 bring it to 1.5 * 2^12..2^13."""
+    """n has the spread 2^12; gamma about 2^15 * 3/4 and shift 14 bring it to 1.5 * 2^12..2^13.
+
+    Every second norm has shifts, of which most are 8; the channels of the others reach less far.
+    """
     shift = int(rng.integers(12, 15))
     one = 1 << (shift + 1)
+    low, high = OPERAND_SHIFTS
+    beside = rng.spawn(1)[0]  # so that all other integers are those of norms without shifts
+    drawn = np.where(beside.integers(5, size=hidden) > 0, high, beside.integers(low, high, hidden))
+    shifts = drawn.astype(np.uint8) if beside.integers(2) else None
+    less = np.zeros(hidden, np.int32) if shifts is None else high - shifts.astype(np.int32)
+    gamma = rng.integers(one >> 1, one, hidden) * rng.choice((-1, 1), hidden)
+    beta = rng.integers(-one * 1024, one * 1024 + 1, hidden, dtype=np.int32)
     return Norm(
-        gamma=(rng.integers(one >> 1, one, hidden) * rng.choice((-1, 1), hidden)).astype(np.int16),
-        beta=rng.integers(-one * 1024, one * 1024 + 1, hidden, dtype=np.int32),
+        gamma=(gamma >> less).astype(np.int16),
+        beta=beta >> less,
         shift=shift,
         epsilon=int(rng.integers(1, 1 << 20)),
+        operand_shifts=shifts,
     )
 
 

@@ -22,7 +22,8 @@ from golden.model import Model
 ARRAYS = "quantized.npz"
 DESCRIPTION = "quantized.json"
 FORMAT = "bert2rtl quantized model"
-VERSION = 1
+VERSION = 2
+READABLE = (1, 2)  # 1 has no shifts of int8 operands
 
 
 def save(model: Model, directory: str | Path, info: dict[str, Any]) -> None:
@@ -107,9 +108,10 @@ def _read_description(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: not readable as JSON ({error}); calibrate again") from error
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise ValueError(f'{path}: its "format" is not "{FORMAT}"; calibrate again')
-    if description.get("version") != VERSION:
+    if description.get("version") not in READABLE:
         raise ValueError(
-            f"{path}: version {description.get('version')!r}; allowed {VERSION}; calibrate again"
+            f"{path}: version {description.get('version')!r}; allowed {READABLE[0]}.."
+            f"{READABLE[-1]}; calibrate again"
         )
     for key, kind in (("sha256", str), ("model", dict), ("info", dict)):
         if not isinstance(description.get(key), kind):

@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from quant.observers import Observer
 from quant.quantizers import CalibrationError
 from quant.rewriting import Rewritten
+from quant.spec import Floats
 
 
 class Description:
@@ -39,3 +42,9 @@ class Description:
         if name in self.rewritten.row_constants:
             values["row_constant"] = True
         self.tensors[name] = values | more
+
+    def multiply(self, name: str, factors: Floats) -> None:
+        """Channel c of a tensor stands for factors[c] times what was said of it."""
+        values = self.tensors[name]
+        values["factors"] = (np.array(values.get("factors", 1.0)) * factors).tolist()
+        values.setdefault("centres", [0.0] * len(factors))

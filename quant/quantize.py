@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golden.model import (
+    OPERAND_SHIFTS,
     Attention,
     Embedding,
     FeedForward,
@@ -44,10 +45,14 @@ HEADROOM = 1.25  # residual sums may exceed what calibration saw by this much be
 
 @dataclass(frozen=True)
 class Operand:
-    """What a linear layer reads: code * scale is x, whose channels have these means."""
+    """What a linear layer reads: code * scale is x, whose channels have these means.
+
+    factors: channel c of x stands for factors[c] * x, which the reader's weights take up.
+    """
 
     scale: float
     means: NDArray[np.floating[Any]]
+    factors: NDArray[np.floating[Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,8 @@ class _Quantizer:
         )
         self.remedies = options.remedies or ()
         self.splits: dict[str, Split] = {}
+        self.factors: dict[str, NDArray[np.floating[Any]]] = {}  # by the operand's norm
+        self.last_norm = "final" if spec.norm == "pre" else f"layer.{spec.layers - 1}.ffn"
         self.ffn = spec.ffn
         self.description = Description(rewritten, observers)
 
@@ -137,6 +144,9 @@ class _Quantizer:
             pooled = scale
             self.description.prove("pooled", 128 * 255 * spec.max_tokens, 2**31)
         self.description.tensor("pooled", pooled, 8)
+        if f"{self.last_norm}.norm" in self.factors:
+            self.factors["pooled"] = self.factors[f"{self.last_norm}.norm"]
+            self.description.multiply("pooled", self.factors["pooled"])
         head = self._head(self._operand("pooled", pooled))
         model = _named(
             "model",
@@ -183,7 +193,9 @@ class _Quantizer:
 
     def _operand(self, name: str, scale: float) -> Operand:
         """An operand as observed under its name."""
-        return Operand(scale, self._observer(name).channel_means)
+        means = self._observer(name).channel_means
+        factors = self.factors.get(name)
+        return Operand(scale, means if factors is None else means / factors, factors)
 
     def _embedding(self) -> tuple[Embedding, float]:
         """The embedding and the scale of the stream after it (its norm included)."""
@@ -214,11 +226,19 @@ class _Quantizer:
 
     def _norm(self, tensor: str, parameters: str, input_scale: float) -> tuple[Norm, float]:
         """LayerNorm and the scale of its int16 output; the int8 operand has 256 times that."""
-        scale = self._point(f"{tensor}.norm") / 127 / 256
+        name = f"{tensor}.norm"
+        scale = self._point(name) / 127 / 256
         gamma, beta = (self.arrays[f"{parameters}.{name}"] for name in ("gamma", "beta"))
         norm = quantizers.layer_norm(parameters, gamma, beta, self.spec.epsilon, input_scale, scale)
-        self.description.tensor(f"{tensor}.norm", scale, 16)
+        self.description.tensor(name, scale, 16)
         self.description.tensor(f"{tensor}.x8", 256 * scale, 8)
+        # A mean over tokens has narrower channels than what it is made of, and codes of its own.
+        averaged = self.spec.pooling == "mean" and tensor == self.last_norm
+        if "shift" in self.remedies and not averaged:
+            shifts = quantizers.operand_shifts(*self._observer(name).channel_extremes, scale)
+            norm = replace(norm, operand_shifts=shifts)
+            self.factors[name] = np.exp2(shifts.astype(np.float64) - OPERAND_SHIFTS[1])
+            self.description.multiply(f"{tensor}.x8", self.factors[name])
         return norm, scale
 
     def _linear(
@@ -232,9 +252,12 @@ class _Quantizer:
         table: NDArray[np.int8] | None = None,
     ) -> Linear:
         """The layer of this name, or one of other weights and bias in its place."""
+        weight = self.arrays[f"{name}.weight"] if weight is None else weight
+        if operand.factors is not None:
+            weight = weight * operand.factors
         result = quantizers.linear(
             name,
-            self.arrays[f"{name}.weight"] if weight is None else weight,
+            weight,
             self.arrays[f"{name}.bias"] if bias is None else bias,
             operand.scale,
             output_scale,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from golden.model import Linear, Norm
+from golden.model import OPERAND_SHIFTS, Linear, Norm
 from quant.activation import ACTIVATIONS
 from quant.spec import Floats
 
@@ -143,6 +143,18 @@ def layer_norm(
     if e >= 2**50:
         raise CalibrationError(f"{name}: epsilon {epsilon} is {e} LSB of the variance: above 2^50")
     return Norm(scaled_gamma.astype(np.int16), scaled_beta.astype(np.int32), shift, e)
+
+
+def operand_shifts(low: Floats, high: Floats, scale: float) -> NDArray[np.uint8]:
+    """The least shift, 1..8, by which no value of a channel's range low..high is off by more than
+    half a step.
+
+    scale is that of x16, whose int8 operand is saturate(round_shift(x16, shift), 8).
+    """
+    reach = np.maximum(high / 127.5, low / -128.5) / scale
+    least, most = OPERAND_SHIFTS
+    shifts = np.ceil(np.log2(np.maximum(reach, 1.0))).clip(least, most)
+    return shifts.astype(np.uint8)
 
 
 def embedding_factors(token_point: float, position_point: float) -> tuple[int, int, float]:

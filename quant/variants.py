@@ -50,26 +50,25 @@ def run(model: Model, tokens: Tokens, variant: Variant) -> np.ndarray:
         return x16 if variant.residual_bits == 16 else operand(x16).astype(np.int16) << 8
 
     x = narrow(embed(ids, types, model.embedding, shape.position_offset))
-    x8 = operand(x)
     if model.embedding.norm is not None:
         x = narrow(layernorm(x, model.embedding.norm))
-        x8 = operand(x)
+        x8 = operand(x, model.embedding.norm.operand_shifts)
     for layer in model.layers:
         if shape.norm == "pre":
-            x8 = operand(layernorm(x, layer.norm1))
+            x8 = operand(layernorm(x, layer.norm1), layer.norm1.operand_shifts)
         context = attention(x8, layer.attention, shape.heads, attend, variant.softmax)
         x = narrow(residual(x, context, layer.attention.o, layer.attention.residual_shift))
         if shape.norm == "pre":
-            x8 = operand(layernorm(x, layer.norm2))
+            x8 = operand(layernorm(x, layer.norm2), layer.norm2.operand_shifts)
         else:
             x = narrow(layernorm(x, layer.norm1))
-            x8 = operand(x)
+            x8 = operand(x, layer.norm1.operand_shifts)
         x = narrow(feed_forward(x, x8, layer, None, ""))
         if shape.norm == "post":
             x = narrow(layernorm(x, layer.norm2))
-            x8 = operand(x)
+            x8 = operand(x, layer.norm2.operand_shifts)
     if model.final_norm is not None:
-        x8 = operand(layernorm(x, model.final_norm))
+        x8 = operand(layernorm(x, model.final_norm), model.final_norm.operand_shifts)
     y = x8[0] if shape.pooling == "first" else pool(x8, attend, model)
     for hidden in model.head[:-1]:
         y = linear(y, hidden)

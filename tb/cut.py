@@ -196,15 +196,20 @@ def _softmax(run: Traced) -> Iterator[Vector]:
 def _layernorm(run: Traced) -> Iterator[Vector]:
     for name, norm, z in run.normalised():
         rows = z[run.rows(len(z))]
+        shifts = norm.operand_shifts
+        if shifts is None:
+            shifts = np.full(len(norm.gamma), 8)
         inputs = {
             "z": signed(rows, 16),
             "gamma": signed(norm.gamma, 16),
             "beta": signed(norm.beta, 32),
             "shift": unsigned(norm.shift, 5),
             "epsilon": unsigned(norm.epsilon, 50),
+            "operand_shifts": unsigned(shifts, 4),
         }
         y = layernorm(rows, norm)
-        yield Vector(f"{name}.norm", inputs, {"y": signed(y, 16), "x8": signed(operand(y), 8)})
+        x8 = operand(y, norm.operand_shifts)
+        yield Vector(f"{name}.norm", inputs, {"y": signed(y, 16), "x8": signed(x8, 8)})
 
 
 def _matmul(run: Traced) -> Iterator[Vector]:

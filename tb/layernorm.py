@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from golden.layernorm import layernorm
+from golden.linear import operand
 from golden.model import Norm
-from golden.requantize import round_shift, saturate
 from tb.compare import Comparison
 from tb.cut import Vector
 from tb.ports import Ports
@@ -90,6 +90,8 @@ async def play_operation(ports: Ports, operation: Operation) -> Seen:
         ports.set("parameter_address", channel)
         ports.set("parameter_gamma", int(operation.norm.gamma[channel]))
         ports.set("parameter_beta", int(operation.norm.beta[channel]))
+        shifts = operation.norm.operand_shifts
+        ports.set("parameter_operand_shift", 0 if shifts is None else int(shifts[channel]) % 8)
         await ports.tick()
     ports.set("parameter_en", 0)
     values = {
@@ -139,13 +141,14 @@ async def check_layernorm(ports: Ports, operations: list[Operation]) -> None:
         reads = schedule(operation)
         writes = [(cycle + LATENCY, address) for cycle, address, second in reads if second]
         y = np.stack([layernorm(tile, operation.norm) for tile in operation.z])
+        y8 = operand(y, operation.norm.operand_shifts).transpose(0, 2, 1)
         y = y.transpose(0, 2, 1)
         shape = (tiles, channels, lanes)
         axes = ("tile", "index", "lane")
         when = np.array([cycle for cycle, _ in writes]).reshape(tiles, channels, 1)
         for name, expected, actual in (
             ("y", y, seen.y),
-            ("y8", saturate(round_shift(y, 8), 8), seen.y8),
+            ("y8", y8, seen.y8),
         ):
             words = np.array(actual)
             whole = words.reshape(shape) if words.size == y.size else words
@@ -171,7 +174,8 @@ def random_norm(channels: int, rng: np.random.Generator) -> Norm:
     gamma = rng.integers(-(1 << 15), 1 << 15, channels).astype(np.int16)
     beta = (rng.integers(-(1 << 31), 1 << 31, channels) >> rng.integers(0, 12)).astype(np.int32)
     epsilon = int(rng.integers(1, 1 << int(rng.integers(1, 50))))
-    return Norm(gamma, beta, int(rng.integers(8, 22)), epsilon)
+    shifts = rng.integers(1, 9, channels).astype(np.uint8)
+    return Norm(gamma, beta, int(rng.integers(8, 22)), epsilon, shifts)
 
 
 def random_operation(
@@ -189,7 +193,8 @@ def random_operation(
 
 
 def extreme_operations(lanes: int, channels: int) -> list[Operation]:
-    """S1 and S2 at their limits, the largest |n|, a constant row, outputs saturated both ways."""
+    """S1 and S2 at their limits, the largest |n|, a constant row, outputs saturated both ways
+    by every shift."""
     rows = np.zeros((5, channels), np.int64)
     rows[0] = -32768
     rows[1] = 32767
@@ -201,8 +206,9 @@ def extreme_operations(lanes: int, channels: int) -> list[Operation]:
     gamma = np.full(channels, -32768, np.int16)
     beta = np.where(np.arange(channels) % 2, -(1 << 31), (1 << 31) - 1).astype(np.int32)
     return [
-        Operation(z, Norm(gamma, beta, shift, epsilon), [1] * tiles, lambda t: False)
+        Operation(z, Norm(gamma, beta, shift, epsilon, shifts), [1] * tiles, lambda t: False)
         for shift, epsilon in ((1, 1), (16, 1 << 20), (31, (1 << 50) - 1))
+        for shifts in (None, np.resize(np.array(range(1, 9), np.uint8), channels))
     ]
 
 
@@ -211,5 +217,11 @@ def from_vector(vector: Vector, lanes: int) -> Operation:
     values = {name: tensor.values for name, tensor in vector.inputs.items()}
     z = values["z"]
     tiles = -(-len(z) // lanes)
-    norm = Norm(values["gamma"], values["beta"], int(values["shift"]), int(values["epsilon"]))
+    norm = Norm(
+        values["gamma"],
+        values["beta"],
+        int(values["shift"]),
+        int(values["epsilon"]),
+        values["operand_shifts"].astype(np.uint8),
+    )
     return Operation(np.resize(z, (tiles, lanes, z.shape[1])), norm, [1] * tiles, lambda t: False)

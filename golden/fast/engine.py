@@ -63,6 +63,10 @@ class FastNorm:
     def __init__(self, norm: Norm) -> None:
         self.gamma, self.beta = norm.gamma.astype(np.float64), norm.beta.astype(np.float64)
         self.shift, self.epsilon = norm.shift, norm.epsilon
+        shifts = norm.operand_shifts
+        self.operand_shifts = (np.full(len(norm.gamma), 8) if shifts is None else shifts).astype(
+            np.int32
+        )
 
 
 class FastLayer:
@@ -246,7 +250,9 @@ class Engine:
         """x = layernorm(z) and x8 its operand; x may be z, or None where only x8 is wanted."""
         if x is None:
             x = self._array("normalised", z.shape, np.int16)
-        kernels.layernorm(z, norm.gamma, norm.beta, norm.shift, norm.epsilon, x, x8)
+        kernels.layernorm(
+            z, norm.gamma, norm.beta, norm.shift, norm.epsilon, norm.operand_shifts, x, x8
+        )
 
     def _array(
         self, name: str, shape: tuple[int, ...], kind: type[np.floating] | type[np.int16]

@@ -156,10 +156,11 @@ def layernorm(
     beta: np.ndarray,
     shift: int,
     epsilon: int,
+    shifts: np.ndarray,
     x16: np.ndarray,
     x8: np.ndarray,
 ) -> None:
-    """x16 = golden.layernorm.layernorm(z) and its operand x8; [rows, H]."""
+    """x16 = golden.layernorm.layernorm(z) and its operand x8 by shifts [H]; [rows, H]."""
     rows, hidden = z.shape
     scale = POWER[shift]
     for row in range(rows):
@@ -185,8 +186,8 @@ def layernorm(
             y = 32767.0 if y > 32767.0 else y
             code = np.int32(y)
             x16[row, c] = code
-            code = (code + 128) >> 8
-            x8[row, c] = min(code, 127)
+            code = (code + (1 << shifts[c] >> 1)) >> shifts[c]
+            x8[row, c] = min(max(code, -128), 127)
 
 
 @compiled

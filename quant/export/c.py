@@ -178,18 +178,13 @@ def _linear(name: str, linear: Linear) -> str:
 def _norm_arrays(name: str, norm: Norm) -> Iterator[str]:
     yield from numbers(f"{name}_gamma", "int16_t", norm.gamma)
     yield from numbers(f"{name}_beta", "int32_t", norm.beta)
-    shifts = _operand_shifts(norm)
-    if shifts is not None:
-        yield from numbers(f"{name}_shifts", "uint8_t", shifts)
+    if norm.operand_shifts is not None:
+        yield from numbers(f"{name}_shifts", "uint8_t", norm.operand_shifts)
 
 
 def _norm(name: str, norm: Norm) -> str:
-    shifts = "NULL" if _operand_shifts(norm) is None else f"{name}_shifts"
+    shifts = "NULL" if norm.operand_shifts is None else f"{name}_shifts"
     return f"{{{name}_gamma, {name}_beta, {norm.shift}, INT64_C({norm.epsilon}), {shifts}}}"
-
-
-def _operand_shifts(norm: Norm) -> np.ndarray | None:
-    return getattr(norm, "operand_shifts", None)
 
 
 def codes(name: str, rows: np.ndarray) -> Iterator[str]:

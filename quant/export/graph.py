@@ -204,7 +204,7 @@ class _Encoder(Graph):
         n = self.round_shift(self.node("Mul", centred, r), self.node("Add", e, 4))
         y = self.node("Add", self.node("Mul", n, norm.gamma.astype(np.int64)), _wide(norm.beta))
         x = self.limit(self.round_shift(y, np.array(norm.shift)), 16)
-        shifts = getattr(norm, "operand_shifts", None)
+        shifts = norm.operand_shifts
         x8 = self.round_shift(x, np.array(8) if shifts is None else _wide(shifts))
         return x, self.cast(self.limit(x8, 8), TensorProto.INT32)
 

@@ -12,6 +12,7 @@ from rtl.compile.fit import longest_sequence
 from rtl.interface.command import (
     MAGIC,
     NO_FLAGS,
+    NORM_PLANES,
     VERSION,
     Flag,
     Opcode,
@@ -210,9 +211,12 @@ class _Compiler:
         return Step("embedding.sum", Opcode.EMBED, NO_FLAGS, values)
 
     def norm(self, name: str, norm: Norm, flags: Flag = NO_FLAGS) -> Step:
-        planes = np.zeros((len(norm.gamma), 6), np.uint8)
+        planes = np.zeros((len(norm.gamma), NORM_PLANES), np.uint8)
         planes[:, :2] = norm.gamma.astype("<i2")[:, None].view(np.uint8)
         planes[:, 2:] = norm.beta.astype("<i4")[:, None].view(np.uint8)
+        if norm.operand_shifts is not None:
+            planes = np.column_stack([planes, norm.operand_shifts])
+            flags |= Flag.SHIFTS
         values = {"channels": len(norm.gamma), "shift": norm.shift, "epsilon": norm.epsilon}
         return Step(f"{name}.norm", Opcode.NORM, flags, values, self._planes(planes))
 

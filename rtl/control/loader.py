@@ -205,6 +205,7 @@ class Loader(wiring.Component):
             self.rows.fill.eq(self.rows.active & tiles.free),
             self.weights_ready.eq(tiles.ready),
             norm.channels.eq(self._fields(Opcode.NORM).channels),
+            norm.shifts.eq(self._flags.shifts),
         ]
         writers: dict[str, TileWriter | TableWriter | NormWriter] = {
             "LINEAR": tiles,

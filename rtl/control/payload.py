@@ -146,12 +146,17 @@ class TableWriter(wiring.Component):
 
 
 class NormWriter(wiring.Component):
-    """gamma and beta, N channels in 6 + N cycles: the byte planes are held while they are written.
+    """gamma, beta and shifts of N channels in 6 + N cycles: byte planes are held while written.
+
+    The plane of shifts, where there is one, is taken in the cycle in which its first channel is
+    written, so that it costs no cycle.
 
     Members
     -------
     channels : In
         Stable until `done`.
+    shifts : In, 1
+        There is a plane of shifts; without it all are 8. Stable until `done`.
     i : In, stream of N bytes
     o : Out, NormParameterWrite
     done : Out, 1
@@ -163,6 +168,7 @@ class NormWriter(wiring.Component):
         super().__init__(
             {
                 "channels": In(16),
+                "shifts": In(1),
                 "i": In(stream.Signature(unsigned(8 * config.lanes))),
                 "o": Out(NormParameterWrite(config.hidden)),
                 "done": Out(1),
@@ -173,11 +179,14 @@ class NormWriter(wiring.Component):
         m = Module()
         n = self.config.lanes
         held, writing = Signal(8 * n * NORM_PLANES), Signal()
+        shifts, first, moves = Signal(8 * n), Signal(), Signal()
         written, count = Signal(range(n)), Signal(range(NORM_PLANES))
         channel = Signal(range(self.config.hidden + n))
         m.d.comb += [
-            self.i.ready.eq(~writing),
-            self.o.en.eq(writing & (channel < self.channels)),
+            first.eq(writing & (written == 0)),
+            moves.eq(writing & ~(first & self.shifts & ~self.i.valid)),
+            self.i.ready.eq(~writing | (first & self.shifts)),
+            self.o.en.eq(moves & (channel < self.channels)),
             self.o.address.eq(channel),
             self.o.gamma.eq(
                 Cat(*(held.word_select(written + n * p, 8) for p in range(2))).as_signed()
@@ -185,13 +194,19 @@ class NormWriter(wiring.Component):
             self.o.beta.eq(
                 Cat(*(held.word_select(written + n * p, 8) for p in range(2, 6))).as_signed()
             ),
-            self.done.eq(writing & (written == n - 1) & (channel + 1 >= self.channels)),
+            # A byte counts by its three low bits, so that each is a shift: 8 is 0.
+            self.o.operand_shift.eq(
+                Mux(self.shifts, Mux(first, self.i.payload, shifts).word_select(written, 8)[:3], 0)
+            ),
+            self.done.eq(moves & (written == n - 1) & (channel + 1 >= self.channels)),
         ]
-        with m.If(self.i.valid & self.i.ready):
+        with m.If(self.i.valid & ~writing):
             m.d.sync += [held.eq(Cat(held[8 * n :], self.i.payload)), count.eq(count + 1)]
             with m.If(count == NORM_PLANES - 1):
                 m.d.sync += [count.eq(0), writing.eq(1)]
-        with m.If(writing):
+        with m.If(first):
+            m.d.sync += shifts.eq(self.i.payload)
+        with m.If(moves):
             m.d.sync += [written.eq(written + 1), channel.eq(channel + 1)]
             with m.If(written == n - 1):
                 m.d.sync += writing.eq(0)

@@ -83,7 +83,8 @@ class LayerNorm(wiring.Component):
 
         max(t, u - 4) + constants_latency
 
-    Multipliers: 3 * lanes + 12. Memories: gamma and beta, hidden words of 48 bits; rsqrt's ROM.
+    Multipliers: 3 * lanes + 12. Memories: gamma, beta and shift, hidden words of 51 bits; rsqrt's
+    ROM.
 
     Parameters
     ----------
@@ -106,7 +107,7 @@ class LayerNorm(wiring.Component):
         Reads of word (row tile r, channel c) at address r * channels + c.
     y_en, y_address, y, y8 : Out
         A normalised word, `latency` cycles after the x.en of its second read, and
-        y8 = saturate(round_shift(y, 8), 8).
+        y8 = saturate(round_shift(y, operand_shift of the channel), 8).
     finished : Out
         Row tiles whose words have all been written, in earlier cycles. Reset by start.
     busy : Out, 1
@@ -172,7 +173,7 @@ class LayerNorm(wiring.Component):
             ]
         ready, starts_norm = Signal(), Signal()
         sums, norms = self._read_port(m, operation, ready, starts_norm)
-        gamma, beta = self._parameters(m, norms)
+        gamma, beta, operand_shift = self._parameters(m, norms)
         lanes = [NormLane() for _ in range(self.lanes)]
         coming = self._constants(m, operation, sums, norms, lanes, ready, starts_norm)
         for n, lane in enumerate(lanes):
@@ -188,6 +189,7 @@ class LayerNorm(wiring.Component):
                 lane.shift.eq(current.shift),
                 lane.gamma.eq(gamma),
                 lane.beta.eq(beta),
+                lane.operand_shift.eq(operand_shift),
                 lane.output_shift.eq(operation.shift),
                 self.y[n].eq(lane.y),
                 self.y8[n].eq(lane.y8),
@@ -252,9 +254,9 @@ class LayerNorm(wiring.Component):
         )
         return sums, norms
 
-    def _parameters(self, m: Module, norms: Flags) -> tuple[Any, Any]:
-        """gamma and beta of the channel that reaches the lanes' second multiplier."""
-        parameter = data.StructLayout({"gamma": signed(16), "beta": signed(32)})
+    def _parameters(self, m: Module, norms: Flags) -> tuple[Any, Any, Any]:
+        """gamma, beta and shift of the channel that reaches the lanes' second multiplier."""
+        parameter = data.StructLayout({"gamma": signed(16), "beta": signed(32), "operand_shift": 3})
         m.submodules.parameters = parameters = Memory(parameter, self.hidden)
         channel = Signal(range(self.hidden))
         m.d.comb += [
@@ -262,6 +264,7 @@ class LayerNorm(wiring.Component):
             parameters.write.address.eq(self.parameter.address),
             parameters.write.data.gamma.eq(self.parameter.gamma),
             parameters.write.data.beta.eq(self.parameter.beta),
+            parameters.write.data.operand_shift.eq(self.parameter.operand_shift),
             parameters.read.address.eq(channel),
         ]
         with m.If(norms.en[NormLane.gamma_latency - 1]):  # 1 + READ_LATENCY before gamma is used
@@ -269,7 +272,10 @@ class LayerNorm(wiring.Component):
         with m.If(norms.last[NormLane.gamma_latency - 1] | self.start):
             m.d.sync += channel.eq(0)
         gamma = register(m, parameters.read.data.gamma, "gamma")
-        return gamma, delay(m, parameters.read.data.beta, 2, "beta")
+        beta = delay(m, parameters.read.data.beta, 2, "beta")
+        later = 1 + NormLane.shift_latency - NormLane.gamma_latency
+        shift = delay(m, parameters.read.data.operand_shift, later, "operand_shift")
+        return gamma, beta, shift
 
     def _constants(
         self,

@@ -4,10 +4,10 @@ from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from rtl.datapath.operand import Operand
 from rtl.datapath.requantize import FITTING_LATENCY, SATURATING_LATENCY, RoundShift
 from rtl.datapath.row_constants import NORM_SHIFT_MAX, OFFSET, SCALE, SQUARES, SUM
 from rtl.primitives.pipeline import delay, register
-from rtl.primitives.saturate import saturate
 
 NORM_BITS = 18  # n: 12 fraction bits, |n| <= sqrt(H - 1)
 
@@ -16,7 +16,8 @@ class NormLane(wiring.Component):
     """One lane of both passes; the multiplier of z^2 is one of the two of z * scale.
 
     Pass 1: s1 += z, s2 += z^2. Pass 2: n = round_shift(z * scale - offset, shift),
-    y = saturate(round_shift(n * gamma + beta, output_shift), 16). Multipliers: 3.
+    y = saturate(round_shift(n * gamma + beta, output_shift), 16),
+    y8 = saturate(round_shift(y, operand_shift), 8). Multipliers: 3.
 
     Members
     -------
@@ -31,8 +32,9 @@ class NormLane(wiring.Component):
     gamma, beta : In, signed(16) and signed(32)
         Nine and ten cycles after z.
     output_shift : In, 5
+    operand_shift : In, 3
+        1..8, 8 as 0; fifteen cycles after z.
     y, y8 : Out, signed(16) and signed(8)
-        y8 = saturate(round_shift(y, 8), 8).
 
     Attributes
     ----------
@@ -40,14 +42,15 @@ class NormLane(wiring.Component):
         Cycles from z to y and y8: 17.
     sums_latency
         Cycles from z until it is in the sums: 3.
-    offset_latency, gamma_latency
-        Cycles from z to its offset, 5, and to its gamma, 9.
+    offset_latency, gamma_latency, shift_latency
+        Cycles from z to its offset, 5, to its gamma, 9, and to its operand_shift, 15.
     """
 
     sums_latency = 3
     offset_latency = 5
     gamma_latency = offset_latency + 1 + FITTING_LATENCY
     latency = gamma_latency + 2 + SATURATING_LATENCY + 1
+    shift_latency = latency - Operand.latency
 
     def __init__(self) -> None:
         super().__init__(
@@ -64,6 +67,7 @@ class NormLane(wiring.Component):
                 "gamma": In(signed(16)),
                 "beta": In(signed(32)),
                 "output_shift": In(5),
+                "operand_shift": In(3),
                 "y": Out(signed(16)),
                 "y8": Out(signed(8)),
             }
@@ -104,11 +108,12 @@ class NormLane(wiring.Component):
         # Cycles 12 to 16.
         m.submodules.output = output = RoundShift(35, 16, 31)
         m.d.comb += [output.i.eq(affine), output.s.eq(self.output_shift)]
-        # Cycle 17: y8 beside y.
-        rounded = Signal(signed(9))
+        # Cycles 16 and 17: y8, from what y is before its saturation; y waits for it.
+        m.submodules.operand = operand = Operand()
         m.d.comb += [
-            rounded.eq(output.o[8:].as_signed() + output.o[7]),
+            operand.i.eq(output.wide),
+            operand.s.eq(self.operand_shift),
             self.y.eq(register(m, output.o, "y")),
-            self.y8.eq(register(m, saturate(rounded, 8), "y8")),
+            self.y8.eq(operand.o),
         ]
         return m

@@ -39,6 +39,9 @@ class RoundShift(wiring.Component):
     s : In, range(maximum + 1)
         1..maximum.
     o : Out, signed(bits)
+    wide : Out, signed(bits + 8)
+        o before its saturation, a cycle before o (where results fit, with o); beyond bits bits
+        only its sign is right, and that it is beyond.
 
     Attributes
     ----------
@@ -62,6 +65,7 @@ class RoundShift(wiring.Component):
                 "i": In(signed(width)),
                 "s": In(range(maximum + 1)),
                 "o": Out(signed(bits)),
+                "wide": Out(signed(bits + 8)),
             }
         )
 
@@ -86,7 +90,7 @@ class RoundShift(wiring.Component):
         rounded = Signal(signed(narrow), reset_less=True)
         m.d.sync += rounded.eq((halves + 1) >> 1)
         result = rounded if self.fits else register(m, saturate(rounded, self.bits), "saturated")
-        m.d.comb += self.o.eq(result)
+        m.d.comb += [self.o.eq(result), self.wide.eq(rounded)]
         return m
 
 

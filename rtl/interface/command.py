@@ -5,7 +5,7 @@ its payload:
 
     HEADER                                  once, first: what the model needs
     TABLE    256 bytes                      an activation table
-    NORM     6 words for every N channels   one LayerNorm; stands before the operation whose sum it
+    NORM     6 or 7 words for N channels    one LayerNorm; stands before the operation whose sum it
                                             normalises, so that its parameters are there in time
     EMBED                                   the rows come from the embedding interface
     LINEAR   K + 7 words a column tile      weights, then bias, m and s of N output channels
@@ -17,8 +17,8 @@ Bytes of a descriptor: 0 opcode, 1 flags, 2..27 fields (little-endian, in the or
 CRC includes the earlier ones, each descriptor vouches for the whole stream up to itself, and END
 for the last payload.
 
-Parameters of N channels (and gamma, beta) are stored as byte planes: byte i of a word belongs to
-channel i, so the format is the same for every N.
+Parameters of N channels (and gamma, beta, shifts) are stored as byte planes: byte i of a word
+belongs to channel i, so the format is the same for every N.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from typing import NamedTuple
 DESCRIPTOR_BYTES = 32
 FIELD_BYTES = 26
 PARAMETER_PLANES = 7  # bias 4, m 2, s 1
-NORM_PLANES = 6  # gamma 2, beta 4
+NORM_PLANES = 6  # gamma 2, beta 4; with Flag.SHIFTS one more
 TABLE_BYTES = 256
 MAGIC = 0x54523242  # "B2RT"
-VERSION = 3
+VERSION = 4
 EPSILON_BITS = 50
 NORM_SHIFT_MAX = 31
 RESIDUAL_SHIFT_MAX = 15
@@ -74,6 +74,8 @@ class Flag(IntFlag):
         Operand A is read from the activation banks, not from X8 (LINEAR).
     LOGITS
         The results are the logits (LINEAR).
+    SHIFTS
+        The payload has a plane more, the shift of each channel's int8 operand (NORM).
     """
 
     FIRST_TILE = 1
@@ -83,6 +85,7 @@ class Flag(IntFlag):
     CHAINED = 16
     BANK = 32
     LOGITS = 64
+    SHIFTS = 128
 
 
 NO_FLAGS = Flag(0)
@@ -90,7 +93,7 @@ NO_FLAGS = Flag(0)
 ALLOWED_FLAGS = {
     Opcode.HEADER: NO_FLAGS,
     Opcode.TABLE: NO_FLAGS,
-    Opcode.NORM: Flag.FIRST_TILE | Flag.RESIDUAL | Flag.CHAINED,
+    Opcode.NORM: Flag.FIRST_TILE | Flag.RESIDUAL | Flag.CHAINED | Flag.SHIFTS,
     Opcode.EMBED: NO_FLAGS,
     Opcode.LINEAR: Flag.FIRST_TILE
     | Flag.TABLE
@@ -241,7 +244,8 @@ class Descriptor(NamedTuple):
             case Opcode.TABLE:
                 return TABLE_BYTES
             case Opcode.NORM:
-                return -(-self.values["channels"] // lanes) * NORM_PLANES * lanes
+                planes = NORM_PLANES + bool(self.flags & Flag.SHIFTS)
+                return -(-self.values["channels"] // lanes) * planes * lanes
             case Opcode.LINEAR:
                 words = self.values["length"] + PARAMETER_PLANES
                 return -(-self.values["columns"] // lanes) * words * lanes

@@ -10,7 +10,9 @@ from amaranth.lib import data
 from rtl.interface.command import FIELD_BYTES, FIELDS, Opcode
 from rtl.interface.tile import NORM_INDEX_BITS
 
-FLAG_NAMES = ("first_tile", "table", "transposed", "residual", "chained", "bank", "logits")
+FLAG_NAMES = (
+    "first_tile", "table", "transposed", "residual", "chained", "bank", "logits", "shifts",
+)  # fmt: skip
 """The bits of `command.Flag`, lowest first."""
 
 FLAGS = data.StructLayout(dict.fromkeys(FLAG_NAMES, 1))

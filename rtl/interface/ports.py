@@ -168,7 +168,7 @@ class ParameterWrite(wiring.Signature):
 
 
 class NormParameterWrite(wiring.Signature):
-    """Writes gamma and beta of a channel, while no NORM is queued or running.
+    """Writes the parameters of a channel, while no NORM is queued or running.
 
     Members
     -------
@@ -176,6 +176,8 @@ class NormParameterWrite(wiring.Signature):
     address : Out
         The channel.
     gamma, beta : Out, signed(16) and signed(32)
+    operand_shift : Out, 3
+        Of its int8 operand, 1..8; 8 as 0.
     """
 
     def __init__(self, hidden: int) -> None:
@@ -185,6 +187,7 @@ class NormParameterWrite(wiring.Signature):
                 "address": Out(range(hidden)),
                 "gamma": Out(signed(16)),
                 "beta": Out(signed(32)),
+                "operand_shift": Out(3),
             }
         )
 

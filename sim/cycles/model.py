@@ -192,7 +192,10 @@ class Inference:
         channels = step.values["channels"]
         cycle = max(act, self.norms[-1].finished if self.norms else 0) + 1
         for _ in range(ceil_div(channels, self.lanes)):
-            cycle = self.words.take(NORM_PLANES, cycle) + self.lanes + 1
+            held = self.words.take(NORM_PLANES, cycle)
+            # The plane of shifts comes while the first channel is written.
+            first = self.words.take(1, held + 1) if Flag.SHIFTS in step.flags else held + 1
+            cycle = first + self.lanes
         self.loader = cycle + 1
         norm = Norm(
             start=max(cycle + 1, self.ready),

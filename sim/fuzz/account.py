@@ -33,9 +33,9 @@ from sim.fuzz.tensors import leaves_its_bank
 
 ATTEND_BIT, TYPE_BIT, ID_MASK = 1 << 25, 1 << 24, (1 << 24) - 1
 FIRST, TABLE, TRANSPOSED, RESIDUAL = Flag.FIRST_TILE, Flag.TABLE, Flag.TRANSPOSED, Flag.RESIDUAL
-CHAINED, BANK, LOGITS = Flag.CHAINED, Flag.BANK, Flag.LOGITS
+CHAINED, BANK, LOGITS, SHIFTS = Flag.CHAINED, Flag.BANK, Flag.LOGITS, Flag.SHIFTS
 FLAGS = {
-    Opcode.NORM: FIRST | RESIDUAL | CHAINED,
+    Opcode.NORM: FIRST | RESIDUAL | CHAINED | SHIFTS,
     Opcode.LINEAR: FIRST | TABLE | TRANSPOSED | RESIDUAL | BANK | LOGITS,
     Opcode.ATTEND: FIRST,
 }
@@ -84,7 +84,8 @@ def payload_bytes(descriptor: Descriptor, lanes: int) -> int:
         case Opcode.TABLE:
             return TABLE_BYTES
         case Opcode.NORM:
-            return -(-descriptor.values["channels"] // lanes) * NORM_PLANES * lanes
+            planes = NORM_PLANES + bool(descriptor.flags & SHIFTS)
+            return -(-descriptor.values["channels"] // lanes) * planes * lanes
         case Opcode.LINEAR:
             words = descriptor.values["length"] + PARAMETER_PLANES
             return -(-descriptor.values["columns"] // lanes) * words * lanes

@@ -113,8 +113,9 @@ def ref_residual(x16: list[int], x8: list[int], layer: Linear, k: int) -> list[i
     return [ref_saturate(ref_round_shift(x, k) + y, 16) for x, y in zip(x16, branch)]
 
 
-def ref_operand(x16: list[int]) -> list[int]:
-    return [ref_saturate(ref_round_shift(x, 8), 8) for x in x16]
+def ref_operand(x16: list[int], norm: Norm) -> list[int]:
+    shifts = [8] * len(x16) if norm.operand_shifts is None else norm.operand_shifts.tolist()
+    return [ref_saturate(ref_round_shift(x, s), 8) for x, s in zip(x16, shifts)]
 
 
 def ref_attention(
@@ -171,7 +172,7 @@ def ref_run(model: Model, ids: list[int], types: list[int], attend: list[bool]) 
 
     def normalize(x: list[list[int]], norm: Norm, name: str) -> None:
         trace[f"{name}.norm"] = [ref_layernorm(row, norm) for row in x]
-        trace[f"{name}.x8"] = [ref_operand(row) for row in trace[f"{name}.norm"]]
+        trace[f"{name}.x8"] = [ref_operand(row, norm) for row in trace[f"{name}.norm"]]
 
     x = trace["embedding.sum"] = ref_embed(ids, types, model)
     last = "embedding"

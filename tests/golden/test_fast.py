@@ -240,13 +240,15 @@ def test_layernorm_over_the_whole_range(hidden: int) -> None:
             rng.integers(-(1 << 31), 1 << 31, hidden).astype(np.int32),
             shift,
             epsilon,
+            rng.integers(1, 9, hidden).astype(np.uint8),
         )
         x16, x8 = np.empty_like(z), np.empty(z.shape, np.float32)
         gamma, beta = norm.gamma.astype(np.float64), norm.beta.astype(np.float64)
-        kernels.layernorm(z, gamma, beta, shift, epsilon, x16, x8)
+        shifts = norm.operand_shifts.astype(np.int32)
+        kernels.layernorm(z, gamma, beta, shift, epsilon, shifts, x16, x8)
         expected = layernorm(z, norm)
         assert (x16 == expected).all()
-        assert (x8 == operand(expected)).all()
+        assert (x8 == operand(expected, norm.operand_shifts)).all()
 
 
 def test_exp2_is_the_table_of_every_distance() -> None:

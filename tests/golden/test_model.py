@@ -109,6 +109,13 @@ def test_the_bound_of_the_accumulator_is_sharp() -> None:
         ({"shift": 32}, r"shift is 32; allowed 1\.\.31"),
         ({"epsilon": 0}, r"epsilon is 0; allowed 1\.\."),
         ({"epsilon": 1 << 50}, r"epsilon is 1125899906842624; allowed 1\.\.1125899906842623"),
+        ({"operand_shifts": np.full(4, 8)}, "operand_shifts is int64; allowed an array of uint8"),
+        (
+            {"operand_shifts": np.full(3, 8, np.uint8)},
+            r"operand_shifts has shape \(3,\); allowed \(4,\)",
+        ),
+        ({"operand_shifts": np.uint8([1, 8, 9, 8])}, r"operand_shifts\[2\] is 9; allowed 1\.\.8"),
+        ({"operand_shifts": np.uint8([0, 8, 7, 8])}, r"operand_shifts\[0\] is 0; allowed 1\.\.8"),
     ],
 )
 def test_norm(change: dict, message: str) -> None:

@@ -3,6 +3,7 @@ import pytest
 
 from golden.activation import lookup
 from golden.layernorm import layernorm
+from golden.linear import operand
 from golden.requantize import requantize
 from quant.activation import ACTIVATIONS
 from quant.float_model import layer_norm
@@ -12,6 +13,7 @@ from quant.quantizers import (
     embedding_factors,
     linear,
     normalise,
+    operand_shifts,
     rounded,
     table_codes,
 )
@@ -33,6 +35,22 @@ def test_normalise_keeps_sixteen_bits() -> None:
     m, _ = normalise("x", x, bits=8)
     assert not (m & 0xFF).any()
     assert len(set((m >> 8).tolist())) == 128
+
+
+def test_shifts_are_the_least_that_lose_no_more_than_half_a_step() -> None:
+    """By golden itself: with one less something saturates."""
+    ends = np.array([1, 100, 254, 255, 256, 509, 510, 1000, 4000, 20_000, 32_511, 32_640])
+    x16 = np.stack([-ends // 3, ends]) * np.where(np.arange(len(ends)) % 2, 1, -1)
+    low, high = x16.min(axis=0), x16.max(axis=0)
+    shifts = operand_shifts(low / 64, high / 64, 1 / 64)
+
+    def clipped(shifts: np.ndarray) -> np.ndarray:
+        codes = operand(x16, shifts).astype(int)
+        return (np.abs(codes * 2.0**shifts - x16) > 2.0 ** (shifts - 1)).any(axis=0)
+
+    assert not clipped(shifts).any()
+    assert clipped(shifts - 1)[shifts > 1].all()
+    assert {1, 2, 8} <= set(shifts.tolist())
 
 
 @pytest.mark.parametrize("factor", [2.0**-33, 2.0**16, 0.0])

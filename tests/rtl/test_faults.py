@@ -72,7 +72,11 @@ FAULTS = (
     Fault("layernorm", "constants unprotected", "m.If(norms.first[0])", "m.If(starts_norm)"),
     Fault("layernorm", "one tile at a time", "between != 2", "between != 1"),
     Fault("layernorm", "y8 not saturated", "saturate(rounded, 8)",
-          "rounded[:8].as_signed()", "norm_lane"),
+          "rounded[:8].as_signed()", "operand"),
+    Fault("layernorm", "y8 saturated once", "saturate(self.i >> (code - 1) % SHIFTS, 9)",
+          "(self.i >> (code - 1) % SHIFTS)[:9]", "operand"),
+    Fault("layernorm", "shift of the channel before", "NormLane.shift_latency - NormLane.gamma",
+          "NormLane.shift_latency + 1 - NormLane.gamma"),
     Fault("layernorm", "reads while busy", "reading & ~self.x.busy", "reading"),
 )  # fmt: skip
 

@@ -1,6 +1,7 @@
 # amaranth: UnusedElaboratable=no
 """The loader: where every byte of a program goes, and what it waits for."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from amaranth.sim import Simulator
 
 from rtl.compile.program import Program, compile_model
 from rtl.control.loader import Loader
-from rtl.interface.command import FIELDS, Opcode
+from rtl.interface.command import FIELDS, Flag, Opcode
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from tb.scenarios import SMALL, SMALL_LIMITS, damaged_streams, family, refused_streams
@@ -26,7 +27,7 @@ class Surroundings:
     weights, parameters
         Contents of the halves at each release: the words of every column tile.
     tables, norms
-        Each table after its last byte; the NORMs as pushed, with their gamma and beta.
+        Each table after its last byte; the NORMs as pushed, with gamma, beta and shifts.
     operations
         Opcode, flags and fields of each.
     fills
@@ -40,7 +41,7 @@ class Surroundings:
         self.weights: list[list[bytes]] = []
         self.parameters: list[list[bytes]] = []
         self.tables: list[bytes] = []
-        self.norms: list[tuple[dict[str, int], list[int], list[int]]] = []
+        self.norms: list[tuple[dict[str, int], list[list[int]]]] = []
         self.operations: list[tuple[int, int, int]] = []
         self.fills: list[int] = []
         self.error, self.end, self.taken = Error.NONE, False, 0
@@ -50,8 +51,7 @@ class Surroundings:
         halves: list[dict[int, bytes]] = [{}, {}]
         planes: list[dict[int, bytes]] = [{}, {}]
         table: dict[int, int] = {}
-        gamma: dict[int, int] = {}
-        beta: dict[int, int] = {}
+        parameters: dict[int, list[int]] = {}
         loaded = 0  # which half is released next
         users: list[int] = []  # cycles in which a table's user drains
         busy_until = 0  # of the NORM in hand
@@ -114,18 +114,17 @@ class Surroundings:
             if ctx.get(unit.norm_parameter.en):
                 assert cycle >= busy_until, "parameters of a running NORM are written"
                 channel = ctx.get(unit.norm_parameter.address)
-                gamma[channel], beta[channel] = (
+                assert channel not in parameters, "parameters are written twice"
+                parameters[channel] = [
                     ctx.get(unit.norm_parameter.gamma),
                     ctx.get(unit.norm_parameter.beta),
-                )
+                    ctx.get(unit.norm_parameter.operand_shift) or 8,
+                ]
             if ctx.get(unit.norm.valid) and ctx.get(unit.norm.ready):
                 pushed = ctx.get(unit.norm.payload)
                 fields = {name: pushed[name] for name in ("channels", "shift", "epsilon")}
-                self.norms.append(
-                    (fields, [gamma[k] for k in sorted(gamma)], [beta[k] for k in sorted(beta)])
-                )
-                gamma.clear()
-                beta.clear()
+                self.norms.append((fields, [parameters[k] for k in sorted(parameters)]))
+                parameters.clear()
                 busy_until = cycle + int(rng.integers(2, 400))
             if ctx.get(unit.operation.valid) and ctx.get(unit.operation.ready):
                 done = ctx.get(unit.operation.payload)
@@ -194,11 +193,37 @@ def test_program(name: str, pace: float) -> None:
     assert found.operations == operations
     norms = [step for step in program.steps if step.opcode is Opcode.NORM]
     assert [norm[0] for norm in found.norms] == [step.values for step in norms]
-    for step, (_, gamma, beta) in zip(norms, found.norms):
-        bytes_ = np.frombuffer(step.payload, np.uint8).reshape(-1, 6, N).swapaxes(1, 2)
-        flat = np.ascontiguousarray(bytes_.reshape(-1, 6)[: step.values["channels"]])
-        assert gamma == flat[:, :2].copy().view("<i2")[:, 0].tolist()
-        assert beta == flat[:, 2:].copy().view("<i4")[:, 0].tolist()
+    shifted = [Flag.SHIFTS in step.flags for step in norms]
+    assert any(shifted)
+    assert all(shifted) == (name == "no-pooler")
+    for step, has_shifts, (_, parameters) in zip(norms, shifted, found.norms):
+        planes = 6 + has_shifts
+        bytes_ = np.frombuffer(step.payload, np.uint8).reshape(-1, planes, N).swapaxes(1, 2)
+        flat = np.ascontiguousarray(bytes_.reshape(-1, planes)[: step.values["channels"]])
+        gamma = flat[:, :2].copy().view("<i2")[:, 0].tolist()
+        beta = flat[:, 2:6].copy().view("<i4")[:, 0].tolist()
+        shifts = flat[:, 6].tolist() if has_shifts else [8] * len(flat)
+        assert parameters == [list(channel) for channel in zip(gamma, beta, shifts)]
+
+
+def test_any_byte_is_a_shift() -> None:
+    """Its three low bits count, 8 as 0: no payload asks for a shift that there is not."""
+    program = compile_model(family("no-pooler", SMALL["no-pooler"]), CONFIG)
+    rng = np.random.default_rng(5)
+    drawn: list[list[int]] = []
+    steps = []
+    for step in program.steps:
+        if Flag.SHIFTS in step.flags:
+            planes = np.frombuffer(step.payload, np.uint8).reshape(-1, 7, N).copy()
+            planes[:, 6] = rng.integers(0, 256, planes[:, 6].shape)
+            drawn.append(planes[:, 6].reshape(-1)[: step.values["channels"]].tolist())
+            step = dataclasses.replace(step, payload=planes.tobytes())
+        steps.append(step)
+    found = load(dataclasses.replace(program, steps=tuple(steps)).stream(), pace=0.3)
+    assert found.end
+    assert len(drawn) == len(found.norms)
+    for values, (_, parameters) in zip(drawn, found.norms):
+        assert [channel[2] for channel in parameters] == [(v - 1) % 8 + 1 for v in values]
 
 
 def test_damaged_streams() -> None:

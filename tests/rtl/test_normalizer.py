@@ -23,6 +23,7 @@ def random_norm(rng: np.random.Generator, channels: int) -> Norm:
         beta=rng.integers(-(1 << 24), 1 << 24, channels, dtype=np.int32),
         shift=int(rng.integers(12, 15)),
         epsilon=int(rng.integers(1, 1 << 20)),
+        operand_shifts=rng.integers(1, 9, channels).astype(np.uint8),
     )
 
 
@@ -89,6 +90,7 @@ def test_sums_and_norms(channels: int, rows: int, traffic: float) -> None:
                 ctx.set(unit.parameter.address, channel)
                 ctx.set(unit.parameter.gamma, int(norm.gamma[channel]))
                 ctx.set(unit.parameter.beta, int(norm.beta[channel]))
+                ctx.set(unit.parameter.operand_shift, int(norm.operand_shifts[channel]) % 8)
                 await cycle()
             ctx.set(unit.parameter.en, 0)
             payload = unit.norm.payload
@@ -162,5 +164,6 @@ def test_sums_and_norms(channels: int, rows: int, traffic: float) -> None:
         words = np.array([written[name][at] for at in range(len(wanted) // N * channels)])
         shown = words.reshape(-1, channels, 2, N).transpose(2, 0, 3, 1).reshape(2, -1, channels)
         np.testing.assert_array_equal(shown[0], wanted, err_msg=name)
-        np.testing.assert_array_equal(shown[1], operand(wanted), err_msg=name)
+        shifts = dict(plan)[name].operand_shifts
+        np.testing.assert_array_equal(shown[1], operand(wanted, shifts), err_msg=name)
         assert len(written[name]) == len(words)

@@ -147,16 +147,26 @@ def test_payloads(lanes: int) -> None:
     assert not by_head[:, 6:].any()
 
 
+@pytest.mark.parametrize("shifts", [False, True])
 @pytest.mark.parametrize("lanes", [4, 8])
-def test_norm_payload(lanes: int) -> None:
+def test_norm_payload(lanes: int, shifts: bool) -> None:
+    """Six planes, and a seventh where the norm has shifts."""
     model = family("bert-tiny", SHAPE)
+    layer = model.layers[0]
+    drawn = np.resize(np.arange(1, 9, dtype=np.uint8), 20) if shifts else None
+    norm = dataclasses.replace(layer.norm2, operand_shifts=drawn)
+    layers = (dataclasses.replace(layer, norm2=norm), *model.layers[1:])
+    model = dataclasses.replace(model, layers=layers)
     program = compile_model(model, changed(lanes=lanes, hidden=24))
     step = next(s for s in program.steps if s.name == "layer.0.ffn.norm")
-    planes = np.frombuffer(step.payload, np.uint8).reshape(-1, 6, lanes).swapaxes(1, 2)
-    planes = np.ascontiguousarray(planes.reshape(-1, 6)[:20])
-    norm = model.layers[0].norm2
+    count = 7 if shifts else 6
+    planes = np.frombuffer(step.payload, np.uint8).reshape(-1, count, lanes).swapaxes(1, 2)
+    planes = np.ascontiguousarray(planes.reshape(-1, count)[:20])
+    assert bool(step.flags & Flag.SHIFTS) == shifts
+    if shifts:
+        assert planes[:, 6].tolist() == [1, 2, 3, 4, 5, 6, 7, 8] * 2 + [1, 2, 3, 4]
     np.testing.assert_array_equal(planes[:, :2].copy().view("<i2")[:, 0], norm.gamma)
-    np.testing.assert_array_equal(planes[:, 2:].copy().view("<i4")[:, 0], norm.beta)
+    np.testing.assert_array_equal(planes[:, 2:6].copy().view("<i4")[:, 0], norm.beta)
     assert step.values == {"channels": 20, "shift": norm.shift, "epsilon": norm.epsilon}
 
 

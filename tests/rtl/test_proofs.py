@@ -1,4 +1,4 @@
-"""Proofs by SAT (Yosys) that the rounding shift equals its formula for every input.
+"""Proofs by SAT (Yosys) that the rounding shifts equal their formulas for every input.
 
 Registers are taken as wires, which changes nothing in a pipeline without feedback. The formula is
 written in Verilog here, from docs/numerics.md, and shares nothing with the unit.
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rtl.datapath.operand import Operand
 from rtl.datapath.requantize import RoundShift
 from rtl.generate.verilog import convert
 from tests.rtl.mutation import replaced
@@ -37,19 +38,33 @@ endmodule
 """
 
 
+OPERAND = """
+module formula (input signed [23:0] i, input [2:0] s);
+  wire signed [7:0] o;
+  round_shift unit (.clk(1'b0), .rst(1'b0), .i(i), .s(s), .o(o));
+  wire signed [31:0] x = i > 32767 ? 32767 : i < -32768 ? -32768 : i;
+  wire [3:0] shift = s == 0 ? 8 : s;
+  wire signed [31:0] y = (x + (32'sd1 <<< (shift - 1))) >>> shift;
+  wire signed [31:0] expected = y > 127 ? 127 : y < -128 ? -128 : y;
+  always @* assert(o == expected);
+endmodule
+"""
+
+
 def prove(unit: Any, folder: Path) -> str:
-    """Yosys's answer: whether the unit equals the formula for all i and s."""
+    """Yosys's answer: whether the unit equals its formula for all i and s."""
     (folder / "wires.v").write_text(REGISTERS_AS_WIRES)
     (folder / "unit.v").write_text(convert(unit, "round_shift"))
-    (folder / "formula.v").write_text(
-        FORMULA.format(
+    formula = OPERAND
+    if hasattr(unit, "maximum"):
+        formula = FORMULA.format(
             width=unit.width,
             bits=unit.bits,
             maximum=unit.maximum,
             s_bits=unit.maximum.bit_length(),
             must_fit=int(unit.fits),
         )
-    )
+    (folder / "formula.v").write_text(formula)
     script = (
         "read_verilog -sv unit.v formula.v; prep -flatten -top formula; techmap -map wires.v; "
         "opt -full; chformal -lower; opt -full; select -assert-none t:$dff; "
@@ -73,6 +88,25 @@ REFUTED = "model found: FAIL"
 )
 def test_round_shift(width: int, bits: int, maximum: int, fits: bool, tmp_path: Path) -> None:
     assert PROVED in prove(RoundShift(width, bits, maximum, fits=fits), tmp_path)
+
+
+def test_operand(tmp_path: Path) -> None:
+    """Of any value, saturated to 16 bits first: the unit does both at once."""
+    assert PROVED in prove(Operand(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(code - 1) % SHIFTS, 9)", "(code - 1) % SHIFTS, 10)"),
+        ("(code - 1) % SHIFTS", "(code - 1) % 7"),
+        ("+ halves[0]", ""),
+    ],
+)
+def test_a_fault_in_an_operand_is_refuted(old: str, new: str, tmp_path: Path) -> None:
+    with replaced("operand", (old, new)) as module:
+        unit = module.Operand()
+    assert REFUTED in prove(unit, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from rtl.interface.operation import Error
 from tb.scenarios import SMALL, SMALL_LIMITS, family
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
-FIRST, TABLE, TRANSPOSED, RESIDUAL, CHAINED, BANK, LOGITS = (1 << bit for bit in range(7))
+FIRST, TABLE, TRANSPOSED, RESIDUAL, CHAINED, BANK, LOGITS, SHIFTS = (1 << bit for bit in range(8))
 FLAGS_OF = {
-    Opcode.NORM: FIRST | RESIDUAL | CHAINED,
+    Opcode.NORM: FIRST | RESIDUAL | CHAINED | SHIFTS,
     Opcode.LINEAR: FIRST | TABLE | TRANSPOSED | RESIDUAL | BANK | LOGITS,
     Opcode.ATTEND: FIRST,
 }
@@ -66,7 +66,7 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
         return entry.opcode != Opcode.END
     match entry.opcode:
         case Opcode.HEADER:
-            right = (MAGIC, 3, CONFIG.lanes)
+            right = (MAGIC, 4, CONFIG.lanes)
             return bool(before) or right != tuple(
                 entry.values[name] for name in ("magic", "version", "lanes")
             )
@@ -294,5 +294,6 @@ def test_flags_are_those_of_the_format() -> None:
         CHAINED,
         BANK,
         LOGITS,
+        SHIFTS,
     ]
     assert named("logits").flags & Flag.LOGITS

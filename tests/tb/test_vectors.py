@@ -87,7 +87,12 @@ def test_real_reviews_by_every_unit(
         name = names.get(part, part.replace(".attention", ".norm1").replace(".ffn", ".norm2"))
         expected = [ref_layernorm(row, by_name[name]) for row in values(case.inputs["z"])]
         assert values(case.outputs["y"]) == expected
-        assert values(case.outputs["x8"]) == [ref_operand(row) for row in expected]
+        norm = by_name[name]
+        assert values(case.outputs["x8"]) == [ref_operand(row, norm) for row in expected]
+        if norm.operand_shifts is None:
+            assert set(values(case.inputs["operand_shifts"])) == {8}
+        else:
+            assert values(case.inputs["operand_shifts"]) == norm.operand_shifts.tolist()
     for case in vectors.read(out, "matmul"):
         columns = list(zip(*values(case.inputs["b"])))
         expected = [
