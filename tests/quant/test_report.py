@@ -63,3 +63,24 @@ def test_other_encoders_and_texts_without_labels(
     assert len(re.findall(r"head \d, integer", html)) == 4
     assert report.main([*options, "--sentence", ""]) == 2
     assert "the text is empty" in capsys.readouterr().err
+
+
+def test_the_page_of_72_heads_stays_small(tmp_path: Path) -> None:
+    """Six layers of twelve heads: a few are drawn, and what is wide scrolls by itself."""
+    found = tiny.tensors()
+    for name in [name for name in found if ".layer." in name]:
+        for layer in range(2, 6):
+            found[name.replace(f".layer.{layer % 2}.", f".layer.{layer}.")] = found[name]
+    config = {"num_hidden_layers": 6, "num_attention_heads": 12}
+    model, out = tiny.write(tmp_path / "tiny", config, found), tmp_path / "out"
+    data, page = tmp_path / "texts.txt", tmp_path / "page.html"
+    data.write_text("good film\nthe bad film\n")
+    options = ["--model", str(model), "--data", str(data)]
+    assert calibrate([*options, "--out", str(out)]) == 0
+    assert report.main([*options, "--quantized", str(out), "--out", str(page)]) == 0
+    html = page.read_text()
+    assert "The 4 of 72 heads that differ most." in html
+    assert len(re.findall(r"head \d+, integer", html)) == 4
+    assert len(html) < 500_000
+    for table in re.finditer(r"<table", html):
+        assert '<div class="wide">' in html[max(0, table.start() - 200) : table.start()]
