@@ -146,7 +146,7 @@ endmodule
 """
 
 
-def _tool(name: str, *arguments: str, folder: Path) -> None:
+def run_tool(name: str, *arguments: str, folder: Path) -> None:
     """Run a yowasp tool in `folder`; SynthesisError with the end of its log when it fails."""
     program = Path(sys.executable).with_name(f"yowasp-{name}")
     if not program.exists():
@@ -175,7 +175,7 @@ def _synthesise(design: Design, folder: Path) -> tuple[dict[str, int], dict[str,
     script = (
         f"read_verilog {design.name}.v; {SYNTH} -top {design.name}; write_json {design.name}.json"
     )
-    _tool("yosys", "-q", "-p", script, folder=folder)
+    run_tool("yosys", "-q", "-p", script, folder=folder)
     netlist = json.loads((folder / f"{design.name}.json").read_text())
     cells = netlist["modules"][design.name]["cells"]
     kinds = Counter(cell["type"] for cell in cells.values())
@@ -232,16 +232,16 @@ def _map(design: Design, folder: Path) -> None:
     flatten = "hierarchy -top wrapped; proc; flatten; opt -full;"
     map_and_write = f"{SYNTH} -top wrapped; write_json wrapped.json"
     try:
-        _tool("yosys", "-q", "-p", f"{read} {map_and_write}", folder=folder)
+        run_tool("yosys", "-q", "-p", f"{read} {map_and_write}", folder=folder)
     except SynthesisError:  # ABC dies on some netlists (softmax, 16 lanes), not on the same flat
-        _tool("yosys", "-q", "-p", f"{read} {flatten} {map_and_write}", folder=folder)
+        run_tool("yosys", "-q", "-p", f"{read} {flatten} {map_and_write}", folder=folder)
 
 
 def _place_and_route(folder: Path, freq: float, seed: int, placer: str) -> Timing:
     report = folder / f"timing-{seed}.json"
     arguments = ["--json", "wrapped.json", "--report", report.name, "--timing-allow-fail"]
     arguments += ["--freq", str(freq), "--seed", str(seed), "--placer", placer]
-    _tool("nextpnr-ecp5", *DEVICE, *arguments, folder=folder)
+    run_tool("nextpnr-ecp5", *DEVICE, *arguments, folder=folder)
     return read_timing(json.loads(report.read_text()), seed)
 
 

@@ -43,6 +43,7 @@ NEEDED = {
     "quant.classify": ["good"],
     "quant.export": ["c"],
     "rtl.generate": ["softmax"],
+    "sim.gates": ["activation"],
     "sim.synth": ["softmax"],
     "setup": ["quant"],
 }

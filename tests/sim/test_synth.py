@@ -43,7 +43,7 @@ def test_the_fastest_of_several_placements_counts(accumulator):
 
 def test_the_second_time_the_figures_are_read_back(accumulator, monkeypatch):
     first = ecp5.synthesise(accumulator(), route=False)
-    monkeypatch.setattr(ecp5, "_tool", None)
+    monkeypatch.setattr(ecp5, "run_tool", None)
     assert ecp5.synthesise(accumulator(), route=False) == first
     assert first.timing is None
 

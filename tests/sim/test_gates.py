@@ -1,0 +1,105 @@
+"""The netlist after synthesis is bit for bit the Verilog before it, and faults in it are found."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from rtl.interface.config import Config
+from sim.bench import BenchError, run_bench
+from sim.design import generated
+from sim.gates import __main__ as command
+from sim.gates import netlist as gates
+from sim.simulators import SimulatorError
+from sim.synth.ecp5 import SynthesisError
+
+CONFIG = Config(lanes=4)
+
+
+@pytest.mark.parametrize("unit", ["activation", "reciprocal", "rsqrt"])
+def test_small_units_on_icarus(unit: str) -> None:
+    assert command.main([unit, "--lanes", "4", "--simulator", "icarus"]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.verilator
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "requantize", "activation", "reciprocal", "rsqrt", "softmax", "layernorm", "matmul",
+        "attention", "accelerator",
+    ],
+)  # fmt: skip
+def test_every_unit_on_verilator(unit: str) -> None:
+    assert command.main([unit, "--lanes", "4"]) == 0
+
+
+LUT = re.compile(r"(\.INIT\(16'h)([0-9a-f]{4})\)")
+ROM = re.compile(r"(\.INITVAL_05\(320'h)([0-9a-f]{80})\)")
+
+
+@pytest.mark.parametrize(("cell", "place"), [(LUT, 0.2), (LUT, 0.8), (ROM, 0.0)])
+def test_a_broken_netlist_fails(cell: re.Pattern[str], place: float) -> None:
+    """The truth table of one LUT, or a row of the table, is its complement."""
+    sound = gates.netlist(generated("reciprocal", CONFIG))
+    found = list(cell.finditer(sound.verilog))
+    one = found[int(place * len(found))]
+    digits = one[2]
+    other = f"{(1 << 4 * len(digits)) - 1 - int(digits, 16):0{len(digits)}x}"
+    text = f"{sound.verilog[: one.start(2)]}{other}{sound.verilog[one.end(2) :]}"
+    assert len(text) == len(sound.verilog)
+    broken = dataclasses.replace(sound, verilog=text)
+    with pytest.raises(BenchError, match="values differ"):
+        run_bench(broken, "icarus", variant="broken-gates")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "refused"),
+    [
+        ('.REGMODE_B("NOREG")', '.REGMODE_B("OUTREG")', "no_model_of_output_registers"),
+        (".DATA_WIDTH_B(32'd36)", ".DATA_WIDTH_B(32'd18)", "no_model_of_two_data_widths"),
+        ('.CLKBMUX("CLKB")', '.CLKBMUX("INV")', "no_model_of_inverted_clocks"),
+    ],
+)
+def test_what_the_models_leave_out_is_refused(old: str, new: str, refused: str) -> None:
+    sound = gates.netlist(generated("reciprocal", CONFIG))
+    assert old in sound.verilog
+    changed = dataclasses.replace(sound, verilog=sound.verilog.replace(old, new))
+    with pytest.raises(SimulatorError, match=refused):
+        run_bench(changed, "icarus", variant="broken-gates")
+
+
+def test_attention_and_accelerator_are_small_unless_a_limit_is_given() -> None:
+    def config(unit: str, *arguments: str) -> Config:
+        return command.config_for(unit, command._parser().parse_args([unit, *arguments]))
+
+    assert config("softmax") == Config(lanes=8)
+    assert config("accelerator").tokens == config("attention").tokens == 24
+    assert config("accelerator", "--lanes", "4").lanes == 4
+    assert config("accelerator", "--hidden", "64") == Config(lanes=8, hidden=64)
+
+
+def test_the_netlist_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(gates, "FOLDER", tmp_path)
+    design = generated("reciprocal", CONFIG)
+    first = gates.netlist(design)
+    assert "LUT4" in first.verilog
+    assert "always" not in first.verilog.partition("module LUT4")[0]
+    monkeypatch.setattr(gates, "run_tool", None)
+    assert gates.netlist(design) == first
+
+
+def test_without_yosys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gates, "find_spec", lambda name: None)
+    with pytest.raises(SynthesisError, match="run `python3 -m setup synth` first"):
+        gates.cell_models()
+
+
+def test_an_unknown_unit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["softmx"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: no unit is called 'softmx': choose one of requantize,")
+    assert said.count("\n") == 1
