@@ -110,7 +110,7 @@ def test_the_same_seed_draws_the_same_mutants() -> None:
         (["nothing"], "no bench of 'nothing' can be played: choose of requantize, activation"),
         (["softmax", "--count", "0"], "0 is out of range: it must be 1 to 65535"),
         (["softmax", "--lanes", "5"], "argument --lanes: invalid choice: 5"),
-        (["softmax", "--known", "no.toml"], "no.toml: No such file or directory"),
+        (["softmax", "--known", "no.toml"], "argument --known: no.toml does not exist"),
     ],
 )
 def test_what_cannot_be_played_says_why(
