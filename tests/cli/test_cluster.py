@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,9 +32,9 @@ def ended(process: Process) -> Iterator[Process]:
         process.wait()
 
 
-def dask(*words: str, cwd: Path = ROOT) -> Process:
+def dask(*words: str, cwd: Path = ROOT, start: Sequence[str] = ("-m", "dask")) -> Process:
     environment = os.environ | {"PYTHONPATH": str(cwd)}
-    command = [sys.executable, "-m", "dask", *words]
+    command = [sys.executable, *start, *words]
     return subprocess.Popen(command, cwd=cwd, env=environment, stderr=subprocess.DEVNULL)
 
 
@@ -49,9 +49,11 @@ def scheduler(folder: Path, port: int = 0) -> Iterator[tuple[Process, str]]:
 
 
 @contextmanager
-def workers(address: str, count: int, cwd: Path = ROOT) -> Iterator[list[Process]]:
+def workers(
+    address: str, count: int, cwd: Path = ROOT, **options: Sequence[str]
+) -> Iterator[list[Process]]:
     words = ("worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
-    found = [dask(*words, cwd=cwd) for _ in range(count)]
+    found = [dask(*words, cwd=cwd, **options) for _ in range(count)]
     try:
         yield found
     finally:
@@ -109,10 +111,11 @@ def test_workers_of_another_commit_are_refused(address: str, tmp_path: Path) -> 
         list(each(cases.square, 1, NUMBERS, dask=address))
 
 
-def test_workers_outside_a_clone_are_refused(address: str, tmp_path: Path) -> None:
+def test_workers_without_the_project_are_refused(address: str, tmp_path: Path) -> None:
+    without = "import sys; sys.modules['cli'] = None; from dask.__main__ import main; main()"
     with (
-        workers(address, 1, tmp_path),
-        pytest.raises(ToolError, match=r"the worker .* has no module cli:"),
+        workers(address, 1, tmp_path, start=("-c", without)),
+        pytest.raises(ToolError, match=r"the worker .* has no module cli[.:]"),
     ):
         list(each(cases.square, 1, NUMBERS, dask=address))
 
