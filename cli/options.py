@@ -16,7 +16,7 @@ from cli.paths import problem
 MODEL = Path("models/bert-tiny-imdb")
 LANES = 8
 SEED = 0
-PATHS = ("FILE", "DIR", "NAME|FILE")
+PATHS = ("FILE", "DIR", "DIR|FILE", "NAME|FILE")
 """Metavars of the options that name a path."""
 
 

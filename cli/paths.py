@@ -1,7 +1,7 @@
 """What a path that an option names has to be, asked before any work is done.
 
-Options say by their metavar what they take: FILE, DIR or NAME|FILE. Those called --out, --work and
---json are written, all others are read.
+Options say by their metavar what they take: FILE, DIR, DIR|FILE or NAME|FILE. Those called --out,
+--work and --json are written, all others are read.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ WRITTEN = ("out", "work", "json")
 def problem(option: str, metavar: str, value: str | Path) -> str:
     """Why the path cannot be what the option asks for; "" where nothing speaks against it.
 
-    That a folder to be read is missing is left to who reads it, and what kind NAME|FILE is: both
-    may be names.
+    That a folder to be read is missing is left to who reads it, and what kind DIR|FILE or
+    NAME|FILE is: that is for the command to say.
     """
     if not str(value):
         return ""
     path = Path(value)
     if option in WRITTEN:
-        return _unwritable(path, folder=metavar == "DIR")
+        return _unwritable(path, metavar)
     if path.is_symlink() and not path.exists():
         return f"{path} is a link to {os.readlink(path)}, which does not exist"
     above = _nearest(path)
@@ -45,10 +45,10 @@ def _nearest(path: Path) -> Path:
     return path
 
 
-def _unwritable(path: Path, *, folder: bool) -> str:
-    if path.is_dir() and not folder:
+def _unwritable(path: Path, metavar: str) -> str:
+    if path.is_dir() and metavar == "FILE":
         return f"{path} is a folder: give the name of a file"
-    if path.exists() and not path.is_dir() and folder:
+    if path.exists() and not path.is_dir() and metavar == "DIR":
         return f"{path} is a file: give the name of a folder"
     above = _nearest(path)
     if above != path and not above.is_dir():

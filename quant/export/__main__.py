@@ -39,7 +39,7 @@ def parser() -> Parser:
         "-o",
         "--out",
         type=Path,
-        metavar="PATH",
+        metavar="DIR|FILE",
         help=f"directory of the C, file of the graph (default: {OUT}/ and the name of the model); "
         "a directory that holds anything but an earlier export is refused",
     )
@@ -54,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def export_command(options: argparse.Namespace) -> int:
+    if options.out is not None:
+        (check_directory if options.format == "c" else check_file)(options.out)
     quantized = options.quantized
     if quantized is None:
         checkpoint = DEFAULT_MODEL if options.model is None else hub.local(options.model)
@@ -78,14 +80,19 @@ def export_c(quantized: Path, out: Path) -> int:
 def export_onnx(quantized: Path, out: Path) -> int:
     from quant.export.graph import OPSET, graph  # the one format that needs a further package
 
-    if out.is_dir():
-        raise ValueError(f"{out} is a directory: name a file with -o")
+    check_file(out)
     model, _ = store.load(quantized)
     made = graph(model)
     files.write(out, made.SerializeToString(deterministic=True))
     print(f"{out}: {len(made.graph.node)} operators of opset {OPSET}, {quantized}")
     print("inputs:  ids, types, attend, int64 [tokens]; output: logits, int32")
     return 0
+
+
+def check_file(out: Path) -> None:
+    """Raises ValueError where `out` is a directory."""
+    if out.is_dir():
+        raise ValueError(f"{out} is a directory: name a file with -o")
 
 
 def check_directory(out: Path) -> None:

@@ -137,8 +137,8 @@ def sourced(name: str, config: Config) -> str:
     So a fault in an enable or a reset is one of a multiplexer, as every other is.
     """
     text = netlist(unit(name).build(config), name, sources=True)
-    text = text.replace(f"{ROOT}/", "")
-    return re.sub(r'(?<=["|])/[^"|]*/site-packages/', "", text)
+    text = re.sub(r'(?<=["|])/[^"|]*/site-packages/', "", text)  # may lie in the checkout
+    return text.replace(f"{ROOT}/", "")
 
 
 def _register_lines(text: str) -> dict[tuple[str, str], tuple[str, ...]]:

@@ -100,7 +100,9 @@ def test_what_the_terminal_cannot_show_is_escaped():
 
 
 def test_ctrl_c_is_one_line():
-    body = " print('ready', flush=True)\n import time\n time.sleep(60)"
+    # Python ignores SIGINT where its parent does, as shells do in the background.
+    head = " import signal, time\n signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    body = head + " print('ready', flush=True)\n time.sleep(60)"
     process = in_a_process(body, stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"

@@ -186,7 +186,7 @@ def bad_paths(folder: Path, dest: str, metavar: str) -> dict[str, Path]:
     os.mkfifo(folder / "pipe.csv")
     below = folder / "plain.csv" / "below.csv"
     if dest in ("out", "work", "json"):
-        other = folder / "plain.csv" if metavar == "DIR" else folder / "full"
+        other = folder / "plain.csv" if metavar.startswith("DIR") else folder / "full"
         return {"of the other kind": other, "below a file": below}
     return {
         "a broken link": folder / "broken.csv",

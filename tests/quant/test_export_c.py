@@ -141,28 +141,34 @@ FAULTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def fragile() -> Model:
+def fragile(seed: int) -> Model:
     """Long rows, mean pooling, an offset and types: every line of the C counts."""
-    return random_model(Shape(2, 12, 2, 6, 30, 3, 60, 26, 2, position_offset=2, pooling="mean"), 1)
+    shape = Shape(2, 12, 2, 6, 30, 3, 60, 26, 2, position_offset=2, pooling="mean")
+    return random_model(shape, seed)
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_in_the_c_is_seen(name: str, fragile: Model, tmp_path: Path) -> None:
+def test_a_fault_in_the_c_is_seen(name: str, tmp_path: Path) -> None:
+    """By one of a few models: random ones may round a small fault away."""
     right, wrong = FAULTS[name]
-    sources = c.sources(fragile, {})
-    assert sources["bert2rtl.c"].count(right) == 1
-    sources["bert2rtl.c"] = sources["bert2rtl.c"].replace(right, wrong)
-    texts = list(random_texts(fragile.shape, 1, 30))
-    assert answers(build(sources, tmp_path, "-O1"), texts) != expected(fragile, texts)
+
+    def seen(model: Model, folder: Path) -> bool:
+        sources = c.sources(model, {})
+        assert sources["bert2rtl.c"].count(right) == 1
+        sources["bert2rtl.c"] = sources["bert2rtl.c"].replace(right, wrong)
+        texts = list(random_texts(model.shape, 1, 30))
+        return answers(build(sources, folder, "-O1"), texts) != expected(model, texts)
+
+    assert any(seen(fragile(seed), tmp_path / str(seed)) for seed in range(1, 9))
 
 
-def test_a_logit_that_is_off_by_one_is_seen(fragile: Model, tmp_path: Path) -> None:
-    last = replace(fragile.head[-1], bias=fragile.head[-1].bias + np.array([0, 1, 0], np.int32))
-    sources = c.sources(replace(fragile, head=(*fragile.head[:-1], last)), {})
-    texts = list(random_texts(fragile.shape, 1, 3))
+def test_a_logit_that_is_off_by_one_is_seen(tmp_path: Path) -> None:
+    model = fragile(1)
+    last = replace(model.head[-1], bias=model.head[-1].bias + np.array([0, 1, 0], np.int32))
+    sources = c.sources(replace(model, head=(*model.head[:-1], last)), {})
+    texts = list(random_texts(model.shape, 1, 3))
     found = np.array(answers(build(sources, tmp_path, "-O1"), texts))
-    assert (found - expected(fragile, texts)).tolist() == [[0, 1, 0]] * 3
+    assert (found - expected(model, texts)).tolist() == [[0, 1, 0]] * 3
 
 
 UNITS = r"""

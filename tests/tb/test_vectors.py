@@ -45,7 +45,10 @@ def values(tensor: Tensor) -> list:
 
 
 def run_command(*arguments: object) -> int:
-    return command.main([str(argument) for argument in arguments])
+    try:
+        return command.main([str(argument) for argument in arguments])
+    except SystemExit as stop:  # the parser's
+        return int(stop.code or 0)
 
 
 def test_real_reviews_by_every_unit(
@@ -178,7 +181,7 @@ def refused(capsys: pytest.CaptureFixture, *arguments: object) -> str:
         (("--text", "  "), "the text is empty"),
         (("--tokens", 2), "the limit of 2 tokens leaves no room for the text"),
         (("--samples", 5001), "--samples 5001: it must lie in 1..5000"),
-        (("--ids", "nowhere.txt"), "nowhere.txt: No such file or directory"),
+        (("--ids", "nowhere.txt"), "--ids: nowhere.txt does not exist"),
     ],
 )
 def test_bad_arguments(
