@@ -114,7 +114,7 @@ FAULTS = (
           "self.x8.data.eq(unit.y8.as_value().rotate_left(8))", WHOLE),
     Fault("embedding", "lanes and kinds", "Cat(kind, lane, word)", "Cat(lane, kind, word)", WHOLE),
     Fault("embedding", "offset", "rows.token_rows + rows.offset", "rows.token_rows", WHOLE),
-    Fault("embedding", "types", "Mux(entry.type, rows.position_rows, 0)", "0", WHOLE),
+    Fault("embedding", "types", "Mux(token_type, rows.position_rows, 0)", "0", WHOLE),
     Fault("embedding", "row's end", "self.i.payload.last != row_end", "self.i.payload.last", WHOLE),
     Fault("embedding", "bound", "entry.id >= rows.token_rows", "entry.id > rows.token_rows", WHOLE),
     Fault("attention", "mask", "mask.attend.eq(tokens.o.token.attend)", "mask.attend.eq(1)"),
@@ -177,6 +177,13 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
             path = paths[top, interval] = folder / f"{top}-{interval}.npz"
             write_case(path, Case(inferences=tuple(played), row_latency=3, interval=interval))
     return paths
+
+
+def test_every_fault_has_its_place() -> None:
+    """Those that `make test` does not play, too."""
+    for fault in FAULTS:
+        path, _ = source_of(fault.part)
+        assert not fault.old or path.read_text().count(fault.old) == 1, fault
 
 
 def play(design: Design, variant: str, case: Path | None) -> None:
