@@ -6,12 +6,12 @@ import dataclasses
 import importlib
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cli.command import Different
+from cli.workers import each
 
 from rtl.interface.config import Config
 from sim.design import Design, Port, generated
@@ -103,10 +103,8 @@ def killers(job: Job, numbers: Sequence[int]) -> list[str]:
 
 def play(job: Job, count: int, jobs: int) -> Iterator[str]:
     """`killers` of mutants 1 to `count`, in order, in several processes."""
-    chunks = [range(k, min(k + CHUNK, count + 1)) for k in range(1, count + 1, CHUNK)]
-    with ProcessPoolExecutor(jobs) as pool:
-        try:
-            for found in pool.map(killers, [job] * len(chunks), chunks):
-                yield from found
-        finally:
-            pool.shutdown(cancel_futures=True)
+    shares = {
+        f"mutant {k}": range(k, min(k + CHUNK, count + 1)) for k in range(1, count + 1, CHUNK)
+    }
+    for _, found in each(killers, job, shares, jobs=jobs):
+        yield from found
