@@ -14,6 +14,8 @@ from cli.options import PATHS, Parser
 
 import pytest
 
+from tests.ending import exit_code
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -67,10 +69,7 @@ def module(name: str) -> ModuleType:
 
 def ends(name: str, *arguments: str) -> int:
     """The exit code of a command, run in this process."""
-    try:
-        return int(module(name).main(list(arguments)))
-    except SystemExit as stop:
-        return int(stop.code or 0)
+    return exit_code(module(name).main, list(arguments))
 
 
 def options_of(name: str, capsys) -> dict[str, str]:

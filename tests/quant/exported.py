@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from golden import encoder
 from golden.model import Linear, Model, Shape
 from golden.random import random_model
 from quant.tokenizer import Tokens
@@ -40,6 +41,11 @@ def answers(program: Path, texts: Iterable[Text]) -> list[list[int]]:
     done = subprocess.run([program], input="\n".join(lines), capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     return [list(map(int, line.split())) for line in done.stdout.splitlines()]
+
+
+def expected(model: Model, texts: Iterable[Text]) -> list[list[int]]:
+    """Golden's logits."""
+    return [encoder.run(model, *text).tolist() for text in texts]
 
 
 def random_texts(shape: Shape, seed: int, count: int) -> Iterator[Text]:

@@ -11,6 +11,7 @@ from golden.model import Shape
 from golden.random import random_model
 from quant.export import c
 from quant.export.__main__ import main
+from tests.ending import exit_code
 
 
 @pytest.fixture
@@ -57,12 +58,8 @@ def test_default_directory(quantized: Path, tmp_path: Path, monkeypatch, capsys)
 
 def test_refusals(quantized: Path, tmp_path: Path, capsys) -> None:
     def refused(*arguments: str) -> str:
-        try:
-            code = main(list(arguments))
-        except SystemExit as stop:
-            code = int(stop.code or 0)
+        assert exit_code(main, list(arguments)) == 2
         error = capsys.readouterr().err
-        assert code == 2
         assert error.count("\n") == 1
         return error
 

@@ -24,6 +24,7 @@ from tests.quant.exported import (
     accumulators,
     answers,
     build,
+    expected,
     masked,
     random_texts,
     variances,
@@ -31,10 +32,6 @@ from tests.quant.exported import (
 from tests.quant.test_quantize import VARIED, checkpoint, inputs
 
 TOKENS = 128  # of the 200 reviews; a sanitized program reads fewer of them
-
-
-def expected(model: Model, texts: list[exported.Text]) -> list[list[int]]:
-    return [encoder.run(model, *text).tolist() for text in texts]
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)

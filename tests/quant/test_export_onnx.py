@@ -10,7 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from golden import encoder, fast, reciprocal, requantize, rsqrt, softmax, store
+from golden import fast, reciprocal, requantize, rsqrt, softmax, store
 from golden.model import Model, Shape
 from golden.random import random_model
 from quant.calibrate import Calibrator, encode
@@ -20,8 +20,9 @@ from quant.export.__main__ import main
 from quant.export.graph import IR_VERSION, OPSET, Graph, graph
 from quant.options import REMEDIES, Options
 from quant.tokenizer import TextTokenizer
+from tests.ending import exit_code
 from tests.quant import exported
-from tests.quant.exported import Text, accumulators, masked, random_texts, variances
+from tests.quant.exported import Text, accumulators, expected, masked, random_texts, variances
 from tests.quant.test_quantize import VARIED, checkpoint, inputs
 
 
@@ -43,10 +44,6 @@ def answers(ready: onnxruntime.InferenceSession, texts: Iterable[Text]) -> list[
         assert logits.dtype == np.int32
         results.append(logits.tolist())
     return results
-
-
-def expected(model: Model, texts: Iterable[Text]) -> list[list[int]]:
-    return [encoder.run(model, *text).tolist() for text in texts]
 
 
 def test_200_reviews(
@@ -222,10 +219,10 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = ["onnx", "--quantized", str(tmp_path / "quantized"), "-o"]
     for arguments, message in (
         ([*good, str(tmp_path)], "is a directory: name a file"),
-        ([*good, str(tmp_path / "quantized" / "quantized.json" / "x")], ""),
+        ([*good, str(tmp_path / "quantized" / "quantized.json" / "x")], "is no folder"),
         (["onnx", "--quantized", "nowhere", "-o", str(tmp_path / "x")], "nowhere/quantized.json"),
     ):
-        assert main(arguments) == 2
+        assert exit_code(main, arguments) == 2
         error = capsys.readouterr().err
         assert error.startswith("error: ")
         assert error.count("\n") == 1

@@ -19,6 +19,7 @@ from sim.mutate.equal import equivalents
 from sim.mutate.netlist import SELECTOR, SELECTOR_BITS, drawn, sourced, with_selector
 from sim.mutate.survivors import known
 from sim.native.library import NativePorts, library
+from tests.ending import exit_code
 
 CONFIG = Config(lanes=4)
 QUICK = ("requantize", "activation", "matmul")
@@ -116,10 +117,7 @@ def test_the_same_seed_draws_the_same_mutants() -> None:
 def test_what_cannot_be_played_says_why(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    try:
-        code = command.main(arguments)
-    except SystemExit as stop:
-        code = int(stop.code or 0)
+    code = exit_code(command.main, arguments)
     said = capsys.readouterr().err
     assert code == 2
     assert message in said

@@ -15,6 +15,7 @@ import pytest
 
 from sim import play, run
 from tb.case import Inference
+from tests.ending import exit_code
 
 ATTENTION = ["--unit", "attention", "--lanes", "4", "--simulator", "icarus", "--tokens", "4"]
 BOTH = ("An awful mess.", "A wonderful film!")
@@ -26,12 +27,8 @@ def _own_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(play, "RUNS", tmp_path / "runs")
 
 
-def ended(arguments: list[str]) -> object:
-    """The exit code; argparse leaves with SystemExit."""
-    try:
-        return run.main(arguments)
-    except SystemExit as stop:
-        return stop.code
+def ended(arguments: list[str]) -> int:
+    return exit_code(run.main, arguments)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from sim import vectors as command
 from tb import vectors
 from tb.cut import UNITS, Tensor, Traced, cut
 from tb.sequences import Sequence, from_file
+from tests.ending import exit_code
 from tests.golden.reference import (
     ref_layernorm,
     ref_operand,
@@ -45,10 +46,7 @@ def values(tensor: Tensor) -> list:
 
 
 def run_command(*arguments: object) -> int:
-    try:
-        return command.main([str(argument) for argument in arguments])
-    except SystemExit as stop:  # the parser's
-        return int(stop.code or 0)
+    return exit_code(command.main, [str(argument) for argument in arguments])
 
 
 def test_real_reviews_by_every_unit(

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import train.loop
+from tests.ending import exit_code
 from train.finetune import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -276,11 +277,7 @@ def test_what_cannot_be_done_is_one_clear_line(
     arguments, tmp_path, capsys, monkeypatch, extra, message
 ):
     monkeypatch.chdir(ROOT)
-    try:
-        code = main([*arguments, *places(tmp_path, "a"), *extra])
-    except SystemExit as stop:  # the parser's
-        code = stop.code
-    assert code == 2
+    assert exit_code(main, [*arguments, *places(tmp_path, "a"), *extra]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: ")
     assert re.search(message, error)
