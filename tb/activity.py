@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 from cli.files import replacing
 
@@ -100,7 +101,7 @@ def read(content: bytes) -> Record:
                 if signal:
                     parts[kind][signal] = arrays[name]
             return Record(str(arrays["case"]), int(arrays["cycles"]), **parts)
-    except (OSError, KeyError, EOFError, ValueError) as error:
+    except (OSError, KeyError, EOFError, ValueError, BadZipFile) as error:
         raise ValueError(f"this is no record of an inference: {error}") from None
 
 
