@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from systemrdl import RDLCompiler
+from systemrdl.compiler import RDLCompiler
 from systemrdl.node import AddrmapNode, FieldNode, RegNode
-from systemrdl.rdltypes import AccessType, OnWriteType
+from systemrdl.rdltypes.builtin_enums import AccessType, OnWriteType
 
 from rtl.interface.config import Config
 
@@ -103,13 +103,15 @@ def _register(node: RegNode) -> Register:
 
 def _field(node: FieldNode) -> Field:
     values = node.get_property("encode")
+    reset = node.get_property("reset")
+    assert isinstance(reset, int), f"{node.get_path()} has no plain reset value"
     return Field(
         name=node.inst_name,
         high=node.high,
         low=node.low,
         access=_ACCESS[node.get_property("sw"), node.get_property("onwrite")],
         constant=not (node.is_hw_writable or node.get_property("hwset")),
-        reset=int(node.get_property("reset")),
+        reset=reset,
         text=_text(node),
         values={v.value: (v.name, v.rdl_desc or "") for v in values or ()},
     )
