@@ -25,10 +25,10 @@ HOLDS
     .s_axi_bresp(bresp), .s_axi_bvalid(bvalid), .s_axi_bready(bready),
     .s_axi_araddr(address), .s_axi_arprot(3'd0), .s_axi_arvalid(arvalid), .s_axi_arready(arready),
     .s_axi_rdata(rdata), .s_axi_rresp(rresp), .s_axi_rvalid(rvalid), .s_axi_rready(rready),
-    .s_axis_model_tdata(32'd0), .s_axis_model_tvalid(1'b0), .s_axis_model_tlast(1'b0),
+    .s_axis_model_tdata({WORD{1'b0}}), .s_axis_model_tvalid(1'b0), .s_axis_model_tlast(1'b0),
     .s_axis_tokens_tdata(32'd0), .s_axis_tokens_tvalid(1'b0), .s_axis_tokens_tlast(1'b0),
     .m_axis_request_tready(1'b1), .m_axis_logits_tready(1'b1),
-    .s_axis_rows_tdata(32'd0), .s_axis_rows_tvalid(1'b0), .s_axis_rows_tlast(1'b0));
+    .s_axis_rows_tdata({WORD{1'b0}}), .s_axis_rows_tvalid(1'b0), .s_axis_rows_tlast(1'b0));
 
   always #5 clk = ~clk;
   initial #10000000 begin $display("nothing moved at operation %0d", place); $finish; end

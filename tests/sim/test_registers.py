@@ -48,7 +48,9 @@ def compiled(config: Config, folder: Path) -> Path:
     releases = "\n".join(f"          release dut.{net};" for _, net, _ in CHANGED)
     text = BENCH.read_text().replace("HOLDS", holds)
     text = text.replace("FORCES", forces).replace("RELEASES", releases)
-    (folder / "bench.v").write_text(text.replace("LAST", str(MOST - 1)))
+    (folder / "bench.v").write_text(
+        text.replace("LAST", str(MOST - 1)).replace("WORD", str(8 * config.lanes))
+    )
     command = ["iverilog", "-g2012", "-s", "bench", "-o", "bench.vvp", "bench.v", "accelerator.v"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
