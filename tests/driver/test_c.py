@@ -13,8 +13,9 @@ import pytest
 from rtl.control.axi import ADDRESS, REGISTERS
 from rtl.interface.command import DESCRIPTOR_BYTES, MAGIC, VERSION
 from rtl.interface.operation import Error
+from rtl.registers.map import registers
 from sim.cycles.model import predict
-from sim.driver.board import BASE, DRIVER, STRICT, Board, driver_library
+from sim.driver.board import DRIVER, STRICT, Board, driver_library
 from sim.fuzz.subject import POOL, Subject, config, subjects
 from tests.driver.conftest import LANES
 from tests.driver.device import LIMITS, PLENTY, Driver, failing, header, is_right
@@ -426,4 +427,26 @@ def test_the_header_is_the_register_map(tmp_path: Path) -> None:
     assert errors == {error.name: error.value for error in Error}
     driver_codes = [value for value in found.values() if value < 0]
     assert sorted(driver_codes) == list(range(-13, 0))
-    assert BASE % 128 == 0
+
+
+def test_the_header_has_every_field_of_the_systemrdl(tmp_path: Path) -> None:
+    """One bit: its mask; more bits: mask and shift; a whole register: its offset alone."""
+    found = constants(tmp_path)
+    made = registers(config(LANES))
+    expected = {f"B2RTL_{r.name.upper()}": r.address for r in made}
+    single = {"interrupt_enable": "_BIT", "interrupt_pending": "_BIT"}
+    for register in made:
+        for field in register.fields:
+            if field.high - field.low == 31:
+                continue
+            name = f"B2RTL_{register.name.upper()}" + single.get(
+                register.name, f"_{field.name.upper()}"
+            )
+            mask = (1 << field.high + 1) - (1 << field.low)
+            if field.high == field.low:
+                expected[name] = mask
+            else:
+                expected |= {f"{name}_MASK": mask, f"{name}_SHIFT": field.low}
+    about = ("B2RTL_CONTROL", "B2RTL_STATUS", "B2RTL_INTERRUPT", *expected)
+    assert {n: v for n, v in found.items() if n.startswith(about[:3]) or n in about} == expected
+    assert len(expected) == 18 + 2 + 4 + 2
