@@ -13,8 +13,9 @@ from sim.verilator import on_path
 
 DESCRIPTION = """\
 Set up what a make target needs. Profiles: quant (Python packages only), onnx (quant and the ONNX
-export), train (with torch), sim (Verilator and Icarus, no torch), cluster (sim, and dask for runs
-on many machines), synth (yowasp), test (everything that the tests use). Each step says what it does
+export), train (with torch), sim (Verilator and Icarus, no torch), package (Verilog, register map),
+cluster (sim, and dask for runs on many machines), synth (yowasp), test (everything that the tests
+use). Each step says what it does
 and is skipped when it is done; an interrupted run is simply started again."""
 
 EXAMPLES = """\
@@ -39,8 +40,11 @@ PROFILES = {
     "train": Profile(("quant", "train")),
     "sim": Profile(HARDWARE, simulates=True),
     "synth": Profile(("rtl", "synth")),
+    "package": Profile(("rtl", "package")),
     "cluster": Profile((*HARDWARE, "cluster"), simulates=True),
-    "test": Profile((*HARDWARE, "cluster", "onnx", "synth", "train", "dev"), simulates=True),
+    "test": Profile(
+        (*HARDWARE, "package", "cluster", "onnx", "synth", "train", "dev"), simulates=True
+    ),
 }
 
 

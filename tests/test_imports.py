@@ -35,7 +35,7 @@ THIRD_PARTY = {
     "golden": {"numpy", "numba"},
     "quant": {"numpy", "numba", "safetensors", "scipy", "tokenizers", "tqdm"}
     | {"huggingface_hub", "onnx"},
-    "rtl": {"numpy", "amaranth"},
+    "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "peakrdl_html"},
     "tb": {"numpy", "amaranth", "cocotb"},
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm"} | TRAINING,
     "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm"},
@@ -48,6 +48,7 @@ ROOMS = (
     "rtl.datapath",
     "rtl.control",
     "rtl",
+    "rtl.registers",
     "rtl.compile",
     "rtl.generate",
 )

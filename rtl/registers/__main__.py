@@ -1,0 +1,53 @@
+"""`python -m rtl.registers`: the register map as a C header and as HTML."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cli.command import run_command
+from cli.files import replacing, write_if_changed
+from cli.options import Parser
+
+from rtl.interface.options import add_config_options, config_of
+from rtl.registers.export import HEADER, PAGES, c_header, write_html
+
+DESCRIPTION = """\
+Write the register map (rtl/registers/bert2rtl.rdl) as a C header and as HTML, with the limits of a
+configuration as reset values.
+"""
+EXAMPLES = """\
+examples:
+  python -m rtl.registers
+  python -m rtl.registers --lanes 4 --tokens 64 -o build/registers
+"""
+OUT = Path("build/registers")
+
+
+def _parser() -> Parser:
+    result = Parser("rtl.registers", DESCRIPTION, EXAMPLES)
+    result.add_argument(
+        "-o", "--out", type=Path, default=OUT, metavar="DIR", help=f"default: {OUT}"
+    )
+    add_config_options(result)
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(lambda: _run(_parser().parse_args(arguments)))
+
+
+def _run(options: argparse.Namespace) -> None:
+    config = config_of(options)
+    header, pages = options.out / HEADER, options.out / PAGES
+    write_if_changed(header, c_header(config))
+    with replacing(pages) as folder:
+        write_html(config, folder)
+    print(header)
+    print(pages / "index.html")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
