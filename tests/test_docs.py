@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("models/*/README.md")]
+DOCUMENTS = [
+    *ROOT.glob("*.md"),
+    ROOT / "driver" / "README.md",
+    *(ROOT / "docs").glob("*.md"),
+    *ROOT.glob("models/*/README.md"),
+]
 TOPS = ("cli", "golden", "quant", "rtl", "tb", "sim", "train", "tests", "docs", "models", "setup")
 
 PATH = re.compile(rf"`((?:{'|'.join(TOPS)})/[\w/.-]*)`")

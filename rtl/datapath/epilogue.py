@@ -123,57 +123,10 @@ class Epilogue(wiring.Component):
         m = Module()
         m.submodules.requantize = requantize = self.requantize
         m.submodules.table = table = self.activation
-        n, width = self.config.lanes, address_bits(self.config)
+        n = self.config.lanes
 
-        # COUNTED.
-        tag = Signal(Tag(self.config))
-        active = Signal()
-        index = Signal(range(n))
-        with m.If(self.tile.start):
-            m.d.sync += [tag.eq(self.tile.tag), active.eq(1), index.eq(0)]
-        with m.Elif(active):
-            m.d.sync += [index.eq(index + 1), active.eq(index != n - 1)]
-
-        column = Signal(
-            data.StructLayout(
-                {
-                    "write": unsigned(1),
-                    "end": unsigned(1),
-                    "index": unsigned((n - 1).bit_length()),
-                    "epilogue": Kind,
-                    "address": unsigned(width),
-                    "table": unsigned(1),
-                    "transposed": unsigned(1),
-                    "shift": unsigned(tag.shift.shape().width),
-                    "score_first": unsigned(1),
-                    "score_last": unsigned(1),
-                    "softmax_buffer": unsigned(1),
-                    "row_tile_done": unsigned(1),
-                    "table_last": unsigned(1),
-                    "release": unsigned(1),
-                    "weight_buffer": unsigned(1),
-                }
-            )
-        )
-        m.d.comb += [
-            column.write.eq(active & (index < tag.columns)),
-            column.end.eq(active & (index == n - 1)),
-            column.index.eq(index),
-            column.epilogue.eq(tag.epilogue),
-            column.address.eq(tag.address + index),
-            column.table.eq(tag.table),
-            column.transposed.eq(tag.transposed),
-            column.shift.eq(tag.shift),
-            column.score_first.eq(tag.score_first & (index == 0)),
-            column.score_last.eq(tag.score_last & (index + 1 == tag.columns)),
-            column.softmax_buffer.eq(tag.softmax_buffer),
-            column.row_tile_done.eq(tag.row_tile_done),
-            column.table_last.eq(tag.table_last),
-            column.release.eq(tag.release),
-            column.weight_buffer.eq(tag.weight_buffer),
-        ]
         # at[c] is the column's control in cycle c of the schedule.
-        copies = stages(m, column, WRITTEN - COUNTED, "column")
+        copies = stages(m, self._column(m), WRITTEN - COUNTED, "column")
         at = {COUNTED + cycle: stage for cycle, stage in enumerate(copies)}
 
         self._parameters(m, at)
@@ -221,6 +174,57 @@ class Epilogue(wiring.Component):
             self.table_done.eq(last.end & last.table_last),
         ]
         return m
+
+    def _column(self, m: Module) -> data.View:
+        """COUNTED: what the tile says of the column of this cycle."""
+        n, width = self.config.lanes, address_bits(self.config)
+        tag = Signal(Tag(self.config))
+        active = Signal()
+        index = Signal(range(n))
+        with m.If(self.tile.start):
+            m.d.sync += [tag.eq(self.tile.tag), active.eq(1), index.eq(0)]
+        with m.Elif(active):
+            m.d.sync += [index.eq(index + 1), active.eq(index != n - 1)]
+
+        column = Signal(
+            data.StructLayout(
+                {
+                    "write": unsigned(1),
+                    "end": unsigned(1),
+                    "index": unsigned((n - 1).bit_length()),
+                    "epilogue": Kind,
+                    "address": unsigned(width),
+                    "table": unsigned(1),
+                    "transposed": unsigned(1),
+                    "shift": unsigned(tag.shift.shape().width),
+                    "score_first": unsigned(1),
+                    "score_last": unsigned(1),
+                    "softmax_buffer": unsigned(1),
+                    "row_tile_done": unsigned(1),
+                    "table_last": unsigned(1),
+                    "release": unsigned(1),
+                    "weight_buffer": unsigned(1),
+                }
+            )
+        )
+        m.d.comb += [
+            column.write.eq(active & (index < tag.columns)),
+            column.end.eq(active & (index == n - 1)),
+            column.index.eq(index),
+            column.epilogue.eq(tag.epilogue),
+            column.address.eq(tag.address + index),
+            column.table.eq(tag.table),
+            column.transposed.eq(tag.transposed),
+            column.shift.eq(tag.shift),
+            column.score_first.eq(tag.score_first & (index == 0)),
+            column.score_last.eq(tag.score_last & (index + 1 == tag.columns)),
+            column.softmax_buffer.eq(tag.softmax_buffer),
+            column.row_tile_done.eq(tag.row_tile_done),
+            column.table_last.eq(tag.table_last),
+            column.release.eq(tag.release),
+            column.weight_buffer.eq(tag.weight_buffer),
+        ]
+        return column
 
     def _parameters(self, m: Module, at: dict) -> None:
         """SELECTED and DRAINED: bias, m and s of every lane."""

@@ -1,10 +1,10 @@
 """The int8 operand of a channel: a rounding shift of its int16, taken before that saturates."""
 
-from amaranth.hdl import Module, Signal, signed
+from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from rtl.primitives.saturate import saturate
+from rtl.primitives.saturate import end, fits, saturate
 
 SHIFTS = 8
 
@@ -36,12 +36,16 @@ class Operand(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Cycle 1: shift and saturate.
+        # Cycle 1: shift and saturate. Where a value is too long for nine bits, its end hangs on the
+        # sign alone: one choice behind the eight shifts.
+        kept, short = Signal(9), Signal()
         halves = Signal(signed(9), reset_less=True)
         with m.Switch(self.s):
             for code in range(SHIFTS):
+                shifted = self.i >> (code - 1) % SHIFTS
                 with m.Case(code):
-                    m.d.sync += halves.eq(saturate(self.i >> (code - 1) % SHIFTS, 9))
+                    m.d.comb += [kept.eq(shifted[:9]), short.eq(fits(shifted, 9))]
+        m.d.sync += halves.eq(Mux(short, kept, end(self.i[-1], 9)))
         # Cycle 2: round; 128 saturates.
         rounded = Signal(signed(9))
         result = Signal(signed(8), reset_less=True)

@@ -71,7 +71,7 @@ def test_vhdl_is_taken_by_ghdl(module: str, standard: str, tmp_path: Path) -> No
     for old, new in (
         ("o_data", "o_date"),
         ("std_logic_vector(11 downto 0)", "std_logic_vector(10 downto 0)"),
-        (": out std_logic", ": in  std_logic"),
+        (": in  std_logic;", ": out std_logic;"),
     ):
         assert text.count(old) > 1
         assert ghdl(text.replace(old, new, 1), standard, tmp_path) != ""

@@ -98,7 +98,7 @@ def test_operand(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("(code - 1) % SHIFTS, 9)", "(code - 1) % SHIFTS, 10)"),
+        ("fits(shifted, 9)", "fits(shifted, 10)"),
         ("(code - 1) % SHIFTS", "(code - 1) % 7"),
         ("+ halves[0]", ""),
     ],

@@ -1,0 +1,230 @@
+#include "bert2rtl.h"
+
+#ifndef B2RTL_READ32
+#define B2RTL_READ32(address) (*(volatile const uint32_t *)(address))
+#endif
+#ifndef B2RTL_WRITE32
+#define B2RTL_WRITE32(address, value) (*(volatile uint32_t *)(address) = (value))
+#endif
+
+/* Bytes of a command stream's first descriptor, HEADER. */
+enum {
+    HEADER = 1,
+    HEADER_BYTES = 32,
+    OPCODE_AT = 0,
+    MAGIC_AT = 2,
+    VERSION_AT = 6,
+    LANES_AT = 7,
+    TOKENS_AT = 8,
+    HIDDEN_AT = 10,
+    FFN_AT = 12,
+    LABELS_AT = 14
+};
+
+static uint32_t get(const b2rtl_device *device, uintptr_t offset)
+{
+    return B2RTL_READ32(device->base + offset);
+}
+
+static void set(const b2rtl_device *device, uintptr_t offset, uint32_t value)
+{
+    B2RTL_WRITE32(device->base + offset, value);
+}
+
+int b2rtl_open(b2rtl_device *device, uintptr_t base)
+{
+    static const b2rtl_device none = {0};
+
+    *device = none;
+    device->base = base;
+    if (get(device, B2RTL_ID) != (uint32_t)B2RTL_ID_VALUE)
+        return B2RTL_NO_DEVICE;
+    device->version = get(device, B2RTL_VERSION);
+    if (device->version != (uint32_t)B2RTL_VERSION_VALUE)
+        return B2RTL_OTHER_VERSION;
+    device->lanes = get(device, B2RTL_LANES);
+    device->tokens = get(device, B2RTL_TOKENS);
+    device->hidden = get(device, B2RTL_HIDDEN);
+    device->ffn = get(device, B2RTL_FFN);
+    device->labels = get(device, B2RTL_LABELS);
+    device->open = 1;
+    return B2RTL_OK;
+}
+
+/* `bytes` of a little-endian number. */
+static uint32_t number(const uint8_t *at, int bytes)
+{
+    uint32_t value = 0;
+
+    while (bytes-- > 0)
+        value = value << 8 | at[bytes];
+    return value;
+}
+
+/* Whether 1 <= needed <= limit. */
+static int within(uint32_t needed, uint32_t limit)
+{
+    return needed >= 1 && needed <= limit;
+}
+
+int b2rtl_check(const b2rtl_device *device, const void *stream, size_t bytes, uint32_t *tokens)
+{
+    const uint8_t *header = stream;
+    uint32_t longest;
+
+    if (tokens)
+        *tokens = 0;
+    if (!device->open)
+        return B2RTL_NOT_OPEN;
+    if (bytes < HEADER_BYTES || header[OPCODE_AT] != HEADER ||
+        number(header + MAGIC_AT, 4) != (uint32_t)B2RTL_ID_VALUE)
+        return B2RTL_NO_STREAM;
+    if (header[VERSION_AT] != device->version)
+        return B2RTL_STREAM_VERSION;
+    if (header[LANES_AT] != device->lanes)
+        return B2RTL_STREAM_LANES;
+    longest = number(header + TOKENS_AT, 2);
+    if (longest == 0)
+        return B2RTL_STREAM_TOKENS;
+    if (!within(number(header + HIDDEN_AT, 2), device->hidden))
+        return B2RTL_STREAM_HIDDEN;
+    if (!within(number(header + FFN_AT, 2), device->ffn))
+        return B2RTL_STREAM_FFN;
+    if (!within(number(header + LABELS_AT, 2), device->labels))
+        return B2RTL_STREAM_LABELS;
+    if (tokens)
+        *tokens = longest < device->tokens ? longest : device->tokens;
+    return B2RTL_OK;
+}
+
+int b2rtl_result(const b2rtl_device *device)
+{
+    uint32_t status;
+
+    if (!device->open)
+        return B2RTL_NOT_OPEN;
+    status = get(device, B2RTL_STATUS);
+    if (status & B2RTL_STATUS_BUSY)
+        return B2RTL_BUSY;
+    if (!(status & B2RTL_STATUS_DONE))
+        return B2RTL_IDLE;
+    return (int)((status & B2RTL_STATUS_ERROR_MASK) >> B2RTL_STATUS_ERROR_SHIFT);
+}
+
+int b2rtl_start(const b2rtl_device *device)
+{
+    const int before = b2rtl_result(device);
+
+    /* A start while busy would be answered with an error of the bus. */
+    if (before == B2RTL_NOT_OPEN || before == B2RTL_BUSY)
+        return before;
+    set(device, B2RTL_CONTROL, B2RTL_CONTROL_START);
+    return B2RTL_OK;
+}
+
+int b2rtl_wait(const b2rtl_device *device, uint32_t polls)
+{
+    int result;
+
+    do
+        result = b2rtl_result(device);
+    while (result == B2RTL_BUSY && polls-- > 1);
+    return result == B2RTL_BUSY ? B2RTL_STILL_BUSY : result;
+}
+
+int b2rtl_wait_interrupt(const b2rtl_device *device, void (*sleep)(void *), void *context,
+                         uint32_t sleeps)
+{
+    int result;
+
+    while ((result = b2rtl_result(device)) == B2RTL_BUSY) {
+        if (sleeps-- == 0)
+            return B2RTL_STILL_BUSY;
+        sleep(context);
+    }
+    if (result >= 0)
+        b2rtl_acknowledge(device);
+    return result;
+}
+
+int b2rtl_abort(const b2rtl_device *device, uint32_t polls)
+{
+    const int before = b2rtl_result(device);
+
+    if (before != B2RTL_BUSY)
+        return before;
+    set(device, B2RTL_CONTROL, B2RTL_CONTROL_ABORT);
+    return b2rtl_wait(device, polls);
+}
+
+int b2rtl_read_counters(const b2rtl_device *device, b2rtl_counters *counters)
+{
+    const int state = b2rtl_result(device);
+
+    if (state == B2RTL_NOT_OPEN || state == B2RTL_BUSY)
+        return state;
+    counters->cycles = get(device, B2RTL_CYCLES);
+    counters->active = get(device, B2RTL_ACTIVE);
+    counters->idle = get(device, B2RTL_STALL_IDLE);
+    counters->weights = get(device, B2RTL_STALL_WEIGHTS);
+    counters->norm = get(device, B2RTL_STALL_NORM);
+    counters->softmax = get(device, B2RTL_STALL_SOFTMAX);
+    counters->drain = get(device, B2RTL_STALL_DRAIN);
+    return B2RTL_OK;
+}
+
+int b2rtl_enable_interrupt(const b2rtl_device *device, int enable)
+{
+    if (!device->open)
+        return B2RTL_NOT_OPEN;
+    set(device, B2RTL_INTERRUPT_ENABLE, enable ? B2RTL_INTERRUPT_ENABLE_BIT : 0);
+    return B2RTL_OK;
+}
+
+int b2rtl_acknowledge(const b2rtl_device *device)
+{
+    if (!device->open || !(get(device, B2RTL_INTERRUPT_PENDING) & B2RTL_INTERRUPT_PENDING_BIT))
+        return 0;
+    set(device, B2RTL_INTERRUPT_PENDING, B2RTL_INTERRUPT_PENDING_BIT);
+    return 1;
+}
+
+const char *b2rtl_text(int code)
+{
+    switch (code) {
+    case B2RTL_OK: return "good: the logits are complete";
+    case B2RTL_FORMAT:
+        return "the command stream has a wrong magic, version or number of lanes, or an operation or "
+               "flag that may not stand there: compile it for this accelerator";
+    case B2RTL_CRC: return "the command stream was damaged on its way, or in memory";
+    case B2RTL_LIMIT:
+        return "the model, a field or a tensor of this sequence exceeds the accelerator's limits";
+    case B2RTL_TRUNCATED: return "the command stream ended before its END";
+    case B2RTL_OVERRUN: return "the command stream went on after its END";
+    case B2RTL_LENGTH: return "more tokens than the model or the accelerator takes";
+    case B2RTL_TOKEN: return "a token id or a type is beyond its table";
+    case B2RTL_NO_KEY: return "no token has its attend bit set";
+    case B2RTL_ABORTED: return "aborted";
+    case B2RTL_TIMEOUT:
+        return "nothing moved for long inside the accelerator, although nothing outside was awaited";
+    case B2RTL_ROW:
+        return "a row of the embedding table is shorter or longer than the model says: use the rows "
+               "that belong to the command stream";
+    case B2RTL_NO_DEVICE: return "no bert2rtl accelerator at this address: wrong id";
+    case B2RTL_OTHER_VERSION: return "the accelerator has another version than this driver";
+    case B2RTL_NOT_OPEN: return "the device is not open: b2rtl_open first";
+    case B2RTL_BUSY: return "an inference is under way: wait for it or abort it";
+    case B2RTL_IDLE: return "no inference has been started since the reset";
+    case B2RTL_STILL_BUSY: return "the inference has not ended in time: wait longer or abort it";
+    case B2RTL_NO_STREAM: return "this is no command stream: rtl.compile writes one";
+    case B2RTL_STREAM_VERSION:
+        return "the command stream has another version than the accelerator: compile it anew";
+    case B2RTL_STREAM_LANES:
+        return "the command stream is for another number of lanes: compile it for this accelerator";
+    case B2RTL_STREAM_TOKENS: return "the command stream allows no token: compile it anew";
+    case B2RTL_STREAM_HIDDEN: return "the model's hidden state is wider than the accelerator's";
+    case B2RTL_STREAM_FFN: return "the model's feed-forward layer is wider than the accelerator's";
+    case B2RTL_STREAM_LABELS: return "the model has more logits than the accelerator";
+    default: return "unknown code";
+    }
+}

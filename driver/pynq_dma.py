@@ -1,0 +1,139 @@
+"""The accelerator on a PYNQ board: the overlay's registers, and a DMA for each stream.
+
+    python3 -m driver.pynq_dma bert2rtl.bit model.bin model.rows.bin 101 2023 2001 102
+
+The block design has the accelerator as `bert2rtl_0` and four AXI DMAs without scatter-gather:
+
+    model_dma, tokens_dma    read channels to s_axis_model and s_axis_tokens
+    rows_dma                 its read channel to s_axis_rows, through an AXI4-Stream subset
+                             converter that makes TLAST every ceil(hidden / lanes) transfers
+    logits_dma               its write channel from m_axis_logits
+
+The length register of model_dma is wide enough for model.bin, that of rows_dma for two rows a
+token. The order in which rows are asked for is known beforehand (`streams.rows`), so nobody has to
+read m_axis_request: its TREADY is tied to 1.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from driver import streams
+from driver.accelerator import SPAN, Accelerator, DeviceError
+
+USAGE = "usage: python3 -m driver.pynq_dma BITFILE MODEL ROWS ID [ID ...]"
+
+
+class Overlay:
+    """The accelerator of an overlay, ready for inferences.
+
+    Parameters
+    ----------
+    pynq
+        The module of that name.
+    bitfile
+        Of the overlay described above; the .hwh lies beside it.
+    stream, table
+        The contents of model.bin and model.rows.bin.
+
+    Raises
+    ------
+    DeviceError, ValueError
+        The overlay has no such accelerator, or it cannot run the model.
+    """
+
+    def __init__(self, pynq: Any, bitfile: str, stream: bytes, table: bytes) -> None:
+        self._pynq, self.stream, self.table = pynq, stream, table
+        overlay = pynq.Overlay(bitfile)
+        names = ("bert2rtl_0", "model_dma", "tokens_dma", "rows_dma", "logits_dma")
+        missing = [name for name in names if name not in overlay.ip_dict]
+        if missing:
+            raise DeviceError(f"{bitfile} has no {', '.join(missing)}: --help says what it needs")
+        self._dma = {name: getattr(overlay, f"{name}_dma") for name in
+                     ("model", "tokens", "rows", "logits")}  # fmt: skip
+        address = overlay.ip_dict["bert2rtl_0"]["phys_addr"]
+        self.device = Accelerator(pynq.MMIO(address, SPAN))
+        self.longest = self.device.check(stream)
+        self._labels = streams.embed(stream)["labels"]
+        self._model = self._buffer(stream)
+
+    def _buffer(self, data: bytes) -> Any:
+        """The bytes where a DMA can read them."""
+        buffer = self._pynq.allocate(shape=(len(data),), dtype="u1")
+        buffer[:] = memoryview(data)
+        buffer.flush()
+        return buffer
+
+    def infer(
+        self,
+        ids: Sequence[int],
+        types: Sequence[int] | None = None,
+        attend: Sequence[int] | None = None,
+        seconds: float = 5.0,
+    ) -> list[int]:
+        """The logits of a sequence; types are 0 and all tokens attend when left out.
+
+        Raises
+        ------
+        ValueError
+            The sequence cannot be run.
+        DeviceError
+            The inference has failed. DMAs may still hold words: make another `Overlay`.
+        """
+        types = [0] * len(ids) if types is None else types
+        attend = [1] * len(ids) if attend is None else attend
+        words = streams.tokens(ids, types, attend)
+        if len(ids) > self.longest:
+            raise ValueError(f"the sequence has {len(ids)} tokens: 1..{self.longest} can be run")
+        rows = streams.rows(self.stream, self.table, ids, types)
+        logits = self._pynq.allocate(shape=(self._labels,), dtype="i4")
+        buffers = {"tokens": self._buffer(words), "rows": self._buffer(rows)}
+        try:
+            self._dma["logits"].recvchannel.transfer(logits)
+            for name, buffer in {"model": self._model, **buffers}.items():
+                self._dma[name].sendchannel.transfer(buffer)
+            self.device.start()
+            self.device.wait(seconds)
+            self._dma["logits"].recvchannel.wait()
+            logits.invalidate()
+            return [int(logit) for logit in logits]
+        finally:
+            for buffer in (logits, *buffers.values()):
+                buffer.freebuffer()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if "--help" in given or "-h" in given:
+        print(f"{USAGE}\n\n{__doc__}")
+        return 0
+    try:
+        if len(given) < 4:
+            raise ValueError(f"{len(given)} arguments are too few; {USAGE}")
+        bitfile, model, rows, *numbers = given
+        wrong = [number for number in numbers if not number.isdecimal()]
+        if wrong:
+            raise ValueError(f"{wrong[0]!r} is no token id: give whole numbers")
+        stream, table = Path(model).read_bytes(), Path(rows).read_bytes()
+        import pynq
+
+        overlay = Overlay(pynq, bitfile, stream, table)
+        print(*overlay.infer([int(number) for number in numbers]))
+        print(f"{overlay.device.counters()['cycles']:,} cycles")
+    except ModuleNotFoundError as error:
+        print(f"error: the package {error.name} is missing: run this on the board", file=sys.stderr)
+        return 3
+    except OSError as error:
+        print(f"error: {error.filename}: {error.strerror or error}", file=sys.stderr)
+        return 2
+    except (DeviceError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

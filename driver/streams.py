@@ -1,0 +1,105 @@
+"""What goes into the accelerator's streams for one sequence; standard library only."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+HEADER, TABLE, NORM, EMBED = 1, 2, 3, 4
+DESCRIPTOR_BYTES = 32
+SHIFTS = 128  # flag of a NORM with a plane more
+
+
+def embed(stream: bytes) -> dict[str, int]:
+    """Lanes, labels and the fields of EMBED in a command stream (docs/architecture.md).
+
+    Raises
+    ------
+    ValueError
+        It is none, or it is cut.
+    """
+    if len(stream) < DESCRIPTOR_BYTES or stream[0] != HEADER or stream[2:6] != b"B2RT":
+        raise ValueError("this is no command stream: rtl.compile writes one (model.bin)")
+    lanes, labels = stream[7], int.from_bytes(stream[14:16], "little")
+    at = DESCRIPTOR_BYTES
+    while at + DESCRIPTOR_BYTES <= len(stream) and lanes:
+        opcode, flags = stream[at], stream[at + 1]
+        if opcode == EMBED:
+            channels, low, high, positions, offset, types = struct.unpack_from(
+                "<HHBHHB", stream, at + 4
+            )
+            return {
+                "lanes": lanes,
+                "labels": labels,
+                "row_words": -(-channels // lanes),
+                "token_rows": low | high << 16,
+                "position_rows": positions,
+                "offset": offset,
+                "types": types,
+            }
+        channels = int.from_bytes(stream[at + 2 : at + 4], "little")
+        planes = {TABLE: 0, NORM: 7 if flags & SHIFTS else 6}.get(opcode)
+        if planes is None:
+            break
+        at += DESCRIPTOR_BYTES + (
+            256 if opcode == TABLE else -(-channels // lanes) * planes * lanes
+        )
+    raise ValueError("the command stream has no EMBED where one must come: it is cut or damaged")
+
+
+def tokens(ids: Sequence[int], types: Sequence[int], attend: Sequence[int]) -> bytes:
+    """The words of the tokens stream: id[23:0], type[24], attend[25].
+
+    Raises
+    ------
+    ValueError
+        There is no token, the lengths differ, or a value does not fit.
+    """
+    if not ids:
+        raise ValueError("the sequence is empty: an inference needs at least one token")
+    for name, values, most in (
+        ("ids", ids, (1 << 24) - 1),
+        ("types", types, 1),
+        ("attend", attend, 1),
+    ):
+        if len(values) != len(ids):
+            raise ValueError(f"{len(values)} {name} for {len(ids)} ids: give one for each")
+        for value in values:
+            if not 0 <= value <= most:
+                raise ValueError(f"{name} has {value}: it must lie in 0..{most}")
+    words = [i | t << 24 | a << 25 for i, t, a in zip(ids, types, attend)]
+    return struct.pack(f"<{len(words)}I", *words)
+
+
+def rows(stream: bytes, table: bytes, ids: Sequence[int], types: Sequence[int]) -> bytes:
+    """The rows of the embedding table that the accelerator asks for, in their order.
+
+    Two a token: that of its id, then that of its position and type. `table` is the file
+    model.rows.bin that belongs to the stream.
+
+    Raises
+    ------
+    ValueError
+        An id, a type or a position is beyond the table, or the table is another model's.
+    """
+    facts = embed(stream)
+    width = facts["row_words"] * facts["lanes"]
+    kinds = max(facts["types"], 1)
+    expected = (facts["token_rows"] + facts["position_rows"] * kinds) * width
+    if len(table) != expected:
+        raise ValueError(
+            f"the table has {len(table)} bytes, the command stream asks for {expected}: use the "
+            "model.rows.bin that was written with it"
+        )
+    if facts["offset"] + len(ids) > facts["position_rows"]:
+        most = facts["position_rows"] - facts["offset"]
+        raise ValueError(f"the sequence has {len(ids)} tokens: the model takes 1..{most}")
+    found = []
+    for t, (i, kind) in enumerate(zip(ids, types)):
+        if not 0 <= i < facts["token_rows"]:
+            raise ValueError(f"ids has {i}: it must lie in 0..{facts['token_rows'] - 1}")
+        if not 0 <= kind < kinds:
+            raise ValueError(f"types has {kind}: it must lie in 0..{kinds - 1}")
+        position = facts["token_rows"] + kind * facts["position_rows"] + facts["offset"] + t
+        found += [table[row * width : (row + 1) * width] for row in (i, position)]
+    return b"".join(found)

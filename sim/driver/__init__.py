@@ -1,0 +1,1 @@
+"""The simulated accelerator behind a driver that reads and writes its registers."""

@@ -1,0 +1,57 @@
+"""Boards for the drivers; what a board complains of fails the test that used it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sim.design import Design, generated
+from sim.driver.board import Board, library
+from sim.fuzz.subject import Subject, config, subjects
+
+LANES = 4
+
+
+@pytest.fixture(scope="session")
+def design() -> Design:
+    return generated("accelerator", config(LANES))
+
+
+@pytest.fixture(scope="session")
+def program(design: Design) -> Path:
+    return library(design)
+
+
+@pytest.fixture
+def make_board(design: Design, program: Path) -> Iterator[Callable[..., Board]]:
+    """make_board(seed=0, gap=0): a board out of its reset."""
+    made: list[Board] = []
+
+    def make(seed: int = 0, gap: int = 0) -> Board:
+        made.append(Board(program, design, seed, gap))
+        return made[-1]
+
+    yield make
+    complaints = [board.complaint() for board in made]
+    for board in made:
+        board.close()
+    assert not any(complaints), complaints
+
+
+@pytest.fixture
+def board(make_board: Callable[..., Board]) -> Board:
+    return make_board()
+
+
+@pytest.fixture(params=range(len(subjects(LANES))))
+def any_subject(request: pytest.FixtureRequest) -> Subject:
+    """Each of the small models."""
+    return subjects(LANES)[request.param]
+
+
+@pytest.fixture
+def subject() -> Subject:
+    """Post-norm, two heads, two labels."""
+    return subjects(LANES)[0]

@@ -1,0 +1,131 @@
+"""The C driver's functions for Python, and what is played with any driver."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rtl.interface.operation import Error
+from sim.driver.board import BASE, Board
+from sim.fuzz.job import Packets, Run
+from sim.fuzz.streams import joined, parts, set_field
+from sim.fuzz.subject import Subject
+
+LIMITS = ("version", "lanes", "tokens", "hidden", "ffn", "labels")
+COUNTERS = ("cycles", "active", "idle", "weights", "norm", "softmax", "drain")
+SLEEP = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+PLENTY = 100_000  # reads of `status`, each some cycles: longer than any inference here
+
+
+class _Device(ctypes.Structure):
+    _fields_ = [
+        ("base", ctypes.c_size_t),
+        ("open", ctypes.c_int),
+        *((name, ctypes.c_uint32) for name in LIMITS),
+    ]
+
+
+class _Counters(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint32) for name in COUNTERS]
+
+
+class Driver:
+    """The compiled driver with a device of its own; each method is b2rtl_<its name>."""
+
+    def __init__(self, compiled: ctypes.CDLL) -> None:
+        self._lib = compiled
+        compiled.b2rtl_text.restype = ctypes.c_char_p
+        self._device = _Device()
+        self._at = ctypes.byref(self._device)
+
+    def open(self, base: int = BASE) -> int:
+        return int(self._lib.b2rtl_open(self._at, ctypes.c_size_t(base)))
+
+    @property
+    def limits(self) -> dict[str, int]:
+        return {name: getattr(self._device, name) for name in LIMITS}
+
+    def check(self, stream: bytes) -> tuple[int, int]:
+        """The code and the longest sequence."""
+        tokens = ctypes.c_uint32(99)
+        at = ctypes.byref(tokens)
+        code = self._lib.b2rtl_check(self._at, stream, ctypes.c_size_t(len(stream)), at)
+        assert code == self._lib.b2rtl_check(self._at, stream, ctypes.c_size_t(len(stream)), None)
+        return int(code), tokens.value
+
+    def start(self) -> int:
+        return int(self._lib.b2rtl_start(self._at))
+
+    def result(self) -> int:
+        return int(self._lib.b2rtl_result(self._at))
+
+    def wait(self, polls: int = PLENTY) -> int:
+        return int(self._lib.b2rtl_wait(self._at, ctypes.c_uint32(polls)))
+
+    def wait_interrupt(self, sleep: Callable[[], object], sleeps: int) -> int:
+        function = SLEEP(lambda context: sleep() and None)
+        count = ctypes.c_uint32(sleeps)
+        return int(self._lib.b2rtl_wait_interrupt(self._at, function, None, count))
+
+    def abort(self, polls: int = PLENTY) -> int:
+        return int(self._lib.b2rtl_abort(self._at, ctypes.c_uint32(polls)))
+
+    def counters(self) -> tuple[int, dict[str, int] | None]:
+        """The code, and the counters where they were written."""
+        found = _Counters(*[0xDEAD] * len(COUNTERS))
+        code = int(self._lib.b2rtl_read_counters(self._at, ctypes.byref(found)))
+        values = {name: getattr(found, name) for name in COUNTERS}
+        return code, None if set(values.values()) == {0xDEAD} else values
+
+    def enable_interrupt(self, enable: int) -> int:
+        return int(self._lib.b2rtl_enable_interrupt(self._at, ctypes.c_int(enable)))
+
+    def acknowledge(self) -> int:
+        return int(self._lib.b2rtl_acknowledge(self._at))
+
+    def text(self, code: int) -> str:
+        text: Any = self._lib.b2rtl_text(ctypes.c_int(code))
+        return text.decode()
+
+
+def _stream(run: Run, stream: bytes, lanes: int) -> Run:
+    return run.but(model=Packets.whole(stream, lanes), logits=None)
+
+
+def _words(run: Run, words: np.ndarray) -> Run:
+    return run.but(tokens=Packets.whole(words.astype("<u4").tobytes(), 4), logits=None)
+
+
+def header(subject: Subject, field: str, value: int) -> bytes:
+    """The stream of a model with another HEADER, all CRCs right."""
+    pieces = parts(subject)
+    set_field(pieces[0][0], field, value)
+    return joined(pieces)
+
+
+def failing(subject: Subject) -> dict[Error, Run]:
+    """For each error that streams can cause, an inference that ends with it."""
+    run, lanes, stream = subject.sound(4), subject.lanes, subject.stream
+    words = np.frombuffer(run.tokens.data, "<u4")
+    damaged = bytearray(stream)
+    damaged[len(stream) // 2] ^= 16
+    return {
+        Error.FORMAT: _stream(run, header(subject, "version", 9), lanes),
+        Error.CRC: _stream(run, bytes(damaged), lanes),
+        Error.LIMIT: _stream(run, header(subject, "labels", 5), lanes),
+        Error.TRUNCATED: _stream(run, stream[: len(stream) // 2], lanes),
+        Error.OVERRUN: _stream(run, stream + bytes(3 * lanes), lanes),
+        Error.LENGTH: _words(run, np.resize(words, subject.config.tokens + 1)),
+        Error.TOKEN: _words(run, words | np.uint32(subject.model.shape.vocabulary)),
+        Error.NO_KEY: _words(run, words & ~np.uint32(1 << 25)),
+        Error.ROW: run.but(row_words=run.row_words + 1, logits=None),
+    }
+
+
+def is_right(board: Board, run: Run) -> bool:
+    """Whether a sound inference has given golden's logits in one packet, and left nothing."""
+    assert run.logits
+    return board.logits() == (list(run.logits), 1) and board.left == (0, 0, 0)
