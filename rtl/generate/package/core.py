@@ -23,7 +23,8 @@ def core(
 ) -> str:
     """Text of MODULE.core: targets default, lint and, with a bench, sim.
 
-    `sim` runs with Icarus, and with Verilator where `--tool verilator` follows the core's name.
+    `sim` runs with Icarus, and with Verilator where `--tool verilator` follows the core's name;
+    `--stalls SEED` there gives every stream pauses.
 
     Parameters
     ----------
@@ -62,12 +63,18 @@ def core(
             "  sim:",
             "    filesets: [bench, rtl, vectors]",
             f"    toplevel: {module}_bench",
+            "    parameters: [stalls]",
             "    flow: sim",
             "    flow_options:",
             "      tool: icarus",
             "      iverilog_options: [-g2012]",
             "      mode: binary",
             "      verilator_options: [--timing]",
+            "parameters:",
+            "  stalls:",
+            "    datatype: int",
+            "    paramtype: plusarg",
+            "    description: Seed of the pauses on every stream; 0 is none",
         ]
     return "\n".join([*lines, ""])
 
