@@ -88,13 +88,13 @@ def generated(name: str, config: Config, *, prefix: str = "", trace: bool = True
             f"prefix is {prefix!r}: it must be letters, digits and _, a letter or _ first"
         )
     component, module = unit(name).build(config), prefix + name
+    text = convert(component, module, trace=trace)
     traces = any(port.startswith(TRACE) for port, *_ in ports(component))
     if not trace and not traces:
         raise ValueError(f"{name} has no {TRACE}* ports: generate it without --no-trace")
-    head = banner(module, config, trace=trace and traces)
     return Generated(
         module=module,
-        verilog=head + convert(component, module, trace=trace),
+        verilog=banner(module, config, trace=trace and traces) + text,
         facts=describe(component, module, config, trace=trace),
     )
 
