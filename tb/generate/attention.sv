@@ -1,6 +1,5 @@
 // Self-checking bench of {{module}}: {{inferences}} layers, every stream with pauses of its own,
 // every trace port and the context held to golden. {{passed}}
-`timescale 1ns / 1ps
 
 module {{top}};
   parameter DIR = "vectors";  // where the files of $readmemh lie

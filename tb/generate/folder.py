@@ -21,7 +21,8 @@ from tb.cut import Traced, Vector, cut
 from tb.generate import readme, scripts, tops
 from tb.generate.machines import Run, accelerator_files, attention_files
 from tb.generate.memories import Names, expected_text, pins_text
-from tb.generate.units import PLAYS, Player
+from tb.generate.player import Player
+from tb.generate.units import PLAYS
 from tb.scenarios import SMALL, family, layer_inferences, sequence
 from tb.sequences import Sequence as Tokens
 
@@ -230,7 +231,7 @@ def bench_files(bench: Bench, rtl: Sequence[str]) -> dict[str, str]:
     sources = [*bench.sources, *rtl]
     files = dict(bench.files) | scripts.scripts(bench.top, sources)
     files[MARK] = "".join(f"{path}\n" for path in sources)
-    files["README.md"] = readme.text(bench.top, bench.module, bench.facts)
+    files["README.md"] = readme.text(bench.top, bench.module, bench.facts, rtl)
     return files
 
 

@@ -47,6 +47,7 @@ NEEDED = {
     "rtl.generate": ["softmax"],
     "sim.gates": ["activation"],
     "sim.synth": ["softmax"],
+    "tb.generate": ["softmax"],
     "setup": ["quant"],
 }
 
