@@ -65,7 +65,7 @@ regress: setup-test  ## The slow tests, 100,000 fuzz cases, 900 mutants, many re
 	@$(RUN) -m sim.regress $(ARGS)
 
 docs: setup-docs  ## The documentation as a site, build/site/index.html; a warning is an error
-	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 	@echo "build/site/index.html"
 
 clean:  ## Remove what was generated

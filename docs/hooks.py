@@ -11,13 +11,16 @@ Links to files that are no pages are shown as text, since the site holds no sour
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import posixpath
 import re
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from griffe import Extension, Object
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -42,7 +45,7 @@ REFERENCE: dict[str, tuple[str, ...] | None] = {
 }
 MATH = re.compile(r"^```math\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#:\s]+)(#[^)\s]*)?\)")
-FENCE = re.compile(r"^(```.*?^```$|(?: {4}.*\n)+)", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^(```.*?^```$|(?: {4}[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -109,25 +112,37 @@ def commands() -> str:
         "`python -m NAME`, in the virtual environment. What `--help` says of each.",
     ]
     absent = []
-    for path in sorted(ROOT.glob("*/**/*.py")):
+    packages = [path.parent for path in sorted(ROOT.glob("*/__init__.py"))]
+    for path in (path for package in packages for path in sorted(package.rglob("*.py"))):
         inside = path.relative_to(ROOT)
-        if (
-            inside.parts[0] in ("tests", "docs", "build", ".venv")
-            or "def parser()" not in path.read_text()
-        ):
+        if inside.parts[0] == "tests" or "\nif __name__ ==" not in path.read_text("utf-8"):
             continue
         module = ".".join(inside.with_suffix("").parts)
         name = module.removesuffix(".__main__")
+        said = io.StringIO()
         try:
-            parser = importlib.import_module(module).parser()
+            with patch.dict(os.environ, {"COLUMNS": "96"}), redirect_stdout(said):
+                with suppress(SystemExit):
+                    importlib.import_module(module).main(["--help"])
         except ModuleNotFoundError:
             absent.append(f"`{name}`")
             continue
-        with patch.dict(os.environ, {"COLUMNS": "96"}):
-            parts.append(f"## {name}\n\n```text\n{parser.format_help().rstrip()}\n```")
+        parts.append(f"## {name}\n\n```text\n{said.getvalue().rstrip()}\n```")
     if absent:
         parts.append(f"Not installed where this site was built: {', '.join(absent)}.")
     return "\n\n".join(parts) + "\n"
+
+
+class Plain(Extension):
+    """Docstrings are plain text: `type][t` in a formula is no reference to something called t."""
+
+    def on_object(self, *, obj: Object, **_: Any) -> None:
+        if obj.docstring is not None:
+            lines = obj.docstring.value.split("\n")
+            obj.docstring.value = "\n".join(
+                line if line.startswith("    ") or "`" in line else line.replace("][", "]\\[")
+                for line in lines
+            )
 
 
 def reference(package: str) -> str:

@@ -1,4 +1,4 @@
-"""`make docs`: the site is built without a warning, every link leads somewhere, nothing is fetched."""
+"""`make docs`: a site without a warning; its links lead somewhere, and it fetches nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", config, "-d", site],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", config, "-d", site],
         cwd=ROOT,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
@@ -34,7 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     done = build(ROOT / "mkdocs.yml", folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not done.stdout + done.stderr
+    assert "WARNING" not in done.stdout + done.stderr
     return folder
 
 
@@ -68,9 +68,8 @@ def test_every_link_leads_somewhere_and_nothing_is_fetched(site: Path) -> None:
                     wrong.append(f"{path.name} loads {target}")
                 continue
             file = path if not parts.path else (path.parent / unquote(parts.path)).resolve()
-            if not file.is_file():
-                wrong.append(f"{path.name}: {target}")
-            elif file in pages and unquote(parts.fragment) not in pages[file].anchors | {""}:
+            anchors = pages[file].anchors if file in pages else {parts.fragment}
+            if not file.is_file() or unquote(parts.fragment) not in anchors | {""}:
                 wrong.append(f"{path.name}: {target}")
     assert not wrong, "\n".join(wrong)
 
