@@ -150,6 +150,12 @@ def test_what_else_can_be_wrong(
     assert re.search(says, failed(play(folder, "icarus")))
 
 
+def test_a_seed_that_is_no_number(benches: Benches, tmp_path: Path) -> None:
+    folder = edited(benches("attention")[1], tmp_path / "bench")
+    assert "the seed is no number" in failed(play(folder, "icarus", "+stalls=seven"))
+    assert passed(play(folder, "icarus", "+stalls=4000000000")) > 100
+
+
 def test_nothing_compared_is_no_pass(benches: Benches, tmp_path: Path) -> None:
     _, source = benches("reciprocal")
     folder = edited(source, tmp_path / "edited")
@@ -208,6 +214,10 @@ def test_random_models_fit_whatever_is_generated() -> None:
             assert program(fitted(name, config, program)).tokens >= 1
 
 
+QUICK = ("requantize", "softmax", "attention")
+REST = sorted(set(UNITS) - set(QUICK))
+SLOW = pytest.mark.slow
+
 SINK = """
 module top;
   reg clk = 1'b0;
@@ -265,7 +275,7 @@ def test_a_word_stays_until_it_is_taken(edit: str, says: str, tmp_path: Path) ->
         passed(done)
 
 
-@pytest.mark.parametrize("unit", ["requantize", "softmax", "attention"])
+@pytest.mark.parametrize("unit", [*QUICK, *(pytest.param(unit, marks=SLOW) for unit in REST)])
 def test_no_tool_has_anything_to_say(unit: str, benches: Benches, tmp_path: Path) -> None:
     """By the standard (slang), and without a warning of Verilator."""
     bench, source = benches(unit)
