@@ -112,7 +112,12 @@ class Player:
         index: tuple[int, ...] = (),
         address: int = 0,
     ) -> None:
-        """`values` at a port; the first lane's index is `index`, the others' follow it."""
+        """`values` at a port; the first lane's index is `index`, the others' follow it.
+
+        A port without bits has nothing to show.
+        """
+        if not self.ports[port]["width"]:
+            return
         listed = np.atleast_1d(values).tolist()
         self.answers.append(Answer(port, cycle, tensor, axes, index, listed, address))
 

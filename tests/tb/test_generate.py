@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rtl.compile.program import compile_attention, compile_model
 from rtl.generate.units import UNITS
 from rtl.generate.verilog import convert
-from rtl.interface.config import Config
+from rtl.interface.config import LANES, Config
 from sim.design import generated
 from tb.generate import tops
-from tb.generate.folder import MARK, bench_of, write_bench
+from tb.generate.folder import MARK, bench_of, fitted, write_bench
 from tests.rtl.mutation import mutated
 from tests.rtl.test_faults import FAULTS as UNIT_FAULTS
 from tests.sim.test_lint import slang_says, verilator_says
@@ -147,6 +150,12 @@ def test_what_else_can_be_wrong(
     assert re.search(says, failed(play(folder, "icarus")))
 
 
+def test_a_seed_that_is_no_number(benches: Benches, tmp_path: Path) -> None:
+    folder = edited(benches("attention")[1], tmp_path / "bench")
+    assert "the seed is no number" in failed(play(folder, "icarus", "+stalls=seven"))
+    assert passed(play(folder, "icarus", "+stalls=4000000000")) > 100
+
+
 def test_nothing_compared_is_no_pass(benches: Benches, tmp_path: Path) -> None:
     _, source = benches("reciprocal")
     folder = edited(source, tmp_path / "edited")
@@ -169,6 +178,45 @@ def test_unknown_bits_are_differences(benches: Benches, tmp_path: Path) -> None:
         failed(replay(folder, "icarus", "+fault")),
     )
 
+
+@pytest.mark.parametrize(
+    ("unit", "limits"),
+    [
+        ("softmax", {"tokens": 1}),
+        ("layernorm", {"tokens": 1, "hidden": 1}),
+    ],
+)
+def test_the_smallest_limits(unit: str, limits: dict[str, int], tmp_path: Path) -> None:
+    made = bench_of(unit, Config(lanes=4, **limits), stalls=2, prefix="tiny_")
+    files = write_bench(made, tmp_path / "bench")
+    names = {path.relative_to(tmp_path / "bench").as_posix() for path in files}
+    assert {f"rtl/tiny_{unit}.v", f"bench/tiny_{unit}_bench.sv", "README.md"} <= names
+    assert all(path.is_file() for path in files)
+    assert passed(play(tmp_path / "bench", "icarus")) > 30
+
+
+def test_random_models_fit_whatever_is_generated() -> None:
+    """Limits are drawn by seed; the smallest are among them."""
+    draw = random.Random(5)
+    limits = {"tokens": 80, "hidden": 40, "ffn": 40, "labels": 6}
+    configs = [Config(lanes=lanes, **dict.fromkeys(limits, 1)) for lanes in LANES]
+    for _ in range(60):
+        chosen = {name: draw.randint(1, most) for name, most in limits.items()}
+        configs.append(Config(lanes=draw.choice(LANES), **chosen))
+    for config in configs:
+        encoder = partial(compile_model, config=config)
+        layer = partial(compile_attention, config=config, layer=1)
+        for name, program in (
+            ("three-heads", encoder),
+            ("pre-norm", encoder),
+            ("bert-tiny", layer),
+        ):
+            assert program(fitted(name, config, program)).tokens >= 1
+
+
+QUICK = ("requantize", "softmax", "attention")
+REST = sorted(set(UNITS) - set(QUICK))
+SLOW = pytest.mark.slow
 
 SINK = """
 module top;
@@ -227,7 +275,7 @@ def test_a_word_stays_until_it_is_taken(edit: str, says: str, tmp_path: Path) ->
         passed(done)
 
 
-@pytest.mark.parametrize("unit", ["requantize", "softmax", "attention"])
+@pytest.mark.parametrize("unit", [*QUICK, *(pytest.param(unit, marks=SLOW) for unit in REST)])
 def test_no_tool_has_anything_to_say(unit: str, benches: Benches, tmp_path: Path) -> None:
     """By the standard (slang), and without a warning of Verilator."""
     bench, source = benches(unit)
