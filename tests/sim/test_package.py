@@ -8,19 +8,26 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
+from math import ceil
 from pathlib import Path
 
 import pytest
 
+from golden.random import random_model
+from rtl.compile.program import compile_model
 from rtl.generate import __main__ as command
 from rtl.generate.package import folder
 from rtl.generate.package.constraints import constraints
+from rtl.generate.package.data_sheet import CYCLES
 from rtl.generate.sheet import Generated, banner
+from rtl.interface.command import Flag, Opcode
 from rtl.interface.config import Config
 from rtl.registers.export import c_header, markdown
 from sim import verilator
+from sim.cycles.model import predict
 from sim.design import generated
-from tb.scenarios import SMALL_LIMITS
+from tb.scenarios import SMALL, SMALL_LIMITS
 from tests.sim.test_lint import TOOLS, slang_says, verilator_says
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
@@ -199,6 +206,35 @@ def test_the_data_sheet_says_what_the_design_has(package: Path) -> None:
     for image in re.findall(r"^!\[.+\]\((.+)\)$", text, re.M):
         assert (package / image).is_file()
     assert "`accelerator_bench/` holds" in text
+
+
+@pytest.mark.parametrize("tokens", [1, 5, 16])
+@pytest.mark.parametrize("lanes", [4, 8])
+def test_the_formulas_of_the_sheet_are_exact(lanes: int, tokens: int) -> None:
+    """Those of the array's cycles, as text, beside what the cycle model predicts."""
+    formulas = dict(re.findall(r"^\| ([a-z]+) .* \| (.* · .*) \|$", CYCLES, re.MULTILINE))
+    shape = replace(SMALL["bert-tiny"], positions=16)
+    program = compile_model(random_model(shape, 1), Config(lanes=lanes))
+
+    def cycles(operation: str, **values: int) -> int:
+        text = formulas[operation].replace("·", "*")
+        known = {"N": lanes, "L": tokens, "R": ceil(tokens / lanes), "ceil": ceil}
+        return int(eval(text, known | values))
+
+    seen = set()
+    for phase in predict(program, tokens).phases:
+        values = program.steps[phase.number].values
+        if Flag.FIRST_TILE in program.steps[phase.number].flags:
+            continue
+        if phase.opcode is Opcode.LINEAR:
+            wanted = cycles("linear", K=values["length"], M=values["columns"])
+        elif phase.opcode is Opcode.ATTEND:
+            wanted = values["heads"] * cycles("attention", D=values["head_size"])
+        else:
+            wanted = cycles("embedding", hidden=shape.hidden)
+        assert phase.active == wanted, phase.name
+        seen.add(phase.opcode)
+    assert seen == {Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND}
 
 
 def run(*arguments: str, monkeypatch, capsys) -> tuple[int, list[str]]:
