@@ -81,7 +81,20 @@ FAULTS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.unit}: {fault.kind}")
+def first_of_each() -> list[object]:
+    """The first fault of each unit, and the others marked as slow."""
+    first = {fault.unit: fault for fault in reversed(FAULTS)}
+    return [
+        pytest.param(
+            fault,
+            marks=[] if fault is first[fault.unit] else [pytest.mark.slow],
+            id=f"{fault.unit}: {fault.kind}",
+        )
+        for fault in FAULTS
+    ]
+
+
+@pytest.mark.parametrize("fault", first_of_each())
 def test_bench_sees(fault: Fault) -> None:
     variant = "fault-" + re.sub(r"\W+", "-", fault.kind)
     file = fault.file or fault.unit
