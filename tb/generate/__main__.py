@@ -1,0 +1,107 @@
+"""`python -m tb.generate`: a self-checking SystemVerilog bench of a unit, for any simulator.
+
+A review has to be tokenized and its model found, so this program uses quant and sim. Nothing
+imports it: what writes a bench is in `tb.generate.folder` and needs neither.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cli.command import run_command
+from cli.options import Parser, add_lanes, add_tokens, positive, whole
+from cli.progress import stage
+
+from golden import store
+from golden.model import Model
+from quant.tokenizer import TextTokenizer
+from rtl.compile.fit import fitting
+from rtl.generate.units import unit as unit_of
+from rtl.interface.config import LANES, Config
+from sim.options import add_model_options, quantized_of
+from sim.run import TOKENS, default_review
+from sim.vectors import sequences_of
+from tb.generate.folder import LIMIT, bench_of, write_bench
+from tb.sequences import Sequence as Tokens
+
+DESCRIPTION = """\
+Write a self-checking SystemVerilog bench of a unit that needs no Python to run.
+
+The folder holds the unit's Verilog, the bench, $readmemh vectors cut from the golden run of a
+review, scripts for Icarus, Verilator, Questa, VCS, Xcelium and Vivado xsim, and a README. The bench
+compares every trace port, and ends with PASS or with the first value that differs.
+"""
+EXAMPLES = """\
+examples:
+  python -m tb.generate softmax
+  python -m tb.generate accelerator --review "That movie was terrible!" --lanes 4 -o build/bench
+  python -m tb.generate accelerator --stalls 7 --tokens 32
+  python -m tb.generate layernorm --no-review -o build/layernorm
+then: DIR/run_icarus.sh or DIR/run_verilator.sh
+"""
+OUT = Path("build/bench")
+SEED_MAX = (1 << 31) - 1
+
+
+def _parser() -> Parser:
+    parser = Parser("tb.generate", DESCRIPTION, EXAMPLES)
+    parser.add_argument("unit", help="which unit; `python -m rtl.generate --list` shows them")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--review", metavar="TEXT", help="default: a review of the test split")
+    source.add_argument(
+        "--no-review",
+        action="store_true",
+        help="small random cases alone, in the default configuration: no model is needed",
+    )
+    add_model_options(parser)
+    add_lanes(parser, LANES)
+    add_tokens(parser, TOKENS)
+    parser.add_argument(
+        "--stalls",
+        type=whole(1, SEED_MAX),
+        metavar="SEED",
+        help="pauses on every stream, drawn by this seed (default: none)",
+    )
+    parser.add_argument(
+        "--limit",
+        type=positive,
+        default=LIMIT,
+        metavar="N",
+        help="values cut out of each tensor for a unit of the datapath (default: %(default)s)",
+    )
+    parser.add_argument(
+        "-o", "--out", type=Path, default=OUT, metavar="DIR", help=f"default: {OUT}/UNIT"
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(lambda: _run(_parser().parse_args(arguments)))
+
+
+def _run(options: argparse.Namespace) -> None:
+    name = unit_of(options.unit).name
+    out = options.out if options.out != OUT else OUT / name
+    reviews: list[tuple[Model, Tokens]] = []
+    config = Config(lanes=options.lanes)
+    if not options.no_review:
+        directory = quantized_of(options)
+        model, _ = store.load(directory)
+        text = default_review() if options.review is None else options.review
+        tokens = min(options.tokens, model.shape.tokens)
+        (review,) = sequences_of([text], TextTokenizer(directory), tokens)
+        config = fitting(model.shape, options.lanes, len(review.ids))
+        reviews.append((model, review))
+    stage(f"generating the bench of {name}, {config.lanes} lanes")
+    bench = bench_of(name, config, reviews, stalls=options.stalls, limit=options.limit)
+    write_bench(bench, out)
+    for played in bench.facts["inferences"]:
+        print(f"plays  {played}")
+    print(f"{out}: run {out}/run_icarus.sh or {out}/run_verilator.sh; {out}/README.md says more")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,264 @@
+"""The folder of a bench: the unit, its bench, vectors, scripts for simulators and a README."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cli.files import replacing
+
+from golden.model import Model
+from rtl.compile.program import compile_attention, compile_model, embedding_table
+from rtl.generate.sheet import describe
+from rtl.generate.units import unit as unit_of
+from rtl.generate.verilog import convert
+from rtl.interface.config import Config
+from tb.case import accelerator_inference, attention_inference
+from tb.cut import UNITS as CUT
+from tb.cut import Traced, Vector, cut
+from tb.generate import readme, scripts, tops
+from tb.generate.machines import Run, accelerator_files, attention_files
+from tb.generate.memories import Names, expected_text, pins_text
+from tb.generate.units import PLAYS, Player
+from tb.scenarios import SMALL, family, layer_inferences, sequence
+from tb.sequences import Sequence as Tokens
+
+MARK = "bench.f"
+"""The file list of every folder that is written here."""
+LIMIT = 1024
+"""Values, or values of tiles, that are cut out of each tensor of a review."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """What a bench is made of.
+
+    Attributes
+    ----------
+    module
+        Name of the unit's Verilog module.
+    verilog
+        Text of the unit, with its trace ports.
+    files
+        Text by path: the bench, and the vectors under vectors/.
+    facts
+        For the README: name of the unit, configuration, what is played.
+    """
+
+    module: str
+    verilog: str
+    files: Mapping[str, str]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def top(self) -> str:
+        """Module of the bench."""
+        return f"{self.module}_bench"
+
+    @property
+    def sources(self) -> list[str]:
+        """The bench's own source files in the order in which a simulator reads them."""
+        return [f"bench/{tops.PARTS}", f"bench/{self.top}.sv"]
+
+
+def bench_of(
+    unit: str,
+    config: Config,
+    reviews: Sequence[tuple[Model, Tokens]] = (),
+    *,
+    stalls: int | None = None,
+    limit: int = LIMIT,
+    prefix: str = "",
+    design: tuple[Mapping[str, Any], str] | None = None,
+) -> Bench:
+    """The bench of a unit: small random cases first, then those of the reviews.
+
+    Parameters
+    ----------
+    reviews
+        Models with a sequence each; what golden says of them is compared.
+    stalls
+        Seed of the pauses on every stream, or between the cycles of a unit without streams.
+    limit
+        How many values are cut out of each tensor for a unit of the datapath.
+    prefix
+        As in `rtl.generate.sheet.generate`.
+    design
+        Data sheet and Verilog of the unit with this prefix, trace ports included, where they are
+        at hand.
+
+    Raises
+    ------
+    ValueError
+        No unit is called so, or a model or sequence does not fit the configuration.
+    """
+    found, module = unit_of(unit), prefix + unit
+    if design is None:
+        component = found.build(config)
+        design = describe(component, module, config), convert(component, module)
+    sheet, verilog = design
+    seed = 0 if stalls is None else stalls
+    facts: dict[str, Any] = {"unit": unit, "config": config, "stalls": stalls}
+    if unit == "accelerator":
+        runs = _encoders(config, reviews)
+        files = accelerator_files(sheet, config, runs, seed)
+        facts["inferences"] = [run.inference.name for run in runs]
+    elif unit == "attention":
+        runs = _layers(config, reviews)
+        files = attention_files(sheet, config, runs, seed)
+        facts["inferences"] = [run.inference.name for run in runs]
+    else:
+        vectors = _vectors(unit, reviews, limit)
+        files = _unit_files(unit, sheet, config, vectors, stalls, limit)
+        facts["inferences"] = ["random operands", *(vector.name for vector in vectors)]
+    files[f"bench/{tops.PARTS}"] = tops.parts_text()
+    return Bench(module=module, verilog=verilog, files=files, facts=facts)
+
+
+def _encoders(config: Config, reviews: Sequence[tuple[Model, Tokens]]) -> list[Run]:
+    """Two small random models, then the reviews."""
+    runs = []
+    for name in ("three-heads", "pre-norm"):
+        model = family(name, SMALL[name])
+        program = compile_model(model, config)
+        tokens = min(config.lanes + 3, program.tokens)
+        inference = accelerator_inference(
+            program, model, *sequence(model, tokens, 1), name=f"random, {name}, {tokens} tokens"
+        )
+        runs.append(Run(model, inference))
+    for model, review in reviews:
+        program = compile_model(model, config)
+        rows = embedding_table(model, config.lanes)
+        inference = accelerator_inference(
+            program,
+            model,
+            review.ids,
+            review.types,
+            review.attend,
+            name=f"{review.source!r}, {len(review.ids)} tokens",
+            rows=rows,
+        )
+        runs.append(Run(model, inference))
+    return runs
+
+
+def _layers(config: Config, reviews: Sequence[tuple[Model, Tokens]]) -> list[Run]:
+    """A small random layer at two lengths, then every layer of the reviews."""
+    model = family("bert-tiny", SMALL["bert-tiny"])
+    longest = compile_attention(model, config, 1).tokens
+    lengths = sorted({1, min(config.lanes + 3, longest)})
+    runs = [Run(model, one) for one in layer_inferences(model, config, 1, lengths)]
+    for model, review in reviews:
+        traced = Traced(model, review)
+        for layer in range(model.shape.layers):
+            program = compile_attention(model, config, layer)
+            x8 = traced.attention_operand(layer)
+            runs.append(Run(model, attention_inference(program, model, layer, x8, review.attend)))
+    return runs
+
+
+def _vectors(unit: str, reviews: Sequence[tuple[Model, Tokens]], limit: int) -> list[Vector]:
+    found = []
+    for model, review in reviews:
+        # Tiles are chosen from all rows, values are cut at once.
+        whole = limit if unit in ("requantize", "activation", "reciprocal", "rsqrt") else 1 << 20
+        found += list(cut(unit, Traced(model, review, whole)))
+    return found
+
+
+def _unit_files(
+    unit: str,
+    sheet: Mapping[str, Any],
+    config: Config,
+    vectors: list[Vector],
+    stalls: int | None,
+    limit: int,
+) -> dict[str, str]:
+    assert unit in CUT
+    ports, latency = sheet["ports"], sheet.get("latency", 0)
+    player = Player(ports, config, latency, stalls)
+    PLAYS[unit](player, vectors, limit)
+    end = max(answer.cycle for answer in player.answers)
+    while player.now <= end + 1:
+        player.play()
+    checked = player.checks()
+    words, width = [], len(checked) + sum(facts["width"] for facts in player.inputs.values())
+    for cycle, given in enumerate(player.pins):
+        word, offset = 0, 0
+        for cycles in checked.values():
+            word |= (cycle in cycles) << offset
+            offset += 1
+        for name, facts in player.inputs.items():
+            word |= given[name] << offset
+            offset += facts["width"]
+        words.append(word)
+    names, checks = Names(), player.expected()
+    module = sheet["module"]
+    files = {f"vectors/{x.port}.mem": expected_text(x, names) for x in checks}
+    files["vectors/tensors.mem"] = names.text()
+    files["vectors/pins.mem"] = pins_text(words, width)
+    slices, offset = f"  wire [{width - 1}:0] pins;\n", 0
+    for name in checked:
+        slices += f"  wire check_{name} = pins[{offset}];\n"
+        offset += 1
+    for name, facts in player.inputs.items():
+        slices += f"  assign {name} = pins[{offset}+:{facts['width']}];\n"
+        offset += facts["width"]
+    files[f"bench/{module}_bench.sv"] = tops.filled(
+        "unit.sv",
+        module=module,
+        top=f"{module}_bench",
+        wires=tops.wires(ports) + slices,
+        unit=tops.instance(module, ports),
+        checks="\n".join(tops.check(x, ports, len(names)) for x in checks),
+        compared=tops.sum_of(checks),
+        pins_width=width,
+        pins_words=len(words),
+        passed="It ends with PASS, or by $fatal.",
+    )
+    return files
+
+
+def bench_files(bench: Bench, rtl: Sequence[str]) -> dict[str, str]:
+    """All files around the Verilog of the unit: the bench, its scripts and the README.
+
+    rtl
+        Paths of the unit's Verilog in the folder.
+    """
+    sources = [*bench.sources, *rtl]
+    files = dict(bench.files) | scripts.scripts(bench.top, sources)
+    files[MARK] = "".join(f"{path}\n" for path in sources)
+    files["README.md"] = readme.text(bench.top, bench.module, bench.facts)
+    return files
+
+
+def write_bench(bench: Bench, folder: Path) -> list[Path]:
+    """Write a bench with the unit's Verilog and scripts into `folder`, which then holds nothing
+    else; returns the files.
+
+    The folder appears whole or not at all; an older bench is replaced.
+
+    Raises
+    ------
+    ValueError
+        The folder holds something else than a bench.
+    OSError
+        It cannot be written.
+    """
+    if folder.exists() and any(folder.iterdir()) and not (folder / MARK).is_file():
+        raise ValueError(
+            f"{folder}: it exists and has no {MARK}, so it holds something else than a bench: "
+            "choose another folder with --out"
+        )
+    source = f"rtl/{bench.module}.v"
+    files = bench_files(bench, [source]) | {source: bench.verilog}
+    with replacing(folder) as temporary:
+        for name, text in files.items():
+            path = temporary / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            if path.suffix == ".sh":
+                path.chmod(0o755)
+    return [folder / name for name in sorted(files)]

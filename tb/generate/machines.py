@@ -1,0 +1,221 @@
+"""The benches of the units with streams: accelerator and attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from golden.model import Model
+from rtl.control.axi import ADDRESS
+from rtl.interface.config import Config
+from tb.case import Inference
+from tb.expected import Writes
+from tb.generate import tops
+from tb.generate.memories import Expected, Format, Names, expected_text, packets_text
+from tb.generate.units import format_of
+from tb.packing import pack_rows
+from tb.trace import TRACE_PORTS
+
+ROW_LATENCY = 20
+
+
+@dataclass(frozen=True)
+class Run:
+    """One inference of a bench, and the model that says which rows it asks for."""
+
+    model: Model
+    inference: Inference
+
+
+def stream_words(stream: bytes, lanes: int) -> list[int]:
+    """A command stream in words of `lanes` bytes, the last padded with zeros."""
+    padded = stream + bytes(-len(stream) % lanes)
+    return [int.from_bytes(padded[i : i + lanes], "little") for i in range(0, len(padded), lanes)]
+
+
+def silence(config: Config, streams: int) -> int:
+    """Cycles after which a unit that shows nothing hangs: some passes over the longest operand."""
+    longest = max(config.tokens, config.hidden, config.ffn)
+    return 16 * longest + 64 * config.lanes + 16 * streams + 1000
+
+
+def trace_checks(ports: dict[str, Any], runs: Sequence[Run]) -> list[Expected]:
+    """What every trace port must show."""
+    found = {}
+    for enable, address, names in TRACE_PORTS:
+        for name in names:
+            if f"trace_{name}" in ports:
+                where = "" if address is None else address
+                form = format_of(ports[f"trace_{name}"])
+                found[name] = Expected(f"trace_{name}", form, enable, where)
+    for number, run in enumerate(runs):
+        assert run.inference.writes is not None
+        last = {writes.port: writes for writes in run.inference.writes}
+        for writes in run.inference.writes:
+            required = np.ones(len(writes.address), bool)
+            if writes.port in ("norm", "norm8") and writes is last[writes.port]:
+                # When the logits are out, the last norm's further row tiles may be given up.
+                required = writes.index[:, 0, 0] < found[writes.port].format.length
+            found[writes.port].add(number, writes, required)
+    return list(found.values())
+
+
+def result_checks(
+    port: str, last: str, passes: str, form: Any, runs: Sequence[Run]
+) -> list[Expected]:
+    """What the stream of results must show, and that `last` comes with the last word alone."""
+    words = Expected(port, form, passes)
+    ends = Expected(last, type(form)(1, 1, False), passes)
+    for number, run in enumerate(runs):
+        result = run.inference.result
+        assert result is not None
+        words.add(number, result, axes=("label",) if result.index.shape[-1] == 1 else None)
+        count = len(result.address)
+        values = (np.arange(count) == count - 1).astype(int)[:, None]
+        sound = np.ones((count, 1), bool)
+        index = np.arange(count)[:, None, None]
+        ends.add(
+            number,
+            Writes("result", last, np.zeros(count, int), values, sound, index),
+            axes=("word",),
+        )
+    return [words, ends]
+
+
+def asked_rows(run: Run) -> np.ndarray:
+    """The rows of the embedding table that an inference asks for, in order [2 L].
+
+    Of each token its own, then its position's; the table holds the tokens, then the positions of
+    type 0, then those of type 1.
+    """
+    shape, words = run.model.shape, run.inference.tokens.astype(np.int64)
+    token, kind = words & 0xFFFFFF, words >> 24 & 1
+    position = np.arange(len(words)) + shape.position_offset
+    return np.stack([token, shape.vocabulary + kind * shape.positions + position], 1).reshape(-1)
+
+
+def request_check(runs: Sequence[Run]) -> Expected:
+    """The row numbers that must be asked for."""
+    found = Expected("m_axis_request_tdata", Format(1, 32, False), "request_passes")
+    for number, run in enumerate(runs):
+        rows = asked_rows(run)
+        index = np.stack(np.divmod(np.arange(len(rows)), 2), 1)[:, None]
+        writes = Writes(
+            "request",
+            "embedding.rows",
+            np.zeros(len(rows), int),
+            rows[:, None],
+            np.ones((len(rows), 1), bool),
+            index,
+        )
+        found.add(number, writes, axes=("token", "position"))
+    return found
+
+
+def _finished(
+    template: str, module: str, ports: dict[str, Any], checks: list[Expected], **parts: object
+) -> dict[str, str]:
+    """The top with its checks, and the golden words."""
+    names = Names()
+    files = {f"vectors/{x.port}.mem": expected_text(x, names) for x in checks}
+    files["vectors/tensors.mem"] = names.text()
+    enables = dict.fromkeys(x.enable for x in checks if x.enable.startswith("trace_"))
+    files[f"bench/{module}_bench.sv"] = tops.filled(
+        template,
+        module=module,
+        top=f"{module}_bench",
+        unit=tops.instance(module, ports),
+        checks="\n".join(tops.check(x, ports, len(names)) for x in checks),
+        compared=tops.sum_of(checks),
+        enables="".join(f" || {name} === 1'b1" for name in enables),
+        passed="It ends with PASS, or by $fatal.",
+        **parts,
+    )
+    return files
+
+
+def accelerator_files(
+    sheet: Mapping[str, Any], config: Config, runs: Sequence[Run], stalls: int
+) -> dict[str, str]:
+    """The bench of the accelerator and its vectors, by path."""
+    ports, lanes = sheet["ports"], config.lanes
+    checks = trace_checks(ports, runs)
+    logit = format_of(ports["trace_logit"])
+    logits = "m_axis_logits_tdata", "m_axis_logits_tlast"
+    checks += result_checks(*logits, "logits_passes", logit, runs)
+    checks.append(request_check(runs))
+    packed = []
+    for run in runs:
+        assert run.inference.rows is not None
+        rows = run.inference.rows[asked_rows(run)]
+        words = rows.reshape(len(rows), -1, lanes).view(np.uint8)
+        packed += [[int.from_bytes(word.tobytes(), "little") for word in row] for row in words]
+    streams = {
+        "model": ([stream_words(run.inference.stream, lanes) for run in runs], 8 * lanes),
+        "tokens": ([run.inference.tokens.tolist() for run in runs], 32),
+        "rows": (packed, 8 * lanes),
+    }
+    files, counts = {}, {}
+    for name, (packets, width) in streams.items():
+        files[f"vectors/{name}.mem"], counts[f"{name}_words"] = packets_text(packets, width)
+    driven = [
+        name for name in ports if name.startswith("s_axi_") and ports[name]["direction"] == "input"
+    ]
+    return files | _finished(
+        "accelerator.sv",
+        sheet["module"],
+        ports,
+        checks,
+        wires=tops.wires(ports, driven),
+        inferences=len(runs),
+        silence=silence(config, ROW_LATENCY),
+        row_latency=ROW_LATENCY,
+        stalls=stalls,
+        model_width=8 * lanes,
+        control=f"{ADDRESS['control']:x}",
+        status=f"{ADDRESS['status']:x}",
+        cycles=f"{ADDRESS['cycles']:x}",
+        pending=f"{ADDRESS['interrupt_pending']:x}",
+        **counts,
+    )
+
+
+def attention_files(
+    sheet: Mapping[str, Any], config: Config, runs: Sequence[Run], stalls: int
+) -> dict[str, str]:
+    """The bench of the attention unit and its vectors, by path."""
+    ports, lanes = sheet["ports"], config.lanes
+    checks = trace_checks(ports, runs)
+    width = ports["o__payload"]["width"] - 1
+    word = format_of(ports["trace_bank"])
+    checks += result_checks("o_data", "o_last", "o_passes", word, runs)
+    inferences = [run.inference for run in runs]
+    streams = {
+        "model": ([stream_words(x.stream, lanes) for x in inferences], 8 * lanes),
+        "tokens": ([x.tokens.tolist() for x in inferences], 32),
+        "i": (
+            [pack_rows(x.activations, 8) for x in inferences if x.activations is not None],
+            8 * lanes,
+        ),
+    }
+    files, sources = {}, []
+    for place, (name, (packets, bits)) in enumerate(streams.items(), 1):
+        files[f"vectors/{name}.mem"], count = packets_text(packets, bits)
+        sources.append(tops.source(name, bits, count, place))
+    own = f"  wire [{width - 1}:0] o_data = o__payload[{width - 1}:0];\n"
+    own += f"  wire o_last = o__payload[{width}];\n"
+    return files | _finished(
+        "attention.sv",
+        sheet["module"],
+        ports,
+        checks,
+        wires=tops.wires(ports, ("start", "abort")) + own,
+        sources="\n".join(sources),
+        inferences=len(runs),
+        silence=silence(config, 0),
+        stalls=stalls,
+        o_width=width,
+    )

@@ -1,0 +1,160 @@
+"""Stimuli and golden words as text for $readmemh; parts.sv says what a line holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tb.compare import AXES
+from tb.expected import Writes
+from tb.packing import pack
+
+NAME_BYTES, AXIS_BYTES, AXES_MOST = 64, 12, 3
+END = 0xFFFF  # inference behind the last word
+
+
+@dataclass(frozen=True)
+class Format:
+    """Elements of a port's word: `length` of them, `width` bits each."""
+
+    length: int
+    width: int
+    signed: bool
+
+
+@dataclass
+class Expected:
+    """What one port must show, in order.
+
+    Attributes
+    ----------
+    enable
+        Verilog expression: the port is written in this cycle.
+    address
+        Port that holds the address; "" where it is not compared.
+    writes
+        With the inference that each belongs to, and whether each word must come.
+    """
+
+    port: str
+    format: Format
+    enable: str
+    address: str = ""
+    writes: list[tuple[int, Writes, np.ndarray, tuple[str, ...]]] = field(default_factory=list)
+
+    def add(
+        self,
+        inference: int,
+        writes: Writes,
+        required: np.ndarray | None = None,
+        axes: tuple[str, ...] | None = None,
+    ) -> None:
+        """Expect `writes` next; `axes` names the axes of their index where the port does not."""
+        if required is None:
+            required = np.ones(len(writes.address), bool)
+        axes = AXES.get(writes.port, ("token", "channel")) if axes is None else axes
+        if len(axes) != writes.index.shape[-1]:
+            raise ValueError(f"{writes.tensor}: {writes.index.shape[-1]} indices for {axes}")
+        self.writes.append((inference, writes, required, axes))
+
+    @property
+    def words(self) -> int:
+        return sum(len(writes.address) for _, writes, _, _ in self.writes)
+
+
+def hexadecimal(words: Iterable[int], bits: int) -> str:
+    """A line a word, all digits written."""
+    digits = -(-bits // 4)
+    return "".join(f"{word:0{digits}x}\n" for word in words)
+
+
+class Names:
+    """Names of tensors and axes, numbered as they are first asked for."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, tuple[str, ...]], int] = {}
+
+    def number(self, tensor: str, axes: Sequence[str]) -> int:
+        return self._numbers.setdefault((tensor, tuple(axes)), len(self._numbers))
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def text(self) -> str:
+        """The file of `bench_check`'s NAMES."""
+        words = []
+        for tensor, axes in self._numbers:
+            parts = [(tensor, NAME_BYTES)]
+            parts += [(axis, AXIS_BYTES) for axis in (*axes, *[""] * (AXES_MOST - len(axes)))]
+            word = len(axes)
+            for text, size in parts:
+                if len(text.encode()) > size:
+                    raise ValueError(f"{text!r} is longer than {size} bytes")
+                word = word << 8 * size | int.from_bytes(text.encode(), "big")
+            words.append(word)
+        bits = 8 * (1 + NAME_BYTES + AXES_MOST * AXIS_BYTES)
+        return hexadecimal([*words, (1 << bits) - 1], bits)
+
+
+def expected_text(expected: Expected, names: Names) -> str:
+    """The file of a `bench_check`.
+
+    Raises
+    ------
+    ValueError
+        A value does not fit the port, or the index of the lanes is not one that runs by one and
+        stops at the last lane's.
+    """
+    length, width = expected.format.length, expected.format.width
+    bits = length * width + length + 32 + 2 * 16 * AXES_MOST + 16 + 8 + 16
+    low, high = 0, (1 << width) - 1
+    if expected.format.signed:
+        low, high = -(1 << width - 1), (1 << width - 1) - 1
+    words: list[int] = []
+    for inference, writes, required, axes in expected.writes:
+        tensor = names.number(writes.tensor, axes)
+        seen = writes.values[writes.valid]
+        if seen.size and not low <= seen.min() <= seen.max() <= high:
+            raise ValueError(f"{writes.tensor}: {seen.min()}..{seen.max()} is beyond {low}..{high}")
+        first, last = writes.index[:, 0], writes.index[:, -1]
+        lane = np.arange(writes.index.shape[1])[:, None]
+        runs = np.minimum(first[:, None] + lane, np.maximum(first, last)[:, None])
+        if not (runs == writes.index).all() or writes.index.max(initial=0) > END:
+            raise ValueError(f"{writes.tensor}: the lanes' index does not run by one")
+        values = np.where(writes.valid, writes.values, 0).tolist()
+        heads = zip(
+            required.tolist(),
+            last.tolist(),
+            first.tolist(),
+            writes.address.tolist(),
+            writes.valid.tolist(),
+            values,
+        )
+        for must, to, since, address, valid, lanes in heads:
+            word = inference << 8 | must
+            word = word << 16 | tensor
+            for index in (to, since):
+                word = word << 48 | pack((*index, *[0] * (AXES_MOST - len(index))), 16)
+            word = word << 32 | address
+            word = word << length | sum(bit << place for place, bit in enumerate(valid))
+            words.append(word << length * width | pack(lanes, width))
+    return hexadecimal([*words, END << bits - 16 | (1 << bits - 16) - 1], bits)
+
+
+def packets_text(packets: Iterable[Sequence[int]], width: int) -> tuple[str, int]:
+    """The file of a `bench_source` and its number of words: `last` ends each packet."""
+    words = [
+        word | (place == len(packet) - 1) << width
+        for packet in packets
+        for place, word in enumerate(packet)
+    ]
+    bits = width + 9
+    return hexadecimal([*words, (1 << bits) - 1], bits), len(words)
+
+
+def pins_text(words: Sequence[int], width: int) -> str:
+    """The file of a `bench_play`."""
+    bits = width + 8
+    return hexadecimal([*words, (1 << bits) - 1], bits)

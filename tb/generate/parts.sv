@@ -1,0 +1,356 @@
+// What a self-checking bench of bert2rtl is made of: streams with random pauses, and checks of
+// what a unit writes against the words of golden. Plain SystemVerilog (IEEE 1800-2012).
+//
+// Inputs of the unit change at the falling edge of the clock, everything is looked at at the rising
+// edge: no result hangs on the order in which a simulator runs events. Cycle c begins with the rising
+// edge at 10 c ns.
+`timescale 1ns / 1ps
+
+package bench_random;
+  // Xorshift32: the number after `x`; never 0 unless x is.
+  function automatic [31:0] after(input [31:0] x);
+    reg [31:0] y;
+    begin
+      y = x ^ (x << 13);
+      y = y ^ (y >> 17);
+      after = y ^ (y << 5);
+    end
+  endfunction
+
+  // Where a stream begins: another place for every seed and every stream.
+  function automatic [31:0] first(input [31:0] seed, input [31:0] stream);
+    reg [31:0] x;
+    integer k;
+    begin
+      x = (seed + stream * 32'h9e3779b9) ^ 32'h5851f42d;
+      if (x == 0) x = 32'd1;
+      for (k = 0; k < 8; k = k + 1) x = after(x);
+      first = x;
+    end
+  endfunction
+endpackage
+
+// A stream into the unit. Each `go` lets one packet pass (up to and with `last`); a word that is
+// offered stays until it is taken. With stalls it pauses for 1 to 8 cycles before every fourth word.
+// While nothing is offered the data are noise.
+module bench_source #(
+    parameter FILE = "",  // {8'h00, last, data} a word; {8'hff, ...} behind the last
+    parameter NAME = "",
+    parameter integer WIDTH = 8,
+    parameter integer WORDS = 1,
+    parameter [31:0] STREAM = 32'd1
+) (
+    input wire clk,
+    input wire rst,
+    input wire [31:0] stalls,  // seed of the pauses; 0: none
+    input wire go,
+    output reg valid,
+    input wire ready,
+    output reg [WIDTH-1:0] data,
+    output reg last,
+    output reg moved,  // a word was taken
+    output reg idle  // all packets that were let pass have passed
+);
+  localparam integer WIDE = (WIDTH + 31) / 32;
+  reg [WIDTH+8:0] words[0:WORDS];
+  reg [31:0] random;
+  wire [32*WIDE-1:0] noise = {WIDE{random}};
+  reg granted, held;
+  integer packets, place, pause;
+
+  initial begin
+    $readmemh(FILE, words);
+    if (words[WORDS][WIDTH+8:WIDTH+1] !== 8'hff)
+      $fatal(1, "%0s is missing or has not %0d words", FILE, WORDS + 1);
+    valid = 1'b0;
+    data = {WIDTH{1'b0}};
+    last = 1'b0;
+    moved = 1'b0;
+    idle = 1'b1;
+    granted = 1'b0;
+    held = 1'b1;
+    packets = 0;
+    place = 0;
+    pause = 0;
+    random = 32'd1;
+  end
+
+  always @(posedge clk) begin
+    moved <= !rst && valid && ready;
+    granted <= !rst && go;
+    held <= rst;
+    idle <= packets == 0;
+    if (!rst && valid && ready !== 1'b0 && ready !== 1'b1)
+      $fatal(1, "%0s: ready is unknown while a word is offered", NAME);
+  end
+
+  always @(negedge clk)
+    if (held) begin
+      valid = 1'b0;
+      random = bench_random::first(stalls, STREAM);
+    end else begin
+      random = bench_random::after(random);
+      if (granted) packets = packets + 1;
+      if (moved) begin
+        valid = 1'b0;
+        if (last) packets = packets - 1;
+        if (stalls != 0 && random[1:0] == 2'd0) pause = 1 + {29'd0, random[6:4]};
+      end
+      if (!valid) begin
+        if (pause > 0) pause = pause - 1;
+        else if (packets > 0 && place < WORDS) begin
+          valid = 1'b1;
+          {last, data} = words[place][WIDTH:0];
+          place = place + 1;
+        end
+        if (!valid) begin
+          data = noise[WIDTH-1:0];
+          last = random[31];
+        end
+      end
+    end
+endmodule
+
+// A stream out of the unit. With stalls a word is refused in one cycle of four. A word that is
+// offered may neither be withdrawn nor change before it is taken.
+module bench_sink #(
+    parameter NAME = "",
+    parameter integer WIDTH = 8,
+    parameter [31:0] STREAM = 32'd1
+) (
+    input wire clk,
+    input wire rst,
+    input wire [31:0] stalls,  // seed of the refusals; 0: none
+    input wire [31:0] cycle,
+    input wire valid,
+    output reg ready,
+    input wire [WIDTH-1:0] data
+);
+  reg [31:0] random;
+  reg waits, held;
+  reg [WIDTH-1:0] waiting;
+
+  initial begin
+    ready   = 1'b0;
+    waits   = 1'b0;
+    held    = 1'b1;
+    random  = 32'd1;
+    waiting = {WIDTH{1'b0}};
+  end
+
+  always @(posedge clk) begin
+    held <= rst;
+    if (rst) waits <= 1'b0;
+    else begin
+      if (valid !== 1'b0 && valid !== 1'b1)
+        $fatal(1, "%0s: valid is unknown in cycle %0d", NAME, cycle);
+      if (waits && (valid !== 1'b1 || data !== waiting))
+        $fatal(
+            1,
+            "%0s: the word %0h was withdrawn or changed in cycle %0d, before it was taken",
+            NAME,
+            waiting,
+            cycle
+        );
+      waits   <= valid && !ready;
+      waiting <= data;
+    end
+  end
+
+  always @(negedge clk)
+    if (held) begin
+      ready  = 1'b0;
+      random = bench_random::first(stalls, STREAM);
+    end else begin
+      random = bench_random::after(random);
+      ready  = stalls == 0 || random[1:0] != 2'd0;
+    end
+endmodule
+
+// What a port must show, word by word: the first lane that differs from golden ends the simulation
+// with tensor, index, cycle and both values. A word too many ends it as well, and so does one too few
+// when an inference has finished. FILE holds a word of lanes a line, from the high bits: inference
+// 16, 1 if it must come 8, tensor 16, index of the last lane 3 x 16, index of the first 3 x 16,
+// address 32, a bit a lane that is compared, the lanes. Behind the last word comes one whose
+// inference is 16'hffff. NAMES holds for each tensor dimensions 8, name 512, names of the axes 3 x 96.
+module bench_check #(
+    parameter FILE = "",
+    parameter NAMES = "",
+    parameter PORT = "",
+    parameter integer LANES = 1,
+    parameter integer WIDTH = 8,
+    parameter integer SIGNED = 0,
+    parameter integer ADDRESSED = 0,  // whether the address is compared
+    parameter integer WORDS = 1,
+    parameter integer TENSORS = 1
+) (
+    input wire clk,
+    input wire rst,
+    input wire [31:0] cycle,
+    input wire [15:0] inference,
+    input wire finish,  // the inference is over
+    input wire en,
+    input wire [31:0] address,
+    input wire [LANES*WIDTH-1:0] word,
+    output reg [31:0] compared  // values, so far
+);
+  localparam integer VALID = LANES * WIDTH;
+  localparam integer ADDRESS = VALID + LANES;
+  localparam integer FIRST = ADDRESS + 32;
+  localparam integer LAST = FIRST + 48;
+  localparam integer TENSOR = LAST + 48;
+  localparam integer REQUIRED = TENSOR + 16;
+  localparam integer INFERENCE = REQUIRED + 8;
+
+  reg [INFERENCE+15:0] words[0:WORDS];
+  reg [INFERENCE+15:0] expected;
+  reg [807:0] names[0:TENSORS];
+  reg [807:0] tensor;
+  reg [15:0] first[0:2];
+  integer place, lane, write, number, latest;
+
+  initial begin
+    $readmemh(FILE, words);
+    $readmemh(NAMES, names);
+    if (words[WORDS][INFERENCE+:16] !== 16'hffff)
+      $fatal(1, "%0s is missing or has not %0d words", FILE, WORDS + 1);
+    if (names[TENSORS][800+:8] !== 8'hff)
+      $fatal(1, "%0s is missing or has not %0d words", NAMES, TENSORS + 1);
+    place = 0;
+    write = 0;
+    latest = -1;
+    compared = 0;
+  end
+
+  // A lane's value as %0d shows it.
+  function automatic signed [63:0] shown(input [WIDTH-1:0] value);
+    shown = {{(64 - WIDTH) {SIGNED != 0 && value[WIDTH-1] === 1'b1}}, value};
+  endfunction
+
+  // The index of a lane along an axis: it runs from the first lane's and stops at the last lane's.
+  function automatic [15:0] along(input integer axis, input integer at);
+    reg [31:0] start, stop, here;
+    begin
+      start = {16'd0, expected[FIRST+16*axis+:16]};
+      stop  = {16'd0, expected[LAST+16*axis+:16]};
+      here  = start + at;
+      along = here < stop ? here[15:0] : stop[15:0];
+    end
+  endfunction
+
+  task differs;
+    reg signed [63:0] is, says;
+    begin
+      is   = shown(word[lane*WIDTH+:WIDTH]);
+      says = shown(expected[lane*WIDTH+:WIDTH]);
+      first[0] = along(0, lane);
+      first[1] = along(1, lane);
+      first[2] = along(2, lane);
+      case (tensor[807:800])
+        8'd0:
+        $fatal(1, "%0s[lane %0d, write %0d] in cycle %0d is %0d, golden says %0d", tensor[799:288],
+               lane, write, cycle, is, says);
+        8'd1:
+        $fatal(1, "%0s[lane %0d, write %0d, %0s %0d] in cycle %0d is %0d, golden says %0d",
+               tensor[799:288], lane, write, tensor[287:192], first[0], cycle, is, says);
+        8'd2:
+        $fatal(1, "%0s[lane %0d, write %0d, %0s %0d, %0s %0d] in cycle %0d is %0d, golden says %0d",
+               tensor[799:288], lane, write, tensor[287:192], first[0], tensor[191:96], first[1],
+               cycle, is, says);
+        default:
+        $fatal(1,
+               "%0s[lane %0d, write %0d, %0s %0d, %0s %0d, %0s %0d] in cycle %0d is %0d, golden says %0d",
+               tensor[799:288], lane, write, tensor[287:192], first[0], tensor[191:96], first[1],
+               tensor[95:0], first[2], cycle, is, says);
+      endcase
+    end
+  endtask
+
+  task surplus;
+    $fatal(1, "%0s: a word too many in cycle %0d, after %0d in inference %0d", PORT, cycle, write,
+           inference);
+  endtask
+
+  task missing;
+    begin
+      number = {16'd0, expected[TENSOR+:16]};
+      tensor = names[number];
+      $fatal(1, "%0s: a word is missing at the end of inference %0d: write %0d of %0s", PORT,
+             inference, write, tensor[799:288]);
+    end
+  endtask
+
+  always @(posedge clk)
+    if (!rst) begin
+      if (en === 1'b1) begin
+        expected = words[place];
+        if (expected[INFERENCE+:16] !== inference) surplus;
+        else begin
+          number = {16'd0, expected[TENSOR+:16]};
+          tensor = names[number];
+          // Writes are counted from the first of each tensor.
+          if (number != latest) write = 0;
+          latest = number;
+          if (ADDRESSED != 0 && address !== expected[ADDRESS+:32])
+            $fatal(1, "%0s: address[write %0d] in cycle %0d is %0d, golden says %0d",
+                   tensor[799:288], write, cycle, address, expected[ADDRESS+:32]);
+          for (lane = 0; lane < LANES; lane = lane + 1)
+            if (expected[VALID+lane]) begin
+              if (word[lane*WIDTH+:WIDTH] !== expected[lane*WIDTH+:WIDTH]) differs;
+              compared = compared + 1;
+            end
+          write = write + 1;
+          place = place + 1;
+        end
+      end else if (en !== 1'b0)
+        $fatal(1, "%0s: its enable is unknown in cycle %0d", PORT, cycle);
+      if (finish) begin
+        expected = words[place];
+        while (expected[INFERENCE+:16] === inference) begin
+          if (expected[REQUIRED]) missing;
+          place = place + 1;
+          expected = words[place];
+        end
+        latest = -1;
+      end
+    end
+endmodule
+
+// The pins of a unit without streams, cycle by cycle. FILE holds {8'h00, pins} a cycle.
+module bench_play #(
+    parameter FILE = "",
+    parameter integer WIDTH = 8,
+    parameter integer WORDS = 1
+) (
+    input wire clk,
+    input wire rst,
+    output reg [WIDTH-1:0] pins,
+    output reg done
+);
+  reg [WIDTH+7:0] words[0:WORDS];
+  reg held;
+  integer place;
+
+  initial begin
+    $readmemh(FILE, words);
+    if (words[WORDS][WIDTH+7:WIDTH] !== 8'hff)
+      $fatal(1, "%0s is missing or has not %0d words", FILE, WORDS + 1);
+    pins  = {WIDTH{1'b0}};
+    place = 0;
+    done  = 1'b0;
+    held  = 1'b1;
+  end
+
+  always @(posedge clk) begin
+    held <= rst;
+    done <= place == WORDS;
+  end
+
+  always @(negedge clk)
+    if (!held) begin
+      if (place < WORDS) begin
+        pins  = words[place][WIDTH-1:0];
+        place = place + 1;
+      end else pins = {WIDTH{1'b0}};
+    end
+endmodule

@@ -1,0 +1,83 @@
+"""The README of a bench."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+TEXT = """\
+# {top}
+
+A self-checking bench of `{module}` (bert2rtl, unit {unit}) in plain SystemVerilog (IEEE 1800-2012):
+no Python, no vendor's library. The folder is complete and may be moved.
+
+    ./run_icarus.sh            # Icarus Verilog 11 or newer
+    ./run_verilator.sh         # Verilator 5.036 or newer, --binary
+    ./run_questa.sh            # so far written by its manual, as are the next: not yet run
+    ./run_vcs.sh
+    ./run_xcelium.sh
+    ./run_xsim.sh
+
+Each ends with 0 when the bench says `PASS: N values compared`, and with another code after any
+difference, when the unit hangs, or when nothing was compared. Elsewhere: compile the files of
+`bench.f` in their order as SystemVerilog and run the module `{top}` in this folder.
+
+| what | where |
+| --- | --- |
+| the unit | `rtl/{module}.v` |
+| the bench, and the parts that it consists of | `bench/{top}.sv`, `bench/parts.sv` |
+| stimuli and golden words for `$readmemh` | `vectors/*.mem` |
+
+Configuration: {configuration}.
+
+Played, in this order, and held to the integer golden model, bit for bit:
+
+{played}
+
+{surroundings}
+
+## A difference
+
+The first value that differs ends the run:
+
+    layer.0.p[lane 2, write 87, head 0, query 10, key 7] in cycle 5121 is 219, golden says 220
+
+with the tensor's name in the golden trace, the lane of the word, the number of the write to that
+tensor, the index in the tensor, the clock cycle (cycle c begins at 10 c ns) and both values.
+Unknown bits (X) are differences. A word too many, too few or at the wrong address is one as well.
+"""
+
+STREAMS = """\
+Every stream pauses and refuses at random with `+stalls=SEED`; 0 is never, and {stalls} holds where
+it is not given. Every trace port is compared, word by word.
+
+{expect}"""
+
+PINS = """\
+The unit has no streams: `vectors/pins.mem` holds its inputs cycle by cycle, with {pauses}.
+What is not looked at is noise."""
+
+LARGE = """\
+A review of 128 tokens takes some hundred thousand cycles: for Verilator a matter of seconds to
+minutes, for Icarus of hours. `--tokens` and a short `--review` of `python -m tb.generate` make the
+bench shorter."""
+
+
+def text(top: str, module: str, facts: Mapping[str, Any]) -> str:
+    """README.md of a bench."""
+    stalls = facts["stalls"]
+    if facts["unit"] in ("accelerator", "attention"):
+        surroundings = STREAMS.format(stalls=0 if stalls is None else stalls, expect=LARGE)
+    else:
+        pauses = "no pauses" if stalls is None else f"pauses drawn by the seed {stalls}"
+        surroundings = PINS.format(pauses=pauses)
+    settings = {key: value for key, value in asdict(facts["config"]).items() if value is not None}
+    return TEXT.format(
+        top=top,
+        module=module,
+        unit=facts["unit"],
+        configuration=", ".join(f"{key} {value}" for key, value in settings.items()),
+        played="\n".join(f"- {name}" for name in facts["inferences"]),
+        surroundings=surroundings,
+    )

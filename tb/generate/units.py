@@ -1,0 +1,440 @@
+"""Units without streams, cycle by cycle: what their pins are given, and what golden answers when.
+
+The cycles of an answer come from the latency that the unit's data sheet states, so a unit that is
+late or early shows wrong values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from golden.activation import lookup
+from golden.layernorm import layernorm
+from golden.linear import operand
+from golden.matmul import matmul
+from golden.requantize import requantize
+from golden.softmax import row_scale, softmax
+from rtl.interface.config import Config
+from tb import activation as activations
+from tb import layernorm as norms
+from tb import matmul as products
+from tb import reciprocal, rsqrt
+from tb import requantize as accumulators
+from tb import softmax as rows
+from tb.cut import Vector
+from tb.expected import Writes
+from tb.generate.memories import Expected, Format
+from tb.packing import pack
+
+#: Inputs that do something: 0 unless given. All others are noise unless given.
+CONTROLS = {"write_en", "mask_en", "score_en", "parameter_en", "start", "valid"}
+PAUSE = 0.25
+
+
+def format_of(facts: dict[str, Any]) -> Format:
+    """The elements of a port of a data sheet."""
+    element = facts.get("element", facts)
+    return Format(facts.get("length", 1), element["width"], element.get("signed", False))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A word that a port must show: in that cycle, or next where its own enable says when."""
+
+    port: str
+    cycle: int
+    tensor: str
+    axes: tuple[str, ...]
+    index: tuple[int, ...]
+    values: list[int]
+    address: int = 0
+
+
+@dataclass
+class Player:
+    """The cycles of a unit's pins, and the answers.
+
+    Attributes
+    ----------
+    ports
+        Of the unit's data sheet.
+    stalls
+        Seed of the pauses; None: none.
+    enables
+        By the port that it enables: (port that is high when it is written, port of the address).
+    """
+
+    ports: dict[str, Any]
+    config: Config
+    latency: int
+    stalls: int | None = None
+    enables: dict[str, tuple[str, str]] = field(default_factory=dict)
+    pins: list[dict[str, int]] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._noise = np.random.default_rng(1 if self.stalls is None else [1, self.stalls])
+        self.inputs = {
+            name: facts
+            for name, facts in self.ports.items()
+            if facts["direction"] == "input" and name not in ("clk", "rst") and facts["width"]
+        }
+
+    @property
+    def lanes(self) -> int:
+        return self.config.lanes
+
+    @property
+    def now(self) -> int:
+        """The cycle that comes next."""
+        return len(self.pins)
+
+    def chance(self, probability: float) -> bool:
+        """Whether something happens that only stalls make happen."""
+        return self.stalls is not None and bool(self._noise.random() < probability)
+
+    def play(self, **given: Any) -> int:
+        """A cycle; its number."""
+        words = {}
+        for name, facts in self.inputs.items():
+            width = facts["width"]
+            if name in given:
+                value = given[name]
+                listed = np.atleast_1d(value).tolist()
+                words[name] = pack(listed, format_of(facts).width)
+            elif name in CONTROLS:
+                words[name] = 0
+            else:
+                words[name] = int.from_bytes(self._noise.bytes(-(-width // 8)), "little") % (
+                    1 << width
+                )
+        self.pins.append(words)
+        return len(self.pins) - 1
+
+    def pause(self) -> None:
+        """Cycles in which nothing is given, by chance."""
+        while self.chance(PAUSE):
+            self.play()
+
+    def expect(
+        self,
+        cycle: int,
+        port: str,
+        tensor: str,
+        values: Any,
+        axes: tuple[str, ...] = (),
+        index: tuple[int, ...] = (),
+        address: int = 0,
+    ) -> None:
+        """`values` at a port; the first lane's index is `index`, the others' follow it."""
+        listed = np.atleast_1d(values).tolist()
+        self.answers.append(Answer(port, cycle, tensor, axes, index, listed, address))
+
+    def expected(self) -> list[Expected]:
+        """The answers port by port, in order; `check_PORT` is high where no enable says when."""
+        found: dict[str, Expected] = {}
+        groups: dict[str, list[list[Answer]]] = {}
+        for answer in sorted(self.answers, key=lambda one: one.cycle):
+            listed = groups.setdefault(answer.port, [])
+            if not listed or listed[-1][0].tensor != answer.tensor:
+                listed.append([])
+            listed[-1].append(answer)
+        for port, listed in groups.items():
+            enable, address = self.enables.get(port, (f"check_{port}", ""))
+            found[port] = Expected(port, format_of(self.ports[port]), enable, address)
+            for group in listed:
+                values = np.array([one.values for one in group])
+                places = np.array([one.index for one in group], int).reshape(len(group), 1, -1)
+                index = np.repeat(places, values.shape[1], 1)
+                index[:, :, :1] += np.arange(values.shape[1])[:, None]
+                writes = Writes(
+                    port,
+                    group[0].tensor,
+                    np.array([one.address for one in group]),
+                    values,
+                    np.ones(values.shape, bool),
+                    index,
+                )
+                found[port].add(0, writes, axes=group[0].axes)
+        return [found[port] for port in sorted(found)]
+
+    def checks(self) -> dict[str, set[int]]:
+        """Cycles in which a port is compared that no enable of the unit names."""
+        found: dict[str, set[int]] = {}
+        for answer in self.answers:
+            if answer.port not in self.enables:
+                cycles = found.setdefault(answer.port, set())
+                if answer.cycle in cycles:
+                    raise ValueError(f"{answer.port} has two values in cycle {answer.cycle}")
+                cycles.add(answer.cycle)
+        return found
+
+
+def _stream(
+    player: Player, name: str, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]
+) -> None:
+    """A word in and a word out each cycle."""
+    for t in range(len(next(iter(inputs.values())))):
+        player.pause()
+        cycle = player.play(**{port: words[t] for port, words in inputs.items()})
+        for port, words in outputs.items():
+            tensor = name if len(outputs) == 1 else f"{name}.{port}"
+            index = (t * words[t].size,)
+            player.expect(cycle + player.latency, port, tensor, words[t], ("index",), index)
+
+
+def _words(values: np.ndarray, lanes: int) -> np.ndarray:
+    return np.resize(values, (-(-values.size // lanes), lanes))
+
+
+def _requantize(player: Player, vectors: list[Vector], limit: int) -> None:
+    n = player.lanes
+    _stream(player, "corners", *accumulators.corners(n))
+    _stream(player, "random", *accumulators.random(n, 100, seed=1))
+    for vector in vectors:
+        given = {name: _words(tensor.values, n) for name, tensor in vector.inputs.items()}
+        _stream(
+            player, vector.name, given, {"o": requantize(given["acc"], given["m"], given["s"], 16)}
+        )
+
+
+def _reciprocal(player: Player, vectors: list[Vector], limit: int) -> None:
+    _stream(player, "random", *reciprocal.cases(seed=1))
+    for vector in vectors:
+        outputs = {name: tensor.values for name, tensor in vector.outputs.items()}
+        _stream(player, vector.name, {"i": vector.inputs["s"].values}, outputs)
+
+
+def _rsqrt(player: Player, vectors: list[Vector], limit: int) -> None:
+    _stream(player, "random", *rsqrt.cases(seed=1))
+    for vector in vectors:
+        outputs = {name: tensor.values for name, tensor in vector.outputs.items()}
+        _stream(player, vector.name, {"i": vector.inputs["v"].values}, outputs)
+
+
+def _activation(player: Player, vectors: list[Vector], limit: int) -> None:
+    codes = np.arange(-128, 128).astype(np.int8)
+    x = np.stack([np.roll(codes, 17 * lane) for lane in range(player.lanes)], axis=1)
+    cases = [("random", activations.random_table(1), x)]
+    for vector in vectors:
+        given = {name: tensor.values for name, tensor in vector.inputs.items()}
+        cases.append(
+            (vector.name, given["table"].astype(np.int8), _words(given["x"], player.lanes))
+        )
+    for name, table, x in cases:
+        for _ in range(player.latency):
+            player.play()
+        for code in range(256):
+            player.pause()
+            player.play(write_en=1, write_address=code, write_data=int(table[code]) & 255)
+        x = x.astype(np.int8)
+        _stream(player, name, {"i": x}, {"o": lookup(table, x)})
+
+
+def _matmul(player: Player, vectors: list[Vector], limit: int) -> None:
+    n = player.lanes
+    pauses = 0.0 if player.stalls is None else PAUSE
+    random = products.random_tiles(n, [1, 1, n, n, 2, 37, 1, n + 1, 64], 1)
+    cases = [("random", random, [(place * n, 0) for place in range(len(random))])]
+    for vector in vectors:
+        tiles = products.cut_tiles(vector, n)
+        across = -(-vector.inputs["b"].values.shape[1] // n)
+        count = min(len(tiles), max(2, limit // (n * n)))
+        kept = [place * len(tiles) // count for place in range(count)]
+        corners = [(place // across * n, place % across * n) for place in kept]
+        cases.append((vector.name, [tiles[place] for place in kept], corners))
+    for name, tiles, corners in cases:
+        inputs, ends = products.schedule(tiles, n, pauses, seed=player.now + 1)
+        begin = player.now
+        for t in range(len(inputs["valid"])):
+            player.play(**{port: words[t] for port, words in inputs.items()})
+        for (a, b), end, (row, column) in zip(tiles, ends.tolist(), corners):
+            for place, values in enumerate(matmul(a.T, b).T):
+                cycle = begin + end + place + player.latency
+                index = (row, column + place)
+                player.expect(cycle, "o", name, values, ("row", "column"), index)
+
+
+def _softmax(player: Player, vectors: list[Vector], limit: int) -> None:
+    n, tokens = player.lanes, player.config.tokens
+    player.enables = {
+        "trace_p": ("trace_p_en", "trace_p_key"),
+        "trace_max": ("trace_row_en", ""),
+        "trace_sum": ("trace_row_en", ""),
+    }
+    keys = min(tokens, 7)
+    cases = [
+        ("random", rows.random_tiles(n, keys, 4, 700, 1), rows.random_mask(keys, 1), [0, 1, 2, 3])
+    ]
+    if tokens >= 6:
+        tiles, attend = rows.corner_tiles(n)
+        cases.append(("corners", tiles, attend, [0, 1]))
+    for vector in vectors:
+        tiles, attend = rows.from_vector(vector, n)
+        count = min(len(tiles), max(2, limit // (n * n)))
+        kept = [place * len(tiles) // count for place in range(count)]
+        cases.append((vector.name, [tiles[place] for place in kept], attend, kept))
+    for name, tiles, attend, places in cases:
+        _tiles(player, name, tiles, attend, places)
+
+
+def _tiles(
+    player: Player, name: str, tiles: list[rows.Tile], attend: np.ndarray, places: list[int]
+) -> None:
+    """Tiles through both buffers; `places` are their numbers among the rows of the tensor."""
+    n, keys = tiles[0].scores.shape
+    for key, bit in enumerate(attend):
+        player.pause()
+        player.play(mask_en=1, mask_address=key, mask_attend=int(bit))
+    answers = [softmax(tile.scores, attend) for tile in tiles]
+    ends: list[int] = []  # cycle of `finished` of each tile that was sent whole
+    sending = key = finished = 0
+    reads: list[tuple[int, int]] = []
+    free = shown = 0
+    row_buffer = 0
+    scales: list[tuple[np.ndarray, np.ndarray]] = []
+    while finished < len(tiles) or reads or player.now <= shown:
+        cycle = player.now
+        ends_now = finished < len(ends) and ends[finished] == cycle
+        given: dict[str, Any] = {}
+        if ends_now:
+            row_buffer = finished % 2
+            reads += [(finished, k) for k in range(keys)]
+        given["row_buffer"] = row_buffer
+        if reads:
+            tile, wanted = reads.pop(0)
+            given |= {"p_buffer": tile % 2, "p_address": wanted}
+            shown = cycle + rows.READ_LATENCY
+            index = (places[tile] * n, wanted)
+            values = answers[tile][0][:, wanted]
+            player.expect(shown, "p_data", f"{name} read", values, ("row", "key"), index)
+        pause = player.chance(PAUSE)
+        if sending < len(tiles) and finished >= sending - 1 and not pause:
+            last = key == keys - 1
+            given |= {
+                "score_en": 1,
+                "score_buffer": sending % 2,
+                "score_first": int(key == 0),
+                "score_last": int(last),
+                "score_key": key,
+                "score_data": tiles[sending].scores[:, key],
+            }
+            if last:
+                given |= {"context_m": tiles[sending].m, "context_s": tiles[sending].s}
+                free = max(cycle + rows.START_LATENCY, free) + rows.pass_cycles(n, keys)
+                ends.append(free)
+            sending, key = (sending + 1, 0) if last else (sending, key + 1)
+        player.play(**given)
+        player.expect(cycle, "finished", f"{name} finished", int(ends_now))
+        if ends_now:
+            tile = finished
+            row_m, row_s = row_scale(answers[tile][2], tiles[tile].m, tiles[tile].s)
+            scales.append((row_m, row_s))
+            finished += 1
+        # The scales stay until the next pass has finished.
+        if scales:
+            row = (places[finished - 1] * n,)
+            for port, values in zip(("row_m", "row_s"), scales[-1]):
+                player.expect(cycle, port, f"{name} {port}", values, ("row",), row)
+    for tile, (p, row_max, row_sum) in enumerate(answers):
+        for k in range(keys):
+            index = (places[tile] * n, k)
+            # Their own enable says when; the cycle only keeps their order.
+            player.expect(ends[tile], "trace_p", name, p[:, k], ("row", "key"), index, address=k)
+        for port, values in (("trace_max", row_max), ("trace_sum", row_sum)):
+            row = (places[tile] * n,)
+            player.expect(ends[tile], port, f"{name} {port[6:]}", values, ("row",), row)
+
+
+def _layernorm(player: Player, vectors: list[Vector], limit: int) -> None:
+    n, stalls = player.lanes, player.stalls
+    busy, spread = (0.0, 0) if stalls is None else (PAUSE, 60)
+    channels = min(player.config.hidden, 13)
+    tiles = min(player.config.row_tiles, 3)
+    random = norms.random_operation(n, channels, tiles, seed=1, busy=busy, spread=spread)
+    cases = [("random", random, list(range(tiles)))]
+    for vector in vectors:
+        operation = norms.from_vector(vector, n)
+        available = min(len(operation.z), player.config.row_tiles)
+        count = min(available, max(2, limit // (n * n)))
+        kept = [place * len(operation.z) // count for place in range(count)]
+        operation.z = operation.z[kept]
+        operation.arrival = [1] * count
+        if stalls is not None:
+            rng = np.random.default_rng([stalls, player.now])
+            taken = rng.random(norms.MAX_CYCLES) < PAUSE
+            operation.arrival = (np.cumsum(rng.integers(0, spread, count)) + 1).tolist()
+            operation.busy = lambda t, taken=taken: bool(taken[t])  # type: ignore[misc]
+        cases.append((vector.name, operation, kept))
+    for name, operation, places in cases:
+        _operation(player, name, operation, places)
+
+
+def _operation(player: Player, name: str, operation: norms.Operation, places: list[int]) -> None:
+    """Row tiles by the policy of the data sheet; `places` are their numbers in the tensor."""
+    tiles, n, channels = operation.z.shape
+    norm = operation.norm
+    shifts = norm.operand_shifts
+    idle = {"available": 0, "x_busy": 0}
+    for channel in range(channels):
+        player.play(
+            parameter_en=1,
+            parameter_address=channel,
+            parameter_gamma=int(norm.gamma[channel]),
+            parameter_beta=int(norm.beta[channel]),
+            parameter_operand_shift=0 if shifts is None else int(shifts[channel]) % 8,
+            **idle,
+        )
+    y = np.stack([layernorm(tile, norm) for tile in operation.z])
+    y8 = operand(y, shifts)
+    reads = norms.schedule(operation)
+    asked = {cycle: address for cycle, address, _ in reads}
+    written = {cycle + norms.LATENCY: address for cycle, address, second in reads if second}
+    done = [cycle + 1 for cycle, address in written.items() if address % channels == channels - 1]
+    begin = player.play(
+        start=1,
+        channels=channels,
+        tiles=tiles,
+        shift=norm.shift,
+        epsilon=norm.epsilon,
+        **idle,
+    )
+    words = operation.z.transpose(0, 2, 1).reshape(-1, n)
+    for t in range(1, done[-1] + 3):
+        given: dict[str, Any] = {
+            "available": sum(arrival <= t for arrival in operation.arrival),
+            "x_busy": int(operation.busy(t)),
+        }
+        if t - 2 in asked:
+            given["x_data"] = words[asked[t - 2]]
+        cycle = player.play(**given)
+        assert cycle == begin + t
+        player.expect(cycle, "x_en", f"{name} x_en", int(t in asked))
+        player.expect(cycle, "y_en", f"{name} y_en", int(t in written))
+        finished = sum(when <= t for when in done)
+        player.expect(cycle, "finished", f"{name} finished", finished)
+        if t in asked:
+            player.expect(cycle, "x_address", f"{name} x_address", asked[t])
+        if t in written:
+            tile, channel = divmod(written[t], channels)
+            index = (places[tile] * n, channel)
+            axes = ("row", "channel")
+            player.expect(cycle, "y_address", f"{name} y_address", written[t])
+            player.expect(cycle, "y", name, y[tile, :, channel], axes, index)
+            player.expect(cycle, "y8", f"{name} x8", y8[tile, :, channel], axes, index)
+    player.expect(begin + t, "busy", f"{name} busy", 0)
+
+
+PLAYS: dict[str, Callable[[Player, list[Vector], int], None]] = {
+    "requantize": _requantize,
+    "activation": _activation,
+    "reciprocal": _reciprocal,
+    "rsqrt": _rsqrt,
+    "softmax": _softmax,
+    "layernorm": _layernorm,
+    "matmul": _matmul,
+}

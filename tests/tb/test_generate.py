@@ -1,0 +1,181 @@
+"""The benches of tb.generate in simulators that know nothing of Python: sound, and with faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rtl.generate.units import UNITS
+from rtl.interface.config import Config
+from sim import verilator
+from sim.design import generated
+from tb.generate.folder import Bench, bench_of, write_bench
+from tb.scenarios import SMALL_LIMITS
+
+CONFIG = Config(lanes=4, **SMALL_LIMITS)
+STALLS = 7
+STREAMED = ("attention", "accelerator")
+# How fast it runs does not matter.
+FLAGS = "-CFLAGS -O0 -MAKEFLAGS OPT_FAST=-O0 -MAKEFLAGS OPT_SLOW=-O0 -MAKEFLAGS OPT_GLOBAL=-O0"
+
+
+#: A register of each unit; with +fault the bits of it and of its like in other lanes are inverted.
+FAULTS = {
+    "requantize": "acc2",
+    "activation": "output_1",
+    "reciprocal": "product",
+    "rsqrt": "product",
+    "softmax": "sum2",
+    "layernorm": "affine",
+    "matmul": "product_3_2",
+    "attention": "product_3_2",
+    "accelerator": "affine",
+}
+
+
+def faulty(unit: str, verilog: str) -> str:
+    """The Verilog of a unit with its fault behind the plusarg."""
+    found, count = re.subn(
+        rf"(\b{FAULTS[unit]} <= )(.*);",
+        r'\1$test$plusargs("fault") != 0 ? ~(\2) : (\2);',
+        verilog,
+    )
+    assert count, f"{unit} has no register {FAULTS[unit]} any more: name another one"
+    return found
+
+
+def bench(unit: str, **settings: Any) -> Bench:
+    """The bench of a small unit whose Verilog has a fault behind +fault."""
+    design = generated(unit, CONFIG)
+    known = json.loads(design.sheet), faulty(unit, design.verilog)
+    return bench_of(unit, CONFIG, **{"stalls": STALLS, "design": known} | settings)
+
+
+def play(folder: Path, simulator: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a bench by its own script."""
+    laid_out = verilator.executable()
+    assert laid_out is not None
+    path = os.pathsep.join([str(laid_out.parent), os.environ["PATH"]])
+    environment = os.environ | {"PATH": path, "OBJCACHE": "ccache", "VERILATOR_FLAGS": FLAGS}
+    command = [folder / f"run_{simulator}.sh", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=800)
+
+
+def replay(
+    folder: Path, simulator: str, *arguments: str, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run what `play` has built once more, without the script."""
+    (top,) = [path.stem for path in (folder / "bench").glob("*_bench.sv")]
+    program = {
+        "icarus": ["vvp", "-n", f"build_icarus/{top}.vvp"],
+        "verilator": [f"build_verilator/{top}"],
+    }
+    command = [*program[simulator], *arguments]
+    return subprocess.run(command, cwd=cwd or folder, capture_output=True, text=True, timeout=800)
+
+
+def passed(done: subprocess.CompletedProcess[str]) -> int:
+    """The number of values that were compared."""
+    assert done.returncode == 0, done.stdout + done.stderr
+    (count,) = re.findall(r"^PASS: (\d+) values compared in \d+ cycles$", done.stdout, re.M)
+    return int(count)
+
+
+def failed(done: subprocess.CompletedProcess[str]) -> str:
+    """What it ended with."""
+    assert done.returncode != 0, done.stdout
+    assert "PASS" not in done.stdout
+    return done.stdout + done.stderr
+
+
+def counted(made: Bench, sheet: dict[str, Any]) -> dict[str, int]:
+    """Values that must be compared at each port, counted in the files of golden words."""
+    found = {}
+    for path, text in made.files.items():
+        port = Path(path).stem
+        if not path.startswith("vectors/") or port not in sheet["ports"]:
+            continue
+        facts = sheet["ports"][port]
+        length = facts.get("length", 1)
+        shift = length * facts.get("element", facts)["width"]
+        words = [int(line, 16) for line in text.split()[:-1]]
+        found[port] = sum((word >> shift & (1 << length) - 1).bit_count() for word in words)
+    return found
+
+
+Made = dict[str, tuple[Bench, Path]]
+
+
+@pytest.fixture(scope="module")
+def made() -> Made:
+    """The benches that were written so far."""
+    return {}
+
+
+def written(unit: str, made: Made, factory: pytest.TempPathFactory) -> tuple[Bench, Path]:
+    if unit not in made:
+        made[unit] = bench(unit), factory.mktemp(unit) / "a bench"
+        write_bench(*made[unit])
+    return made[unit]
+
+
+def cases() -> list[Any]:
+    """Icarus plays all, Verilator quickly what it compiles quickly."""
+    found = [pytest.param(unit, "icarus") for unit in UNITS]
+    for unit in UNITS:
+        marks = [pytest.mark.verilator]
+        if unit not in ("requantize", "softmax"):
+            marks.append(pytest.mark.slow)
+        found.append(pytest.param(unit, "verilator", marks=marks))
+    return found
+
+
+@pytest.mark.parametrize(("unit", "simulator"), cases())
+def test_sound_and_with_a_fault(
+    unit: str, simulator: str, made: Made, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    bench, folder = written(unit, made, tmp_path_factory)
+    compared = passed(play(folder, simulator))
+    sheet = json.loads(generated(unit, CONFIG).sheet)
+    counts = counted(bench, sheet)
+    assert compared >= sum(counts.values()) > 100
+    if unit in STREAMED:
+        assert passed(replay(folder, simulator, "+stalls=0")) == compared
+        shown = {name for name in sheet["ports"] if name.startswith("trace_")}
+        others = ("en", "address", "key", "index", "active", "operation", "stall")
+        words = {name for name in shown if name.rpartition("_")[2] not in others}
+        assert len(words) == {"attention": 5, "accelerator": 9}[unit]
+        assert {name for name in counts if counts[name]} >= words
+    said = failed(replay(folder, simulator, "+fault"))
+    assert re.search(
+        r"[\w. -]+\[(lane \d+, )?write \d+.*\] in cycle \d+ is -?\d+, golden says -?\d+", said
+    ), said
+    said = failed(play(folder, simulator, "+fault"))
+    assert "FAILED: see" in said
+
+
+def test_missing_or_cut_vectors_are_no_pass(
+    made: Made, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    _, source = written("requantize", made, tmp_path_factory)
+    folder = tmp_path / "moved"
+    shutil.copytree(source, folder)
+    passed(play(folder, "icarus"))
+    for path in sorted((folder / "vectors").glob("*.mem")):
+        text = path.read_text()
+        lines = text.splitlines(True)
+        for damaged in (None, "", "".join(lines[:-1]), "".join(lines[:1] + lines[2:])):
+            path.unlink()
+            if damaged is not None:
+                path.write_text(damaged)
+            said = failed(replay(folder, "icarus"))
+            assert f"vectors/{path.name} is missing or has not {len(lines)} words" in said
+            path.write_text(text)
+    passed(replay(folder, "icarus"))
