@@ -109,6 +109,28 @@ def test_what_is_counted_is_right_at_every_point(point: area.Point) -> None:
     assert told["block RAM"] == point.resources["block RAM"]
 
 
+def test_the_units_of_16_lanes_add_up() -> None:
+    """DSP and block RAM of units alone, from the table of docs/results.md."""
+    table = (ROOT / "docs" / "results.md").read_text().splitlines()
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table]
+    measured = {
+        (row[0], int(row[1])): (int(row[4]), int(row[5]))
+        for row in cells
+        if len(row) == 8 and row[0] in ("requantize", "activation", "softmax", "layernorm")
+    }
+    assert {lanes for _, lanes in measured} == {4, 8, 16}
+    for lanes in (4, 8, 16):
+        multipliers = sum(dsp for (_, n), (dsp, _) in measured.items() if n == lanes)
+        told = area.estimate(Config(lanes=lanes))
+        assert told["DSP"] == lanes**2 + multipliers
+        blocks = {memory.name: memory.blocks for memory in memories(Config(lanes=lanes))}
+        softmax = ("scores", "p", "exponential tables", "reciprocal table")
+        assert sum(blocks[name] for name in softmax) == measured["softmax", lanes][1]
+        norm = ("parameters of LayerNorm", "rsqrt table")
+        assert sum(blocks[name] for name in norm) == measured["layernorm", lanes][1]
+        assert blocks["activation tables"] == measured["activation", lanes][1]
+
+
 def test_held_out_points_have_no_part_in_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever they say: the estimate stays, their error moves."""
     configs = [Config(lanes=lanes) for lanes in LANES]
