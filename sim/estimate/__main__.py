@@ -15,7 +15,14 @@ from golden.model import Model
 from golden.store import load
 from rtl.interface.config import Config
 from rtl.interface.options import add_config_options, config_of
-from sim.estimate.area import RESOURCES, error, estimate, largest_errors, points
+from sim.estimate.area import (
+    RESOURCES,
+    error,
+    estimate,
+    extrapolated,
+    largest_errors,
+    points,
+)
 from sim.estimate.fits import parts, shares, verdict
 from sim.estimate.memories import memories
 from sim.estimate.performance import Performance, example, performance
@@ -158,7 +165,11 @@ def _run(options: argparse.Namespace) -> None:
     used = memories(config)
     print(", ".join(f"{k} {v}" for k, v in config.as_dict().items() if v is not None))
     print(f"model: {name}\n")
-    print(_resources(needed, errors), end="\n\n")
+    print(_resources(needed, errors))
+    beyond = extrapolated(config)
+    if beyond:
+        print(f"LUT4 and FF are extrapolated: {', '.join(beyond)}.")
+    print()
     print(_times(told, options.clock), end="\n\n")
     print(fits)
     print("On Xilinx 7, LUT and DSP are at most what is said; block RAMs are RAMB18.")
@@ -168,6 +179,7 @@ def _run(options: argparse.Namespace) -> None:
             "model": name,
             "resources": needed,
             "largest_errors": errors,
+            "extrapolated": beyond,
             "memories": [dataclasses.asdict(m) | {"blocks": m.blocks} for m in used],
             "memory_bits": sum(memory.bits for memory in used),
             "clock_mhz": options.clock,

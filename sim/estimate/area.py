@@ -157,3 +157,14 @@ def largest_errors() -> dict[str, float]:
     """By resource: the largest error, without its sign, at a point that had no part in the fit."""
     held_out = [error(point) for point in points() if point.held_out]
     return {name: max(abs(entry[name]) for entry in held_out) for name in RESOURCES}
+
+
+def extrapolated(config: Config) -> list[str]:
+    """The choices that lie beyond every point's: `lanes 16 (measured: 4 to 8)`."""
+    found = []
+    for name in ("lanes", "tokens", "hidden", "ffn"):
+        known = [getattr(point.config, name) for point in points()]
+        value, low, high = getattr(config, name), min(known), max(known)
+        if not low <= value <= high:
+            found.append(f"{name} {value} (measured: {low} to {high})")
+    return found

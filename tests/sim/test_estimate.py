@@ -165,6 +165,20 @@ def test_a_fit_finds_the_formula_that_made_its_points() -> None:
         area.fitted((point(configs[0], True),))
 
 
+def test_what_is_extrapolated_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    for point in area.points():
+        assert area.extrapolated(point.config) == []
+    far = Config(lanes=32, tokens=4096, hidden=1, ffn=4096)
+    told = area.extrapolated(far)
+    assert [entry.split()[0] for entry in told] == ["lanes", "tokens", "hidden", "ffn"]
+    assert told[0] == "lanes 32 (measured: 4 to 8)"
+    assert command.main(["--lanes", "32"]) == 0
+    line = "LUT4 and FF are extrapolated: lanes 32 (measured: 4 to 8).\n"
+    assert line in capsys.readouterr().out
+    assert command.main([]) == 0
+    assert "extrapolated" not in capsys.readouterr().out
+
+
 def test_a_mac_without_a_multiplier_costs_luts() -> None:
     all_of_them, none = Config(lanes=8), Config(lanes=8, dsp_macs=0)
     more = area.estimate(none)["LUT4"] - area.estimate(all_of_them)["LUT4"]
