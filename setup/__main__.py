@@ -27,10 +27,11 @@ examples:
 
 @dataclass(frozen=True)
 class Profile:
-    """What a make target needs: extras of pyproject.toml, and whether it simulates."""
+    """What a make target needs: extras of pyproject.toml, whether it simulates, and tests."""
 
     extras: tuple[str, ...]
     simulates: bool = False
+    tests: bool = False
 
 
 HARDWARE = ("quant", "rtl", "sim")
@@ -43,7 +44,9 @@ PROFILES = {
     "package": Profile(("rtl", "package")),
     "cluster": Profile((*HARDWARE, "cluster"), simulates=True),
     "test": Profile(
-        (*HARDWARE, "package", "cluster", "onnx", "synth", "train", "dev"), simulates=True
+        (*HARDWARE, "package", "cluster", "onnx", "synth", "train", "dev"),
+        simulates=True,
+        tests=True,
     ),
 }
 
@@ -53,6 +56,8 @@ def set_up(profile: Profile) -> None:
     with only_one():
         system.install(system.PYTHON_PACKAGES)
         extras = profile.extras
+        if profile.tests:
+            system.install(system.TEST_PACKAGES)
         if profile.simulates:
             system.install(system.SIMULATION_PACKAGES)
             system.check_libpython()

@@ -74,6 +74,10 @@ SIMULATION_PACKAGES: dict[str, Probe] = {
     f"libpython3.{sys.version_info.minor}": _libpython_or_not_debian,
 }
 
+TEST_PACKAGES: dict[str, Probe] = {
+    "ghdl": _command("ghdl"),
+}
+
 
 def _missing(packages: dict[str, Probe]) -> list[str]:
     return [name for name, present in packages.items() if not present()]

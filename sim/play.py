@@ -23,7 +23,8 @@ from rtl.interface.config import Config
 from sim.bench import PassedTest, run_bench
 from sim.builds import BUILDS
 from sim.reference import Reference
-from tb import vectors
+from tb import activity, vectors
+from tb.activity import PROBES, Record
 from tb.case import Case, Inference, accelerator_inference, attention_inference, write_case
 from tb.sequences import Sequence
 
@@ -61,12 +62,15 @@ class Verified:
         The bench's report of it: cycles, active, stalls, operations, compared, mismatches, result.
     seconds
         Wall clock, the build included.
+    activity
+        What the units of an accelerator did in each cycle.
     """
 
     program: Program
     facts: dict[str, Any]
     seconds: float
     result: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    activity: Record | None = None
 
 
 @contextmanager
@@ -99,14 +103,19 @@ def _play(unit: str, program: Program, inference: Inference, around: Surrounding
     interval = -(-config.lanes // min(around.stream_bytes or config.lanes, config.lanes))
     case = Case(inferences=(inference,), interval=interval, row_latency=around.row_latency)
     path, report = around.folder / f"{inference.name}.npz", around.folder / f"{inference.name}.json"
+    record = around.folder / f"{inference.name}.activity.npz"
     write_case(path, case)
+    env = {"CASE": str(path.resolve()), "REPORT": str(report.resolve())}
+    if unit == WHOLE:
+        env["ACTIVITY"] = str(record.resolve())
     begin = time.perf_counter()
     run_bench(
         unit,
         around.simulator,
         config,
         testcases=["case"],
-        env={"CASE": str(path.resolve()), "REPORT": str(report.resolve())},
+        env=env,
+        probes=PROBES if unit == WHOLE else (),
         waves=around.waves,
     )
     seconds = time.perf_counter() - begin
@@ -117,12 +126,30 @@ def _play(unit: str, program: Program, inference: Inference, around: Surrounding
         raise Different(f"the bench left no report of one inference in {report}: {error}") from None
     if digest != hashlib.sha256(path.read_bytes()).hexdigest():
         raise Different(f"{report} answers another case than {path}: nothing is proven")
+    found = _activity(record, digest, facts) if unit == WHOLE else None
     if not facts["compared"] or not all(facts["compared"].values()):
         raise Different("nothing was compared")
     wrong = sum(facts["mismatches"].values())
     if wrong or facts["first_difference"]:
         raise Different(f"{wrong} values differ; first {facts['first_difference']}")
-    return Verified(program, facts, seconds, np.array(facts["result"], np.int64))
+    return Verified(program, facts, seconds, np.array(facts["result"], np.int64), found)
+
+
+def _activity(path: Path, case: str, facts: dict[str, Any]) -> Record:
+    """The record of an inference whose report is `facts`; it must be of the same case.
+
+    Raises
+    ------
+    Different
+        It is missing, of another case, or contradicts the accelerator's own counters.
+    """
+    try:
+        record = activity.read(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise Different(f"the bench left no activity in {path}: {error}") from None
+    if record.case != case or record.cycles != facts["cycles"]:
+        raise Different(f"{path} is the activity of another case or inference")
+    return record
 
 
 def play_accelerator(reference: Reference, config: Config, around: Surroundings) -> Verified:
@@ -139,7 +166,7 @@ def play_accelerator(reference: Reference, config: Config, around: Surroundings)
     played = _play(WHOLE, program, inference, around)
     logits, golden = played.result.reshape(-1), reference.golden["logits"]
     _equal("the logits", logits, golden)
-    return Verified(program, played.facts, played.seconds, logits)
+    return Verified(program, played.facts, played.seconds, logits, played.activity)
 
 
 def play_attention(

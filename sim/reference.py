@@ -31,8 +31,8 @@ class Reference:
     golden: Mapping[str, np.ndarray]
     floats: Mapping[str, np.ndarray] | None
 
-    def distance(self, tensor: str) -> tuple[float, float] | None:
-        """Largest and mean distance of a tensor from its float twin, in units of its scale.
+    def apart(self, tensor: str) -> np.ndarray | None:
+        """Signed distances of a tensor from its float twin, in units of its scale.
 
         None where the float model has no such tensor.
         """
@@ -41,7 +41,15 @@ class Reference:
         if self.floats is None or tensor not in formats or twin not in self.floats:
             return None
         values, exact = twins(self.golden[tensor], formats[tensor], self.floats[twin])
-        apart = np.abs(values - exact) / lsb(formats[tensor])
+        found: np.ndarray = (values - exact) / lsb(formats[tensor])
+        return found
+
+    def distance(self, tensor: str) -> tuple[float, float] | None:
+        """Largest and mean distance of a tensor from its float twin, as in `apart`."""
+        found = self.apart(tensor)
+        if found is None:
+            return None
+        apart = np.abs(found)
         return float(apart.max()), float(apart.mean())
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.command import Exit, run_command
-from cli.files import write_json
+from cli.command import Different, Exit, run_command
+from cli.files import write, write_json
 from cli.options import Parser, add_lanes, add_tokens
 
 from quant.texts import imdb
@@ -20,7 +20,8 @@ from rtl.interface.config import LANES, Config
 from sim import play, summary
 from sim.design import generated
 from sim.options import add_memory_options, add_model_options, classifier_of
-from sim.play import ATTENTION, WHOLE, Surroundings
+from sim.page.report import failure_page, run_page
+from sim.play import ATTENTION, WHOLE, Surroundings, Verified
 from sim.reference import Reference, reference
 from sim.simulators import SIMULATORS
 from sim.waves import write_views
@@ -62,6 +63,12 @@ def parser() -> Parser:
     add_memory_options(result)
     result.add_argument("--waves", action="store_true", help="record every signal as FST")
     result.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="the page of a run of the whole model (default: beside the figures)",
+    )
+    result.add_argument(
         "--json",
         type=Path,
         default=OUT / "report.json",
@@ -78,6 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
     unit(options.unit)
+    if options.html and options.unit != WHOLE:
+        raise ValueError(f"--html shows a run of the whole model: leave --unit {options.unit} away")
     quantized, classifier = classifier_of(options)
     review = options.review if options.review is not None else default_review()
     text = reference(classifier, review, options.tokens)
@@ -100,7 +109,12 @@ def _run(options: argparse.Namespace) -> int:
             row_latency=options.row_latency,
             first_tile_only=options.first_tile_only,
         )
-        figures = _figures(options.unit, text, config, around)
+        try:
+            figures, played = _figures(options.unit, text, config, around)
+        except Different as error:
+            if options.unit == WHOLE:
+                write(_page(options), failure_page(review, str(error)))
+            raise
         seconds = time.perf_counter() - begin
         report = {
             "unit": options.unit,
@@ -112,6 +126,8 @@ def _run(options: argparse.Namespace) -> int:
             "stall_causes": CAUSES,
             **figures,
         }
+        if played is not None:
+            write(_page(options), run_page(text, played, report))
         write_json(options.json, report)
         if around.waves is not None:
             fst.parent.mkdir(parents=True, exist_ok=True)
@@ -119,24 +135,39 @@ def _run(options: argparse.Namespace) -> int:
             names = {entry["number"]: entry["name"] for entry in figures.get("operations", [])}
             views = write_views(generated(options.unit, config), fst, names)
     print(f"\nEvery bit equal to the golden model. {seconds:.0f} s; figures in {options.json}")
+    if played is not None:
+        print(f"the run, cycle by cycle: {_page(options)}")
     if options.waves:
         print(f"waves: {fst}; open it with: gtkwave {views[0]}")
         print(f"                       or: surfer --command-file {views[1]}")
     return Exit.OK
 
 
-def _figures(name: str, text: Reference, config: Config, around: Surroundings) -> dict[str, Any]:
-    """Play the text on a unit and print what came of it."""
+def _page(options: argparse.Namespace) -> Path:
+    """Where the page of the run goes; what has no neighbours (/dev/stdout) has it in OUT."""
+    if options.html:
+        found: Path = options.html
+        return found
+    beside = options.json.with_suffix(".html")
+    return beside if options.json.suffix else OUT / "report.html"
+
+
+def _figures(
+    name: str, text: Reference, config: Config, around: Surroundings
+) -> tuple[dict[str, Any], Verified | None]:
+    """Play the text on a unit and print what came of it; of the whole model the inference, too."""
     if name == WHOLE:
-        return summary.whole_model(text, play.play_accelerator(text, config, around))
+        played = play.play_accelerator(text, config, around)
+        return summary.whole_model(text, played), played
     if name == ATTENTION:
         layers = range(text.classifier.model.shape.layers)
-        played = [play.play_attention(text, config, layer, around) for layer in layers]
-        return summary.attention_layers(text, played, around.simulator)
+        layered = [play.play_attention(text, config, layer, around) for layer in layers]
+        return summary.attention_layers(text, layered, around.simulator), None
     begin = time.perf_counter()
     tests, values = play.play_vectors(text, name, config, around)
     seconds = time.perf_counter() - begin
-    return summary.unit_vectors(name, text, config, around.simulator, tests, values, seconds)
+    line = summary.unit_vectors(name, text, config, around.simulator, tests, values, seconds)
+    return line, None
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import numpy as np
 from cocotb.triggers import FallingEdge, First, RisingEdge, Timer
 
 from rtl.interface.operation import Error
+from tb import activity
 from tb.case import Case, Inference, read_case
 from tb.compare import Comparison, Mismatch, Recorded
 from tb.monitor import Monitor
@@ -84,14 +85,19 @@ class Played:
 
 
 class Session:
-    """A unit in its surroundings, for one case."""
+    """A unit in its surroundings, for one case.
 
-    def __init__(self, machine: Machine, case: Case) -> None:
+    active
+        Record what the accelerator does in each cycle.
+    """
+
+    def __init__(self, machine: Machine, case: Case, *, active: bool = False) -> None:
         self.machine, self.case = machine, case
         self.clock = machine.dut.clk
         self.random = Random(case.seed)
         self.lanes: int = machine.sheet["configuration"]["lanes"]
         self.monitor = Monitor(machine.dut, machine.sheet)
+        self.recorder = activity.Recorder(machine, self.monitor) if active else None
         self.result = Recorded(machine.result.width, False, 1)
         self.sink = Sink(machine.result, self.clock, self.random, self._take, case.stall)
         self.memory: Rows | None = None
@@ -121,6 +127,8 @@ class Session:
         if self.memory is not None:
             self.memory.queue.clear()
             coroutines += [self.memory.sink.serve(), self.memory.serve()]
+        if self.recorder is not None:
+            coroutines += self.recorder.watch()
         self.lasting = [cocotb.start_soon(coroutine) for coroutine in coroutines]
 
     async def _reset(self) -> None:
@@ -174,6 +182,8 @@ class Session:
             packed = inference.rows.reshape(len(inference.rows), -1, self.lanes).view(np.uint8)
             self.memory.table = _Table(packed)
         self.monitor.clear()
+        if self.recorder is not None:
+            self.recorder.clear()
         self.result = Recorded(machine.result.width, False, 1)
         self.sink.passed = Passed()
         sources = self._sources(inference)
@@ -337,8 +347,15 @@ async def check_case(machine: Machine, case: Case, digest: str = "") -> None:
 
     digest
         SHA-256 of the case's file; the report carries it, and so says which case it answers.
+
+    Where ACTIVITY names a file, it gets the record of the last inference's activity.
     """
-    results = await Session(machine, case).play()
+    session = Session(machine, case, active="ACTIVITY" in os.environ)
+    results = await session.play()
+    if session.recorder is not None and results[-1].facts["result"]:
+        cycles = results[-1].facts["cycles"]
+        record = session.recorder.record(digest, cycles, session.sink.passed.latest)
+        activity.write(os.environ["ACTIVITY"], record)
     if "REPORT" in os.environ:
         report = {
             "case": digest,

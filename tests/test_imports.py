@@ -26,8 +26,9 @@ ALLOWED = {
     "sim": {"cli", "golden", "quant", "rtl", "tb"},
     "setup": {"cli", "sim"},
 }
-# A program that nothing imports may use what is above its package: it tokenizes a review.
-PROGRAMS = {"tb/generate/__main__.py": {"quant", "sim"}}
+# A program that nothing imports may use what is above its package: one tokenizes a review, the
+# other puts the bench into the package.
+PROGRAMS = {"tb/generate/__main__.py": {"quant", "sim"}, "rtl/generate/__main__.py": {"tb"}}
 # Distributions of pyproject.toml by the name under which they are imported.
 TRAINING = {"torch", "transformers", "sklearn"}
 THIRD_PARTY = {
@@ -35,10 +36,10 @@ THIRD_PARTY = {
     "golden": {"numpy", "numba"},
     "quant": {"numpy", "numba", "safetensors", "scipy", "tokenizers", "tqdm"}
     | {"huggingface_hub", "onnx"},
-    "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "peakrdl_html"},
+    "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "peakrdl_html"} | {"wavedrom"},
     "tb": {"numpy", "amaranth", "cocotb"},
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm"} | TRAINING,
-    "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm"},
+    "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "jinja2", "markupsafe"},
     "setup": set(),
 }
 # The rooms of rtl/, lowest first; "rtl" itself holds the tops, which only assemble.

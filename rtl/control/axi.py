@@ -147,7 +147,8 @@ class Registers(wiring.Component):
         )
         to = {r.name: Signal(name=f"to_{r.name}") for r in REGISTERS if r.writable}
         value = Signal(2)
-        enable, pending, acknowledge = Signal(init=1), Signal(), Signal()
+        enable, pending = Signal(init=1, name="enable"), Signal(name="pending")
+        acknowledge = Signal()
         m.d.comb += [
             self.s_axi.awready.eq(~addressed),
             self.s_axi.wready.eq(~given),

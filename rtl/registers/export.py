@@ -64,6 +64,16 @@ def markdown(config: Config) -> str:
     return "\n".join(rows) + "\n"
 
 
+def errors(config: Config) -> str:
+    """The named values of all fields as rows of a table: value, name, meaning."""
+    values = [field.values for register in registers(config) for field in register.fields]
+    return "".join(
+        f"| {value} | {name} | {text} |\n"
+        for named in values
+        for value, (name, text) in named.items()
+    )
+
+
 def _rows(register: Register) -> Iterator[str]:
     place = [f"0x{register.address:02X}", register.name]
     for field in register.fields:

@@ -32,7 +32,8 @@ Write a self-checking SystemVerilog bench of a unit that needs no Python to run.
 
 The folder holds the unit's Verilog, the bench, $readmemh vectors cut from the golden run of a
 review, scripts for Icarus, Verilator, Questa, VCS, Xcelium and Vivado xsim, and a README. The bench
-compares every trace port, and ends with PASS or with the first value that differs.
+compares every trace port, and ends with PASS or with the first value that differs: run
+DIR/run_icarus.sh or DIR/run_verilator.sh.
 """
 EXAMPLES = """\
 examples:
@@ -40,7 +41,6 @@ examples:
   python -m tb.generate accelerator --review "That movie was terrible!" --lanes 4 -o build/bench
   python -m tb.generate accelerator --stalls 7 --tokens 32
   python -m tb.generate layernorm --no-review -o build/layernorm
-then: DIR/run_icarus.sh or DIR/run_verilator.sh
 """
 OUT = Path("build/bench")
 SEED_MAX = (1 << 31) - 1

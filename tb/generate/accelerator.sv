@@ -1,6 +1,5 @@
 // Self-checking bench of {{module}}: {{inferences}} inferences, every stream with pauses of its own,
 // every trace port and the logits held to golden. {{passed}}
-`timescale 1ns / 1ps
 
 module {{top}};
   parameter DIR = "vectors";  // where the files of $readmemh lie
@@ -128,7 +127,7 @@ module {{top}};
   wire moves = model_moved || tokens_moved || rows_moved || request_passes || logits_passes{{enables}};
   integer silent = 0;
   always @(posedge clk) begin
-    silent <= rst || moves ? 0 : silent + 1;
+    silent <= rst || moves === 1'b1 ? 0 : silent + 1;
     if (silent == SILENCE)
       $fatal(1, "the unit hangs: nothing happened for %0d cycles, now %0d, inference %0d",
              SILENCE, cycle, inference);
@@ -210,7 +209,8 @@ module {{top}};
     s_axi_arprot = 3'd0;
     s_axi_arvalid = 1'b0;
     s_axi_rready = 1'b0;
-    if ($value$plusargs("stalls=%d", stalls)) begin end
+    if ($value$plusargs("stalls=%d", stalls) && ^stalls === 1'bx)
+      $fatal(1, "+stalls=SEED: the seed is no number");
     random = bench_random::first(stalls, 32'd6);
     repeat (4) @(negedge clk);
     rst = 1'b0;

@@ -1,6 +1,5 @@
 // Self-checking bench of {{module}}: {{inferences}} layers, every stream with pauses of its own,
 // every trace port and the context held to golden. {{passed}}
-`timescale 1ns / 1ps
 
 module {{top}};
   parameter DIR = "vectors";  // where the files of $readmemh lie
@@ -52,7 +51,7 @@ module {{top}};
   wire moves = model_moved || tokens_moved || i_moved || o_passes{{enables}};
   integer silent = 0;
   always @(posedge clk) begin
-    silent <= rst || moves ? 0 : silent + 1;
+    silent <= rst || moves === 1'b1 ? 0 : silent + 1;
     if (silent == SILENCE)
       $fatal(1, "the unit hangs: nothing happened for %0d cycles, now %0d, inference %0d",
              SILENCE, cycle, inference);
@@ -82,7 +81,8 @@ module {{top}};
   initial begin
     start = 1'b0;
     abort = 1'b0;
-    if ($value$plusargs("stalls=%d", stalls)) begin end
+    if ($value$plusargs("stalls=%d", stalls) && ^stalls === 1'bx)
+      $fatal(1, "+stalls=SEED: the seed is no number");
     random = bench_random::first(stalls, 32'd6);
     repeat (4) @(negedge clk);
     rst = 1'b0;

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cli.files import replacing
 
 from golden.model import Model
-from rtl.compile.program import compile_attention, compile_model, embedding_table
+from rtl.compile.fit import FitError
+from rtl.compile.program import Program, compile_attention, compile_model
 from rtl.generate.sheet import describe
 from rtl.generate.units import unit as unit_of
 from rtl.generate.verilog import convert
 from rtl.interface.config import Config
 from tb.case import accelerator_inference, attention_inference
-from tb.cut import UNITS as CUT
 from tb.cut import Traced, Vector, cut
 from tb.generate import readme, scripts, tops
 from tb.generate.machines import Run, accelerator_files, attention_files
 from tb.generate.memories import Names, expected_text, pins_text
-from tb.generate.units import PLAYS, Player
+from tb.generate.player import Player
+from tb.generate.units import PLAYS
 from tb.scenarios import SMALL, family, layer_inferences, sequence
 from tb.sequences import Sequence as Tokens
 
@@ -117,11 +119,36 @@ def bench_of(
     return Bench(module=module, verilog=verilog, files=files, facts=facts)
 
 
+def fitted(name: str, config: Config, program: Callable[[Model], Program]) -> Model:
+    """A random model of the family, cut down until it fits the configuration.
+
+    Raises
+    ------
+    ValueError
+        Not even one head of one channel fits.
+    """
+    shape = SMALL[name]
+    shape = replace(
+        shape,
+        hidden=min(shape.hidden, config.hidden),
+        ffn=min(shape.ffn, config.ffn),
+        labels=min(shape.labels, config.labels),
+    )
+    sizes = [(heads, shape.head_size) for heads in range(shape.heads, 0, -1)]
+    sizes += [(1, size) for size in range(shape.head_size - 1, 0, -1)]
+    for heads, size in sizes:
+        model = family(name, replace(shape, heads=heads, head_size=size))
+        with suppress(FitError):
+            program(model)
+            return model
+    raise ValueError(f"{config} is too small for a model to play on it: make hidden or ffn larger")
+
+
 def _encoders(config: Config, reviews: Sequence[tuple[Model, Tokens]]) -> list[Run]:
     """Two small random models, then the reviews."""
     runs = []
     for name in ("three-heads", "pre-norm"):
-        model = family(name, SMALL[name])
+        model = fitted(name, config, lambda model: compile_model(model, config))
         program = compile_model(model, config)
         tokens = min(config.lanes + 3, program.tokens)
         inference = accelerator_inference(
@@ -130,7 +157,6 @@ def _encoders(config: Config, reviews: Sequence[tuple[Model, Tokens]]) -> list[R
         runs.append(Run(model, inference))
     for model, review in reviews:
         program = compile_model(model, config)
-        rows = embedding_table(model, config.lanes)
         inference = accelerator_inference(
             program,
             model,
@@ -138,7 +164,6 @@ def _encoders(config: Config, reviews: Sequence[tuple[Model, Tokens]]) -> list[R
             review.types,
             review.attend,
             name=f"{review.source!r}, {len(review.ids)} tokens",
-            rows=rows,
         )
         runs.append(Run(model, inference))
     return runs
@@ -146,7 +171,7 @@ def _encoders(config: Config, reviews: Sequence[tuple[Model, Tokens]]) -> list[R
 
 def _layers(config: Config, reviews: Sequence[tuple[Model, Tokens]]) -> list[Run]:
     """A small random layer at two lengths, then every layer of the reviews."""
-    model = family("bert-tiny", SMALL["bert-tiny"])
+    model = fitted("bert-tiny", config, lambda model: compile_attention(model, config, 1))
     longest = compile_attention(model, config, 1).tokens
     lengths = sorted({1, min(config.lanes + 3, longest)})
     runs = [Run(model, one) for one in layer_inferences(model, config, 1, lengths)]
@@ -176,7 +201,6 @@ def _unit_files(
     stalls: int | None,
     limit: int,
 ) -> dict[str, str]:
-    assert unit in CUT
     ports, latency = sheet["ports"], sheet.get("latency", 0)
     player = Player(ports, config, latency, stalls)
     PLAYS[unit](player, vectors, limit)
@@ -230,7 +254,7 @@ def bench_files(bench: Bench, rtl: Sequence[str]) -> dict[str, str]:
     sources = [*bench.sources, *rtl]
     files = dict(bench.files) | scripts.scripts(bench.top, sources)
     files[MARK] = "".join(f"{path}\n" for path in sources)
-    files["README.md"] = readme.text(bench.top, bench.module, bench.facts)
+    files["README.md"] = readme.text(bench.top, bench.module, bench.facts, rtl)
     return files
 
 

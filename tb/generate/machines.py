@@ -15,7 +15,7 @@ from tb.case import Inference
 from tb.expected import Writes
 from tb.generate import tops
 from tb.generate.memories import Expected, Format, Names, expected_text, packets_text
-from tb.generate.units import format_of
+from tb.generate.player import format_of
 from tb.packing import pack_rows
 from tb.trace import TRACE_PORTS
 

@@ -36,7 +36,7 @@ def scripts(top: str, sources: Sequence[str]) -> dict[str, str]:
     """A script for each simulator, by file name; they take +stalls=SEED and the like.
 
     sources
-        Files in the order in which they are read: the first says the timescale.
+        Files in the order in which they are read.
     """
     listed = " ".join(sources)
     return {
@@ -44,16 +44,23 @@ def scripts(top: str, sources: Sequence[str]) -> dict[str, str]:
             "icarus",
             "Icarus Verilog 11 or newer",
             "IVERILOG_FLAGS goes to iverilog, arguments to the simulation.",
-            f'iverilog -g2012 ${{IVERILOG_FLAGS:-}} -s {top} -o "$work/{top}.vvp" \\\n  {listed}\n',
+            'echo "+timescale+1ns/1ps" > "$work/options"\n'
+            'iverilog -g2012 -c "$work/options" ${IVERILOG_FLAGS:-} '
+            f'-s {top} -o "$work/{top}.vvp" \\\n  {listed}\n',
             f'vvp -n "$work/{top}.vvp" "$@"',
         ),
         "run_verilator.sh": _script(
             "verilator",
             "Verilator 5.036 or newer, and a C++20 compiler",
             "VERILATOR_FLAGS goes to verilator, arguments to the simulation.",
-            f"verilator --binary --timing -j 0 ${{VERILATOR_FLAGS:-}} --top-module {top} "
-            f'--Mdir "$work" -o {top} \\\n  {listed} > "$work/build.log" 2>&1 || {{\n'
-            '  cat "$work/build.log" >&2\n  exit 1\n}\n',
+            "# make cannot build in a folder whose path has blanks.\n"
+            'case "$PWD" in\n*[[:blank:]]*) objects=$(mktemp -d) ;;\n*) objects=$work ;;\nesac\n'
+            "verilator --binary --timing --timescale 1ns/1ps -j 0 ${VERILATOR_FLAGS:-} "
+            f"--top-module {top} "
+            f'--Mdir "$objects" -o {top} \\\n  {listed} > "$work/build.log" 2>&1 || {{\n'
+            '  cat "$work/build.log" >&2\n  exit 1\n}\n'
+            f'if [ "$objects" != "$work" ]; then\n  mv "$objects/{top}" "$work"\n'
+            '  rm -r "$objects"\nfi\n',
             f'"$work/{top}" "$@"',
         ),
         "run_questa.sh": _script(

@@ -1,6 +1,5 @@
 // Self-checking bench of {{module}}: its pins cycle by cycle, every answer held to golden in the
 // cycle that the data sheet states. {{passed}}
-`timescale 1ns / 1ps
 
 module {{top}};
   parameter DIR = "vectors";  // where the files of $readmemh lie

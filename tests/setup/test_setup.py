@@ -58,6 +58,19 @@ def test_a_python_without_shared_library_is_refused(monkeypatch):
         system.check_libpython()
 
 
+def test_only_the_tests_need_what_only_they_use(monkeypatch):
+    asked: list[str] = []
+    monkeypatch.setattr(system, "install", lambda packages: asked.extend(packages))
+    monkeypatch.setattr(system, "check_libpython", lambda: None)
+    for part in (environment, verilator):
+        for name in ("create", "install", "lay_out"):
+            monkeypatch.setattr(part, name, lambda *_: None, raising=False)
+    for name, profile in command.PROFILES.items():
+        asked.clear()
+        command.set_up(profile)
+        assert ("ghdl" in asked) == (name == "test"), name
+
+
 def test_every_profile_names_extras_of_pyproject():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for profile in command.PROFILES.values():

@@ -98,15 +98,14 @@ def bits(one: Field) -> int:
 
 def plain(program: Program, draw: random.Random) -> None:
     """Reset values, and writes that must have no effect."""
-    for _ in range(2):
-        for register in program.known.values():
+    for register in program.known.values():
+        program.read(register.name)
+    for register in program.known.values():
+        if all(one.access == "ro" for one in register.fields):
+            for strobe in range(16):
+                data = draw.choice((0, ONES, draw.getrandbits(32)))
+                program.write(register.name, data, strobe=strobe, answer=SLVERR)
             program.read(register.name)
-        for register in program.known.values():
-            if all(one.access == "ro" for one in register.fields):
-                for strobe in range(16):
-                    data = draw.choice((0, ONES, draw.getrandbits(32)))
-                    program.write(register.name, data, strobe=strobe, answer=SLVERR)
-                program.read(register.name)
 
 
 def addresses(program: Program, draw: random.Random) -> None:
@@ -214,7 +213,8 @@ def cleared(program: Program, draw: random.Random) -> None:
     program.step(RESET)
 
 
-PARTS: tuple[Callable[[Program, random.Random], None], ...] = (
+Parts = tuple[Callable[[Program, random.Random], None], ...]
+PARTS: Parts = (
     plain,
     addresses,
     shown,
@@ -224,10 +224,12 @@ PARTS: tuple[Callable[[Program, random.Random], None], ...] = (
 )
 
 
-def played(simulation: Path, folder: Path, known: tuple[Register, ...]) -> tuple[int, str]:
+def played(
+    simulation: Path, folder: Path, known: tuple[Register, ...], parts: Parts = PARTS
+) -> tuple[int, str]:
     """How many operations the bench played, and what it says beside that."""
     program = Program(known)
-    for part in PARTS:
+    for part in parts:
         part(program, random.Random(part.__name__))
     program.step(END)
     file = folder / "operations.hex"
@@ -297,7 +299,7 @@ def test_neighbours_do_not_stand_in_each_other_s_place(tmp_path: Path) -> None:
         source.write_text(swapped.replace(places[1], f" {two.name} @ 0x{one.address:02X};"))
         other = registers(config, source)
         assert [r.name for r in other] != [r.name for r in known]
-        assert played(bench, tmp_path, other)[1] != "", (one.name, two.name)
+        assert played(bench, tmp_path, other, (plain, shown))[1] != "", (one.name, two.name)
 
 
 def test_the_gateware_has_no_register_more() -> None:

@@ -96,6 +96,11 @@ def test_whole_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert sum(one["probabilities"].values()) == pytest.approx(1)
         assert max(one["probabilities"], key=one["probabilities"].get) == one["class"]
     assert golden["logits"] == rtl["logits"]
+    page = report.with_suffix(".html").read_text()
+    assert "That movie was terrible!" in page
+    # What is inside the units is seen under Verilator as well.
+    assert "pass 2: normalises a row tile" in page
+    assert "the last p, sums and row scales" in page
     assert "mismatches" in capsys.readouterr().out
 
 
@@ -119,6 +124,8 @@ def test_two_at_once_answer_for_their_own_reviews(tmp_path: Path) -> None:
         assert "Every bit equal" in text
         figures = json.loads(report.read_text())
         assert figures["review"] == review
+        page = report.with_suffix(".html").read_text()
+        assert [one for one in BOTH if one in page] == [review]
         logits = {one["model"]: one["logits"] for one in figures["verdicts"]}
         assert logits["RTL"] == logits["golden"]
     assert told[0].count("negative") > told[1].count("negative")

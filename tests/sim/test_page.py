@@ -1,0 +1,383 @@
+"""The page of a run: whole, harmless, legible, and never a verdict that the run did not give."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import zlib
+from dataclasses import dataclass, replace
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from cli.command import Different, Exit
+
+import numpy as np
+import pytest
+
+from quant.calibrate import main as calibrate
+from quant.style import STYLE
+from sim import play, run
+from sim.activity import Lane, lanes, operations
+from sim.cycles.model import Prediction, predict
+from sim.page import timeline
+from sim.page.png import png
+from sim.page.report import FOLDER, failure_page, run_page, stretches
+from sim.play import Verified
+from sim.reference import Reference
+from tests.ending import exit_code
+from tests.quant import tiny
+
+LANES, TOKENS = 4, 9
+HOSTILE = (
+    "good film! </script><script>alert(1)</script> <img src=x onerror=alert(1)> \"bad\" 'a' & the "
+    "{{ figures }} \u202e\u05e1\u05e8\u05d8 \u05d8\u05d5\u05d1 \U0001f3ac\u200d\U0001f468 \x07"
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of `sim.run` on Icarus, and what it was made of."""
+
+    html: str
+    report: dict[str, Any]
+    text: Reference
+    played: Verified
+    options: list[str]
+
+    @property
+    def lanes(self) -> list[Lane]:
+        assert self.played.activity is not None
+        return lanes(self.played.activity, self.played.program)
+
+    @property
+    def predicted(self) -> Prediction:
+        return predict(self.played.program, len(self.text.tokens.ids))
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("page")
+    model, out, data = tiny.write(folder / "tiny"), folder / "out", folder / "texts.txt"
+    data.write_text("good film\nthe bad film\n")
+    assert calibrate(["--model", str(model), "--data", str(data), "--out", str(out)]) == 0
+    kept: dict[str, Any] = {}
+    sound = run.run_page
+
+    def keeping(text: Reference, played: Verified, figures: Any) -> str:
+        kept.update(text=text, played=played)
+        return sound(text, played, figures)
+
+    options = ["--quantized", str(out), "--model", str(model), "--simulator", "icarus"]
+    options += ["--lanes", str(LANES), "--tokens", str(TOKENS), "--review", HOSTILE]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(play, "RUNS", folder / "runs")
+        patch.setattr(run, "run_page", keeping)
+        assert run.main([*options, "--json", str(folder / "report.json")]) == 0
+    report = json.loads((folder / "report.json").read_text())
+    return Run((folder / "report.html").read_text(), report, options=options, **kept)
+
+
+class Page(HTMLParser):
+    """The elements of a page; every one that is opened must be closed in its order."""
+
+    VOID = frozenset({"meta", "img", "input", "br"})
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(html)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, self.getpos()
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] not in ("script", "style"):
+            self.text.append(data)
+
+
+# What the record says is held against the accelerator's counters and against the cycle model, which
+# takes no part in it.
+
+
+def test_every_cycle_of_the_array_is_told(one: Run) -> None:
+    record, program = one.played.activity, one.played.program
+    assert record is not None
+    found = operations(record, program)
+    predicted = [(p.number, p.first, p.last) for p in one.predicted.phases]
+    assert [(o.number, o.first, o.last) for o in found] == predicted
+    array = one.lanes[0]
+    assert len(array.each) == one.report["cycles"]
+    counted = {state.text: cycles for state, cycles in array.cycles().items()}
+    active = {phase.name: phase.active for phase in one.predicted.phases}
+    for operation in found:
+        assert counted[operation.name] == active[operation.name.removesuffix(".attend")]
+    for cause, cycles in one.report["stalls"].items():
+        told = sum(n for text, n in counted.items() if text.startswith(f"{cause}: "))
+        assert told == cycles, cause
+    assert sum(counted.values()) == one.report["cycles"]
+    idle = stretches(array, found)
+    assert sum(s.cycles for s in idle) == one.report["cycles"] - one.report["active"]
+
+
+def test_the_other_units_and_the_streams_did_what_the_program_asks(one: Run) -> None:
+    record, program = one.played.activity, one.played.program
+    assert record is not None
+    tokens, hidden, heads, layers = len(one.text.tokens.ids), 12, 3, 2
+    counted = {o.name: {s.text: n for s, n in o.cycles().items()} for o in one.lanes}
+    passed = "a word is taken"
+    words = -(-len(program.stream()) // LANES)
+    assert counted["model in"][passed] == words
+    assert counted["tokens in"][passed] == tokens
+    assert counted["request out"]["a row is asked for"] == 2 * tokens
+    assert counted["rows in"][passed] == 2 * tokens * hidden // LANES
+    assert counted["logits out"]["a logit leaves"] == 3
+    taken = sum(n for text, n in counted["loader"].items() if text.startswith("takes "))
+    assert taken == words
+    assert counted["loader"]["takes a descriptor"] == len(program.steps) * 32 // LANES
+    tiles = -(-tokens // LANES)
+    assert counted["softmax"]["a key's scores are read, p is written"] == (
+        layers * heads * tiles * tokens
+    )
+    # The last NORM is given up when the logits are out.
+    norms = 2 * layers * tiles * hidden
+    for text in ("pass 1: sums of a row tile", "pass 2: normalises a row tile"):
+        assert norms < counted["LayerNorm"][text] <= norms + tiles * hidden
+    for name, cycles in counted.items():
+        assert sum(cycles.values()) == one.report["cycles"], name
+
+
+def test_a_record_of_another_run_is_refused(one: Run, tmp_path: Path) -> None:
+    record = one.played.activity
+    assert record is not None
+    path = tmp_path / "text.activity.npz"
+    play.activity.write(path, record)
+    facts = {"cycles": record.cycles}
+    assert play._activity(path, record.case, facts).cycles == record.cycles
+    with pytest.raises(Different, match="of another case"):
+        play._activity(path, "0" * 64, facts)
+    with pytest.raises(Different, match="of another case or inference"):
+        play._activity(path, record.case, {"cycles": record.cycles + 1})
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(Different, match="left no activity"):
+        play._activity(path, record.case, facts)
+    with pytest.raises(ValueError, match="no record of its activity"):
+        run_page(one.text, replace(one.played, activity=None), one.report)
+
+
+# The page itself.
+
+
+def test_the_page_is_whole_and_alone(one: Run) -> None:
+    page = Page(one.html)
+    text = " ".join("".join(page.text).split())
+    assert "Every bit equal to the golden model." in text
+    for said in one.report["verdicts"]:
+        assert said["class"] in text
+        for share in said["probabilities"].values():
+            assert f"{100 * share:.2f} %" in text
+    for phase in one.report["phases"]:
+        if phase["cycles"]:
+            assert phase["name"] in text
+    assert f"{one.report['cycles']:,}" in text
+    for tag, attributes in page.elements:
+        for name in ("src", "href", "action", "data", "srcset"):
+            assert (attributes.get(name) or "data:").startswith("data:"), (tag, attributes)
+        if tag == "svg":
+            assert attributes["role"] == "img"
+            assert attributes["aria-label"]
+        if tag == "img":
+            assert attributes["alt"]
+        assert not any(name.startswith("on") for name in attributes)
+    assert not re.search(r"@import|url\(|fetch\(|https?://", one.html)
+    identifiers = [a["id"] for _, a in page.elements if "id" in a]
+    assert len(identifiers) == len(set(identifiers))
+    # Without scripts: the timeline, the table of idle cycles and the maps are elements.
+    drawn = re.sub(r"<script.*?</script>", "", one.html, flags=re.DOTALL)
+    assert drawn.count("<svg") > 10
+    assert drawn.count("<img") == 2 * 2 * 6  # six heads, two models, small and with words
+
+
+def test_a_text_is_only_text(one: Run) -> None:
+    page = Page(one.html)
+    assert one.report["review"] == HOSTILE
+    (quoted,) = re.findall(r"<blockquote.*?>(.*?)</blockquote>", one.html, re.DOTALL)
+    assert unescape(quoted) == HOSTILE
+    assert [tag for tag, _ in page.elements].count("script") == 2
+    assert "alert(1)" not in re.sub(r"<blockquote.*?</blockquote>", "", one.html, flags=re.DOTALL)
+    for attributes in (a for tag, a in page.elements if tag == "blockquote"):
+        assert attributes["dir"] == "auto"  # right to left stays inside
+
+
+def test_words_of_a_vocabulary_are_only_text(one: Run) -> None:
+    words = ("</script>", "<b>", '"x"', "&amp;", "\u05d0", "{{ 1 }}", "\ud800", "#", "'")
+    tokens = replace(one.text.tokens, words=words[: len(one.text.tokens.words)])
+    text = replace(one.text, tokens=tokens)
+    page = Page(run_page(text, one.played, one.report))
+    tags, before = ([tag for tag, _ in p.elements] for p in (page, Page(one.html)))
+    assert {tag: tags.count(tag) for tag in tags} == {tag: before.count(tag) for tag in before}
+    assert "</script>" in "".join(page.text)
+
+
+def test_the_zoom_holds_every_cycle(one: Run) -> None:
+    (text,) = re.findall(r'id="runs">(.*?)</script>', one.html, re.DOTALL)
+    data = json.loads(text)
+    assert data["step"] == 1
+    for lane, held in zip(one.lanes, data["lanes"], strict=True):
+        lengths, states = held["runs"][::2], held["runs"][1::2]
+        assert np.array_equal(np.repeat(states, lengths), lane.each)
+        assert held["states"] == [[s.kind.value, s.text] for s in lane.states]
+
+
+def test_long_inferences_are_held_in_steps(one: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, program = one.played.activity, one.played.program
+    assert record is not None
+    found = operations(record, program)
+    monkeypatch.setattr(timeline, "LIMIT", 300)
+    text, step = timeline.data(one.lanes, found, record.cycles)
+    data = json.loads(text)
+    assert data["step"] == step > 1
+    assert sum(len(lane["runs"]) // 2 for lane in data["lanes"]) <= 300
+    for lane in data["lanes"]:
+        assert sum(lane["runs"][::2]) * step >= record.cycles
+
+
+def test_columns_are_shares_of_their_cycles(one: Run) -> None:
+    array = one.lanes[0]
+    edges = np.linspace(0, len(array.each), 38).astype(np.int64)
+    found = timeline.shares(array.each, [s.kind for s in array.states], edges)
+    cycles = found.sum(axis=1) * 0
+    for row, shares in enumerate(found):
+        cycles[row] = (shares * np.diff(edges)).sum()
+    assert round(cycles[:2].sum()) == one.report["active"]
+    assert found.sum(axis=0).max() <= 1 + 1e-9
+
+
+def test_a_png_holds_its_matrix() -> None:
+    shares = np.linspace(0, 1, 15).reshape(3, 5)
+    content = png(shares)
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    chunks, at = {}, 8
+    while at < len(content):
+        (size,) = struct.unpack(">I", content[at : at + 4])
+        kind, body = content[at + 4 : at + 8], content[at + 8 : at + 8 + size]
+        assert struct.unpack(">I", content[at + 8 + size : at + 12 + size])[0] == zlib.crc32(
+            kind + body
+        )
+        chunks[kind] = body
+        at += 12 + size
+    assert struct.unpack(">II", chunks[b"IHDR"][:8]) == (5, 3)
+    lines = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(3, 6)
+    assert not lines[:, 0].any()
+    alpha = np.frombuffer(chunks[b"tRNS"], np.uint8)[lines[:, 1:]]
+    assert np.abs(alpha / 255 - shares).max() <= 0.5 / 255
+
+
+def test_the_page_stays_small(one: Run) -> None:
+    assert len(one.html.encode()) < 300_000
+
+
+# A run that fails.
+
+
+def test_a_difference_leaves_no_verdict(
+    one: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, report = tmp_path / "report.html", tmp_path / "report.json"
+    page.write_text("Every bit equal to the golden model, says an earlier run.")
+
+    def differs(*arguments: Any) -> Any:
+        raise Different("3 values differ; first layer.0.p is <219>")
+
+    monkeypatch.setattr(play, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(play, "play_accelerator", differs)
+    assert exit_code(run.main, [*one.options, "--json", str(report)]) == Exit.DIFFERENT
+    html = page.read_text()
+    Page(html)
+    assert "first layer.0.p is &lt;219&gt;" in html
+    assert "Not equal to the golden model." in html
+    for word in ("Every bit", "positive", "negative", "mixed", "probabilities", "class="):
+        assert word not in html.replace('class="verdict poor"', "").replace('class="review"', "")
+    assert unescape(html).count("<script>alert(1)") == 1
+    assert "<script" not in html
+    assert not report.exists()
+
+
+def test_only_the_whole_model_has_a_page(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--unit", "softmax", "--html", "build/x.html"]
+    assert exit_code(run.main, arguments) == Exit.REFUSED
+    error = capsys.readouterr().err
+    assert error.startswith("error: --html shows a run of the whole model")
+    assert error.count("\n") == 1
+
+
+def test_a_failure_of_half_a_character_can_be_written() -> None:
+    failure_page("half \ud83c", "different").encode()
+
+
+# Colours.
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of #rrggbb, by WCAG 2.2."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted([luminance(one), luminance(other)])
+    return (high + 0.05) / (low + 0.05)
+
+
+def palettes() -> dict[str, dict[str, str]]:
+    light, dark = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
+    first = dict(re.findall(r"--([\w-]+): ([^;]+);", light))
+    return {"light": first, "dark": first | dict(re.findall(r"--([\w-]+): ([^;]+);", dark))}
+
+
+def mixed(shade: str, paper: str, share: float) -> str:
+    """A shade over the paper, `share` of it."""
+    over = [int(part) for part in shade.split()]
+    under = [int(paper[i : i + 2], 16) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(a * share + b * (1 - share)):02x}" for a, b in zip(over, under))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_and_charts_have_the_contrast_of_wcag_aa(theme: str) -> None:
+    colours = palettes()[theme]
+    for surface in ("paper", "panel", "code", "good", "poor"):
+        for text in ("ink", "soft", "link"):
+            found = contrast(colours[text], colours[surface])
+            assert found >= 4.5, f"{text} on {surface}: {found:.2f}"
+    for surface in ("paper", "panel"):
+        for mark in ("bar", "work", "other", "held", "wait"):
+            found = contrast(colours[mark], colours[surface])
+            assert found >= 3, f"{mark} on {surface}: {found:.2f}"
+    # The most that a word is shaded.
+    rule = re.search(r"var\(--w\) \* ([\d.]+)", (FOLDER / "page.css").read_text())
+    assert rule
+    shaded = mixed(colours["shade"], colours["paper"], float(rule[1]))
+    assert contrast(colours["ink"], shaded) >= 4.5
+
+
+def test_every_colour_of_the_page_is_of_the_palette() -> None:
+    own = (FOLDER / "page.css").read_text() + (FOLDER / "report.html").read_text()
+    own += (FOLDER / "zoom.js").read_text()
+    assert not re.search(r"#[0-9a-fA-F]{3,8}\b(?!\w)", own.replace("#zoom", ""))
+    for name in re.findall(r"var\(--([\w-]+)\)", own + STYLE):
+        assert name == "w" or name in palettes()["light"], name

@@ -1,0 +1,204 @@
+"""`python -m tb.generate`: what it plays, refuses and writes, and the scripts that it writes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from golden import store
+from golden.random import random_model
+from rtl.generate.units import UNITS
+from tb.expected import Writes
+from tb.generate import __main__ as command
+from tb.generate import tops
+from tb.generate.folder import MARK
+from tb.generate.memories import Expected, Format, Names, expected_text
+from tb.scenarios import SMALL
+from tests.ending import exit_code
+from tests.tb.plain import STREAMED, Benches, edited, failed, passed, play, replay
+
+CHECKPOINT = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
+
+STUB = """#!/bin/sh
+echo "$0 $*" >> "{log}"
+case "$0" in
+  */{last}) {body} ;;
+esac
+{more}
+"""
+
+
+@pytest.mark.parametrize("simulator", ["questa", "vcs", "xcelium", "xsim"])
+def test_scripts_go_by_what_the_bench_says(
+    simulator: str, benches: Benches, tmp_path: Path
+) -> None:
+    """With stand-ins for the tools: PASS and code 0 alone is a success."""
+    _, source = benches("requantize")
+    folder, tools = edited(source, tmp_path / "a b"), tmp_path / "tools"
+    tools.mkdir()
+    log = tmp_path / "log"
+    last = {"questa": "vsim", "vcs": "simv", "xcelium": "xrun", "xsim": "xsim"}[simulator]
+    for body, code in (
+        ("echo 'PASS: 3 values compared in 9 cycles'", 0),
+        ("echo '# PASS: 3 values compared in 9 cycles'", 0),
+        ("echo 'FATAL: no PASS: here'", 1),
+        ("echo 'PASS: 3 values compared in 9 cycles'; exit 3", 1),
+        (":", 1),
+    ):
+        for tool in ("vlib", "vlog", "vsim", "vcs", "xrun", "xvlog", "xelab", "xsim"):
+            path = tools / tool
+            more = '[ -e build_vcs/simv ] || cp "$0" build_vcs/simv' if tool == "vcs" else ""
+            path.write_text(STUB.format(log=log, last=last, body=body, more=more))
+            path.chmod(0o755)
+        environment = os.environ | {"PATH": f"{tools}:/usr/bin:/bin"}
+        done = subprocess.run(
+            [folder / f"run_{simulator}.sh", "+stalls=9"],
+            capture_output=True,
+            text=True,
+            env=environment,
+        )
+        assert done.returncode == code, (body, done.stdout, done.stderr)
+    called = log.read_text()
+    assert "stalls=9" in called
+    assert "requantize_bench" in called
+    for path in (folder / MARK).read_text().split():
+        assert path in called
+    # What a tool that compiles says ends it at once.
+    for tool in ("vlog", "vcs", "xrun", "xvlog"):
+        (tools / tool).write_text("#!/bin/sh\nexit 4\n")
+    done = subprocess.run([folder / f"run_{simulator}.sh"], capture_output=True, env=environment)
+    assert done.returncode != 0
+
+
+def run_command(*arguments: object) -> int:
+    return exit_code(command.main, [str(argument) for argument in arguments])
+
+
+def test_the_command_plays_a_review(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a small model with the tokenizer of the shipped one; twice into the same folder."""
+    model, out = tmp_path / "model", tmp_path / "out"
+    shape = replace(SMALL["bert-tiny"], vocabulary=30522)
+    store.save(random_model(shape, 3), model, {"checkpoint": {"sha256": "0"}})
+    (model / "vocab.txt").write_bytes((CHECKPOINT / "vocab.txt").read_bytes())
+    given = ("--quantized", model, "--lanes", 4, "--tokens", 9, "--limit", 64, "-o", out)
+    review = ("--review", "That movie was terrible, and I would see it again!")
+    for unit, stalls in (("requantize", 3), ("softmax", 8)):
+        assert run_command(unit, *review, *given, "--stalls", stalls) == 0
+        said = capsys.readouterr().out
+        assert "plays  random operands\nplays  layer.0." in said
+        assert f"run {out}/run_icarus.sh" in said
+        assert passed(play(out, "icarus")) > 1000
+        readme = (out / "README.md").read_text()
+        assert f"# {unit}_bench" in readme
+        assert f"the seed {stalls}" in readme
+        assert "- layer.1." in readme
+    assert not (out / "rtl" / "requantize.v").exists()
+    assert list(tmp_path.glob(".*")) == []
+    assert run_command("reciprocal", "--no-review", "-o", out) == 0
+    assert "- layer" not in (out / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["matmull"], "no unit is called 'matmull': choose one of requantize,"),
+        (["matmul", "--stalls", "0"], "0 is out of range: it must be 1 to 2147483647"),
+        (["matmul", "--lanes", "5"], "invalid choice: 5"),
+        (["matmul", "--review", ""], "empty"),
+        (["matmul", "--review", "x", "--no-review"], "not allowed with"),
+        (["matmul", "--quantized", "nowhere"], "nowhere"),
+    ],
+)
+def test_the_command_refuses(
+    arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run_command(*arguments, "-o", out) == 2
+    error = capsys.readouterr().err
+    *stages, line = error.splitlines()
+    assert line.startswith("error: ")
+    assert says in line
+    assert not any("error" in stage for stage in stages)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_holds_something_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").write_text("kept")
+    given = ("reciprocal", "--no-review", "-o")
+    assert run_command(*given, tmp_path) == 2
+    assert f"{tmp_path}: it exists and has no bench.f, so it holds" in capsys.readouterr().err
+    assert run_command(*given, tmp_path / "mine") == 2
+    assert "is a file: give the name of a folder" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+    def full(self: Path, mode: int) -> None:
+        raise OSError(28, "No space left on device", str(self))
+
+    # The disk is full when most is written: nothing is left.
+    monkeypatch.setattr(Path, "chmod", full)
+    assert run_command(*given, tmp_path / "new") == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_what_golden_words_cannot_hold_is_refused() -> None:
+    values, sound = np.array([[300, 1]]), np.ones((1, 2), bool)
+    index = np.array([[[0, 0], [1, 0]]])
+    good = Expected("o", Format(2, 16, True), "en")
+    writes = Writes("o", "y", np.zeros(1, int), values, sound, index)
+    good.add(0, writes)
+    (word, end) = expected_text(good, Names()).split()
+    assert int(word, 16) & 0xFFFFFFFF == 1 << 16 | 300
+    assert (int(end, 16) + 1).bit_count() == 1
+    for bad, says in (
+        (replace(writes, values=values + 40000), "is beyond -32768..32767"),
+        (replace(writes, index=index[:, ::-1]), "the lanes' index does not run by one"),
+        (replace(writes, index=index + 70000), "the lanes' index does not run by one"),
+    ):
+        wrong = Expected("o", Format(2, 16, True), "en")
+        wrong.add(0, bad)
+        with pytest.raises(ValueError, match=says):
+            expected_text(wrong, Names())
+    with pytest.raises(ValueError, match="2 indices for"):
+        good.add(0, writes, axes=("one",))
+    names = Names()
+    names.number("x" * 65, ())
+    with pytest.raises(ValueError, match="longer than 64 bytes"):
+        names.text()
+    with pytest.raises(ValueError, match=r"unit.sv has .* given are"):
+        tops.filled("unit.sv", module="x")
+
+
+@pytest.mark.slow
+@pytest.mark.verilator
+def test_a_real_review_on_the_whole_accelerator(tmp_path: Path) -> None:
+    """The shipped model, eight lanes, a short review; first sound, then with a bit of a weight."""
+    out = tmp_path / "bench"
+    review = ("--review", "That movie was terrible, and I would see it again!")
+    assert run_command("accelerator", *review, "--stalls", 11, "-o", out) == 0
+    compared = passed(play(out, "verilator"))
+    assert compared > 100_000
+    assert passed(replay(out, "verilator", "+stalls=0")) == compared
+    path = out / "vectors" / "trace_bank.mem"
+    lines = path.read_text().splitlines()
+    middle = len(lines) * 2 // 3
+    lines[middle] = lines[middle][:-1] + f"{int(lines[middle][-1], 16) ^ 1:x}"
+    path.write_text("\n".join([*lines, ""]))
+    said = failed(replay(out, "verilator"))
+    assert re.search(r"layer\.\d\.[\w.]+\[lane 0, write \d+, token \d+, channel \d+\] in", said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", [unit for unit in UNITS if unit not in STREAMED])
+def test_a_real_review_on_every_unit(unit: str, tmp_path: Path) -> None:
+    for stalls in ((), ("--stalls", 5)):
+        assert run_command(unit, *stalls, "-o", tmp_path / "bench") == 0
+        assert passed(play(tmp_path / "bench", "icarus")) > 1000
