@@ -23,7 +23,7 @@ from sim.synth import ecp5
 ROOT = Path(__file__).resolve().parents[2]
 
 #: Width and depth of memories on both sides of every limit of the rule, and those of accelerators.
-QUICK = ((25, 48), (25, 64), (1, 400), (1, 448), (51, 48), (65, 48), (128, 1536), (32, 6144))
+QUICK = ((25, 48), (8, 176), (1, 400), (1, 448), (51, 48), (65, 48), (128, 1536), (32, 6144))
 MANY = (
     *((1, depth) for depth in (12, 64, 128, 256, 352, 512, 1024, 4096)),
     *((8, depth) for depth in (176, 192, 256)),
