@@ -14,7 +14,20 @@ DOCUMENTS = [
     *(ROOT / "docs").glob("*.md"),
     *ROOT.glob("models/*/README.md"),
 ]
-TOPS = ("cli", "golden", "quant", "rtl", "tb", "sim", "train", "tests", "docs", "models", "setup")
+TOPS = (
+    "cli",
+    "driver",
+    "golden",
+    "quant",
+    "rtl",
+    "tb",
+    "sim",
+    "train",
+    "tests",
+    "docs",
+    "models",
+    "setup",
+)
 
 PATH = re.compile(rf"`((?:{'|'.join(TOPS)})/[\w/.-]*)`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from cli.command import run_command
 from cli.options import Parser
-from cli.progress import stage
 
 from rtl.generate.sheet import Generated, generate
 from rtl.generate.units import UNITS
@@ -109,16 +108,12 @@ def _package(options: argparse.Namespace, config: Config) -> list[Path]:
     return write_package(files, options.out, made.module)
 
 
-def _bench(made: Generated, config: Config, prefix: str) -> Around | None:
-    """The bench of small random models; None, and a line that says so, where none fits."""
+def _bench(made: Generated, config: Config, prefix: str) -> Around:
+    """The bench of small random models."""
     from rtl.generate.package.folder import Around, verilog_path
     from tb.generate.folder import bench_files, bench_of
 
-    try:
-        bench = bench_of("accelerator", config, prefix=prefix, design=(made.facts, made.verilog))
-    except ValueError as error:
-        stage(f"without a bench: the models that it plays exceed the limits ({error})")
-        return None
+    bench = bench_of("accelerator", config, prefix=prefix, design=(made.facts, made.verilog))
     files = bench_files(bench, [f"../{verilog_path(made.module)}"])
     return Around(files=files, sources=bench.sources)
 

@@ -24,7 +24,7 @@ from rtl.interface.config import LANES, Config
 from sim.options import add_model_options, quantized_of
 from sim.run import TOKENS, default_review
 from sim.vectors import sequences_of
-from tb.generate.folder import LIMIT, bench_of, write_bench
+from tb.generate.folder import LIMIT, bench_of, check_folder, write_bench
 from tb.sequences import Sequence as Tokens
 
 DESCRIPTION = """\
@@ -85,6 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> None:
     name = unit_of(options.unit).name
     out = options.out if options.out != OUT else OUT / name
+    check_folder(out)
     reviews: list[tuple[Model, Tokens]] = []
     config = Config(lanes=options.lanes)
     if not options.no_review:

@@ -258,6 +258,21 @@ def bench_files(bench: Bench, rtl: Sequence[str]) -> dict[str, str]:
     return files
 
 
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that a bench may not replace.
+
+    Raises
+    ------
+    ValueError
+        It holds something else than a bench.
+    """
+    if folder.exists() and any(folder.iterdir()) and not (folder / MARK).is_file():
+        raise ValueError(
+            f"{folder}: it exists and has no {MARK}, so it holds something else than a bench: "
+            "choose another folder with --out"
+        )
+
+
 def write_bench(bench: Bench, folder: Path) -> list[Path]:
     """Write a bench with the unit's Verilog and scripts into `folder`, which then holds nothing
     else; returns the files.
@@ -271,11 +286,7 @@ def write_bench(bench: Bench, folder: Path) -> list[Path]:
     OSError
         It cannot be written.
     """
-    if folder.exists() and any(folder.iterdir()) and not (folder / MARK).is_file():
-        raise ValueError(
-            f"{folder}: it exists and has no {MARK}, so it holds something else than a bench: "
-            "choose another folder with --out"
-        )
+    check_folder(folder)
     source = f"rtl/{bench.module}.v"
     files = bench_files(bench, [source]) | {source: bench.verilog}
     with replacing(folder) as temporary:

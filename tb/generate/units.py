@@ -126,6 +126,10 @@ def _softmax(player: Player, vectors: list[Vector], limit: int) -> None:
     if tokens >= 6:
         tiles, attend = rows.corner_tiles(n)
         cases.append(("corners", tiles, attend, [0, 1]))
+    if tokens >= 16:
+        tiles = rows.all_distances(n, tokens)
+        attend = np.ones(tiles[0].scores.shape[1], bool)
+        cases.append(("every distance", tiles, attend, list(range(len(tiles)))))
     for vector in vectors:
         tiles, attend = rows.from_vector(vector, n)
         count = min(len(tiles), max(2, limit // (n * n)))
@@ -206,10 +210,18 @@ def _tiles(
 def _layernorm(player: Player, vectors: list[Vector], limit: int) -> None:
     n, stalls = player.lanes, player.stalls
     busy, spread = (0.0, 0) if stalls is None else (PAUSE, 60)
-    channels = min(player.config.hidden, 13)
-    tiles = min(player.config.row_tiles, 3)
-    random = norms.random_operation(n, channels, tiles, seed=1, busy=busy, spread=spread)
-    cases = [("random", random, list(range(tiles)))]
+    channels, fit = min(player.config.hidden, 13), player.config.row_tiles
+    random = norms.random_operation(n, channels, min(fit, 3), seed=1, busy=busy, spread=spread)
+    # No read for long where a second pass is about to begin: its constants must survive.
+    taken_long = norms.random_operation(n, min(channels, 6), min(fit, 4), seed=5)
+    taken_long.busy = lambda t: 40 <= t < 120 or t % 90 > 50
+    operations = [("random", random), ("port taken", taken_long)]
+    operations += [("extremes", one) for one in norms.extreme_operations(n, channels)]
+    operations += [("small shifts", one) for one in norms.small_shifts(n, channels)]
+    cases = []
+    for place, (name, one) in enumerate(operations):
+        one.z, one.arrival = one.z[:fit], one.arrival[:fit]
+        cases.append((f"{name} {place}", one, list(range(len(one.z)))))
     for vector in vectors:
         operation = norms.from_vector(vector, n)
         available = min(len(operation.z), player.config.row_tiles)

@@ -19,7 +19,6 @@ from rtl.interface.config import LANES, Config
 from sim import verilator
 
 LARGE = {"attention", "accelerator"}
-MANY = {"softmax", "layernorm", "matmul"}  # quick, but for many lanes
 
 
 def verilator_says(files: list[Path], top: str, *flags: str) -> str:
@@ -76,13 +75,12 @@ TOOLS = {
 
 
 def cases() -> list[object]:
-    found = []
-    for name in UNITS:
-        for lanes in LANES:
-            slow = lanes > (8 if name == "accelerator" else 4 if name in LARGE else 16)
-            marks = [pytest.mark.slow] if slow and name in LARGE | MANY else []
-            found.append(pytest.param(name, lanes, marks=marks))
-    return found
+    """Every unit with every number of lanes; more than four are marked as slow."""
+    return [
+        pytest.param(name, lanes, marks=[pytest.mark.slow] if lanes > 4 else [])
+        for name in UNITS
+        for lanes in LANES
+    ]
 
 
 @pytest.mark.parametrize(("name", "lanes"), cases())

@@ -287,18 +287,6 @@ def test_what_is_in_the_way_is_one_line(tmp_path: Path, monkeypatch, capsys) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["constraints"]
 
 
-def test_limits_too_small_for_a_bench(tmp_path: Path, monkeypatch, capsys) -> None:
-    code, lines = run(
-        "--lanes=4", "--hidden=4", "-o", str(tmp_path), monkeypatch=monkeypatch, capsys=capsys
-    )
-    assert code == 0
-    (line,) = lines
-    assert line.startswith("without a bench: the models that it plays exceed the limits (")
-    assert not (tmp_path / "accelerator_bench").exists()
-    assert "Generated without a bench." in (tmp_path / "accelerator.md").read_text()
-    assert "sim:" not in (tmp_path / "accelerator.core").read_text()
-
-
 @pytest.mark.slow
 def test_nextpnr_takes_the_clock(tmp_path: Path) -> None:
     (tmp_path / "unit.lpf").write_text(constraints("unit", 62.5)["unit.lpf"])
@@ -328,4 +316,8 @@ def test_two_packages_in_one_folder(tmp_path: Path, capsys) -> None:
         assert {tool: TOOLS[tool]([verilog], module) for tool in TOOLS} == dict.fromkeys(TOOLS, "")
         assert ("trace_" in verilog.read_text().partition(");")[0]) == (prefix == "tiny_")
         assert period in (tmp_path / "constraints" / f"{module}.sdc").read_text()
-        assert (tmp_path / f"{module}.core").is_file()
+        played = prefix == "tiny_"
+        assert (tmp_path / f"{module}_bench" / "bench.f").is_file() == played
+        text = (tmp_path / f"{module}.md").read_text()
+        assert ("Generated without a bench." in text) == (not played)
+        assert ("\n  sim:\n" in (tmp_path / f"{module}.core").read_text()) == played

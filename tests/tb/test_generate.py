@@ -14,9 +14,8 @@ import pytest
 
 from rtl.compile.program import compile_attention, compile_model
 from rtl.generate.units import UNITS
-from rtl.generate.verilog import convert
 from rtl.interface.config import LANES, Config
-from sim.design import generated
+from sim.design import described, generated
 from tb.generate import tops
 from tb.generate.folder import MARK, bench_of, fitted, write_bench
 from tests.rtl.mutation import mutated
@@ -295,6 +294,7 @@ def test_faults_in_the_sources_are_seen(fault: Any, tmp_path: Path) -> None:
     config = Config(lanes=4, tokens=64, hidden=64)
     file = fault.file or fault.unit
     component = mutated(file, (fault.old, fault.new), unit=fault.unit, config=config)
-    known = json.loads(generated(fault.unit, config).sheet), convert(component, fault.unit)
+    design = described(component, fault.unit, config)
+    known = json.loads(design.sheet), design.verilog
     write_bench(bench_of(fault.unit, config, stalls=3, design=known), tmp_path / "bench")
     failed(play(tmp_path / "bench", "icarus"))

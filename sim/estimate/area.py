@@ -1,0 +1,170 @@
+"""LUTs, flip-flops, multipliers and block RAMs of an accelerator by formulas.
+
+Multipliers and block RAMs are counted from the design:
+
+    DSP       = MACs with a multiplier + 5 N + 15    requantize 2 N, LayerNorm 3 N + 12, softmax 3
+    block RAM = the sum over `memories`
+
+LUTs and flip-flops are the array's, those around memories, and a rest whose coefficients are fitted
+by least squares to points of points.toml, which `sim.synth` has measured:
+
+    FF   = N^2 (17 + 2 acc) + 4 + rest
+    LUT4 = k N^2 acc + 149 (MACs without a multiplier) + rest
+    rest = a + b N,  with a smaller b where NORM had no shift for each channel yet
+
+where acc is the width of an accumulator. What wider addresses add (more tokens, hidden and ffn) is
+left out. Points that are marked `held_out` have no part in the fit: how far the formulas are off
+there is their stated error.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from rtl.interface.config import Config
+from sim.estimate.memories import memories
+
+POINTS = Path(__file__).with_name("points.toml")
+RESOURCES = ("LUT4", "FF", "DSP", "block RAM")
+MULTIPLIER_LUTS = 149
+"""LUT4 of a MAC without a DSP: `make synth UNIT=matmul LANES=8 ARGS="--dsp-macs 32 --no-route"`."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A synthesised accelerator.
+
+    Attributes
+    ----------
+    channel_shifts
+        NORM has a shift for each channel, as now.
+    resources, array
+        What it takes, and what of that is the array.
+    held_out
+        It has no part in the fit.
+    """
+
+    config: Config
+    channel_shifts: bool
+    resources: dict[str, int]
+    array: dict[str, int]
+    held_out: bool
+
+
+@cache
+def points() -> tuple[Point, ...]:
+    """The measured points."""
+    found = tomllib.loads(POINTS.read_text())["point"]
+    return tuple(
+        Point(
+            config=Config(**entry["configuration"]),
+            channel_shifts=entry["channel_shifts"],
+            resources={name: entry[name] for name in RESOURCES},
+            array=entry["array"],
+            held_out=entry["held_out"],
+        )
+        for entry in found
+    )
+
+
+def multipliers(config: Config) -> int:
+    """MACs that have a DSP."""
+    return config.lanes**2 if config.dsp_macs is None else config.dsp_macs
+
+
+def _terms(config: Config, channel_shifts: bool = True) -> list[float]:
+    """What the rest is a linear function of."""
+    return [1, config.lanes, config.lanes * channel_shifts]
+
+
+def _known(config: Config, luts_per_bit: float) -> dict[str, float]:
+    """LUT4 and FF of the array and around the memories."""
+    macs, acc = config.lanes**2, config.acc_bits
+    in_luts = macs - multipliers(config)
+    array = luts_per_bit * macs * acc + MULTIPLIER_LUTS * in_luts
+    used = memories(config)
+    return {
+        "LUT4": array + sum(memory.luts for memory in used),
+        "FF": macs * (17 + 2 * acc) + 4 + sum(memory.flip_flops for memory in used),
+    }
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What was fitted: LUT4 of the array by accumulator bit, and the rest by `_terms`."""
+
+    luts_per_bit: float
+    rest: Mapping[str, np.ndarray]
+
+    def of(self, config: Config, channel_shifts: bool = True) -> dict[str, int]:
+        """The four resources of a configuration."""
+        known = _known(config, self.luts_per_bit)
+        terms = np.array(_terms(config, channel_shifts))
+        luts, flip_flops = (known[name] + terms @ self.rest[name] for name in ("LUT4", "FF"))
+        return {
+            "LUT4": round(float(luts)),
+            "FF": round(float(flip_flops)),
+            "DSP": multipliers(config) + 5 * config.lanes + 15,
+            "block RAM": sum(memory.blocks for memory in memories(config)),
+        }
+
+
+def fitted(measured: tuple[Point, ...]) -> Fit:
+    """The least squares over these points.
+
+    Raises
+    ------
+    ValueError
+        They are too few to tell the coefficients apart.
+    """
+    terms = np.array([_terms(p.config, p.channel_shifts) for p in measured], float)
+    if np.linalg.matrix_rank(terms) < terms.shape[1]:
+        raise ValueError(f"{len(measured)} points do not determine {terms.shape[1]} coefficients")
+    bits = np.array([p.config.lanes**2 * p.config.acc_bits for p in measured], float)
+    luts = np.array([p.array["LUT4"] for p in measured], float)
+    luts_per_bit = float(bits @ luts / (bits @ bits))
+    rest = {}
+    for name in ("LUT4", "FF"):
+        left = [p.resources[name] - _known(p.config, luts_per_bit)[name] for p in measured]
+        rest[name] = np.linalg.lstsq(terms, np.array(left), rcond=None)[0]
+    return Fit(luts_per_bit, rest)
+
+
+@cache
+def fit() -> Fit:
+    """The fit to all points that are not held out."""
+    return fitted(tuple(point for point in points() if not point.held_out))
+
+
+def estimate(config: Config) -> dict[str, int]:
+    """LUT4, FF, DSP and block RAM of the accelerator of a configuration on an ECP5."""
+    return fit().of(config)
+
+
+def error(point: Point) -> dict[str, float]:
+    """By resource: estimate / measured - 1 at a point."""
+    told = fit().of(point.config, point.channel_shifts)
+    return {name: told[name] / point.resources[name] - 1 for name in RESOURCES}
+
+
+def largest_errors() -> dict[str, float]:
+    """By resource: the largest error, without its sign, at a point that had no part in the fit."""
+    held_out = [error(point) for point in points() if point.held_out]
+    return {name: max(abs(entry[name]) for entry in held_out) for name in RESOURCES}
+
+
+def extrapolated(config: Config) -> list[str]:
+    """The choices that lie beyond every point's: `lanes 16 (measured: 4 to 8)`."""
+    found = []
+    for name in ("lanes", "tokens", "hidden", "ffn"):
+        known = [getattr(point.config, name) for point in points()]
+        value, low, high = getattr(config, name), min(known), max(known)
+        if not low <= value <= high:
+            found.append(f"{name} {value} (measured: {low} to {high})")
+    return found

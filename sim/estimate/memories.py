@@ -1,0 +1,91 @@
+"""The memories of an accelerator, and how many block RAMs each takes.
+
+A block RAM of 18 kbit (DP16KD of the ECP5, RAMB18 of Xilinx 7) is 512 words of 36 bits, 1024 of 18,
+2048 of 9, 4096 of 4, 8192 of 2 or 16384 of 1, with a read and a write port. Yosys takes the shape
+that needs the fewest, and the deepest of those; where several lie one behind the other, LUTs choose
+among them. A memory that fits few blocks of 16 words of 4 bits, each in the place of four LUTs, is
+put there. `tests/sim/test_estimate.py` holds all this to Yosys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rtl.interface.config import Config, ceil_div, power_of_two
+
+SHAPES = ((36, 512), (18, 1024), (9, 2048), (4, 4096), (2, 8192), (1, 16384))
+"""Width and depth of a block RAM."""
+
+CELLS, CELLS_OF_A_BIT = 21, 25
+"""Up to so many blocks of distributed memory are taken in place of a block RAM."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """`count` memories of `depth` words of `width` bits."""
+
+    name: str
+    width: int
+    depth: int
+    count: int = 1
+
+    @property
+    def bits(self) -> int:
+        """Of all of them."""
+        return self.count * self.width * self.depth
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        """Block RAMs of one, and how many lie one behind the other."""
+        found = ((ceil_div(self.width, w), ceil_div(self.depth, d)) for w, d in SHAPES)
+        return min((columns * rows, rows) for columns, rows in found)
+
+    @property
+    def _cells(self) -> int:
+        """Blocks of distributed memory of one."""
+        return ceil_div(self.width, 4) * ceil_div(self.depth, 16)
+
+    @property
+    def distributed(self) -> bool:
+        """It is in LUTs, not in block RAM."""
+        most = CELLS_OF_A_BIT if self.width == 1 else CELLS
+        return self._cells <= most * self._shape[0]
+
+    @property
+    def blocks(self) -> int:
+        """Block RAMs of all of them."""
+        return 0 if self.distributed else self.count * self._shape[0]
+
+    @property
+    def luts(self) -> int:
+        """LUT4 of all of them, about: distributed memory, and the choice among blocks."""
+        rows = ceil_div(self.depth, 16) if self.distributed else self._shape[1]
+        choice = self.width * (rows - 1) + (rows if rows > 1 else 0)
+        return self.count * (choice + (4 * self._cells if self.distributed else 0))
+
+    @property
+    def flip_flops(self) -> int:
+        """Those of the read, which a block RAM has inside; the output register not counted."""
+        return self.count * self.width if self.distributed else 0
+
+
+def memories(config: Config) -> tuple[Memory, ...]:
+    """Every memory of the accelerator that `config` makes."""
+    n = config.lanes
+    buffers = power_of_two(config.tokens) + config.tokens
+    return (
+        Memory("X16", 16 * n, config.x_words),
+        Memory("X8", 8 * n, config.x_words),
+        Memory("banks Q, K, V, C", 8 * n, config.bank_words, 4),
+        Memory("weights", 8 * n, 2 * config.weight_words),
+        Memory("scores", 16 * n + 1, buffers),
+        Memory("p", 8 * n, buffers),
+        Memory("mask", 1, config.tokens),
+        Memory("token ids", 25, config.tokens),
+        Memory("activation tables", 8, 256, n),
+        Memory("exponential tables", 9, 256, n // 2),
+        Memory("reciprocal table", 25, 128),
+        Memory("rsqrt table", 61, 256),
+        Memory("parameters of LayerNorm", 51, config.hidden),
+        Memory("logits", 32, config.labels),
+    )

@@ -1,0 +1,120 @@
+"""Cycles, time and memory bandwidth of an inference, by the exact cycle model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from golden.model import Model, Norm, Shape
+from golden.random import random_model
+from rtl.compile.program import compile_model
+from rtl.interface.config import Config, ceil_div
+from sim.cycles.model import predict
+
+HEAD_SIZE = 64  # of a shape without a model, as in BERT
+
+
+def shape_of(config: Config, layers: int) -> Shape:
+    """An encoder as large as the limits: post-norm, heads of 64 channels where they divide hidden.
+
+    Raises
+    ------
+    ValueError
+        No encoder is so small or so large.
+    """
+    heads = max(1, config.hidden // HEAD_SIZE)
+    while config.hidden % heads:
+        heads -= 1
+    return Shape(
+        layers=layers,
+        hidden=config.hidden,
+        heads=heads,
+        head_size=config.hidden // heads,
+        ffn=config.ffn,
+        labels=min(2, config.labels),
+        vocabulary=2,  # has no influence: two rows are read a token, whatever there are
+        positions=config.tokens,
+        types=2,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Performance:
+    """One inference.
+
+    Attributes
+    ----------
+    tokens
+        Of the sequence.
+    cycles, utilisation
+        The register `cycles`, and MACs / N^2 of these.
+    milliseconds, a_second
+        At the clock.
+    stream_bytes, row_bytes
+        What is read: the command stream, and the rows of the embedding table.
+    megabytes_a_second
+        Both, on average, of 10^6 bytes.
+    peak_megabytes_a_second
+        Of the command stream, while weights are loaded as fast as the array can use them.
+    """
+
+    tokens: int
+    cycles: int
+    utilisation: float
+    milliseconds: float
+    a_second: float
+    stream_bytes: int
+    row_bytes: int
+    megabytes_a_second: float
+    peak_megabytes_a_second: float
+
+
+def performance(
+    config: Config,
+    model: Model,
+    clock_mhz: float,
+    *,
+    stream_bytes: int | None = None,
+    row_latency: int = 20,
+    first_tile_only: bool = False,
+) -> Performance:
+    """Of the longest sequence that `model` and `config` take.
+
+    Raises
+    ------
+    ValueError
+        The model does not fit the configuration.
+    """
+    n = config.lanes
+    program = compile_model(model, config, first_tile_only=first_tile_only)
+    tokens = program.tokens
+    told = predict(program, tokens, stream_bytes=stream_bytes, row_latency=row_latency)
+    seconds = told.cycles / clock_mhz / 1e6
+    stream = len(program.stream())
+    rows = 2 * tokens * ceil_div(model.shape.hidden, n) * n
+    return Performance(
+        tokens=tokens,
+        cycles=told.cycles,
+        utilisation=sum(phase.macs for phase in told.phases) / n**2 / told.cycles,
+        milliseconds=1e3 * seconds,
+        a_second=1 / seconds,
+        stream_bytes=stream,
+        row_bytes=rows,
+        megabytes_a_second=(stream + rows) / seconds / 1e6,
+        peak_megabytes_a_second=min(stream_bytes or n, n) * clock_mhz,
+    )
+
+
+def example(config: Config, layers: int) -> Model:
+    """A model of `shape_of`; its integers are random, since cycles depend on none of them.
+
+    No channel has a shift of its own: a NORM with such shifts is a plane longer.
+    """
+    made = random_model(shape_of(config, layers), 0)
+
+    def plain(norm: Norm) -> Norm:
+        return replace(norm, operand_shifts=None)
+
+    assert made.embedding.norm is not None
+    embedding = replace(made.embedding, norm=plain(made.embedding.norm))
+    kept = (replace(x, norm1=plain(x.norm1), norm2=plain(x.norm2)) for x in made.layers)
+    return replace(made, embedding=embedding, layers=tuple(kept))

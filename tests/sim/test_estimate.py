@@ -1,0 +1,338 @@
+"""Estimates: counted exactly where they say so, fitted honestly where not, refused in one line."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from rtl.interface.config import LANES, Config
+from sim.design import generated
+from sim.estimate import __main__ as command
+from sim.estimate import area, fits
+from sim.estimate.memories import Memory, memories
+from sim.estimate.performance import example, performance
+from sim.fuzz.subject import config as small
+from sim.synth import ecp5
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: Width and depth of memories on both sides of every limit of the rule, and those of accelerators.
+QUICK = ((25, 48), (8, 176), (1, 400), (1, 448), (51, 48), (65, 48), (128, 1536), (32, 6144))
+MANY = (
+    *((1, depth) for depth in (12, 64, 128, 256, 352, 512, 1024, 4096)),
+    *((8, depth) for depth in (176, 192, 256)),
+    *((width, 64) for width in (24, 32, 51, 64, 65)),
+    *((25, depth) for depth in (12, 16, 32, 128)),
+    *((32, depth) for depth in (2, 16, 32, 33, 512, 4096)),
+    *((51, depth) for depth in (32, 768, 1024)),
+    *((65, depth) for depth in (16, 32, 256, 1024, 1536)),
+    (20, 72), (28, 48), (33, 24), (33, 48), (129, 32), (129, 48), (129, 512), (257, 256),
+    (64, 3072), (64, 6144), (64, 4096), (128, 2048), (64, 24576),
+)  # fmt: skip
+
+
+def synthesised(sizes: tuple[tuple[int, int], ...], folder: Path) -> dict[tuple[int, int], dict]:
+    """What Yosys makes of a memory as the accelerator has it, by width and depth."""
+    modules, uses = [], []
+    for width, depth in sizes:
+        bits, name = max(1, (depth - 1).bit_length()), f"m_{width}_{depth}"
+        modules.append(
+            f"module {name}(input clk, en, input [{bits - 1}:0] wa, ra, input [{width - 1}:0] d,\n"
+            f"  output reg [{width - 1}:0] q);\n"
+            f"  reg [{width - 1}:0] words [0:{depth - 1}], r;\n"
+            "  always @(posedge clk) begin if (en) words[wa] <= d; r <= words[ra]; q <= r; end\n"
+            "endmodule\n"
+        )
+        uses.append(
+            f"  {name} u{len(uses)}(clk, en, wa[{bits - 1}:0], ra[{bits - 1}:0],\n"
+            f"    d[{width - 1}:0], q[{600 * len(uses)} +: {width}]);\n"
+        )
+    ports = f"input clk, en, input [15:0] wa, ra, input [599:0] d, output [{600 * len(uses)}:0] q"
+    (folder / "m.v").write_text(
+        "".join([*modules, f"module top({ports});\n", *uses, "endmodule\n"])
+    )
+    script = f"read_verilog m.v; {ecp5.SYNTH} -noflatten -top top; write_json m.json"
+    ecp5.run_tool("yosys", "-q", "-p", script, folder=folder)
+    netlist = json.loads((folder / "m.json").read_text())["modules"]
+    found = {}
+    for width, depth in sizes:
+        kinds = [cell["type"] for cell in netlist[f"m_{width}_{depth}"]["cells"].values()]
+        found[width, depth] = {kind: kinds.count(kind) for kind in set(kinds)}
+    return found
+
+
+@pytest.mark.parametrize("sizes", [QUICK, pytest.param(MANY, marks=pytest.mark.slow)], ids=len)
+def test_memories_are_what_yosys_makes_of_them(
+    sizes: tuple[tuple[int, int], ...], tmp_path: Path
+) -> None:
+    for (width, depth), cells in synthesised(sizes, tmp_path).items():
+        told = Memory("", width, depth)
+        assert told.blocks == cells.get("DP16KD", 0), (width, depth)
+        distributed = cells.get("TRELLIS_DPR16X4", 0)
+        assert told.distributed == (distributed > 0), (width, depth)
+        luts = 4 * distributed + cells.get("LUT4", 0)
+        assert abs(told.luts - luts) <= (20 if width == 1 else 0), (width, depth)
+        read = cells["TRELLIS_FF"] - width  # the output register is counted elsewhere
+        assert abs(told.flip_flops - read) <= 2, (width, depth)
+
+
+def test_a_memory_of_several_counts_each() -> None:
+    one, four = Memory("", 25, 32), Memory("", 25, 32, 4)
+    assert (four.luts, four.flip_flops, four.bits) == (
+        4 * one.luts,
+        4 * one.flip_flops,
+        4 * one.bits,
+    )
+    assert Memory("", 32, 4096, 4).blocks == 4 * Memory("", 32, 4096).blocks == 32
+
+
+def test_the_memories_are_those_of_the_verilog() -> None:
+    """Width and depth of each, as the generated accelerator declares them."""
+    made = small(4)
+    verilog = generated("accelerator", made).verilog
+    declared = re.findall(r"^\s*reg (?:\[(\d+):0\] )?\w+ \[(\d+):0\];", verilog, re.MULTILINE)
+    found = sorted((int(high or 0) + 1, int(last) + 1) for high, last in declared)
+    told = [(m.width, m.depth) for m in memories(made) for _ in range(m.count)]
+    assert found == sorted(told)
+
+
+@pytest.mark.parametrize("point", area.points(), ids=lambda point: str(point.config.lanes))
+def test_what_is_counted_is_right_at_every_point(point: area.Point) -> None:
+    told = area.estimate(point.config)
+    assert told["DSP"] == point.resources["DSP"]
+    assert told["block RAM"] == point.resources["block RAM"]
+
+
+def test_the_units_of_16_lanes_add_up() -> None:
+    """DSP and block RAM of units alone, from the table of docs/results.md."""
+    table = (ROOT / "docs" / "results.md").read_text().splitlines()
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table]
+    measured = {
+        (row[0], int(row[1])): (int(row[4]), int(row[5]))
+        for row in cells
+        if len(row) == 8 and row[0] in ("requantize", "activation", "softmax", "layernorm")
+    }
+    assert {lanes for _, lanes in measured} == {4, 8, 16}
+    for lanes in (4, 8, 16):
+        multipliers = sum(dsp for (_, n), (dsp, _) in measured.items() if n == lanes)
+        told = area.estimate(Config(lanes=lanes))
+        assert told["DSP"] == lanes**2 + multipliers
+        blocks = {memory.name: memory.blocks for memory in memories(Config(lanes=lanes))}
+        softmax = ("scores", "p", "exponential tables", "reciprocal table")
+        assert sum(blocks[name] for name in softmax) == measured["softmax", lanes][1]
+        norm = ("parameters of LayerNorm", "rsqrt table")
+        assert sum(blocks[name] for name in norm) == measured["layernorm", lanes][1]
+        assert blocks["activation tables"] == measured["activation", lanes][1]
+
+
+def test_held_out_points_have_no_part_in_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever they say: the estimate stays, their error moves."""
+    configs = [Config(lanes=lanes) for lanes in LANES]
+    before, errors = [area.estimate(config) for config in configs], area.largest_errors()
+    assert any(point.held_out for point in area.points())
+    changed = tuple(
+        replace(p, resources={k: 3 * v for k, v in p.resources.items()}) if p.held_out else p
+        for p in area.points()
+    )
+    monkeypatch.setattr(area, "points", lambda: changed)
+    area.fit.cache_clear()
+    try:
+        assert [area.estimate(config) for config in configs] == before
+        assert area.largest_errors() != errors
+    finally:
+        area.fit.cache_clear()
+
+
+def test_a_fit_finds_the_formula_that_made_its_points() -> None:
+    truth = area.Fit(2.5, {"LUT4": np.array([700, 1500, 80]), "FF": np.array([900, 1800, 20])})
+
+    def point(config: Config, shifts: bool) -> area.Point:
+        array = {"LUT4": round(2.5 * config.lanes**2 * config.acc_bits)}
+        return area.Point(config, shifts, truth.of(config, shifts), array, held_out=False)
+
+    configs = [Config(lanes=4), Config(lanes=8), Config(lanes=8, tokens=32), Config(lanes=16)]
+    found = area.fitted(tuple(point(c, shifts) for c in configs for shifts in (False, True)))
+    for config in (*configs, Config(lanes=32, tokens=512, hidden=1024, ffn=4096, dsp_macs=7)):
+        for name, value in truth.of(config).items():
+            assert abs(found.of(config)[name] - value) <= 2
+    with pytest.raises(ValueError, match="1 points do not determine 3 coefficients"):
+        area.fitted((point(configs[0], True),))
+
+
+def test_what_is_extrapolated_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    for point in area.points():
+        assert area.extrapolated(point.config) == []
+    far = Config(lanes=32, tokens=4096, hidden=1, ffn=4096)
+    told = area.extrapolated(far)
+    assert [entry.split()[0] for entry in told] == ["lanes", "tokens", "hidden", "ffn"]
+    assert told[0] == "lanes 32 (measured: 4 to 8)"
+    assert command.main(["--lanes", "32"]) == 0
+    line = "LUT4 and FF are extrapolated: lanes 32 (measured: 4 to 8).\n"
+    assert line in capsys.readouterr().out
+    assert command.main([]) == 0
+    assert "extrapolated" not in capsys.readouterr().out
+
+
+def test_a_mac_without_a_multiplier_costs_luts() -> None:
+    all_of_them, none = Config(lanes=8), Config(lanes=8, dsp_macs=0)
+    more = area.estimate(none)["LUT4"] - area.estimate(all_of_them)["LUT4"]
+    assert more == 64 * area.MULTIPLIER_LUTS
+    assert area.estimate(all_of_them)["DSP"] - area.estimate(none)["DSP"] == 64
+
+
+def test_the_stated_errors_are_the_largest() -> None:
+    """By hand, from the file's own numbers."""
+    for name in ("LUT4", "FF"):
+        off = [
+            abs(area.estimate(p.config)[name] - p.resources[name]) / p.resources[name]
+            for p in area.points()
+            if p.held_out
+        ]
+        assert area.largest_errors()[name] == pytest.approx(max(off))
+        assert max(off) < 0.05
+
+
+def test_cycles_are_those_of_the_simulated_accelerator() -> None:
+    """BERT-Tiny's shape on 128 tokens: the register `cycles` of docs/results.md."""
+    rows = [
+        line.split("|")
+        for line in (ROOT / "docs" / "results.md").read_text().splitlines()
+        if line.startswith(("| 8 | 128 | 8 | whole", "| 16 | 128 | 2 | whole"))
+    ]
+    assert len(rows) == 2
+    for row in rows:
+        lanes, stream_bytes, cycles = int(row[1]), int(row[3]), int(row[6].replace(",", ""))
+        config = Config(lanes=lanes)
+        told = performance(config, example(config, 2), 125.0, stream_bytes=stream_bytes)
+        assert (told.cycles, told.tokens) == (cycles, 128)
+        seconds = cycles / 125e6
+        assert told.milliseconds == pytest.approx(1e3 * seconds)
+        assert told.a_second == pytest.approx(1 / seconds)
+        assert told.row_bytes == 2 * 128 * 128
+        assert told.megabytes_a_second == pytest.approx(
+            (told.stream_bytes + told.row_bytes) / 1e6 / seconds
+        )
+        assert told.peak_megabytes_a_second == 125.0 * stream_bytes
+
+
+def test_the_verdicts() -> None:
+    none = dict.fromkeys(area.RESOURCES, 0.0)
+    config = Config(lanes=8)
+    needed = area.estimate(config)
+
+    def part(**changes: int) -> fits.Part:
+        exact = {"LUT": needed["LUT4"], **{k: needed[k] for k in ("FF", "DSP", "block RAM")}}
+        return fits.Part("a part", 4, exact | changes)
+
+    assert fits.verdict(part(LUT=2 * needed["LUT4"]), config, none) == "fits"
+    assert fits.verdict(part(), config, none) == "fits, LUT tight"
+    assert fits.verdict(part(), config, none | {"LUT4": 0.01}) == "no: LUT"
+    assert fits.verdict(part(FF=needed["FF"] - 1), config, none) == "no: FF"
+    fewer = part(DSP=needed["DSP"] - 5)
+    assert fits.verdict(fewer, config, none) == "no: DSP"  # the LUTs are full already
+    fewer = part(DSP=needed["DSP"] - 5, LUT=2 * needed["LUT4"])
+    assert fits.verdict(fewer, config, none) == "no: DSP; with --dsp-macs 59 it fits"
+    assert fits.verdict(part(DSP=10, LUT=10**6), config, none) == "no: DSP"
+    small = fits.Part("small", 4, dict.fromkeys(("LUT", "FF", "DSP", "block RAM"), 1))
+    assert fits.verdict(small, config, none) == "no: LUT, FF, DSP, block RAM"
+
+
+def test_the_parts_are_named_once() -> None:
+    names = [part.name for part in fits.parts()]
+    assert len(set(names)) == len(names) >= 5
+    (largest,) = [part for part in fits.parts() if part.name == "LFE5U-85"]
+    assert largest.resources == {"LUT": 83_640} | {
+        k: v for k, v in ecp5.AVAILABLE.items() if k != "LUT4"
+    }
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "estimate.json"
+    sizes = ["--lanes", "4", "--tokens", "20", "--hidden", "24", "--ffn", "40", "--layers", "3"]
+    assert command.main([*sizes, "--clock", "50", "--json", str(out)]) == 0
+    shown = capsys.readouterr().out
+    facts = json.loads(out.read_text())
+    config = Config(lanes=4, tokens=20, hidden=24, ffn=40)
+    assert facts["configuration"] == config.as_dict()
+    assert facts["resources"] == area.estimate(config)
+    assert f"{facts['resources']['LUT4']:,}" in shown
+    assert facts["performance"]["tokens"] == 20
+    assert f"{facts['performance']['cycles']:,} cycles for 20 tokens" in shown
+    assert sum(m["blocks"] for m in facts["memories"]) == facts["resources"]["block RAM"]
+    assert [entry["part"] for entry in facts["fits"]] == [part.name for part in fits.parts()]
+    assert all(entry["part"] in shown for entry in facts["fits"])
+
+
+def test_the_points_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "points.json"
+    assert command.main(["--points", "--json", str(out)]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    facts = json.loads(out.read_text())["points"]
+    assert len(facts) == len(shown) - 2 == len(area.points())
+    held_out = [line for line in shown if "held out" in line]
+    assert len(held_out) == sum(point.held_out for point in area.points())
+    for point, line in zip(area.points(), shown[2:]):
+        assert f"{point.resources['LUT4']:,}" in line
+        assert f"{area.error(point)['LUT4']:+.1%}" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--lanes", "5"], "lanes is 5: choose one of 4, 8, 16, 32"),
+        (["--tokens", "0"], "tokens is 0: it must lie in 1..4096"),
+        (["--hidden", "2000"], "hidden is 2000: it must lie in 1..1024"),
+        (["--ffn", "-1"], "ffn is -1: it must lie in 1..4096"),
+        (["--dsp-macs", "65"], "dsp_macs is 65: it must lie in 0..64, lanes squared"),
+        (["--clock", "0"], "'0' is no clock: give MHz above 0, up to 10000"),
+        (["--clock", "nan"], "'nan' is no clock"),
+        (["--clock", "inf"], "'inf' is no clock"),
+        (["--layers", "0"], "0 is out of range: it must be 1 to 48"),
+        (["--layers", "49"], "49 is out of range: it must be 1 to 48"),
+        (["--quantized", "nowhere"], "nowhere"),
+        (
+            ["--layers", "2", "--quantized", str(ROOT)],
+            "--layers 2 is for an encoder without a model",
+        ),
+        (["--stream-bytes", "0"], "0 is out of range"),
+    ],
+)
+def test_what_is_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = command.main(arguments)
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    error = capsys.readouterr().err
+    assert code == 2
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert message in error
+
+
+def test_any_configuration_has_an_estimate_or_a_reason() -> None:
+    """Whatever Config takes has one; and more of anything never costs less."""
+    rng = Random(5)
+    for _ in range(300):
+        lanes = rng.choice(LANES)
+        config = Config(
+            lanes=lanes,
+            tokens=rng.choice((1, 2, rng.randint(1, 4096), 4096)),
+            hidden=rng.choice((1, rng.randint(1, 1024), 1024)),
+            ffn=rng.choice((1, rng.randint(1, 4096), 4096)),
+            labels=rng.choice((1, rng.randint(1, 4096))),
+            dsp_macs=rng.choice((None, 0, rng.randint(0, lanes**2))),
+        )
+        told = area.estimate(config)
+        assert all(value > 0 for value in told.values())
+        bigger = replace(config, tokens=4096, hidden=1024, ffn=4096)
+        assert area.estimate(bigger)["block RAM"] >= told["block RAM"]
+        for part in fits.parts():
+            assert fits.verdict(part, config, area.largest_errors()).startswith(("fits", "no: "))
