@@ -66,10 +66,7 @@ an hour. `--tokens` and a short `--review` of `python -m tb.generate` make the b
 
 
 def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) -> str:
-    """README.md of a bench; `rtl` are the paths of the unit's Verilog from its folder."""
-    moved = "The folder is complete and may be moved."
-    if any(path.startswith("../") for path in rtl):
-        moved = "The unit's Verilog lies beside this folder: move both."
+    """README.md of a bench whose unit is the files `rtl`."""
     stalls = facts["stalls"]
     if facts["unit"] in ("accelerator", "attention"):
         surroundings = STREAMS.format(stalls=0 if stalls is None else stalls, expect=LARGE)
@@ -78,8 +75,6 @@ def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) ->
         surroundings = PINS.format(pauses=pauses)
     settings = {key: value for key, value in asdict(facts["config"]).items() if value is not None}
     return TEXT.format(
-        moved=moved,
-        rtl=", ".join(f"`{path}`" for path in rtl),
         top=top,
         module=module,
         unit=facts["unit"],

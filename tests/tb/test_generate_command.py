@@ -98,7 +98,6 @@ def test_the_command_plays_a_review(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert f"# {unit}_bench" in readme
         assert f"the seed {stalls}" in readme
         assert f"`rtl/{unit}.v`" in readme
-        assert "may be moved" in readme
         assert "- layer.1." in readme
     assert not (out / "rtl" / "requantize.v").exists()
     assert list(tmp_path.glob(".*")) == []
@@ -152,7 +151,6 @@ def test_a_folder_that_holds_something_else(
 def test_a_bench_beside_its_verilog_says_so(benches: Benches) -> None:
     files = bench_files(benches("requantize")[0], ["../rtl/requantize.v"])
     assert "| the unit | `../rtl/requantize.v` |" in files["README.md"]
-    assert "move both" in files["README.md"]
     assert "bench/requantize_bench.sv ../rtl/requantize.v" in files["run_vcs.sh"]
 
 
