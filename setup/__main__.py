@@ -14,9 +14,9 @@ from sim.verilator import on_path
 DESCRIPTION = """\
 Set up what a make target needs. Profiles: quant (Python packages only), onnx (quant and the ONNX
 export), train (with torch), sim (Verilator and Icarus, no torch), package (Verilog, register map),
-cluster (sim, and dask for runs on many machines), synth (yowasp), test (everything that the tests
-use). Each step says what it does
-and is skipped when it is done; an interrupted run is simply started again."""
+docs (the site), cluster (sim, and dask for runs on many machines), synth (yowasp), test (everything
+that the tests use). Each step says what it does and is skipped when it is done; an interrupted run
+is simply started again."""
 
 EXAMPLES = """\
 examples:
@@ -42,9 +42,10 @@ PROFILES = {
     "sim": Profile(HARDWARE, simulates=True),
     "synth": Profile(("rtl", "synth")),
     "package": Profile(("rtl", "package")),
+    "docs": Profile((*HARDWARE, "package", "docs")),
     "cluster": Profile((*HARDWARE, "cluster"), simulates=True),
     "test": Profile(
-        (*HARDWARE, "package", "cluster", "onnx", "synth", "train", "dev"),
+        (*HARDWARE, "package", "docs", "cluster", "onnx", "synth", "train", "dev"),
         simulates=True,
         tests=True,
     ),

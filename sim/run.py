@@ -20,7 +20,7 @@ from rtl.interface.config import LANES, Config
 from sim import play, summary
 from sim.design import generated
 from sim.options import add_memory_options, add_model_options, classifier_of
-from sim.page.report import failure_page, run_page
+from sim.page.report import failure_page, run_page, run_picture
 from sim.play import ATTENTION, WHOLE, Surroundings, Verified
 from sim.reference import Reference, reference
 from sim.simulators import SIMULATORS
@@ -68,6 +68,7 @@ def parser() -> Parser:
         metavar="FILE",
         help="the page of a run of the whole model (default: beside the figures)",
     )
+    result.add_argument("--svg", type=Path, metavar="FILE", help="its timeline alone, as a picture")
     result.add_argument(
         "--json",
         type=Path,
@@ -85,8 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
     unit(options.unit)
-    if options.html and options.unit != WHOLE:
-        raise ValueError(f"--html shows a run of the whole model: leave --unit {options.unit} away")
+    if (options.html or options.svg) and options.unit != WHOLE:
+        name = "--html" if options.html else "--svg"
+        raise ValueError(f"{name} shows a run of the whole model: leave --unit {options.unit} away")
     quantized, classifier = classifier_of(options)
     review = options.review if options.review is not None else default_review()
     text = reference(classifier, review, options.tokens)
@@ -128,6 +130,8 @@ def _run(options: argparse.Namespace) -> int:
         }
         if played is not None:
             write(_page(options), run_page(text, played, report))
+            if options.svg:
+                write(options.svg, run_picture(played))
         write_json(options.json, report)
         if around.waves is not None:
             fst.parent.mkdir(parents=True, exist_ok=True)

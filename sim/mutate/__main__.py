@@ -11,7 +11,7 @@ from typing import Any
 
 from cli.command import Different, Exit, run_command
 from cli.files import write_json
-from cli.options import Parser, add_jobs, add_json, add_seed, whole
+from cli.options import Parser, add_dask, add_jobs, add_json, add_seed, whole
 
 from rtl.interface.config import LANES, Config
 from sim.mutate.netlist import MOST
@@ -31,6 +31,7 @@ examples:
   python -m sim.mutate softmax
   python -m sim.mutate --count 100
   python -m sim.mutate layernorm --count 1000 --seed 7 --json build/mutate.json
+  python -m sim.mutate --count 10000 --dask tcp://head:8786
 """
 UNITS = ("requantize", "activation", "reciprocal", "rsqrt", "softmax", "layernorm", "matmul")
 COUNT, SEED, DEFAULT_LANES = 200, 1, 4
@@ -57,6 +58,7 @@ def _parser() -> Parser:
     )
     add_seed(parser, "the mutants", SEED)
     add_jobs(parser, "processes")
+    add_dask(parser)
     add_json(parser)
     return parser
 
@@ -65,7 +67,7 @@ def _played(unit: str, options: argparse.Namespace, entries: list[Known]) -> dic
     """The figures of a unit, printed as they come."""
     began = time.perf_counter()
     config = Config(lanes=options.lanes)
-    found = score(unit, config, options.count, options.seed, entries, options.jobs)
+    found = score(unit, config, options.count, options.seed, entries, options.jobs, options.dask)
     seconds = time.perf_counter() - began
     for mutant, reason in found.known:
         print(f"known: {mutant}  # {reason}")
@@ -73,7 +75,7 @@ def _played(unit: str, options: argparse.Namespace, entries: list[Known]) -> dic
         print(f"NEW: {mutant}")
     print(f"{found.line()} in {seconds:.1f} s")
     sys.stdout.flush()
-    return found.as_dict() | {"seconds": round(seconds, 1)}
+    return found.as_dict()
 
 
 def _run(options: argparse.Namespace) -> int:

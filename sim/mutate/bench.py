@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,12 +35,15 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Job:
-    """What a process needs to play a unit's bench."""
+    """What a process needs to play a unit's bench, here or on another machine."""
 
     unit: str
     design: Design
-    program: Path
     order: tuple[str, ...] = ()
+
+    def program(self) -> Path:
+        """The library with all mutants, built where it is missing."""
+        return library(self.design, variant="-mutants", flags=FLAGS)
 
 
 def exercises(unit: str) -> dict[str, Exercise]:
@@ -64,7 +66,7 @@ def design_with(unit: str, config: Config, verilog: str) -> Design:
 
 
 def prepared(unit: str, config: Config, whole: str, mutants: Sequence[Mutant]) -> Job:
-    """A library with all mutants; its exercises pass on the sound unit, the quick ones first.
+    """A job whose exercises pass on the sound unit, those of the fewest cycles first.
 
     Raises
     ------
@@ -72,39 +74,40 @@ def prepared(unit: str, config: Config, whole: str, mutants: Sequence[Mutant]) -
         The bench fails without a mutant.
     """
     design = design_with(unit, config, with_selector(whole, mutants))
-    program = library(design, variant="-mutants", flags=FLAGS)
-    job = Job(unit, design, program, tuple(exercises(unit)))
-    seconds = {}
+    job = Job(unit, design, tuple(exercises(unit)))
+    program, cycles = job.program(), {}
     for name in job.order:
-        began = time.perf_counter()
-        if why := played(job, 0, name):
+        why, cycles[name] = played(job, program, 0, name)
+        if why:
             raise Different(f"the bench of {unit} fails without a mutant: {name}: {why}")
-        seconds[name] = time.perf_counter() - began
-    return dataclasses.replace(job, order=tuple(sorted(seconds, key=seconds.__getitem__)))
+    return dataclasses.replace(job, order=tuple(sorted(cycles, key=cycles.__getitem__)))
 
 
-def played(job: Job, mutant: int, name: str) -> str:
-    """Why a test fails on a mutant; empty when it passes."""
+def played(job: Job, program: Path, mutant: int, name: str) -> tuple[str, int]:
+    """Why a test fails on a mutant, empty when it passes; and after how many cycles."""
     exercise = exercises(job.unit)[name]
-    ports = NativePorts(job.program, job.design, **{SELECTOR: mutant})
+    ports = NativePorts(program, job.design, **{SELECTOR: mutant})
     try:
         finish(exercise.function(ports, **exercise.arguments))
     except Exception as error:  # whatever ends a test fails it, as in cocotb
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}", ports.cycles
     finally:
         ports.close()
-    return ""
+    return "", ports.cycles
 
 
 def killers(job: Job, numbers: Sequence[int]) -> list[str]:
     """For each mutant the first test that fails on it; empty when none does."""
-    return [next((name for name in job.order if played(job, k, name)), "") for k in numbers]
+    program = job.program()
+    return [
+        next((name for name in job.order if played(job, program, k, name)[0]), "") for k in numbers
+    ]
 
 
-def play(job: Job, count: int, jobs: int) -> Iterator[str]:
-    """`killers` of mutants 1 to `count`, in order, in several processes."""
+def play(job: Job, count: int, jobs: int, dask: str | None = None) -> Iterator[str]:
+    """`killers` of mutants 1 to `count`, in order; `jobs` and `dask` as for `cli.workers.each`."""
     shares = {
         f"mutant {k}": range(k, min(k + CHUNK, count + 1)) for k in range(1, count + 1, CHUNK)
     }
-    for _, found in each(killers, job, shares, jobs=jobs):
+    for _, found in each(killers, job, shares, jobs=jobs, dask=dask):
         yield from found

@@ -72,9 +72,18 @@ class Score:
 
 
 def score(
-    unit: str, config: Config, count: int, seed: int, known: Iterable[Known], jobs: int = 1
+    unit: str,
+    config: Config,
+    count: int,
+    seed: int,
+    known: Iterable[Known],
+    jobs: int = 1,
+    dask: str | None = None,
 ) -> Score:
     """Draw mutants of a unit, play its bench on each, and settle what survives.
+
+    jobs, dask
+        As for `cli.workers.each`: who plays.
 
     Raises
     ------
@@ -91,7 +100,7 @@ def score(
     whole, mutants = drawn(sourced(unit, config), unit, count, seed)
     found.mutants = len(mutants)
     job = bench.prepared(unit, config, whole, mutants)
-    killers = bench.play(job, len(mutants), jobs)
+    killers = bench.play(job, len(mutants), jobs, dask)
     survivors = []
     for mutant, killer in zip(
         progress(mutants, f"playing the bench of {unit}", "mutants"), killers, strict=True

@@ -87,6 +87,11 @@ class NativePorts:
         The data sheet of the unit.
     inputs
         Ports beyond those of the sheet, such as the selector of a mutant, and their values.
+
+    Attributes
+    ----------
+    cycles
+        Clock cycles so far.
     """
 
     def __init__(self, program: Path, design: Design, **inputs: int) -> None:
@@ -105,6 +110,7 @@ class NativePorts:
             name: (ctypes.c_char * self._size[name]).from_address(lib.unit_port(self._unit, i))
             for name, i in self._number.items()
         }
+        self.cycles = 0
         self._left = -1
         for name, value in inputs.items():
             self._put(name, value)
@@ -142,6 +148,7 @@ class NativePorts:
 
     async def tick(self) -> None:
         self._lib.unit_tick(self._unit)
+        self.cycles += 1
         self._left -= 1
         if self._left == 0:
             raise _Interrupted
@@ -178,6 +185,7 @@ class NativePorts:
             return [count, numbers, places]
 
         lengths = ctypes.c_uint64(cycles), ctypes.c_uint64(self.latency)
+        self.cycles += cycles
         self._lib.unit_stream(self._unit, *arguments(given), *arguments(taken), *lengths)
         return {name: self._unpacked(name, words) for name, words in taken.items()}
 

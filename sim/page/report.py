@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from sim.page import charts, timeline
 from sim.play import Verified
 from sim.reference import Reference
 from sim.summary import CLOCK_MHZ
+from tb.activity import Record
 
 FOLDER = Path(__file__).parent
 CLOSE = 320
@@ -136,8 +138,18 @@ def _environment() -> Environment:
     return found
 
 
+def _own_style() -> str:
+    return (FOLDER / "page.css").read_text(encoding="utf-8")
+
+
+def _record(played: Verified) -> Record:
+    if played.activity is None:
+        raise ValueError("the run left no record of its activity: play the whole model")
+    return played.activity
+
+
 def _render(**shown: Any) -> str:
-    style = STYLE + (FOLDER / "page.css").read_text(encoding="utf-8")
+    style = STYLE + _own_style()
     page: str = (
         _environment()
         .get_template("report.html")
@@ -158,9 +170,7 @@ def run_page(text: Reference, played: Verified, figures: Mapping[str, Any]) -> s
     ValueError
         The run left no record of its activity.
     """
-    record = played.activity
-    if record is None:
-        raise ValueError("the run left no record of its activity: play the whole model")
+    record = _record(played)
     rows, found = lanes(record, played.program), operations(record, played.program)
     idle = stretches(rows[0], found)
     why = reasons(idle)
@@ -194,6 +204,31 @@ def run_page(text: Reference, played: Verified, figures: Mapping[str, Any]) -> s
         words=text.tokens.words[: charts.WORDS],
         pooling=text.classifier.model.shape.pooling,
     )
+
+
+def run_picture(played: Verified) -> str:
+    """The timeline of a run as one SVG file, for a document.
+
+    Raises
+    ------
+    ValueError
+        The run left no record of its activity.
+    """
+    record = _record(played)
+    rows, found = lanes(record, played.program), operations(record, played.program)
+    title = f"What every unit did in {record.cycles:,} cycles, from the start to the last logit"
+    drawn = timeline.picture(rows, found, timeline.Window(0, record.cycles), title, 250)
+    light, dark = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
+    chart = [line for line in _own_style().splitlines() if line.startswith("svg ")]
+    style = (
+        f"svg{{{light}background:var(--paper);font:11.5px system-ui,sans-serif}}"
+        "text{fill:var(--ink)}text.soft{fill:var(--soft)}"
+        + "".join(chart).replace("svg ", "")
+        + f"@media (prefers-color-scheme:dark){{svg{{{dark}}}}}"
+    )
+    begin, _, rest = drawn.partition(">")
+    style = " ".join(style.split())
+    return f'{begin} xmlns="http://www.w3.org/2000/svg"><style>{style}</style>{rest}\n'
 
 
 def failure_page(review: str, message: str) -> str:

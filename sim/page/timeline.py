@@ -67,11 +67,15 @@ class Window:
 
 
 def picture(
-    lanes: Sequence[Lane], found: Sequence[Operation], window: Window, title: str
+    lanes: Sequence[Lane],
+    found: Sequence[Operation],
+    window: Window,
+    title: str,
+    most: int = WIDTH,
 ) -> Markup:
-    """All lanes over a window as one <svg>, the operations of the array above them."""
+    """All lanes over a window as one <svg> of `most` columns, the array's operations above them."""
     height = BAND + ROW * len(lanes) + 26
-    columns = min(WIDTH, window.end - window.first)
+    columns = min(most, window.end - window.first)
     edges = np.linspace(window.first, window.end, columns + 1).astype(np.int64)
     x = np.array([window.x(edge) for edge in edges])
     body = _operations(found, window)

@@ -11,9 +11,11 @@ from quant import evaluate
 from quant.calibrate import ensure
 from sim import regress
 from sim.fuzz import __main__ as fuzz
+from sim.mutate import __main__ as mutate
 from tests.cli.test_cluster import scheduler, workers
 
 FUZZ = ["--cases", "700", "--lanes", "4", "--seed", "5"]
+MUTATE = ["activation", "--count", "30"]
 REGRESS = ["--reviews", "20", "--tokens", "12", "--lanes", "4", "--trace-sample", "3"]
 EVALUATE = ["--samples", "150", "--tokens", "24"]
 
@@ -69,6 +71,19 @@ def test_evaluation(address: str, tmp_path: Path) -> None:
             assert evaluate.main(arguments) == 0
         reports.append(out.read_bytes())
     assert b'"texts": 150' in reports[0]
+    assert reports == [reports[0]] * 3
+
+
+@pytest.mark.verilator
+def test_mutants(address: str, tmp_path: Path) -> None:
+    reports = []
+    for count in (0, 1, 2):
+        out = tmp_path / f"{count}.json"
+        there = ["--dask", address] if count else []
+        with workers(address, count):
+            assert mutate.main([*MUTATE, *there, "--json", str(out)]) == 0
+        reports.append(out.read_bytes())
+    assert b'"mutants": 30' in reports[0]
     assert reports == [reports[0]] * 3
 
 

@@ -11,6 +11,7 @@ from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from cli.command import Different, Exit
 
@@ -24,12 +25,14 @@ from sim.activity import Lane, lanes, operations
 from sim.cycles.model import Prediction, predict
 from sim.page import timeline
 from sim.page.png import png
-from sim.page.report import FOLDER, failure_page, run_page, stretches
+from sim.page.report import FOLDER, failure_page, run_page, run_picture, stretches
 from sim.play import Verified
 from sim.reference import Reference
 from tests.ending import exit_code
 from tests.quant import tiny
 
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 LANES, TOKENS = 4, 9
 HOSTILE = (
     "good film! </script><script>alert(1)</script> <img src=x onerror=alert(1)> \"bad\" 'a' & the "
@@ -287,6 +290,27 @@ def test_a_png_holds_its_matrix() -> None:
     assert np.abs(alpha / 255 - shares).max() <= 0.5 / 255
 
 
+def test_the_picture_stands_alone(one: Run) -> None:
+    picture = run_picture(one.played)
+    root = ElementTree.fromstring(picture)
+    assert f"{one.report['cycles']:,} cycles" in root.attrib["aria-label"]
+    names = {element.text for element in root.iter() if element.tag.endswith("text")}
+    assert {lane.name for lane in one.lanes} <= names
+    shown = picture.replace('xmlns="http://www.w3.org/2000/svg"', "")
+    assert not re.search(r"https?:|url\(|@import", shown)
+    assert set(re.findall(r"var\(--(\w+)\)", shown)) <= set(palettes()["light"])
+    classes = {name for e in root.iter() for name in e.attrib.get("class", "").split()}
+    assert {name for name in classes if f".{name}" not in shown} <= {"timeline", "band"}
+
+
+def test_the_committed_picture_is_of_the_run_in_the_readme() -> None:
+    picture = (ROOT / "docs" / "run.svg").read_text(encoding="utf-8")
+    told = re.search(r"([\d,]+) cycles from the start to the last logit", README)
+    assert told
+    assert f"What every unit did in {told[1]} cycles" in picture
+    ElementTree.fromstring(picture)
+
+
 def test_the_page_stays_small(one: Run) -> None:
     assert len(one.html.encode()) < 300_000
 
@@ -317,11 +341,12 @@ def test_a_difference_leaves_no_verdict(
     assert not report.exists()
 
 
-def test_only_the_whole_model_has_a_page(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--unit", "softmax", "--html", "build/x.html"]
+@pytest.mark.parametrize("option", ["--html", "--svg"])
+def test_only_the_whole_model_has_a_page(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--unit", "softmax", option, "build/x.html"]
     assert exit_code(run.main, arguments) == Exit.REFUSED
     error = capsys.readouterr().err
-    assert error.startswith("error: --html shows a run of the whole model")
+    assert error.startswith(f"error: {option} shows a run of the whole model")
     assert error.count("\n") == 1
 
 

@@ -17,7 +17,7 @@ from rtl.generate.units import UNITS
 from tb.expected import Writes
 from tb.generate import __main__ as command
 from tb.generate import tops
-from tb.generate.folder import MARK
+from tb.generate.folder import MARK, bench_files
 from tb.generate.memories import Expected, Format, Names, expected_text
 from tb.scenarios import SMALL
 from tests.ending import exit_code
@@ -97,6 +97,7 @@ def test_the_command_plays_a_review(tmp_path: Path, capsys: pytest.CaptureFixtur
         readme = (out / "README.md").read_text()
         assert f"# {unit}_bench" in readme
         assert f"the seed {stalls}" in readme
+        assert f"`rtl/{unit}.v`" in readme
         assert "- layer.1." in readme
     assert not (out / "rtl" / "requantize.v").exists()
     assert list(tmp_path.glob(".*")) == []
@@ -147,6 +148,12 @@ def test_a_folder_that_holds_something_else(
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+def test_a_bench_beside_its_verilog_says_so(benches: Benches) -> None:
+    files = bench_files(benches("requantize")[0], ["../rtl/requantize.v"])
+    assert "| the unit | `../rtl/requantize.v` |" in files["README.md"]
+    assert "bench/requantize_bench.sv ../rtl/requantize.v" in files["run_vcs.sh"]
+
+
 def test_what_golden_words_cannot_hold_is_refused() -> None:
     values, sound = np.array([[300, 1]]), np.ones((1, 2), bool)
     index = np.array([[[0, 0], [1, 0]]])
@@ -183,7 +190,7 @@ def test_a_real_review_on_the_whole_accelerator(tmp_path: Path) -> None:
     review = ("--review", "That movie was terrible, and I would see it again!")
     assert run_command("accelerator", *review, "--stalls", 11, "-o", out) == 0
     compared = passed(play(out, "verilator"))
-    assert compared > 100_000
+    assert compared > 50_000
     assert passed(replay(out, "verilator", "+stalls=0")) == compared
     path = out / "vectors" / "trace_bank.mem"
     lines = path.read_text().splitlines()
