@@ -314,7 +314,8 @@ def test_two_packages_in_one_folder(tmp_path: Path, capsys) -> None:
         module = f"{prefix}accelerator"
         verilog = tmp_path / "rtl" / f"{module}.v"
         assert {tool: TOOLS[tool]([verilog], module) for tool in TOOLS} == dict.fromkeys(TOOLS, "")
-        assert ("trace_" in verilog.read_text().partition(");")[0]) == (prefix == "tiny_")
+        head = verilog.read_text().partition(f"module {module}(\n")[2].partition(");")[0]
+        assert ("\n  trace_" in head) == (prefix == "tiny_")
         assert period in (tmp_path / "constraints" / f"{module}.sdc").read_text()
         played = prefix == "tiny_"
         assert (tmp_path / f"{module}_bench" / "bench.f").is_file() == played

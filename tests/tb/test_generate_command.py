@@ -190,7 +190,7 @@ def test_a_real_review_on_the_whole_accelerator(tmp_path: Path) -> None:
     review = ("--review", "That movie was terrible, and I would see it again!")
     assert run_command("accelerator", *review, "--stalls", 11, "-o", out) == 0
     compared = passed(play(out, "verilator"))
-    assert compared > 100_000
+    assert compared > 50_000
     assert passed(replay(out, "verilator", "+stalls=0")) == compared
     path = out / "vectors" / "trace_bank.mem"
     lines = path.read_text().splitlines()
