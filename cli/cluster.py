@@ -52,7 +52,7 @@ def results(
         except KilledWorker as error:
             key = str(error.task).removeprefix(f"{run}-")
             raise ToolError(
-                f"case {key}: the workers that ran it died, one after another"
+                f"case {key}: the workers that had it died, one after another"
             ) from None
         except (CancelledError, FutureCancelledError, OSError) as error:
             if client.status == "running" and isinstance(error, OSError):

