@@ -24,12 +24,12 @@ import numpy as np
 from board.protocol import Info
 from golden.store import load
 from host.board import Answer, Board, BoardError
-from host.options import add_board, link_of
+from host.options import add_board, image_in, link_of
 from quant.data_file import Review, add_columns, layout_of, read_texts
 from quant.float_model import softmax
 from quant.spec import EncoderSpec
 from quant.tokenizer import TextTokenizer, Tokens
-from rtl.compile.image import HEADER, read_image
+from rtl.compile.image import HEADER
 
 MODEL = Path("build/bert-tiny-imdb")
 EXAMPLES = """\
@@ -131,8 +131,7 @@ def _run(options: argparse.Namespace) -> int:
         board = Board(link)
         info = board.info()
         if options.load:
-            image = options.load.read_bytes()
-            read_image(image)
+            image, _ = image_in(options.load)
             if info.digest != image[HEADER.size - len(info.digest) : HEADER.size]:
                 board.load(image)
         longest = min(info.tokens, info.longest // 4)

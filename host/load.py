@@ -18,8 +18,7 @@ from cli.options import Parser, add_json
 from cli.progress import stage
 
 from host.board import Board
-from host.options import add_board, link_of
-from rtl.compile.image import read_image
+from host.options import add_board, image_in, link_of
 
 EXAMPLES = """\
 examples:
@@ -59,11 +58,7 @@ def bar(size: int) -> Iterator[Callable[[int], None]]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    data = options.file.read_bytes()
-    try:
-        image = read_image(data)
-    except ValueError as error:
-        raise ValueError(f"{options.file}: {error}") from None
+    data, image = image_in(options.file)
     with link_of(options) as link:
         board = Board(link)
         info = board.info()

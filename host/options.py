@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 from cli.options import Parser, positive, whole
 
 from board.protocol import BAUD
 from host.link import Link, only_port
+from rtl.compile.image import Image, read_image
 
 
 def add_board(parser: Parser) -> None:
@@ -33,6 +35,21 @@ def add_board(parser: Parser) -> None:
         "--patience", type=whole(0), default=10, metavar="N",
         help="seconds for which a port that goes away is waited for (default: 10)",
     )  # fmt: skip
+
+
+def image_in(path: Path) -> tuple[bytes, Image]:
+    """The bytes of an image's file, and what they hold.
+
+    Raises
+    ------
+    ValueError
+        It holds no sound image; the message names it.
+    """
+    data = path.read_bytes()
+    try:
+        return data, read_image(data)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def link_of(options: argparse.Namespace) -> AbstractContextManager[Link]:

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """Frames in gateware against `board.protocol`, on lines with anything else on them."""
 
 from __future__ import annotations

@@ -334,6 +334,17 @@ def test_a_text_that_is_too_long_is_cut(make_board: Make, command: Make, sample:
     assert "from 14 tokens (18 more cut)" in shown
 
 
+def test_an_image_to_load_that_is_none(
+    make_board: Make, command: Make, sample: Sample, tmp_path: Path
+) -> None:
+    make_board()
+    (tmp_path / "none.img").write_bytes(random.Random(1).randbytes(500))
+    options = ["--load", str(tmp_path / "none.img"), "--quantized", str(sample.quantized)]
+    code, shown, error = command(host.classify, TEXT, *options)
+    assert (code, shown) == (2, "")
+    assert error.startswith(f"error: {tmp_path / 'none.img'}: the image begins with ")
+
+
 def test_neither_a_text_nor_a_file(command: Make) -> None:
     assert command(host.classify)[2] == (
         "error: give a text, or a file of texts with --data: one of the two"
