@@ -94,6 +94,10 @@ class Engine:
         norm, final = model.embedding.norm, model.final_norm
         self.embedding_norm = None if norm is None else FastNorm(norm)
         self.final_norm = None if final is None else FastNorm(final)
+        low = model.embedding.token_low, model.embedding.position_low
+        self.low = [
+            np.empty((0,) * axes, np.int8) if t is None else t for t, axes in zip(low, (2, 3))
+        ]
         self._memory: dict[str, np.ndarray] = {}
 
     def run_batch(
@@ -138,6 +142,7 @@ class Engine:
             embedding.position,
             embedding.token_factor,
             embedding.position_factor,
+            *self.low,
             shape.position_offset,
             x.reshape(batch, length, -1),
         )
