@@ -95,9 +95,8 @@ class Engine:
         self.embedding_norm = None if norm is None else FastNorm(norm)
         self.final_norm = None if final is None else FastNorm(final)
         low = model.embedding.token_low, model.embedding.position_low
-        self.low = [
-            np.empty((0,) * axes, np.int8) if t is None else t for t, axes in zip(low, (2, 3))
-        ]
+        none = np.empty((0, 0), np.int8), np.empty((0, 0, 0), np.int8)
+        self.low = [empty if table is None else table for table, empty in zip(low, none)]
         self._memory: dict[str, np.ndarray] = {}
 
     def run_batch(
