@@ -215,11 +215,8 @@ def test_wide_embedding_table(lanes: int) -> None:
     table = embedding_table(model, lanes)
     words = -(-20 // lanes)
     assert table.shape == (30 + 2 * 40, 2 * words * lanes)
-    rows = {
-        3: (embedding.token[3], low[0][3]),
-        30 + 40 + 7: (embedding.position[1, 7], low[1][1, 7]),
-    }
-    for number, (high, low_bytes) in rows.items():
+    position = 30 + 40 + 7, embedding.position[1, 7], low[1][1, 7]
+    for number, high, low_bytes in ((3, embedding.token[3], low[0][3]), position):
         for channel in range(words * lanes):
             word, lane = divmod(channel, lanes)
             pair = [table[number, (2 * word + part) * lanes + lane] for part in range(2)]
