@@ -221,7 +221,7 @@ def test_wide_embedding_table(lanes: int) -> None:
             word, lane = divmod(channel, lanes)
             pair = [table[number, (2 * word + part) * lanes + lane] for part in range(2)]
             assert pair == ([high[channel], low_bytes[channel]] if channel < 20 else [0, 0])
-    (embed,) = [step for step in compile_model(model, changed(lanes=lanes, hidden=24)).steps
+    (embed,) = [step for step in compile_model(model, changed(lanes=lanes, hidden=96)).steps
                 if step.opcode is Opcode.EMBED]  # fmt: skip
     assert embed.values["wide"] == 1
 
