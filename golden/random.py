@@ -121,8 +121,8 @@ def _embedding(rng: np.random.Generator, shape: Shape) -> Embedding:
     tokens = shape.vocabulary, shape.hidden
     positions = max(shape.types, 1), shape.positions, shape.hidden
     beside = rng.spawn(1)[0]  # so that all other integers are those of tables of 8 bits
-    wide = bool(beside.integers(2))
     token, position = _codes(rng, *tokens), _codes(rng, *positions)
+    wide = bool(token[-1, -1] & 1)
     a_t, a_p = int(rng.integers(80, 130)), int(rng.integers(40, 129))
     return Embedding(
         token=token,
