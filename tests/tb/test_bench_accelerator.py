@@ -14,7 +14,7 @@ from rtl.compile.program import compile_model
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.bench import BenchError, run_bench
-from sim.design import Design, generated
+from sim.design import Design, described, generated
 from tb.case import Case, Inference, write_case
 from tb.scenarios import (
     FAMILIES,
@@ -27,6 +27,7 @@ from tb.scenarios import (
     refused_streams,
     refused_tokens,
 )
+from tests.rtl.mutation import mutated
 
 VERILATOR = pytest.mark.verilator
 LIMITS = Config(lanes=4, **SMALL_LIMITS)
@@ -150,6 +151,48 @@ def test_interrupted_at_any_moment(
     ]
     facts = play(tmp_path, simulator, LIMITS, between(sound, bad), idle=0.1, stall=0.2)
     assert sum(entry["interrupted"] == kind for entry in facts) >= 2 * moments // 3
+
+
+def aborted_around_the_end(sound: Inference, moments: range) -> list[Inference]:
+    """The inference, aborted so many cycles after its start; sound ones in between."""
+    return between(
+        [sound],
+        [
+            dataclasses.replace(sound, name=f"abort in {after}", interruption=("abort", after))
+            for after in moments
+        ],
+    )
+
+
+@pytest.mark.verilator
+@pytest.mark.parametrize("stall", [0.0, 0.7])
+def test_aborted_around_the_logits(stall: float, small: Any, tmp_path: Path) -> None:
+    """Before the first logit is offered: ABORTED and none. After it: NONE and all of them."""
+    sound = small[2][2]
+    (whole,) = play(tmp_path, "verilator", LIMITS, [sound], stall=stall)
+    moments = range(whole["cycles"] - 40, whole["cycles"] + 6)
+    found = aborted_around_the_end(sound, moments)
+    facts = play(tmp_path, "verilator", LIMITS, found, stall=stall)
+    codes = [(entry["error"], len(entry["result"])) for entry in facts if entry["interrupted"]]
+    assert set(codes) == {("ABORTED", 0), ("NONE", len(whole["result"]))}
+    if not stall:
+        assert codes == sorted(codes)  # never ABORTED again once a logit has been on its way
+
+
+def test_a_packet_that_an_abort_cuts_off_is_seen(small: Any, tmp_path: Path) -> None:
+    """A control that ends with NONE at once when an abort comes while logits leave."""
+    sound = small[2][2]
+    (whole,) = play(tmp_path, "icarus", LIMITS, [sound])
+    fault = ("with m.If(self.finished):", "with m.If(self.finished | self.abort):")
+    unit = mutated("control", fault, unit="accelerator", config=LIMITS)
+    faulty = described(unit, "accelerator", LIMITS)
+    path = tmp_path / "case.npz"
+    moments = range(whole["cycles"] - 9, whole["cycles"])
+    write_case(path, Case(inferences=tuple(aborted_around_the_end(sound, moments))))
+    with pytest.raises(BenchError, match=r"abort in \d+\): .*result"):
+        run_bench(
+            faulty, "icarus", LIMITS, testcases=["case"], env={"CASE": str(path)}, variant="cut-off"
+        )
 
 
 @pytest.mark.verilator
