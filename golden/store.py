@@ -23,7 +23,7 @@ ARRAYS = "quantized.npz"
 DESCRIPTION = "quantized.json"
 FORMAT = "bert2rtl quantized model"
 VERSION = 2
-READABLE = (1, 2)  # 1 has no shifts of int8 operands
+READABLE = (1, 2)  # 1 has neither shifts of int8 operands nor low tables
 
 
 def save(model: Model, directory: str | Path, info: dict[str, Any]) -> None:

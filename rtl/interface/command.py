@@ -138,6 +138,7 @@ FIELDS: dict[Opcode, tuple[Field, ...]] = {
         Field("position_rows", 2),  # rows of the position table of one type
         Field("offset", 2),  # position of the first token
         Field("types", 1),  # types above it are refused; 0 and 1 take type 0 only
+        Field("wide", 1),  # 1: a value has 16 bits, a word of high and one of low bytes
     ),
     Opcode.LINEAR: (
         Field("length", 2),  # K
