@@ -15,6 +15,7 @@ from pathlib import Path
 from cli.command import run_command
 from cli.files import write_json
 from cli.options import Parser, add_json
+from cli.paths import problem
 from cli.progress import stage
 
 from host.board import Board
@@ -32,9 +33,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(lambda: _run(_parser().parse_args(arguments)))
 
 
+def sound_path(text: str) -> Path:
+    """The type of an argument that names a file to be read."""
+    if why := problem("image to load", "FILE", text):
+        raise argparse.ArgumentTypeError(why)
+    return Path(text)
+
+
 def _parser() -> Parser:
     result = Parser("host.load", "Load an image into the board's memory.", EXAMPLES)
-    result.add_argument("file", type=Path, metavar="FILE", help="what `rtl.compile --image` wrote")
+    result.add_argument(
+        "image", type=sound_path, metavar="IMAGE", help="what `rtl.compile --image` wrote"
+    )
     add_board(result)
     add_json(result)
     return result
@@ -58,27 +68,27 @@ def bar(size: int) -> Iterator[Callable[[int], None]]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    data, image = image_in(options.file)
+    data, image = image_in(options.image)
     with link_of(options) as link:
         board = Board(link)
         info = board.info()
         if image.lanes != info.lanes:
             raise ValueError(
-                f"{options.file} is for {image.lanes} lanes, the board has {info.lanes}: write it "
-                f"with `python -m rtl.compile --lanes {info.lanes} --image {options.file}`"
+                f"{options.image} is for {image.lanes} lanes, the board has {info.lanes}: write it "
+                f"with `python -m rtl.compile --lanes {info.lanes} --image {options.image}`"
             )
         began = time.monotonic()
         with bar(len(data)) as told:
             loads = board.load(data, told)
         seconds = time.monotonic() - began
         digest = board.info().digest.hex()
-    print(f"{options.file}: {len(data):,} bytes in {seconds:.1f} s, checked by the board")
+    print(f"{options.image}: {len(data):,} bytes in {seconds:.1f} s, checked by the board")
     print(f"image: SHA-256 {digest}")
     if loads > 1:
         print(f"sent {loads} times: the board had lost a part of it")
     if options.json:
         figures = {
-            "image": str(options.file),
+            "image": str(options.image),
             "bytes": len(data),
             "seconds": seconds,
             "sent": loads,

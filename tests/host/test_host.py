@@ -263,6 +263,18 @@ def test_a_port_that_says_anything_is_no_board(seed: int, tmp_path: Path) -> Non
     os.close(slave)
 
 
+def test_a_port_that_takes_no_bytes() -> None:
+    """Nobody reads at the other end, and more is sent than the terminal holds."""
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    with Link(os.ttyname(slave), 115_200, seconds=0.1, tries=2) as link:
+        writes = [(Kind.WRITE, bytes(1_028))] * 40
+        with pytest.raises(LinkError, match=r"no answer from .* in 2 tries"):
+            list(link.ask_all(writes, window=40))
+    os.close(master)
+    os.close(slave)
+
+
 @pytest.mark.parametrize("module", [host.info, host.load, host.classify])
 def test_a_board_that_is_silent(
     make_board: Make, command: Make, sample: Sample, module: Any
@@ -332,6 +344,22 @@ def test_a_text_that_is_too_long_is_cut(make_board: Make, command: Make, sample:
     code, shown, _ = command(host.classify, "film " * 30, *options)
     assert code == 0
     assert "from 14 tokens (18 more cut)" in shown
+
+
+def test_an_image_that_cannot_be_read(command: Make, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
+    for path, why in [
+        (tmp_path / "missing.img", "does not exist"),
+        (tmp_path, "is a folder: give a file"),
+        (tmp_path / "pipe", "is a pipe: give a regular file"),
+        (tmp_path / "broken", "which does not exist"),
+        (Path("/dev/full"), "is a device: give a regular file"),
+    ]:
+        code, shown, error = command(host.load, str(path))
+        assert (code, shown) == (2, "")
+        assert error.startswith(f"error: argument IMAGE: {path} ")
+        assert why in error
 
 
 def test_an_image_to_load_that_is_none(
