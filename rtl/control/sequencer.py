@@ -67,14 +67,17 @@ class Sequencer(wiring.Component):
         m.submodules.following = following = OneDeepQueue(OPERATION)
         connect(m, flipped(self.i), following.i)
         queued = following.o.payload
+        fence, coming = Signal(), self.i.payload  # `queued` waits until the array is quiet
+        with m.If(self.i.ready):
+            m.d.sync += fence.eq(
+                (coming.opcode == Opcode.ATTEND)
+                | ((coming.opcode == Opcode.LINEAR) & coming.flags.bank)
+            )
         begin, done = self._walk(m, op)
 
         with m.FSM(name="state") as fsm:
             m.d.comb += self.idle.eq(fsm.ongoing("IDLE") & ~self.i.valid & ~following.o.valid)
             with m.State("IDLE"):
-                fence = (queued.opcode == Opcode.ATTEND) | (
-                    (queued.opcode == Opcode.LINEAR) & queued.flags.bank
-                )
                 m.d.comb += following.o.ready.eq(self.sequence.ready & (self.quiet | ~fence))
                 m.d.sync += op.eq(queued)
                 with m.If(following.o.valid & following.o.ready):
