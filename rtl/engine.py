@@ -6,7 +6,7 @@ from amaranth.hdl import Elaboratable, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from rtl.control.issuer import Issuer, operand_word
+from rtl.control.issuer import Issuer, one_hot
 from rtl.control.loader import Loader
 from rtl.control.sequencer import Sequencer
 from rtl.control.tile_queue import TileQueue
@@ -269,26 +269,26 @@ class Engine(wiring.Component):
         no meaning.
         """
         issuer, matmul, softmax = self.issuer, self.matmul, self.softmax
-        factor = self.sequencer.factor
         m.d.comb += [
             softmax.p.address.eq(issuer.o.a_address),
             softmax.p.buffer.eq(issuer.tile.tag.softmax_buffer),
         ]
         a_source = delay(m, issuer.o.a, Memory.latency, "a_source")
         b_source = delay(m, issuer.o.b, Memory.latency, "b_source")
-        index = delay(m, issuer.o.index, Memory.latency, "index")
+        # Chosen a cycle before it is used, for all lanes.
+        index = delay(m, issuer.o.index, Memory.latency - 1, "index")
+        place, carried = one_hot(index, self.sequencer.factor)
+        place, carried = register(m, place, "place"), register(m, carried, "carried")
         for lane in range(self.config.lanes):
-            a, b = (
-                Signal(signed(A_BITS), name=f"a_{lane}"),
-                Signal(signed(B_BITS), name=f"b_{lane}"),
-            )
+            a = Signal(signed(A_BITS), name=f"a_{lane}")
+            b = Signal(signed(B_BITS), name=f"b_{lane}")
             m.d.comb += [a.eq(weights[lane]), b.eq(weights[lane])]
             with m.Switch(a_source):
                 for source, value in (
                     (Operand.X8, x8[lane]),
                     (Operand.BANK, a_banked[lane]),
                     (Operand.P, softmax.p.data[lane]),
-                    (Operand.ONE_HOT, operand_word(index, lane, factor.token, factor.position)),
+                    (Operand.ONE_HOT, Mux(place == lane, carried, 0)),
                 ):
                     with m.Case(source):
                         m.d.comb += a.eq(value)

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cli.command import run_command
+from cli.command import ToolError, run_command
 from cli.files import write_if_changed, write_json
 from cli.options import Parser, add_json
 
 from golden.store import DESCRIPTION as DESCRIPTION_FILE
 from golden.store import load
 from rtl.compile import MODEL
+from rtl.compile.image import Image, image_bytes, read_image
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.command import Flag, Opcode, decode
 from rtl.interface.options import add_config_options, config_of
@@ -23,7 +24,8 @@ DESCRIPTION = """\
 Compile a quantized model to the command stream that an accelerator reads.
 
 Writes model.bin, the stream, and model.rows.bin, the flat embedding table that the accelerator's
-`request` port indexes: rows of whole words, tokens first, then the positions of each type.
+`request` port indexes: rows of whole words, tokens first, then the positions of each type. With
+--image both go into one file with a header, for flash or memory.
 """
 EXAMPLES = """\
 examples:
@@ -31,6 +33,8 @@ examples:
   python -m rtl.compile --quantized build/bert-tiny-imdb --lanes 16 -o build/model.bin
   python -m rtl.compile --lanes 16 --dump
   python -m rtl.compile --dump build/model.bin
+  python -m rtl.compile --lanes 4 --image build/model.img
+  python -m rtl.compile --check build/model.img
 """
 
 
@@ -81,9 +85,10 @@ def _parser() -> Parser:
         "-o", "--out", type=Path, default=OUT, metavar="FILE", help=f"default: {OUT}"
     )
     result.add_argument(
-        "--first-tile-only",
+        "--whole-last-layer",
         action="store_true",
-        help="the last layer computes the row tile of the first token alone: same logits, sooner",
+        help="the last layer computes all tokens, also where the head reads the first alone: "
+        "same logits, later",
     )
     result.add_argument(
         "--dump",
@@ -91,6 +96,15 @@ def _parser() -> Parser:
         const="",
         metavar="FILE",
         help="list the stream instead of writing it; with FILE, list that one",
+    )
+    result.add_argument(
+        "--image",
+        type=Path,
+        metavar="FILE",
+        help="write one file in place of the two: header, stream and rows",
+    )
+    result.add_argument(
+        "--check", type=Path, metavar="FILE", help="check such a file, say what it holds and stop"
     )
     add_json(result)
     add_config_options(result)
@@ -101,7 +115,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(lambda: _run(_parser().parse_args(arguments)))
 
 
+def _facts(image: Image, path: Path) -> dict[str, object]:
+    """Print what an image holds; the same for JSON."""
+    print(f"{path}: {len(image_bytes(image)):,} bytes for {image.lanes} lanes")
+    print(f"stream: {len(image.stream):,} bytes at {image.stream_offset}")
+    print(f"rows: {image.row_count:,} of {image.row_bytes} bytes at {image.rows_offset}")
+    return {
+        "image": str(path),
+        "image_bytes": len(image_bytes(image)),
+        "lanes": image.lanes,
+        "stream_offset": image.stream_offset,
+        "stream_bytes": len(image.stream),
+        "rows_offset": image.rows_offset,
+        "row_count": image.row_count,
+        "row_bytes": image.row_bytes,
+    }
+
+
 def _run(options: argparse.Namespace) -> int:
+    if options.check:
+        figures = _facts(read_image(options.check.read_bytes()), options.check)
+        if options.json:
+            write_json(options.json, figures)
+        return 0
     if options.dump:
         for line in listing(Path(options.dump).read_bytes()):
             print(line)
@@ -113,13 +149,22 @@ def _run(options: argparse.Namespace) -> int:
             f"`python -m quant.calibrate --model CHECKPOINT --data TEXTS --out {options.quantized}`"
         )
     model, _ = load(options.quantized)
-    program = compile_model(model, config, first_tile_only=options.first_tile_only)
+    program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
     stream = program.stream()
     if options.dump is not None:
         for line in listing(stream, {i: step.name for i, step in enumerate(program.steps)}):
             print(line)
         return 0
     table = embedding_table(model, config.lanes)
+    if options.image:
+        made = Image(stream=stream, rows=table.tobytes(), row_bytes=table[0].nbytes)
+        write_if_changed(options.image, image_bytes(made))
+        if read_image(options.image.read_bytes()) != made:
+            raise ToolError(f"{options.image}: what was written cannot be read back")
+        figures = _facts(made, options.image)
+        if options.json:
+            write_json(options.json, figures | {"configuration": config.as_dict()})
+        return 0
     rows = options.out.with_suffix(f".rows{options.out.suffix}")
     write_if_changed(options.out, stream)
     write_if_changed(rows, table.tobytes())

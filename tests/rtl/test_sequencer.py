@@ -38,13 +38,13 @@ class RefSequencer:
         for step in steps:
             rows = 1 if step.flags & Flag.FIRST_TILE else self.rows
             if step.opcode is Opcode.EMBED:
-                yield from self.embed(step.values["channels"])
+                yield from self.embed(step.values["channels"], 4 if step.values["wide"] else 2)
             elif step.opcode is Opcode.LINEAR:
                 yield from self.linear(step, rows)
             elif step.opcode is Opcode.ATTEND:
                 yield from self.attend(step.values, rows)
 
-    def embed(self, channels: int) -> Iterator[Tile]:
+    def embed(self, channels: int, rows: int) -> Iterator[Tile]:
         for row in range(self.rows):
             tiles = -(-channels // N)
             for tile in range(tiles):
@@ -52,8 +52,8 @@ class RefSequencer:
                 yield {
                     "a": Operand.ONE_HOT.value,
                     "b": Operand.WEIGHT.value,
-                    "b_address": self.half * CONFIG.weight_words + tile * 2 * N,
-                    "length": 2 * min(N, self.tokens - row * N),
+                    "b_address": self.half * CONFIG.weight_words + tile * rows * N,
+                    "length": rows * min(N, self.tokens - row * N),
                     "release": last,
                     "epilogue": Epilogue.EMBEDDING.value,
                     "address": row * channels + tile * N,
@@ -238,7 +238,7 @@ def rtl_tiles(program: Program, tokens: int, stall: float) -> tuple[list[Tile], 
 @pytest.mark.parametrize("name", SMALL)
 def test_tiles(name: str, tokens: int, stall: float) -> None:
     """Every field that matters of every tile of a whole program, in order."""
-    program = compile_model(family(name, SMALL[name]), CONFIG, first_tile_only=tokens == 11)
+    program = compile_model(family(name, SMALL[name]), CONFIG, whole_last_layer=tokens != 11)
     expected = list(RefSequencer(tokens).tiles(program.steps))
     actual, wrong = rtl_tiles(program, tokens, stall)
     assert not wrong
@@ -267,7 +267,8 @@ def test_tiles(name: str, tokens: int, stall: float) -> None:
     ],
 )
 def test_tiles_outside_their_bank(name: str, values: dict[str, int], wrong: bool) -> None:
-    program = compile_model(family("no-pooler", SMALL["no-pooler"]), CONFIG)
+    model = family("no-pooler", SMALL["no-pooler"])
+    program = compile_model(model, CONFIG, whole_last_layer=True)
     steps = [
         dataclasses.replace(step, values=step.values | values) if step.name == name else step
         for step in program.steps

@@ -1,0 +1,176 @@
+"""One file for flash or memory: a header, the command stream, the rows of the embedding table.
+
+| bytes | what |
+| --- | --- |
+| 0..7 | magic, `B2RTIMG` and a zero byte |
+| 8..9 | version of this format, 1 |
+| 10..11 | bytes of the header, 128 |
+| 12..15 | CRC-32 of the header, with these four bytes as zeros |
+| 16..23 | bytes of the image |
+| 24..31, 32..39 | command stream: offset, bytes |
+| 40..47, 48..55 | rows: offset, bytes |
+| 56..59, 60..63 | bytes of a row; rows |
+| 64..67, 68..71 | CRC-32 of the stream; of the rows |
+| 72, 73 | lanes; version of the command stream |
+| 74..75, 76..77, 78..79, 80..81 | tokens, hidden, ffn, labels, as in the stream's HEADER |
+| 82..95 | zeros |
+| 96..127 | SHA-256 of all bytes after the header |
+
+All numbers are little-endian, offsets count from the image's first byte. The stream begins at byte
+128, the rows at the next multiple of 64, zeros between them. An image that lies at a multiple of 64
+bytes has both sections aligned for every number of lanes and every width of a bus. Its bytes depend
+on model and configuration alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from dataclasses import dataclass
+
+from rtl.interface.command import decode
+from rtl.interface.config import LANES
+
+MAGIC = b"B2RTIMG\0"
+FORMAT = 1
+HEADER = struct.Struct("<8sHHI5Q4I2B4H14x32s")
+CRC_AT = 12
+ALIGNMENT = 64
+
+
+class ImageError(ValueError):
+    """The bytes are no sound image; the message says what is wrong and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """What an image holds.
+
+    Attributes
+    ----------
+    stream
+        The command stream, model.bin.
+    rows
+        The flat embedding table, model.rows.bin.
+    row_bytes
+        Bytes of one of its rows.
+    """
+
+    stream: bytes
+    rows: bytes
+    row_bytes: int
+
+    @property
+    def lanes(self) -> int:
+        """N of the accelerators that it is for."""
+        return self.stream[7]
+
+    @property
+    def row_count(self) -> int:
+        return len(self.rows) // self.row_bytes
+
+    @property
+    def stream_offset(self) -> int:
+        return HEADER.size
+
+    @property
+    def rows_offset(self) -> int:
+        """Where the rows begin in the image."""
+        return -(-(HEADER.size + len(self.stream)) // ALIGNMENT) * ALIGNMENT
+
+
+def image_bytes(image: Image) -> bytes:
+    """The file.
+
+    Raises
+    ------
+    ImageError
+        The rows are no whole number of rows, or a row is no whole number of words.
+    """
+    stream, rows = image.stream, image.rows
+    if image.row_bytes < 1 or not rows or len(rows) % image.row_bytes:
+        raise ImageError(f"the rows have {len(rows)} bytes: no whole rows of {image.row_bytes}")
+    if image.lanes not in LANES or image.row_bytes % image.lanes or len(stream) % image.lanes:
+        raise ImageError(
+            f"the stream has {len(stream)} bytes and a row {image.row_bytes}: no whole words of "
+            f"{image.lanes} lanes"
+        )
+    gap = bytes(image.rows_offset - HEADER.size - len(stream))
+    body = stream + gap + rows
+    fields = (
+        MAGIC,
+        FORMAT,
+        HEADER.size,
+        0,
+        HEADER.size + len(body),
+        image.stream_offset,
+        len(stream),
+        image.rows_offset,
+        len(rows),
+        image.row_bytes,
+        image.row_count,
+        zlib.crc32(stream),
+        zlib.crc32(rows),
+        image.lanes,
+        stream[6],
+        *struct.unpack_from("<4H", stream, 8),
+        hashlib.sha256(body).digest(),
+    )
+    header = bytearray(HEADER.pack(*fields))
+    struct.pack_into("<I", header, CRC_AT, zlib.crc32(header))
+    return bytes(header) + body
+
+
+def read_image(data: bytes) -> Image:
+    """What the bytes of an image hold, after every check of it.
+
+    Raises
+    ------
+    ImageError
+        It is none, cut, longer than it says, or damaged anywhere.
+    """
+    if len(data) < HEADER.size:
+        raise ImageError(
+            f"the image ends at byte {len(data)}, before its header of {HEADER.size}: it is cut"
+        )
+    if data[: len(MAGIC)] != MAGIC:
+        raise ImageError(
+            f"the image begins with {data[:8]!r}, not {MAGIC!r}: it is none, or damaged; "
+            "`python -m rtl.compile --image FILE` writes one"
+        )
+    header = bytearray(data[: HEADER.size])
+    struct.pack_into("<I", header, CRC_AT, 0)
+    (
+        _,
+        version,
+        _,
+        crc,
+        size,
+        stream_at,
+        stream_size,
+        rows_at,
+        rows_size,
+        row_bytes,
+        *_,
+        digest,
+    ) = HEADER.unpack(data[: HEADER.size])
+    if zlib.crc32(header) != crc:
+        raise ImageError("the image's header is damaged (CRC): write the image again")
+    if version != FORMAT:
+        raise ImageError(f"the image has format {version}, not {FORMAT}: write it again")
+    if len(data) != size:
+        more = "it is cut" if len(data) < size else "something follows it"
+        raise ImageError(f"the image has {len(data)} bytes, its header says {size}: {more}")
+    if hashlib.sha256(memoryview(data)[HEADER.size :]).digest() != digest:
+        raise ImageError("the image is damaged behind its header (SHA-256): write it again")
+    stream = data[stream_at : stream_at + stream_size]
+    image = Image(stream=stream, rows=data[rows_at : rows_at + rows_size], row_bytes=row_bytes)
+    try:
+        next(decode(stream))  # has a HEADER of this version
+        sound = image_bytes(image) == data
+    except ValueError:
+        sound = False
+    if not sound:
+        raise ImageError("the image's header does not say what is in it: write it again")
+    return image

@@ -1,0 +1,141 @@
+"""The image: what its bytes are, and that no damage of it is taken for a model."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+import zlib
+from pathlib import Path
+
+import pytest
+
+from golden.model import Shape
+from golden.random import random_model
+from golden.store import save
+from rtl.compile.__main__ import main
+from rtl.compile.image import Image, ImageError, image_bytes, read_image
+from rtl.compile.program import compile_model, embedding_table
+from rtl.interface.config import Config
+from tests.ending import exit_code
+
+SHAPE = Shape(
+    layers=1, hidden=10, heads=2, head_size=5, ffn=12, labels=3,
+    vocabulary=20, positions=9, types=2,
+)  # fmt: skip
+
+
+def made(lanes: int = 4) -> Image:
+    model = random_model(SHAPE, seed=3)
+    table = embedding_table(model, lanes)
+    stream = compile_model(model, Config(lanes=lanes)).stream()
+    return Image(stream=stream, rows=table.tobytes(), row_bytes=table[0].nbytes)
+
+
+def number(data: bytes, at: int, size: int) -> int:
+    return int.from_bytes(data[at : at + size], "little")
+
+
+@pytest.mark.parametrize("lanes", [4, 32])
+def test_the_bytes_are_those_of_the_documented_places(lanes: int) -> None:
+    image = made(lanes)
+    data = image_bytes(image)
+    assert data[:8] == b"B2RTIMG\0"
+    assert (number(data, 8, 2), number(data, 10, 2)) == (1, 128)
+    assert number(data, 12, 4) == zlib.crc32(data[:12] + bytes(4) + data[16:128])
+    assert number(data, 16, 8) == len(data)
+    stream, rows = (data[number(data, at, 8) :][: number(data, at + 8, 8)] for at in (24, 40))
+    assert stream == image.stream
+    assert rows == image.rows
+    assert number(data, 24, 8) == 128
+    assert number(data, 40, 8) == 128 + len(stream) + -len(stream) % 64
+    assert number(data, 56, 4) * number(data, 60, 4) == len(rows)
+    assert number(data, 60, 4) == 20 + 2 * 9
+    assert (number(data, 64, 4), number(data, 68, 4)) == (zlib.crc32(stream), zlib.crc32(rows))
+    assert data[72] == lanes
+    assert data[73] == stream[6]
+    assert data[74:82] == stream[8:16]
+    assert not any(data[82:96])
+    assert data[96:128] == hashlib.sha256(data[128:]).digest()
+    assert read_image(data) == image
+    assert image_bytes(made(lanes)) == data
+
+
+def test_any_damage_is_one_clear_error() -> None:
+    data = image_bytes(made())
+    draw = random.Random(14)
+    places = [*range(128), *(draw.randrange(len(data)) for _ in range(200)), len(data) - 1]
+    for place in places:
+        damaged = bytearray(data)
+        damaged[place] ^= 1 << draw.randrange(8)
+        with pytest.raises(ImageError, match=r"^the image .*(again|one)$|^the image's .*again$"):
+            read_image(bytes(damaged))
+    for _ in range(100):  # several bytes, or a part that is gone, twice there or moved
+        damaged = bytearray(data)
+        at, size = draw.randrange(len(data)), draw.randrange(1, 300)
+        part = damaged[at : at + size]
+        match draw.randrange(4):
+            case 0:
+                damaged[at : at + size] = draw.randbytes(len(part))
+            case 1:
+                del damaged[at : at + size]
+            case 2:
+                damaged[at:at] = part
+            case _:
+                del damaged[at : at + size]
+                damaged += part
+        if damaged != data:
+            with pytest.raises(ImageError):
+                read_image(bytes(damaged))
+    for size in [*range(130), *(draw.randrange(len(data)) for _ in range(50)), len(data) - 1]:
+        with pytest.raises(ImageError, match=f"{size}"):
+            read_image(data[:size])
+    with pytest.raises(ImageError, match="something follows it"):
+        read_image(data + b"\0")
+
+
+def test_a_header_that_lies_with_right_sums_is_refused() -> None:
+    """Numbers that contradict each other, under a CRC that was made anew."""
+    data = image_bytes(made())
+    draw = random.Random(5)
+    for place in [*range(10, 12), *range(24, 96)]:
+        header = bytearray(data[:128])
+        header[place] ^= 1 << draw.randrange(8)
+        header[12:16] = bytes(4)
+        header[12:16] = zlib.crc32(header).to_bytes(4, "little")
+        with pytest.raises(ImageError, match="header"):
+            read_image(bytes(header) + data[128:])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"row_bytes": 0}, "no whole rows of 0"),
+        ({"row_bytes": 7}, "no whole rows of 7"),
+        ({"rows": b""}, "the rows have 0 bytes"),
+        ({"row_bytes": 6, "rows": bytes(12)}, "no whole words of 4 lanes"),
+    ],
+)
+def test_what_makes_no_image(change: dict[str, object], message: str) -> None:
+    image = made()
+    values = {"stream": image.stream, "rows": image.rows, "row_bytes": image.row_bytes} | change
+    with pytest.raises(ImageError, match=message):
+        image_bytes(Image(**values))  # type: ignore[arg-type]
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(random_model(SHAPE, seed=3), tmp_path / "model", {})
+    path = tmp_path / "out.bin"
+    options = ["--quantized", str(tmp_path / "model"), "--lanes", "4", "--image", str(path)]
+    assert exit_code(main, options) == 0
+    written = capsys.readouterr().out
+    assert path.read_bytes() == image_bytes(made())
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model", "out.bin"]
+    assert exit_code(main, ["--check", str(path)]) == 0
+    assert capsys.readouterr().out == written
+    assert re.search(r"rows: 38 of 12 bytes at \d+$", written, re.MULTILINE)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert exit_code(main, ["--check", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: the image has ")
+    assert error.count("\n") == 1
