@@ -18,11 +18,13 @@ class RegisterAccount {
         busy_ = done_ = blind_ = false;
         enabled_ = true;
         counts_.fill(0);
+        coming_.fill(0);
     }
     void begin() {  // in the first cycle of an inference
         busy_ = true;
         done_ = blind_ = false;
         counts_.fill(0);
+        coming_.fill(0);
     }
     void enable(bool on) { enabled_ = on; }
     // Before the reads of a cycle; `interrupt` shows in the first cycle after an inference.
@@ -35,12 +37,13 @@ class RegisterAccount {
             blind_ = true;  // its end cannot be seen
         }
     }
-    // After the reads of a cycle; one that is taken in it gives the values before.
+    // After the reads of a cycle. A counter has it two cycles later.
     void count(bool active, uint32_t stall) {
+        counts_ = coming_;
         if (!busy_) return;
-        counts_[0]++;
-        counts_[1] += active;
-        if (stall > 0 && stall < CAUSES) counts_[1 + stall]++;
+        coming_[0]++;
+        coming_[1] += active;
+        if (stall > 0 && stall < CAUSES) coming_[1 + stall]++;
     }
     // What a read of this address gives whose address is taken in this cycle; nothing: not known.
     std::optional<uint32_t> expected(uint32_t address) const {
@@ -65,5 +68,5 @@ class RegisterAccount {
   private:
     const std::map<uint32_t, uint32_t>& fixed_;
     bool busy_ = false, done_ = false, enabled_ = true, blind_ = false;
-    std::array<uint64_t, 1 + CAUSES> counts_{};  // cycles, active, and each cause
+    std::array<uint64_t, 1 + CAUSES> counts_{}, coming_{};  // cycles, active, and each cause
 };
