@@ -44,9 +44,10 @@ def add_memory_options(parser: argparse.ArgumentParser) -> None:
         help=f"cycles from a request to an embedding row (default: {ROW_LATENCY})",
     )
     parser.add_argument(
-        "--first-tile-only",
+        "--whole-last-layer",
         action="store_true",
-        help="the last layer computes the row tile of the first token alone: same logits, sooner",
+        help="the last layer computes all tokens, also where the head reads the first alone: "
+        "same logits, later",
     )
 
 

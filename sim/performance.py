@@ -44,7 +44,7 @@ examples:
   python -m sim.performance --json build/performance.json
 """
 TOKENS = (16, 64, 128, 512)
-#: Where the stream is limited, and the last layer computes the first row tile only.
+#: Where the stream is limited, and the last layer computes the first row tile alone.
 STUDIED_LANES, STUDIED_TOKENS, STREAM_BYTES = 16, 128, (1, 2, 4, 8)
 LAYER = "layer."
 
@@ -56,7 +56,7 @@ class Setting:
     lanes: int
     stream_bytes: int | None
     tokens: int
-    first_tile_only: bool = False
+    whole_last_layer: bool = True
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,10 @@ class Measurement:
 
 
 def settings(lanes: Sequence[int], tokens: Sequence[int]) -> list[Setting]:
-    """All lengths on all lanes, then what is studied at one of them."""
+    """All lengths on all lanes, all layers whole; then what is studied at one of them."""
     plan = [Setting(n, None, length) for n in lanes for length in tokens]
     if STUDIED_LANES in lanes:
-        plan += [Setting(STUDIED_LANES, None, length, True) for length in tokens]
+        plan += [Setting(STUDIED_LANES, None, length, False) for length in tokens]
         if STUDIED_TOKENS in tokens:
             plan += [Setting(STUDIED_LANES, rate, STUDIED_TOKENS) for rate in STREAM_BYTES]
     return plan
@@ -160,21 +160,21 @@ def measure(
         programs = _programs(model, config, [plan[place] for place in places])
         rows = embedding_table(model, lanes)
         jobs = [
-            fast.Job(programs[plan[p].first_tile_only], rows, ids[plan[p].tokens]) for p in places
+            fast.Job(programs[plan[p].whole_last_layer], rows, ids[plan[p].tokens]) for p in places
         ]
         found = fast.simulate_each(config, jobs, stream_bytes=rate or None, processes=processes)
         with closing(found):
             for result in found:
                 place = places[result.index]
                 setting = plan[place]
-                program = programs[setting.first_tile_only]
+                program = programs[setting.whole_last_layer]
                 yield place, figures_of(setting, program, result, golden[setting.tokens])
 
 
 def _programs(model: Model, config: Config, plan: Sequence[Setting]) -> dict[bool, Program]:
     return {
-        first: compile_model(model, config, first_tile_only=first)
-        for first in {setting.first_tile_only for setting in plan}
+        whole: compile_model(model, config, whole_last_layer=whole)
+        for whole in {setting.whole_last_layer for setting in plan}
     }
 
 
@@ -183,7 +183,7 @@ def report(found: Sequence[Measurement]) -> str:
     rows = []
     for one in found:
         setting = one.setting
-        kind = "first tile only" if setting.first_tile_only else "whole"
+        kind = "whole" if setting.whole_last_layer else "first row tile"
         rows.append(
             [
                 setting.lanes,

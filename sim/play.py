@@ -49,7 +49,7 @@ class Surroundings:
     waves: Path | None = None
     stream_bytes: int | None = None
     row_latency: int = 20
-    first_tile_only: bool = False
+    whole_last_layer: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def play_accelerator(reference: Reference, config: Config, around: Surroundings)
         As stated for `Verified`, and where the logits are not those of `reference`.
     """
     model, tokens = reference.classifier.model, reference.tokens
-    program = compile_model(model, config, first_tile_only=around.first_tile_only)
+    program = compile_model(model, config, whole_last_layer=around.whole_last_layer)
     inference = accelerator_inference(program, model, tokens.ids, tokens.types, name="text")
     played = _play(WHOLE, program, inference, around)
     logits, golden = played.result.reshape(-1), reference.golden["logits"]

@@ -113,7 +113,7 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Regression:
     if not sequences:
         raise ValueError(f"{options.data} holds no text: nothing would be compared")
     config = fitting(classifier.model.shape, options.lanes, max(len(t.ids) for t in sequences))
-    program = compile_model(classifier.model, config, first_tile_only=options.first_tile_only)
+    program = compile_model(classifier.model, config, whole_last_layer=options.whole_last_layer)
     stage(f"running golden: {len(sequences):,} reviews")
     golden = golden_fast.run_batch(
         classifier.model, [t.ids for t in sequences], [t.types for t in sequences]

@@ -109,7 +109,7 @@ def _run(options: argparse.Namespace) -> int:
             waves=folder / fst.name if options.waves else None,
             stream_bytes=options.stream_bytes,
             row_latency=options.row_latency,
-            first_tile_only=options.first_tile_only,
+            whole_last_layer=options.whole_last_layer,
         )
         try:
             figures, played = _figures(options.unit, text, config, around)

@@ -85,9 +85,10 @@ def _parser() -> Parser:
         "-o", "--out", type=Path, default=OUT, metavar="FILE", help=f"default: {OUT}"
     )
     result.add_argument(
-        "--first-tile-only",
+        "--whole-last-layer",
         action="store_true",
-        help="the last layer computes the row tile of the first token alone: same logits, sooner",
+        help="the last layer computes all tokens, also where the head reads the first alone: "
+        "same logits, later",
     )
     result.add_argument(
         "--dump",
@@ -148,7 +149,7 @@ def _run(options: argparse.Namespace) -> int:
             f"`python -m quant.calibrate --model CHECKPOINT --data TEXTS --out {options.quantized}`"
         )
     model, _ = load(options.quantized)
-    program = compile_model(model, config, first_tile_only=options.first_tile_only)
+    program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
     stream = program.stream()
     if options.dump is not None:
         for line in listing(stream, {i: step.name for i, step in enumerate(program.steps)}):

@@ -73,11 +73,12 @@ class Program:
         return bytes(stream)
 
 
-def compile_model(model: Model, config: Config, *, first_tile_only: bool = False) -> Program:
+def compile_model(model: Model, config: Config, *, whole_last_layer: bool = False) -> Program:
     """The whole encoder: EMBED to logits.
 
-    With `first_tile_only` the last layer computes row tile 0 alone where the head reads token 0
-    alone: Q, scores, context, output and feed-forward; K and V stay whole. Same logits.
+    Where the head reads token 0 alone the last layer computes row tile 0 alone: Q, scores, context,
+    output and feed-forward; K and V stay whole. With `whole_last_layer` it computes all row tiles.
+    Same logits.
 
     Raises
     ------
@@ -86,7 +87,7 @@ def compile_model(model: Model, config: Config, *, first_tile_only: bool = False
     """
     tokens = longest_sequence(model, config)
     post = model.shape.norm == "post"
-    prune = first_tile_only and model.shape.pooling == "first"
+    prune = not whole_last_layer and model.shape.pooling == "first"
     compiler = _Compiler(model, config)
 
     steps: list[Step] = [compiler.header(tokens)]

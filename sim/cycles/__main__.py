@@ -33,7 +33,7 @@ EXAMPLES = """\
 examples:
   python -m sim.cycles
   python -m sim.cycles --quantized build/bert-tiny-imdb --lanes 16 --tokens 64
-  python -m sim.cycles --stream-bytes 4 --row-latency 100 --first-tile-only
+  python -m sim.cycles --stream-bytes 4 --row-latency 100 --whole-last-layer
   python -m sim.cycles --json build/cycles.json
 """
 CLOCK_MHZ = 100
@@ -137,7 +137,7 @@ def _run(options: argparse.Namespace) -> None:
     if not 1 <= options.tokens <= longest:
         raise ValueError(f"--tokens is {options.tokens}: the model takes 1..{longest}")
     config = fitting(model.shape, options.lanes, options.tokens)
-    program = compile_model(model, config, first_tile_only=options.first_tile_only)
+    program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
     prediction = predict(
         program,
         options.tokens,
@@ -153,7 +153,7 @@ def _run(options: argparse.Namespace) -> None:
             "tokens": options.tokens,
             "stream_bytes": options.stream_bytes or config.lanes,
             "row_latency": options.row_latency,
-            "first_tile_only": options.first_tile_only,
+            "whole_last_layer": options.whole_last_layer,
         }
         write_json(options.json, inputs | figures(prediction, config.lanes))
 

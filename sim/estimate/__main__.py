@@ -158,7 +158,7 @@ def _run(options: argparse.Namespace) -> None:
         options.clock,
         stream_bytes=options.stream_bytes,
         row_latency=options.row_latency,
-        first_tile_only=options.first_tile_only,
+        whole_last_layer=options.whole_last_layer,
     )
     needed, errors = estimate(config), largest_errors()
     fits, verdicts = _fits(config, errors)

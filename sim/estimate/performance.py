@@ -75,7 +75,7 @@ def performance(
     *,
     stream_bytes: int | None = None,
     row_latency: int = 20,
-    first_tile_only: bool = False,
+    whole_last_layer: bool = False,
 ) -> Performance:
     """Of the longest sequence that `model` and `config` take.
 
@@ -85,7 +85,7 @@ def performance(
         The model does not fit the configuration.
     """
     n = config.lanes
-    program = compile_model(model, config, first_tile_only=first_tile_only)
+    program = compile_model(model, config, whole_last_layer=whole_last_layer)
     tokens = program.tokens
     told = predict(program, tokens, stream_bytes=stream_bytes, row_latency=row_latency)
     seconds = told.cycles / clock_mhz / 1e6

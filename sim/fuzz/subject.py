@@ -70,7 +70,7 @@ class Subject:
         self.config = config(lanes)
         self.model: Model = random_model(SHAPES[index // 2], index)
         self.program: Program = compile_model(
-            self.model, self.config, first_tile_only=bool(index % 2)
+            self.model, self.config, whole_last_layer=index % 2 == 0
         )
         self.stream = self.program.stream()
         self.table = embedding_table(self.model, lanes)

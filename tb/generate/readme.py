@@ -60,9 +60,10 @@ The unit has no streams: `vectors/pins.mem` holds its inputs cycle by cycle, wit
 What is not looked at is noise."""
 
 LARGE = """\
-What to expect: a review of 128 tokens takes 926,046 cycles at 8 lanes. Verilator ran them in 3 s of
-processor time after a minute of compiling; Icarus does some 500 cycles a second, so it needs half
-an hour. `--tokens` and a short `--review` of `python -m tb.generate` make the bench shorter."""
+What to expect: a review of 128 tokens takes 558,887 cycles at 8 lanes. Verilator runs them in
+seconds of processor time after a minute of compiling; Icarus does some 500 cycles a second, so it
+needs twenty minutes. `--tokens` and a short `--review` of `python -m tb.generate` make the bench
+shorter."""
 
 
 def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) -> str:

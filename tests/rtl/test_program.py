@@ -181,11 +181,11 @@ def test_a_table_is_sent_when_it_changes() -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_first_tile_only(name: str) -> None:
+def test_whole_last_layer(name: str) -> None:
     """The last layer computes row tile 0 alone, but K and V; mean pooling needs all rows."""
     model = family(name, SMALL[name])
     config = Config(lanes=4, tokens=24, hidden=32, ffn=32, labels=8)
-    whole, pruned = (compile_model(model, config, first_tile_only=x) for x in (False, True))
+    whole, pruned = (compile_model(model, config, whole_last_layer=x) for x in (True, False))
     assert len(whole.steps) == len(pruned.steps)
     differ = {
         step.name for step, other in zip(whole.steps, pruned.steps) if step.flags != other.flags

@@ -195,8 +195,8 @@ def rtl_errors(streams: Sequence[Sequence[Entry]], encoder: bool = True) -> list
 def programs() -> list[list[Entry]]:
     found = []
     for name, shape in SMALL.items():
-        for first in (False, True):
-            program = compile_model(family(name, shape), CONFIG, first_tile_only=first)
+        for whole in (False, True):
+            program = compile_model(family(name, shape), CONFIG, whole_last_layer=whole)
             found.append(entries_of(program))
     return found
 

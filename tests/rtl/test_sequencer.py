@@ -238,7 +238,7 @@ def rtl_tiles(program: Program, tokens: int, stall: float) -> tuple[list[Tile], 
 @pytest.mark.parametrize("name", SMALL)
 def test_tiles(name: str, tokens: int, stall: float) -> None:
     """Every field that matters of every tile of a whole program, in order."""
-    program = compile_model(family(name, SMALL[name]), CONFIG, first_tile_only=tokens == 11)
+    program = compile_model(family(name, SMALL[name]), CONFIG, whole_last_layer=tokens != 11)
     expected = list(RefSequencer(tokens).tiles(program.steps))
     actual, wrong = rtl_tiles(program, tokens, stall)
     assert not wrong
@@ -267,7 +267,8 @@ def test_tiles(name: str, tokens: int, stall: float) -> None:
     ],
 )
 def test_tiles_outside_their_bank(name: str, values: dict[str, int], wrong: bool) -> None:
-    program = compile_model(family("no-pooler", SMALL["no-pooler"]), CONFIG)
+    model = family("no-pooler", SMALL["no-pooler"])
+    program = compile_model(model, CONFIG, whole_last_layer=True)
     steps = [
         dataclasses.replace(step, values=step.values | values) if step.name == name else step
         for step in program.steps

@@ -55,7 +55,7 @@ class Case:
     tokens: int
     stream_bytes: int | None = None
     row_latency: int = 20
-    first_tile_only: bool = False
+    whole_last_layer: bool = False
 
     @property
     def long(self) -> bool:
@@ -63,7 +63,7 @@ class Case:
         return self.tokens > Config.tokens
 
     def program(self, lanes: int) -> Program:
-        return program_of(self.shape, lanes, self.first_tile_only, self.long)
+        return program_of(self.shape, lanes, self.whole_last_layer, self.long)
 
 
 CASES = {
@@ -125,10 +125,10 @@ def model_of(shape: str) -> Model:
 
 @cache
 def program_of(
-    shape: str, lanes: int, first_tile_only: bool = False, long: bool = False
+    shape: str, lanes: int, whole_last_layer: bool = False, long: bool = False
 ) -> Program:
     config = Config(lanes=lanes, tokens=LONG if long else Config.tokens)
-    return compile_model(model_of(shape), config, first_tile_only=first_tile_only)
+    return compile_model(model_of(shape), config, whole_last_layer=whole_last_layer)
 
 
 def simulated(lanes: int, case: Case) -> fast.Result:
@@ -216,8 +216,8 @@ def test_nonsense_is_refused(
 
 
 def test_bert_tiny_keeps_the_array_busy() -> None:
-    """229,376 of the cycles are ideal; at least 0.92 of all, and 0.98 of those in the layers."""
-    found = predict(program_of("bert-tiny", 16), 128)
+    """229,376 of the cycles are ideal; at least 0.97 of all, and 0.98 of those in the layers."""
+    found = predict(program_of("bert-tiny", 16, whole_last_layer=True), 128)
     figures = cycles.figures(found, 16)["layers"]
     assert isinstance(figures, dict)
     assert figures["ideal_cycles"] == 229_376

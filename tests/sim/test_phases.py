@@ -18,12 +18,13 @@ def test_work_of_bert_tiny() -> None:
     layers = 2 * 128 * (4 * 128**2 + 2 * 128 * 128 + 2 * 128 * 512)
     assert layers == 58_720_256
     head = 128 * 128 + 128 * 2
-    assert work(compile_model(model, Config(lanes=16)), 128) == layers + head
+    program = compile_model(model, Config(lanes=16), whole_last_layer=True)
+    assert work(program, 128) == layers + head
 
 
-def test_first_tile_only_counts_one_query() -> None:
+def test_last_layer_counts_one_query() -> None:
     model = random_model(TINY, 1)
-    program = compile_model(model, Config(lanes=16), first_tile_only=True)
+    program = compile_model(model, Config(lanes=16))
     layer = 128 * (4 * 128**2 + 2 * 128 * 128 + 2 * 128 * 512)
     last = 2 * 128 * 128**2 + (2 * 128**2 + 2 * 128 * 128 + 2 * 128 * 512)
     assert work(program, 128) == layer + last + 128 * 128 + 128 * 2

@@ -188,7 +188,7 @@ def test_the_plan_of_the_performance_table() -> None:
     plan = performance.settings([8, 16], [64, 128])
     assert len(plan) == len(set(plan)) == 4 + 2 + 4
     assert Setting(16, 1, 128) in plan
-    assert Setting(16, None, 64, first_tile_only=True) in plan
+    assert Setting(16, None, 64, whole_last_layer=False) in plan
     assert performance.settings([4], [7]) == [Setting(4, None, 7)]
 
 

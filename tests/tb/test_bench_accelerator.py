@@ -62,9 +62,9 @@ def test_small_families_on_icarus(name: str, tmp_path: Path) -> None:
     """Odd lengths, L = 1, holes in the mask, two types, back to back, stalls on all streams."""
     model = family(name, SMALL[name])
     found = []
-    for first_tile_only in (False, True):
-        program = compile_model(model, LIMITS, first_tile_only=first_tile_only)
-        found += inferences(model, program, [11, 1, 6], seed=first_tile_only)
+    for whole in (False, True):
+        program = compile_model(model, LIMITS, whole_last_layer=whole)
+        found += inferences(model, program, [11, 1, 6], seed=whole)
     play(tmp_path, "icarus", LIMITS, found, idle=0.3, stall=0.5, row_latency=7)
 
 
@@ -250,8 +250,8 @@ def test_bert_tiny_on_verilator(tmp_path: Path) -> None:
     model = family("bert-tiny", shape)
     program = compile_model(model, config)
     found = inferences(model, program, [21, 1])
-    pruned = compile_model(model, config, first_tile_only=True)
-    found += inferences(model, pruned, [10])
+    whole = compile_model(model, config, whole_last_layer=True)
+    found += inferences(model, whole, [10])
     play(tmp_path, "verilator", config, found, idle=0.02, stall=0.3)
 
 
@@ -265,8 +265,8 @@ def test_families_on_verilator(name: str, lanes: int, tmp_path: Path) -> None:
     model = family(name, shape)
     program = compile_model(model, config)
     found = inferences(model, program, [50, 1, lanes + 1])
-    pruned = compile_model(model, config, first_tile_only=True)
-    found += inferences(model, pruned, [2 * lanes + 3 if lanes < 24 else 45])
+    whole = compile_model(model, config, whole_last_layer=True)
+    found += inferences(model, whole, [2 * lanes + 3 if lanes < 24 else 45])
     play(tmp_path, "verilator", config, found, idle=0.05, stall=0.4)
 
 
@@ -279,8 +279,8 @@ def test_small_families_on_verilator(lanes: int, tmp_path: Path) -> None:
     found = []
     for seed, (name, shape) in enumerate(SMALL.items()):
         model = family(name, shape, seed)
-        for first_tile_only in (False, True):
-            program = compile_model(model, config, first_tile_only=first_tile_only)
+        for whole in (False, True):
+            program = compile_model(model, config, whole_last_layer=whole)
             lengths = [1, 2, lanes - 1, lanes, lanes + 1, program.tokens]
             lengths = sorted({x for x in lengths if x <= program.tokens})
             found += inferences(model, program, lengths, seed, name)

@@ -13,9 +13,9 @@ CONFIG = Config(lanes=4, **SMALL_LIMITS)
 N = CONFIG.lanes
 
 
-def writes_of(name: str, tokens: int, first_tile_only: bool = False) -> tuple[dict, list[Writes]]:
+def writes_of(name: str, tokens: int, whole: bool = True) -> tuple[dict, list[Writes]]:
     model = family(name, SMALL[name])
-    program = compile_model(model, CONFIG, first_tile_only=first_tile_only)
+    program = compile_model(model, CONFIG, whole_last_layer=whole)
     ids, types, attend = sequence(model, tokens, 1)
     trace: dict[str, np.ndarray] = {}
     run(model, ids, types, attend, trace)
@@ -82,8 +82,8 @@ def test_addresses() -> None:
     np.testing.assert_array_equal(named["logits"].address, np.arange(5))
 
 
-def test_first_tile_only() -> None:
-    trace, writes = writes_of("bert-tiny", 9, first_tile_only=True)
+def test_last_layer_of_the_first_token() -> None:
+    trace, writes = writes_of("bert-tiny", 9, whole=False)
     named = {w.tensor: w for w in writes}
     for tensor in ("q", "context", "attention.sum", "ffn.hidden", "ffn.norm"):
         w = named[f"layer.1.{tensor}"]
