@@ -48,6 +48,7 @@ ROOMS = (
     "rtl.interface",
     "rtl.datapath",
     "rtl.control",
+    "rtl.dma",
     "rtl",
     "rtl.registers",
     "rtl.compile",

@@ -50,7 +50,7 @@ class Bursts(wiring.Component):
 
         left = Signal(self.word_bits + several.bit_length())
         final = Signal(bits)  # place of the region's last word in its beat
-        length, end = Signal.like(self.o.payload.length), Signal()
+        length, end = Signal(bus.burst.bit_length(), name="length"), Signal(name="end")
         now = self.o.payload
         room = bus.burst - (now.beat & (bus.burst - 1))
         m.d.comb += [

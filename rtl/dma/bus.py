@@ -146,3 +146,16 @@ def beat(bus: Bus, lanes: int) -> data.StructLayout:
     """A beat that has come; first, last and end say of it what those of `burst` say."""
     index = index_bits(bus, lanes)
     return data.StructLayout({"data": bus.data_bits, "first": index, "last": index, "end": 1})
+
+
+class Beats(wiring.Signature):
+    """Beats in the cycle in which they come, from the read master.
+
+    Members
+    -------
+    valid, payload : Out
+        A beat comes, and is taken.
+    """
+
+    def __init__(self, bus: Bus, lanes: int) -> None:
+        super().__init__({"valid": Out(1), "payload": Out(beat(bus, lanes))})

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.dma.bursts import Bursts
 from rtl.dma.bus import AxiRead, Bus
-from rtl.dma.reader import MODEL, ROWS, Reader
+from rtl.dma.reader import Reader
 from rtl.dma.row_addresses import RowAddresses
 from rtl.dma.words import Words
 from rtl.interface.config import Config
@@ -91,19 +91,19 @@ class Fetch(wiring.Component):
             self.pending.eq(reader.pending),
             self.error.eq(reader.error),
         ]
-        for client, bursts, words, allowed in (
-            (ROWS, row_bursts, row_words, 1),
-            (MODEL, model_bursts, model_words, ~self.stop),
+        for name, bursts, words, beats, allowed in (
+            ("rows", row_bursts, row_words, reader.rows_beats, 1),
+            ("model", model_bursts, model_words, reader.model_beats, ~self.stop),
         ):
-            fits = Signal(name=f"fits_{client}")  # the burst into the buffer
+            fits = Signal(name=f"{name}_fit")  # the burst into the buffer
             m.d.comb += fits.eq(words.free >= bursts.o.payload.length)
-            taken = reader.bursts[client]
+            taken = getattr(reader, name)
             m.d.comb += [
                 taken.payload.eq(bursts.o.payload),
                 taken.valid.eq(bursts.o.valid & fits & allowed),
                 bursts.o.ready.eq(taken.ready & fits & allowed),
                 words.reserve.eq(Mux(taken.valid & taken.ready, taken.payload.length, 0)),
-                words.i.payload.eq(reader.beats[client].payload),
-                words.i.valid.eq(reader.beats[client].valid),
+                words.i.payload.eq(beats.payload),
+                words.i.valid.eq(beats.valid),
             ]
         return m

@@ -6,10 +6,10 @@ from amaranth.hdl import Array, Cat, Elaboratable, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from rtl.dma.bus import INCR, NORMAL, AxiRead, Bus, beat, burst, per_beat
+from rtl.dma.bus import INCR, NORMAL, AxiRead, Beats, Bus, burst, per_beat
 
-ROWS, MODEL = 0, 1
-"""The clients; the rows come first where both ask."""
+CLIENTS = ("rows", "model")
+"""The rows come first where both ask."""
 
 
 class Reader(wiring.Component):
@@ -17,13 +17,13 @@ class Reader(wiring.Component):
 
     One ID, so that beats come in the order of the bursts. A client asks only for what it has room
     for, so that RREADY is always high. An address waits unchanged until it is taken, whatever
-    becomes of its client. No output hangs on an input of m_axi in the same cycle but `beats`.
+    becomes of its client. No output hangs on an input of m_axi in the same cycle but the beats.
 
     Members
     -------
-    bursts : In, 2 streams of burst
-        Of rows and model. Taken one a cycle; an address is there in the next cycle.
-    beats : Out, 2 streams of beat without ready
+    rows, model : In, streams of burst
+        One of them is taken a cycle; its address is there in the next cycle.
+    rows_beats, model_beats : Out, Beats
         In the cycle in which they come.
     m_axi : Out, AxiRead
     pending : Out, 1
@@ -36,8 +36,8 @@ class Reader(wiring.Component):
         self.bus, self.lanes = bus, lanes
         super().__init__(
             {
-                "bursts": In(stream.Signature(burst(bus, lanes))).array(2),
-                "beats": Out(stream.Signature(beat(bus, lanes), always_ready=True)).array(2),
+                **{name: In(stream.Signature(burst(bus, lanes))) for name in CLIENTS},
+                **{f"{name}_beats": Out(Beats(bus, lanes)) for name in CLIENTS},
                 "m_axi": Out(AxiRead(bus)),
                 "pending": Out(1),
                 "error": Out(1),
@@ -57,17 +57,17 @@ class Reader(wiring.Component):
 
         # Addresses.
         room, chosen = Signal(), Signal()
-        offered = [one.valid for one in self.bursts]
         m.d.comb += [
             room.eq((~axi.arvalid | axi.arready) & (count != bus.outstanding)),
-            chosen.eq(~offered[ROWS]),
-            self.bursts[ROWS].ready.eq(room),
-            self.bursts[MODEL].ready.eq(room & chosen),
+            chosen.eq(~self.rows.valid),
+            self.rows.ready.eq(room),
+            self.model.ready.eq(room & chosen),
         ]
-        taken = Signal()
-        payload = Mux(chosen, *(self.bursts[i].payload.as_value() for i in (MODEL, ROWS)))
-        one = Signal(wanted)
-        m.d.comb += [taken.eq(room & (offered[ROWS] | offered[MODEL])), one.eq(payload)]
+        taken, one = Signal(), Signal(wanted)
+        m.d.comb += [
+            taken.eq(room & (self.rows.valid | self.model.valid)),
+            one.eq(Mux(chosen, self.model.payload.as_value(), self.rows.payload.as_value())),
+        ]
         with m.If(axi.arready):
             m.d.sync += axi.arvalid.eq(0)
         with m.If(taken):
@@ -93,7 +93,7 @@ class Reader(wiring.Component):
         head = Signal(entry)
         ended = Signal()
         m.d.comb += [head.eq(asked[out]), ended.eq(axi.rvalid & axi.rlast)]
-        for client, beats in enumerate(self.beats):
+        for client, beats in enumerate((self.rows_beats, self.model_beats)):
             m.d.comb += [
                 beats.valid.eq(axi.rvalid & (head.client == client)),
                 beats.payload.data.eq(axi.rdata),

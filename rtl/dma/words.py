@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from rtl.dma.bus import Bus, beat, per_beat
+from rtl.dma.bus import Beats, Bus, beat, per_beat
 from rtl.interface.ports import row_word
 
 
@@ -15,7 +15,7 @@ class Words(wiring.Component):
 
     Members
     -------
-    i : In, stream of beat without ready
+    i : In, Beats
         Only beats that were reserved.
     reserve : In, range(bus.burst + 1)
         Beats that are asked for in this cycle.
@@ -42,7 +42,7 @@ class Words(wiring.Component):
         self.bus, self.lanes = bus, lanes
         super().__init__(
             {
-                "i": In(stream.Signature(beat(bus, lanes), always_ready=True)),
+                "i": In(Beats(bus, lanes)),
                 "reserve": In(range(bus.burst + 1)),
                 "free": Out(range(bus.buffer + 1), init=bus.buffer),
                 "o": Out(stream.Signature(row_word(lanes))),

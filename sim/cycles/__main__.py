@@ -14,10 +14,12 @@ from cli.options import Parser, add_json, add_lanes, positive
 from golden.store import load
 from rtl.compile.fit import fitting
 from rtl.compile.program import compile_model
+from rtl.dma.options import add_bus_options, bus_of
 from rtl.interface.command import Opcode
 from rtl.interface.config import LANES
+from sim.cycles.dma import predict_dma
 from sim.cycles.model import Phase, Prediction, predict
-from sim.options import add_memory_options, add_model_options, quantized_of
+from sim.options import ROW_LATENCY, add_memory_options, add_model_options, quantized_of
 from sim.phases import work
 from sim.report import table
 from tb.trace import CAUSES
@@ -28,6 +30,10 @@ Predict the cycles of an inference from a model's shape, without simulating it.
 The prediction equals the register `cycles` of the simulated accelerator, and so do the cycles of
 each phase and the stalls by cause. Limits of the accelerator (longest sequence, widest layer) have
 no influence; they are chosen so that the model fits.
+
+With --dma it is the accelerator that reads an image at address 0 itself. The memory takes an
+address at once; the beats of a burst come one a cycle from --latency cycles after it on. The tokens
+are those with the ids 0, 1, 2 ...: they matter only where rows are no whole bursts.
 """
 EXAMPLES = """\
 examples:
@@ -35,6 +41,7 @@ examples:
   python -m sim.cycles --quantized build/bert-tiny-imdb --lanes 16 --tokens 64
   python -m sim.cycles --stream-bytes 4 --row-latency 100 --whole-last-layer
   python -m sim.cycles --json build/cycles.json
+  python -m sim.cycles --dma --data-bits 32 --latency 50
 """
 CLOCK_MHZ = 100
 LAYER = "layer."
@@ -126,11 +133,26 @@ def _parser() -> Parser:
         help="length of the sequence (default: 128)",
     )
     add_memory_options(result)
+    add_bus_options(result)
+    result.add_argument(
+        "--latency",
+        type=positive,
+        metavar="N",
+        help=f"with --dma: cycles from an address to its first beat (default: {ROW_LATENCY})",
+    )
     add_json(result)
     return result
 
 
 def _run(options: argparse.Namespace) -> None:
+    bus = bus_of(options)
+    if bus is None and options.latency is not None:
+        raise ValueError("--latency is for the accelerator with --dma: give both or none")
+    if bus is not None and (options.stream_bytes or options.row_latency != ROW_LATENCY):
+        raise ValueError(
+            "--stream-bytes and --row-latency are of streams: with --dma give --data-bits and "
+            "--latency"
+        )
     directory = quantized_of(options)
     model, _ = load(directory)
     longest = model.shape.tokens
@@ -138,12 +160,22 @@ def _run(options: argparse.Namespace) -> None:
         raise ValueError(f"--tokens is {options.tokens}: the model takes 1..{longest}")
     config = fitting(model.shape, options.lanes, options.tokens)
     program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
-    prediction = predict(
-        program,
-        options.tokens,
-        stream_bytes=options.stream_bytes,
-        row_latency=options.row_latency,
-    )
+    latency = ROW_LATENCY if options.latency is None else options.latency
+    if bus is None:
+        memory: dict[str, object] = {
+            "stream_bytes": options.stream_bytes or config.lanes,
+            "row_latency": options.row_latency,
+        }
+        prediction = predict(
+            program,
+            options.tokens,
+            stream_bytes=options.stream_bytes,
+            row_latency=options.row_latency,
+        )
+    else:
+        memory = bus.as_dict() | {"latency": latency}
+        ids = [i % model.shape.vocabulary for i in range(options.tokens)]
+        prediction = predict_dma(program, ids, [0] * options.tokens, bus=bus, latency=latency)
     assert sum(phase.macs for phase in prediction.phases) == work(program, options.tokens)
     print(report(prediction, config.lanes))
     if options.json:
@@ -151,8 +183,7 @@ def _run(options: argparse.Namespace) -> None:
             "model": str(directory),
             "lanes": config.lanes,
             "tokens": options.tokens,
-            "stream_bytes": options.stream_bytes or config.lanes,
-            "row_latency": options.row_latency,
+            **memory,
             "whole_last_layer": options.whole_last_layer,
         }
         write_json(options.json, inputs | figures(prediction, config.lanes))

@@ -196,7 +196,7 @@ class MemoryRows(Rows):
 
     def begin(self, ask: int, words: int, count: int) -> None:
         self.ask, self.words, self.left = ask, words, count
-        self.asked = self.taken = 0
+        self.asked = self.got = 0
         self.free = 0  # cycle from which the address unit takes a number
         self.regions: deque[tuple[int, int]] = deque()  # from, address: of the address unit
 
@@ -208,7 +208,7 @@ class MemoryRows(Rows):
             if (
                 self.left
                 and now >= max(self.ask, self.free)
-                and (self.asked * self.words - self.taken < MAX_PENDING)
+                and (self.asked * self.words - self.got < MAX_PENDING)
             ):
                 self.left -= 1
                 self.asked += 1
@@ -227,9 +227,9 @@ class MemoryRows(Rows):
                 client.cut(fetch.bus, fetch.lanes, address, self.words)
                 client.offer = now + 2
                 self.free = now + 1
-            got = fetch.step((now >= ready, False))[ROWS]
-            needed -= got
-            self.taken += got
+            came = fetch.step((now >= ready, False))[ROWS]
+            needed -= came
+            self.got += came
         return fetch.now
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from rtl.dma.fetch import Fetch
 from rtl.interface.config import Config
 from tb.amaranth_ports import simulate
 from tests.rtl.axi_memory import AxiMemory
+from tests.rtl.mutation import replaced
 
 OUTPUTS = ("araddr", "arlen", "arsize", "arburst", "arid", "arlock", "arcache", "arprot", "arvalid",
            "rready")  # fmt: skip
@@ -181,3 +183,43 @@ def test_a_stop_in_any_cycle(data_bits: int) -> None:
 def test_a_bad_beat_is_said_before_its_words_are_given(data_bits: int) -> None:
     bus = Bus(data_bits=data_bits, burst=8, outstanding=2)
     play(Play(bus, 8, 0.2, streams=8, bad=True, seed=2))
+
+
+FAULTS = [
+    ("bursts", "bus.burst - (now.beat & (bus.burst - 1))", "bus.burst - 0 * now.beat"),
+    ("bursts", "final.eq(after - 1)", "final.eq(after)"),
+    ("words", "Mux(fresh, held.first, following)", "Mux(fresh, 0, following)"),
+    ("words", "free & emptied", "emptied"),
+    ("words", "place == held.last", "place == words - 1"),
+    ("reader", "(count != bus.outstanding)", "(count != bus.outstanding - 1 + 2)"),
+    ("reader", "with m.If(axi.arready):", "with m.If(1):"),
+    ("reader", "Mux(begins, head.first, 0)", "head.first"),
+    ("reader", "axi.rlast & head.end", "head.end"),
+    ("reader", "axi.rresp[1]", "(axi.rresp == 3)"),
+    ("row_addresses", "once << 2", "once << 1"),
+    ("row_addresses", "factor[1], once << 1", "factor[1], once"),
+    ("fetch", "words.free >= bursts.o.payload.length", "words.free > 0"),
+    ("fetch", "ResetInserter(self.stop)(model_words)", "model_words"),
+    ("fetch", "ResetInserter(self.stop)(model_bursts)", "model_bursts"),
+]
+
+
+@pytest.mark.parametrize(
+    ("part", "old", "new"),
+    [*FAULTS[:3], *(pytest.param(*fault, marks=pytest.mark.slow) for fault in FAULTS[3:])],
+)
+def test_a_fault_is_found(part: str, old: str, new: str) -> None:
+    bus = Bus(data_bits=128, burst=4, outstanding=4)
+    config = Config(lanes=4, hidden=64, tokens=8, ffn=16)
+
+    def all_of_it(made: Any) -> None:
+        for seed in range(4):
+            for rest, latency in ((0.5, 3), (0.0, 60)):
+                play(Play(bus, 4, rest, latency, seed=seed), made(config, bus))
+            play(Play(bus, 4, 0.3, seed=seed, streams=5, stopping=True), made(config, bus))
+            play(Play(bus, 4, 0.2, seed=seed, bad=True), made(config, bus))
+
+    with replaced(part, (old, new)):
+        made = import_module("rtl.dma.fetch").Fetch
+        with pytest.raises(AssertionError):
+            all_of_it(made)
