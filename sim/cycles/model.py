@@ -282,7 +282,8 @@ class Inference:
     def _embed(self, step: Step) -> None:
         """Rows into the weight halves, and the tiles that add them."""
         n, channels = self.lanes, step.values["channels"]
-        words = ceil_div(channels, n)
+        columns, wide = ceil_div(channels, n), step.values["wide"]
+        words, operands = columns << wide, 2 << wide
         ask = max(self.loader, self.ready) + 1 + Memory.latency
         self.rows.begin(ask, words, 2 * self.tokens)
         available, writes = [], []
@@ -291,8 +292,8 @@ class Inference:
             tokens = min(n, self.tokens - row * n)
             arrived = self.rows.take(2 * tokens, half.weights_free)
             half.loaded = arrived
-            for column in range(words):
-                last = self.array.tile(2 * tokens, [("weights", half.loaded)])
+            for column in range(columns):
+                last = self.array.tile(operands * tokens, [("weights", half.loaded)])
                 written = min(n, channels - column * n)
                 writes.append(self._shown(last, written))
             half.weights_free = last + 1
