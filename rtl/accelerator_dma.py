@@ -83,7 +83,7 @@ class AcceleratorDma(wiring.Component):
         ]
 
         m.d.comb += [
-            fetch.begin.eq(control.begin & ~behind.wrong),
+            fetch.start.eq(control.begin & ~behind.wrong),
             fetch.stop.eq(control.reset),
             fetch.model_address.eq(behind.model_address),
             fetch.model_words.eq(behind.model_words),

@@ -18,14 +18,14 @@ MODEL_WORD_BITS = 32
 
 
 class Fetch(wiring.Component):
-    """What an inference reads: the stream from `begin` on, rows as they are asked for.
+    """What an inference reads: the stream from `start` on, rows as they are asked for.
 
     The stream is read ahead as far as its buffer goes. With `stop` it is asked for no more, and
     what comes of it is dropped; rows are read whatever happens. Rows have precedence.
 
     Members
     -------
-    begin : In, 1
+    start : In, 1
         Pulse, without stop: read the stream.
     stop : In, 1
         No inference runs.
@@ -50,7 +50,7 @@ class Fetch(wiring.Component):
         word = stream.Signature(row_word(config.lanes))
         super().__init__(
             {
-                "begin": In(1),
+                "start": In(1),
                 "stop": In(1),
                 "model_address": In(bus.address_bits),
                 "model_words": In(MODEL_WORD_BITS),
@@ -87,7 +87,7 @@ class Fetch(wiring.Component):
             addresses.row_words.eq(self.row_words),
             model_bursts.i.payload.address.eq(self.model_address),
             model_bursts.i.payload.words.eq(self.model_words),
-            model_bursts.i.valid.eq(self.begin),
+            model_bursts.i.valid.eq(self.start),
             self.pending.eq(reader.pending),
             self.error.eq(reader.error),
         ]

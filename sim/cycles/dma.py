@@ -273,7 +273,7 @@ def predict_dma(
     lanes, config = program.config.lanes, program.config
     size = len(program.stream())
     (embed,) = (step.values for step in program.steps if step.opcode is Opcode.EMBED)
-    row_bytes = (ceil_div(embed["channels"], lanes) << embed.get("wide", 0)) * lanes
+    row_bytes = (ceil_div(embed["channels"], lanes) << embed["wide"]) * lanes
     fetch = Fetch(bus, lanes, latency, (address + HEADER.size, size // lanes))
     rows = MemoryRows(
         fetch,

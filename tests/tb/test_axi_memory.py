@@ -14,15 +14,6 @@ CONFIG = Config(lanes=4, tokens=8, hidden=16, ffn=16, labels=4)
 TESTS = ["addresses", "aborts", "bad_beats", "inferences", "resets"]
 
 
-def test_one_inference_after_another() -> None:
-    bus = Bus(data_bits=64, burst=8, outstanding=4)
-    results = run_bench(
-        design_of(CONFIG, bus), "icarus", CONFIG, bench=BENCH, testcases=["inferences"],
-        variant="64",
-    )  # fmt: skip
-    assert [result.name for result in results] == ["inferences"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("data_bits", [32, 64, 256])
 @pytest.mark.parametrize(
