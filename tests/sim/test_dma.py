@@ -15,6 +15,9 @@ import pytest
 from golden.encoder import run as golden
 from golden.model import Model, Shape
 from golden.random import random_model
+from golden.store import load
+from quant.calibrate import ensure
+from rtl.compile.fit import fitting
 from rtl.compile.image import Image, image_bytes
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.dma.bus import Bus
@@ -168,6 +171,30 @@ def test_every_width_beside_every_number_of_lanes(lanes: int, bus: Bus) -> None:
         right(board, subjects(lanes)[seed % 2], 1 + seed % 12)
     bad_beats(board, lanes, range(0, 10_000, 29))
     aborts(board, lanes, range(1, 4000, 131))
+    assert board.complaint() == ""
+    board.close()
+
+
+@pytest.mark.slow
+def test_the_shipped_model() -> None:
+    """128 tokens on 8 lanes: golden's logits in the cycles that are predicted."""
+    model, bus = load(ensure())[0], Bus()
+    config = fitting(model.shape, 8, 128)
+    program, table = compile_model(model, config), embedding_table(model, 8)
+    image = Image(stream=program.stream(), rows=table.tobytes(), row_bytes=table[0].nbytes)
+    board = Board(library(design_of(config, bus), bus), bus)
+    board.hold({64: image_bytes(image)})
+    board.point(image, 64)
+    ids = np.random.default_rng(1).integers(0, model.shape.vocabulary, 128)
+    none, all_ = np.zeros(128, int), np.ones(128, int)
+    for latency in (20, 100):
+        board.pace(latency)
+        code, logits = board.infer((ids | 1 << 25).tolist())
+        assert (code, logits) == (Error.NONE, golden(model, ids, none, all_).tolist())
+        said = predict_dma(
+            program, ids.tolist(), none.tolist(), bus=bus, latency=latency, address=64
+        )
+        assert board.read("cycles") == said.cycles
     assert board.complaint() == ""
     board.close()
 
