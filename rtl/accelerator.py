@@ -19,6 +19,7 @@ from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from rtl.interface.trace import Stall, Trace, trace
 from rtl.primitives.memory import Memory
+from rtl.primitives.pipeline import register
 
 
 class Accelerator(wiring.Component):
@@ -260,7 +261,8 @@ class Accelerator(wiring.Component):
             counters[f"stall_{cause.lower()}"] = control.busy & (
                 engine.activity.stall == Stall[cause]
             )
-        for name, event in counters.items():
+        for name, of_now in counters.items():
+            event = register(m, of_now, f"{name}_event", reset=True)  # long before anyone can look
             counter = Signal(32, name=name)
             m.d.comb += getattr(registers.value, name).eq(counter)
             with m.If(registers.start):
