@@ -91,7 +91,7 @@ def test_no_case_fails(lanes: int) -> None:
     assert [(command.reproducer(1, o), o.wrong) for o in found if o.wrong] == []
     # Both ends of the account are played: sound inferences, and every code but those of no case.
     codes = {Error(code) for outcome in found for code in outcome.codes}
-    assert codes >= set(Error) - {Error.TIMEOUT}
+    assert codes >= set(Error) - {Error.TIMEOUT, Error.BUS, Error.ADDRESS}
 
 
 @pytest.mark.parametrize(
