@@ -57,6 +57,7 @@ ROOMS = (
     "rtl.interface",
     "rtl.datapath",
     "rtl.control",
+    "rtl.dma",
     "rtl",
     "rtl.registers",
     "rtl.compile",
