@@ -73,23 +73,18 @@ def classified(
 ) -> Iterator[dict[str, Any]]:
     """A JSON object for each text, in order: class, probabilities, integer logits, tokens.
 
-    The integers are golden's, bit for bit, by the compiled engine.
+    The integers are golden's, bit for bit, by the compiled engine. A label is an index of `labels`.
 
     Raises
     ------
     TextError
-        A text has no token, or a label is none of the classes; it names the text by its number.
+        A text has no token; it names the text by its number.
     """
     number, left = 0, iter(reviews)
     while chunk := list(islice(left, CHUNK)):
         encoded = []
         for review in chunk:
             number += 1
-            if review.label is not None and review.label >= len(labels):
-                raise TextError(
-                    f"text {number} has the label {review.label}: the model's classes are 0 to "
-                    f"{len(labels) - 1} ({', '.join(labels)})"
-                )
             try:
                 encoded.append(encode(review.text, review.pair))
             except InputError as error:

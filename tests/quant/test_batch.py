@@ -101,7 +101,10 @@ def test_texts_are_read_as_they_are_needed(classifier: Classifier, monkeypatch) 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("text,label\ngood,1\nbad,2\n", "text 2 has the label 2: the model's classes are 0 to 1"),
+        (
+            "text,label\ngood,1\nbad,2\n",
+            "texts.csv:3: 'label' is 2: an index must be at least 0 below 2",
+        ),
         ("text,label\ngood,1\n  ,0\n", "texts.csv:3: 'text' is empty"),
         ("text,label\ngood,fine\n", "texts.csv:2: 'label' is"),
         ("text\n", "holds no text"),
