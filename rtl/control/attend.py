@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Elaboratable, Module, Signal, Value, unsigned
+from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 
 from rtl.control.walkers import Walker, minimum, padded
@@ -21,14 +21,16 @@ class AttendWalker(Walker):
         m = Module()
         taken, self._rows = self.start(m)
         self._attend = attend = fields(Opcode.ATTEND, self.operation.fields)
-        # Where the next S and the next C stand: row tile, offsets of row tile and head, and which
-        # half of the softmax's double buffers they use.
+        # Where the next S and the next C stand: row tile, whether it is the head's last, which half
+        # of the softmax's double buffers they use, and the addresses of the row tile and of the
+        # head's first one, in Q for S and in the context for C.
         place = data.StructLayout(
             {
                 "row": unsigned(self.config.row_tiles.bit_length()),
-                "row_offset": unsigned(self.width),
+                "row_end": unsigned(1),
+                "row_address": unsigned(self.width),
                 "head": unsigned(8),
-                "head_offset": unsigned(self.width),
+                "head_address": unsigned(self.width),
                 "half": unsigned(1),
             }
         )
@@ -37,11 +39,18 @@ class AttendWalker(Walker):
         scores_left, turn = Signal(), Signal()  # S are still to come; C is in turn
         scored = self._scores(m, scores, ~turn, taken)
         ends = self._context(m, context, turn, taken)
-        last = (scores.row + 1 == self._rows) & (scores.head + 1 == attend.heads)
+        last = scores.row_end & (scores.head + 1 == attend.heads)
+        one_row = self.operation.flags.first_tile | (self.sequence.row_tiles == 1)
+        for at, tensor in ((scores, attend.query), (context, attend.context)):
+            with m.If(self.begin):
+                m.d.sync += [
+                    at.eq(0),
+                    at.row_end.eq(one_row),
+                    at.row_address.eq(self.bank_word(tensor)),
+                    at.head_address.eq(self.bank_word(tensor)),
+                ]
         with m.If(self.begin):
             m.d.sync += [
-                scores.eq(0),
-                context.eq(0),
                 ahead.eq(0),
                 scores_left.eq(1),
                 turn.eq(0),
@@ -61,32 +70,33 @@ class AttendWalker(Walker):
 
     def _step(self, m: Module, at: data.View) -> None:
         """To the next row tile, or to the next head's first."""
-        m.d.sync += at.half.eq(~at.half)
-        with m.If(at.row + 1 == self._rows):
+        m.d.sync += [at.half.eq(~at.half), at.row_address.eq(self._next_address(at))]
+        with m.If(at.row_end):
             m.d.sync += [
                 at.row.eq(0),
-                at.row_offset.eq(0),
+                at.row_end.eq(self._rows == 1),
                 at.head.eq(at.head + 1),
-                at.head_offset.eq(at.head_offset + self._attend.head_size),
+                at.head_address.eq(self._next_address(at)),
             ]
         with m.Else():
-            m.d.sync += [
-                at.row.eq(at.row + 1),
-                at.row_offset.eq(at.row_offset + self._attend.stride),
-            ]
+            m.d.sync += [at.row.eq(at.row + 1), at.row_end.eq(at.row + 2 == self._rows)]
+
+    def _next_address(self, at: data.View) -> Value:
+        """The row tile's that follows."""
+        return Mux(
+            at.row_end,
+            at.head_address + self._attend.head_size,
+            at.row_address + self._attend.stride,
+        )
 
     def _scores(self, m: Module, at: data.View, turn: Value, taken: Value) -> Value:
         """In its turn, the tile of S over a key tile; whether it is the last one."""
         n, tile, attend = self.config.lanes, self.o.payload, self._attend
         key = Signal(range(self.config.tokens + n))
-        key_offset = Signal(self.width)
         keys_left = Signal(range(self.config.tokens + 1))
-        end = keys_left <= n
-        query, keys = Signal(self.width), Signal(self.width)
-        m.d.comb += [
-            query.eq(self.bank_word(attend.query) + (at.row_offset + at.head_offset)),
-            keys.eq(self.bank_word(attend.key) + (key_offset + at.head_offset)),
-        ]
+        end = Signal(name="key_end")
+        query, keys = at.row_address, Signal(self.width)
+        head_keys = Signal(self.width)  # address of the head's first key tile
         with m.If(turn):
             m.d.comb += [
                 tile.a.eq(Operand.BANK),
@@ -105,27 +115,38 @@ class AttendWalker(Walker):
         with m.If(turn & taken):
             m.d.sync += [
                 key.eq(key + n),
-                key_offset.eq(key_offset + attend.stride),
+                keys.eq(keys + attend.stride),
                 keys_left.eq(keys_left - n),
+                end.eq(keys_left <= 2 * n),
             ]
         with m.If(self.begin | (turn & taken & end)):
-            m.d.sync += [key.eq(0), key_offset.eq(0), keys_left.eq(self.sequence.tokens)]
+            first = Signal(self.width)
+            with m.If(self.begin):
+                m.d.comb += first.eq(self.bank_word(attend.key))
+            with m.Else():
+                m.d.comb += first.eq(head_keys + Mux(at.row_end, attend.head_size, 0))
+            m.d.sync += [
+                key.eq(0),
+                keys.eq(first),
+                head_keys.eq(first),
+                keys_left.eq(self.sequence.tokens),
+                end.eq(self.sequence.tokens <= n),
+            ]
         return end
 
     def _context(self, m: Module, at: data.View, turn: Value, taken: Value) -> Value:
         """In its turn, the tile of C over a column tile of V; whether it is the last one."""
         n, tile, attend = self.config.lanes, self.o.payload, self._attend
-        value_offset, head_value = Signal(self.width), Signal(self.width)  # this one's, its head's
+        value, head_value = (
+            Signal(self.width),
+            Signal(self.width),
+        )  # address of this one, its head's
         channel = Signal(self.width)  # first channel of the column tile within the head
         channels_left = Signal(16)
-        end = channels_left <= n
+        end = Signal(name="channel_end")
         # V of the head's column tiles lies one after the other, a word a token.
-        next_value = value_offset + padded(self.sequence.row_tiles, n)
-        value, result = Signal(self.width), Signal(self.width)
-        m.d.comb += [
-            value.eq(self.bank_word(attend.value) + value_offset),
-            result.eq(self.bank_word(attend.context) + (at.row_offset + at.head_offset) + channel),
-        ]
+        next_value = value + padded(self.sequence.row_tiles, n)
+        result = Signal(self.width)
         with m.If(turn):
             m.d.comb += [
                 tile.a.eq(Operand.P),
@@ -145,21 +166,30 @@ class AttendWalker(Walker):
             )
         with m.If(self.begin):
             m.d.sync += [
-                value_offset.eq(0),
-                head_value.eq(0),
+                value.eq(self.bank_word(attend.value)),
+                head_value.eq(self.bank_word(attend.value)),
+                result.eq(self.bank_word(attend.context)),
                 channel.eq(0),
                 channels_left.eq(attend.head_size),
+                end.eq(attend.head_size <= n),
             ]
         with m.Elif(turn & taken & ~end):
             m.d.sync += [
-                value_offset.eq(next_value),
+                value.eq(next_value),
+                result.eq(result + n),
                 channel.eq(channel + n),
                 channels_left.eq(channels_left - n),
+                end.eq(channels_left <= 2 * n),
             ]
         with m.Elif(turn & taken):
-            m.d.sync += [channel.eq(0), channels_left.eq(attend.head_size)]
-            with m.If(at.row + 1 == self._rows):
-                m.d.sync += [value_offset.eq(next_value), head_value.eq(next_value)]
+            m.d.sync += [
+                channel.eq(0),
+                channels_left.eq(attend.head_size),
+                end.eq(attend.head_size <= n),
+                result.eq(self._next_address(at)),
+            ]
+            with m.If(at.row_end):
+                m.d.sync += [value.eq(next_value), head_value.eq(next_value)]
             with m.Else():
-                m.d.sync += value_offset.eq(head_value)
+                m.d.sync += value.eq(head_value)
         return end

@@ -88,8 +88,8 @@ class EmbedWalker(Walker):
         taken, rows = self.start(m)
         embed = fields(Opcode.EMBED, self.operation.fields)
         row = Signal.like(rows)
-        row_offset, column_offset = Signal(self.width), Signal(self.width)
-        embedded = Signal(self.width)  # operand words of the column tiles before this one
+        result, source = Signal(self.width), Signal(address_bits(self.config))
+        row_start = Signal(self.width)  # result of the row tile's first column tile
         wide = embed.wide[0]
         tokens_left = Signal(range(self.config.tokens + 1))
         columns_left = Signal(16)
@@ -98,11 +98,11 @@ class EmbedWalker(Walker):
             tile.a.eq(Operand.ONE_HOT),
             tile.b.eq(Operand.WEIGHT),
             tile.weights.eq(1),
-            tile.b_address.eq(self.weight_base + embedded),
+            tile.b_address.eq(source),
             tile.length.eq(minimum(n, tokens_left) << Mux(wide, 2, 1)),
             tile.release.eq(column_end),
             tile.tag.epilogue.eq(Epilogue.EMBEDDING),
-            tile.tag.address.eq(row_offset + column_offset),
+            tile.tag.address.eq(result),
             tile.tag.columns.eq(minimum(n, columns_left)),
             tile.tag.row_tile_done.eq(column_end),
             self.half_done.eq(taken & column_end),
@@ -111,25 +111,25 @@ class EmbedWalker(Walker):
         with m.If(self.begin):
             m.d.sync += [
                 row.eq(0),
-                row_offset.eq(0),
-                column_offset.eq(0),
-                embedded.eq(0),
+                result.eq(0),
+                row_start.eq(0),
+                source.eq(self.weight_base),
                 tokens_left.eq(self.sequence.tokens),
                 columns_left.eq(embed.channels),
             ]
         with m.Elif(taken & column_end):
             m.d.sync += [
                 row.eq(row + 1),
-                row_offset.eq(row_offset + embed.channels),
-                column_offset.eq(0),
-                embedded.eq(0),
+                result.eq(row_start + embed.channels),
+                row_start.eq(row_start + embed.channels),
+                source.eq(Mux(self.weight_base == 0, self.config.weight_words, 0)),
                 tokens_left.eq(tokens_left - n),
                 columns_left.eq(embed.channels),
             ]
         with m.Elif(taken):
             m.d.sync += [
-                column_offset.eq(column_offset + n),
-                embedded.eq(embedded + Mux(wide, 4 * n, 2 * n)),
+                result.eq(result + n),
+                source.eq(source + Mux(wide, 4 * n, 2 * n)),
                 columns_left.eq(columns_left - n),
             ]
         return m
@@ -144,17 +144,14 @@ class LinearWalker(Walker):
         taken, rows = self.start(m)
         linear = fields(Opcode.LINEAR, self.operation.fields)
         row = Signal.like(rows)
-        source = Signal(self.width)  # source's offset of the row tile
-        row_offset, column_offset = Signal(self.width), Signal(self.width)  # destination's
+        address, result = Signal(self.width), Signal(self.width)
+        column_start = Signal(self.width)  # result of the column tile's first row tile
         tokens_left = Signal(range(self.config.tokens + 1))
         columns_left = Signal(16)
-        row_end, column_end = row + 1 == rows, columns_left <= n
+        row_end, column_end = Signal(), Signal()  # in registers, since much hangs on them
 
         activation = Mux(flags.bank, Operand.BANK, Operand.X8)
-        address, result = Signal(self.width), Signal(self.width)
         m.d.comb += [
-            address.eq(self.bank_word(linear.source) + source),
-            result.eq(self.bank_word(linear.destination) + (row_offset + column_offset)),
             tile.row.eq(row),
             tile.length.eq(linear.length),
             tile.weights.eq(1),
@@ -207,28 +204,35 @@ class LinearWalker(Walker):
         with m.If(self.begin):
             m.d.sync += [
                 row.eq(0),
-                source.eq(0),
-                row_offset.eq(0),
-                column_offset.eq(0),
+                row_end.eq(flags.first_tile | (self.sequence.row_tiles == 1)),
+                column_end.eq(linear.columns <= n),
+                address.eq(self.bank_word(linear.source)),
+                result.eq(self.bank_word(linear.destination)),
+                column_start.eq(self.bank_word(linear.destination)),
                 tokens_left.eq(self.sequence.tokens),
                 columns_left.eq(linear.columns),
             ]
         with m.Elif(taken & row_end):
+            next_column = Signal(self.width)
+            m.d.comb += next_column.eq(
+                column_start + Mux(flags.transposed, padded(self.sequence.row_tiles, n), n)
+            )
             m.d.sync += [
                 row.eq(0),
-                source.eq(0),
-                row_offset.eq(0),
+                row_end.eq(rows == 1),
+                column_end.eq(columns_left <= 2 * n),
+                address.eq(self.bank_word(linear.source)),
+                result.eq(next_column),
+                column_start.eq(next_column),
                 tokens_left.eq(self.sequence.tokens),
                 columns_left.eq(columns_left - n),
-                column_offset.eq(
-                    column_offset + Mux(flags.transposed, padded(self.sequence.row_tiles, n), n)
-                ),
             ]
         with m.Elif(taken):
             m.d.sync += [
                 row.eq(row + 1),
-                source.eq(source + linear.source_stride),
-                row_offset.eq(row_offset + Mux(flags.transposed, n, linear.destination_stride)),
+                row_end.eq(row + 2 == rows),
+                address.eq(address + linear.source_stride),
+                result.eq(result + Mux(flags.transposed, n, linear.destination_stride)),
                 tokens_left.eq(tokens_left - n),
             ]
         return m

@@ -101,6 +101,33 @@ class Words:
         return last
 
 
+class Rows:
+    """The embedding rows: the words of each a cycle apart, `latency` cycles after its request."""
+
+    def __init__(self, latency: int) -> None:
+        self.latency = latency
+
+    def begin(self, ask: int, words: int, count: int) -> None:
+        """An EMBED: it asks for `count` rows of `words` words, for the first in cycle `ask`."""
+        self.ask, self.words = ask, words
+        self.taken: list[int] = []  # cycle in which each row's first word was taken
+        self.arrived = 0  # first cycle in which the rows' next word can be taken
+
+    def take(self, count: int, ready: int) -> int:
+        """The cycle after the last word of so many rows, taken by a half that is free from `ready`
+        on."""
+        for _ in range(count):
+            # Word `needed` must have come in an earlier cycle for this row to be asked for.
+            needed = len(self.taken) * self.words - MAX_PENDING
+            if needed >= 0:
+                self.ask = max(self.ask, self.taken[needed // self.words] + needed % self.words + 1)
+            first = max(self.ask + self.latency, self.arrived, ready)
+            self.taken.append(first)
+            self.arrived = first + self.words
+            self.ask += 1 if len(self.taken) % 2 else 1 + Memory.latency
+        return self.arrived
+
+
 @dataclass
 class Half:
     """One half of the weight and parameter double buffers: when it is free, when it is loaded."""
@@ -142,11 +169,10 @@ class Norm:
 class Inference:
     """One inference of `program` on `tokens` tokens, step by step; `predict()` it once."""
 
-    def __init__(self, program: Program, tokens: int, gap: int, row_latency: int) -> None:
-        self.program, self.tokens, self.row_latency = program, tokens, row_latency
+    def __init__(self, program: Program, tokens: int, words: Words, rows: Rows) -> None:
+        self.program, self.tokens, self.words, self.rows = program, tokens, words, rows
         self.lanes = n = program.config.lanes
         self.row_tiles = ceil_div(tokens, n)
-        self.words = Words(gap)
         self.array = Array(n)
         self.halves = (Half(), Half())
         self.turn = 0  # the half to fill next
@@ -259,21 +285,12 @@ class Inference:
         columns, wide = ceil_div(channels, n), step.values["wide"]
         words, operands = columns << wide, 2 << wide
         ask = max(self.loader, self.ready) + 1 + Memory.latency
-        taken: list[int] = []  # cycle in which each row's first word was taken
-        arrived = 0  # first cycle in which the rows' next word can be taken
+        self.rows.begin(ask, words, 2 * self.tokens)
         available, writes = [], []
         for row in range(self.row_tiles):
             half = self.halves[self.turn]
             tokens = min(n, self.tokens - row * n)
-            for kind in range(2 * tokens):
-                # Word `needed` must have come in an earlier cycle for this row to be asked for.
-                needed = len(taken) * words - MAX_PENDING
-                if needed >= 0:
-                    ask = max(ask, taken[needed // words] + needed % words + 1)
-                first = max(ask + self.row_latency, arrived, half.weights_free)
-                taken.append(first)
-                arrived = first + words
-                ask += 1 if kind % 2 == 0 else 1 + Memory.latency
+            arrived = self.rows.take(2 * tokens, half.weights_free)
             half.loaded = arrived
             for column in range(columns):
                 last = self.array.tile(operands * tokens, [("weights", half.loaded)])
@@ -368,14 +385,25 @@ def predict(
     ValueError
         A parameter is out of range, or the program computes no logits.
     """
-    if not 1 <= tokens <= program.tokens:
-        raise ValueError(f"tokens is {tokens}: the compiled model takes 1..{program.tokens}")
     n = program.config.lanes
     if stream_bytes is not None and stream_bytes < 1:
         raise ValueError(f"stream bytes is {stream_bytes}: it must be 1 or more; {n} is a word")
-    if row_latency < 1:
-        raise ValueError(f"row latency is {row_latency}: it must be 1 or more")
+    checked(program, tokens, "row latency", row_latency)
+    gap = ceil_div(n, min(stream_bytes or n, n))
+    return Inference(program, tokens, Words(gap), Rows(row_latency)).predict()
+
+
+def checked(program: Program, tokens: int, what: str, latency: int) -> None:
+    """Refuse what cannot be predicted.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range, or the program computes no logits.
+    """
+    if not 1 <= tokens <= program.tokens:
+        raise ValueError(f"tokens is {tokens}: the compiled model takes 1..{program.tokens}")
+    if latency < 1:
+        raise ValueError(f"{what} is {latency}: it must be 1 or more")
     if not any(Flag.LOGITS in step.flags for step in program.steps):
         raise ValueError("the program computes no logits: compile the whole model")
-    gap = ceil_div(n, min(stream_bytes or n, n))
-    return Inference(program, tokens, gap, row_latency).predict()
