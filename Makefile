@@ -58,10 +58,10 @@ bench: setup-train setup-sim  ## Speed of golden beside Hugging Face, and cycles
 	@$(RUN) -m train.bench $(ARGS)
 	@$(RUN) -m sim.performance
 
-regress: setup-test  ## The slow tests, 100,000 fuzz cases, 900 mutants, many reviews: make regress ARGS='--reviews 1000'
+regress: setup-test  ## The slow tests, 100,000 fuzz cases, 1,200 mutants, many reviews: make regress ARGS='--reviews 1000'
 	@$(RUN) -m pytest -n 2 --dist worksteal -m slow
 	@$(RUN) -m sim.fuzz --cases 100000
-	@$(RUN) -m sim.mutate requantize activation matmul --count 300
+	@$(RUN) -m sim.mutate requantize activation matmul reciprocal --count 300
 	@$(RUN) -m sim.regress $(ARGS)
 
 docs: setup-docs  ## The documentation as a site, build/site/index.html; a warning is an error

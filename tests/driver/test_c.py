@@ -176,9 +176,10 @@ def test_every_error_of_a_stream(
         assert is_right(board, run)
 
 
-def test_the_errors_of_streams_are_all_but_two() -> None:
+def test_the_errors_of_streams_are_all_but_those_of_none() -> None:
     found = set(failing(subjects(LANES)[0])) | {Error.NONE, Error.ABORTED}
-    assert set(Error) - found == {Error.TIMEOUT}  # none is known that comes to it
+    # None is known that comes to TIMEOUT; BUS and ADDRESS are those of the accelerator with DMA.
+    assert set(Error) - found == {Error.TIMEOUT, Error.BUS, Error.ADDRESS}
 
 
 def test_an_abort_at_any_time(driver: Driver, board: Board, subject: Subject) -> None:
