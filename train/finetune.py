@@ -72,11 +72,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_training(finetune, _parser(), argv)
 
 
+def name_teachers(options: argparse.Namespace) -> list[str]:
+    """The teachers asked for, or the linear one; the options hold them as one text from here on."""
+    named: list[str] = options.teacher or [NB_SVM]
+    options.teacher = ",".join(named)
+    return named
+
+
 def finetune(options: argparse.Namespace) -> None:
     """Train as the options say, and write checkpoint, model card and, if asked, the figures."""
     device = device_of(options)
-    named = options.teacher or [NB_SVM]
-    options.teacher = ",".join(named)
+    named = name_teachers(options)
     _check_folders(options, named)
     reviews, labels = read(options)
     tokenizer, positions = _tokenizer(options)
