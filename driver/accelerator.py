@@ -38,7 +38,7 @@ REGISTERS = {
 }
 SPAN = 0x80  # bytes that the registers take
 ID = 0x54523242  # the bytes "B2RT"
-VERSION = 4  # of the registers and of the command stream
+VERSION = 5  # of the registers and of the command stream
 LIMITS = ("lanes", "tokens", "hidden", "ffn", "labels")
 COUNTERS = ("cycles", "active", "stall_idle", "stall_weights", "stall_norm", "stall_softmax",
             "stall_drain")  # fmt: skip

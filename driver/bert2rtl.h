@@ -46,7 +46,7 @@ enum {
 /* What they hold. */
 enum {
     B2RTL_ID_VALUE = 0x54523242, /* the bytes "B2RT" */
-    B2RTL_VERSION_VALUE = 4,     /* of the registers and of the command stream */
+    B2RTL_VERSION_VALUE = 5,     /* of the registers and of the command stream */
     B2RTL_CONTROL_START = 1,
     B2RTL_CONTROL_ABORT = 2,
     B2RTL_STATUS_BUSY = 1,

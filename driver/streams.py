@@ -25,13 +25,13 @@ def embed(stream: bytes) -> dict[str, int]:
     while at + DESCRIPTOR_BYTES <= len(stream) and lanes:
         opcode, flags = stream[at], stream[at + 1]
         if opcode == EMBED:
-            channels, low, high, positions, offset, types = struct.unpack_from(
-                "<HHBHHB", stream, at + 4
+            channels, low, high, positions, offset, types, wide = struct.unpack_from(
+                "<HHBHHBB", stream, at + 4
             )
             return {
                 "lanes": lanes,
                 "labels": labels,
-                "row_words": -(-channels // lanes),
+                "row_words": -(-channels // lanes) << (wide & 1),
                 "token_rows": low | high << 16,
                 "position_rows": positions,
                 "offset": offset,

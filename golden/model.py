@@ -242,8 +242,10 @@ class Layer:
 class Embedding:
     """token int8 [V, H], position int8 [types or 1, P, H], codes -127..127, and their factors.
 
-    1 <= token_factor, position_factor <= 255 and their sum is at most 258, so that the weighted
-    sum of two codes is an int16.
+    token_low and position_low, of the same shapes, are added as they are and give each value 16
+    bits; both are None where the tables have 8.
+    1 <= token_factor, position_factor <= 255, and their sum is at most 258, with the low tables
+    256, so that the sum of all is an int16.
     """
 
     token: np.ndarray
@@ -251,15 +253,29 @@ class Embedding:
     token_factor: int
     position_factor: int
     norm: Norm | None = None
+    token_low: np.ndarray | None = None
+    position_low: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         _check_array("token", self.token, np.int8, 2, -127, 127)
         _check_array("position", self.position, np.int8, 3, -127, 127)
         _check_integer("token_factor", self.token_factor, 1, 255)
         _check_integer("position_factor", self.position_factor, 1, 255)
-        total = self.token_factor + self.position_factor
-        if total > 258:
-            raise ValueError(f"token_factor + position_factor is {total}; allowed 2..258")
+        if (self.token_low is None) != (self.position_low is None):
+            raise ValueError("one of token_low and position_low is None; allowed both or none")
+        if self.token_low is not None and self.position_low is not None:
+            _check_array("token_low", self.token_low, np.int8, 2, -127, 127)
+            _check_shape("token_low", self.token_low, self.token.shape)
+            _check_array("position_low", self.position_low, np.int8, 3, -127, 127)
+            _check_shape("position_low", self.position_low, self.position.shape)
+        total, most = self.token_factor + self.position_factor, 256 if self.wide else 258
+        if total > most:
+            raise ValueError(f"token_factor + position_factor is {total}; allowed 2..{most}")
+
+    @property
+    def wide(self) -> bool:
+        """The tables have 16 bits a value."""
+        return self.token_low is not None
 
 
 @dataclass(frozen=True, eq=False)

@@ -117,11 +117,20 @@ def _norm(rng: np.random.Generator, hidden: int) -> Norm:
 
 
 def _embedding(rng: np.random.Generator, shape: Shape) -> Embedding:
+    """Every second one has tables of 16 bits."""
+    tokens = shape.vocabulary, shape.hidden
+    positions = max(shape.types, 1), shape.positions, shape.hidden
+    beside = rng.spawn(1)[0]  # so that all other integers are those of tables of 8 bits
+    token, position = _codes(rng, *tokens), _codes(rng, *positions)
+    wide = bool(token[-1, -1] & 1)
+    a_t, a_p = int(rng.integers(80, 130)), int(rng.integers(40, 129))
     return Embedding(
-        token=_codes(rng, shape.vocabulary, shape.hidden),
-        position=_codes(rng, max(shape.types, 1), shape.positions, shape.hidden),
-        token_factor=int(rng.integers(80, 130)),
-        position_factor=int(rng.integers(40, 129)),
+        token=token,
+        position=position,
+        token_factor=a_t,
+        position_factor=min(a_p, 256 - a_t) if wide else a_p,
+        token_low=_codes(beside, *tokens) if wide else None,
+        position_low=_codes(beside, *positions) if wide else None,
         norm=_norm(rng, shape.hidden) if shape.embedding_norm else None,
     )
 

@@ -205,19 +205,28 @@ class _Quantizer:
         if spec.types:
             position = position + self.arrays["embedding.type"][:, None]
         points = [float(np.abs(table).max()) or 1.0 for table in (token, position)]
-        a_t, a_p, scale = quantizers.embedding_factors(*points)
+        wide = "wide" in self.remedies
+        factors = quantizers.wide_factors if wide else quantizers.embedding_factors
+        a_t, a_p, scale = factors(*points)
         norm, stream = None, scale
         self.description.tensor("embedding.sum", scale, 16)
-        self.description.tensors["embedding.token"] = {"scale": a_t * scale, "bits": 8}
-        self.description.tensors["embedding.position"] = {"scale": a_p * scale, "bits": 8}
-        self.description.prove("embedding.sum", 127 * (a_t + a_p), 2**15)
+        tables: dict[str, NDArray[np.int8]] = {}
+        for name, values, factor in (("token", token, a_t), ("position", position, a_p)):
+            if wide:
+                codes = quantizers.wide_codes(values, factor, scale)
+                tables |= dict(zip((name, f"{name}_low"), codes, strict=True))
+                frame = {"scale": scale, "bits": 16}
+            else:
+                tables[name] = quantizers.table_codes(values, factor * scale)
+                frame = {"scale": factor * scale, "bits": 8}
+            self.description.tensors[f"embedding.{name}"] = frame
+        self.description.prove("embedding.sum", 127 * (a_t + a_p + 2 * wide), 2**15)
         if spec.embedding_norm:
             norm, stream = self._norm("embedding", "embedding.norm", scale)
         embedding = _named(
             "embedding",
             Embedding,
-            token=quantizers.table_codes(token, a_t * scale),
-            position=quantizers.table_codes(position, a_p * scale),
+            **tables,
             token_factor=a_t,
             position_factor=a_p,
             norm=norm,

@@ -170,6 +170,27 @@ def embedding_factors(token_point: float, position_point: float) -> tuple[int, i
     return int(a_t[best]), int(a_p[best]), float(scale[best])
 
 
+def wide_factors(token_point: float, position_point: float) -> tuple[int, int, float]:
+    """(a_t, a_p, scale) of tables of 16 bits; both have that scale.
+
+    Of all a_t + a_p = 256 the pair with the least scale at which 127 (a + 1) reaches each point.
+    """
+    a_t = np.arange(1, 256)
+    scale = np.maximum(token_point / (a_t + 1), position_point / (257 - a_t)) / WEIGHT_MAX
+    best = int(scale.argmin())
+    return int(a_t[best]), 256 - int(a_t[best]), float(scale[best])
+
+
+def wide_codes(
+    table: Floats, factor: int, scale: float
+) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+    """(high, low) int8 codes -127..127, factor * high + low = round(table / scale)."""
+    most = WEIGHT_MAX * (factor + 1)
+    codes = rounded(table / np.float64(scale)).clip(-most, most)
+    high = rounded(codes / factor).clip(-WEIGHT_MAX, WEIGHT_MAX)
+    return high.astype(np.int8), (codes - factor * high).astype(np.int8)
+
+
 def table_codes(table: Floats, scale: float) -> NDArray[np.int8]:
     """An embedding table as int8 codes -127..127."""
     return rounded(table / np.float64(scale)).clip(-WEIGHT_MAX, WEIGHT_MAX).astype(np.int8)

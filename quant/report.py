@@ -185,8 +185,8 @@ def error_curves(classifier: Classifier, tokens: Tokens) -> str:
 def memory(model: Model) -> str:
     """Bytes of the integer parameters by part."""
     parts = {
-        "embedding, tokens": model.embedding.token.nbytes,
-        "embedding, positions": model.embedding.position.nbytes,
+        "embedding, tokens": model.embedding.token.nbytes << model.embedding.wide,
+        "embedding, positions": model.embedding.position.nbytes << model.embedding.wide,
     }
     for i, layer in enumerate(model.layers):
         a = layer.attention

@@ -6,7 +6,7 @@ from amaranth.hdl import Elaboratable, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from rtl.control.issuer import Issuer, operand_word
+from rtl.control.issuer import Issuer, one_hot
 from rtl.control.loader import Loader
 from rtl.control.sequencer import Sequencer
 from rtl.control.tile_queue import TileQueue
@@ -32,7 +32,7 @@ from rtl.interface.ports import (
 from rtl.interface.tile import Operand, address_bits
 from rtl.interface.trace import Activity, AttentionTrace, trace
 from rtl.primitives.memory import Memory, ReadPort, WritePort
-from rtl.primitives.pipeline import delay
+from rtl.primitives.pipeline import delay, register
 
 
 class Engine(wiring.Component):
@@ -264,14 +264,16 @@ class Engine(wiring.Component):
     ) -> None:
         """The mux of the sources, a cycle after the memories' words, and the array's control."""
         issuer, matmul, softmax = self.issuer, self.matmul, self.softmax
-        factor = self.sequencer.factor
         m.d.comb += [
             softmax.p.address.eq(issuer.o.a_address),
             softmax.p.buffer.eq(issuer.tile.tag.softmax_buffer),
         ]
         a_source = delay(m, issuer.o.a, Memory.latency, "a_source")
         b_source = delay(m, issuer.o.b, Memory.latency, "b_source")
-        index = delay(m, issuer.o.index, Memory.latency, "index")
+        # Chosen a cycle before it is used, for all lanes.
+        index = delay(m, issuer.o.index, Memory.latency - 1, "index")
+        place, carried = one_hot(index, self.sequencer.factor)
+        place, carried = register(m, place, "place"), register(m, carried, "carried")
         for lane in range(self.config.lanes):
             with m.Switch(a_source):
                 for source, value in (
@@ -279,7 +281,7 @@ class Engine(wiring.Component):
                     (Operand.BANK, a_banked[lane]),
                     (Operand.WEIGHT, weights[lane]),
                     (Operand.P, softmax.p.data[lane]),
-                    (Operand.ONE_HOT, operand_word(index, lane, factor.token, factor.position)),
+                    (Operand.ONE_HOT, Mux(place == lane, carried, 0)),
                 ):
                     with m.Case(source):
                         m.d.sync += matmul.a[lane].eq(value)

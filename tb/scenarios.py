@@ -243,6 +243,7 @@ def refused_streams(program: Program) -> Iterator[tuple[str, bytes, Error]]:
     yield "NORM too wide", rebuilt(program, norm, channels=config.hidden + 1), Error.LIMIT
     yield "NORM of nothing", rebuilt(program, norm, channels=0), Error.LIMIT
     yield "EMBED too wide", rebuilt(program, embed, channels=config.hidden + 1), Error.LIMIT
+    yield "EMBED of 24 bits", rebuilt(program, embed, wide=2), Error.LIMIT
     yield "ATTEND without heads", rebuilt(program, attend, heads=0), Error.LIMIT
     yield "ATTEND of no head size", rebuilt(program, attend, head_size=0), Error.LIMIT
     yield "NORM shifted too far", rebuilt(program, norm, shift=32), Error.LIMIT

@@ -94,6 +94,9 @@ class Engine:
         norm, final = model.embedding.norm, model.final_norm
         self.embedding_norm = None if norm is None else FastNorm(norm)
         self.final_norm = None if final is None else FastNorm(final)
+        low = model.embedding.token_low, model.embedding.position_low
+        none = np.empty((0, 0), np.int8), np.empty((0, 0, 0), np.int8)
+        self.low = [empty if table is None else table for table, empty in zip(low, none)]
         self._memory: dict[str, np.ndarray] = {}
 
     def run_batch(
@@ -138,6 +141,7 @@ class Engine:
             embedding.position,
             embedding.token_factor,
             embedding.position_factor,
+            *self.low,
             shape.position_offset,
             x.reshape(batch, length, -1),
         )

@@ -198,10 +198,14 @@ def embed(
     position: np.ndarray,
     token_factor: int,
     position_factor: int,
+    token_low: np.ndarray,
+    position_low: np.ndarray,
     offset: int,
     out: np.ndarray,
 ) -> None:
     """out = token_factor * token[ids] + position_factor * position[types, t + offset].
+
+    To this token_low and position_low add their rows, where they are not empty.
 
     ids and types [batch, L], out int16 [batch, L, H].
     """
@@ -214,3 +218,8 @@ def embed(
                 out[b, t, c] = token_factor * np.int32(row[c]) + position_factor * np.int32(
                     place[c]
                 )
+            if token_low.size > 0:
+                row_low = token_low[ids[b, t]]
+                place_low = position_low[types[b, t], t + offset]
+                for c in range(out.shape[2]):
+                    out[b, t, c] += np.int32(row_low[c]) + np.int32(place_low[c])

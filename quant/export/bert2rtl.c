@@ -156,6 +156,13 @@ static void embed(uint32_t id, int32_t type, int32_t place, int16_t *x)
     for (c = 0; c < BERT2RTL_HIDDEN; c++) {
         x[c] = (int16_t)(model->token_factor * token[c] + model->position_factor * position[c]);
     }
+    if (model->token_low) {
+        token = row_of(model->token_low, BERT2RTL_HIDDEN, id);
+        position = row_of(model->position_low, BERT2RTL_HIDDEN, row);
+        for (c = 0; c < BERT2RTL_HIDDEN; c++) {
+            x[c] = (int16_t)(x[c] + token[c] + position[c]);
+        }
+    }
 }
 
 static int is_key(const uint8_t *attend, int32_t t)

@@ -40,6 +40,7 @@ typedef struct {
 typedef struct {
     const signed char *token;    /* BERT2RTL_VOCABULARY rows of BERT2RTL_HIDDEN */
     const signed char *position; /* BERT2RTL_POSITIONS rows for each type, at least one type */
+    const signed char *token_low, *position_low; /* the low parts of values of 16 bits, or NULL */
     int32_t token_factor, position_factor;
     const bert2rtl_norm *embedding_norm; /* NULL without one */
     const bert2rtl_layer *layers;        /* BERT2RTL_LAYERS of them */

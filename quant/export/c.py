@@ -100,8 +100,12 @@ def _model(model: Model) -> Iterator[str]:
     yield "#define CODES(array) (const signed char *)&array\n\n"
     embedding = model.embedding
     hidden = model.shape.hidden
+    low = embedding.token_low, embedding.position_low
     yield from codes("token", embedding.token)
     yield from codes("position", embedding.position.reshape(-1, hidden))
+    if low[0] is not None and low[1] is not None:
+        yield from codes("token_low", low[0])
+        yield from codes("position_low", low[1].reshape(-1, hidden))
     for name, table in (
         ("exp2", softmax.EXP2_TABLE),
         ("reciprocal", reciprocal.TABLE),
@@ -129,6 +133,7 @@ def _model(model: Model) -> Iterator[str]:
     yield "};\n\n"
     yield "const bert2rtl_encoder bert2rtl_model = {\n"
     yield "    CODES(token), CODES(position),\n"
+    yield f"    {'CODES(token_low), CODES(position_low)' if embedding.wide else 'NULL, NULL'},\n"
     yield f"    {embedding.token_factor}, {embedding.position_factor},\n"
     yield f"    {'&embedding_norm' if embedding.norm else 'NULL'}, layers,\n"
     yield f"    {'&final_norm' if model.final_norm else 'NULL'},\n"

@@ -182,18 +182,24 @@ class _Encoder(Graph):
 
     def embed(self) -> str:
         embedding = self.model.embedding
-        token = self.cast(self.table(embedding.token, "ids"), TensorProto.INT64)
         count = self.node("Squeeze", self.node("Shape", "ids"))
         offset = self.shape.position_offset
-        rows = self.node("Range", offset, self.node("Add", count, offset), 1)
-        parts = (self.node("Unsqueeze", part, np.array([1])) for part in ("types", rows))
+        places = self.node("Range", offset, self.node("Add", count, offset), 1)
+        parts = (self.node("Unsqueeze", part, np.array([1])) for part in ("types", places))
         place = self.node("Concat", *parts, axis=1)
-        position = self.node("GatherND", embedding.position, place)
-        return self.node(
-            "Add",
-            self.node("Mul", token, embedding.token_factor),
-            self.node("Mul", self.cast(position, TensorProto.INT64), embedding.position_factor),
-        )
+
+        def rows(token: np.ndarray, position: np.ndarray) -> tuple[str, str]:
+            found = self.table(token, "ids"), self.node("GatherND", position, place)
+            return self.cast(found[0], TensorProto.INT64), self.cast(found[1], TensorProto.INT64)
+
+        token, position = rows(embedding.token, embedding.position)
+        token = self.node("Mul", token, embedding.token_factor)
+        x = self.node("Add", token, self.node("Mul", position, embedding.position_factor))
+        if embedding.token_low is not None and embedding.position_low is not None:
+            x = self.node(
+                "Add", x, self.node("Add", *rows(embedding.token_low, embedding.position_low))
+            )
+        return x
 
     def normalize(self, z: str, norm: Norm) -> tuple[str, str]:
         hidden = self.shape.hidden

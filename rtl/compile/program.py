@@ -157,12 +157,19 @@ def embedding_table(model: Model, lanes: int) -> np.ndarray:
     """The flat table of the embedding memory: int8 [rows, words * lanes].
 
     Rows: the tokens, then the positions of type 0, then those of type 1. A row is padded with zeros
-    to whole words of `lanes` bytes.
+    to whole words of `lanes` bytes. Where values have 16 bits a word of the low bytes follows each.
     """
-    rows = np.concatenate(
-        [model.embedding.token, model.embedding.position.reshape(-1, model.shape.hidden)]
-    )
-    return np.pad(rows, ((0, 0), (0, -model.shape.hidden % lanes)))
+    embedding, hidden = model.embedding, model.shape.hidden
+
+    def flat(token: np.ndarray, position: np.ndarray) -> np.ndarray:
+        rows = np.concatenate([token, position.reshape(-1, hidden)])
+        padded = np.pad(rows, ((0, 0), (0, -hidden % lanes)))
+        return padded.reshape(len(rows), -1, lanes)
+
+    words = flat(embedding.token, embedding.position)
+    if embedding.token_low is not None and embedding.position_low is not None:
+        words = np.stack([words, flat(embedding.token_low, embedding.position_low)], axis=2)
+    return words.reshape(len(words), -1)
 
 
 def _norms(model: Model) -> Iterator[tuple[str, Norm]]:
@@ -208,6 +215,7 @@ class _Compiler:
             "position_rows": shape.positions,
             "offset": shape.position_offset,
             "types": shape.types,
+            "wide": int(embedding.wide),
         }
         return Step("embedding.sum", Opcode.EMBED, NO_FLAGS, values)
 

@@ -23,8 +23,9 @@ class Embedding(wiring.Component):
     Row numbers: the tokens, then the positions of type 0, then those of type 1. Rows are asked for
     ahead, and must come in the order of the requests, each as ceil(channels / N) words. Word w of
     row k (0: token, 1: position) of lane i goes to address w * 2N + 2i + k of a weight half, so
-    that column tile w finds its operands at 2N consecutive addresses. A token takes four cycles to
-    ask for; a word is taken a cycle.
+    that column tile w finds its operands at 2N consecutive addresses. Wide rows have twice the
+    words, high and low bytes in turn: word 2w + h goes to address w * 4N + 4i + 2k + h. A token
+    takes four cycles to ask for; a word is taken a cycle.
 
     Members
     -------
@@ -75,8 +76,9 @@ class Embedding(wiring.Component):
             ids.write.data.type.eq(self.token.token.type),
         ]
         # Known before the unit is active: a descriptor is checked for two cycles.
-        words = Signal(range(ceil_div(self.config.hidden, n) + 1))  # of a row
-        m.d.sync += words.eq((rows.channels + n - 1) >> n.bit_length() - 1)
+        words = Signal(range(2 * ceil_div(self.config.hidden, n) + 1))  # of a row
+        wide = rows.wide[0]
+        m.d.sync += words.eq((rows.channels + n - 1) >> n.bit_length() - 1 << wide)
         pending = Signal(16)  # words asked for and not received
 
         asked = Signal(range(self.config.tokens + 1))
@@ -143,7 +145,9 @@ class Embedding(wiring.Component):
         m.d.comb += [
             self.i.ready.eq(self.rows.fill),
             self.write.en.eq(taken),
-            self.write.address.eq(Cat(kind, lane, word)),
+            self.write.address.eq(
+                Mux(wide, Cat(word[0], kind, lane, word[1:]), Cat(kind, lane, word))
+            ),
             self.write.data.eq(self.i.payload.data),
             self.rows.last.eq(token + 1 == self.sequence.tokens),
             self.rows.done.eq(row_end & kind & (self.rows.last | (lane == n - 1))),

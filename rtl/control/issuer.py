@@ -7,7 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.interface.config import Config
-from rtl.interface.ports import Operands, Release, TileEnd
+from rtl.interface.ports import Factors, Operands, Release, TileEnd
 from rtl.interface.tile import Tile
 from rtl.interface.trace import Activity, Stall
 
@@ -136,6 +136,8 @@ class Issuer(wiring.Component):
         return m
 
 
-def operand_word(index: Signal, lane: int, token: Signal, position: Signal) -> Value:
-    """Lane of the embedding's one-hot word: a_t or a_p in lane index >> 1, else 0."""
-    return Mux(index >> 1 == lane, Mux(index[0], position, token), 0)
+def one_hot(index: Value, factor: Factors) -> tuple[Value, Value]:
+    """The lane that the embedding's operand `index` selects, and what it carries there."""
+    narrow = Mux(index[0], factor.position, factor.token)
+    wide = Mux(index[0], 1, Mux(index[1], factor.position, factor.token))
+    return Mux(factor.wide, index >> 2, index >> 1), Mux(factor.wide, wide, narrow)

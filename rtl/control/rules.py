@@ -197,6 +197,7 @@ class Rules(wiring.Component):
             is_[Opcode.NORM] & beyond(norm.epsilon, (1 << EPSILON_BITS) - 1),
             is_[Opcode.EMBED] & beyond(embed.channels, config.hidden),
             is_[Opcode.EMBED] & (embed.token_rows == 0),
+            is_[Opcode.EMBED] & (embed.wide > 1),
             is_[Opcode.EMBED] & (embed.offset + self._tokens > embed.position_rows),
             *(is_[Opcode.LINEAR] & rule for rule in linear_rules),
             *(is_[Opcode.ATTEND] & rule for rule in attend_rules),

@@ -143,6 +143,7 @@ class Sequencer(wiring.Component):
             m.d.sync += [
                 self.factor.token.eq(embed.token_factor),
                 self.factor.position.eq(embed.position_factor),
+                self.factor.wide.eq(embed.wide),
             ]
         with m.If(op.opcode == Opcode.ATTEND):
             m.d.sync += [

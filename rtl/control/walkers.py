@@ -90,6 +90,7 @@ class EmbedWalker(Walker):
         row = Signal.like(rows)
         row_offset, column_offset = Signal(self.width), Signal(self.width)
         embedded = Signal(self.width)  # operand words of the column tiles before this one
+        wide = embed.wide[0]
         tokens_left = Signal(range(self.config.tokens + 1))
         columns_left = Signal(16)
         column_end = columns_left <= n
@@ -98,7 +99,7 @@ class EmbedWalker(Walker):
             tile.b.eq(Operand.WEIGHT),
             tile.weights.eq(1),
             tile.b_address.eq(self.weight_base + embedded),
-            tile.length.eq(minimum(n, tokens_left) << 1),
+            tile.length.eq(minimum(n, tokens_left) << Mux(wide, 2, 1)),
             tile.release.eq(column_end),
             tile.tag.epilogue.eq(Epilogue.EMBEDDING),
             tile.tag.address.eq(row_offset + column_offset),
@@ -128,7 +129,7 @@ class EmbedWalker(Walker):
         with m.Elif(taken):
             m.d.sync += [
                 column_offset.eq(column_offset + n),
-                embedded.eq(embedded + 2 * n),
+                embedded.eq(embedded + Mux(wide, 4 * n, 2 * n)),
                 columns_left.eq(columns_left - n),
             ]
         return m

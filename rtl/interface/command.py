@@ -34,7 +34,7 @@ PARAMETER_PLANES = 7  # bias 4, m 2, s 1
 NORM_PLANES = 6  # gamma 2, beta 4; with Flag.SHIFTS one more
 TABLE_BYTES = 256
 MAGIC = 0x54523242  # "B2RT"
-VERSION = 4
+VERSION = 5
 EPSILON_BITS = 50
 NORM_SHIFT_MAX = 31
 RESIDUAL_SHIFT_MAX = 15
@@ -138,6 +138,7 @@ FIELDS: dict[Opcode, tuple[Field, ...]] = {
         Field("position_rows", 2),  # rows of the position table of one type
         Field("offset", 2),  # position of the first token
         Field("types", 1),  # types above it are refused; 0 and 1 take type 0 only
+        Field("wide", 1),  # 1: a value has 16 bits, a word of high and one of low bytes
     ),
     Opcode.LINEAR: (
         Field("length", 2),  # K

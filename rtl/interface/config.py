@@ -85,9 +85,9 @@ class Config:
     def weight_words(self) -> int:
         """Depth of one half of the weight double buffer.
 
-        A weight tile has K words; a row tile of embedding rows has 2N words a column tile.
+        A weight tile has K words; a row tile of wide embedding rows has 4N words a column tile.
         """
-        embedding = 2 * ceil_div(self.hidden, self.lanes) * self.lanes
+        embedding = 4 * ceil_div(self.hidden, self.lanes) * self.lanes
         return power_of_two(max(self.hidden, self.ffn, embedding))
 
     @property

@@ -444,16 +444,16 @@ class TileEnd(wiring.Signature):
 
 
 class Factors(wiring.Signature):
-    """Multipliers of the embedding's two rows.
+    """Multipliers of the embedding's rows.
 
     Members
     -------
-    token, position : Out
+    token, position, wide : Out
         Of the latest EMBED; stable until the array is quiet.
     """
 
     def __init__(self) -> None:
-        super().__init__({"token": Out(8), "position": Out(8)})
+        super().__init__({"token": Out(8), "position": Out(8), "wide": Out(1)})
 
 
 class Region(wiring.Signature):

@@ -22,7 +22,8 @@ class Operand(IntEnum):
 
     X8 and BANK are activations, WEIGHT the weight double buffer, P the softmax's probabilities.
     ONE_HOT (operand A only) is the row-selecting word of the embedding: at operand k, lane k >> 1
-    carries the token factor (k even) or the position factor (k odd).
+    carries the token factor (k even) or the position factor (k odd). Of wide rows lane k >> 2 does,
+    for k & 3 = 0 and 2, and 1 for the low bytes between them.
     """
 
     X8 = 0

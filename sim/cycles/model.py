@@ -256,7 +256,8 @@ class Inference:
     def _embed(self, step: Step) -> None:
         """Rows into the weight halves, and the tiles that add them."""
         n, channels = self.lanes, step.values["channels"]
-        words = ceil_div(channels, n)
+        columns, wide = ceil_div(channels, n), step.values["wide"]
+        words, operands = columns << wide, 2 << wide
         ask = max(self.loader, self.ready) + 1 + Memory.latency
         taken: list[int] = []  # cycle in which each row's first word was taken
         arrived = 0  # first cycle in which the rows' next word can be taken
@@ -274,8 +275,8 @@ class Inference:
                 arrived = first + words
                 ask += 1 if kind % 2 == 0 else 1 + Memory.latency
             half.loaded = arrived
-            for column in range(words):
-                last = self.array.tile(2 * tokens, [("weights", half.loaded)])
+            for column in range(columns):
+                last = self.array.tile(operands * tokens, [("weights", half.loaded)])
                 written = min(n, channels - column * n)
                 writes.append(self._shown(last, written))
             half.weights_free = last + 1

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from golden.model import Model, Norm, Shape
 from golden.random import random_model
-from rtl.compile.program import compile_model
-from rtl.interface.config import Config, ceil_div
+from rtl.compile.program import compile_model, embedding_table
+from rtl.interface.config import Config
 from sim.cycles.model import predict
 
 HEAD_SIZE = 64  # of a shape without a model, as in BERT
@@ -90,7 +90,7 @@ def performance(
     told = predict(program, tokens, stream_bytes=stream_bytes, row_latency=row_latency)
     seconds = told.cycles / clock_mhz / 1e6
     stream = len(program.stream())
-    rows = 2 * tokens * ceil_div(model.shape.hidden, n) * n
+    rows = 2 * tokens * embedding_table(model, n).shape[1]
     return Performance(
         tokens=tokens,
         cycles=told.cycles,
@@ -107,7 +107,8 @@ def performance(
 def example(config: Config, layers: int) -> Model:
     """A model of `shape_of`; its integers are random, since cycles depend on none of them.
 
-    No channel has a shift of its own: a NORM with such shifts is a plane longer.
+    No channel has a shift of its own: a NORM with such shifts is a plane longer. The embedding
+    tables have 8 bits a value.
     """
     made = random_model(shape_of(config, layers), 0)
 
@@ -115,6 +116,8 @@ def example(config: Config, layers: int) -> Model:
         return replace(norm, operand_shifts=None)
 
     assert made.embedding.norm is not None
-    embedding = replace(made.embedding, norm=plain(made.embedding.norm))
+    embedding = replace(
+        made.embedding, norm=plain(made.embedding.norm), token_low=None, position_low=None
+    )
     kept = (replace(x, norm1=plain(x.norm1), norm2=plain(x.norm2)) for x in made.layers)
     return replace(made, embedding=embedding, layers=tuple(kept))

@@ -170,7 +170,7 @@ def exceeds(one: Descriptor, before: list[Descriptor], config: Config) -> bool:
         case Opcode.EMBED:
             maximum = before[0].values["tokens"] if before else 0
             past = v["offset"] + maximum > v["position_rows"]
-            return beyond("channels", hidden) or not v["token_rows"] or past
+            return beyond("channels", hidden) or not v["token_rows"] or past or v["wide"] > 1
         case Opcode.ATTEND:
             return (
                 not v["heads"]
@@ -255,7 +255,7 @@ def use_codes(
             rows, types = one.values["token_rows"], one.values["types"]
             if any(w & ID_MASK >= rows or (w & TYPE_BIT and types < 2) for w in words):
                 codes.add(Error.TOKEN)
-            if -(-one.values["channels"] // config.lanes) != row_words:
+            if -(-one.values["channels"] // config.lanes) << one.values["wide"] != row_words:
                 codes.add(Error.ROW)
         elif leaves_its_bank(one.opcode, one.flags, one.values, len(words), config):
             codes.add(Error.LIMIT)

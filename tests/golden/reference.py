@@ -154,11 +154,19 @@ def ref_attention(
 
 def ref_embed(ids: list[int], types: list[int], model: Model) -> list[list[int]]:
     tables = model.embedding
+
+    def low(token: int, kind: int, t: int, c: int) -> int:
+        if tables.token_low is None:
+            return 0
+        place = tables.position_low[kind, t + model.shape.position_offset, c]
+        return int(tables.token_low[token, c]) + int(place)
+
     return [
         [
             tables.token_factor * int(tables.token[token, c])
             + tables.position_factor
             * int(tables.position[kind, t + model.shape.position_offset, c])
+            + low(token, kind, t, c)
             for c in range(model.shape.hidden)
         ]
         for t, (token, kind) in enumerate(zip(ids, types))

@@ -72,6 +72,8 @@ def test_equal_tokens_fill_the_context_sums() -> None:
         embedding=replace(
             random_model(replace(SHAPES["bert-tiny"], positions=514), 1).embedding,
             position=np.zeros((2, 514, 128), np.int8),
+            token_low=None,
+            position_low=None,
         ),
     )
     saturated = Linear(

@@ -139,6 +139,13 @@ def test_attention(change: dict, message: str) -> None:
         replace(attention, **change)
 
 
+def wide(**change: Any) -> dict[str, Any]:
+    """A change to tables of 16 bits, and one more."""
+    low = np.zeros((5, 2), np.int8)
+    tables = {"token_low": low, "position_low": low[None], "token_factor": 127}
+    return tables | change
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -147,6 +154,12 @@ def test_attention(change: dict, message: str) -> None:
         ({"token_factor": 130, "position_factor": 129}, r"is 259; allowed 2\.\.258"),
         ({"token": np.full((1, 2), -128, np.int8)}, r"token\[0, 0\] is -128; allowed -127\.\.127"),
         ({"position": np.zeros((3, 2), np.int8)}, r"shape \(3, 2\); allowed 3 dimensions"),
+        ({"token_low": np.zeros((5, 2), np.int8)}, "one of token_low and position_low is None"),
+        (wide(token_low=np.zeros((4, 2), np.int8)), r"shape \(4, 2\); allowed \(5, 2\)"),
+        (wide(position_low=np.zeros((1, 5, 3), np.int8)), r"\(1, 5, 3\); allowed \(1, 5, 2\)"),
+        (wide(position_low=np.full((1, 5, 2), -128, np.int8)), r"0\] is -128; allowed -127\.\.127"),
+        (wide(token_low=np.zeros((5, 2), np.int16)), "int16; allowed an array of int8"),
+        (wide(token_factor=128, position_factor=129), r"is 257; allowed 2\.\.256"),
     ],
 )
 def test_embedding(change: dict, message: str) -> None:
@@ -154,6 +167,11 @@ def test_embedding(change: dict, message: str) -> None:
     embedding = Embedding(table, table[None], 129, 129)
     with pytest.raises(ValueError, match=message):
         replace(embedding, **change)
+
+
+def narrow(model: Model, **change: Any) -> Embedding:
+    """The model's embedding with tables of 8 bits, changed."""
+    return replace(model.embedding, token_low=None, position_low=None, **change)
 
 
 def changed_layer(**change: Any) -> Callable[[Model], dict]:
@@ -183,14 +201,14 @@ SMALL_NORM = Norm(np.zeros(4, np.int16), np.zeros(4, np.int32), 12, 1)
         (
             BERT,
             lambda model: {
-                "embedding": replace(model.embedding, token=model.embedding.token[:29])
+                "embedding": narrow(model, token=model.embedding.token[:29])
             },
             r"embedding\.token has shape \(29, 12\); allowed \(30, 12\)",
         ),
         (
             BERT,
             lambda model: {
-                "embedding": replace(model.embedding, position=model.embedding.position[:1])
+                "embedding": narrow(model, position=model.embedding.position[:1])
             },
             r"embedding\.position has shape \(1, 12, 12\); allowed \(2, 12, 12\)",
         ),

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -133,13 +134,26 @@ def test_files_of_two_models(saved: Path, tmp_path_factory: pytest.TempPathFacto
         (b'{"format": ', "not readable as JSON"),
         (b"[]", '"format" is not'),
         (b'{"format": "gguf"}', '"format" is not "bert2rtl quantized model"'),
-        (b'{"format": "bert2rtl quantized model", "version": 9}', "version 9; allowed 1..2"),
+        (b'{"format": "bert2rtl quantized model", "version": 9}', "version 9; allowed 1..3"),
         (b'{"format": "bert2rtl quantized model", "version": 2}', '"sha256" is missing'),
     ],
 )
 def test_foreign_description(saved: Path, content: bytes, message: str) -> None:
     (saved / store.DESCRIPTION).write_bytes(content)
     assert message in refused(saved)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_every_version_so_far_loads(version: int, tmp_path: Path) -> None:
+    """What a version lacks is absent, as it is from a model that does not use it."""
+    made = random_model(SHAPES[0], 0)
+    low = {"token_low": None, "position_low": None} if version < 3 else {}
+    model = replace(made, embedding=replace(made.embedding, **low))
+    assert model.embedding.wide == (version == 3)
+    store.save(model, tmp_path, INFO)
+    path = tmp_path / store.DESCRIPTION
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": version}))
+    assert run(store.load(tmp_path)[0], [1, 2, 3]).tolist() == run(model, [1, 2, 3]).tolist()
 
 
 def rewrite(directory: Path, change: dict, arrays: dict[str, np.ndarray] | None = None) -> None:

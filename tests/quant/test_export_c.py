@@ -134,6 +134,14 @@ FAULTS = {
     "tables from the wrong end": ("table[(uint8_t)code]", "table[code + 128]"),
     "no offset": ("+ BERT2RTL_OFFSET +", "+"),
     "no type": ("(size_t)type * BERT2RTL_POSITIONS", "0 * (size_t)type"),
+    "low codes of another token": (
+        "row_of(model->token_low, BERT2RTL_HIDDEN, id)",
+        "row_of(model->token_low, BERT2RTL_HIDDEN, row)",
+    ),
+    "low codes of another place": (
+        "row_of(model->position_low, BERT2RTL_HIDDEN, row)",
+        "row_of(model->position_low, BERT2RTL_HIDDEN, 0)",
+    ),
     "no bias": ("int32_t acc = layer->bias[row], first", "int32_t acc = 0, first"),
 }
 

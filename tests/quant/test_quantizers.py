@@ -16,6 +16,8 @@ from quant.quantizers import (
     operand_shifts,
     rounded,
     table_codes,
+    wide_codes,
+    wide_factors,
 )
 from quant.quantizers import layer_norm as integer_norm
 
@@ -165,6 +167,20 @@ def test_layer_norm_parameters_use_their_bits_and_are_refused_beyond() -> None:
         integer_norm("layer.0.norm1", gamma * 1e9, beta, 1e-12, 1e-3, 1e-4)
     with pytest.raises(CalibrationError, match=r"norm2: epsilon 0.1 is \d+ LSB .*above 2\^50"):
         integer_norm("norm2", gamma, beta, 0.1, 1e-9, 1e-4)
+
+
+@pytest.mark.parametrize("points", [(1.0, 1.0), (5.0, 0.02), (0.001, 1.0), (2.0, 3.1)])
+def test_wide_tables_hold_every_value_to_half_a_step(points: tuple[float, float]) -> None:
+    a_t, a_p, scale = wide_factors(*points)
+    assert a_t + a_p == 256
+    assert scale * 127 * 258 < 1.01 * sum(points)
+    for factor, point in ((a_t, points[0]), (a_p, points[1])):
+        table = np.linspace(-point, point, 4001)
+        high, low = wide_codes(table, factor, scale)
+        assert high.dtype == low.dtype == np.int8
+        assert max(abs(int(c)) for codes in (high, low) for c in (codes.min(), codes.max())) <= 127
+        values = (factor * high.astype(int) + low) * scale
+        assert np.abs(values - table).max() <= scale * 0.5001
 
 
 def test_embedding_factors_reach_both_tables() -> None:

@@ -23,13 +23,17 @@ def ref_rows(ids: list[int], types: list[int], offset: int) -> list[int]:
     return found
 
 
-def ref_writes(rows: list[int], words: int) -> list[tuple[int, tuple[int, int]]]:
+def ref_writes(rows: list[int], words: int, wide: bool) -> list[tuple[int, tuple[int, int]]]:
     """Address in the weight half of every word, and which word of which row it is."""
-    n = CONFIG.lanes
+    n, parts = CONFIG.lanes, 2 if wide else 1
     found = []
     for number, row in enumerate(rows):
         lane, kind = number // 2 % n, number % 2
-        found += [(word * 2 * n + 2 * lane + kind, (row, word)) for word in range(words)]
+        for word in range(words):
+            column, part = divmod(word, parts)
+            # A column tile's operands: lane by lane token and position, each whole.
+            address = (column * n + lane) * 2 * parts + kind * parts + part
+            found.append((address, (row, word)))
     return found
 
 
@@ -41,6 +45,7 @@ def rtl_rows(
     stalls: float,
     latency: int,
     width: int | None = None,
+    wide: bool = False,
 ) -> tuple[list[int], list[tuple[int, tuple[int, int]]], list[tuple[int, int]], Error]:
     """Rows asked for, writes, (writes so far, last) at each `done`, and the error.
 
@@ -48,7 +53,7 @@ def rtl_rows(
         Words of the rows that come; None: as many as the channels need.
     """
     unit, rng = Embedding(CONFIG), np.random.default_rng(len(ids))
-    words = -(-channels // CONFIG.lanes) if width is None else width
+    words = -(-channels // CONFIG.lanes) << wide if width is None else width
 
     async def exercise(ports: Any) -> Any:
         ctx = ports.ctx
@@ -62,6 +67,7 @@ def rtl_rows(
         for name, value in (
             ("channels", channels), ("token_rows", TOKEN_ROWS), ("position_rows", POSITION_ROWS),
             ("offset", offset), ("types", 2 if any(types) else 1),
+            ("wide", int(wide)),
         ):  # fmt: skip
             ctx.set(unit.rows.fields[name], value)
         ctx.set(unit.sequence.tokens, len(ids))
@@ -90,7 +96,7 @@ def rtl_rows(
                 assert list(ctx.get(unit.write.data)) == content
                 writes.append((ctx.get(unit.write.address), (row, word)))
                 pending -= 1
-            assert pending <= MAX_PENDING + 6
+            assert pending <= MAX_PENDING + 6 * 2
             if ctx.get(unit.rows.done):
                 done.append((len(writes), ctx.get(unit.rows.last)))
             error = Error(ctx.get(unit.error))
@@ -106,14 +112,15 @@ def rtl_rows(
 @pytest.mark.parametrize(("stalls", "latency"), [(0.0, 1), (0.4, 3), (0.0, 40)])
 @pytest.mark.parametrize("channels", [4, 9, 24])
 @pytest.mark.parametrize("tokens", [1, 4, 11, 20])
-def test_rows(tokens: int, channels: int, stalls: float, latency: int) -> None:
+@pytest.mark.parametrize("wide", [False, True])
+def test_rows(tokens: int, channels: int, stalls: float, latency: int, wide: bool) -> None:
     rng = np.random.default_rng(tokens)
     ids, types = rng.integers(0, TOKEN_ROWS, tokens).tolist(), rng.integers(0, 2, tokens).tolist()
-    offset, words = 3, -(-channels // CONFIG.lanes)
-    asked, writes, done, error = rtl_rows(ids, types, offset, channels, stalls, latency)
+    offset, words = 3, -(-channels // CONFIG.lanes) << wide
+    asked, writes, done, error = rtl_rows(ids, types, offset, channels, stalls, latency, wide=wide)
     assert error is Error.NONE
     assert asked == ref_rows(ids, types, offset)
-    assert writes == ref_writes(asked, words)
+    assert writes == ref_writes(asked, words, wide)
     tile = 2 * words * CONFIG.lanes
     ends = [*range(tile, len(writes), tile), len(writes)]
     assert done == [(end, int(end == len(writes))) for end in ends]
@@ -136,11 +143,14 @@ def test_an_id_beyond_the_table(ids: list[int], types: list[int], asked: int) ->
 
 @pytest.mark.parametrize("channels", [4, 9, 24])
 @pytest.mark.parametrize("more", [-1, 1, 3])
-def test_rows_of_another_width(channels: int, more: int) -> None:
+@pytest.mark.parametrize("wide", [False, True])
+def test_rows_of_another_width(channels: int, more: int, wide: bool) -> None:
     """An error with the word in which it shows: the row's last, or the first that is none."""
-    words = -(-channels // CONFIG.lanes)
+    words = -(-channels // CONFIG.lanes) << wide
     if words + more < 1:
         return
-    _, writes, _, error = rtl_rows([5, 6, 7], [0, 0, 0], 0, channels, 0.2, 3, words + more)
+    _, writes, _, error = rtl_rows(
+        [5, 6, 7], [0, 0, 0], 0, channels, 0.2, 3, words + more, wide=wide
+    )
     assert error is Error.ROW
     assert len(writes) in (min(words, words + more), min(words, words + more) + 1)

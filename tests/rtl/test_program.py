@@ -203,8 +203,34 @@ def test_whole_last_layer(name: str) -> None:
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 32])
+def test_wide_embedding_table(lanes: int) -> None:
+    """For every N channels a word of high bytes and one of low bytes."""
+    model = family("bert-tiny", SHAPE)
+    rng = np.random.default_rng(lanes)
+    low = rng.integers(-127, 128, (30, 20), np.int8), rng.integers(-127, 128, (2, 40, 20), np.int8)
+    embedding = dataclasses.replace(
+        model.embedding, token_factor=128, token_low=low[0], position_low=low[1]
+    )
+    model = dataclasses.replace(model, embedding=embedding)
+    table = embedding_table(model, lanes)
+    words = -(-20 // lanes)
+    assert table.shape == (30 + 2 * 40, 2 * words * lanes)
+    position = 30 + 40 + 7, embedding.position[1, 7], low[1][1, 7]
+    for number, high, low_bytes in ((3, embedding.token[3], low[0][3]), position):
+        for channel in range(words * lanes):
+            word, lane = divmod(channel, lanes)
+            pair = [table[number, (2 * word + part) * lanes + lane] for part in range(2)]
+            assert pair == ([high[channel], low_bytes[channel]] if channel < 20 else [0, 0])
+    (embed,) = [step for step in compile_model(model, changed(lanes=lanes, hidden=96)).steps
+                if step.opcode is Opcode.EMBED]  # fmt: skip
+    assert embed.values["wide"] == 1
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 32])
 def test_embedding_table(lanes: int) -> None:
     model = family("bert-tiny", SHAPE)
+    embedding = dataclasses.replace(model.embedding, token_low=None, position_low=None)
+    model = dataclasses.replace(model, embedding=embedding)
     table = embedding_table(model, lanes)
     assert table.shape == (30 + 2 * 40, -(-20 // lanes) * lanes)
     np.testing.assert_array_equal(table[17, :20], model.embedding.token[17])

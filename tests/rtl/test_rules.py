@@ -119,7 +119,7 @@ def exceeds(entry: Entry, before: Sequence[Entry]) -> bool:
         case Opcode.EMBED:
             longest = before[0].values["tokens"]
             right = [0 < v["channels"] <= c.hidden, v["token_rows"] > 0,
-                     longest + v["offset"] <= v["position_rows"]]  # fmt: skip
+                     longest + v["offset"] <= v["position_rows"], v["wide"] < 2]  # fmt: skip
         case Opcode.ATTEND:
             right = [v["heads"] > 0, 0 < v["head_size"] <= c.hidden, v["stride"] <= bank,
                      v["score_s"] in range(1, 48), v["context_s"] in range(1, 48),

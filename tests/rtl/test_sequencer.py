@@ -38,13 +38,13 @@ class RefSequencer:
         for step in steps:
             rows = 1 if step.flags & Flag.FIRST_TILE else self.rows
             if step.opcode is Opcode.EMBED:
-                yield from self.embed(step.values["channels"])
+                yield from self.embed(step.values["channels"], 4 if step.values["wide"] else 2)
             elif step.opcode is Opcode.LINEAR:
                 yield from self.linear(step, rows)
             elif step.opcode is Opcode.ATTEND:
                 yield from self.attend(step.values, rows)
 
-    def embed(self, channels: int) -> Iterator[Tile]:
+    def embed(self, channels: int, rows: int) -> Iterator[Tile]:
         for row in range(self.rows):
             tiles = -(-channels // N)
             for tile in range(tiles):
@@ -52,8 +52,8 @@ class RefSequencer:
                 yield {
                     "a": Operand.ONE_HOT.value,
                     "b": Operand.WEIGHT.value,
-                    "b_address": self.half * CONFIG.weight_words + tile * 2 * N,
-                    "length": 2 * min(N, self.tokens - row * N),
+                    "b_address": self.half * CONFIG.weight_words + tile * rows * N,
+                    "length": rows * min(N, self.tokens - row * N),
                     "release": last,
                     "epilogue": Epilogue.EMBEDDING.value,
                     "address": row * channels + tile * N,

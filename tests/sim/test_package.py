@@ -210,11 +210,14 @@ def test_the_data_sheet_says_what_the_design_has(package: Path) -> None:
 
 @pytest.mark.parametrize("tokens", [1, 5, 16])
 @pytest.mark.parametrize("lanes", [4, 8])
-def test_the_formulas_of_the_sheet_are_exact(lanes: int, tokens: int) -> None:
+@pytest.mark.parametrize("wide", [False, True])
+def test_the_formulas_of_the_sheet_are_exact(lanes: int, tokens: int, wide: bool) -> None:
     """Those of the array's cycles, as text, beside what the cycle model predicts."""
     formulas = dict(re.findall(r"^\| ([a-z]+) .* \| (.* · .*) \|$", CYCLES, re.MULTILINE))
     shape = replace(SMALL["bert-tiny"], positions=16)
-    program = compile_model(random_model(shape, 1), Config(lanes=lanes))
+    models = (random_model(shape, seed) for seed in range(9))
+    model = next(model for model in models if model.embedding.wide == wide)
+    program = compile_model(model, Config(lanes=lanes))
 
     def cycles(operation: str, **values: int) -> int:
         text = formulas[operation].replace("·", "*")
@@ -231,7 +234,7 @@ def test_the_formulas_of_the_sheet_are_exact(lanes: int, tokens: int) -> None:
         elif phase.opcode is Opcode.ATTEND:
             wanted = values["heads"] * cycles("attention", D=values["head_size"])
         else:
-            wanted = cycles("embedding", hidden=shape.hidden)
+            wanted = cycles("wide" if wide else "embedding", hidden=shape.hidden)
         assert phase.active == wanted, phase.name
         seen.add(phase.opcode)
     assert seen == {Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND}

@@ -261,7 +261,7 @@ OTHERS = [
     ("stall_idle @ 0x2C", "stall_idle @ 0x48"),
     ("busy[0:0]", "busy[2:2]"),
     ("cycles[31:0]", "cycles[30:0]"),
-    ("version[31:0] = 4", "version[31:0] = 5"),
+    ("version[31:0] = 5", "version[31:0] = 6"),
     ("hidden[31:0] = HIDDEN", "hidden[31:0] = TOKENS"),
     ("enable[0:0] = 1", "enable[3:3] = 1"),
     ("sw = rw; hw = r;", "sw = r; hw = r;"),

@@ -115,6 +115,7 @@ ceil(L / N), its row tiles:
 | operation | cycles |
 | --- | --- |
 | embedding of hidden channels | ceil(hidden / N) · 2 · L |
+| wide embedding, 16 bits a value | ceil(hidden / N) · 4 · L |
 | linear layer, K inputs and M outputs | R · ceil(M / N) · K |
 | attention of a head of D channels | R · R · D + R · ceil(D / N) · L |
 
