@@ -10,7 +10,7 @@ from rtl.control.bounds import Area, offset_bits
 from rtl.interface.command import BANK_SHIFT, Opcode
 from rtl.interface.config import Config
 from rtl.interface.operation import OPERATION, fields
-from rtl.interface.ports import Sequence
+from rtl.interface.ports import Batch
 from rtl.interface.tile import Epilogue, Operand, Tile, address_bits
 
 
@@ -25,7 +25,13 @@ class Walker(wiring.Component):
         Pulse: the first tile of `operation` comes in the next cycle.
     operation : In, OPERATION
         Stable from `begin` to `done`.
-    sequence : In, Sequence
+    batch : In, Batch
+    number : Out
+        A sequence.
+    tokens : In
+        Its length, in the same cycle.
+    gathered : In, 1
+        The first token of each sequence was gathered: FIRST_TILE is their row tiles.
     weight_base : In
         Address of the weight half in turn.
     o : Out, stream of Tile
@@ -45,7 +51,10 @@ class Walker(wiring.Component):
             {
                 "begin": In(1),
                 "operation": In(OPERATION),
-                "sequence": In(Sequence(config)),
+                "batch": In(Batch(config)),
+                "number": Out(range(config.row_tiles)),
+                "tokens": In(range(config.tokens + 1)),
+                "gathered": In(1),
                 "weight_base": In(address_bits(config)),
                 "o": Out(stream.Signature(Tile(config))),
                 "areas": Out(data.ArrayLayout(Area(config), 2)),
@@ -54,16 +63,31 @@ class Walker(wiring.Component):
             }
         )
 
-    def start(self, m: Module) -> tuple[Value, Signal]:
-        """Offers tiles from `begin` to `done`; (one is taken, how many row tiles there are)."""
+    def start(self, m: Module) -> Signal:
+        """From the cycle after `begin` to `done`."""
+        running = Signal()
         with m.If(self.begin):
-            m.d.sync += self.o.valid.eq(1)
+            m.d.sync += running.eq(1)
         with m.Elif(self.done):
-            m.d.sync += self.o.valid.eq(0)
-        rows = Signal(range(self.config.row_tiles + 1))
-        with m.If(self.begin):
-            m.d.sync += rows.eq(Mux(self.operation.flags.first_tile, 1, self.sequence.row_tiles))
-        return self.o.valid & self.o.ready, rows
+            m.d.sync += running.eq(0)
+        return running
+
+    def follow(self, m: Module, restart: Value, advance: Value) -> tuple[Signal, Signal]:
+        """Row tile by row tile through the batch: (tokens of the sequence from here on, next one).
+
+        With `restart` the next cycle is at the first row tile, with `advance` at the next one.
+        """
+        n = self.config.lanes
+        tokens_left = Signal(range(self.config.tokens + 1))
+        following = Signal(range(self.config.row_tiles + 1))  # the sequence after this one
+        m.d.comb += self.number.eq(Mux(restart, 0, following))
+        with m.If(restart):
+            m.d.sync += [tokens_left.eq(self.tokens), following.eq(1)]
+        with m.Elif(advance & (tokens_left <= n)):
+            m.d.sync += [tokens_left.eq(self.tokens), following.eq(following + 1)]
+        with m.Elif(advance):
+            m.d.sync += tokens_left.eq(tokens_left - n)
+        return tokens_left, following
 
     def bank_word(self, address: Value) -> Value:
         return bank_word(address, self.config)
@@ -85,16 +109,18 @@ class EmbedWalker(Walker):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         n, tile = self.config.lanes, self.o.payload
-        taken, rows = self.start(m)
+        running = self.start(m)
+        taken = self.o.valid & self.o.ready
         embed = fields(Opcode.EMBED, self.operation.fields)
-        row = Signal.like(rows)
+        row = Signal.like(self.batch.row_tiles)
         row_offset, column_offset = Signal(self.width), Signal(self.width)
         embedded = Signal(self.width)  # operand words of the column tiles before this one
         wide = embed.wide[0]
-        tokens_left = Signal(range(self.config.tokens + 1))
         columns_left = Signal(16)
         column_end = columns_left <= n
+        tokens_left, _ = self.follow(m, self.begin, taken & column_end)
         m.d.comb += [
+            self.o.valid.eq(running),
             tile.a.eq(Operand.ONE_HOT),
             tile.b.eq(Operand.WEIGHT),
             tile.weights.eq(1),
@@ -106,7 +132,7 @@ class EmbedWalker(Walker):
             tile.tag.columns.eq(minimum(n, columns_left)),
             tile.tag.row_tile_done.eq(column_end),
             self.half_done.eq(taken & column_end),
-            self.done.eq(taken & column_end & (row + 1 == rows)),
+            self.done.eq(taken & column_end & (row + 1 == self.batch.row_tiles)),
         ]
         with m.If(self.begin):
             m.d.sync += [
@@ -114,7 +140,6 @@ class EmbedWalker(Walker):
                 row_offset.eq(0),
                 column_offset.eq(0),
                 embedded.eq(0),
-                tokens_left.eq(self.sequence.tokens),
                 columns_left.eq(embed.channels),
             ]
         with m.Elif(taken & column_end):
@@ -123,7 +148,6 @@ class EmbedWalker(Walker):
                 row_offset.eq(row_offset + embed.channels),
                 column_offset.eq(0),
                 embedded.eq(0),
-                tokens_left.eq(tokens_left - n),
                 columns_left.eq(embed.channels),
             ]
         with m.Elif(taken):
@@ -136,19 +160,58 @@ class EmbedWalker(Walker):
 
 
 class LinearWalker(Walker):
-    """For column tile: for row tile; weights are used once, in order."""
+    """For column tile: for row tile; weights are used once, in order.
+
+    With FIRST_TILE the row tiles are the first of each sequence; those between them are passed, a
+    cycle each. Sums and logits are gathered then: lane 0 of sequence s goes to lane s modulo N of
+    row tile s div N. What was gathered, and what is computed of it, is a row tile for N sequences.
+    """
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         n, tile, flags = self.config.lanes, self.o.payload, self.operation.flags
-        taken, rows = self.start(m)
+        running = self.start(m)
+        taken = self.o.valid & self.o.ready
         linear = fields(Opcode.LINEAR, self.operation.fields)
+        gathered, single, first = Signal(), Signal(), Signal()
+        rows = Signal(range(self.config.row_tiles + 1))
         row = Signal.like(rows)
         source = Signal(self.width)  # source's offset of the row tile
         row_offset, column_offset = Signal(self.width), Signal(self.width)  # destination's
-        tokens_left = Signal(range(self.config.tokens + 1))
         columns_left = Signal(16)
-        row_end, column_end = row + 1 == rows, columns_left <= n
+        row_end, passes, again = Signal(), Signal(), Signal()
+        column_end = columns_left <= n
+        tokens_left, following = self.follow(m, again, (taken & ~row_end) | passes)
+        lane, gathered_offset = Signal(range(n)), Signal(self.width)
+        gather = single & (flags.residual | flags.logits)
+        with m.If(self.begin):
+            m.d.sync += [
+                gathered.eq(flags.first_tile & self.gathered),
+                single.eq(flags.first_tile & ~self.gathered),
+                rows.eq(Mux(flags.first_tile, self.batch.gathered, self.batch.row_tiles)),
+            ]
+        m.d.comb += [
+            again.eq(self.begin | (taken & row_end)),
+            self.o.valid.eq(running & (first | ~single)),
+            passes.eq(running & single & ~first),
+            row_end.eq(Mux(single, following == self.batch.sequences, row + 1 == rows)),
+        ]
+        with m.If(again):
+            m.d.sync += [first.eq(1), lane.eq(0), gathered_offset.eq(0)]
+        with m.Elif(taken | passes):
+            m.d.sync += first.eq(tokens_left <= n)
+            with m.If(taken & single):
+                m.d.sync += lane.eq(lane + 1)
+                with m.If(lane == n - 1):
+                    m.d.sync += gathered_offset.eq(gathered_offset + linear.destination_stride)
+        # Transposed, the columns of what was gathered are as many sequences.
+        sequences_left = Signal.like(self.batch.sequences)
+        with m.If(again):
+            m.d.sync += sequences_left.eq(self.batch.sequences)
+        with m.Elif(taken):
+            m.d.sync += sequences_left.eq(sequences_left - n)
+        present = Signal(range(n + 1))
+        m.d.comb += present.eq(Mux(gathered, minimum(n, sequences_left), minimum(n, tokens_left)))
 
         activation = Mux(flags.bank, Operand.BANK, Operand.X8)
         address, result = Signal(self.width), Signal(self.width)
@@ -164,9 +227,14 @@ class LinearWalker(Walker):
             tile.tag.table.eq(flags.table),
             tile.tag.transposed.eq(flags.transposed),
             tile.tag.shift.eq(linear.shift),
-            tile.tag.row_tile_done.eq(flags.residual & column_end),
+            tile.tag.row_tile_done.eq(
+                flags.residual & column_end & (~single | row_end | (lane == n - 1))
+            ),
+            tile.tag.gather.eq(gather),
+            tile.tag.lane.eq(lane),
+            tile.tag.read.eq(result),
             tile.tag.table_last.eq(flags.table & column_end & row_end),
-            tile.tag.address.eq(result),
+            tile.tag.address.eq(Mux(gather, gathered_offset + column_offset, result)),
             self.half_done.eq(taken & row_end),
             self.done.eq(taken & row_end & column_end),
         ]
@@ -176,7 +244,7 @@ class LinearWalker(Walker):
                 tile.a_address.eq(self.weight_base),
                 tile.b.eq(activation),
                 tile.b_address.eq(address),
-                tile.tag.columns.eq(minimum(n, tokens_left)),
+                tile.tag.columns.eq(present),
             ]
         with m.Else():
             m.d.comb += [
@@ -210,7 +278,6 @@ class LinearWalker(Walker):
                 source.eq(0),
                 row_offset.eq(0),
                 column_offset.eq(0),
-                tokens_left.eq(self.sequence.tokens),
                 columns_left.eq(linear.columns),
             ]
         with m.Elif(taken & row_end):
@@ -218,18 +285,16 @@ class LinearWalker(Walker):
                 row.eq(0),
                 source.eq(0),
                 row_offset.eq(0),
-                tokens_left.eq(self.sequence.tokens),
                 columns_left.eq(columns_left - n),
                 column_offset.eq(
-                    column_offset + Mux(flags.transposed, padded(self.sequence.row_tiles, n), n)
+                    column_offset + Mux(flags.transposed, padded(self.batch.row_tiles, n), n)
                 ),
             ]
-        with m.Elif(taken):
+        with m.Elif(taken | passes):
             m.d.sync += [
                 row.eq(row + 1),
                 source.eq(source + linear.source_stride),
                 row_offset.eq(row_offset + Mux(flags.transposed, n, linear.destination_stride)),
-                tokens_left.eq(tokens_left - n),
             ]
         return m
 
