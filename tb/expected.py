@@ -84,8 +84,8 @@ def expected_writes(
 class _Layout:
     """Addresses and lanes of a batch in a configuration.
 
-    A place is a row tile times N and a lane; `token` is the token of the batch at each place, or -1,
-    `first` those of the sequences' first tokens, `gathered` the same once these stand side by side.
+    A place is a row tile times N and a lane; `token` is the token of the batch at each place, or -1.
+    `gathered`: the sequences' first tokens stand side by side, from the first row tile on.
     """
 
     def __init__(
@@ -156,8 +156,14 @@ class _Layout:
 
     def norm(self, step: Step) -> Iterator[Writes]:
         base = step.name.removesuffix(".norm")
-        for port, name in (("norm", step.name), ("norm8", f"{base}.x8")):
-            yield self.rows_of_tokens(port, name, step)
+        # It stands before the sum that it normalises, which may be the one that gathers.
+        before, self.gathered = self.gathered, bool(step.flags & Flag.FIRST_TILE)
+        found = [
+            self.rows_of_tokens(port, name, step)
+            for port, name in (("norm", step.name), ("norm8", f"{base}.x8"))
+        ]
+        self.gathered = before
+        yield from found
 
     def linear(self, step: Step) -> Writes:
         values = step.values
