@@ -35,10 +35,11 @@ REGISTERS = {
     "stall_drain": 0x3C,
     "interrupt_enable": 0x40,
     "interrupt_pending": 0x44,
+    "sequence": 0x48,
 }
 SPAN = 0x80  # bytes that the registers take
 ID = 0x54523242  # the bytes "B2RT"
-VERSION = 5  # of the registers and of the command stream
+VERSION = 6  # of the registers and of the command stream
 LIMITS = ("lanes", "tokens", "hidden", "ffn", "labels")
 COUNTERS = ("cycles", "active", "stall_idle", "stall_weights", "stall_norm", "stall_softmax",
             "stall_drain")  # fmt: skip
@@ -65,6 +66,9 @@ ENDS = {
 }
 
 
+OF_A_SEQUENCE = (6, 7, 8, 11)  # the register `sequence` says of which
+
+
 class Memory(Protocol):
     """Registers of 32 bits by their offset in bytes."""
 
@@ -78,11 +82,15 @@ class DeviceError(Exception):
 
 
 class InferenceError(DeviceError):
-    """An inference has ended without logits; `code` is the accelerator's."""
+    """An inference has ended without logits; `code` is the accelerator's.
 
-    def __init__(self, code: int) -> None:
-        self.code = code
-        super().__init__(ENDS.get(code, f"unknown error code {code}"))
+    `sequence` is the one of the batch that failed, from 0; None where the code is of none.
+    """
+
+    def __init__(self, code: int, sequence: int | None = None) -> None:
+        self.code, self.sequence = code, sequence
+        text = ENDS.get(code, f"unknown error code {code}")
+        super().__init__(text if sequence is None else f"sequence {sequence}: {text}")
 
 
 class Accelerator:
@@ -182,7 +190,7 @@ class Accelerator:
         if not status & DONE:
             raise DeviceError("no inference has been started since the reset")
         if code := status >> 8 & 15:
-            raise InferenceError(code)
+            raise InferenceError(code, self._read("sequence") if code in OF_A_SEQUENCE else None)
         return True
 
     def wait(

@@ -157,6 +157,15 @@ int b2rtl_abort(const b2rtl_device *device, uint32_t polls)
     return b2rtl_wait(device, polls);
 }
 
+int b2rtl_failed_sequence(const b2rtl_device *device)
+{
+    const int state = b2rtl_result(device);
+
+    if (state == B2RTL_NOT_OPEN || state == B2RTL_BUSY)
+        return state;
+    return (int)get(device, B2RTL_SEQUENCE);
+}
+
 int b2rtl_read_counters(const b2rtl_device *device, b2rtl_counters *counters)
 {
     const int state = b2rtl_result(device);

@@ -61,8 +61,8 @@ def run_batch(
 ) -> np.ndarray:
     """Logits of several texts that share one inference, int32 [texts, labels].
 
-    A batch is its texts one by one, bit for bit: ids, types and attend hold them one after the other,
-    `lengths` the tokens of each. A list given as traces receives the intermediates of each text.
+    A batch is its texts one by one, bit for bit: ids, types and attend hold them one after the
+    other, `lengths` the tokens of each. A list given as traces receives the intermediates of each.
     ValueError: as `run`; or the lengths do not add up to the ids.
     """
     ids = np.asarray(ids)

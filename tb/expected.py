@@ -52,7 +52,8 @@ def expected_writes(
     Parameters
     ----------
     trace, tokens
-        Of the sequence; or of each sequence of a batch. `index` counts tokens through a batch.
+        Of the sequence; or of each sequence of a batch. `index` counts tokens through a batch, and
+        sequences where one token of each is left.
     attend
         The attend bits, which mean pooling shows in its p; all tokens attend where it is None. Of a
         batch one sequence after the other.
@@ -84,7 +85,7 @@ def expected_writes(
 class _Layout:
     """Addresses and lanes of a batch in a configuration.
 
-    A place is a row tile times N and a lane; `token` is the token of the batch at each place, or -1.
+    A place is a row tile times N and a lane; `token` is the token of the batch at each place or -1.
     `gathered`: the sequences' first tokens stand side by side, from the first row tile on.
     """
 
@@ -141,11 +142,13 @@ class _Layout:
         self, port: str, name: str, tensor: np.ndarray, order: np.ndarray, address: np.ndarray
     ) -> Writes:
         """Words of N tokens: `order` [writes, 2] holds (row tile, channel) of each."""
-        token = self.tokens_at(order[:, :1] * self.lanes + np.arange(self.lanes))
+        place = order[:, :1] * self.lanes + np.arange(self.lanes)
+        token = self.tokens_at(place)
         valid = token >= 0
         channel = np.broadcast_to(order[:, 1:], token.shape)
         values = tensor[np.where(valid, token, 0), channel]
-        return Writes(port, name, address, values, valid, np.stack([token, channel], -1))
+        shown = place if self.gathered else token[:, :1] + np.arange(self.lanes)
+        return Writes(port, name, address, values, valid, np.stack([shown, channel], -1))
 
     def rows_of_tokens(self, port: str, name: str, step: Step) -> Writes:
         """Row tile after row tile, channel after channel: EMBED and NORM."""

@@ -48,6 +48,12 @@ ENDS = 1 << 26
 """Bit of a word of the tokens stream: its sequence's last."""
 
 
+def lengths_of(words: np.ndarray) -> list[int]:
+    """Tokens of each sequence in the words of a tokens stream, uint32 [L]."""
+    ends = np.flatnonzero(words[:-1] & ENDS) + 1
+    return np.diff([0, *ends, len(words)]).tolist()
+
+
 def token_words(
     ids: Integers,
     types: Integers | None = None,

@@ -113,13 +113,14 @@ class Sequencer(wiring.Component):
         connect(m, flipped(self.length), lengths.write)
         gathered = Signal()
         begin, done, half_done, half = Signal(), Signal(), Signal(), Signal()
+        passes = Signal()
         with m.If(half_done):
             m.d.sync += half.eq(~half)
         # The first sum of the first tokens gathers them.
         with m.If(done & (op.opcode == Opcode.LINEAR) & op.flags.residual & op.flags.first_tile):
             m.d.sync += gathered.eq(1)
         m.d.comb += [
-            bounds.en.eq(self.o.valid & self.o.ready),
+            bounds.en.eq((self.o.valid & self.o.ready) | passes),
             self.outside.eq(bounds.outside),
         ]
         for opcode, walker in walkers.items():
@@ -143,6 +144,7 @@ class Sequencer(wiring.Component):
                     half_done.eq(walker.half_done),
                     done.eq(walker.done),
                     lengths.read.address.eq(walker.number),
+                    passes.eq(walker.passes),
                 ]
         # Only LINEAR's tiles wait for a NORM: what they wait for comes straight out of registers.
         m.d.comb += [

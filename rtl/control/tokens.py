@@ -52,7 +52,7 @@ class Tokens(wiring.Component):
                 "longest": Out(range(config.tokens + 1)),
                 "longest_number": Out(range(config.row_tiles)),
                 "error": Out(Error),
-                "number": Out(range(config.row_tiles)),
+                "number": Out(range(config.row_tiles + 1)),
             }
         )
 

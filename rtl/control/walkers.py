@@ -38,6 +38,8 @@ class Walker(wiring.Component):
         In order; norm_index, operation and tag.weight_buffer are the sequencer's to fill in.
     areas : Out, Array(Area, 2)
         What the tile of `o` reads and writes in the activation banks.
+    passes : Out, 1
+        No tile is offered, the row tile of `areas` is passed; it must lie in the banks, too.
     half_done : Out, 1
         Pulse: the tile is the last that uses the weight half.
     done : Out, 1
@@ -58,6 +60,7 @@ class Walker(wiring.Component):
                 "weight_base": In(address_bits(config)),
                 "o": Out(stream.Signature(Tile(config))),
                 "areas": Out(data.ArrayLayout(Area(config), 2)),
+                "passes": Out(1),
                 "half_done": Out(1),
                 "done": Out(1),
             }
@@ -179,9 +182,9 @@ class LinearWalker(Walker):
         source = Signal(self.width)  # source's offset of the row tile
         row_offset, column_offset = Signal(self.width), Signal(self.width)  # destination's
         columns_left = Signal(16)
-        row_end, passes, again = Signal(), Signal(), Signal()
+        row_end, again = Signal(), Signal()
         column_end = columns_left <= n
-        tokens_left, following = self.follow(m, again, (taken & ~row_end) | passes)
+        tokens_left, following = self.follow(m, again, (taken & ~row_end) | self.passes)
         lane, gathered_offset = Signal(range(n)), Signal(self.width)
         gather = single & (flags.residual | flags.logits)
         with m.If(self.begin):
@@ -193,12 +196,12 @@ class LinearWalker(Walker):
         m.d.comb += [
             again.eq(self.begin | (taken & row_end)),
             self.o.valid.eq(running & (first | ~single)),
-            passes.eq(running & single & ~first),
+            self.passes.eq(running & single & ~first),
             row_end.eq(Mux(single, following == self.batch.sequences, row + 1 == rows)),
         ]
         with m.If(again):
             m.d.sync += [first.eq(1), lane.eq(0), gathered_offset.eq(0)]
-        with m.Elif(taken | passes):
+        with m.Elif(taken | self.passes):
             m.d.sync += first.eq(tokens_left <= n)
             with m.If(taken & single):
                 m.d.sync += lane.eq(lane + 1)
@@ -290,7 +293,7 @@ class LinearWalker(Walker):
                     column_offset + Mux(flags.transposed, padded(self.batch.row_tiles, n), n)
                 ),
             ]
-        with m.Elif(taken | passes):
+        with m.Elif(taken | self.passes):
             m.d.sync += [
                 row.eq(row + 1),
                 source.eq(source + linear.source_stride),
