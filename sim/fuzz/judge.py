@@ -89,8 +89,8 @@ def _logits(
     run: Run, verdict: Verdict, seen: dict[str, Any], code: Error, own: bool
 ) -> Iterator[str]:
     logits, lasts = tuple(seen["logits"]), seen["lasts"]
-    packet = verdict.labels or len(logits)
-    if lasts != [*range(packet - 1, len(logits), max(packet, 1))]:
+    packet = verdict.labels or len(logits) or 1
+    if lasts != [*range(packet - 1, len(logits), packet)]:
         yield f"{len(logits)} logits came with `last` at {lasts}"
     if code is Error.NONE:
         if own and run.logits is not None and logits != run.logits:
