@@ -16,7 +16,7 @@ from cli.options import MODEL
 import numpy as np
 from safetensors import SafetensorError, deserialize
 
-from quant.families import FAMILIES, Tensors
+from quant.families import FAMILIES, REFUSED, Tensors
 from quant.spec import Arrays, CheckpointError, EncoderSpec, Floats, check_arrays
 
 DEFAULT_MODEL = MODEL
@@ -59,6 +59,8 @@ def load(directory: str | Path) -> Checkpoint:
                 raise CheckpointError(f"{file}: {name} is also in another weight file")
             tensors[name] = tensor
     family = config.get("model_type")
+    if family in REFUSED:
+        raise CheckpointError(f"{config_file}: model_type {family!r} cannot run: {REFUSED[family]}")
     if family not in FAMILIES:
         raise CheckpointError(
             f"{config_file}: model_type is {family!r}: supported are {', '.join(sorted(FAMILIES))}"

@@ -16,6 +16,10 @@ Config = Mapping[str, Any]
 
 _ACTIVATIONS = {theirs: ours for ours, entry in ACTIVATIONS.items() for theirs in entry.names}
 _BUFFERS = ("position_ids", "token_type_ids")
+FACTORISED = (
+    "projected to the hidden size, for which there is no operation: the sum of the rows is the "
+    "residual stream"
+)
 
 
 class Tensors:
@@ -232,6 +236,21 @@ def distilbert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     return spec, arrays
 
 
+def electra(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
+    """ElectraForSequenceClassification (Clark et al., 2020): a head with GELU."""
+    _check(config, "ElectraForSequenceClassification")
+    size, hidden = _integer(config, "embedding_size"), _integer(config, "hidden_size")
+    if size != hidden:
+        raise CheckpointError(
+            f"embedding.projection: an embedding of {size} channels is {FACTORISED}"
+        )
+    arrays = _bert_encoder(config, tensors, "electra")
+    arrays |= tensors.linear("classifier.dense", "head.0")
+    arrays |= tensors.linear("classifier.out_proj", "head.1")
+    labels = _labels(config, arrays["head.1.weight"])
+    return _bert_spec(config, arrays, labels, head_activations=("gelu",)), arrays
+
+
 def fused(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     """The layout of train.heartbert: fused QKV, no pooler, one linear layer on the first token."""
     arrays = {
@@ -260,5 +279,21 @@ FAMILIES: dict[str, Callable[[Config, Tensors], tuple[EncoderSpec, Arrays]]] = {
     "bert": bert,
     "roberta": roberta,
     "distilbert": distilbert,
+    "electra": electra,
     "bert2rtl-fused": fused,
 }
+
+_RELATIVE = "layer.0.scores: relative positions would need a bias for each query and key"
+_ROTARY = "layer.0.q: rotary positions would turn Q and K after their projection"
+_CAUSAL = "layer.0.attention: a decoder, whose mask differs from query to query"
+
+REFUSED: dict[str, str] = {
+    "albert": f"embedding.projection: a factorised embedding is {FACTORISED}",
+    **dict.fromkeys(("deberta", "deberta-v2", "mpnet", "t5", "mt5", "longt5"), _RELATIVE),
+    **dict.fromkeys(("modernbert", "nomic_bert", "roformer"), _ROTARY),
+    **dict.fromkeys(("gpt2", "gpt_neo", "gpt_neox", "llama", "mistral", "opt", "qwen2"), _CAUSAL),
+    **dict.fromkeys(("longformer", "big_bird"), "layer.0.attention: only some keys of each query"),
+    "funnel": "layer.0: its sequences get shorter from layer to layer",
+    "xlnet": _RELATIVE,
+}
+"""What families that the hardware cannot express need, by their model_type (docs/models.md)."""

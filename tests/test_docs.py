@@ -21,6 +21,7 @@ TOPS = (
     "quant",
     "rtl",
     "tb",
+    "board",
     "sim",
     "train",
     "tests",

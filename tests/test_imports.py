@@ -1,6 +1,7 @@
 """Imports run one way: golden is the specification, sim the top, and nothing but train needs torch.
 
-golden <- quant, rtl;  golden, rtl <- tb;  golden, quant <- train;  all but train <- sim
+golden <- quant, rtl;  golden, rtl <- tb;  rtl <- board;  golden, quant <- train;
+all but train <- sim
 """
 
 from __future__ import annotations
@@ -22,13 +23,18 @@ ALLOWED = {
     "quant": {"cli", "golden"},
     "rtl": {"cli", "golden"},
     "tb": {"cli", "golden", "rtl"},
+    "board": {"cli", "rtl"},
     "train": {"cli", "golden", "quant"},
-    "sim": {"cli", "golden", "quant", "rtl", "tb"},
+    "sim": {"cli", "golden", "quant", "rtl", "tb", "board"},
     "setup": {"cli", "sim"},
 }
 # A program that nothing imports may use what is above its package: one tokenizes a review, the
-# other puts the bench into the package.
-PROGRAMS = {"tb/generate/__main__.py": {"quant", "sim"}, "rtl/generate/__main__.py": {"tb"}}
+# next puts the bench into the package, the last counts cycles.
+PROGRAMS = {
+    "tb/generate/__main__.py": {"quant", "sim"},
+    "rtl/generate/__main__.py": {"tb"},
+    "quant/inspect.py": {"rtl", "sim"},
+}
 # Distributions of pyproject.toml by the name under which they are imported.
 TRAINING = {"torch", "transformers", "sklearn"}
 THIRD_PARTY = {
@@ -38,6 +44,7 @@ THIRD_PARTY = {
     | {"huggingface_hub", "onnx"},
     "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "peakrdl_html"} | {"wavedrom"},
     "tb": {"numpy", "amaranth", "cocotb"},
+    "board": {"amaranth"},
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm"} | TRAINING,
     "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "jinja2", "markupsafe"},
     "setup": set(),

@@ -80,7 +80,25 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "t5"}, "model_type is 't5': supported are bert, bert2rtl-fused, distilb"),
+        ({"model_type": "vit"}, "model_type is 'vit': supported are bert, bert2rtl-fused, distilb"),
+        ({"model_type": "t5"}, "model_type 't5' cannot run: layer.0.scores: relative positions"),
+        (
+            {"model_type": "modernbert"},
+            "cannot run: layer.0.q: rotary positions would turn Q and K",
+        ),
+        (
+            {"model_type": "albert"},
+            "cannot run: embedding.projection: a factorised embedding is proj",
+        ),
+        ({"model_type": "llama"}, "cannot run: layer.0.attention: a decoder, whose mask differs"),
+        (
+            {
+                "model_type": "electra",
+                "architectures": ["ElectraForSequenceClassification"],
+                "embedding_size": 8,
+            },
+            "embedding.projection: an embedding of 8 channels is projected to the hidden size",
+        ),
         ({"architectures": ["BertModel"]}, "only BertForSequenceClassification has the classifier"),
         ({"hidden_size": "12"}, "hidden_size is '12': it must be an integer"),
         ({"hidden_size": None}, "hidden_size is None: it must be an integer"),

@@ -13,7 +13,9 @@ CLASSES = {
     "bert": "BertForSequenceClassification",
     "roberta": "RobertaForSequenceClassification",
     "distilbert": "DistilBertForSequenceClassification",
+    "electra": "ElectraForSequenceClassification",
 }
+SEGMENTS = ("bert", "electra")
 
 
 def hugging_face(directory: Path, ids: list[int], types: list[int] | None = None) -> np.ndarray:
@@ -52,8 +54,9 @@ def test_every_family_equals_hugging_face(tmp_path: Path, family: str, activatio
     else:
         sizes |= {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2}
         sizes |= {"intermediate_size": 36, "hidden_act": activation}
-        sizes["type_vocab_size"] = 2 if family == "bert" else 1
+        sizes["type_vocab_size"] = 2 if family in SEGMENTS else 1
         sizes["pad_token_id"] = 1 if family == "roberta" else 0
+        sizes |= {"embedding_size": 24} if family == "electra" else {}
     model = getattr(transformers, CLASSES[family])(
         transformers.AutoConfig.for_model(family, **sizes)
     )
@@ -66,10 +69,10 @@ def test_every_family_equals_hugging_face(tmp_path: Path, family: str, activatio
     for length in (1, 2, 9, 22):
         ids = rng.integers(2, 40, length).astype(np.int32)
         types = np.zeros(length, np.int32)
-        if family == "bert":
+        if family in SEGMENTS:
             types[length // 2 :] = 1
         ours = float_model.run(checkpoint.spec, checkpoint.arrays, ids, types)
-        given = types.tolist() if family == "bert" else None
+        given = types.tolist() if family in SEGMENTS else None
         theirs = hugging_face(tmp_path, ids.tolist(), given)
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 

@@ -1,0 +1,1 @@
+"""Gateware around the accelerator on an FPGA board."""

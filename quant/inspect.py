@@ -1,0 +1,344 @@
+"""`python -m quant.inspect CHECKPOINT`: what a checkpoint is, whether it maps, and what it needs.
+
+Nothing is calibrated and nothing written: the shape is read from the checkpoint, cycles and memory
+follow from it alone, and the channels that reach far are those of the float model on a few texts.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cli import files
+from cli.command import run_command
+from cli.options import MODEL, Parser, add_json, positive, whole
+
+import numpy as np
+
+from golden.model import Linear, Model, Shape
+from golden.random import random_model
+from quant import hub
+from quant.calibrate import DEFAULT_DATA, SPLIT, encode, observe_all
+from quant.checkpoint import Checkpoint, load
+from quant.compare import OUTLIER
+from quant.data_file import add_columns, layout_of
+from quant.observers import Observer
+from quant.spec import EncoderSpec
+from quant.texts import CORPORA, load_texts
+from quant.tokenizer import TextTokenizer
+from rtl.compile.fit import longest_sequence
+from rtl.compile.program import compile_model, embedding_table
+from rtl.interface.config import LANES, Config, ceil_div
+from sim.cycles.model import predict
+from sim.estimate.area import estimate
+from sim.report import table
+
+TEXTS = 16
+TOKENS = 128
+SHOWN = 8
+OPERANDS = (".norm", ".context", ".ffn.up", ".ffn.hidden", ".q", ".k", ".v", "pooled")
+"""Tensors whose channels share one int8 scale, by the last part of their name."""
+
+EXAMPLES = """\
+examples:
+  python -m quant.inspect
+  python -m quant.inspect my-model --tokens 256
+  python -m quant.inspect hub:owner/name --texts 0
+  python -m quant.inspect my-model --data reviews.csv --json build/inspection.json
+"""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What one number of lanes needs and takes.
+
+    Attributes
+    ----------
+    config
+        The least limits that take the model at `tokens` tokens.
+    cycles
+        Of one sequence of that length, all other things as `sim.cycles` has them by default.
+    stream_bytes, row_bytes
+        The command stream, and the rows of the embedding table with values of 8 bits.
+    """
+
+    config: Config
+    tokens: int
+    cycles: int
+    stream_bytes: int
+    row_bytes: int
+    dsp: int
+    block_ram: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """A tensor of the float model and its channels that reach furthest.
+
+    channels: (channel, how many times as far as the median one), the furthest first.
+    """
+
+    tensor: str
+    channels: tuple[tuple[int, float], ...]
+
+
+def shape_of(spec: EncoderSpec) -> Shape:
+    """Golden's shape of a checkpoint, before calibration adds copies of neurons."""
+    return Shape(
+        layers=spec.layers,
+        hidden=spec.hidden,
+        heads=spec.heads,
+        head_size=spec.head_size,
+        ffn=spec.ffn,
+        labels=len(spec.labels),
+        vocabulary=spec.vocabulary,
+        positions=spec.positions,
+        types=spec.types,
+        position_offset=spec.position_offset,
+        norm="pre" if spec.norm == "pre" else "post",
+        embedding_norm=spec.embedding_norm,
+        pooling="mean" if spec.pooling == "mean" else "first",
+    )
+
+
+def stand_in(checkpoint: Checkpoint) -> Model:
+    """A model of the same shape whose integers say nothing: cycles and sizes depend on none.
+
+    No channel has a shift of its own and the embedding has 8 bits a value, as in the contract
+    without remedies. Its table has two tokens.
+    """
+    spec = checkpoint.spec
+    made = random_model(replace(shape_of(spec), vocabulary=2), 0)
+
+    def plain(norm: Any) -> Any:
+        return None if norm is None else replace(norm, operand_shifts=None)
+
+    head = []
+    for j in range(spec.head_layers):
+        outputs, inputs = checkpoint.arrays[f"head.{j}.weight"].shape
+        last = j == spec.head_layers - 1
+        head.append(
+            Linear(
+                weight=np.zeros((outputs, inputs), np.int8),
+                bias=np.zeros(outputs, np.int32),
+                m=None if last else np.full(outputs, 1 << 15, np.int32),
+                s=None if last else np.full(outputs, 15, np.int32),
+                table=None if last else np.zeros(256, np.int8),
+            )
+        )
+    return replace(
+        made,
+        embedding=replace(
+            made.embedding, norm=plain(made.embedding.norm), token_low=None, position_low=None
+        ),
+        layers=tuple(
+            replace(layer, norm1=plain(layer.norm1), norm2=plain(layer.norm2))
+            for layer in made.layers
+        ),
+        final_norm=plain(made.final_norm),
+        head=tuple(head),
+    )
+
+
+def smallest(model: Model, lanes: int, tokens: int) -> Config:
+    """The least limits of an accelerator that takes sequences of `tokens` tokens of the model.
+
+    Raises
+    ------
+    ValueError
+        No accelerator takes it; the message names the limit.
+    """
+    shape = model.shape
+    value_width = shape.heads * ceil_div(shape.head_size, lanes) * lanes
+    widths = [max(layer.weight.shape) for layer in model.head[:-1]]
+    hidden = max(shape.hidden, shape.head_size, value_width)
+    config = Config(
+        lanes=lanes,
+        tokens=tokens,
+        hidden=hidden,
+        ffn=max([shape.ffn, *(width for width in widths if width > hidden)]),
+        labels=shape.labels,
+    )
+    found = longest_sequence(model, config)
+    if found < tokens:
+        raise ValueError(f"{tokens} tokens: the model takes {found} at most at {lanes} lanes")
+    return config
+
+
+def needs(checkpoint: Checkpoint, model: Model, lanes: int, tokens: int) -> Needs:
+    """What the model needs at this number of lanes; ValueError where no accelerator takes it."""
+    config = smallest(model, lanes, tokens)
+    program = compile_model(model, config)
+    resources, spec = estimate(config), checkpoint.spec
+    rows = spec.vocabulary + max(spec.types, 1) * spec.positions
+    return Needs(
+        config=config,
+        tokens=tokens,
+        cycles=predict(program, tokens).cycles,
+        stream_bytes=len(program.stream()),
+        row_bytes=rows * embedding_table(model, lanes).shape[1],
+        dsp=resources["DSP"],
+        block_ram=resources["block RAM"],
+    )
+
+
+def reaches(observers: dict[str, Observer]) -> list[Reach]:
+    """The tensors of OPERANDS with channels that reach OUTLIER times as far as the median one."""
+    found = []
+    for name, observer in observers.items():
+        if not name.endswith(OPERANDS):
+            continue
+        low, high = observer.channel_extremes
+        peaks = np.maximum(-low, high)
+        times = peaks / (float(np.median(peaks)) or np.inf)
+        far = [(int(c), float(times[c])) for c in np.argsort(-times) if times[c] >= OUTLIER]
+        if far:
+            found.append(Reach(name, tuple(far)))
+    return sorted(found, key=lambda reach: -reach.channels[0][1])
+
+
+def parser() -> Parser:
+    result = Parser(
+        "quant.inspect", "What a checkpoint is, whether it maps, and what it needs.", EXAMPLES
+    )
+    result.add_argument(
+        "model",
+        nargs="?",
+        default=str(MODEL),
+        metavar="CHECKPOINT",
+        help=f"folder in Hugging Face layout, or hub:owner/name (default: {MODEL})",
+    )
+    result.add_argument(
+        "--tokens",
+        type=positive,
+        default=TOKENS,
+        metavar="N",
+        help=f"length of the sequence that is counted (default: {TOKENS}, or what the model takes)",
+    )
+    result.add_argument(
+        "--data",
+        default=DEFAULT_DATA,
+        metavar="NAME|FILE",
+        help=f"texts that the float model runs on: {' or '.join(CORPORA)}, or a .csv, .tsv, .jsonl "
+        f"or .txt file (default: {DEFAULT_DATA})",
+    )
+    result.add_argument(
+        "--texts",
+        type=whole(0),
+        default=TEXTS,
+        metavar="N",
+        help=f"how many of them; 0: look for no channels that reach far (default: {TEXTS})",
+    )
+    add_json(result)
+    add_columns(result)
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(lambda: inspect_command(parser().parse_args(arguments)))
+
+
+def inspect_command(options: argparse.Namespace) -> int:
+    directory = hub.local(Path(options.model))
+    checkpoint = load(directory)
+    spec = checkpoint.spec
+    tokens = min(options.tokens, spec.max_tokens)
+    print(description(checkpoint))
+    model, found, refused = stand_in(checkpoint), [], {}
+    for lanes in LANES:
+        try:
+            found.append(needs(checkpoint, model, lanes, tokens))
+        except ValueError as error:
+            refused[lanes] = str(error)
+    print(f"\n{needs_table(found, refused, tokens)}")
+    reached = None
+    if options.texts:
+        layout = layout_of(options)
+        texts = load_texts(options.data, SPLIT, names=spec.labels, layout=layout)[: options.texts]
+        encoded = encode(texts, TextTokenizer(directory), checkpoint, tokens)
+        reached = reaches(observe_all(checkpoint, encoded)[0])
+        print(f"\n{reach_table(reached, len(encoded))}")
+    if options.json:
+        values = {
+            "model": options.model,
+            "sha256": checkpoint.sha256,
+            "spec": spec.to_json(),
+            "parameters": parameters(checkpoint),
+            "tokens": tokens,
+            "needs": [entry.to_json() for entry in found],
+            "refused": {str(lanes): reason for lanes, reason in refused.items()},
+            "reaches": None if reached is None else [asdict(reach) for reach in reached],
+        }
+        files.write_json(options.json, values)
+    return 0
+
+
+def parameters(checkpoint: Checkpoint) -> int:
+    """How many numbers the encoder with its head has."""
+    return sum(array.size for array in checkpoint.arrays.values())
+
+
+def description(checkpoint: Checkpoint) -> str:
+    """The structure in words, and the number of parameters by part."""
+    spec = checkpoint.spec
+    parts: dict[str, int] = {}
+    for name, array in checkpoint.arrays.items():
+        part = name.split(".")[0]
+        parts[part] = parts.get(part, 0) + array.size
+    counted = ", ".join(f"{part} {count:,}" for part, count in parts.items())
+    head = [*spec.head_activations, "none"]
+    return "\n".join(
+        [
+            f"{checkpoint.directory}: maps to the encoder",
+            f"{spec.layers} layers, hidden {spec.hidden}, {spec.heads} heads of {spec.head_size}, "
+            f"feed-forward {spec.ffn} with {spec.activation}, {spec.norm}-norm, up to "
+            f"{spec.max_tokens} tokens of {spec.vocabulary:,}, {spec.types} segment types",
+            f"head: {spec.pooling} token, {len(head)} linear layers with {', '.join(head)}; "
+            f"classes: {', '.join(spec.labels)}",
+            f"{parameters(checkpoint):,} parameters: {counted}",
+        ]
+    )
+
+
+def needs_table(found: Sequence[Needs], refused: dict[int, str], tokens: int) -> str:
+    """A line a number of lanes, and the command that generates the smallest accelerator."""
+    rows = [
+        [x.config.lanes, x.cycles, x.stream_bytes, x.row_bytes, x.dsp, x.block_ram] for x in found
+    ]
+    lines = [f"{tokens} tokens, without remedies, at least:"]
+    if rows:
+        headings = ["lanes", "cycles", "stream bytes", "embedding bytes", "DSP", "block RAM"]
+        limits = found[0].config.as_dict()
+        options = " ".join(f"--{k} {v}" for k, v in limits.items() if v is not None)
+        lines += [
+            table(headings, rows),
+            f"the smallest: python -m rtl.generate accelerator {options}",
+            "embedding tables of 16 bits a value (--remedies wide) have twice the bytes; LUTs and "
+            "parts: python -m sim.estimate",
+        ]
+    lines += [f"{lanes} lanes: no accelerator takes it: {why}" for lanes, why in refused.items()]
+    return "\n".join(lines)
+
+
+def reach_table(reached: Sequence[Reach], texts: int) -> str:
+    """The tensors with channels that reach far, the furthest first, and what to do about them."""
+    if not reached:
+        return f"no channel reaches {OUTLIER} times as far as the median one on {texts} texts"
+    lines = [f"channels that reach {OUTLIER} times as far as the median one, {texts} texts:"]
+    for reach in reached[:SHOWN]:
+        first = ", ".join(f"{channel} ({times:.0f}x)" for channel, times in reach.channels[:4])
+        more = f" and {len(reach.channels) - 4} more" if len(reach.channels) > 4 else ""
+        lines.append(f"  {reach.tensor}: {first}{more}")
+    if len(reached) > SHOWN:
+        lines.append(f"  {len(reached) - SHOWN} more tensors")
+    lines.append("quant.calibrate tries what helps (docs/numerics.md, section 10)")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

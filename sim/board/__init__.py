@@ -1,0 +1,1 @@
+"""The chips of a board, modelled, and what is played on them."""

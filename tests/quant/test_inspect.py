@@ -1,0 +1,121 @@
+"""What quant.inspect says of a checkpoint, against the model that calibration makes of it."""
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from golden import store
+from quant.checkpoint import Checkpoint, load
+from quant.inspect import main, needs, parameters, reaches, shape_of, smallest, stand_in
+from quant.observers import Observer
+from rtl.compile.program import compile_model, embedding_table
+from rtl.interface.config import LANES, Config
+from sim.cycles.model import predict
+from tests.quant import tiny
+
+
+def test_cycles_and_bytes_are_those_of_the_calibrated_model(
+    shipped: Checkpoint, quantized_directory: Path
+) -> None:
+    """Of its words, which calibration has not changed: no copies, no shifts, tables of 8 bits."""
+    model = store.load(quantized_directory)[0]
+    for lanes, tokens in ((4, 9), (32, 40)):
+        found = needs(shipped, stand_in(shipped), lanes, tokens)
+        program = compile_model(model, replace(found.config))
+        assert found.cycles == predict(program, tokens).cycles
+        assert found.stream_bytes == len(program.stream())
+        assert found.row_bytes == embedding_table(model, lanes).nbytes
+        assert (found.config.hidden, found.config.ffn, found.config.labels) == (128, 512, 2)
+
+
+@pytest.mark.parametrize("head", [(), ("tanh",), ("relu", "gelu")])
+def test_heads_and_heads_of_the_attention_of_any_width(
+    head: tuple[str, ...], tmp_path: Path
+) -> None:
+    checkpoint = load(tiny.write(tmp_path))
+    widths = [12, *[29] * len(head), 3]
+    arrays = {name: a for name, a in checkpoint.arrays.items() if not name.startswith("head.")}
+    for j, (inputs, outputs) in enumerate(pairwise(widths)):
+        arrays[f"head.{j}.weight"] = np.zeros((outputs, inputs), np.float32)
+        arrays[f"head.{j}.bias"] = np.zeros(outputs, np.float32)
+    changed = replace(
+        checkpoint, spec=replace(checkpoint.spec, head_activations=head), arrays=arrays
+    )
+    model = stand_in(changed)
+    assert [layer.weight.shape for layer in model.head] == list(zip(widths[1:], widths))
+    for lanes in LANES:
+        config = smallest(model, lanes, 16)
+        compile_model(model, config)  # it takes the model
+        for name in ("hidden", "ffn", "labels"):  # and nothing less does, but for V's padding
+            if (value := getattr(config, name)) in (12, 20, 29, 3):
+                with pytest.raises(ValueError, match=f"{name}={value}"):
+                    compile_model(model, replace(config, **{name: value - 1}))
+
+
+def test_what_no_accelerator_takes(shipped: Checkpoint) -> None:
+    model = stand_in(shipped)
+    wide = replace(model, shape=replace(shape_of(shipped.spec), vocabulary=2))
+    assert smallest(wide, 4, 512) == Config(lanes=4, tokens=512, hidden=128, ffn=512, labels=2)
+    with pytest.raises(ValueError, match=r"tokens is 4097: it must lie in 1\.\.4096"):
+        smallest(model, 8, 4097)
+    with pytest.raises(ValueError, match="600 tokens: the model takes 512 at most at 8 lanes"):
+        smallest(model, 8, 600)
+
+
+def test_channels_that_reach_far_are_named() -> None:
+    rows = np.full((3, 10), 0.5, np.float32)
+    rows[1, 7], rows[2, 2] = -20.0, 5.0
+    names = {"layer.0.ffn.norm": rows, "layer.0.ffn.sum": rows, "layer.1.q": rows[:, :3]}
+    observers = {}
+    for name, values in names.items():
+        observers[name] = Observer()
+        observers[name].observe(values)
+    found = reaches(observers)
+    assert [(r.tensor, r.channels) for r in found] == [
+        ("layer.0.ffn.norm", ((7, 40.0), (2, 10.0))),
+        ("layer.1.q", ((2, 10.0),)),
+    ]
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = tiny.tensors()
+    values["bert.encoder.layer.1.output.LayerNorm.weight"][5] = 90.0
+    directory, out = tiny.write(tmp_path / "model", arrays=values), tmp_path / "out.json"
+    texts = tmp_path / "texts.txt"
+    texts.write_text("good film\nbad a film !\n")
+    options = ["--data", str(texts), "--texts", "2", "--json", str(out)]
+    assert main([str(directory), *options]) == 0
+    printed = capsys.readouterr().out
+    found = json.loads(out.read_text())
+    assert found["tokens"] == 16  # the model takes no more
+    assert [entry["config"]["lanes"] for entry in found["needs"]] == list(LANES)
+    assert (
+        found["parameters"] == parameters(load(directory)) == sum(v.size for v in values.values())
+    )
+    assert {"tensor": "layer.1.ffn.norm"}.items() <= found["reaches"][0].items()
+    assert found["reaches"][0]["channels"][0][0] == 5
+    assert "layer.1.ffn.norm: 5 (" in printed
+    assert "--lanes 4 --tokens 16 --hidden 12 --ffn 20 --labels 3" in printed
+    assert main([str(directory), "--texts", "0"]) == 0
+    assert "reach" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"is_decoder": True}, "a decoder (causal or cross-attention) is not supported"),
+        ({"model_type": "t5"}, "cannot run: layer.0.scores: relative positions"),
+    ],
+)
+def test_what_does_not_map_is_refused_in_one_line(
+    config: dict, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tiny.write(tmp_path, config=config)
+    assert main([str(directory)]) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert message in said.err
