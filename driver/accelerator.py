@@ -35,7 +35,7 @@ REGISTERS = {
     "stall_drain": 0x3C,
     "interrupt_enable": 0x40,
     "interrupt_pending": 0x44,
-    "sequence": 0x48,
+    "failed_sequence": 0x48,
 }
 SPAN = 0x80  # bytes that the registers take
 ID = 0x54523242  # the bytes "B2RT"
@@ -66,7 +66,7 @@ ENDS = {
 }
 
 
-OF_A_SEQUENCE = (6, 7, 8, 11)  # the register `sequence` says of which
+OF_A_SEQUENCE = (6, 7, 8, 11)  # the register `failed_sequence` says of which
 
 
 class Memory(Protocol):
@@ -190,7 +190,9 @@ class Accelerator:
         if not status & DONE:
             raise DeviceError("no inference has been started since the reset")
         if code := status >> 8 & 15:
-            raise InferenceError(code, self._read("sequence") if code in OF_A_SEQUENCE else None)
+            raise InferenceError(
+                code, self._read("failed_sequence") if code in OF_A_SEQUENCE else None
+            )
         return True
 
     def wait(

@@ -163,7 +163,7 @@ int b2rtl_failed_sequence(const b2rtl_device *device)
 
     if (state == B2RTL_NOT_OPEN || state == B2RTL_BUSY)
         return state;
-    return (int)get(device, B2RTL_SEQUENCE);
+    return (int)get(device, B2RTL_FAILED_SEQUENCE);
 }
 
 int b2rtl_read_counters(const b2rtl_device *device, b2rtl_counters *counters)

@@ -287,7 +287,7 @@ class Accelerator(wiring.Component):
             registers.value.hidden.eq(config.hidden),
             registers.value.ffn.eq(config.ffn),
             registers.value.labels.eq(config.labels),
-            registers.value.sequence.eq(control.sequence),
+            registers.value.failed_sequence.eq(control.failed),
             registers.value.status.eq(
                 Cat(control.busy, ended, Signal(6, name="unused"), control.code)
             ),

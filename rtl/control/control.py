@@ -38,7 +38,7 @@ class Control(wiring.Component):
         The stream's words are to be dropped.
     busy, done
         An inference is under way or being drained; pulse: it has ended, `code` says how.
-    code, sequence
+    code, failed
         Of the latest inference, and the sequence of the batch that has failed (0 where the error is
         of none); kept until the next start.
     """
@@ -59,7 +59,7 @@ class Control(wiring.Component):
     busy: Out(1)
     done: Out(1)
     code: Out(Error)
-    sequence: Out(16)
+    failed: Out(16)
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
@@ -79,7 +79,7 @@ class Control(wiring.Component):
                         self.reset.eq(0),
                         self.begin.eq(1),
                         self.code.eq(Error.NONE),
-                        self.sequence.eq(0),
+                        self.failed.eq(0),
                     ]
                     m.next = "RUN"
             with m.State("RUN"):
@@ -95,7 +95,7 @@ class Control(wiring.Component):
                     m.d.sync += [
                         self.reset.eq(1),
                         self.code.eq(self.error),
-                        self.sequence.eq(self.number),
+                        self.failed.eq(self.number),
                     ]
                     m.next = "DRAIN"
             with m.State("DRAIN"):

@@ -236,7 +236,7 @@ void Machine::run(const Inference& job, const std::string& folder) {
     if (job.trace) writes.save(folder + "/writes-" + std::to_string(job.index));
 
     std::printf("{\"index\": %u, \"status\": %u, \"sequence\": %u, \"cycles\": %u, \"active\": %u",
-                job.index, read(STATUS), read(SEQUENCE), read(CYCLES), read(ACTIVE));
+                job.index, read(STATUS), read(FAILED_SEQUENCE), read(CYCLES), read(ACTIVE));
     std::printf(", \"stalls\": [");
     for (int i = 0; i < CAUSES - 1; i++) std::printf("%s%u", i ? ", " : "", read(STALLS[i]));
     std::printf("], \"first_token\": %lld, \"last_logit\": %lld, \"logits\": [",

@@ -76,7 +76,7 @@ def test_every_model_gives_goldens_logits(
 @pytest.mark.parametrize(
     ("register", "value", "message"),
     [("id", 0, "no bert2rtl accelerator: its id is 0x00000000, not 0x54523242"),
-     ("version", 3, "the accelerator has version 3, this driver is for 5")],
+     ("version", 3, "the accelerator has version 3, this driver is for 6")],
 )  # fmt: skip
 def test_another_device(register: str, value: int, message: str, board: Board) -> None:
     board.show(ADDRESS[register], value)

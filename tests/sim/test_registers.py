@@ -27,7 +27,7 @@ ONES = 0xFFFFFFFF
 MOST = 4096  # operations
 
 # What hardware changes, with the net of the accelerator that holds it.
-NETS = {"busy": "busy", "done": "ended", "error": "code"}
+NETS = {"busy": "busy", "done": "ended", "error": "code", "failed": "failed"}
 CHANGED = [
     (field.name, NETS.get(field.name, f"value__{field.name}"), field.high - field.low + 1)
     for register in MAP
