@@ -106,7 +106,7 @@ def test_length(tokens: int) -> None:
 
 
 def test_a_batch_has_the_writes_of_its_sequences() -> None:
-    """Tokens of each in row tiles of their own; the first of each side by side in the last layer."""
+    """Each in row tiles of its own; the first tokens side by side in the last layer."""
     model = family("bert-tiny", SMALL["bert-tiny"])
     program = compile_model(model, CONFIG)
     lengths = [5, 1, 2, 4, 1]
