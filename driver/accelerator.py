@@ -52,12 +52,12 @@ ENDS = {
     1: "FORMAT: the command stream has a wrong magic, version or number of lanes, or an operation "
     "or flag that may not stand there: compile it for this accelerator",
     2: "CRC: the command stream was damaged on its way, or in memory",
-    3: "LIMIT: the model, a field or a tensor of this sequence exceeds the accelerator's limits",
+    3: "LIMIT: the model, a field or a tensor of this batch exceeds the accelerator's limits",
     4: "TRUNCATED: the command stream ended before its END",
     5: "OVERRUN: the command stream went on after its END",
-    6: "LENGTH: more tokens than the model or the accelerator takes",
+    6: "LENGTH: more tokens in a sequence, or in all, than the model or the accelerator takes",
     7: "TOKEN: a token id or a type is beyond its table",
-    8: "NO_KEY: no token has its attend bit set",
+    8: "NO_KEY: no token of a sequence has its attend bit set",
     9: "ABORTED: aborted",
     10: "TIMEOUT: nothing moved for long inside the accelerator, although nothing outside was "
     "awaited",
@@ -90,7 +90,7 @@ class InferenceError(DeviceError):
     def __init__(self, code: int, sequence: int | None = None) -> None:
         self.code, self.sequence = code, sequence
         text = ENDS.get(code, f"unknown error code {code}")
-        super().__init__(text if sequence is None else f"sequence {sequence}: {text}")
+        super().__init__(text if sequence is None else f"{text} (sequence {sequence})")
 
 
 class Accelerator:
