@@ -159,11 +159,12 @@ int b2rtl_abort(const b2rtl_device *device, uint32_t polls)
 
 int b2rtl_failed_sequence(const b2rtl_device *device)
 {
-    const int state = b2rtl_result(device);
+    const int result = b2rtl_result(device);
 
-    if (state == B2RTL_NOT_OPEN || state == B2RTL_BUSY)
-        return state;
-    return (int)get(device, B2RTL_FAILED_SEQUENCE);
+    if (result == B2RTL_NOT_OPEN || result == B2RTL_BUSY)
+        return result;
+    return (int)((get(device, B2RTL_FAILED_SEQUENCE) & B2RTL_FAILED_SEQUENCE_FAILED_MASK) >>
+                 B2RTL_FAILED_SEQUENCE_FAILED_SHIFT);
 }
 
 int b2rtl_read_counters(const b2rtl_device *device, b2rtl_counters *counters)

@@ -55,7 +55,9 @@ enum {
     B2RTL_STATUS_ERROR_SHIFT = 8,
     B2RTL_STATUS_ERROR_MASK = 0xF00,
     B2RTL_INTERRUPT_ENABLE_BIT = 1,
-    B2RTL_INTERRUPT_PENDING_BIT = 1
+    B2RTL_INTERRUPT_PENDING_BIT = 1,
+    B2RTL_FAILED_SEQUENCE_FAILED_SHIFT = 0,
+    B2RTL_FAILED_SEQUENCE_FAILED_MASK = 0xFFFF
 };
 
 /* What the functions return: 0; how an inference ended, as the accelerator says it (1 to 11); or why

@@ -142,6 +142,6 @@ def lengths(run: Run) -> list[int]:
 
 
 def is_right(board: Board, run: Run) -> bool:
-    """Whether a sound inference has given golden's logits, a packet a sequence, and left nothing."""
+    """Whether an inference has given golden's logits, a packet a sequence, and left nothing."""
     assert run.logits
     return board.logits() == (list(run.logits), len(lengths(run))) and board.left == (0, 0, 0)

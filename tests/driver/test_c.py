@@ -470,4 +470,4 @@ def test_the_header_has_every_field_of_the_systemrdl(tmp_path: Path) -> None:
                 expected |= {f"{name}_MASK": mask, f"{name}_SHIFT": field.low}
     about = ("B2RTL_CONTROL", "B2RTL_STATUS", "B2RTL_INTERRUPT", *expected)
     assert {n: v for n, v in found.items() if n.startswith(about[:3]) or n in about} == expected
-    assert len(expected) == 18 + 2 + 4 + 2
+    assert len(expected) == 19 + 2 + 4 + 2 + 2
