@@ -26,7 +26,7 @@ PORTS = {
     "rst": "reset, synchronous and active high; one cycle of it is enough",
     "s_axi_": "AXI4-Lite registers, 32 bits, addresses rounded down to words",
     "s_axis_model_": "command stream, N bytes a word, tlast with END",
-    "s_axis_tokens_": "a token a word: id[23:0], type[24], attend[25]; tlast with the last",
+    "s_axis_tokens_": "a token a word: id[23:0], type[24], attend[25], ends[26]; tlast at the end",
     "m_axis_request_": "row number of the flat embedding table",
     "s_axis_rows_": "the rows asked for, in that order; tlast with each row's last word",
     "m_axis_logits_": "int32 logits; tlast with the last",
