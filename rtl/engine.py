@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Elaboratable, Module, Mux, Signal
+from amaranth.hdl import Elaboratable, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -11,7 +11,7 @@ from rtl.control.loader import Loader
 from rtl.control.sequencer import Sequencer
 from rtl.control.tile_queue import TileQueue
 from rtl.datapath.epilogue import Epilogue
-from rtl.datapath.matmul import MatMul
+from rtl.datapath.matmul import A_BITS, B_BITS, MatMul
 from rtl.datapath.schedule import OPERAND
 from rtl.datapath.softmax import Softmax
 from rtl.interface.config import Config
@@ -212,7 +212,8 @@ class Engine(wiring.Component):
         o = self.issuer.o
         m.submodules.x8 = x8 = Memory(int8_word(self.config.lanes), self.config.x_words)
         connect(m, flipped(self.x8), x8.write)
-        m.d.comb += x8.read.address.eq(Mux(o.a == Operand.X8, o.a_address, o.b_address))
+        by_b = o.b[:2] == Operand.X8  # BANK and WEIGHT are its other sources
+        m.d.comb += x8.read.address.eq(Mux(by_b, o.b_address, o.a_address))
         return x8.read.data
 
     def _weights(self, m: Module) -> data.View:
@@ -223,7 +224,8 @@ class Engine(wiring.Component):
         """
         o, loader, words = self.issuer.o, self.loader, self.config.weight_words
         m.submodules.weights = weights = Memory(int8_word(self.config.lanes), 2 * words)
-        m.d.comb += weights.read.address.eq(Mux(o.a == Operand.WEIGHT, o.a_address, o.b_address))
+        by_b = o.b[1]  # of its sources WEIGHT alone has this bit
+        m.d.comb += weights.read.address.eq(Mux(by_b, o.b_address, o.a_address))
         m.d.sync += [
             weights.write.en.eq(loader.weight.en | self.rows_write.en),
             weights.write.address.eq(
@@ -243,15 +245,14 @@ class Engine(wiring.Component):
         bank_bits = (config.bank_words - 1).bit_length()
         banks = []
         reading = Signal(address_bits(config))
-        m.d.comb += reading.eq(Mux(issuer.o.valid, issuer.o.a_address, self.bank.address))
+        m.d.comb += reading.eq(Mux(issuer.quiet, self.bank.address, issuer.o.a_address))
         a_bank, b_bank = reading[bank_bits:][:2], issuer.o.b_address[bank_bits:][:2]
         for number, name in enumerate(("query", "key", "value", "context")):
             bank = Memory(word, config.bank_words)
             m.submodules[f"{name}_bank"] = bank
             banks.append(bank.read.data)
-            by_b = issuer.o.valid & (issuer.o.b == Operand.BANK) & (b_bank == number)
             m.d.comb += [
-                bank.read.address.eq(Mux(by_b, issuer.o.b_address, reading)),
+                bank.read.address.eq(Mux(issuer.o.b_banks[number], issuer.o.b_address, reading)),
                 bank.write.en.eq(
                     epilogue.bank.en & (epilogue.bank.address[bank_bits:][:2] == number)
                 ),
@@ -270,7 +271,11 @@ class Engine(wiring.Component):
     def _operands(
         self, m: Module, x8: data.View, weights: data.View, a_banked: data.View, b_banked: data.View
     ) -> None:
-        """The mux of the sources, a cycle after the memories' words, and the array's control."""
+        """The mux of the sources, a cycle after the memories' words, and the array's control.
+
+        The operands take a word in every cycle, so that they need no enable: without `valid` it has
+        no meaning.
+        """
         issuer, matmul, softmax = self.issuer, self.matmul, self.softmax
         m.d.comb += [
             softmax.p.address.eq(issuer.o.a_address),
@@ -283,24 +288,26 @@ class Engine(wiring.Component):
         place, carried = one_hot(index, self.sequencer.factor)
         place, carried = register(m, place, "place"), register(m, carried, "carried")
         for lane in range(self.config.lanes):
+            a = Signal(signed(A_BITS), name=f"a_{lane}")
+            b = Signal(signed(B_BITS), name=f"b_{lane}")
+            m.d.comb += [a.eq(weights[lane]), b.eq(weights[lane])]
             with m.Switch(a_source):
                 for source, value in (
                     (Operand.X8, x8[lane]),
                     (Operand.BANK, a_banked[lane]),
-                    (Operand.WEIGHT, weights[lane]),
                     (Operand.P, softmax.p.data[lane]),
                     (Operand.ONE_HOT, Mux(place == lane, carried, 0)),
                 ):
                     with m.Case(source):
-                        m.d.sync += matmul.a[lane].eq(value)
+                        m.d.comb += a.eq(value)
             with m.Switch(b_source):
-                for source, value in (
-                    (Operand.X8, x8[lane]),
-                    (Operand.BANK, b_banked[lane]),
-                    (Operand.WEIGHT, weights[lane]),
-                ):
+                for source, value in ((Operand.X8, x8[lane]), (Operand.BANK, b_banked[lane])):
                     with m.Case(source):
-                        m.d.sync += matmul.b[lane].eq(value)
+                        m.d.comb += b.eq(value)
+            m.d.comb += [
+                matmul.a[lane].eq(register(m, a, f"operand_a_{lane}")),
+                matmul.b[lane].eq(register(m, b, f"operand_b_{lane}")),
+            ]
         m.d.comb += [
             matmul.valid.eq(delay(m, issuer.o.valid, OPERAND, "valid", reset=True)),
             matmul.first.eq(delay(m, issuer.o.first, OPERAND, "first", reset=True)),

@@ -22,6 +22,7 @@ TOPS = (
     "rtl",
     "tb",
     "board",
+    "host",
     "sim",
     "train",
     "tests",

@@ -1,6 +1,6 @@
 """Imports run one way: golden is the specification, sim the top, and nothing but train needs torch.
 
-golden <- quant, rtl;  golden, rtl <- tb;  rtl <- board;  golden, quant <- train;
+golden <- quant, rtl;  golden, rtl <- tb;  rtl <- board <- host;  golden, quant <- train, host;
 all but train <- sim
 """
 
@@ -24,6 +24,7 @@ ALLOWED = {
     "rtl": {"cli", "golden"},
     "tb": {"cli", "golden", "rtl"},
     "board": {"cli", "rtl"},
+    "host": {"cli", "golden", "quant", "rtl", "board"},
     "train": {"cli", "golden", "quant"},
     "sim": {"cli", "golden", "quant", "rtl", "tb", "board"},
     "setup": {"cli", "sim"},
@@ -45,6 +46,7 @@ THIRD_PARTY = {
     "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "peakrdl_html"} | {"wavedrom"},
     "tb": {"numpy", "amaranth", "cocotb"},
     "board": {"amaranth"},
+    "host": {"numpy", "serial", "tqdm"},
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm"} | TRAINING,
     "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "jinja2", "markupsafe"},
     "setup": set(),
@@ -55,6 +57,7 @@ ROOMS = (
     "rtl.interface",
     "rtl.datapath",
     "rtl.control",
+    "rtl.dma",
     "rtl",
     "rtl.registers",
     "rtl.compile",
@@ -135,6 +138,27 @@ def test_the_set_up_asks_only_the_part_of_sim_that_needs_nothing():
     assert used <= {"sim.verilator"}
     for path in (ROOT / "sim" / "__init__.py", ROOT / "sim" / "verilator.py"):
         assert {top for top, _, _ in imports(path)} <= set(sys.stdlib_module_names)
+
+
+def test_the_host_needs_nothing_of_the_hardware():
+    # A computer with a board has no Amaranth: of these rooms only files of the standard library.
+    used = {
+        name
+        for path in modules("host")
+        for top, name, _ in imports(path)
+        if top in {"rtl", "board"}
+    }
+    assert used == {"board.protocol", "rtl.compile.image"}
+    graph = project_imports()
+    below, waiting = set(), set(used)
+    while waiting:
+        below |= waiting
+        waiting = set().union(*(graph[name] for name in waiting)) - below
+    for name in below:
+        path = ROOT.joinpath(*name.split("."))
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        outside = {top for top, _, _ in imports(file)} - set(ALLOWED)
+        assert outside <= set(sys.stdlib_module_names), (name, outside)
 
 
 def named(path: Path) -> str:

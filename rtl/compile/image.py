@@ -17,9 +17,9 @@
 | 96..127 | SHA-256 of all bytes after the header |
 
 All numbers are little-endian, offsets count from the image's first byte. The stream begins at byte
-128, the rows at the next multiple of 64, zeros between them. An image that lies at a multiple of 64
-bytes has both sections aligned for every number of lanes and every width of a bus. Its bytes depend
-on model and configuration alone.
+128, the rows at the next multiple of 4096, zeros between them. An image that lies at a multiple of
+64 bytes has both sections aligned for every number of lanes and every width of a bus. Its bytes
+depend on model and configuration alone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,12 @@ MAGIC = b"B2RTIMG\0"
 FORMAT = 1
 HEADER = struct.Struct("<8sHHI5Q4I2B4H14x32s")
 CRC_AT = 12
-ALIGNMENT = 64
+ALIGNMENT = 4096
+
+
+def rows_offset(stream_bytes: int) -> int:
+    """Where the rows begin in the image of a stream."""
+    return -(-(HEADER.size + stream_bytes) // ALIGNMENT) * ALIGNMENT
 
 
 class ImageError(ValueError):
@@ -77,7 +82,7 @@ class Image:
     @property
     def rows_offset(self) -> int:
         """Where the rows begin in the image."""
-        return -(-(HEADER.size + len(self.stream)) // ALIGNMENT) * ALIGNMENT
+        return rows_offset(len(self.stream))
 
 
 def image_bytes(image: Image) -> bytes:

@@ -40,9 +40,12 @@ class AttendWalker(Walker):
         held = [Signal(self._place, name=f"held_{number}") for number in range(2)]
         place, scored, last = self._scores(m, ~turn, taken, half)
         context_half = half ^ ahead[0]
-        context = Signal(self._place)
-        m.d.comb += context.eq(Mux(context_half, held[1], held[0]))
-        ends = self._context(m, context, context_half, turn, taken)
+        context, following = Signal(self._place), Signal(self._place)
+        m.d.comb += [
+            context.eq(Mux(context_half, held[1], held[0])),
+            following.eq(Mux(context_half, held[0], held[1])),
+        ]
+        ends = self._context(m, context, following, context_half, turn, taken)
         with m.If(self.begin):
             m.d.sync += [half.eq(0), ahead.eq(0), scores_left.eq(1), turn.eq(0)]
         with m.Elif(taken & ~turn & scored):
@@ -65,28 +68,21 @@ class AttendWalker(Walker):
     ) -> tuple[data.View, Value, Value]:
         """In its turn, the tile of S over a key tile; (its place, its last, the very last)."""
         n, config, tile, attend = self.config.lanes, self.config, self.o.payload, self._attend
-        bits = n.bit_length() - 1
+        one_row = self.operation.flags.first_tile
         tokens = Signal(range(config.tokens + 1))  # of the sequence
         following = Signal(range(config.row_tiles + 1))  # the sequence after it
-        first_row = Signal(config.row_tiles.bit_length())  # its first row tile
-        first_offset = Signal(self.width)  # and that one's offset
-        row = Signal(config.row_tiles.bit_length())  # within the sequence
-        row_offset = Signal(self.width)
-        head, head_offset = Signal(8), Signal(self.width)
+        row, rows = Signal(config.row_tiles.bit_length()), Signal(config.row_tiles.bit_length())
+        head_ends, end = Signal(), Signal(name="key_end")  # the row tile's, the key tile's
+        head = Signal(8)
+        # Of the row tile and of the head's first one: without the bank, and the address in Q.
+        offset, head_offset = Signal(self.width), Signal(self.width)
+        query, head_query = Signal(self.width), Signal(self.width)
+        first_row, first_offset = Signal.like(row), Signal(self.width)  # where the sequence begins
         key = Signal(range(config.tokens + n))
-        key_row = Signal(config.row_tiles.bit_length())
-        key_offset = Signal(self.width)
+        key_row, key_offset = Signal.like(row), Signal(self.width)
+        keys, head_keys = Signal(self.width), Signal(self.width)  # and the head's first key tile
         keys_left = Signal(range(config.tokens + 1))
-        end = keys_left <= n
-        row_tiles = (tokens + n - 1) >> bits
-        head_ends = self.operation.flags.first_tile | (row + 1 == row_tiles)
-        ends = Signal()
-        m.d.comb += ends.eq(head_ends & (head + 1 == attend.heads))
-        query, keys = Signal(self.width), Signal(self.width)
-        m.d.comb += [
-            query.eq(self.bank_word(attend.query) + (row_offset + head_offset)),
-            keys.eq(self.bank_word(attend.key) + (key_offset + head_offset)),
-        ]
+        ends = head_ends & (head + 1 == attend.heads)
         with m.If(turn):
             m.d.comb += [
                 tile.a.eq(Operand.BANK),
@@ -103,56 +99,69 @@ class AttendWalker(Walker):
                 tile.tag.softmax_buffer.eq(half),
             ]
             self.show_areas(m, (attend.query, query, tile.length), (attend.key, keys, tile.length))
-        next_row, next_offset = Signal.like(key_row), Signal(self.width)
+        next_row, next_offset = Signal.like(row), Signal(self.width)
+        coming_rows = Signal.like(row)  # row tiles of the sequence that is looked up
         m.d.comb += [
             next_row.eq(key_row + 1),
             next_offset.eq(key_offset + attend.stride),
+            coming_rows.eq((self.tokens + n - 1) >> n.bit_length() - 1),
             self.number.eq(Mux(self.begin, 0, following)),
         ]
-        with m.If(self.begin):
-            m.d.sync += [
-                *(signal.eq(0) for signal in (first_row, first_offset, row, row_offset)),
-                *(signal.eq(0) for signal in (head, head_offset, key, key_row, key_offset)),
-                tokens.eq(self.tokens),
-                keys_left.eq(self.tokens),
-                following.eq(1),
-            ]
-        with m.Elif(turn & taken & ~end):
-            m.d.sync += [
-                key.eq(key + n),
-                key_row.eq(next_row),
-                key_offset.eq(next_offset),
-                keys_left.eq(keys_left - n),
-            ]
-        with m.Elif(turn & taken & ends):
+        with m.If(self.begin | (turn & taken & end & ends)):
             # The next sequence begins behind the last key tile of this one.
+            start, start_row = Signal(self.width), Signal.like(row)
+            with m.If(~self.begin):
+                m.d.comb += [start.eq(next_offset), start_row.eq(next_row)]
             m.d.sync += [
-                *(signal.eq(0) for signal in (row, head, head_offset, key)),
-                *(signal.eq(next_row) for signal in (first_row, key_row)),
-                *(signal.eq(next_offset) for signal in (first_offset, row_offset, key_offset)),
                 tokens.eq(self.tokens),
                 keys_left.eq(self.tokens),
-                following.eq(following + 1),
+                end.eq(self.tokens <= n),
+                rows.eq(coming_rows),
+                head_ends.eq(one_row | (self.tokens <= n)),
+                following.eq(Mux(self.begin, 1, following + 1)),
+                *(signal.eq(0) for signal in (row, head, key)),
+                *(signal.eq(start_row) for signal in (first_row, key_row)),
+                *(s.eq(start) for s in (offset, head_offset, first_offset, key_offset)),
+                *(s.eq(self.bank_word(attend.query) + start) for s in (query, head_query)),
+                *(s.eq(self.bank_word(attend.key) + start) for s in (keys, head_keys)),
             ]
-        with m.Elif(turn & taken):
+        with m.Elif(turn & taken & end):
             m.d.sync += [
                 key.eq(0),
                 key_row.eq(first_row),
                 key_offset.eq(first_offset),
                 keys_left.eq(tokens),
+                end.eq(tokens <= n),
             ]
             with m.If(head_ends):
                 m.d.sync += [
                     row.eq(0),
-                    row_offset.eq(first_offset),
+                    head_ends.eq(one_row | (rows == 1)),
                     head.eq(head + 1),
-                    head_offset.eq(head_offset + attend.head_size),
+                    *(s.eq(head_offset + attend.head_size) for s in (offset, head_offset)),
+                    *(s.eq(head_query + attend.head_size) for s in (query, head_query)),
+                    *(s.eq(head_keys + attend.head_size) for s in (keys, head_keys)),
                 ]
             with m.Else():
-                m.d.sync += [row.eq(row + 1), row_offset.eq(row_offset + attend.stride)]
+                m.d.sync += [
+                    row.eq(row + 1),
+                    head_ends.eq(row + 2 == rows),
+                    offset.eq(offset + attend.stride),
+                    query.eq(query + attend.stride),
+                    keys.eq(head_keys),
+                ]
+        with m.Elif(turn & taken):
+            m.d.sync += [
+                key.eq(key + n),
+                key_row.eq(next_row),
+                key_offset.eq(next_offset),
+                keys.eq(keys + attend.stride),
+                keys_left.eq(keys_left - n),
+                end.eq(keys_left <= 2 * n),
+            ]
         place = Signal(self._place)
         m.d.comb += [
-            place.offset.eq(row_offset + head_offset),
+            place.offset.eq(offset),
             place.tokens.eq(tokens),
             place.next_row.eq(next_row),
             place.head_ends.eq(head_ends),
@@ -160,20 +169,31 @@ class AttendWalker(Walker):
         ]
         return place, end, ends & (following == self.batch.sequences)
 
-    def _context(self, m: Module, at: data.View, half: Value, turn: Value, taken: Value) -> Value:
-        """In its turn, the tile of C over a column tile of V; whether it is the last one."""
+    def _context(
+        self,
+        m: Module,
+        at: data.View,
+        following: data.View,
+        half: Value,
+        turn: Value,
+        taken: Value,
+    ) -> Value:
+        """In its turn, the tile of C over a column tile of V; whether it is the last one.
+
+        following
+            The place of the C after it.
+        """
         n, tile, attend = self.config.lanes, self.o.payload, self._attend
-        value_offset, head_value = Signal(self.width), Signal(self.width)  # this one's, its head's
+        value, head_value = (
+            Signal(self.width),
+            Signal(self.width),
+        )  # address, and its head's
         channel = Signal(self.width)  # first channel of the column tile within the head
         channels_left = Signal(16)
-        end = channels_left <= n
+        end = Signal(name="channel_end")
         # V of the head's column tiles lies one after the other, a word a place.
-        next_value = value_offset + padded(self.batch.row_tiles, n)
-        value, result = Signal(self.width), Signal(self.width)
-        m.d.comb += [
-            value.eq(self.bank_word(attend.value) + value_offset),
-            result.eq(self.bank_word(attend.context) + at.offset + channel),
-        ]
+        next_value = value + padded(self.batch.row_tiles, n)
+        result = Signal(self.width)
         with m.If(turn):
             m.d.comb += [
                 tile.a.eq(Operand.P),
@@ -193,24 +213,34 @@ class AttendWalker(Walker):
             )
         with m.If(self.begin):
             m.d.sync += [
-                value_offset.eq(0),
-                head_value.eq(0),
+                value.eq(self.bank_word(attend.value)),
+                head_value.eq(self.bank_word(attend.value)),
+                result.eq(self.bank_word(attend.context)),
                 channel.eq(0),
                 channels_left.eq(attend.head_size),
+                end.eq(attend.head_size <= n),
             ]
         with m.Elif(turn & taken & ~end):
             m.d.sync += [
-                value_offset.eq(next_value),
+                value.eq(next_value),
+                result.eq(result + n),
                 channel.eq(channel + n),
                 channels_left.eq(channels_left - n),
+                end.eq(channels_left <= 2 * n),
             ]
         with m.Elif(turn & taken):
-            m.d.sync += [channel.eq(0), channels_left.eq(attend.head_size)]
+            m.d.sync += [
+                channel.eq(0),
+                channels_left.eq(attend.head_size),
+                end.eq(attend.head_size <= n),
+                result.eq(self.bank_word(attend.context) + following.offset),
+            ]
             with m.If(at.ends):
-                begins = Cat(Const(0, n.bit_length() - 1), at.next_row)
-                m.d.sync += [value_offset.eq(begins), head_value.eq(begins)]
+                first = Cat(Const(0, n.bit_length() - 1), at.next_row)
+                begins = self.bank_word(attend.value) + first
+                m.d.sync += [value.eq(begins), head_value.eq(begins)]
             with m.Elif(at.head_ends):
-                m.d.sync += [value_offset.eq(next_value), head_value.eq(next_value)]
+                m.d.sync += [value.eq(next_value), head_value.eq(next_value)]
             with m.Else():
-                m.d.sync += value_offset.eq(head_value)
+                m.d.sync += value.eq(head_value)
         return end

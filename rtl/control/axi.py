@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -29,11 +29,12 @@ class AxiStream(wiring.Signature):
 
 @dataclass(frozen=True)
 class Register:
-    """A 32-bit register of the map: byte address, name, whether it takes writes."""
+    """A 32-bit register of the map: byte address, name, whether it takes writes, and is shown."""
 
     address: int
     name: str
     writable: bool = False
+    readable: bool = True
 
 
 REGISTERS = (
@@ -67,10 +68,10 @@ OKAY, SLVERR = 0, 2
 class AxiLite(wiring.Signature):
     """AXI4-Lite of 32 bits, from the master; valid and ready as AMBA defines them."""
 
-    def __init__(self) -> None:
+    def __init__(self, address_bits: int = ADDRESS_BITS) -> None:
         super().__init__(
             {
-                "awaddr": Out(ADDRESS_BITS),
+                "awaddr": Out(address_bits),
                 "awprot": Out(3),
                 "awvalid": Out(1),
                 "awready": In(1),
@@ -81,7 +82,7 @@ class AxiLite(wiring.Signature):
                 "bresp": In(2),
                 "bvalid": In(1),
                 "bready": Out(1),
-                "araddr": Out(ADDRESS_BITS),
+                "araddr": Out(address_bits),
                 "arprot": Out(3),
                 "arvalid": Out(1),
                 "arready": In(1),
@@ -120,13 +121,31 @@ class Registers(wiring.Component):
         The level, from registers.
     value
         What each register that takes no writes shows, under its name.
+
+    Parameters
+    ----------
+    further
+        Registers of another part, from address 0x80 on; `value` has the readable ones, too. They
+        take whole words: a write without all strobes, or in a cycle in which `refused` says so of
+        its register, does nothing.
+
+    Attributes
+    ----------
+    data, reads, writes, refused
+        With `further`: what is written; pulses by name, when it is read and when it is written.
     """
 
-    def __init__(self) -> None:
-        self.shown = [r for r in REGISTERS if not r.writable]
+    def __init__(self, further: tuple[Register, ...] = ()) -> None:
+        self.further = further
+        self.shown = [r for r in REGISTERS if not r.writable] + [r for r in further if r.readable]
+        self.data = Signal(32)
+        self.reads, self.writes, self.refused = (
+            {r.name: Signal(name=f"{what}_{r.name}") for r in further if getattr(r, kind)}
+            for what, kind in (("read", "readable"), ("write", "writable"), ("refused", "writable"))
+        )
         super().__init__(
             {
-                "s_axi": In(AxiLite()),
+                "s_axi": In(AxiLite(ADDRESS_BITS + bool(further))),
                 "busy": In(1),
                 "done": In(1),
                 "start": Out(1),
@@ -146,8 +165,9 @@ class Registers(wiring.Component):
         addressed, given, strobe, acts = (
             Signal(name=name) for name in ("addressed", "given", "strobe", "acts")
         )
-        to = {r.name: Signal(name=f"to_{r.name}") for r in REGISTERS if r.writable}
-        value = Signal(2)
+        registers = (*REGISTERS, *self.further)
+        to = {r.name: Signal(name=f"to_{r.name}") for r in registers if r.writable}
+        value = self.data if self.further else Signal(2)
         enable, pending = Signal(init=1, name="enable"), Signal(name="pending")
         acknowledge = Signal()
         m.d.comb += [
@@ -161,17 +181,18 @@ class Registers(wiring.Component):
         ]
         with m.If(self.s_axi.awvalid & ~addressed):
             m.d.sync += addressed.eq(1)
-            for register in REGISTERS:
+            for register in registers:
                 if register.writable:
                     m.d.sync += to[register.name].eq(
                         word(self.s_axi.awaddr) == register.address >> 2
                     )
         with m.If(self.s_axi.wvalid & ~given):
             m.d.sync += [given.eq(1), value.eq(self.s_axi.wdata), strobe.eq(self.s_axi.wstrb[0])]
+        idle = self._further(m, acts, to)
         with m.If(acts):
             m.d.sync += [addressed.eq(0), given.eq(0), self.s_axi.bvalid.eq(1)]
             ignored = to["control"] & (value == 1) & self.busy
-            refused = ~Cat(*to.values()).any() | ~strobe | ignored
+            refused = ~Cat(*to.values()).any() | ~strobe | ignored | idle
             m.d.sync += self.s_axi.bresp.eq(Mux(refused, SLVERR, OKAY))
         with m.Elif(self.s_axi.bready):
             m.d.sync += self.s_axi.bvalid.eq(0)
@@ -185,13 +206,28 @@ class Registers(wiring.Component):
         # Read.
         shown = [(register.name, getattr(self.value, register.name)) for register in self.shown]
         shown += [("interrupt_enable", enable), ("interrupt_pending", pending)]
+        addresses = {register.name: register.address for register in registers}
         m.d.comb += self.s_axi.arready.eq(~self.s_axi.rvalid)
         with m.If(self.s_axi.arvalid & self.s_axi.arready):
             m.d.sync += [self.s_axi.rvalid.eq(1), self.s_axi.rdata.eq(0)]
             with m.Switch(word(self.s_axi.araddr)):
                 for name, known in shown:
-                    with m.Case(ADDRESS[name] >> 2):
+                    with m.Case(addresses[name] >> 2):
                         m.d.sync += self.s_axi.rdata.eq(known)
+                        if name in self.reads:
+                            m.d.comb += self.reads[name].eq(1)
         with m.Elif(self.s_axi.rready):
             m.d.sync += self.s_axi.rvalid.eq(0)
         return m
+
+    def _further(self, m: Module, acts: Value, to: dict[str, Signal]) -> Value:
+        """Write the further registers; whether a write of one in this cycle does nothing."""
+        if not self.writes:
+            return Const(0)
+        whole = Signal()
+        with m.If(self.s_axi.wvalid & self.s_axi.wready):
+            m.d.sync += whole.eq(self.s_axi.wstrb.all())
+        for name, write in self.writes.items():
+            m.d.comb += write.eq(acts & to[name] & whole)
+        idle = [to[name] & (~whole | self.refused[name]) for name in self.writes]
+        return Cat(*idle).any()

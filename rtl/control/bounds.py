@@ -69,14 +69,16 @@ class Bounds(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         bank_bits = (self.config.bank_words - 1).bit_length()
+        made = Signal()
+        m.d.sync += made.eq(self.en)
         for number in range(2):
             area = Signal(Area(self.config), name=f"area_{number}")
             last = Signal(range(2 << offset_bits(self.config)), name=f"last_{number}")
             known = Signal(Area(self.config), name=f"known_{number}")
             m.d.sync += [
                 area.eq(self.areas[number]),
-                area.used.eq(self.areas[number].used & self.en),
                 known.eq(area),
+                known.used.eq(area.used & made),
                 last.eq(area.start + area.words - 1),
             ]
             first_bank, last_bank = known.start[bank_bits:], last[bank_bits:]

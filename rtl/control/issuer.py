@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from rtl.interface.config import Config
 from rtl.interface.ports import Factors, Operands, Release, TileEnd
-from rtl.interface.tile import Tile
+from rtl.interface.tile import BANKS, Operand, Tile
 from rtl.interface.trace import Activity, Stall
 
 
@@ -107,6 +107,16 @@ class Issuer(wiring.Component):
             self.o.valid.eq(~free | go),
             self.o.last.eq(Mux(free, go & (tile.length == 1), remaining == 2)),
         ]
+        b, b_address = Signal(Operand), Signal.like(self.o.b_address)  # of the next cycle
+        m.d.comb += [
+            b.eq(Mux(free, tile.b, self.o.b)),
+            b_address.eq(Mux(free, tile.b_address, self.o.b_address + 1)),
+        ]
+        m.d.sync += [self.o.b.eq(b), self.o.b_address.eq(b_address)]
+        of_bank = (b == Operand.BANK) & ~self.quiet
+        for number in range(BANKS):
+            here = b_address[(self.config.bank_words - 1).bit_length() :][:2] == number
+            m.d.sync += self.o.b_banks[number].eq(of_bank & here)
         with m.If(free):
             m.d.sync += [
                 self.o.index.eq(0),
@@ -114,8 +124,6 @@ class Issuer(wiring.Component):
                 release.eq(tile.release),
                 self.o.a.eq(tile.a),
                 self.o.a_address.eq(tile.a_address),
-                self.o.b.eq(tile.b),
-                self.o.b_address.eq(tile.b_address),
                 self.tile.tag.eq(tile.tag),
                 self.activity.operation.eq(tile.operation),
             ]
@@ -124,15 +132,17 @@ class Issuer(wiring.Component):
                 self.o.index.eq(self.o.index + 1),
                 remaining.eq(remaining - 1),
                 self.o.a_address.eq(self.o.a_address + 1),
-                self.o.b_address.eq(self.o.b_address + 1),
             ]
 
         consumed = go & tile.softmax
         m.d.sync += softmax_ready.eq(softmax_ready + self.softmax_finished - consumed)
 
-        in_flight = Signal(8)
-        m.d.sync += in_flight.eq(in_flight + go - self.done)
-        m.d.comb += self.quiet.eq((in_flight == 0) & ~self.i.valid)
+        in_flight, empty = Signal(8), Signal(init=1)  # tiles that were started and not written
+        with m.If(go & ~self.done):
+            m.d.sync += [in_flight.eq(in_flight + 1), empty.eq(0)]
+        with m.Elif(self.done & ~go):
+            m.d.sync += [in_flight.eq(in_flight - 1), empty.eq(in_flight == 1)]
+        m.d.comb += self.quiet.eq(empty & ~self.i.valid)
         return m
 
 

@@ -28,8 +28,8 @@ from rtl.interface.tile import NORM_INDEX_BITS
 class Loader(wiring.Component):
     """Checks descriptors, hands operations on, and has their payloads written.
 
-    A descriptor is taken word by word, its CRC is looked at in the next cycle, `Rules` in the one
-    after that, in which it acts; nothing of a damaged or refused one does. A table waits until its
+    A descriptor is taken word by word, its CRC and `Rules` are looked at in the next cycle; in the
+    one after that it acts; nothing of a damaged or refused one does. A table waits until its
     last user has drained, a NORM until the one before it has finished, an operation until the
     sequencer takes it; then `rtl.control.payload` has the words.
 
@@ -112,55 +112,65 @@ class Loader(wiring.Component):
             rules.flags.eq(self._descriptor[8:16]),
             rules.fields.eq(self._descriptor[16 : 16 + 8 * FIELD_BYTES]),
         ]
-        users = Signal(8)  # operations in hand that use the table
-        table_user = self.operation.valid & self.operation.ready & self._flags.table
-        m.d.sync += users.eq(users + table_user - self.table_done)
+        users = Signal(8)  # operations in hand that use the table; a new one counts a cycle late
+        table_user = Signal()
+        m.d.sync += [
+            table_user.eq(self.operation.valid & self.operation.ready & self._flags.table),
+            users.eq(users + table_user - self.table_done),
+        ]
         number = Signal(8, init=0xFF)
         norm_index = Signal(NORM_INDEX_BITS)
+        damaged = Signal()  # the descriptor in hand, by its CRC
+        # Who has the stream, apart from the state: whether a word is taken hangs on it.
+        self._fetching = Signal()
+        self._serving: dict[str, Signal] = {}  # by the writers' states
         self._hand_on(m, number, norm_index)
         payload = self._writers(m)
 
         with m.FSM(name="state"):
             with m.State("IDLE"):
                 with m.If(self.start):
-                    m.next = "FETCH"
+                    self._next(m, "FETCH")
             with m.State("FETCH"):
                 self._fetch(m)
             with m.State("CHECK"):
-                m.d.sync += number.eq(number + 1)
+                m.d.sync += [number.eq(number + 1), damaged.eq(~crc.good)]
                 m.next = "DISPATCH"
-                with m.If(~crc.good):
-                    self._fail(m, Error.CRC)
             with m.State("DISPATCH"):
-                self._dispatch(m, rules, users)
+                with m.If(damaged):
+                    self._fail(m, Error.CRC)
+                with m.Else():
+                    self._dispatch(m, rules, users)
             for name, writer in payload.items():
                 with m.State(name):
-                    m.d.comb += [
-                        writer.i.valid.eq(self.model.valid),
-                        self.model.ready.eq(writer.i.ready),
-                    ]
                     with m.If(writer.done):
-                        m.next = "NORM PUSH" if name == "NORM" else "FETCH"
+                        self._next(m, "NORM PUSH" if name == "NORM" else "FETCH")
                     with m.If(self._taken & self.model.payload.last):
                         self._fail(m, Error.TRUNCATED)
             with m.State("EMBED"):
                 m.d.comb += self.rows.active.eq(1)
                 with m.If(self.rows.done & self.rows.last):
-                    m.next = "FETCH"
+                    self._next(m, "FETCH")
             with m.State("NORM PUSH"):
                 m.d.comb += self.norm.valid.eq(1)
                 with m.If(self.norm.ready):
                     m.d.sync += norm_index.eq(norm_index + 1)
-                    m.next = "FETCH"
+                    self._next(m, "FETCH")
             with m.State("ENDED"):
                 m.d.comb += self.end.eq(1)
             with m.State("FAILED"):
                 pass
         return m
 
+    def _next(self, m: Module, state: str) -> None:
+        """To a state; the stream is the state's that takes words."""
+        m.d.sync += self._fetching.eq(state == "FETCH")
+        m.d.sync += [serves.eq(state == name) for name, serves in self._serving.items()]
+        m.next = state
+
     def _fail(self, m: Module, error: Error | Signal) -> None:
         m.d.sync += self.error.eq(error)
-        m.next = "FAILED"
+        self._next(m, "FAILED")
 
     def _fields(self, opcode: Opcode) -> data.View:
         return fields(opcode, self._descriptor[16 : 16 + 8 * FIELD_BYTES])
@@ -212,8 +222,15 @@ class Loader(wiring.Component):
             "TABLE": table,
             "NORM": norm,
         }
-        for writer in writers.values():
-            m.d.comb += writer.i.payload.eq(self.model.payload.data)
+        ready = self._fetching
+        for name, writer in writers.items():
+            self._serving[name] = serves = Signal(name=f"serves_{name.lower()}")
+            m.d.comb += [
+                writer.i.payload.eq(self.model.payload.data),
+                writer.i.valid.eq(self.model.valid & serves),
+            ]
+            ready |= serves & writer.i.ready
+        m.d.comb += self.model.ready.eq(ready)
         return writers
 
     def _fetch(self, m: Module) -> None:
@@ -221,8 +238,7 @@ class Loader(wiring.Component):
         n, word = self.config.lanes, self.model.payload.data
         words = DESCRIPTOR_BYTES // n
         count = Signal(range(words))
-        m.d.comb += self.model.ready.eq(1)
-        with m.If(self._taken):
+        with m.If(self.model.valid):
             m.d.sync += [
                 self._descriptor.eq(Cat(self._descriptor[8 * n :], word) if words > 1 else word),
                 count.eq(count + 1),
@@ -230,7 +246,7 @@ class Loader(wiring.Component):
             ]
             with m.If(count == words - 1):
                 m.d.sync += count.eq(0)
-                m.next = "CHECK"
+                self._next(m, "CHECK")
             with m.Elif(self.model.payload.last):
                 self._fail(m, Error.TRUNCATED)
 
@@ -248,23 +264,23 @@ class Loader(wiring.Component):
                 with m.Case(Opcode.HEADER):
                     m.d.sync += [self.limit.tokens.eq(header.tokens), self.limit.valid.eq(1)]
                     m.d.comb += rules.accept.eq(1)
-                    m.next = "FETCH"
+                    self._next(m, "FETCH")
                 with m.Case(Opcode.TABLE):
                     with m.If(users == 0):
                         m.d.comb += rules.accept.eq(1)
-                        m.next = "TABLE"
+                        self._next(m, "TABLE")
                 with m.Case(Opcode.NORM):
                     with m.If(self.norm_free):
                         m.d.comb += rules.accept.eq(1)
-                        m.next = "NORM"
+                        self._next(m, "NORM")
                 with m.Case(Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND):
                     m.d.comb += self.operation.valid.eq(1)
                     with m.If(self.operation.ready):
                         m.d.comb += rules.accept.eq(1)
-                        m.next = "FETCH"
+                        self._next(m, "FETCH")
                         with m.If(opcode == Opcode.EMBED):
-                            m.next = "EMBED"
+                            self._next(m, "EMBED")
                         with m.If(opcode == Opcode.LINEAR):
-                            m.next = "LINEAR"
+                            self._next(m, "LINEAR")
                 with m.Case(Opcode.END):
-                    m.next = "ENDED"
+                    self._next(m, "ENDED")

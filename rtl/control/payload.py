@@ -68,14 +68,16 @@ class TileWriter(wiring.Component):
         weights_full, parameters_full = Signal(2), Signal(2)
         count = Signal(range(max(self.config.weight_words, PARAMETER_PLANES)))
         columns_left = Signal(16)
+        at_end = Signal()  # `count` is the last one of the weights, or of the planes
+        final = Signal()  # the column tile is the last one
         taken, complete = Signal(), Signal()
         m.d.comb += [
             self.ready.eq(weights_full),
             self.free.eq(~weights_full.bit_select(half, 1)),
             self.i.ready.eq(Mux(planes, ~parameters_full.bit_select(half, 1), self.free)),
             taken.eq(self.i.valid & self.i.ready),
-            complete.eq(taken & planes & (count == PARAMETER_PLANES - 1)),
-            self.done.eq(complete & (columns_left <= n)),
+            complete.eq(taken & planes & at_end),
+            self.done.eq(complete & final),
             self.weight.en.eq(taken & ~planes),
             self.weight.buffer.eq(half),
             self.weight.address.eq(count),
@@ -86,16 +88,24 @@ class TileWriter(wiring.Component):
             self.parameter.data.eq(self.i.payload),
         ]
         with m.If(self.begin):
-            m.d.sync += columns_left.eq(self.columns)
+            m.d.sync += [
+                columns_left.eq(self.columns),
+                final.eq(self.columns <= n),
+                at_end.eq(self.length == 1),
+            ]
         with m.If(taken):
-            m.d.sync += count.eq(count + 1)
-            with m.If(~planes & (count + 1 == self.length)):
-                m.d.sync += [count.eq(0), planes.eq(1)]
+            last = Mux(planes, PARAMETER_PLANES, self.length)
+            m.d.sync += [count.eq(count + 1), at_end.eq(count + 2 == last)]
+            with m.If(at_end):
+                m.d.sync += [
+                    count.eq(0),
+                    planes.eq(~planes),
+                    at_end.eq(planes & (self.length == 1)),
+                ]
         with m.If(complete):
             m.d.sync += [
-                count.eq(0),
-                planes.eq(0),
                 columns_left.eq(columns_left - n),
+                final.eq(columns_left <= 2 * n),
                 parameters_full.bit_select(half, 1).eq(1),
             ]
         with m.If(complete | self.filled):

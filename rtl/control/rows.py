@@ -78,5 +78,8 @@ class RowBorder(wiring.Component):
         ]
         asked = self.asked.valid & self.asked.ready
         ended = self.i.valid & self.i.ready & self.i.payload.last
-        m.d.sync += outstanding.eq(outstanding + asked - ended)
+        with m.If(asked & ~ended):
+            m.d.sync += outstanding.eq(outstanding + 1)
+        with m.Elif(ended & ~asked):
+            m.d.sync += outstanding.eq(outstanding - 1)
         return m

@@ -68,10 +68,10 @@ class Rules(wiring.Component):
         self._tokens = Signal(16)  # the model's longest sequence
         is_ = {opcode: Signal(name=f"is_{opcode.name.lower()}") for opcode in Opcode}
         m.d.comb += [signal.eq(self.opcode == opcode) for opcode, signal in is_.items()]
-        # Each rule has a register, so that the verdict is an OR of few signals.
-        no_program, exceeds = self._format(m, is_), self._limit(is_)
+        # Every few rules have a register, so that the verdict is an OR of few signals.
+        no_program, exceeds = _few_by_few(self._format(m, is_)), _few_by_few(self._limit(is_))
         format_broken, limit_broken = Signal(len(no_program)), Signal(len(exceeds))
-        m.d.sync += [format_broken.eq(Cat(*no_program)), limit_broken.eq(Cat(*exceeds))]
+        m.d.sync += [format_broken.eq(no_program), limit_broken.eq(exceeds)]
         with m.If(format_broken.any()):
             m.d.comb += self.error.eq(Error.FORMAT)
         with m.Elif(limit_broken.any()):
@@ -203,3 +203,8 @@ class Rules(wiring.Component):
             *(is_[Opcode.LINEAR] & rule for rule in linear_rules),
             *(is_[Opcode.ATTEND] & rule for rule in attend_rules),
         ]
+
+
+def _few_by_few(rules: list[Value], few: int = 3) -> Value:
+    """A bit for every few rules: one of them is broken."""
+    return Cat(*(Cat(*rules[at : at + few]).any() for at in range(0, len(rules), few)))

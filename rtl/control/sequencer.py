@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Elaboratable, Module, Mux, Signal
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -16,6 +16,12 @@ from rtl.interface.ports import Batch, Factors, LengthWrite, LogitLayout, Multip
 from rtl.interface.tile import Tile
 from rtl.primitives.memory import DistributedMemory
 from rtl.primitives.queues import OneDeepQueue
+
+WALKERS: dict[Opcode, type[Walker]] = {
+    Opcode.EMBED: EmbedWalker,
+    Opcode.LINEAR: LinearWalker,
+    Opcode.ATTEND: AttendWalker,
+}
 
 
 class Sequencer(wiring.Component):
@@ -72,16 +78,24 @@ class Sequencer(wiring.Component):
         m.submodules.following = following = OneDeepQueue(OPERATION)
         connect(m, flipped(self.i), following.i)
         queued = following.o.payload
-        begin, done = self._walk(m, op)
+        # Decoded as it comes: that `queued` waits until the array is quiet, and its walker's bit.
+        fence, coming = Signal(), self.i.payload
+        queued_kind, kind = Signal(len(WALKERS)), Signal(len(WALKERS))
+        with m.If(self.i.ready):
+            m.d.sync += [
+                fence.eq(
+                    (coming.opcode == Opcode.ATTEND)
+                    | ((coming.opcode == Opcode.LINEAR) & coming.flags.bank)
+                ),
+                queued_kind.eq(Cat(*(coming.opcode == opcode for opcode in WALKERS))),
+            ]
+        begin, done = self._walk(m, op, kind)
 
         with m.FSM(name="state") as fsm:
             m.d.comb += self.idle.eq(fsm.ongoing("IDLE") & ~self.i.valid & ~following.o.valid)
             with m.State("IDLE"):
-                fence = (queued.opcode == Opcode.ATTEND) | (
-                    (queued.opcode == Opcode.LINEAR) & queued.flags.bank
-                )
                 m.d.comb += following.o.ready.eq(self.batch.ready & (self.quiet | ~fence))
-                m.d.sync += op.eq(queued)
+                m.d.sync += [op.eq(queued), kind.eq(queued_kind)]
                 with m.If(following.o.valid & following.o.ready):
                     m.next = "BEGIN"
             with m.State("BEGIN"):
@@ -99,13 +113,12 @@ class Sequencer(wiring.Component):
                     m.next = "IDLE"
         return m
 
-    def _walk(self, m: Module, op: Signal) -> tuple[Signal, Signal]:
-        """The walkers and the check of their tiles; (the operation's begin, and its end)."""
-        walkers: dict[Opcode, Walker] = {
-            Opcode.EMBED: EmbedWalker(self.config),
-            Opcode.LINEAR: LinearWalker(self.config),
-            Opcode.ATTEND: AttendWalker(self.config),
-        }
+    def _walk(self, m: Module, op: Signal, kind: Signal) -> tuple[Signal, Signal]:
+        """The walkers and the check of their tiles; (the operation's begin, and its end).
+
+        Only the walker of `kind` is ever valid.
+        """
+        walkers = {opcode: walker(self.config) for opcode, walker in WALKERS.items()}
         m.submodules.bounds = bounds = Bounds(self.config)
         m.submodules.lengths = lengths = DistributedMemory(
             range(self.config.tokens + 1), self.config.row_tiles
@@ -113,20 +126,20 @@ class Sequencer(wiring.Component):
         connect(m, flipped(self.length), lengths.write)
         gathered = Signal()
         begin, done, half_done, half = Signal(), Signal(), Signal(), Signal()
-        passes = Signal()
         with m.If(half_done):
             m.d.sync += half.eq(~half)
         # The first sum of the first tokens gathers them.
         with m.If(done & (op.opcode == Opcode.LINEAR) & op.flags.residual & op.flags.first_tile):
             m.d.sync += gathered.eq(1)
+        passes = Cat(*(walker.passes for walker in walkers.values())).any()
         m.d.comb += [
             bounds.en.eq((self.o.valid & self.o.ready) | passes),
             self.outside.eq(bounds.outside),
         ]
-        for opcode, walker in walkers.items():
+        for (opcode, walker), walks in zip(walkers.items(), kind, strict=True):
             m.submodules[opcode.name.lower()] = walker
             m.d.comb += [
-                walker.begin.eq(begin & (op.opcode == opcode)),
+                walker.begin.eq(begin & walks),
                 walker.operation.eq(op),
                 walker.batch.sequences.eq(self.batch.sequences),
                 walker.batch.row_tiles.eq(self.batch.row_tiles),
@@ -136,16 +149,17 @@ class Sequencer(wiring.Component):
                 walker.weight_base.eq(Mux(half, self.config.weight_words, 0)),
                 walker.o.ready.eq(self.o.ready),
             ]
-            with m.If(op.opcode == opcode):
+            with m.If(walks):
                 m.d.comb += [
-                    self.o.valid.eq(walker.o.valid),
                     self.o.payload.eq(walker.o.payload),
                     bounds.areas.eq(walker.areas),
-                    half_done.eq(walker.half_done),
-                    done.eq(walker.done),
                     lengths.read.address.eq(walker.number),
-                    passes.eq(walker.passes),
                 ]
+        m.d.comb += [
+            self.o.valid.eq(Cat(*(walker.o.valid for walker in walkers.values())).any()),
+            half_done.eq(Cat(*(walker.half_done for walker in walkers.values())).any()),
+            done.eq(Cat(*(walker.done for walker in walkers.values())).any()),
+        ]
         # Only LINEAR's tiles wait for a NORM: what they wait for comes straight out of registers.
         m.d.comb += [
             self.o.payload.row.eq(walkers[Opcode.LINEAR].o.payload.row),

@@ -116,8 +116,8 @@ class EmbedWalker(Walker):
         taken = self.o.valid & self.o.ready
         embed = fields(Opcode.EMBED, self.operation.fields)
         row = Signal.like(self.batch.row_tiles)
-        row_offset, column_offset = Signal(self.width), Signal(self.width)
-        embedded = Signal(self.width)  # operand words of the column tiles before this one
+        result, source = Signal(self.width), Signal(address_bits(self.config))
+        row_start = Signal(self.width)  # result of the row tile's first column tile
         wide = embed.wide[0]
         columns_left = Signal(16)
         column_end = columns_left <= n
@@ -127,11 +127,11 @@ class EmbedWalker(Walker):
             tile.a.eq(Operand.ONE_HOT),
             tile.b.eq(Operand.WEIGHT),
             tile.weights.eq(1),
-            tile.b_address.eq(self.weight_base + embedded),
+            tile.b_address.eq(source),
             tile.length.eq(minimum(n, tokens_left) << Mux(wide, 2, 1)),
             tile.release.eq(column_end),
             tile.tag.epilogue.eq(Epilogue.EMBEDDING),
-            tile.tag.address.eq(row_offset + column_offset),
+            tile.tag.address.eq(result),
             tile.tag.columns.eq(minimum(n, columns_left)),
             tile.tag.row_tile_done.eq(column_end),
             self.half_done.eq(taken & column_end),
@@ -140,23 +140,23 @@ class EmbedWalker(Walker):
         with m.If(self.begin):
             m.d.sync += [
                 row.eq(0),
-                row_offset.eq(0),
-                column_offset.eq(0),
-                embedded.eq(0),
+                result.eq(0),
+                row_start.eq(0),
+                source.eq(self.weight_base),
                 columns_left.eq(embed.channels),
             ]
         with m.Elif(taken & column_end):
             m.d.sync += [
                 row.eq(row + 1),
-                row_offset.eq(row_offset + embed.channels),
-                column_offset.eq(0),
-                embedded.eq(0),
+                result.eq(row_start + embed.channels),
+                row_start.eq(row_start + embed.channels),
+                source.eq(Mux(self.weight_base == 0, self.config.weight_words, 0)),
                 columns_left.eq(embed.channels),
             ]
         with m.Elif(taken):
             m.d.sync += [
-                column_offset.eq(column_offset + n),
-                embedded.eq(embedded + Mux(wide, 4 * n, 2 * n)),
+                result.eq(result + n),
+                source.eq(source + Mux(wide, 4 * n, 2 * n)),
                 columns_left.eq(columns_left - n),
             ]
         return m
@@ -179,34 +179,32 @@ class LinearWalker(Walker):
         gathered, single, first = Signal(), Signal(), Signal()
         rows = Signal(range(self.config.row_tiles + 1))
         row = Signal.like(rows)
-        source = Signal(self.width)  # source's offset of the row tile
-        row_offset, column_offset = Signal(self.width), Signal(self.width)  # destination's
+        address, result = Signal(self.width), Signal(self.width)
+        column_start = Signal(self.width)  # result of the column tile's first row tile
+        gathered_result = Signal(self.width)  # where the sequence in turn is gathered
         columns_left = Signal(16)
-        row_end, again = Signal(), Signal()
-        column_end = columns_left <= n
+        row_end, column_end = Signal(), Signal()  # in registers, since much hangs on them
+        again = Signal()
         tokens_left, following = self.follow(m, again, (taken & ~row_end) | self.passes)
-        lane, gathered_offset = Signal(range(n)), Signal(self.width)
+        lane = Signal(range(n))
         gather = single & (flags.residual | flags.logits)
+        m.d.comb += [
+            again.eq(self.begin | (taken & row_end)),
+            self.o.valid.eq(running & (first | ~single)),
+            self.passes.eq(running & single & ~first),
+        ]
         with m.If(self.begin):
             m.d.sync += [
                 gathered.eq(flags.first_tile & self.gathered),
                 single.eq(flags.first_tile & ~self.gathered),
                 rows.eq(Mux(flags.first_tile, self.batch.gathered, self.batch.row_tiles)),
             ]
-        m.d.comb += [
-            again.eq(self.begin | (taken & row_end)),
-            self.o.valid.eq(running & (first | ~single)),
-            self.passes.eq(running & single & ~first),
-            row_end.eq(Mux(single, following == self.batch.sequences, row + 1 == rows)),
-        ]
         with m.If(again):
-            m.d.sync += [first.eq(1), lane.eq(0), gathered_offset.eq(0)]
+            m.d.sync += [first.eq(1), lane.eq(0)]
         with m.Elif(taken | self.passes):
             m.d.sync += first.eq(tokens_left <= n)
             with m.If(taken & single):
                 m.d.sync += lane.eq(lane + 1)
-                with m.If(lane == n - 1):
-                    m.d.sync += gathered_offset.eq(gathered_offset + linear.destination_stride)
         # Transposed, the columns of what was gathered are as many sequences.
         sequences_left = Signal.like(self.batch.sequences)
         with m.If(again):
@@ -217,10 +215,7 @@ class LinearWalker(Walker):
         m.d.comb += present.eq(Mux(gathered, minimum(n, sequences_left), minimum(n, tokens_left)))
 
         activation = Mux(flags.bank, Operand.BANK, Operand.X8)
-        address, result = Signal(self.width), Signal(self.width)
         m.d.comb += [
-            address.eq(self.bank_word(linear.source) + source),
-            result.eq(self.bank_word(linear.destination) + (row_offset + column_offset)),
             tile.row.eq(row),
             tile.length.eq(linear.length),
             tile.weights.eq(1),
@@ -237,7 +232,7 @@ class LinearWalker(Walker):
             tile.tag.lane.eq(lane),
             tile.tag.read.eq(result),
             tile.tag.table_last.eq(flags.table & column_end & row_end),
-            tile.tag.address.eq(Mux(gather, gathered_offset + column_offset, result)),
+            tile.tag.address.eq(Mux(gather, gathered_result, result)),
             self.half_done.eq(taken & row_end),
             self.done.eq(taken & row_end & column_end),
         ]
@@ -278,27 +273,45 @@ class LinearWalker(Walker):
         with m.If(self.begin):
             m.d.sync += [
                 row.eq(0),
-                source.eq(0),
-                row_offset.eq(0),
-                column_offset.eq(0),
+                row_end.eq(
+                    Mux(
+                        flags.first_tile,
+                        Mux(self.gathered, self.batch.gathered, self.batch.sequences) == 1,
+                        self.batch.row_tiles == 1,
+                    )
+                ),
+                column_end.eq(linear.columns <= n),
+                address.eq(self.bank_word(linear.source)),
+                result.eq(self.bank_word(linear.destination)),
+                column_start.eq(self.bank_word(linear.destination)),
+                gathered_result.eq(0),
                 columns_left.eq(linear.columns),
             ]
         with m.Elif(taken & row_end):
+            next_column = Signal(self.width)
+            m.d.comb += next_column.eq(
+                column_start + Mux(flags.transposed, padded(self.batch.row_tiles, n), n)
+            )
             m.d.sync += [
                 row.eq(0),
-                source.eq(0),
-                row_offset.eq(0),
+                row_end.eq(Mux(single, self.batch.sequences, rows) == 1),
+                column_end.eq(columns_left <= 2 * n),
+                address.eq(self.bank_word(linear.source)),
+                result.eq(next_column),
+                column_start.eq(next_column),
+                gathered_result.eq(next_column),
                 columns_left.eq(columns_left - n),
-                column_offset.eq(
-                    column_offset + Mux(flags.transposed, padded(self.batch.row_tiles, n), n)
-                ),
             ]
         with m.Elif(taken | self.passes):
+            last_sequence = (tokens_left <= n) & (following + 1 == self.batch.sequences)
             m.d.sync += [
                 row.eq(row + 1),
-                source.eq(source + linear.source_stride),
-                row_offset.eq(row_offset + Mux(flags.transposed, n, linear.destination_stride)),
+                row_end.eq(Mux(single, last_sequence, row + 2 == rows)),
+                address.eq(address + linear.source_stride),
+                result.eq(result + Mux(flags.transposed, n, linear.destination_stride)),
             ]
+            with m.If(taken & (lane == n - 1)):
+                m.d.sync += gathered_result.eq(gathered_result + linear.destination_stride)
         return m
 
 

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Elaboratable, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import (
+    Array,
+    Cat,
+    Const,
+    Elaboratable,
+    Module,
+    Mux,
+    Signal,
+    Value,
+    signed,
+    unsigned,
+)
 from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import In, Out
 
 from rtl.datapath.activation import ActivationTable
 from rtl.datapath.requantize import Requantize
@@ -20,6 +31,7 @@ from rtl.datapath.schedule import (
     WRITTEN,
     check_ahead,
 )
+from rtl.interface.command import PARAMETER_PLANES
 from rtl.interface.config import Config
 from rtl.interface.ports import (
     LogitWrite,
@@ -36,7 +48,7 @@ from rtl.interface.ports import (
 from rtl.interface.tile import Epilogue as Kind
 from rtl.interface.tile import Tag, address_bits
 from rtl.primitives.memory import WritePort
-from rtl.primitives.pipeline import delay, stages
+from rtl.primitives.pipeline import delay, register, stages
 from rtl.primitives.saturate import saturate
 
 UNIT_M, UNIT_S = 1 << 15, 15  # 2^15 * 2^-15: the embedding is requantized by 1
@@ -164,13 +176,18 @@ class Epilogue(wiring.Component):
             m.d.comb += table.i[i].eq(code)
             plain = delay(m, code, table.latency, f"plain_{i}")
             m.d.sync += self.bank.data[i].eq(Mux(at[LOOKED_UP].table, table.o[i], plain))
-        connect(m, flipped(self.table), table.write)
+        # An entry is written a cycle after it came, long before its first user.
+        m.d.sync += [
+            table.write.en.eq(self.table.en),
+            table.write.address.eq(self.table.address),
+            table.write.data.eq(self.table.data),
+        ]
 
-        last = at[WRITTEN]
+        before, last = at[WRITTEN - 1], at[WRITTEN]
+        m.d.sync += self.bank.en.eq(
+            before.write & ((before.epilogue == Kind.INT8) | (before.epilogue == Kind.CONTEXT))
+        )
         m.d.comb += [
-            self.bank.en.eq(
-                last.write & ((last.epilogue == Kind.INT8) | (last.epilogue == Kind.CONTEXT))
-            ),
             self.bank.address.eq(last.address),
             self.done.eq(last.end),
             self.row_tile_done.eq(last.end & last.row_tile_done),
@@ -184,17 +201,29 @@ class Epilogue(wiring.Component):
         """COUNTED: what the tile says of the column of this cycle."""
         n, width = self.config.lanes, address_bits(self.config)
         tag = Signal(Tag(self.config))
-        active = Signal()
+        active, write, into_x = Signal(), Signal(), Signal()
         index = Signal(range(n))
+        kind = self.tile.tag.epilogue
         with m.If(self.tile.start):
-            m.d.sync += [tag.eq(self.tile.tag), active.eq(1), index.eq(0)]
+            m.d.sync += [
+                tag.eq(self.tile.tag),
+                active.eq(1),
+                index.eq(0),
+                write.eq(self.tile.tag.columns != 0),
+                into_x.eq((kind == Kind.RESIDUAL) | (kind == Kind.EMBEDDING)),
+            ]
         with m.Elif(active):
-            m.d.sync += [index.eq(index + 1), active.eq(index != n - 1)]
+            m.d.sync += [
+                index.eq(index + 1),
+                active.eq(index != n - 1),
+                write.eq((index != n - 1) & (index + 1 < tag.columns)),
+            ]
 
         column = Signal(
             data.StructLayout(
                 {
                     "write": unsigned(1),
+                    "into_x": unsigned(1),
                     "end": unsigned(1),
                     "index": unsigned((n - 1).bit_length()),
                     "epilogue": Kind,
@@ -217,7 +246,8 @@ class Epilogue(wiring.Component):
             )
         )
         m.d.comb += [
-            column.write.eq(active & (index < tag.columns)),
+            column.write.eq(write),
+            column.into_x.eq(into_x),
             column.end.eq(active & (index == n - 1)),
             column.index.eq(index),
             column.epilogue.eq(tag.epilogue),
@@ -243,17 +273,22 @@ class Epilogue(wiring.Component):
         """SELECTED and DRAINED: bias, m and s of every lane."""
         n = self.config.lanes
         stored = [
-            [Signal(BYTE_PLANE, name=f"parameter_{half}_{i}") for i in range(n)]
+            [Signal(BYTE_PLANE, name=f"parameter_{half}_{i}", reset_less=True) for i in range(n)]
             for half in range(2)
         ]
-        with m.If(self.parameter.en):
-            for half in range(2):
-                for i in range(n):
-                    bits = stored[half][i].as_value()
-                    with m.If(self.parameter.buffer == half):
-                        m.d.sync += bits.word_select(self.parameter.plane, 8).eq(
-                            self.parameter.data.word_select(i, 8)
-                        )
+        # A plane is stored a cycle after it came, long before a column needs it.
+        planes = register(m, self.parameter.data, "parameter_data")
+        for half in range(2):
+            for plane in range(PARAMETER_PLANES):
+                comes = (
+                    self.parameter.en
+                    & (self.parameter.buffer == half)
+                    & (self.parameter.plane == plane)
+                )
+                with m.If(register(m, comes, f"parameter_{half}_{plane}", reset=True)):
+                    for i in range(n):
+                        bits = stored[half][i].as_value().word_select(plane, 8)
+                        m.d.sync += bits.eq(planes.word_select(i, 8))
 
         of_column = Signal(BYTE_PLANE)
         m.d.sync += of_column.eq(
@@ -288,11 +323,10 @@ class Epilogue(wiring.Component):
             ]
 
     def _residual(self, m: Module, at: dict) -> None:
-        """RESIDUAL_READ, REQUANTIZED: X16 is shifted, CODE: added and saturated, WRITTEN."""
+        """RESIDUAL_READ, CODE: X16 is shifted, a cycle later: added and saturated, WRITTEN."""
 
-        def writes(column: data.View) -> Signal:
-            kind = column.epilogue
-            return column.write & ((kind == Kind.RESIDUAL) | (kind == Kind.EMBEDDING))
+        def writes(column: data.View) -> Value:
+            return column.write & column.into_x
 
         m.d.comb += [
             self.x.read_en.eq(
@@ -304,25 +338,18 @@ class Epilogue(wiring.Component):
             self.x.write_address.eq(at[WRITTEN].address),
             self.x.write_ahead.eq(writes(at[WRITTEN - self.ahead])),
         ]
+        adds = register(m, at[REQUANTIZED].epilogue == Kind.RESIDUAL, "adds")
         totals = []
         for i in range(self.config.lanes):
-            shifted = Signal(signed(16), name=f"shifted_{i}")
-            branch = Signal(signed(16), name=f"branch_{i}")
-            x = self.x.read_data[i]
-            floor = Signal(signed(17), name=f"floor_{i}")
-            with m.If(at[REQUANTIZED].shift == 0):
-                m.d.comb += floor.eq(x)
-            with m.Else():
-                # round_shift(x, k) = ((x >> (k - 1)) + 1) >> 1
-                m.d.comb += floor.eq(((x >> (at[REQUANTIZED].shift - 1)[:4]) + 1) >> 1)
-            with m.If(at[REQUANTIZED].epilogue == Kind.RESIDUAL):
-                m.d.sync += shifted.eq(floor)
-            with m.Else():
-                m.d.sync += shifted.eq(0)
-            m.d.sync += branch.eq(self.requantize.o[i])
-            total = Signal(signed(16), name=f"total_{i}")
-            m.d.sync += total.eq(saturate(shifted + branch, 16))
-            totals.append(delay(m, total, WRITTEN - CODE - 2, f"total_{i}"))
+            doubled = Cat(Const(0, 1), register(m, self.x.read_data[i], f"x_{i}")).as_signed()
+            halves = Signal(signed(17), name=f"halves_{i}", reset_less=True)
+            m.d.sync += halves.eq(Mux(adds, doubled >> at[CODE].shift, 0))
+            branch = delay(m, self.requantize.o[i], 2, f"branch_{i}")
+            # round_shift(x, k) + branch = (((2 * x) >> k) + 1 + 2 * branch) >> 1, without a carry
+            # between shift and sum.
+            doubled_sum = halves + Cat(Const(1, 1), branch).as_signed()
+            total = register(m, saturate(doubled_sum >> 1, 16), f"total_{i}")
+            totals.append(delay(m, total, WRITTEN - CODE - 3, f"total_{i}"))
             chosen = Mux(at[WRITTEN - 1].gather, totals[0], totals[i])
             m.d.sync += self.x.write_data[i].eq(chosen)
 

@@ -208,10 +208,11 @@ class LayerNorm(wiring.Component):
         sum_address = Signal(range(self.hidden * self.row_tiles))
         norm_address = Signal.like(sum_address)
         last, free, starts_sum = (Signal(name=name) for name in ("last", "free", "starts_sum"))
+        at_last = Signal()  # channel is the last one
         m.d.comb += [
             self.x.en.eq(reading & ~self.x.busy),
             self.x.address.eq(Mux(second, norm_address, sum_address)),
-            last.eq(self.x.en & (channel == operation.last_channel)),
+            last.eq(self.x.en & at_last),
             free.eq(~reading | last),
             starts_norm.eq(free & ready),
             starts_sum.eq(
@@ -223,21 +224,26 @@ class LayerNorm(wiring.Component):
             ),
         ]
         with m.If(self.x.en):
-            m.d.sync += channel.eq(channel + 1)
+            m.d.sync += [
+                channel.eq(channel + 1),
+                at_last.eq(channel + 1 == operation.last_channel),
+            ]
             with m.If(second):
                 m.d.sync += norm_address.eq(norm_address + 1)
             with m.Else():
                 m.d.sync += sum_address.eq(sum_address + 1)
-        with m.If(starts_norm | starts_sum):
+        # What holds for a pass is set whether one begins or not.
+        with m.If(free):
             m.d.sync += [
-                reading.eq(1),
-                second.eq(starts_norm),
+                reading.eq(starts_norm | starts_sum),
+                second.eq(ready),
                 channel.eq(0),
-                summed.eq(summed + starts_sum),
-                between.eq(Mux(starts_sum, between + 1, between - 1)),
+                at_last.eq(operation.last_channel == 0),
             ]
-        with m.Elif(last):
-            m.d.sync += reading.eq(0)
+        with m.If(starts_sum):
+            m.d.sync += [summed.eq(summed + 1), between.eq(between + 1)]
+        with m.If(starts_norm):
+            m.d.sync += between.eq(between - 1)
         with m.If(self.start):
             m.d.sync += [sum_address.eq(0), norm_address.eq(0), summed.eq(0), between.eq(0)]
 
@@ -259,13 +265,14 @@ class LayerNorm(wiring.Component):
         parameter = data.StructLayout({"gamma": signed(16), "beta": signed(32), "operand_shift": 3})
         m.submodules.parameters = parameters = Memory(parameter, self.hidden)
         channel = Signal(range(self.hidden))
-        m.d.comb += [
+        m.d.comb += parameters.read.address.eq(channel)
+        # Written a cycle late, and long before pass 2 reads them.
+        m.d.sync += [
             parameters.write.en.eq(self.parameter.en),
             parameters.write.address.eq(self.parameter.address),
             parameters.write.data.gamma.eq(self.parameter.gamma),
             parameters.write.data.beta.eq(self.parameter.beta),
             parameters.write.data.operand_shift.eq(self.parameter.operand_shift),
-            parameters.read.address.eq(channel),
         ]
         with m.If(norms.en[NormLane.gamma_latency - 1]):  # 1 + READ_LATENCY before gamma is used
             m.d.sync += channel.eq(channel + 1)

@@ -9,6 +9,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.interface.config import Config
+from rtl.primitives.pipeline import register
 
 A_BITS = 9  # operand A is int8, or p, a uint8
 B_BITS = 8
@@ -84,13 +85,15 @@ class MatMul(wiring.Component):
             copy.eq(last_p),
         ]
         for i in range(n):
-            shadow = [Signal(signed(width), name=f"shadow_{i}_{j}") for j in range(n)]
+            shadow = [
+                Signal(signed(width), name=f"shadow_{i}_{j}", reset_less=True) for j in range(n)
+            ]
             m.d.comb += self.o[i].eq(shadow[0])
             for j in range(n):
-                product = Signal(signed(A_BITS + B_BITS), name=f"product_{i}_{j}")
-                acc = Signal(signed(width), name=f"acc_{i}_{j}")
                 a, b = self.a[i], self.b[j]
-                m.d.sync += product.eq(a * b if i * n + j < dsp_macs else lut_product(a, b))
+                ab = a * b if i * n + j < dsp_macs else lut_product(a, b)
+                product = register(m, ab, f"product_{i}_{j}")
+                acc = Signal(signed(width), name=f"acc_{i}_{j}", reset_less=True)
                 with m.If(valid_p):
                     m.d.sync += acc.eq(Mux(first_p, 0, acc) + product)
                 m.d.sync += shadow[j].eq(Mux(copy, acc, shadow[j + 1] if j + 1 < n else shadow[j]))

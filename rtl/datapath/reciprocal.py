@@ -17,7 +17,9 @@ def bits_of(low: int, high: int) -> Shape:
 class NewtonStep(wiring.Component):
     """r = min((y0 * 2^25 + y0 * error + 2^20) >> 21, 65535): the end of reciprocal and of rsqrt.
 
-    Since y0 * 2^25 has no bits below 2^21, that is y0 * 16 + round_shift(y0 * error, 21).
+    Since y0 * 2^25 has no bits below 2^21, that is y0 * 16 + round_shift(y0 * error, 21). The
+    lowest bit of error takes no part in the multiplication, which then has 18 bits at most, but
+    decides whether y0 is added; 2^20 lies above all of y0.
     Multipliers: 1. One value a cycle.
 
     Parameters
@@ -50,9 +52,11 @@ class NewtonStep(wiring.Component):
         y0 = register(m, self.y0, "y0")
         error = register(m, self.error, "error")
         # Cycle 2: product.
-        product = register(m, error * y0, "product")
+        high = register(m, error[1:].as_signed() * y0, "product_high")
+        low = register(m, Mux(error[0], y0, 0), "product_low")
         # Cycle 3: the correction, rounded.
-        correction = register(m, ((product >> 20) + 1) >> 1, "correction")
+        half = Cat(low, Const(0, 20 - len(low)), Const(1, 1))
+        correction = register(m, ((high << 1) + half) >> 21, "correction")
         y0 = delay(m, y0, 2, "y0_delayed")
         # Cycle 4: the sum. It exceeds 65535 by less than 2^16, if at all.
         total = Signal(17)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from cli.command import run_command
 from cli.options import Parser
 
+from rtl.dma.bus import Bus
+from rtl.dma.options import add_bus_options, bus_of
 from rtl.generate.sheet import Generated, generate
 from rtl.generate.units import UNITS
 from rtl.interface.config import Config
@@ -24,7 +26,8 @@ Write a unit as Verilog, with a JSON of its ports, configuration and latency bes
 
 The accelerator comes as a package: rtl/, constraints/ (.sdc, .xdc, .lpf), templates/ for Verilog
 and VHDL, software/ (C header of the registers), a self-checking bench, a FuseSoC core and a data
-sheet.
+sheet. With --dma it reads command stream and embedding rows from memory itself; that package has no
+bench.
 """
 EXAMPLES = """\
 examples:
@@ -33,6 +36,7 @@ examples:
   python -m rtl.generate matmul --lanes 16 --dsp-macs 96 -o build/rtl
   python -m rtl.generate accelerator --lanes 8 -o build/package --clock-mhz 125
   python -m rtl.generate accelerator --lanes 4 --no-trace --prefix small_
+  python -m rtl.generate accelerator --dma --data-bits 128 -o build/package
 """
 OUT = Path("build/rtl")
 
@@ -62,6 +66,7 @@ def _parser() -> Parser:
         help="clock of the accelerator's constraints (default: 100)",
     )
     add_config_options(result)
+    add_bus_options(result)
     return result
 
 
@@ -76,9 +81,11 @@ def _run(options: argparse.Namespace) -> None:
         return
     if options.unit is None:
         raise ValueError("no unit is named: name one, or give --list to see them")
-    config = config_of(options)
+    config, bus = config_of(options), bus_of(options)
+    if bus is not None and options.unit != "accelerator":
+        raise ValueError(f"--dma is for the accelerator: {options.unit} reads no memory")
     if options.unit == "accelerator":
-        paths = _package(options, config)
+        paths = _package(options, config, bus)
     elif options.clock_mhz is not None:
         raise ValueError(f"--clock-mhz is for the accelerator: {options.unit} has no constraints")
     else:
@@ -95,16 +102,17 @@ def _run(options: argparse.Namespace) -> None:
         print(path)
 
 
-def _package(options: argparse.Namespace, config: Config) -> list[Path]:
+def _package(options: argparse.Namespace, config: Config, bus: Bus | None) -> list[Path]:
     # Only a package needs what its register map, its diagrams and its bench are made with.
     from rtl.generate.package.constraints import constraints
     from rtl.generate.package.folder import MHZ, accelerator, package_files, write_package
 
     mhz = MHZ if options.clock_mhz is None else options.clock_mhz
     constraints("", mhz)  # a clock that is none is refused before the design is made
-    made = accelerator(config, prefix=options.prefix, trace=not options.no_trace)
-    bench = None if options.no_trace else _bench(made, config, options.prefix)
-    files = package_files(made, config, mhz=mhz, bench=bench)
+    made = accelerator(config, prefix=options.prefix, trace=not options.no_trace, bus=bus)
+    bare = options.no_trace or bus is not None
+    bench = None if bare else _bench(made, config, options.prefix)
+    files = package_files(made, config, mhz=mhz, bench=bench, bus=bus)
     return write_package(files, options.out, made.module)
 
 

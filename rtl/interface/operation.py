@@ -63,6 +63,9 @@ class Error(IntEnum):
     ABORTED     `abort` was written.
     TIMEOUT     nothing moved for long, although nothing outside was awaited.
     ROW         a row of the embedding table was shorter or longer than EMBED says.
+    BUS         the memory answered a read with SLVERR or DECERR (with DMA).
+    ADDRESS     the registers of the memory side hold an address or a size that cannot be used
+                (with DMA).
     """
 
     NONE = 0
@@ -77,6 +80,8 @@ class Error(IntEnum):
     ABORTED = 9
     TIMEOUT = 10
     ROW = 11
+    BUS = 12
+    ADDRESS = 13
 
 
 def fields(opcode: Opcode, bits: Value) -> data.View:

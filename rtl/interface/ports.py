@@ -14,7 +14,7 @@ from amaranth.lib.wiring import In, Out
 from rtl.interface.command import PARAMETER_PLANES
 from rtl.interface.config import Config
 from rtl.interface.operation import EMBED
-from rtl.interface.tile import NORM_INDEX_BITS, Operand, Tag, address_bits
+from rtl.interface.tile import BANKS, NORM_INDEX_BITS, Operand, Tag, address_bits
 from rtl.primitives.memory import WritePort
 
 TOKEN = data.StructLayout(
@@ -454,6 +454,8 @@ class Operands(wiring.Signature):
         Of the operand within its tile.
     a, a_address, b, b_address : Out
         Sources and addresses.
+    b_banks : Out
+        A bit for each activation bank: operand B lies there. Low while the issuer is quiet.
     """
 
     def __init__(self, config: Config) -> None:
@@ -468,6 +470,7 @@ class Operands(wiring.Signature):
                 "a_address": Out(address),
                 "b": Out(Operand),
                 "b_address": Out(address),
+                "b_banks": Out(BANKS),
             }
         )
 

@@ -15,6 +15,7 @@ from rtl.interface.config import Config
 
 NORM_INDEX_BITS = 3
 SHIFT_BITS = 5
+BANKS = 4  # of activations
 
 
 class Operand(IntEnum):

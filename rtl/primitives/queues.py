@@ -40,8 +40,9 @@ class OneDeepQueue(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         m.d.comb += self.i.ready.eq(~self.o.valid)
-        with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [self.o.payload.eq(self.i.payload), self.o.valid.eq(1)]
+        # `valid` may come late in the cycle: it decides about one register, not about the payload.
+        with m.If(~self.o.valid):
+            m.d.sync += [self.o.payload.eq(self.i.payload), self.o.valid.eq(self.i.valid)]
         with m.Elif(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
         return m

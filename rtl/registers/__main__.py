@@ -11,6 +11,7 @@ from cli.command import run_command
 from cli.files import replacing, write_if_changed
 from cli.options import Parser
 
+from rtl.dma.options import add_bus_options, bus_of
 from rtl.interface.options import add_config_options, config_of
 from rtl.registers.export import HEADER, PAGES, c_header, write_html
 
@@ -22,6 +23,7 @@ EXAMPLES = """\
 examples:
   python -m rtl.registers
   python -m rtl.registers --lanes 4 --tokens 64 -o build/registers
+  python -m rtl.registers --dma -o build/registers
 """
 OUT = Path("build/registers")
 
@@ -32,6 +34,7 @@ def _parser() -> Parser:
         "-o", "--out", type=Path, default=OUT, metavar="DIR", help=f"default: {OUT}"
     )
     add_config_options(result)
+    add_bus_options(result)
     return result
 
 
@@ -40,11 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    config = config_of(options)
+    config, bus = config_of(options), bus_of(options)
     header, pages = options.out / HEADER, options.out / PAGES
-    write_if_changed(header, c_header(config))
+    write_if_changed(header, c_header(config, bus))
     with replacing(pages) as folder:
-        write_html(config, folder)
+        write_html(config, folder, bus)
     print(header)
     print(pages / "index.html")
 

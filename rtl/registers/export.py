@@ -13,6 +13,7 @@ from peakrdl_cheader.header_generator import HeaderGenerator
 from peakrdl_html import HTMLExporter
 from systemrdl.node import RegNode
 
+from rtl.dma.bus import Bus
 from rtl.interface.config import Config
 from rtl.registers.map import Register, compiled, registers
 
@@ -33,15 +34,15 @@ class _Header(HeaderGenerator):
         super().exit_Reg(node)
 
 
-def c_header(config: Config) -> str:
+def c_header(config: Config, bus: Bus | None = None) -> str:
     """The map as C99, names as PeakRDL gives them.
 
     For each field BERT2RTL__REGISTER__FIELD_bm (mask), _bp (lowest bit), _bw (width) and _reset;
     for each register BERT2RTL__REGISTER_offset, a byte address; for each named value
     BERT2RTL__REGISTER__FIELD__VALUE; and the struct `bert2rtl_t`. Only the resets of the limits
-    depend on `config`.
+    depend on `config`. With `bus` it is the map of the accelerator with DMA.
     """
-    top = compiled(config)
+    top = compiled(config, bus=bus)
     state = DesignState(top, {"std": CStandard.gnu99, "reuse_typedefs": False})
     DesignScanner(state).run()
     with tempfile.TemporaryDirectory() as folder:
@@ -50,16 +51,16 @@ def c_header(config: Config) -> str:
         return path.read_text()
 
 
-def write_html(config: Config, folder: Path) -> None:
+def write_html(config: Config, folder: Path, bus: Bus | None = None) -> None:
     """The map as pages that link to each other; they begin with index.html."""
     exporter = HTMLExporter(generate_source_links=False)
-    exporter.export(compiled(config), str(folder), title="bert2rtl: registers")
+    exporter.export(compiled(config, bus=bus), str(folder), title="bert2rtl: registers")
 
 
-def markdown(config: Config) -> str:
+def markdown(config: Config, bus: Bus | None = None) -> str:
     """The map as a table, a line a field; resets beyond 16 bits in hexadecimal."""
     rows = ["| address | register | bits | field | access | reset | |", "|" + " --- |" * 7]
-    for register in registers(config):
+    for register in registers(config, bus=bus):
         rows += _rows(register)
     return "\n".join(rows) + "\n"
 

@@ -13,6 +13,8 @@ from systemrdl.compiler import RDLCompiler
 from systemrdl.node import AddrmapNode, FieldNode, RegNode
 from systemrdl.rdltypes.builtin_enums import AccessType, OnWriteType
 
+from rtl.dma.bus import Bus
+from rtl.dma.registers import fifo_words
 from rtl.interface.config import Config
 
 SOURCE = Path(__file__).with_name("bert2rtl.rdl")
@@ -73,8 +75,11 @@ class Register:
     fields: tuple[Field, ...]
 
 
-def compiled(config: Config, source: Path = SOURCE) -> AddrmapNode:
+def compiled(config: Config, source: Path = SOURCE, bus: Bus | None = None) -> AddrmapNode:
     """The elaborated SystemRDL of a configuration, for exporters.
+
+    bus
+        That of the accelerator with DMA; None is the one without.
 
     Raises
     ------
@@ -84,12 +89,20 @@ def compiled(config: Config, source: Path = SOURCE) -> AddrmapNode:
     compiler = RDLCompiler()
     compiler.compile_file(str(source))
     parameters = {name.upper(): getattr(config, name) for name in LIMITS}
+    if bus is not None:
+        parameters |= {
+            "DMA": True,
+            "BUS_BYTES": bus.data_bytes,
+            "TOKEN_ROOM": fifo_words(config.tokens),
+        }
     return compiler.elaborate(TOP, inst_name=TOP, parameters=parameters).top
 
 
-def registers(config: Config, source: Path = SOURCE) -> tuple[Register, ...]:
-    """The map of a configuration by rising address; raises as `compiled` does."""
-    return tuple(_register(node) for node in compiled(config, source).registers())
+def registers(
+    config: Config, source: Path = SOURCE, bus: Bus | None = None
+) -> tuple[Register, ...]:
+    """The map of a configuration by rising address; parameters and errors are `compiled`'s."""
+    return tuple(_register(node) for node in compiled(config, source, bus).registers())
 
 
 def _register(node: RegNode) -> Register:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from cli.command import run_command
 from cli.files import write_json
@@ -13,11 +13,14 @@ from cli.options import Parser, add_json, add_lanes, positive
 
 from golden.store import load
 from rtl.compile.fit import fitting
-from rtl.compile.program import compile_model
+from rtl.compile.program import Program, compile_model
+from rtl.dma.bus import Bus
+from rtl.dma.options import add_bus_options, bus_of
 from rtl.interface.command import Opcode
 from rtl.interface.config import LANES
+from sim.cycles.dma import predict_dma
 from sim.cycles.model import Phase, Prediction, predict
-from sim.options import add_memory_options, add_model_options, quantized_of
+from sim.options import ROW_LATENCY, add_memory_options, add_model_options, quantized_of
 from sim.phases import work
 from sim.report import table
 from tb.trace import CAUSES
@@ -28,6 +31,10 @@ Predict the cycles of an inference from a model's shape, without simulating it.
 The prediction equals the register `cycles` of the simulated accelerator, and so do the cycles of
 each phase and the stalls by cause. Limits of the accelerator (longest sequence, widest layer) have
 no influence; they are chosen so that the model fits.
+
+With --dma it is the accelerator that reads an image at address 0 itself. The memory takes an
+address at once; the beats of a burst come one a cycle from --latency cycles after it on. The tokens
+are those with the ids 0, 1, 2 ...: they matter only where rows are no whole bursts.
 """
 EXAMPLES = """\
 examples:
@@ -35,9 +42,13 @@ examples:
   python -m sim.cycles --quantized build/bert-tiny-imdb --lanes 16 --tokens 64
   python -m sim.cycles --stream-bytes 4 --row-latency 100 --whole-last-layer
   python -m sim.cycles --json build/cycles.json
+  python -m sim.cycles --dma --data-bits 32 --latency 50
+  python -m sim.cycles --dma --table
 """
 CLOCK_MHZ = 100
 LAYER = "layer."
+WIDTHS, LATENCIES = (32, 64, 128), (20, 50, 100)
+"""Of the table, bits and cycles."""
 
 
 def _layers(prediction: Prediction, lanes: int) -> tuple[float, int]:
@@ -114,6 +125,33 @@ def report(prediction: Prediction, lanes: int) -> str:
     )
 
 
+def _listed(values: Sequence[int]) -> str:
+    return ", ".join(map(str, values))
+
+
+def by_memory(program: Program, ids: Sequence[int], bus: Bus) -> dict[int, dict[int, int]]:
+    """Cycles by width of the bus in bits and latency of the memory."""
+    types = [0] * len(ids)
+    return {
+        bits: {
+            latency: predict_dma(
+                program, ids, types, bus=replace(bus, data_bits=bits), latency=latency
+            ).cycles
+            for latency in LATENCIES
+        }
+        for bits in WIDTHS
+    }
+
+
+def _print_by_memory(found: dict[int, dict[int, int]], streamed: int) -> None:
+    headings = ["bits", "bytes a beat", *(f"latency {latency}" for latency in LATENCIES)]
+    rows = [[bits, bits // 8, *cycles.values()] for bits, cycles in found.items()]
+    print(table(headings, rows))
+    print(
+        f"\n{streamed:,} cycles with streams that bring a word a cycle, rows after {ROW_LATENCY}."
+    )
+
+
 def _parser() -> Parser:
     result = Parser("sim.cycles", DESCRIPTION, EXAMPLES)
     add_model_options(result)
@@ -126,11 +164,33 @@ def _parser() -> Parser:
         help="length of the sequence (default: 128)",
     )
     add_memory_options(result)
+    add_bus_options(result)
+    result.add_argument(
+        "--latency",
+        type=positive,
+        metavar="N",
+        help=f"with --dma: cycles from an address to its first beat (default: {ROW_LATENCY})",
+    )
+    result.add_argument(
+        "--table",
+        action="store_true",
+        help=f"with --dma: cycles by width, {_listed(WIDTHS)} bits, and latency, "
+        f"{_listed(LATENCIES)}",
+    )
     add_json(result)
     return result
 
 
 def _run(options: argparse.Namespace) -> None:
+    bus = bus_of(options)
+    for name in ("latency", "table"):
+        if bus is None and getattr(options, name):
+            raise ValueError(f"--{name} is for the accelerator with --dma: give both or none")
+    if bus is not None and (options.stream_bytes or options.row_latency != ROW_LATENCY):
+        raise ValueError(
+            "--stream-bytes and --row-latency are of streams: with --dma give --data-bits and "
+            "--latency"
+        )
     directory = quantized_of(options)
     model, _ = load(directory)
     longest = model.shape.tokens
@@ -138,12 +198,28 @@ def _run(options: argparse.Namespace) -> None:
         raise ValueError(f"--tokens is {options.tokens}: the model takes 1..{longest}")
     config = fitting(model.shape, options.lanes, options.tokens)
     program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
-    prediction = predict(
-        program,
-        options.tokens,
-        stream_bytes=options.stream_bytes,
-        row_latency=options.row_latency,
-    )
+    ids = [i % model.shape.vocabulary for i in range(options.tokens)]
+    if bus is not None and options.table:
+        found, streamed = by_memory(program, ids, bus), predict(program, options.tokens).cycles
+        _print_by_memory(found, streamed)
+        if options.json:
+            write_json(options.json, {"cycles": found, "streamed": streamed})
+        return
+    latency = ROW_LATENCY if options.latency is None else options.latency
+    if bus is None:
+        memory: dict[str, object] = {
+            "stream_bytes": options.stream_bytes or config.lanes,
+            "row_latency": options.row_latency,
+        }
+        prediction = predict(
+            program,
+            options.tokens,
+            stream_bytes=options.stream_bytes,
+            row_latency=options.row_latency,
+        )
+    else:
+        memory = bus.as_dict() | {"latency": latency}
+        prediction = predict_dma(program, ids, [0] * options.tokens, bus=bus, latency=latency)
     assert sum(phase.macs for phase in prediction.phases) == work(program, options.tokens)
     print(report(prediction, config.lanes))
     if options.json:
@@ -151,8 +227,7 @@ def _run(options: argparse.Namespace) -> None:
             "model": str(directory),
             "lanes": config.lanes,
             "tokens": options.tokens,
-            "stream_bytes": options.stream_bytes or config.lanes,
-            "row_latency": options.row_latency,
+            **memory,
             "whole_last_layer": options.whole_last_layer,
         }
         write_json(options.json, inputs | figures(prediction, config.lanes))

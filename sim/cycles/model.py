@@ -104,6 +104,33 @@ class Words:
         return last
 
 
+class Rows:
+    """The embedding rows: the words of each a cycle apart, `latency` cycles after its request."""
+
+    def __init__(self, latency: int) -> None:
+        self.latency = latency
+
+    def begin(self, ask: int, words: int, count: int) -> None:
+        """An EMBED: it asks for `count` rows of `words` words, for the first in cycle `ask`."""
+        self.ask, self.words = ask, words
+        self.taken: list[int] = []  # cycle in which each row's first word was taken
+        self.arrived = 0  # first cycle in which the rows' next word can be taken
+
+    def take(self, count: int, ready: int) -> int:
+        """The cycle after the last word of so many rows, taken by a half that is free from `ready`
+        on."""
+        for _ in range(count):
+            # Word `needed` must have come in an earlier cycle for this row to be asked for.
+            needed = len(self.taken) * self.words - MAX_PENDING
+            if needed >= 0:
+                self.ask = max(self.ask, self.taken[needed // self.words] + needed % self.words + 1)
+            first = max(self.ask + self.latency, self.arrived, ready)
+            self.taken.append(first)
+            self.arrived = first + self.words
+            self.ask += 1 if len(self.taken) % 2 else 1 + Memory.latency
+        return self.arrived
+
+
 @dataclass
 class Half:
     """One half of the weight and parameter double buffers: when it is free, when it is loaded."""
@@ -149,16 +176,13 @@ class Inference:
         Tokens of each sequence.
     """
 
-    def __init__(
-        self, program: Program, lengths: Sequence[int], gap: int, row_latency: int
-    ) -> None:
-        self.program, self.lengths, self.row_latency = program, lengths, row_latency
+    def __init__(self, program: Program, lengths: Sequence[int], words: Words, rows: Rows) -> None:
+        self.program, self.lengths, self.words, self.rows = program, lengths, words, rows
         self.lanes = n = program.config.lanes
         self.tiles = [ceil_div(tokens, n) for tokens in lengths]  # row tiles of each
         self.row_tiles = sum(self.tiles)
         self.gathered_tiles = ceil_div(len(lengths), n)
         self.gathered = False  # the first token of each sequence was
-        self.words = Words(gap)
         self.array = Array(n)
         self.halves = (Half(), Half())
         self.turn = 0  # the half to fill next
@@ -283,20 +307,11 @@ class Inference:
         columns, wide = ceil_div(channels, n), step.values["wide"]
         words, operands = columns << wide, 2 << wide
         ask = max(self.loader, self.ready) + 1 + Memory.latency
-        taken: list[int] = []  # cycle in which each row's first word was taken
-        arrived = 0  # first cycle in which the rows' next word can be taken
+        self.rows.begin(ask, words, 2 * sum(self.lengths))
         available, writes = [], []
         for tokens in self._tokens_of_tiles():
             half = self.halves[self.turn]
-            for kind in range(2 * tokens):
-                # Word `needed` must have come in an earlier cycle for this row to be asked for.
-                needed = len(taken) * words - MAX_PENDING
-                if needed >= 0:
-                    ask = max(ask, taken[needed // words] + needed % words + 1)
-                first = max(ask + self.row_latency, arrived, half.weights_free)
-                taken.append(first)
-                arrived = first + words
-                ask += 1 if kind % 2 == 0 else 1 + Memory.latency
+            arrived = self.rows.take(2 * tokens, half.weights_free)
             half.loaded = arrived
             for column in range(columns):
                 last = self.array.tile(operands * tokens, [("weights", half.loaded)])
@@ -404,14 +419,25 @@ def predict(
     ValueError
         A parameter is out of range, or the program computes no logits.
     """
-    lengths = [tokens] if isinstance(tokens, int) else list(tokens)
-    check_lengths(program, lengths)
     n = program.config.lanes
     if stream_bytes is not None and stream_bytes < 1:
         raise ValueError(f"stream bytes is {stream_bytes}: it must be 1 or more; {n} is a word")
-    if row_latency < 1:
-        raise ValueError(f"row latency is {row_latency}: it must be 1 or more")
+    lengths = [tokens] if isinstance(tokens, int) else list(tokens)
+    checked(program, lengths, "row latency", row_latency)
+    gap = ceil_div(n, min(stream_bytes or n, n))
+    return Inference(program, lengths, Words(gap), Rows(row_latency)).predict()
+
+
+def checked(program: Program, lengths: Sequence[int], what: str, latency: int) -> None:
+    """Refuse what cannot be predicted.
+
+    Raises
+    ------
+    ValueError
+        A parameter is out of range, or the program computes no logits.
+    """
+    check_lengths(program, lengths)
+    if latency < 1:
+        raise ValueError(f"{what} is {latency}: it must be 1 or more")
     if not any(Flag.LOGITS in step.flags for step in program.steps):
         raise ValueError("the program computes no logits: compile the whole model")
-    gap = ceil_div(n, min(stream_bytes or n, n))
-    return Inference(program, lengths, gap, row_latency).predict()

@@ -150,34 +150,67 @@ module DP16KD(
     end
   generate
     if (DATA_WIDTH_A != DATA_WIDTH_B) no_model_of_two_data_widths refused();
-    if (REGMODE_A != "NOREG" || REGMODE_B != "NOREG") no_model_of_output_registers refused();
+    if (DATA_WIDTH_A == 36 && REGMODE_A != REGMODE_B) no_model_of_half_a_word_registered refused();
     if (CSDECODE_A != "0b000" || CSDECODE_B != "0b000") no_model_of_chip_selects refused();
     if (CLKAMUX != "CLKA" || CLKBMUX != "CLKB") no_model_of_inverted_clocks refused();
   endgenerate
 
+  // The output registers; a word of 36 bits is read through port B alone.
+  reg [35:0] ra = 0, rb = 0;
+  always @(posedge CLKA) if (OCEA) ra <= qa;
+  always @(posedge CLKB) if (OCEB) rb <= qb;
+  wire [35:0] oa = REGMODE_A == "OUTREG" ? ra : qa, ob = REGMODE_B == "OUTREG" ? rb : qb;
+
   // The upper half of a word of 36 bits comes out of port B.
   assign {
     DOA17, DOA16, DOA15, DOA14, DOA13, DOA12, DOA11, DOA10, DOA9, DOA8, DOA7, DOA6, DOA5, DOA4, DOA3, DOA2, DOA1, DOA0
-  } = DATA_WIDTH_A == 36 ? qb[17:0] : qa[17:0];
+  } = DATA_WIDTH_A == 36 ? ob[17:0] : oa[17:0];
   assign {
     DOB17, DOB16, DOB15, DOB14, DOB13, DOB12, DOB11, DOB10, DOB9, DOB8, DOB7, DOB6, DOB5, DOB4, DOB3, DOB2, DOB1, DOB0
-  } = DATA_WIDTH_A == 36 ? qb[35:18] : qb[17:0];
+  } = DATA_WIDTH_A == 36 ? ob[35:18] : ob[17:0];
 endmodule
 
 module MULT18X18D(
   input A17, A16, A15, A14, A13, A12, A11, A10, A9, A8, A7, A6, A5, A4, A3, A2, A1, A0,
   input B17, B16, B15, B14, B13, B12, B11, B10, B9, B8, B7, B6, B5, B4, B3, B2, B1, B0,
   input C17, C16, C15, C14, C13, C12, C11, C10, C9, C8, C7, C6, C5, C4, C3, C2, C1, C0,
-  input SIGNEDA, SIGNEDB, SOURCEA, SOURCEB,
+  input SIGNEDA, SIGNEDB, SOURCEA, SOURCEB, CLK0, CE0, RST0,
   output P35, P34, P33, P32, P31, P30, P29, P28, P27, P26, P25, P24, P23, P22, P21, P20, P19, P18,
   output P17, P16, P15, P14, P13, P12, P11, P10, P9, P8, P7, P6, P5, P4, P3, P2, P1, P0
 );
-  // No register inside: another parameter than a default is refused by this module's list.
+  // The registers on clock 0; another parameter than these is refused by this module's list.
+  parameter REG_INPUTA_CLK = "NONE";
+  parameter REG_INPUTA_CE = "CE0";
+  parameter REG_INPUTA_RST = "RST0";
+  parameter REG_INPUTB_CLK = "NONE";
+  parameter REG_INPUTB_CE = "CE0";
+  parameter REG_INPUTB_RST = "RST0";
+  parameter REG_OUTPUT_CLK = "NONE";
+  parameter REG_OUTPUT_CE = "CE0";
+  parameter REG_OUTPUT_RST = "RST0";
   wire [17:0] a = {A17, A16, A15, A14, A13, A12, A11, A10, A9, A8, A7, A6, A5, A4, A3, A2, A1, A0};
   wire [17:0] b = {B17, B16, B15, B14, B13, B12, B11, B10, B9, B8, B7, B6, B5, B4, B3, B2, B1, B0};
-  wire signed [36:0] product = $signed({SIGNEDA & A17, a}) * $signed({SIGNEDB & B17, b});
+  reg [17:0] a_q = 0, b_q = 0;
+  reg [35:0] p_q = 0;
+  wire [17:0] a_in = REG_INPUTA_CLK == "CLK0" ? a_q : a, b_in = REG_INPUTB_CLK == "CLK0" ? b_q : b;
+  wire signed [36:0] product =
+    $signed({SIGNEDA & a_in[17], a_in}) * $signed({SIGNEDB & b_in[17], b_in});
+  always @(posedge CLK0)
+    if (RST0) begin
+      $display("MULT18X18D: no model of a reset");
+      $fatal(1);
+    end else if (CE0) begin
+      a_q <= a;
+      b_q <= b;
+      p_q <= product[35:0];
+    end
+  generate
+    if (REG_INPUTA_CLK != REG_INPUTB_CLK) no_model_of_one_operand_registered refused();
+    if (REG_INPUTA_CLK != "NONE" && REG_INPUTA_CLK != "CLK0") no_model_of_other_clocks refused();
+    if (REG_OUTPUT_CLK != "NONE" && REG_OUTPUT_CLK != "CLK0") no_model_of_other_clocks refused();
+  endgenerate
   assign {
     P35, P34, P33, P32, P31, P30, P29, P28, P27, P26, P25, P24, P23, P22, P21, P20, P19, P18,
     P17, P16, P15, P14, P13, P12, P11, P10, P9, P8, P7, P6, P5, P4, P3, P2, P1, P0
-  } = product[35:0];
+  } = REG_OUTPUT_CLK == "CLK0" ? p_q : product[35:0];
 endmodule

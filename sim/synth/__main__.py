@@ -16,19 +16,21 @@ from rtl.interface.options import add_config_options, config_of
 from sim.design import generated
 from sim.report import table
 from sim.synth.ecp5 import AVAILABLE, PLACERS, Cost, synthesise
+from sim.synth.throughput import LAYERS, Throughput, throughput
 
 DESCRIPTION = """\
 What a unit costs and how fast it is on a Lattice ECP5 (LFE5U-85F, CABGA381, speed grade 6).
 
-Yosys counts LUTs, flip-flops, multipliers and block RAMs of the unit alone; nextpnr places and
-routes it between two shift registers, so that its ports fit the package and every path of the unit
-starts and ends in a register.
+Yosys counts LUTs, flip-flops, multipliers and block RAMs of the unit alone; registers next to
+multipliers and block RAMs are folded into them; nextpnr places and routes the unit between two
+shift registers, so that its ports fit the package and every path of the unit starts and ends in a
+register. Fmax depends on the placement's seed: the median of several counts.
 """
 EXAMPLES = """\
 examples:
   python -m sim.synth softmax --lanes 8
   python -m sim.synth matmul --lanes 8 --no-route
-  python -m sim.synth accelerator --lanes 4 --parts --placements 4 --json build/synth4.json
+  python -m sim.synth accelerator --lanes 4 --parts --placements 3 --json build/synth4.json
 """
 
 
@@ -38,22 +40,63 @@ def describe(cost: Cost, parts: bool = False) -> str:
         [name, used, AVAILABLE[name], f"{100 * used / AVAILABLE[name]:.1f} %"]
         for name, used in cost.resources.items()
     ]
-    lines = [table(["resource", "used", "of the part", "share"], rows)]
+    lines = [
+        table(["resource", "used", "of the part", "share"], rows),
+        "",
+        f"{cost.folded.flip_flops} of the FF lie inside: {cost.folded.block_ram_outputs} output "
+        f"registers of block RAMs, {cost.folded.dsp_outputs} of DSPs, and the operands of "
+        f"{cost.folded.dsp_inputs} DSPs",
+    ]
     if parts:
         body: list[list[object]] = [[name, *used.values()] for name, used in cost.parts.items()]
         lines += ["", table(["part", *AVAILABLE], body)]
-    if cost.timing is not None:
-        timing = cost.timing
-        share = f"{timing.logic_ns:.2f} ns logic, {timing.routing_ns:.2f} ns routing"
+    if cost.median is not None and cost.worst is not None:
+        by_seed: list[list[object]] = [
+            [
+                timing.seed,
+                f"{timing.fmax_mhz:.1f}",
+                f"{timing.logic_ns:.2f}",
+                f"{timing.routing_ns:.2f}",
+                " -> ".join(timing.path),
+            ]
+            for timing in cost.timings
+        ]
+        head = ["seed", "Fmax (MHz)", "logic (ns)", "routing (ns)", "worst path"]
+        lines += ["", table(head, by_seed)]
         lines += [
             "",
-            f"Fmax {timing.fmax_mhz:.1f} MHz, routed, register to register ({share})",
-            "worst path: " + " -> ".join(timing.path),
+            f"Fmax, routed, register to register: median {cost.median.fmax_mhz:.1f} MHz, worst "
+            f"{cost.worst.fmax_mhz:.1f} MHz, {_seeds(len(cost.timings))}",
         ]
-        if len(cost.fmax_by_seed) > 1:
-            found = ", ".join(f"{seed}: {fmax}" for seed, fmax in cost.fmax_by_seed.items())
-            lines.append(f"the fastest of {len(cost.fmax_by_seed)} placements (seed: MHz): {found}")
     return "\n".join(lines)
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"
+
+
+def describe_throughput(speed: Throughput) -> str:
+    return (
+        f"At the median: {speed.milliseconds:.2f} ms a sentence of {speed.tokens} tokens "
+        f"({speed.cycles:,} cycles, {LAYERS} layers as large as the limits), "
+        f"{speed.a_second:,.1f} sentences a second; {speed.gops:.2f} GOPS, "
+        f"{speed.gops_a_dsp:.3f} a DSP (two operations a MAC, padding left out)"
+    )
+
+
+def figures(cost: Cost, speed: Throughput | None) -> dict[str, object]:
+    """All that is printed, for programs."""
+    fmax = None
+    if cost.median is not None and cost.worst is not None:
+        fmax = {
+            "median": cost.median.fmax_mhz,
+            "worst": cost.worst.fmax_mhz,
+            "by_seed": {str(timing.seed): timing.fmax_mhz for timing in cost.timings},
+        }
+    return dataclasses.asdict(cost) | {
+        "fmax_mhz": fmax,
+        "throughput": None if speed is None else dataclasses.asdict(speed),
+    }
 
 
 def _parser() -> Parser:
@@ -69,7 +112,7 @@ def _parser() -> Parser:
         default=1,
         choices=range(1, 33),
         metavar="N",
-        help="seeds to try, 1 to 32; the fastest counts, 1",
+        help="seeds to place with, 1 to 32; the median counts, 1",
     )
     result.add_argument("--placer", choices=PLACERS, default=PLACERS[0], help="static")
     add_json(result)
@@ -78,7 +121,8 @@ def _parser() -> Parser:
 
 
 def _run(options: argparse.Namespace) -> None:
-    design = generated(options.unit, config_of(options))
+    config = config_of(options)
+    design = generated(options.unit, config)
     cost = synthesise(
         design,
         route=not options.no_route,
@@ -87,10 +131,15 @@ def _run(options: argparse.Namespace) -> None:
         seeds=range(options.seed, options.seed + options.placements),
         say=stage,
     )
+    speed = None
+    if cost.median is not None and design.name == "accelerator":
+        speed = throughput(config, cost.median.fmax_mhz, cost.resources["DSP"])
     if options.json is not None:
-        write_json(options.json, dataclasses.asdict(cost))
+        write_json(options.json, figures(cost, speed))
     print(f"{cost.unit}, lanes {cost.configuration['lanes']}, LFE5U-85F speed grade 6")
     print(describe(cost, options.parts))
+    if speed is not None:
+        print(describe_throughput(speed))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -19,6 +20,8 @@ from cli.command import ToolError
 from cli.files import locked, write_if_changed, write_json
 
 from sim.design import Design
+from sim.synth import fold
+from sim.synth.fold import Folded
 from sim.synth.parts import cells_by_part
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,21 +89,33 @@ class Cost:
 
     Attributes
     ----------
+    resources
+        Of the unit. FF is all its registers, those that `folded` has moved included.
     parts
         The resources, divided among the unit's parts.
-    timing
-        Of the fastest placement; None where nothing was placed.
-    fmax_by_seed
-        Of all placements, MHz.
+    folded
+        The registers that lie inside DSPs and block RAMs.
+    timings
+        Of all placements, in the order of the seeds; none where nothing was placed.
     """
 
     unit: str
     configuration: dict[str, object]
     resources: dict[str, int]
     parts: dict[str, dict[str, int]]
-    timing: Timing | None
-    fmax_by_seed: dict[str, float]
+    folded: Folded
+    timings: list[Timing]
     seconds: float
+
+    @property
+    def median(self) -> Timing | None:
+        """Of the placement in the middle, the slower one of two: what a placement may give."""
+        ordered = sorted(self.timings, key=lambda timing: timing.fmax_mhz)
+        return ordered[(len(ordered) - 1) // 2] if ordered else None
+
+    @property
+    def worst(self) -> Timing | None:
+        return min(self.timings, key=lambda timing: timing.fmax_mhz, default=None)
 
 
 def wrapper(design: Design) -> str:
@@ -160,6 +175,19 @@ def run_tool(name: str, *arguments: str, folder: Path) -> None:
         raise SynthesisError(f"{name} failed; the end of {log}:\n{end}")
 
 
+def run_yosys(read: str, top: str, write: str, folder: Path) -> None:
+    """Map `top` of what the commands `read` read to ECP5 cells, in `folder`; then `write`.
+
+    ABC dies on some netlists (softmax, 16 lanes), not on the same flat: these are flattened first.
+    """
+    flatten = f"hierarchy -top {top}; proc; flatten; opt -full;"
+    try:
+        run_tool("yosys", "-q", "-p", f"{read}; {SYNTH} -top {top}; {write}", folder=folder)
+    except SynthesisError:
+        script = f"{read}; {flatten} {SYNTH} -top {top}; {write}"
+        run_tool("yosys", "-q", "-p", script, folder=folder)
+
+
 def _count(cells: Mapping[str, int]) -> dict[str, int]:
     """Table rows of Yosys's cell counts."""
     counts = dict.fromkeys(AVAILABLE, 0)
@@ -170,18 +198,20 @@ def _count(cells: Mapping[str, int]) -> dict[str, int]:
     return counts
 
 
-def _synthesise(design: Design, folder: Path) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+def _synthesise(
+    design: Design, folder: Path
+) -> tuple[dict[str, int], dict[str, dict[str, int]], Folded]:
     """Resources of the unit alone, in all and by part; logic is optimised across the parts."""
-    script = (
-        f"read_verilog {design.name}.v; {SYNTH} -top {design.name}; write_json {design.name}.json"
-    )
-    run_tool("yosys", "-q", "-p", script, folder=folder)
+    name = design.name
+    run_yosys(f"read_verilog {name}.v", name, f"write_json {name}.json", folder)
     netlist = json.loads((folder / f"{design.name}.json").read_text())
     cells = netlist["modules"][design.name]["cells"]
+    folded = fold.fold(copy.deepcopy(netlist["modules"][design.name]))
     kinds = Counter(cell["type"] for cell in cells.values())
     parts = cells_by_part(design.verilog, f"{design.name}.v", cells)
     counts = {part: _count(parts[part]) for part in sorted(parts)}
-    return _count(kinds), {part: count for part, count in counts.items() if any(count.values())}
+    filled = {part: count for part, count in counts.items() if any(count.values())}
+    return _count(kinds), filled, folded
 
 
 def _bit(name: str) -> str:
@@ -226,15 +256,11 @@ def read_timing(report: dict[str, Any], seed: int) -> Timing:
 
 
 def _map(design: Design, folder: Path) -> None:
-    """The netlist of the unit between its shift registers."""
+    """The netlist of the unit between its shift registers, with the registers folded."""
     (folder / "wrapped.v").write_text(wrapper(design))
-    read = f"read_verilog wrapped.v {design.name}.v;"
-    flatten = "hierarchy -top wrapped; proc; flatten; opt -full;"
-    map_and_write = f"{SYNTH} -top wrapped; write_json wrapped.json"
-    try:
-        run_tool("yosys", "-q", "-p", f"{read} {map_and_write}", folder=folder)
-    except SynthesisError:  # ABC dies on some netlists (softmax, 16 lanes), not on the same flat
-        run_tool("yosys", "-q", "-p", f"{read} {flatten} {map_and_write}", folder=folder)
+    read = f"read_verilog wrapped.v {design.name}.v"
+    run_yosys(read, "wrapped", "write_json wrapped.json", folder)
+    fold.fold_file(folder / "wrapped.json", "wrapped")
 
 
 def _place_and_route(folder: Path, freq: float, seed: int, placer: str) -> Timing:
@@ -261,7 +287,7 @@ def synthesise(
     freq
         Target of place and route in MHz; it stops improving there.
     seeds
-        Of the placer. Fmax moves by some 10 % from one to the next; the fastest placement counts.
+        Of the placer. Fmax moves by some 10 % from one to the next; the median counts.
     placer
         nextpnr's; one of `PLACERS`.
     say
@@ -273,18 +299,19 @@ def synthesise(
         A tool refused the design, or it does not fit the part.
     """
     folder = FOLDER / f"{design.name}-{design.configuration}"
-    facts = [design.verilog, str((route, freq, list(seeds), placer)), Path(__file__).read_text()]
+    facts = [design.verilog, str((route, freq, list(seeds), placer))]
+    facts += [Path(source).read_text() for source in (__file__, fold.__file__)]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     cached = folder / f"{key[:16]}.json"
     with locked(folder / "lock"):
         if cached.exists():
             known = json.loads(cached.read_text())
-            timing = Timing(**known["timing"]) if known["timing"] else None
-            return Cost(**(known | {"timing": timing}))
+            timings = [Timing(**timing) for timing in known["timings"]]
+            return Cost(**(known | {"timings": timings, "folded": Folded(**known["folded"])}))
         write_if_changed(folder / f"{design.name}.v", design.verilog)
         start = time.monotonic()
         say(f"synthesis of {design.name}")
-        resources, parts = _synthesise(design, folder)
+        resources, parts, folded = _synthesise(design, folder)
         timings = []
         if route:
             _map(design, folder)
@@ -297,8 +324,8 @@ def synthesise(
             configuration=json.loads(design.sheet)["configuration"],
             resources=resources,
             parts=parts,
-            timing=max(timings, key=lambda timing: timing.fmax_mhz, default=None),
-            fmax_by_seed={str(timing.seed): timing.fmax_mhz for timing in timings},
+            folded=folded,
+            timings=timings,
             seconds=round(time.monotonic() - start, 1),
         )
         write_json(cached, dataclasses.asdict(cost))

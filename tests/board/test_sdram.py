@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The SDRAM controller against a plain array, and a chip that checks how it is used."""
 
 from __future__ import annotations

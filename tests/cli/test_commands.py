@@ -44,6 +44,8 @@ COMMANDS = {
 NEEDED = {
     "quant.classify": ["good"],
     "quant.export": ["c"],
+    "host.classify": ["good"],
+    "host.load": ["README.md"],
     "rtl.generate": ["softmax"],
     "sim.gates": ["activation"],
     "sim.synth": ["softmax"],

@@ -41,7 +41,7 @@ FAULTS = (
           """m.d.comb += [table.write.en.eq(self.write.en & (self.write.address != 255)),
           table.write.address.eq(self.write.address), table.write.data.eq(self.write.data)]"""),
     Fault("reciprocal", "table entry", "- (128 + j) * y0", "- (128 + j) * y0 + (j == 77)"),
-    Fault("reciprocal", "no rounding", "((product >> 20) + 1) >> 1", "product >> 21"),
+    Fault("reciprocal", "no rounding", "len(low)), Const(1, 1)", "len(low)), Const(0, 1)"),
     Fault("reciprocal", "exponent", "exponent.eq(e - 12)", "exponent.eq(e - 11)"),
     Fault("rsqrt", "table entry", "y0 = int(TABLE[j])", "y0 = int(TABLE[j]) - (j == 200)"),
     Fault("rsqrt", "low bits", "Mux(large, u[:10], u[:9])", "u[:9]"),

@@ -48,7 +48,7 @@ def test_the_bytes_are_those_of_the_documented_places(lanes: int) -> None:
     assert stream == image.stream
     assert rows == image.rows
     assert number(data, 24, 8) == 128
-    assert number(data, 40, 8) == 128 + len(stream) + -len(stream) % 64
+    assert number(data, 40, 8) == 128 + len(stream) + -(128 + len(stream)) % 4096
     assert number(data, 56, 4) * number(data, 60, 4) == len(rows)
     assert number(data, 60, 4) == 20 + 2 * 9
     assert (number(data, 64, 4), number(data, 68, 4)) == (zlib.crc32(stream), zlib.crc32(rows))

@@ -11,6 +11,8 @@ import pytest
 from systemrdl import RDLCompileError
 
 from rtl.control.axi import REGISTERS
+from rtl.dma.bus import Bus
+from rtl.dma.registers import DMA_REGISTERS
 from rtl.interface.command import MAGIC, VERSION
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
@@ -87,6 +89,27 @@ def test_the_documents_show_the_map() -> None:
     assert text.count(markdown(Config())) == 1
 
 
+def test_the_documents_show_the_map_of_the_memory_side() -> None:
+    rows = markdown(Config(), Bus()).splitlines()
+    assert rows[: -len(DMA_REGISTERS)] == markdown(Config()).splitlines()
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    assert text.count("\n".join([*rows[:2], *rows[-len(DMA_REGISTERS) :]]) + "\n") == 1
+
+
+def test_the_map_of_the_memory_side_is_that_of_the_gateware() -> None:
+    """Addresses, names and access; what the fields do is in tests/sim/test_dma.py."""
+    kinds = {(True, True): "rw", (True, False): "wo", (False, True): "ro"}
+    known = registers(CONFIG, bus=Bus(data_bits=256))
+    assert [(r.address, r.name, *(one.access for one in r.fields)) for r in known] == [
+        *((r.address, r.name, *(one.access for one in r.fields)) for r in registers(CONFIG)),
+        *((r.address, r.name, kinds[r.writable, r.readable]) for r in DMA_REGISTERS),
+    ]
+    offsets = macros(c_header(CONFIG, Bus(data_bits=256)))
+    assert offsets["ROW_BYTES_offset"] == 0x94
+    assert offsets["BUS_BYTES__BUS_BYTES_reset"] == 32
+    assert "ROW_BYTES_offset" not in macros(c_header(CONFIG))
+
+
 def test_the_documents_name_the_errors_as_the_map_does() -> None:
     (error,) = [
         field.values
@@ -143,7 +166,7 @@ def test_what_the_command_refuses(tmp_path: Path, capsys) -> None:
 
 
 def test_nothing_is_half_written(tmp_path: Path, monkeypatch, capsys) -> None:
-    def full(config: Config, folder: Path) -> None:
+    def full(config: Config, folder: Path, bus: Bus | None) -> None:
         folder.mkdir()
         (folder / "index.html").write_text("<html>")
         raise OSError(28, "No space left on device", str(folder))

@@ -66,7 +66,7 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
         return entry.opcode != Opcode.END
     match entry.opcode:
         case Opcode.HEADER:
-            right = (MAGIC, 4, CONFIG.lanes)
+            right = (MAGIC, 5, CONFIG.lanes)
             return bool(before) or right != tuple(
                 entry.values[name] for name in ("magic", "version", "lanes")
             )

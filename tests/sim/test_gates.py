@@ -14,12 +14,13 @@ from sim.design import generated
 from sim.gates import __main__ as command
 from sim.gates import netlist as gates
 from sim.simulators import SimulatorError
+from sim.synth import fold
 from sim.synth.ecp5 import SynthesisError
 
 CONFIG = Config(lanes=4)
 
 
-@pytest.mark.parametrize("unit", ["activation", "reciprocal", "rsqrt"])
+@pytest.mark.parametrize("unit", ["requantize", "activation", "reciprocal", "rsqrt"])
 def test_small_units_on_icarus(unit: str) -> None:
     assert command.main([unit, "--lanes", "4", "--simulator", "icarus"]) == 0
 
@@ -57,9 +58,41 @@ def test_a_broken_netlist_fails(cell: re.Pattern[str], place: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("unit", "register"),
+    [
+        ("reciprocal", 'REGMODE_[AB]\\("OUTREG"\\)'),
+        ("requantize", 'REG_OUTPUT_CLK\\("CLK0"\\)'),
+        ("requantize", 'REG_INPUT[AB]_CLK\\("CLK0"\\)'),
+    ],
+)
+def test_a_folded_register_that_is_lost_fails(unit: str, register: str) -> None:
+    """In one block RAM, or in one multiplier, as if the pass had not switched it on."""
+    sound = gates.netlist(generated(unit, CONFIG))
+    count = 1 if "OUTPUT" in register else 2
+    text, lost = re.subn(register, _switched_off, sound.verilog, count=count)
+    assert lost == count
+    with pytest.raises(BenchError, match="values differ"):
+        run_bench(dataclasses.replace(sound, verilog=text), "icarus", variant="broken-gates")
+
+
+def _switched_off(register: re.Match[str]) -> str:
+    return register[0].replace("OUTREG", "NOREG").replace("CLK0", "NONE")
+
+
+def test_a_fault_in_the_fold_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It takes registers away and switches none on."""
+    monkeypatch.setattr(gates, "FOLDER", tmp_path)
+    monkeypatch.setattr(fold, "_clocked", lambda *arguments: None)
+    broken = gates.netlist(generated("requantize", CONFIG))
+    with pytest.raises(BenchError, match="values differ"):
+        run_bench(broken, "icarus", variant="broken-gates")
+
+
+@pytest.mark.parametrize(
     ("old", "new", "refused"),
     [
-        ('.REGMODE_B("NOREG")', '.REGMODE_B("OUTREG")', "no_model_of_output_registers"),
+        ('.REGMODE_B("OUTREG")', '.REGMODE_B("NOREG")', "no_model_of_half_a_word_registered"),
+        ('.REG_OUTPUT_CLK("CLK0")', '.REG_OUTPUT_CLK("CLK1")', "no_model_of_other_clocks"),
         (".DATA_WIDTH_B(32'd36)", ".DATA_WIDTH_B(32'd18)", "no_model_of_two_data_widths"),
         ('.CLKBMUX("CLKB")', '.CLKBMUX("INV")', "no_model_of_inverted_clocks"),
     ],

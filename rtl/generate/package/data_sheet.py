@@ -13,6 +13,7 @@ from rtl.control.watchdog import patience
 from rtl.datapath import layernorm, schedule, softmax
 from rtl.datapath.matmul import MatMul
 from rtl.datapath.requantize import Requantize
+from rtl.dma.bus import Bus
 from rtl.generate.package.instances import Ports
 from rtl.generate.package.measured import measured
 from rtl.generate.sheet import Generated, chosen
@@ -30,6 +31,7 @@ PORTS = {
     "m_axis_request_": "row number of the flat embedding table",
     "s_axis_rows_": "the rows asked for, in that order; tlast with each row's last word",
     "m_axis_logits_": "int32 logits; tlast with the last",
+    "m_axi_": "AXI4 read master: INCR bursts of whole beats, one ID, none over 4 KiB",
     "interrupt": "level, active high: pending and enabled",
     TRACE: "every write of a named intermediate, for benches",
 }
@@ -158,22 +160,44 @@ lanes is N of the N x N array; tokens, hidden, ffn and labels are the limits of 
 sequences; dsp_macs of the multipliers are built from DSPs. Any model within the limits runs: it
 comes with the command stream.
 """
+BUS = """\
+data_bits and address_bits are the widths of RDATA and ARADDR, burst the most beats of a burst,
+outstanding the most bursts under way.
+"""
+MEMORY_SIDE = """\
+Registers from 0x80 on take whole words: a write without all strobes has no effect and is answered
+with SLVERR, as is one to an address or a size while busy. An abort empties the room for tokens, a
+start drops the logits that were not read.
+"""
+UNMEASURED = "No figures were measured of the accelerator with DMA.\n"
 MEMORIES = """\
 As they stand in the Verilog. A RAM has one read and one write port, a ROM one read port; all have
 an output register.
 """
-LIMITS = """\
+RULES = """\
 - 1 to {tokens} tokens, 1 to {labels} logits, a feed-forward layer of 1 to {ffn}, a hidden state of
   1 to {hidden}, and V no wider than that, each head padded to whole words of {lanes} channels.
 - A stream is for {lanes} lanes alone and of version {stream}; another is refused with FORMAT.
 - TIMEOUT after {patience:,} cycles (`patience`) in which nothing moved and nothing outside was
   awaited.
-- One clock; one inference at a time. The embedding table stays outside.
+- One clock; one inference at a time. {memory}
 """
+LIMITS, DMA_LIMITS = (
+    RULES.replace("{memory}", text)
+    for text in (
+        "The embedding table stays outside.",
+        "Addresses and sizes are multiples of {lanes} bytes.",
+    )
+)
 
 
 def data_sheet(
-    made: Generated, config: Config, *, images: Mapping[str, str], bench: str = ""
+    made: Generated,
+    config: Config,
+    *,
+    images: Mapping[str, str],
+    bench: str = "",
+    bus: Bus | None = None,
 ) -> str:
     """Text of the data sheet.
 
@@ -183,6 +207,8 @@ def data_sheet(
         What each timing diagram shows, by its path from the sheet's own place.
     bench
         Folder of the bench; "" where there is none.
+    bus
+        Of an accelerator with DMA.
     """
     held = memories(made.verilog, made.module)
     sizes: list[Sequence[object]] = [(*one, one[2] * one[3]) for one in held]
@@ -192,25 +218,28 @@ def data_sheet(
         f"# {made.module}\n",
         INTRODUCTION.format(lanes=config.lanes, version=version()),
         "## Configuration\n",
-        _table(("choice", "value"), list(chosen(config).items()), right=1),
-        CONFIGURATION,
+        _table(("choice", "value"), list(chosen(config, bus).items()), right=1),
+        CONFIGURATION + (BUS if bus else ""),
         "## Ports\n",
         _table(("port", "direction", "bits", "what"), list(_ports(made.facts["ports"]))),
         *(f"![{text}]({path})\n" for path, text in images.items()),
         "Words are little-endian: the first byte of a stream lies in the lowest bits.\n",
         "## Registers\n",
-        markdown(config),
+        markdown(config, bus),
+        *([MEMORY_SIDE] if bus else []),
         "| error | | what happened |\n| --- | --- | --- |\n" + errors(config),
         "## Memories\n",
         MEMORIES,
         _table(("part", "kind", "words", "bits", "bits in all"), sizes, right=3),
         "## Resources and clock\n",
-        _figures(config),
+        _figures(config) if bus is None else UNMEASURED,
         "## Latency\n",
         _table(("from, to", "cycles", f"N = {config.lanes}"), _latencies(config), right=1),
         CYCLES,
         "## Limits\n",
-        LIMITS.format(**chosen(config), stream=VERSION, patience=patience(config)),
+        (LIMITS if bus is None else DMA_LIMITS).format(
+            **chosen(config), stream=VERSION, patience=patience(config)
+        ),
         "## Simulation\n",
         played if bench else "Generated without a bench.\n",
         "## Versions\n",

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rtl.dma.bus import Bus
 from rtl.generate.package.constraints import constraints
 from rtl.generate.package.core import core
 from rtl.generate.package.data_sheet import data_sheet
@@ -59,7 +60,12 @@ def verilog_path(module: str) -> str:
 
 
 def package_files(
-    made: Generated, config: Config, *, mhz: float = MHZ, bench: Around | None = None
+    made: Generated,
+    config: Config,
+    *,
+    mhz: float = MHZ,
+    bench: Around | None = None,
+    bus: Bus | None = None,
 ) -> dict[str, str]:
     """Every file of the package by its path.
 
@@ -71,6 +77,8 @@ def package_files(
         The clock of the constraints.
     bench
         What plays and checks it; None leaves the target sim away.
+    bus
+        Of an accelerator with DMA.
 
     Raises
     ------
@@ -87,7 +95,7 @@ def package_files(
         f"rtl/{module}.json": sheet_text(made),
         f"templates/{module}_instance.v": verilog(module, ports),
         f"templates/{module}_component.vhd": vhdl(module, ports),
-        f"software/{module}_registers.h": c_header(config),
+        f"software/{module}_registers.h": c_header(config, bus),
     }
     files |= clocks | images | around
     files[f"{module}.core"] = core(
@@ -102,15 +110,18 @@ def package_files(
         config,
         images={f"images/{name}.svg": text for name, text in SHOWN.items()},
         bench=f"{bench_folder(module)}/" if bench else "",
+        bus=bus,
     )
     if LICENCE.is_file():
         files["LICENSE"] = LICENCE.read_text(encoding="utf-8")
     return files
 
 
-def accelerator(config: Config, *, prefix: str = "", trace: bool = True) -> Generated:
+def accelerator(
+    config: Config, *, prefix: str = "", trace: bool = True, bus: Bus | None = None
+) -> Generated:
     """What a package is made of; errors are those of `rtl.generate.sheet.generate`."""
-    return generated("accelerator", config, prefix=prefix, trace=trace)
+    return generated("accelerator", config, prefix=prefix, trace=trace, bus=bus)
 
 
 def write_package(files: Mapping[str, str], folder: Path, module: str) -> list[Path]:

@@ -1,0 +1,118 @@
+"""An accelerator with DMA from Python; standard library only. bert2rtl_dma.h says the same in C.
+
+device = DmaAccelerator(memory)
+device.use(image, address)        # the bytes of the image, which lies at `address` in memory
+print(device.infer(ids, types, attend))
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+
+from driver import streams
+from driver.accelerator import BUSY, Accelerator, DeviceError
+
+DMA_REGISTERS = {
+    "model_address": 0x80,
+    "model_address_high": 0x84,
+    "model_bytes": 0x88,
+    "rows_address": 0x8C,
+    "rows_address_high": 0x90,
+    "row_bytes": 0x94,
+    "token": 0x98,
+    "token_last": 0x9C,
+    "token_room": 0xA0,
+    "logit": 0xA4,
+    "logits_waiting": 0xA8,
+    "bus_bytes": 0xAC,
+}
+SPAN = 0x100  # bytes that all registers take
+MAGIC = b"B2RTIMG\0"
+HEADER = struct.Struct("<8sHHI5Q4I")
+HEADER_BYTES = 128
+ALIGNMENT = 64  # of an image's address: right for every bus and every number of lanes
+
+
+class DmaAccelerator(Accelerator):
+    """An accelerator that reads its model from memory.
+
+    Parameters and errors are those of Accelerator.
+    """
+
+    def _set(self, name: str, value: int) -> None:
+        self._memory.write(DMA_REGISTERS[name], value)
+
+    def _get(self, name: str) -> int:
+        return self._memory.read(DMA_REGISTERS[name])
+
+    def use(self, image: bytes, address: int) -> int:
+        """Point it at an image whose first byte it finds at `address`; the longest sequence.
+
+        Raises
+        ------
+        DeviceError
+            It is no image, it is damaged, or it cannot run here or there; or an inference is under
+            way. Nothing was written then.
+        """
+        if len(image) < HEADER_BYTES or image[:8] != MAGIC:
+            raise DeviceError("this is no image: rtl.compile --image writes one")
+        _, version, _, crc, size, stream, stream_bytes, rows, _, row_bytes, *_ = HEADER.unpack_from(
+            image
+        )
+        header = image[:12] + bytes(4) + image[16:HEADER_BYTES]
+        if zlib.crc32(header) != crc or size != len(image):
+            raise DeviceError("the image is damaged or cut: write it again")
+        if version != 1:
+            raise DeviceError(f"the image has format {version}, this driver is for 1")
+        if address % ALIGNMENT:
+            raise DeviceError(
+                f"the image lies at {address:#x}: it must be a multiple of {ALIGNMENT}"
+            )
+        longest = self.check(image[stream : stream + stream_bytes])
+        if self._read("status") & BUSY:
+            raise DeviceError("an inference is under way: wait for it or abort it")
+        for name, value in (("model_address", address + stream), ("rows_address", address + rows)):
+            self._set(name, value & 0xFFFFFFFF)
+            self._set(f"{name}_high", value >> 32)
+        self._set("model_bytes", stream_bytes)
+        self._set("row_bytes", row_bytes)
+        return longest
+
+    def send(self, ids: Sequence[int], types: Sequence[int], attend: Sequence[int]) -> None:
+        """Write a sequence; nothing where it does not fit.
+
+        Raises
+        ------
+        ValueError
+            As `streams.tokens`.
+        DeviceError
+            There is no room for it.
+        """
+        words = struct.unpack(f"<{len(ids)}I", streams.tokens(ids, types, attend))
+        room = self._get("token_room")
+        if len(words) > room:
+            raise DeviceError(f"the sequence has {len(words)} tokens: there is room for {room}")
+        for word in words[:-1]:
+            self._set("token", word)
+        self._set("token_last", words[-1])
+
+    def logits(self) -> list[int]:
+        """Take those that wait."""
+        words = [self._get("logit") for _ in range(self._get("logits_waiting"))]
+        return [word - (word >> 31 << 32) for word in words]
+
+    def infer(
+        self,
+        ids: Sequence[int],
+        types: Sequence[int],
+        attend: Sequence[int],
+        seconds: float = 1.0,
+        interrupt: Callable[[float], object] | None = None,
+    ) -> list[int]:
+        """The logits of a sequence; parameters and errors as `send`, `start` and `wait`."""
+        self.send(ids, types, attend)
+        self.start()
+        self.wait(seconds, interrupt)
+        return self.logits()

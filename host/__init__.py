@@ -1,0 +1,1 @@
+"""Programs for a computer that a board hangs on by a serial line."""

@@ -1,0 +1,150 @@
+"""What a board can be asked: what it is, to take an image, to run a sequence."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from board.protocol import ALIGNMENT, PROBLEMS, Info, Kind, Problem, Refusal
+from host.link import Link, LinkError, RefusedError
+
+WINDOW = 8
+"""WRITEs under way at a time: more than lie in the buffers of a USB bridge."""
+LOADS = 3
+"""How often an image is loaded whole before that ends it."""
+ATTEND = 1 << 25
+
+WHY = {int(problem): text for problem, text in PROBLEMS.items()}
+
+#: Of the accelerator, by its code.
+INFERENCE = (
+    *("no error", "the stream is none that it knows", "the stream in memory is damaged"),
+    *("the model or sequence exceeds its limits", "the stream ends early"),
+    *("the stream goes on after its end", "more tokens than model or accelerator take"),
+    *("a token's id or type is beyond its table", "no token may be attended to", "aborted"),
+    *("it made no progress", "a row of the embedding table ended early or late"),
+)
+
+
+class BoardError(ValueError):
+    """The board cannot do what it was asked; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The logits of a sequence, and the clock cycles that they took."""
+
+    logits: np.ndarray
+    cycles: int
+
+
+class Board:
+    """The board at the other end of a link."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+    def info(self) -> Info:
+        """What it is and which image it uses.
+
+        Raises
+        ------
+        BoardError
+            It speaks another version of the protocol.
+        LinkError
+            It does not answer.
+        """
+        try:
+            return Info.from_bytes(self.link.ask(Kind.INFO))
+        except RefusedError as error:
+            raise self._refused(error) from None
+        except ValueError as error:
+            raise BoardError(str(error)) from None
+
+    def load(self, image: bytes, told: Callable[[int], None] = lambda done: None) -> int:
+        """Send an image and have it used; how often it had to be sent.
+
+        A board that was reset or unplugged while the image came has lost a part of it: what it
+        then says of the image is the reason to send it again.
+
+        told
+            Called with the number of bytes that have arrived.
+
+        Raises
+        ------
+        BoardError
+            The memory is too small, or the board refuses the image.
+        LinkError
+            It does not answer.
+        """
+        info = self.info()
+        if len(image) > info.memory_bytes:
+            raise BoardError(
+                f"the image has {len(image):,} bytes, the board's memory {info.memory_bytes:,}: "
+                "take a smaller model"
+            )
+        piece = (info.longest - 4) // ALIGNMENT * ALIGNMENT
+        padded = image + bytes(-len(image) % ALIGNMENT)
+        for load in range(1, LOADS + 1):
+            try:
+                writes = (
+                    (Kind.WRITE, struct.pack("<I", at) + padded[at : at + piece])
+                    for at in range(0, len(padded), piece)
+                )
+                for count, _ in enumerate(self.link.ask_all(writes, WINDOW), 1):
+                    told(min(count * piece, len(image)))
+                # The board reads all of it once, which takes a while.
+                self.link.ask(Kind.USE, seconds=self.link.seconds + len(image) / 1e6)
+                return load
+            except RefusedError as error:
+                broken = (Problem.HEADER, Problem.STREAM, Problem.ROWS, Problem.EMPTY)
+                if load < LOADS and error.code == Refusal.IMAGE and error.detail in broken:
+                    continue
+                raise self._refused(error) from None
+        raise AssertionError("the last load returns or raises")
+
+    def run(self, ids: Sequence[int], types: Sequence[int], seconds: float | None = None) -> Answer:
+        """The logits of a sequence, all tokens of it attended to.
+
+        Raises
+        ------
+        BoardError
+            There is no image, or the accelerator refuses the sequence.
+        LinkError
+            The board does not answer, or with something that is no answer.
+        """
+        words = [int(i) | int(t) << 24 | ATTEND for i, t in zip(ids, types, strict=True)]
+        try:
+            reply = self.link.ask(Kind.RUN, struct.pack(f"<{len(words)}I", *words), seconds)
+        except RefusedError as error:
+            raise self._refused(error) from None
+        if len(reply) < 8 or len(reply) % 4:
+            raise LinkError(f"the board's answer has {len(reply)} bytes: no cycles and logits")
+        return Answer(np.frombuffer(reply, "<i4", offset=4), int.from_bytes(reply[:4], "little"))
+
+    def _refused(self, error: RefusedError) -> Exception:
+        """The refusal in words."""
+        code, detail = error.code, error.detail
+        if code == Refusal.IMAGE:
+            why = WHY.get(detail, f"problem {detail}")
+            return BoardError(
+                f"the board has no image to use: {why}; `python -m host.load IMAGE` loads one"
+            )
+        if code == Refusal.INFERENCE:
+            why = INFERENCE[detail] if detail < len(INFERENCE) else "a code that is unknown"
+            return BoardError(f"the accelerator ended with error {detail}: {why}")
+        if code == Refusal.LENGTH:
+            return BoardError(
+                f"the board takes no request of {detail} bytes: the sequence is too long for it"
+            )
+        if code == Refusal.ADDRESS:
+            return BoardError(f"the board has no memory at {detail:#x}")
+        if code == Refusal.KIND:
+            return BoardError(
+                f"the board does not know requests of kind {detail}: use a host program and a "
+                "bitstream of one version"
+            )
+        return BoardError(str(error))

@@ -1,0 +1,111 @@
+"""The AXI4 read master: bursts of two clients on one address and one data channel."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Array, Cat, Elaboratable, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from rtl.dma.bus import INCR, NORMAL, AxiRead, Beats, Bus, burst, per_beat
+
+CLIENTS = ("rows", "model")
+"""The rows come first where both ask."""
+
+
+class Reader(wiring.Component):
+    """Asks for the bursts of two clients and gives each its beats.
+
+    One ID, so that beats come in the order of the bursts. A client asks only for what it has room
+    for, so that RREADY is always high. An address waits unchanged until it is taken, whatever
+    becomes of its client. No output hangs on an input of m_axi in the same cycle but the beats.
+
+    Members
+    -------
+    rows, model : In, streams of burst
+        One of them is taken a cycle; its address is there in the next cycle.
+    rows_beats, model_beats : Out, Beats
+        In the cycle in which they come.
+    m_axi : Out, AxiRead
+    pending : Out, 1
+        An address is offered, or beats have not come.
+    error : Out, 1
+        Pulse in the cycle after a beat with SLVERR or DECERR.
+    """
+
+    def __init__(self, bus: Bus, lanes: int) -> None:
+        self.bus, self.lanes = bus, lanes
+        super().__init__(
+            {
+                **{name: In(stream.Signature(burst(bus, lanes))) for name in CLIENTS},
+                **{f"{name}_beats": Out(Beats(bus, lanes)) for name in CLIENTS},
+                "m_axi": Out(AxiRead(bus)),
+                "pending": Out(1),
+                "error": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        bus, axi = self.bus, self.m_axi
+        wanted = burst(bus, self.lanes)
+        entry = data.StructLayout(
+            {"client": 1, **{name: wanted[name].shape for name in ("first", "last", "end")}}
+        )
+        asked = Array(Signal(entry, name=f"asked_{i}") for i in range(bus.outstanding))
+        into, out = (Signal(range(bus.outstanding), name=name) for name in ("into", "out"))
+        count = Signal(range(bus.outstanding + 1))
+
+        # Addresses.
+        room, chosen = Signal(), Signal()
+        m.d.comb += [
+            room.eq((~axi.arvalid | axi.arready) & (count != bus.outstanding)),
+            chosen.eq(~self.rows.valid),
+            self.rows.ready.eq(room),
+            self.model.ready.eq(room & chosen),
+        ]
+        taken, one = Signal(), Signal(wanted)
+        m.d.comb += [
+            taken.eq(room & (self.rows.valid | self.model.valid)),
+            one.eq(Mux(chosen, self.model.payload.as_value(), self.rows.payload.as_value())),
+        ]
+        with m.If(axi.arready):
+            m.d.sync += axi.arvalid.eq(0)
+        with m.If(taken):
+            m.d.sync += [
+                axi.arvalid.eq(1),
+                axi.araddr.eq(Cat(Signal(bus.shift, name="zeros"), one.beat)),
+                axi.arlen.eq(one.length - 1),
+                asked[into].client.eq(chosen),
+                asked[into].first.eq(one.first),
+                asked[into].last.eq(one.last),
+                asked[into].end.eq(one.end),
+                into.eq(into + 1),
+            ]
+        m.d.comb += [
+            axi.arsize.eq(bus.shift),
+            axi.arburst.eq(INCR),
+            axi.arcache.eq(NORMAL),
+            axi.rready.eq(1),
+        ]
+
+        # Beats.
+        begins = Signal(init=1)
+        head = Signal(entry)
+        ended = Signal()
+        m.d.comb += [head.eq(asked[out]), ended.eq(axi.rvalid & axi.rlast)]
+        for client, beats in enumerate((self.rows_beats, self.model_beats)):
+            m.d.comb += [
+                beats.valid.eq(axi.rvalid & (head.client == client)),
+                beats.payload.data.eq(axi.rdata),
+                beats.payload.first.eq(Mux(begins, head.first, 0)),
+                beats.payload.last.eq(Mux(axi.rlast, head.last, per_beat(bus, self.lanes) - 1)),
+                beats.payload.end.eq(axi.rlast & head.end),
+            ]
+        with m.If(axi.rvalid):
+            m.d.sync += begins.eq(axi.rlast)
+        m.d.sync += self.error.eq(axi.rvalid & axi.rresp[1])
+        with m.If(ended):
+            m.d.sync += out.eq(out + 1)
+        m.d.sync += count.eq(count + taken - ended)
+        m.d.comb += self.pending.eq(count != 0)
+        return m

@@ -1,0 +1,1 @@
+"""The accelerator with DMA on a simulated memory."""

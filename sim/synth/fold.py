@@ -1,0 +1,297 @@
+"""Registers of a netlist, folded into the DSPs and block RAMs that stand next to them.
+
+An ECP5's multiplier has registers at its inputs and at its output, its block RAM has them at the
+outputs of both ports. Yosys 0.70 uses none of them: a product goes out into the fabric, to a
+register there. nextpnr places and times both forms. This pass moves a register of the netlist
+inside where that changes no bit in any cycle; the RTL knows nothing of it.
+
+A register can go inside when all its flip-flops are plain (no enable, no reset, zero at power-up,
+the cell's own clock), and
+
+- at an output: it takes all bits of the product, or of the port's word, that anything reads, and
+  nothing else reads them;
+- at a multiplier's inputs: both operands come out of flip-flops alone, these feed nothing but
+  multipliers that take them in, and they take what they get straight from other registers. Each
+  multiplier gets a copy, so that logic before them would have to reach them all within its cycle.
+
+Enables stay outside since nextpnr writes no REG_OUTPUT_CE into a bitstream; the pipeline register
+in the middle of the multiplier is left unused, since nextpnr times it as none. The way from the
+input to the output register inside a multiplier, 3.9 ns, is not timed: no clock above 250 MHz may
+be believed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FLIP_FLOP, MULTIPLIER, BLOCK_RAM = "TRELLIS_FF", "MULT18X18D", "DP16KD"
+OPERAND_BITS, PRODUCT_BITS, PORT_BITS = 18, 36, 18
+
+#: A multiplier's registers, all on clock, enable and reset number 0.
+_INPUTS, _OUTPUT = ("INPUTA", "INPUTB"), ("OUTPUT",)
+
+Bit = int | str  # of a connection in Yosys' JSON: a net, or a constant "0", "1", "x" or "z"
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What a fold has moved.
+
+    Attributes
+    ----------
+    block_ram_outputs, dsp_outputs, dsp_inputs
+        Ports of block RAMs and multipliers that have got a register.
+    flip_flops
+        By which the netlist has become smaller.
+    outside
+        How many ports kept their registers outside, by the reason; ports without any included.
+    """
+
+    block_ram_outputs: int
+    dsp_outputs: int
+    dsp_inputs: int
+    flip_flops: int
+    outside: dict[str, int]
+
+
+class Unfoldable(Exception):
+    """Why a register stays outside."""
+
+
+class Netlist:
+    """One flat module of Yosys' JSON, and who drives and reads each of its nets."""
+
+    def __init__(self, module: dict[str, Any]) -> None:
+        self.cells: dict[str, Any] = module["cells"]
+        self._driver: dict[Bit, tuple[str, str]] = {}
+        self._readers: dict[Bit, Counter[tuple[str, str]]] = defaultdict(Counter)
+        for name in self.cells:
+            self._enter(name)
+        for name, port in module["ports"].items():
+            for bit in port["bits"]:
+                if port["direction"] != "input":
+                    self._readers[bit]["", name] += 1
+
+    def _enter(self, name: str) -> None:
+        for pin, bit, output in self._pins(name):
+            if output:
+                self._driver[bit] = name, pin
+            else:
+                self._readers[bit][name, pin] += 1
+
+    def _pins(self, name: str) -> Iterable[tuple[str, int, bool]]:
+        cell = self.cells[name]
+        for pin, bits in cell["connections"].items():
+            for bit in bits:
+                if isinstance(bit, int):
+                    yield pin, bit, cell["port_directions"][pin] == "output"
+
+    def of_type(self, kind: str) -> list[str]:
+        return [name for name, cell in self.cells.items() if cell["type"] == kind]
+
+    def pin(self, name: str, pin: str, open_: str = "x") -> Bit:
+        """What is connected to a pin of one bit; `open_` where nothing is."""
+        bits: list[Bit] = self.cells[name]["connections"].get(pin, [])
+        return bits[0] if bits else open_
+
+    def connect(self, name: str, pin: str, bit: Bit, direction: str = "input") -> None:
+        """Connect an input, or an output to a net that nothing else drives any more."""
+        old = self.pin(name, pin)
+        if direction == "input":
+            self._readers[old].subtract([(name, pin)])
+            self._readers[bit][name, pin] += 1
+        else:
+            self._driver[bit] = name, pin
+        self.cells[name]["connections"][pin] = [bit]
+        self.cells[name]["port_directions"][pin] = direction
+
+    def remove(self, name: str) -> None:
+        for pin, bit, output in self._pins(name):
+            if not output:
+                self._readers[bit].subtract([(name, pin)])
+        del self.cells[name]
+
+    def driver(self, bit: Bit) -> tuple[str, str]:
+        """Cell and pin; ("", "") of a constant and of an input of the module."""
+        return self._driver.get(bit, ("", ""))
+
+    def registered(self, bit: Bit) -> bool:
+        """The net does not come out of logic."""
+        name, pin = self.driver(bit)
+        if not name:
+            return True
+        kind, parameters = self.cells[name]["type"], self.cells[name]["parameters"]
+        return (
+            kind == FLIP_FLOP
+            or (kind == MULTIPLIER and "REG_OUTPUT_CLK" in parameters)
+            or (kind == BLOCK_RAM and parameters.get(f"REGMODE_{pin[2]}") == "OUTREG")
+        )
+
+    def readers(self, bit: Bit) -> list[tuple[str, str]]:
+        """Cell and pin of all that read a net; ("", port) for an output of the module."""
+        return sorted((+self._readers[bit]).keys()) if isinstance(bit, int) else []
+
+    def clock_of(self, flip_flops: Iterable[str]) -> Bit:
+        """The clock of plain flip-flops; Unfoldable where one is not plain or has another."""
+        clocks = set()
+        for name in flip_flops:
+            parameters = self.cells[name]["parameters"]
+            if parameters["CEMUX"].strip() != "1":
+                raise Unfoldable("clock enable")
+            if self.pin(name, "LSR", "0") != "0":
+                raise Unfoldable("reset")
+            if parameters["REGSET"] != "RESET":
+                raise Unfoldable("one at power-up")
+            if parameters["CLKMUX"] != "CLK":
+                raise Unfoldable("falling edge")
+            clocks.add(self.pin(name, "CLK"))
+        if len(clocks) != 1:
+            raise Unfoldable("no register" if not clocks else "several clocks")
+        return clocks.pop()
+
+
+def _register_behind(netlist: Netlist, name: str, pins: Iterable[str]) -> dict[str, str]:
+    """The flip-flop behind each pin that anything reads, where it is the pin's one reader."""
+    found = {}
+    for pin in pins:
+        readers = netlist.readers(netlist.pin(name, pin))
+        if not readers:
+            continue
+        (reader, at), *others = readers
+        if others or at != "DI" or netlist.cells[reader]["type"] != FLIP_FLOP:
+            raise Unfoldable("no register alone behind it")
+        found[pin] = reader
+    return found
+
+
+def _take_out(netlist: Netlist, name: str, registers: dict[str, str]) -> None:
+    """Each pin drives what its flip-flop drove."""
+    for pin, flip_flop in registers.items():
+        q = netlist.pin(flip_flop, "Q")
+        netlist.remove(flip_flop)
+        netlist.connect(name, pin, q, "output")
+
+
+def _clocked(netlist: Netlist, name: str, clock: Bit, registers: Iterable[str]) -> None:
+    for pin, bit in (("CLK0", clock), ("CE0", "1"), ("RST0", "0")):
+        netlist.connect(name, pin, bit)
+    for register in registers:
+        for control in ("CLK", "CE", "RST"):
+            netlist.cells[name]["parameters"][f"REG_{register}_{control}"] = f"{control}0"
+
+
+def _block_ram_port(netlist: Netlist, name: str, sides: str) -> None:
+    """The output register of a port; a word of 36 bits takes the output pins of both, on CLKB."""
+    if any(netlist.cells[name]["parameters"].get(f"REGMODE_{s}") == "OUTREG" for s in sides):
+        raise Unfoldable("a register inside already")
+    pins = [f"DO{side}{bit}" for side in sides for bit in range(PORT_BITS)]
+    registers = _register_behind(netlist, name, pins)
+    if netlist.clock_of(registers.values()) != netlist.pin(name, f"CLK{sides[-1]}"):
+        raise Unfoldable("another clock than the port's")
+    for side in sides:
+        netlist.cells[name]["parameters"][f"REGMODE_{side}"] = "OUTREG"
+        netlist.connect(name, f"OCE{side}", "1")
+    _take_out(netlist, name, registers)
+
+
+def _product(netlist: Netlist, name: str) -> None:
+    if "REG_OUTPUT_CLK" in netlist.cells[name]["parameters"]:
+        raise Unfoldable("a register inside already")
+    registers = _register_behind(netlist, name, [f"P{bit}" for bit in range(PRODUCT_BITS)])
+    clock = netlist.clock_of(registers.values())
+    _clocked(netlist, name, clock, _OUTPUT)
+    _take_out(netlist, name, registers)
+
+
+def _operands(netlist: Netlist, name: str) -> dict[str, str]:
+    """The flip-flop before each pin of both operands that is not constant 0."""
+    if "REG_INPUTA_CLK" in netlist.cells[name]["parameters"]:
+        raise Unfoldable("registers inside already")
+    found = {}
+    for side in "AB":
+        for pin in (f"{side}{bit}" for bit in range(OPERAND_BITS)):
+            bit = netlist.pin(name, pin)
+            if bit in ("0", "x"):
+                continue
+            driver, _ = netlist.driver(bit)
+            if not driver or netlist.cells[driver]["type"] != FLIP_FLOP:
+                raise Unfoldable("an operand out of no register")
+            if not netlist.registered(netlist.pin(driver, "DI")):
+                raise Unfoldable("logic before the register")
+            found[pin] = driver
+    clock, output = netlist.clock_of(found.values()), netlist.pin(name, "CLK0")
+    if output not in ("x", clock):
+        raise Unfoldable("another clock than the product's")
+    return found
+
+
+def _shared(netlist: Netlist, operands: dict[str, dict[str, str]]) -> list[str]:
+    """Multipliers of which an operand's flip-flop feeds something else than `operands`' pins."""
+    return [
+        name
+        for name, registers in operands.items()
+        if any(
+            pin not in operands.get(reader, {})
+            for flip_flop in registers.values()
+            for reader, pin in netlist.readers(netlist.pin(flip_flop, "Q"))
+        )
+    ]
+
+
+def fold(module: dict[str, Any]) -> Folded:
+    """Fold the registers of a flat module, a value of "modules" in Yosys' JSON, in place."""
+    netlist = Netlist(module)
+    before = len(netlist.of_type(FLIP_FLOP))
+    outside: Counter[str] = Counter()
+    ports = products = 0
+    for name in netlist.of_type(BLOCK_RAM):
+        wide = int(netlist.cells[name]["parameters"]["DATA_WIDTH_A"], 2) == 2 * PORT_BITS
+        for sides in ("AB",) if wide else ("A", "B"):
+            try:
+                _block_ram_port(netlist, name, sides)
+                ports += 1
+            except Unfoldable as reason:
+                outside[f"block RAM output: {reason}"] += 1
+    for name in netlist.of_type(MULTIPLIER):
+        try:
+            _product(netlist, name)
+            products += 1
+        except Unfoldable as reason:
+            outside[f"DSP output: {reason}"] += 1
+    operands = {}
+    for name in netlist.of_type(MULTIPLIER):
+        try:
+            operands[name] = _operands(netlist, name)
+        except Unfoldable as reason:
+            outside[f"DSP inputs: {reason}"] += 1
+    while others := _shared(netlist, operands):
+        for name in others:
+            del operands[name]
+            outside["DSP inputs: a register that feeds something else, too"] += 1
+    flip_flops = {flip_flop for registers in operands.values() for flip_flop in registers.values()}
+    for name, registers in operands.items():
+        _clocked(netlist, name, netlist.clock_of(registers.values()), _INPUTS)
+        for pin, flip_flop in registers.items():
+            netlist.connect(name, pin, netlist.pin(flip_flop, "DI"))
+    for name in flip_flops:
+        netlist.remove(name)
+    return Folded(
+        block_ram_outputs=ports,
+        dsp_outputs=products,
+        dsp_inputs=len(operands),
+        flip_flops=before - len(netlist.of_type(FLIP_FLOP)),
+        outside=dict(sorted(outside.items())),
+    )
+
+
+def fold_file(path: Path, top: str) -> Folded:
+    """Fold the module `top` of a JSON file that Yosys wrote, in place."""
+    netlist = json.loads(path.read_text())
+    folded = fold(netlist["modules"][top])
+    path.write_text(json.dumps(netlist))
+    return folded

@@ -1,0 +1,51 @@
+"""What an accelerator computes at the clock that it was routed for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rtl.interface.config import Config
+from sim.estimate.performance import example, performance
+
+LAYERS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Throughput:
+    """One inference after the other of an encoder as large as the limits, with `LAYERS` layers.
+
+    Attributes
+    ----------
+    clock_mhz
+        The median of the placements.
+    tokens, cycles
+        Of the sequence, and the register `cycles`, by the exact model.
+    milliseconds, a_second
+        At that clock.
+    gops, gops_a_dsp
+        10^9 operations a second, two a MAC that the model needs, padding left out; and over all
+        DSPs of the accelerator.
+    """
+
+    clock_mhz: float
+    tokens: int
+    cycles: int
+    milliseconds: float
+    a_second: float
+    gops: float
+    gops_a_dsp: float
+
+
+def throughput(config: Config, clock_mhz: float, dsps: int) -> Throughput:
+    """Of an accelerator of `config` that takes `dsps` DSPs."""
+    told = performance(config, example(config, LAYERS), clock_mhz)
+    gops = 2 * told.utilisation * config.lanes**2 * clock_mhz / 1e3
+    return Throughput(
+        clock_mhz=clock_mhz,
+        tokens=told.tokens,
+        cycles=told.cycles,
+        milliseconds=told.milliseconds,
+        a_second=told.a_second,
+        gops=gops,
+        gops_a_dsp=gops / dsps,
+    )

@@ -1,0 +1,205 @@
+"""The drivers of the memory side, in C and Python, on the simulated accelerator with DMA."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driver import dma
+from driver.accelerator import DeviceError, InferenceError
+from driver.dma import DmaAccelerator
+from rtl.compile.image import image_bytes
+from rtl.dma.registers import DMA_REGISTERS
+from rtl.interface.operation import Error
+from sim.dma.board import BASE, Board, design_of, library
+from sim.driver.board import BUS as BUS_HEADER
+from sim.driver.board import DRIVER, STRICT
+from tests.sim.test_dma import BUS, board_of, limits, subjects
+
+pytestmark = pytest.mark.verilator
+PLACE = 0x4000
+LANES = 4
+DAMAGED, NO_IMAGE, PLACED, NO_TOKENS, NO_ROOM = -15, -14, -16, -17, -18
+
+
+class Registers:
+    """A board as the Python driver reaches it: what is refused is a fault."""
+
+    def __init__(self, board: Board) -> None:
+        self.board, self.writes = board, 0
+
+    def read(self, offset: int) -> int:
+        return self.board.read(offset)
+
+    def write(self, offset: int, value: int) -> None:
+        self.writes += 1
+        assert self.board.write(offset, value), f"the write of {value} to {offset:#x} is refused"
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Board]:
+    board = board_of(LANES, BUS)
+    yield board
+    board.close()
+
+
+@pytest.fixture
+def board(made: Board) -> Iterator[Board]:
+    made.reset(2)
+    made.pace(9, 3)
+    made.hold({PLACE: image_bytes(subjects(LANES)[0].image)})
+    yield made
+    assert made.complaint() == ""
+
+
+@pytest.fixture
+def memory(board: Board) -> Registers:
+    return Registers(board)
+
+
+@pytest.fixture
+def device(memory: Registers) -> DmaAccelerator:
+    return DmaAccelerator(memory, lambda seconds: memory.board.run(100))
+
+
+def sequence(tokens: int) -> tuple[list[int], list[int], list[int]]:
+    ids, types, attend = subjects(LANES)[0].sequence(tokens)
+    return ids.tolist(), types.tolist(), attend.tolist()
+
+
+def changed(image: bytes, at: int) -> bytes:
+    return image[:at] + bytes([image[at] ^ 1]) + image[at + 1 :]
+
+
+def test_python_gives_goldens_logits(device: DmaAccelerator) -> None:
+    subject = subjects(LANES)[0]
+    assert {r.name: r.address for r in DMA_REGISTERS} == dma.DMA_REGISTERS
+    assert device.use(image_bytes(subject.image), PLACE) == 12
+    for tokens in (1, 12, 5):
+        assert device.infer(*sequence(tokens)) == subject.logits(tokens)
+    with pytest.raises(InferenceError, match="NO_KEY"):
+        device.infer([1, 2], [0, 0], [0, 0])
+    device._set("model_address", PLACE + 2)
+    with pytest.raises(InferenceError, match="ADDRESS: an address or a size"):
+        device.infer(*sequence(2))
+
+
+def test_what_python_refuses(device: DmaAccelerator, memory: Registers) -> None:
+    image = image_bytes(subjects(LANES)[0].image)
+    wrong = (1 << 31).to_bytes(4, "little")
+    for data, address, message in (
+        (b"", PLACE, "this is no image: rtl.compile --image writes one"),
+        (b"x" * 500, PLACE, "this is no image"),
+        (image[:-1], PLACE, "damaged or cut"),
+        (changed(image, 60), PLACE, "damaged or cut"),
+        (image[:12] + wrong + image[16:], PLACE, "damaged or cut"),
+        (image, PLACE + 32, "the image lies at 0x4020: it must be a multiple of 64"),
+    ):
+        with pytest.raises(DeviceError, match=message):
+            device.use(data, address)
+    with pytest.raises(ValueError, match="the sequence is empty"):
+        device.send([], [], [])
+    with pytest.raises(DeviceError, match="the sequence has 513 tokens: there is room for 512"):
+        device.send([1] * 513, [0] * 513, [1] * 513)
+    assert memory.writes == 0
+    device.use(image, PLACE)
+    device.start()
+    writes = memory.writes
+    with pytest.raises(DeviceError, match="an inference is under way"):
+        device.use(image, PLACE)
+    assert memory.writes == writes
+    assert not device.abort()
+
+
+LIMITS = ("version", "lanes", "tokens", "hidden", "ffn", "labels")
+
+
+class Device(ctypes.Structure):
+    _fields_ = (
+        ("base", ctypes.c_size_t),
+        ("open", ctypes.c_int),
+        *(
+            (name, ctypes.c_uint32)
+            for name in ("version", "lanes", "tokens", "hidden", "ffn", "labels")
+        ),
+    )
+
+
+class Parts(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_uint64) for name in ("stream", "rows")),
+        *((name, ctypes.c_uint32) for name in ("stream_bytes", "row_bytes", "row_count", "tokens")),
+    )
+
+
+@pytest.fixture
+def compiled(board: Board, tmp_path: Path) -> Any:
+    program = library(design_of(limits(LANES), BUS), BUS)
+    (tmp_path / "bus.h").write_text(BUS_HEADER)
+    sources = [str(DRIVER / name) for name in ("bert2rtl.c", "bert2rtl_dma.c")]
+    command = ["gcc", *STRICT, "-O1", "-shared", "-fPIC", f"-I{DRIVER}", "-include", "bus.h"]
+    command += ["-o", "driver.so", *sources, str(program)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return ctypes.CDLL(str(tmp_path / "driver.so"))
+
+
+def test_the_registers_of_the_header() -> None:
+    text = (DRIVER / "bert2rtl_dma.h").read_text()
+    found = {
+        name: int(value, 16) for name, value in re.findall(r"B2RTL_(\w+) = (0x\w\w),?$", text, re.M)
+    }
+    names = {"token": "token_word"}
+    assert found == {names.get(r.name, r.name).upper(): r.address for r in DMA_REGISTERS}
+
+
+def test_c_gives_goldens_logits(compiled: Any, board: Board) -> None:
+    subject = subjects(LANES)[0]
+    data = image_bytes(subject.image)
+    device, parts = Device(), Parts()
+    one, image = ctypes.byref(device), ctypes.byref(parts)
+
+    def read(bytes_: bytes, size: int, address: int = PLACE) -> int:
+        return int(
+            compiled.b2rtl_read_image(
+                one, bytes_, ctypes.c_uint64(size), ctypes.c_uint64(address), image
+            )
+        )
+
+    def send(words: list[int]) -> int:
+        given = (ctypes.c_uint32 * len(words))(*words)
+        return int(compiled.b2rtl_send_tokens(one, given, ctypes.c_uint32(len(words))))
+
+    assert read(data, len(data)) == compiled.b2rtl_use_image(one, image) == send([1]) == -3
+    assert compiled.b2rtl_open(one, ctypes.c_size_t(BASE)) == 0
+    assert read(data, 127) == read(b"x" * 200, 200) == NO_IMAGE
+    assert read(data, len(data) - 1) == DAMAGED
+    for at in range(8, 128):
+        code = read(changed(data, at), len(data))
+        assert code == DAMAGED, at
+    assert read(data, len(data), PLACE + 8) == PLACED
+    assert send([]) == NO_TOKENS
+    assert send([1] * 513) == NO_ROOM
+    assert read(data, len(data)) == 0
+    assert (parts.stream, parts.tokens) == (PLACE + 128, 12)
+    assert (parts.row_bytes, parts.row_count) == (subject.image.row_bytes, subject.image.row_count)
+    assert compiled.b2rtl_use_image(one, image) == 0
+    logits, count = (ctypes.c_int32 * 8)(), ctypes.c_uint32()
+    for tokens in (4, 11):
+        assert send(subject.words(tokens)) == 0
+        assert compiled.b2rtl_start(one) == 0
+        assert compiled.b2rtl_use_image(one, image) == -4
+        assert compiled.b2rtl_wait(one, ctypes.c_uint32(1 << 20)) == 0
+        assert compiled.b2rtl_read_logits(one, logits, 8, ctypes.byref(count)) == 0
+        assert list(logits[: count.value]) == subject.logits(tokens)
+    board.bad_beat(board.beats + 30, 3)
+    assert send(subject.words(3)) == 0
+    assert compiled.b2rtl_start(one) == 0
+    assert compiled.b2rtl_wait(one, ctypes.c_uint32(1 << 20)) == Error.BUS
+    board.bad_beat(1 << 62)

@@ -1,0 +1,81 @@
+"""A small model with its image, and a board that answers what golden says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from golden.encoder import run
+from golden.model import Model, Shape
+from golden.random import random_model
+from golden.store import save
+from quant.spec import EncoderSpec
+from rtl.compile.image import Image, image_bytes
+from rtl.compile.program import compile_model, embedding_table
+from rtl.interface.config import Config
+from tests.host.pretended import LANES, TOKENS, Board, Line
+
+WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "film", "was", "good", "bad", "not", "a", "!")
+LABELS = ("negative", "positive", "undecided")
+SHAPE = Shape(
+    layers=1, hidden=10, heads=2, head_size=5, ffn=12, labels=len(LABELS),
+    vocabulary=len(WORDS), positions=14, types=2,
+)  # fmt: skip
+SCALE = 0.0078125
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A model, the folder that calibration would have written, and its image."""
+
+    model: Model
+    quantized: Path
+    image: Path
+
+    def runs(self, words: list[tuple[int, int, int]]) -> list[int] | int:
+        """What the accelerator says: golden's logits, or a code."""
+        if len(words) > TOKENS:
+            return 6
+        if not all(attend for _, _, attend in words):
+            return 8
+        ids, types = ([w[place] for w in words] for place in (0, 1))
+        return [int(x) for x in run(self.model, np.array(ids), np.array(types))]
+
+
+def image_of(model: Model, lanes: int = LANES) -> bytes:
+    table = embedding_table(model, lanes)
+    stream = compile_model(model, Config(lanes=lanes)).stream()
+    return image_bytes(Image(stream=stream, rows=table.tobytes(), row_bytes=table[0].nbytes))
+
+
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
+    folder = tmp_path_factory.mktemp("sample")
+    model = random_model(SHAPE, seed=5)
+    spec = EncoderSpec(
+        layers=1, hidden=10, heads=2, head_size=5, ffn=12, labels=LABELS,
+        vocabulary=len(WORDS), positions=14, types=2,
+    )  # fmt: skip
+    save(model, folder / "model", {"spec": spec.to_json(), "tensors": {"logits": {"scale": SCALE}}})
+    (folder / "model" / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    (folder / "model.img").write_bytes(image_of(model))
+    return Sample(model, folder / "model", folder / "model.img")
+
+
+@pytest.fixture
+def make_board(sample: Sample, tmp_path: Path) -> Iterator[Callable[..., Board]]:
+    """make_board(Line(...), **fields): a board at its terminal, tmp_path/ttyUSB0."""
+    with ExitStack() as stack:
+
+        def make(line: Line | None = None, **fields: Any) -> Board:
+            fields = {"runs": sample.runs} | fields
+            board = Board(tmp_path / "ttyUSB0", line=line or Line(), **fields)
+            return stack.enter_context(board)
+
+        yield make

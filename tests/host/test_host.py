@@ -1,0 +1,418 @@
+"""The host programs against a board at a pseudo-terminal, on lines of all kinds."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import tty
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import host.classify
+import host.info
+import host.load
+from board import protocol
+from board.protocol import Decoder, Frame, Kind
+from golden.encoder import run
+from host.board import Board
+from host.link import Link, LinkError
+from quant.tokenizer import TextTokenizer
+from tests.ending import exit_code
+from tests.host.conftest import LABELS, SCALE, WORDS, Sample, image_of
+from tests.host.pretended import Line
+
+Make = Callable[..., Any]
+TEXT = "The film was not good!"
+
+
+def text(rng: random.Random) -> str:
+    return " ".join(rng.choice(WORDS[4:]) for _ in range(rng.randint(1, 9)))
+
+
+def right(sample: Sample, words: str) -> list[int]:
+    """golden's logits of a text."""
+    tokens = TextTokenizer(sample.quantized).encode(words, limit=14, segments=2)
+    return [int(x) for x in run(sample.model, tokens.ids, tokens.types)]
+
+
+@pytest.fixture
+def link(tmp_path: Path) -> Iterator[Make]:
+    """link(**options): a link to the board of make_board."""
+    made: list[Link] = []
+
+    def make(**options: Any) -> Link:
+        defaults: dict[str, Any] = {"seconds": 0.3, "tries": 30, "patience": 5}
+        made.append(Link(str(tmp_path / "ttyUSB0"), 115_200, **(defaults | options)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def command(tmp_path: Path, sample: Sample, capsys: Any) -> Make:
+    """command(module, *arguments): exit code, output and the line on stderr that ended it."""
+
+    def call(module: Any, *arguments: str) -> tuple[int, str, str]:
+        line = ["--port", str(tmp_path / "ttyUSB0"), "--baud", "115200"]
+        code = exit_code(module.main, [*line, *arguments])
+        shown, error = capsys.readouterr()
+        return code, shown, (error.splitlines() or [""])[-1]
+
+    return call
+
+
+def test_info_load_and_a_text(
+    make_board: Make, command: Make, sample: Sample, tmp_path: Path
+) -> None:
+    make_board()
+    code, shown, _ = command(host.info)
+    assert code == 0
+    assert "4 lanes, up to 16 tokens, hidden 64, ffn 128, 8 labels, stream version 4" in shown
+    assert "image: none to use, none was loaded, and none is in the flash" in shown
+    code, shown, _ = command(host.load, str(sample.image), "--json", str(tmp_path / "load.json"))
+    assert code == 0
+    digest = sample.image.read_bytes()[96:128].hex()
+    assert f"image: SHA-256 {digest}" in shown
+    assert json.loads((tmp_path / "load.json").read_text())["digest"] == digest
+    code, shown, _ = command(host.info, "--json", str(tmp_path / "info.json"))
+    assert json.loads((tmp_path / "info.json").read_text())["digest"] == digest
+    answer = tmp_path / "answer.json"
+    options = ["--quantized", str(sample.quantized), "--json", str(answer)]
+    code, shown, _ = command(host.classify, TEXT, *options)
+    assert code == 0
+    logits = right(sample, TEXT)
+    figures = json.loads(answer.read_text())
+    assert list(figures["integer_logits"].values()) == logits
+    assert figures["class"] == LABELS[int(np.argmax(logits))]
+    assert shown.startswith(f"{figures['class']}   from {figures['tokens']} tokens\n")
+    assert figures["logits"] == {label: SCALE * x for label, x in zip(LABELS, logits)}
+    # 80 MHz, 1,000 cycles a token.
+    assert figures["board_milliseconds"] == pytest.approx(figures["tokens"] / 80)
+
+
+def test_a_file_of_texts(make_board: Make, command: Make, sample: Sample, tmp_path: Path) -> None:
+    make_board()
+    rng = random.Random(4)
+    texts = [text(rng) for _ in range(20)]
+    best = [int(np.argmax(right(sample, t))) for t in texts]
+    data = tmp_path / "texts.csv"
+    wrong = [(b + (i % 4 == 0)) % 3 for i, b in enumerate(best)]
+    data.write_text("text,label\n" + "".join(f"{t},{b}\n" for t, b in zip(texts, wrong)))
+    options = ["--data", str(data), "--load", str(sample.image), "--quantized",
+               str(sample.quantized), "--json", str(tmp_path / "answers.json")]  # fmt: skip
+    code, shown, _ = command(host.classify, *options)
+    assert code == 0
+    assert shown.endswith("15 of 20 as their labels say\n")
+    answers = json.loads((tmp_path / "answers.json").read_text())["answers"]
+    assert [list(a["integer_logits"].values()) for a in answers] == [
+        right(sample, t) for t in texts
+    ]
+
+
+def test_the_image_is_loaded_once(make_board: Make, command: Make, sample: Sample) -> None:
+    board = make_board()
+    options = ["--load", str(sample.image), "--quantized", str(sample.quantized)]
+    assert command(host.classify, TEXT, *options)[0] == 0
+    assert board.heard.count(Kind.USE) == 1
+    assert command(host.classify, TEXT, *options)[0] == 0
+    assert board.heard.count(Kind.USE) == 1
+
+
+LINES = {
+    "noise before replies": {"garbage": 0.5},
+    "noise with flags": {"noise": b"\x7e~~\x7e\x7d\x7e hello \x7e"},
+    "bytes lost, doubled, changed": {"broken": 0.25},
+    "requests not heard": {"silent": 0.2},
+    "all of it": {"garbage": 0.3, "broken": 0.1, "silent": 0.1},
+}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("kind", LINES)
+def test_a_bad_line_costs_time_and_nothing_else(
+    make_board: Make, link: Make, sample: Sample, kind: str, seed: int
+) -> None:
+    board = make_board(Line(seed=seed, **LINES[kind]))
+    image = sample.image.read_bytes()
+    asked = Board(link())
+    assert asked.load(image) == 1
+    assert board.memory[: len(image)] == image
+    rng = random.Random(seed)
+    for _ in range(6):
+        words = text(rng)
+        tokens = TextTokenizer(sample.quantized).encode(words, limit=14, segments=2)
+        answer = asked.run(tokens.ids.tolist(), tokens.types.tolist())
+        assert answer.logits.tolist() == right(sample, words)
+    if kind in ("bytes lost, doubled, changed", "requests not heard"):
+        assert asked.link.resends > 0
+
+
+def test_without_the_crc_a_bad_line_is_seen(
+    make_board: Make, link: Make, sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that takes any frame believes what the line has made of it."""
+
+    def believed(self: Decoder) -> Frame:
+        body = bytes(self._body).ljust(8, b"\0")
+        return Frame(body[0], body[1], body[4:-4])
+
+    monkeypatch.setattr(Decoder, "_ended", believed)
+    make_board(Line(seed=3, broken=0.6))
+    asked = link()
+    assert len({asked.ask(Kind.INFO) for _ in range(20)}) > 1
+
+
+@pytest.mark.parametrize("after", [0, 1, 3, 7])
+def test_a_line_that_is_unplugged_while_loading(
+    make_board: Make, command: Make, sample: Sample, tmp_path: Path, after: int
+) -> None:
+    board = make_board(Line(unplug=(after,)))
+    figures = tmp_path / "load.json"
+    code, shown, _ = command(host.load, str(sample.image), "--json", str(figures))
+    assert code == 0
+    assert "checked by the board" in shown
+    assert json.loads(figures.read_text())["reconnections"] == 1
+    image = sample.image.read_bytes()
+    assert board.memory[: len(image)] == image
+
+
+def test_a_line_that_is_unplugged_while_classifying(
+    make_board: Make, command: Make, sample: Sample, tmp_path: Path
+) -> None:
+    board = make_board(Line(away=0.5))
+    options = ["--quantized", str(sample.quantized), "--json", str(tmp_path / "answer.json")]
+    assert command(host.load, str(sample.image))[0] == 0
+    board.line.unplug = (len(board.heard) + 1,)  # INFO, then RUN
+    code, _, error = command(host.classify, TEXT, *options)
+    assert (code, error[-7:]) == (0, "is back")
+    figures = json.loads((tmp_path / "answer.json").read_text())
+    assert list(figures["integer_logits"].values()) == right(sample, TEXT)
+
+
+def test_a_line_that_does_not_come_back(make_board: Make, command: Make, sample: Sample) -> None:
+    make_board(Line(unplug=(2,), away=60))
+    code, shown, error = command(host.load, str(sample.image), "--patience", "1")
+    assert code == 3
+    assert shown == ""
+    assert "has gone and did not come back in 1 s: connect the board" in error
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 6])
+def test_a_board_that_is_reset_while_loading_is_loaded_again(
+    make_board: Make, command: Make, sample: Sample, after: int
+) -> None:
+    board = make_board(Line(reset=(after,)))
+    code, shown, _ = command(host.load, str(sample.image), "--timeout", "1")
+    image = sample.image.read_bytes()
+    assert code == 0
+    assert board.memory[: len(image)] == image
+    # Two INFO come first; a reset that takes the first WRITE with it loses nothing else.
+    assert ("sent 2 times: the board had lost a part of it" in shown) == (after > 2)
+
+
+def test_a_board_that_was_reset_has_no_image(
+    make_board: Make, command: Make, sample: Sample
+) -> None:
+    board = make_board()
+    assert command(host.load, str(sample.image))[0] == 0
+    board.line.reset = (len(board.heard),)
+    code, _, error = command(
+        host.classify, TEXT, "--quantized", str(sample.quantized), "--timeout", "1"
+    )
+    assert code == 2
+    assert error == (
+        "error: the board has no image to use: none was loaded, and none is in the flash; "
+        "`python -m host.load IMAGE` loads one"
+    )
+
+
+def test_memory_that_forgets_is_named(make_board: Make, command: Make, sample: Sample) -> None:
+    def damage(memory: bytearray) -> None:
+        memory[200] ^= 1
+
+    board = make_board(damage=damage)
+    code, _, error = command(host.load, str(sample.image))
+    assert code == 2
+    assert "the board has no image to use: its command stream is damaged" in error
+    assert board.heard.count(Kind.USE) == 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_port_that_says_anything_is_no_board(seed: int, tmp_path: Path) -> None:
+    """Random bytes, and sound frames that answer something else: an error, and soon."""
+    rng = random.Random(seed)
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    babble = rng.randbytes(rng.randrange(2_000))
+    for _ in range(rng.randrange(40)):
+        kind, number = rng.randrange(256), 200 + rng.randrange(50)
+        babble += protocol.encode(kind, number, rng.randbytes(rng.randrange(20)))
+    os.write(master, babble[:3_000])
+    with Link(os.ttyname(slave), 115_200, seconds=0.1, tries=2) as link:
+        with pytest.raises(LinkError, match=r"no answer from .* in 2 tries") as error:
+            Board(link).info()
+    assert "\n" not in str(error.value)
+    os.close(master)
+    os.close(slave)
+
+
+def test_a_port_that_takes_no_bytes() -> None:
+    """Nobody reads at the other end, and more is sent than the terminal holds."""
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    with Link(os.ttyname(slave), 115_200, seconds=0.1, tries=2) as link:
+        writes = [(Kind.WRITE, bytes(1_028))] * 40
+        with pytest.raises(LinkError, match=r"no answer from .* in 2 tries"):
+            list(link.ask_all(writes, window=40))
+    os.close(master)
+    os.close(slave)
+
+
+@pytest.mark.parametrize("module", [host.info, host.load, host.classify])
+def test_a_board_that_is_silent(
+    make_board: Make, command: Make, sample: Sample, module: Any
+) -> None:
+    make_board(Line(silent=1.0))
+    arguments = {host.info: [], host.load: [str(sample.image)],
+                 host.classify: [TEXT, "--quantized", str(sample.quantized)]}[module]  # fmt: skip
+    code, shown, error = command(module, *arguments, "--timeout", "1", "--tries", "1")
+    assert (code, shown) == (3, "")
+    assert "in 1 tries of 1 s: is the board on, its bitstream loaded, and the line at" in error
+
+
+REFUSED = [
+    (lambda s: image_of(s.model, 8), {}, "is for 8 lanes, the board has 4"),
+    (lambda s: s.image.read_bytes(), {"memory_bytes": 512}, "the board's memory 512: take a"),
+    (lambda s: s.image.read_bytes(), {"version": 2}, "the board speaks version 2 of the protocol"),
+    (lambda s: s.image.read_bytes()[:-1], {}, "it is cut"),
+    (lambda s: b"", {}, "before its header of 128: it is cut"),
+]
+
+
+@pytest.mark.parametrize(("data", "fields", "message"), REFUSED)
+def test_an_image_that_is_not_for_this_board(
+    make_board: Make, command: Make, sample: Sample, tmp_path: Path,
+    data: Callable[[Sample], bytes], fields: dict[str, Any], message: str,
+) -> None:  # fmt: skip
+    board = make_board(**fields)
+    file = tmp_path / "other.img"
+    file.write_bytes(data(sample))
+    code, shown, error = command(host.load, str(file))
+    assert (code, shown) == (2, "")
+    assert error.startswith("error: ")
+    assert message in error
+    assert Kind.WRITE not in board.heard
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (2, "error 2: the stream in memory is damaged"),
+        (7, "error 7: a token's id or type is beyond its table"),
+        (11, "error 11: a row of the embedding table ended early or late"),
+        (99, "error 99: a code that is unknown"),
+    ],
+)
+def test_what_the_accelerator_refuses(
+    make_board: Make, command: Make, sample: Sample, code: int, message: str
+) -> None:
+    make_board(runs=lambda words: code)
+    options = ["--load", str(sample.image), "--quantized", str(sample.quantized)]
+    ended, shown, error = command(host.classify, TEXT, *options)
+    assert (ended, shown) == (2, "")
+    assert error == f"error: the accelerator ended with {message}"
+
+
+def test_an_image_of_another_model(make_board: Make, command: Make, sample: Sample) -> None:
+    make_board(runs=lambda words: [1, 2])
+    options = ["--load", str(sample.image), "--quantized", str(sample.quantized)]
+    code, _, error = command(host.classify, TEXT, *options)
+    assert code == 2
+    assert "the board answers with 2 logits, this model has 3 classes: load its image" in error
+
+
+def test_a_text_that_is_too_long_is_cut(make_board: Make, command: Make, sample: Sample) -> None:
+    make_board()
+    options = ["--load", str(sample.image), "--quantized", str(sample.quantized)]
+    code, shown, _ = command(host.classify, "film " * 30, *options)
+    assert code == 0
+    assert "from 14 tokens (18 more cut)" in shown
+
+
+def test_an_image_that_cannot_be_read(command: Make, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
+    for path, why in [
+        (tmp_path / "missing.img", "does not exist"),
+        (tmp_path, "is a folder: give a file"),
+        (tmp_path / "pipe", "is a pipe: give a regular file"),
+        (tmp_path / "broken", "which does not exist"),
+        (Path("/dev/full"), "is a device: give a regular file"),
+    ]:
+        code, shown, error = command(host.load, str(path))
+        assert (code, shown) == (2, "")
+        assert error.startswith(f"error: argument IMAGE: {path} ")
+        assert why in error
+
+
+def test_an_image_to_load_that_is_none(
+    make_board: Make, command: Make, sample: Sample, tmp_path: Path
+) -> None:
+    make_board()
+    (tmp_path / "none.img").write_bytes(random.Random(1).randbytes(500))
+    options = ["--load", str(tmp_path / "none.img"), "--quantized", str(sample.quantized)]
+    code, shown, error = command(host.classify, TEXT, *options)
+    assert (code, shown) == (2, "")
+    assert error.startswith(f"error: {tmp_path / 'none.img'}: the image begins with ")
+
+
+def test_neither_a_text_nor_a_file(command: Make) -> None:
+    assert command(host.classify)[2] == (
+        "error: give a text, or a file of texts with --data: one of the two"
+    )
+
+
+def test_ports_that_are_none(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "plain").write_text("plain")
+    for port, message in [
+        (tmp_path / "missing", "there is no port "),
+        (tmp_path / "plain", "cannot be used as a serial port"),
+        (tmp_path, "cannot be used as a serial port"),
+    ]:
+        assert exit_code(host.info.main, ["--port", str(port)]) == 3
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
+
+
+def test_a_port_that_another_program_uses(make_board: Make, command: Make, link: Make) -> None:
+    make_board()
+    link()
+    code, _, error = command(host.info)
+    assert code == 3
+    assert "is used by another program: end that first" in error
+
+
+@pytest.mark.parametrize(("found", "message"), [
+    ([], "error: there is no serial port on USB: connect the board, or name a port with --port\n"),
+    (["a", "b"], "error: there are several serial ports on USB, a, b: name one with --port\n"),
+])  # fmt: skip
+def test_a_port_has_to_be_named(
+    found: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    class Port:
+        vid = 0x0403
+
+        def __init__(self, device: str) -> None:
+            self.device = device
+
+    monkeypatch.setattr("host.link.list_ports.comports", lambda: [Port(name) for name in found])
+    assert exit_code(host.info.main, []) == 2
+    assert capsys.readouterr().err == message

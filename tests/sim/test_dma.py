@@ -1,0 +1,464 @@
+"""The accelerator with DMA on a memory: golden's logits, exact cycles, and an end to everything."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+
+from golden.encoder import run as golden
+from golden.model import Model, Shape
+from golden.random import random_model
+from golden.store import load
+from quant.calibrate import ensure
+from rtl.compile.fit import fitting
+from rtl.compile.image import Image, image_bytes
+from rtl.compile.program import Program, compile_model, embedding_table
+from rtl.dma.bus import Bus
+from rtl.dma.registers import DMA_REGISTERS, KEPT
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
+from rtl.registers.map import registers
+from sim.cycles.dma import predict_dma
+from sim.design import described
+from sim.dma.board import ABORT, START, Board, design_of, library
+from tests.rtl.mutation import replaced
+
+pytestmark = pytest.mark.verilator
+
+BUS = Bus(data_bits=64, burst=8, outstanding=4)
+SHAPES = (
+    Shape(
+        layers=1, hidden=8, heads=2, head_size=4, ffn=12, labels=3,
+        vocabulary=20, positions=20, types=2,
+    ),
+    Shape(
+        layers=1, hidden=6, heads=1, head_size=5, ffn=9, labels=2,
+        vocabulary=11, positions=20, types=0, norm="pre", embedding_norm=False, pooling="mean",
+    ),
+)  # fmt: skip
+
+
+def limits(lanes: int) -> Config:
+    return Config(lanes=lanes, tokens=12, hidden=16, ffn=16, labels=4)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model, and where its image lies."""
+
+    shape: int
+    lanes: int
+    address: int
+
+    @cached_property
+    def model(self) -> Model:
+        return random_model(SHAPES[self.shape], self.shape)
+
+    @cached_property
+    def program(self) -> Program:
+        return compile_model(self.model, limits(self.lanes))
+
+    @cached_property
+    def image(self) -> Image:
+        table = embedding_table(self.model, self.lanes)
+        stream = self.program.stream()
+        return Image(stream=stream, rows=table.tobytes(), row_bytes=table[0].nbytes)
+
+    def sequence(self, tokens: int) -> tuple[Any, Any, Any]:
+        """ids, types and attend bits."""
+        draw = np.random.default_rng([self.shape, tokens])
+        shape = self.model.shape
+        ids = draw.integers(0, shape.vocabulary, tokens)
+        types = draw.integers(0, max(shape.types, 1), tokens)
+        return ids, types, np.r_[1, draw.integers(0, 2, tokens - 1)]
+
+    def words(self, tokens: int) -> list[int]:
+        ids, types, attend = self.sequence(tokens)
+        return (ids | types << 24 | attend << 25).tolist()
+
+    def logits(self, tokens: int) -> list[int]:
+        return [int(logit) for logit in golden(self.model, *self.sequence(tokens))]
+
+
+@cache
+def subjects(lanes: int) -> tuple[Subject, ...]:
+    """The first image is aligned to nothing but words, the second crosses a page where it can."""
+    first = Subject(0, lanes, 0x1000 + lanes)
+    end = first.address + len(image_bytes(first.image))
+    return first, Subject(1, lanes, -(-end // 4096) * 4096 + 4096 - lanes)
+
+
+def board_of(lanes: int, bus: Bus, design: Any = None, variant: str = "") -> Board:
+    made = design or design_of(limits(lanes), bus)
+    board = Board(library(made, bus, variant), bus)
+    board.hold({one.address: image_bytes(one.image) for one in subjects(lanes)})
+    return board
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Board]:
+    board = board_of(4, BUS)
+    yield board
+    board.close()
+
+
+@pytest.fixture
+def board(shared: Board) -> Iterator[Board]:
+    shared.pace(5)
+    shared.bad_beat(1 << 62)
+    shared.reset(2)
+    yield shared
+    assert shared.complaint() == ""
+
+
+def right(board: Board, subject: Subject, tokens: int, *, point: bool = True) -> None:
+    """An inference, compared."""
+    if point:
+        board.point(subject.image, subject.address)
+    assert board.infer(subject.words(tokens)) == (Error.NONE, subject.logits(tokens))
+    assert board.waiting == 0
+
+
+def exact(board: Board, lanes: int, latencies: Sequence[int]) -> None:
+    """Logits and counters of both subjects on memories of these latencies."""
+    for subject in subjects(lanes):
+        for latency in latencies:
+            for tokens in (1, 7, 12):
+                board.pace(latency)
+                right(board, subject, tokens)
+                ids, types, _ = subject.sequence(tokens)
+                said = predict_dma(
+                    subject.program, ids, types,
+                    bus=board.bus, latency=latency, address=subject.address,
+                )  # fmt: skip
+                shown = {f"stall_{cause}": count for cause, count in said.stalls.items()}
+                shown |= {"cycles": said.cycles, "active": said.active}
+                assert {name: board.read(name) for name in shown} == shown, (latency, tokens)
+    assert board.complaint() == ""
+
+
+def test_logits_and_cycles(board: Board) -> None:
+    exact(board, 4, (1, 20, 100))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("lanes", "bus"),
+    [
+        (4, Bus(data_bits=32)),
+        (4, Bus(data_bits=128, burst=1, outstanding=2)),
+        (4, Bus(data_bits=512, burst=64, outstanding=2, address_bits=40)),
+        (8, Bus(data_bits=32, burst=4, outstanding=16)),
+        (8, Bus(data_bits=256)),
+        (16, Bus(data_bits=32)),
+        (16, Bus(data_bits=64, address_bits=64)),
+        (16, Bus(data_bits=128)),
+    ],
+    ids=lambda value: str(value) if isinstance(value, int) else str(value.data_bits),
+)
+def test_every_width_beside_every_number_of_lanes(lanes: int, bus: Bus) -> None:
+    board = board_of(lanes, bus)
+    exact(board, lanes, (1, 33, 100))
+    for seed in range(1, 20):
+        board.pace(1 + seed, seed)
+        right(board, subjects(lanes)[seed % 2], 1 + seed % 12)
+    bad_beats(board, lanes, range(0, 10_000, 29))
+    aborts(board, lanes, range(1, 4000, 131))
+    assert board.complaint() == ""
+    board.close()
+
+
+@pytest.mark.slow
+def test_the_shipped_model() -> None:
+    """128 tokens on 8 lanes: golden's logits in the cycles that are predicted."""
+    model, bus = load(ensure())[0], Bus()
+    config = fitting(model.shape, 8, 128)
+    program, table = compile_model(model, config), embedding_table(model, 8)
+    image = Image(stream=program.stream(), rows=table.tobytes(), row_bytes=table[0].nbytes)
+    board = Board(library(design_of(config, bus), bus), bus)
+    board.hold({64: image_bytes(image)})
+    board.point(image, 64)
+    ids = np.random.default_rng(1).integers(0, model.shape.vocabulary, 128)
+    none, all_ = np.zeros(128, int), np.ones(128, int)
+    for latency in (20, 100):
+        board.pace(latency)
+        code, logits = board.infer((ids | 1 << 25).tolist())
+        assert (code, logits) == (Error.NONE, golden(model, ids, none, all_).tolist())
+        said = predict_dma(
+            program, ids.tolist(), none.tolist(), bus=bus, latency=latency, address=64
+        )
+        assert board.read("cycles") == said.cycles
+    assert board.complaint() == ""
+    board.close()
+
+
+def test_memories_that_rest(board: Board) -> None:
+    for seed in range(1, 16):
+        board.pace(1 + 3 * seed, seed, gap=seed % 3)
+        right(board, subjects(4)[seed % 2], 1 + seed * 5 % 12)
+
+
+def bad_beats(board: Board, lanes: int, beats: Sequence[int]) -> int:
+    """Inferences of which one beat is bad; how many of the beats they had."""
+    played = 0
+    for beat in beats:
+        subject, other = subjects(lanes)[:: 1 if beat % 2 else -1]
+        board.pace(1 + beat % 40, beat % 3)
+        board.point(subject.image, subject.address)
+        before = board.beats
+        board.bad_beat(before + beat, 2 + beat % 2)
+        found = board.infer(subject.words(5))
+        if before + beat >= board.beats:  # it has no such beat
+            assert found == (Error.NONE, subject.logits(5))
+            break
+        assert found == (Error.BUS, []), beat
+        assert board.waiting == 0
+        right(board, other, 3)
+        played += 1
+    return played
+
+
+def test_a_bad_beat(board: Board) -> None:
+    """Of stream and of rows; it ends the inference, and the next is right."""
+    assert bad_beats(board, 4, [*range(12), *range(12, 400, 17)]) > 20
+
+
+@pytest.mark.slow
+def test_a_bad_beat_at_any_place(board: Board) -> None:
+    assert bad_beats(board, 4, range(10_000)) > 150
+
+
+def aborts(board: Board, lanes: int, cycles: Sequence[int]) -> int:
+    """Aborts so many cycles after the start; how many came in time."""
+    early = 0
+    for cycle in cycles:
+        subject, other = subjects(lanes)[:: 1 if cycle % 2 else -1]
+        board.pace(1 + cycle % 60, cycle % 4)
+        board.point(subject.image, subject.address)
+        board.send(subject.words(6))
+        board.write("control", START)
+        board.run(cycle)
+        assert board.write("control", ABORT)
+        board.until_interrupt()
+        code, logits = board.error, board.logits()
+        assert (code, logits) in [(Error.ABORTED, []), (Error.NONE, subject.logits(6))], cycle
+        assert board.waiting == 0, "memory is still being read"
+        assert board.read("status") & 1 == 0
+        early += code == Error.ABORTED
+        right(board, other, 4)
+    return early
+
+
+def test_aborts(board: Board) -> None:
+    assert aborts(board, 4, [*range(16), *range(16, 2500, 97)]) > 20
+
+
+@pytest.mark.slow
+def test_an_abort_in_any_cycle(board: Board) -> None:
+    assert aborts(board, 4, range(3000)) > 1000
+
+
+def test_resets(board: Board) -> None:
+    """The memory is reset with it; all registers are as after power-up."""
+    draw = random.Random(3)
+    for number in range(12):
+        subject = subjects(4)[number % 2]
+        board.pace(1 + 7 * number, number)
+        board.point(subject.image, subject.address)
+        board.send(subject.words(5))
+        board.write("control", START)
+        board.run(draw.randrange(1500))
+        board.reset(draw.choice((1, 3)))
+        assert board.read("model_bytes") == 0
+        assert board.read("token_room") == 512
+        right(board, subject, 1 + number)
+
+
+@pytest.mark.parametrize(
+    ("register", "value"),
+    [
+        *((name, odd) for name in ("model_address", "rows_address") for odd in (1, 2, 0x1003)),
+        *((name, 1) for name in ("model_address_high", "rows_address_high")),
+        *(("model_bytes", size) for size in (0, 28, 130)),
+        *(("row_bytes", size) for size in (0, 2, 7, 36, 1 << 16, 1 << 31)),
+    ],
+)
+def test_what_cannot_be_an_address_or_a_size(register: str, value: int, board: Board) -> None:
+    subject = subjects(4)[0]
+    board.point(subject.image, subject.address)
+    good = board.read(register)
+    before = board.bursts
+    assert board.write(register, value)
+    assert board.infer(subject.words(5)) == (Error.ADDRESS, [])
+    assert board.bursts == before, "something was read"
+    assert board.write(register, good)
+    right(board, subject, 5, point=False)
+
+
+def test_a_size_that_is_not_the_stream_s(board: Board) -> None:
+    """The errors of a stream that is cut or goes on, and of rows of another width."""
+    subject = subjects(4)[0]
+    size = len(subject.image.stream)
+    for register, value, code in (
+        ("model_bytes", size - 4, Error.TRUNCATED),
+        ("model_bytes", 32, Error.TRUNCATED),
+        ("model_bytes", size + 4, Error.OVERRUN),
+        ("row_bytes", subject.image.row_bytes + 4, Error.ROW),
+        ("row_bytes", subject.image.row_bytes - 4, Error.ROW),
+        ("model_address", subject.address + 4, Error.FORMAT),
+    ):
+        board.point(subject.image, subject.address)
+        board.write(register, value)
+        found, logits = board.infer(subject.words(5))
+        # At another place there is no descriptor: that its CRC is wrong is said as well.
+        assert (found, logits) in [(code, []), (Error.CRC, [])][: 1 + (code == Error.FORMAT)]
+        right(board, subject, 5)
+
+
+def test_tokens_before_and_after_the_start(board: Board) -> None:
+    subject = subjects(4)[0]
+    board.point(subject.image, subject.address)
+    board.write("control", START)
+    board.run(700)
+    board.send(subject.words(7))
+    board.run(200)
+    board.send(subject.words(4))  # of the next inference
+    board.until_interrupt()
+    assert (board.error, board.logits()) == (Error.NONE, subject.logits(7))
+    board.write("control", START)
+    board.until_interrupt()
+    assert (board.error, board.logits()) == (Error.NONE, subject.logits(4))
+    # A failure takes its own tokens alone; an abort empties the FIFO.
+    board.send([0] * 3)  # no attend bit
+    board.send(subject.words(4))
+    board.write("control", START)
+    board.until_interrupt()
+    assert board.error == Error.NO_KEY
+    board.write("control", START)
+    board.until_interrupt()
+    assert (board.error, board.logits()) == (Error.NONE, subject.logits(4))
+    board.send([0] * 3)
+    board.write("control", ABORT)
+    right(board, subject, 9)
+
+
+def test_the_fifos(board: Board) -> None:
+    subject = subjects(4)[0]
+    assert board.read("logit") == 0
+    for count in range(512):
+        assert board.read("token_room") == 512 - count
+        assert board.write("token", count)
+    assert not board.write("token", 1)
+    assert not board.write("token_last", 1)
+    board.write("control", ABORT)
+    assert board.read("token_room") == 512
+    right(board, subject, 3)
+    board.infer(subject.words(3))
+    assert board.read("logits_waiting") == 0
+    board.send(subject.words(4))
+    board.write("control", START)
+    board.until_interrupt()
+    labels = subject.logits(4)
+    assert board.read("logits_waiting") == len(labels)
+    assert board.read("logit") == labels[0] % (1 << 32)
+    right(board, subject, 6)  # what was not read is gone
+
+
+def test_every_register_is_what_the_map_says(board: Board) -> None:
+    known = {r.name: r for r in registers(limits(4), bus=BUS)}
+    draw = random.Random(1)
+    state = {}
+    for register in DMA_REGISTERS:
+        (field,) = known[register.name].fields
+        if field.access != "wo":
+            assert board.read(register.name) == field.reset, register.name
+        state[register.name] = field.reset
+    for _ in range(150):
+        name = draw.choice(KEPT)
+        value, strobe = draw.getrandbits(32), draw.choice((15, 15, draw.randrange(16)))
+        assert board.write(name, value, strobe) == (strobe == 15)
+        if strobe == 15:
+            state[name] = value
+        read = draw.choice(KEPT)
+        assert board.read(read) == state[read]
+    for name in ("token_room", "logit", "logits_waiting", "bus_bytes"):
+        assert not board.write(name, 1)
+    for strobe in range(15):
+        assert not board.write("token", 1, strobe)
+    assert board.read("token_room") == 512
+    assert board.read("token") == board.read("token_last") == 0
+    assert board.read(0xB0) == 0
+    assert not board.write(0xB0, 1)
+    subject = subjects(4)[0]
+    board.point(subject.image, subject.address)
+    kept = {name: board.read(name) for name in KEPT}
+    board.write("control", START)
+    assert not any(board.write(name, 0) for name in KEPT), "it was changed while busy"
+    board.send(subject.words(5))
+    board.until_interrupt()
+    assert board.logits() == subject.logits(5)
+    assert {name: board.read(name) for name in KEPT} == kept
+
+
+FAULTS = {
+    "an end does not wait": (
+        "accelerator_dma",
+        "inner.pending.eq(fetch.pending)",
+        "inner.pending.eq(0)",
+    ),
+    "no word ends the stream": (
+        "accelerator_dma",
+        "control.reset, control.drain_model,",
+        "control.reset, 0,",
+    ),
+    "a bad beat is ignored": ("accelerator_dma", "m.Elif(fetch.error)", "m.Elif(fetch.error & 0)"),
+    "a bad address is read": ("accelerator_dma", "control.begin & ~behind.wrong", "control.begin"),
+    "tokens stay after an abort": (
+        "accelerator_dma",
+        "clear_tokens.eq(registers.abort)",
+        "clear_tokens.eq(0)",
+    ),
+    "logits stay after a start": (
+        "accelerator_dma",
+        "clear_logits.eq(registers.start)",
+        "clear_logits.eq(0)",
+    ),
+    "addresses change while busy": (
+        "registers",
+        "self.writes, name) & ~self.busy",
+        "self.writes, name)",
+    ),
+    "DECERR is none": ("reader", "axi.rresp[1]", "(axi.rresp == 2)"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(fault: str) -> None:
+    part, old, new = FAULTS[fault]
+    with replaced(part, (old, new)):
+        made = import_module("rtl.accelerator_dma")
+        design = described(made.AcceleratorDma(limits(4), BUS), made.NAME, limits(4))
+    board = board_of(4, BUS, design, variant=f"-fault-{list(FAULTS).index(fault)}")
+
+    def all_of_it() -> None:
+        test_aborts(board)
+        test_a_bad_beat(board)
+        board.bad_beat(1 << 62)
+        test_what_cannot_be_an_address_or_a_size("row_bytes", 7, board)
+        test_tokens_before_and_after_the_start(board)
+        test_the_fifos(board)
+        board.reset(2)
+        test_every_register_is_what_the_map_says(board)
+        assert board.complaint() == ""
+
+    with pytest.raises((AssertionError, TimeoutError)):
+        all_of_it()
+    board.close()

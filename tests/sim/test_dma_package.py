@@ -1,0 +1,103 @@
+"""The accelerator with DMA as files: its package, its options, and tools that read the Verilog."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rtl.dma.bus import Bus
+from rtl.dma.fetch import Fetch
+from rtl.dma.registers import DmaRegisters
+from rtl.generate.__main__ import main
+from rtl.generate.sheet import generated
+from rtl.generate.verilog import convert
+from rtl.interface.config import LANES, Config
+from rtl.registers import __main__ as registers
+from tests.ending import exit_code
+from tests.sim.test_lint import TOOLS
+
+
+def said(text: str, top: str, folder: Path) -> dict[str, str]:
+    """What the tools say of a Verilog text."""
+    path = folder / f"{top}.v"
+    path.write_text(text)
+    return {name: tool([path], top) for name, tool in TOOLS.items()}
+
+
+@pytest.mark.parametrize(
+    ("lanes", "data_bits", "address_bits"),
+    [
+        (4, 64, 32),
+        *(
+            pytest.param(lanes, bits, 32 + bits // 16, marks=pytest.mark.slow)
+            for lanes in LANES
+            for bits in (32, 128, 512)
+        ),
+    ],
+)
+def test_no_tool_has_anything_to_say_of_the_parts(
+    lanes: int, data_bits: int, address_bits: int, tmp_path: Path
+) -> None:
+    config, bus = Config(lanes=lanes), Bus(data_bits=data_bits, address_bits=address_bits)
+    for name, unit in (("fetch", Fetch(config, bus)), ("behind", DmaRegisters(config, bus))):
+        assert said(convert(unit, name), name, tmp_path) == dict.fromkeys(TOOLS, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trace", [True, False])
+def test_no_tool_has_anything_to_say_of_the_whole(trace: bool, tmp_path: Path) -> None:
+    made = generated("accelerator", Config(lanes=4), prefix="my_", trace=trace, bus=Bus())
+    assert made.module == "my_accelerator_dma"
+    assert ("trace_active" in made.facts["ports"]) == trace
+    assert said(made.verilog, made.module, tmp_path) == dict.fromkeys(TOOLS, "")
+
+
+@pytest.mark.slow
+def test_the_package(tmp_path: Path) -> None:
+    options = ["accelerator", "--dma", "--data-bits", "128", "--lanes", "4", "--tokens", "8"]
+    assert main([*options, "-o", str(tmp_path)]) == 0
+    names = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
+    assert not any("bench" in name for name in names)
+    facts = json.loads((tmp_path / "rtl" / "accelerator_dma.json").read_text())
+    assert facts["bus"] == Bus(data_bits=128).as_dict()
+    assert facts["ports"]["m_axi_rdata"]["width"] == 128
+    assert (
+        "BERT2RTL__ROW_BYTES_offset 0x94"
+        in (tmp_path / "software" / "accelerator_dma_registers.h").read_text()
+    )
+    sheet = (tmp_path / "accelerator_dma.md").read_text()
+    for text in (
+        "| data_bits | 128 |",
+        "| 0x94 | row_bytes |",
+        "AXI4 read master",
+        "| 13 | ADDRESS |",
+    ):
+        assert text in sheet
+    assert "toplevel: accelerator_dma" in (tmp_path / "accelerator_dma.core").read_text()
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "message"),
+    [
+        (
+            main,
+            ["accelerator", "--data-bits", "64"],
+            "--data-bits is for the accelerator with --dma",
+        ),
+        (main, ["softmax", "--dma"], "--dma is for the accelerator: softmax reads no memory"),
+        (main, ["accelerator", "--dma", "--data-bits", "48"], "data_bits is 48: choose one of"),
+        (main, ["accelerator", "--dma", "--burst", "0"], "burst is 0: it must be a power of two"),
+        (registers.main, ["--outstanding", "4"], "--outstanding is for the accelerator with --dma"),
+    ],
+)
+def test_options_that_are_refused(
+    command: object, options: list[str], message: str, tmp_path: Path, capsys
+) -> None:
+    assert exit_code(command, [*options, "-o", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert message in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
