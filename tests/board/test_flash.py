@@ -162,7 +162,9 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new"), FAULTS)
+@pytest.mark.parametrize(
+    ("old", "new"), [FAULTS[0], *(pytest.param(*f, marks=pytest.mark.slow) for f in FAULTS[1:])]
+)
 def test_a_fault_is_seen(old: str, new: str) -> None:
     path = Path(board.flash.__file__)
     source = path.read_text()
