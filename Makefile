@@ -59,10 +59,11 @@ bench: setup-train setup-sim  ## Speed of golden beside Hugging Face, cycles of 
 	@$(RUN) -m sim.performance
 	@$(RUN) -m sim.throughput
 
-regress: setup-test  ## The slow tests, 100,000 fuzz cases, 900 mutants, many reviews: make regress ARGS='--reviews 1000'
+regress: setup-test  ## The slow tests, 100,000 fuzz cases, coverage, 1,200 mutants, many reviews: make regress ARGS='--reviews 1000'
 	@$(RUN) -m pytest -n 2 --dist worksteal -m slow
 	@$(RUN) -m sim.fuzz --cases 100000
-	@$(RUN) -m sim.mutate requantize activation matmul --count 300
+	@$(RUN) -m sim.coverage --cases 2000 --json build/coverage.json
+	@$(RUN) -m sim.mutate requantize activation matmul reciprocal --count 300
 	@$(RUN) -m sim.regress $(ARGS)
 
 docs: setup-docs  ## The documentation as a site, build/site/index.html; a warning is an error

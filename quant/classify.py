@@ -1,7 +1,7 @@
 """`python -m quant.classify "That movie was terrible!"`: one text through golden and float.
 
 Prints the class, the integer logits and the probabilities of the integer model, and the float
-model's beside them.
+model's beside them. With --batch all texts of a file, through the integer model alone.
 """
 
 import argparse
@@ -9,20 +9,23 @@ import io
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from cli import files
 from cli.command import run_command
 from cli.options import Parser, add_json, add_model, add_quantized, add_tokens
+from cli.progress import progress
 
 import numpy as np
 
 from golden import encoder, store
 from golden.model import Model
-from quant import float_model, hub
+from quant import batch, float_model, hub
 from quant.calibrate import MAX_TOKENS, default_out, ensure
 from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
+from quant.data_file import add_columns, layout_of, stream_texts
 from quant.spec import EncoderSpec, Floats
 from quant.tokenizer import TextTokenizer, Tokens
 
@@ -32,6 +35,7 @@ examples:
   python -m quant.classify "A film for everyone." --json build/classification.json
   python -m quant.classify --pair "Is it any good?" "Not at all." --model my-model
   python -m quant.classify - < review.txt
+  python -m quant.classify --batch reviews.csv -o build/classes.jsonl
 """
 
 
@@ -157,12 +161,26 @@ def parser() -> Parser:
         "Classify a text with the integer model and the float model beside it.",
         EXAMPLES,
     )
-    result.add_argument("text", help="the text, or - to read it from standard input")
+    result.add_argument("text", nargs="?", help="the text, or - to read it from standard input")
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
+    result.add_argument(
+        "--batch",
+        type=Path,
+        metavar="FILE",
+        help="instead of a text: those of a .csv, .tsv, .jsonl or .txt file of any length",
+    )
+    result.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="where --batch writes a line of JSON for each text (default: standard output)",
+    )
     add_model(result, default=None)
     add_quantized(result)
     add_tokens(result, MAX_TOKENS)
     add_json(result)
+    add_columns(result)
     return result
 
 
@@ -177,7 +195,20 @@ def read_standard_input() -> str:
     return sys.stdin.read()
 
 
+def check_arguments(options: argparse.Namespace) -> None:
+    """Raises ValueError unless there is either a text or a file of them."""
+    if (options.text is None) == (options.batch is None):
+        raise ValueError("give either a text or --batch FILE")
+    if options.batch is not None and options.pair is not None:
+        raise ValueError("--pair belongs to one text: in a file give a column of second texts")
+    if options.batch and options.out and options.out.resolve() == options.batch.resolve():
+        raise ValueError(f"--out {options.out} is the file that is read: name another one")
+    if options.batch is None and options.out is not None:
+        raise ValueError("--out belongs to --batch: --json writes what is said of one text")
+
+
 def classify_command(options: argparse.Namespace) -> int:
+    check_arguments(options)
     text = read_standard_input() if options.text == "-" else options.text
     model = None if options.model is None else hub.local(options.model)
     if options.quantized is None:
@@ -186,10 +217,33 @@ def classify_command(options: argparse.Namespace) -> int:
     else:
         quantized = options.quantized
     classifier = Classifier.load(quantized, model)
+    if options.batch is not None:
+        return classify_file(classifier, options)
     result = classifier.classify(classifier.tokens(text, options.pair, options.tokens))
     print(result)
     if options.json:
         files.write_json(options.json, result.to_json())
+    return 0
+
+
+def classify_file(classifier: Classifier, options: argparse.Namespace) -> int:
+    """Every text of --batch; the counts go to stderr where the lines go to standard output."""
+    labels = classifier.spec.labels
+    reviews = stream_texts(options.batch, names=labels, layout=layout_of(options))
+    first = next(reviews, None)
+    if first is None:
+        raise ValueError(f"{options.batch} holds no text")
+    lines = batch.classified(
+        classifier.model,
+        labels,
+        classifier.logit_scale,
+        lambda text, pair: classifier.tokens(text, pair, options.tokens),
+        progress(chain([first], reviews), "classifying"),
+    )
+    counts = batch.write_lines(lines, options.out)
+    print(counts, file=sys.stderr if options.out is None else sys.stdout)
+    if options.json:
+        files.write_json(options.json, counts.to_json())
     return 0
 
 

@@ -9,6 +9,7 @@ from tb.layernorm import (
     check_layernorm,
     extreme_operations,
     from_vector,
+    level_operation,
     random_operation,
     small_shifts,
 )
@@ -30,6 +31,23 @@ async def operations(dut: Any, busy: float, spread: int, channels: int) -> None:
 async def extremes(dut: Any) -> None:
     ports = await start(dut)
     await check_layernorm(ports, extreme_operations(ports.config["lanes"], ports.config["hidden"]))
+
+
+@cocotb.test()
+async def many_tiles(dut: Any) -> None:
+    ports = await start(dut)
+    lanes, tokens = ports.config["lanes"], ports.config["tokens"]
+    channels = min(66, ports.config["hidden"])
+    tiles = max(-(-tokens // lanes) - 1, 1)  # every bit of their number is set
+    await check_layernorm(ports, [random_operation(lanes, channels, tiles, seed=8, spread=20)])
+
+
+@cocotb.test()
+async def rows_that_hardly_vary(dut: Any) -> None:
+    ports = await start(dut)
+    lanes, channels = ports.config["lanes"], min(33, ports.config["hidden"])
+    tiles = min(30, -(-ports.config["tokens"] // lanes))
+    await check_layernorm(ports, [level_operation(lanes, channels, tiles, seed=3)])
 
 
 @cocotb.test()

@@ -35,6 +35,13 @@ async def corners(dut: Any) -> None:
 
 
 @cocotb.test()
+async def scores_that_rise_by_little(dut: Any) -> None:
+    ports = await start(dut)
+    work = softmax.steps(ports.config["lanes"], 6, 10, 7)
+    await check_softmax(ports, work, np.ones(6, bool))
+
+
+@cocotb.test()
 async def every_distance(dut: Any) -> None:
     ports = await start(dut)
     work = softmax.all_distances(ports.config["lanes"], ports.config["tokens"])

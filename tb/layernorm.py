@@ -92,6 +92,7 @@ async def play_operation(ports: Ports, operation: Operation) -> Seen:
         ports.set("parameter_beta", int(operation.norm.beta[channel]))
         shifts = operation.norm.operand_shifts
         ports.set("parameter_operand_shift", 0 if shifts is None else int(shifts[channel]) % 8)
+        assert not ports.get("busy"), "busy before the start"
         await ports.tick()
     ports.set("parameter_en", 0)
     noise = np.random.default_rng(tiles)
@@ -137,6 +138,8 @@ async def play_operation(ports: Ports, operation: Operation) -> Seen:
         cycle += 1
         assert cycle < MAX_CYCLES, "the LayerNorm unit hangs"
     seen.finished += [cycle] * (ports.get("finished") - len(seen.finished))
+    await ports.tick()
+    assert not ports.get("busy"), "busy after the end"
     return seen
 
 
@@ -198,6 +201,17 @@ def random_operation(
     stalls = rng.random(MAX_CYCLES) < busy
     norm = random_norm(channels, rng)
     return Operation(z.astype(np.int16), norm, arrival.tolist(), lambda t: bool(stalls[t]))
+
+
+def level_operation(lanes: int, channels: int, tiles: int, seed: int) -> Operation:
+    """Rows that hardly vary, so that n is shifted least and its last bits count."""
+    rng = np.random.default_rng(seed)
+    operation = random_operation(lanes, channels, tiles, seed)
+    z = rng.integers(-500, 500, (tiles, lanes, 1)) + rng.integers(-2, 3, operation.z.shape)
+    gamma = rng.integers(-(1 << 15), 1 << 15, channels).astype(np.int16)
+    beta = rng.integers(-(1 << 20), 1 << 20, channels).astype(np.int32)
+    norm = Norm(gamma, beta, 12, 1, operation.norm.operand_shifts)
+    return Operation(z.astype(np.int16), norm, [1] * tiles, lambda t: False)
 
 
 def extreme_operations(lanes: int, channels: int) -> list[Operation]:

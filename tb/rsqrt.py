@@ -21,7 +21,14 @@ def cases(seed: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
 
 
 def every_mantissa() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """All u of 17 and 18 bits with the highest set, where the operand is shifted least."""
-    values = np.arange(1 << 16, 1 << 18) << 34
+    """All u of 17 and 18 bits with the highest set: shifted least, and by any exponent.
+
+    What lies below u is noise the second time.
+    """
+    u = np.arange(1 << 16, 1 << 18)
+    rng = np.random.default_rng(1)
+    below = 2 * rng.integers(0, 18, u.size)
+    noise = rng.integers(0, 1 << 34, u.size) & (1 << below) - 1
+    values = np.concatenate([u << 34, u << below | noise])
     r, e = rsqrt(values)
     return {"i": values}, {"r": r, "e": e}

@@ -27,7 +27,7 @@ class Tile:
 class Seen:
     """What the unit did with one tile; all cycles count from the start of the run."""
 
-    last: int = 0  # cycle of score_last
+    last: int = -1  # cycle of score_last
     finished: int = 0
     p: list[list[int]] = field(default_factory=list)  # read back
     p_cycles: list[int] = field(default_factory=list)
@@ -111,6 +111,9 @@ async def play_tiles(
             lanes = tiles[0].scores.shape[0]
             ports.set("score_data", noise.integers(-(1 << 15), 1 << 15, lanes).tolist())
         await ports.settle()
+        ended = finished + ports.get("finished")
+        passes = any(0 <= tile.last < cycle for tile in seen[ended:])
+        assert ports.get("busy") == passes, f"busy is {not passes} in cycle {cycle}"
         if ports.get("finished"):
             seen[finished].row_m = ports.get("row_m")
             seen[finished].row_s = ports.get("row_s")
@@ -207,6 +210,14 @@ def random_mask(keys: int, seed: int) -> np.ndarray:
     return attend
 
 
+def steps(lanes: int, keys: int, count: int, seed: int) -> list[Tile]:
+    """Scores that rise by little from key to key, so that most are above the one before alone."""
+    rng = np.random.default_rng(seed)
+    rises = rng.integers(-1, 4, (count, lanes, keys))
+    begin = rng.integers(-40, 40, (count, lanes, 1))
+    return [Tile(t.astype(np.int16), 40000, 20) for t in begin + np.cumsum(rises, axis=2)]
+
+
 def corner_tiles(lanes: int) -> tuple[list[Tile], np.ndarray]:
     """Extreme and equal scores, a masked key above the maximum, the ends of every shift."""
     low, high = -32768, 32767
@@ -218,7 +229,7 @@ def corner_tiles(lanes: int) -> tuple[list[Tile], np.ndarray]:
     ])  # fmt: skip
     scores = np.resize(rows, (lanes, 6)).astype(np.int16)
     attend = np.array([False, True, True, True, True, True])
-    return [Tile(scores, 1 << 15, 1), Tile(scores, 0xFFFF, 31)], attend
+    return [Tile(scores, 1 << 15, 1), Tile(scores, 0xFFFF, 31), Tile(scores, 40000, 47)], attend
 
 
 def all_distances(lanes: int, tokens: int) -> list[Tile]:

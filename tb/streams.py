@@ -103,8 +103,7 @@ class Source:
             if self.idle and self.random.random() < self.idle:
                 wait = max(wait, 0) + self.random.randint(1, 8)
             if wait > 0:
-                pins.valid.value = 0
-                pins.data.value = self.random.getrandbits(pins.width)  # nobody may look
+                self._noise()
                 await cycles(self.clock, wait)
             ends = last and place == len(words) - 1
             if pins.last is None:
@@ -119,7 +118,18 @@ class Source:
             self.passed.word()
             taken = now()
             await FallingEdge(self.clock)
+        self._noise()
+
+    def _noise(self) -> None:
+        """Nothing is offered: nobody may look at data or `last`."""
+        pins = self.pins
         pins.valid.value = 0
+        noise = self.random.getrandbits(pins.width + 1)
+        if pins.last is None:
+            pins.data.value = noise & (1 << len(pins.data)) - 1
+        else:
+            pins.data.value = noise >> 1
+            pins.last.value = noise & 1
 
 
 @dataclass

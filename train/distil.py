@@ -1,6 +1,8 @@
-"""The loss of fine-tuning: labels, and a teacher's opinion of the very window that is shown."""
+"""The loss of fine-tuning: labels, and what teachers say of the very window that is shown."""
 
 import argparse
+import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from cli.progress import stage
@@ -22,14 +24,15 @@ from train.tokens import SpecialTokens
 Teacher = NbSvm | CheckpointTeacher
 
 NONE = "none"
+NB_SVM = "nb-svm"
 
 
 class DistillationLoss:
-    """The loss of a step: its batch, the student's logits, and labels and teacher to compare with.
+    """The loss of a step: its batch, the student's logits, and labels and teachers to compare with.
 
-    loss = (1 - a) * cross entropy(label, smoothed) + a * T^2 * KL(teacher / T || student / T)
-    with a = --teacher-weight and T = --temperature (Hinton et al., 2015); the teacher sees the same
-    window of the text, without dropped words.
+    loss = (1 - a) * cross entropy(label, smoothed) + a * T^2 * KL(p || student / T)
+    with a = --teacher-weight, T = --temperature and p the mean of the teachers' probabilities at
+    logits / T (Hinton et al., 2015); they see the same window of the text, without dropped words.
     """
 
     def __init__(
@@ -38,7 +41,7 @@ class DistillationLoss:
         model: Classifier,
         data: Split,
         timetable: Timetable,
-        teacher: Teacher | None,
+        teachers: Sequence[Teacher],
         special: SpecialTokens,
         device: str,
     ) -> None:
@@ -46,7 +49,7 @@ class DistillationLoss:
         self.model = model
         self.data = data
         self.timetable = timetable
-        self.teacher = teacher
+        self.teachers = teachers
         self.special = special
         self.device = device
         self.epoch = -1
@@ -66,38 +69,46 @@ class DistillationLoss:
         labels = torch.from_numpy(self.data.labels[indices]).to(self.device)
         loss = functional.cross_entropy(logits, labels, label_smoothing=options.label_smoothing)
         hits = {"accuracy": 100 * (logits.argmax(1) == labels).float().mean().item()}
-        if self.teacher is None:
+        if not self.teachers:
             return loss, hits
         temperature, weight = options.temperature, at.teacher_weight(options.teacher_weight)
-        taught = torch.from_numpy(self.teacher(shown)).to(self.device) / temperature
         distance = functional.kl_div(
             functional.log_softmax(logits / temperature, 1),
-            functional.log_softmax(taught, 1),
+            self._taught(shown),
             reduction="batchmean",
             log_target=True,
         )
         return (1 - weight) * loss + weight * temperature**2 * distance, hits
 
+    def _taught(self, shown: Sequence[npt.NDArray[np.int32]]) -> torch.Tensor:
+        """Logarithms of the teachers' mean probabilities [texts, labels]."""
+        said = [
+            functional.log_softmax(
+                torch.from_numpy(teacher(shown)).to(self.device) / self.options.temperature, 1
+            )
+            for teacher in self.teachers
+        ]
+        if len(said) == 1:
+            return said[0]
+        return torch.logsumexp(torch.stack(said), 0) - math.log(len(said))
+
 
 def make_teacher(
-    options: argparse.Namespace,
+    name: str,
+    seed: int,
     data: Split,
     labels: list[str],
     vocabulary: int,
     special: SpecialTokens,
     work: Path,
     device: str,
-) -> Teacher | None:
-    """The teacher that --teacher names; an NB-SVM is trained here, and kept in ``work``."""
-    if options.teacher == NONE:
-        return None
-    if options.teacher != "nb-svm":
-        teacher = load_classifier(
-            Path(options.teacher), labels, dropout=0.0, attention_dropout=0.0, seed=options.seed
-        )
+) -> Teacher:
+    """The teacher that one --teacher names; an NB-SVM is trained here, and kept in ``work``."""
+    if name != NB_SVM:
+        teacher = load_classifier(Path(name), labels, dropout=0.0, attention_dropout=0.0, seed=seed)
         if teacher.config.vocab_size != vocabulary:
             raise TrainError(
-                f"{options.teacher} reads {teacher.config.vocab_size} tokens, "
+                f"{name} reads {teacher.config.vocab_size} tokens, "
                 f"the student {vocabulary}: a teacher needs the same vocabulary"
             )
         return CheckpointTeacher(teacher, special, device)

@@ -41,7 +41,7 @@ from train.command import (
     share,
 )
 from train.data import Split, describe, digest, encoded, known_of, read
-from train.distil import NONE, DistillationLoss, make_teacher
+from train.distil import NB_SVM, NONE, DistillationLoss, make_teacher
 from train.evaluation import figures, predict
 from train.failure import TrainError
 from train.initialise import attend_to_neighbours, pca_embeddings
@@ -72,10 +72,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_training(finetune, _parser(), argv)
 
 
+def name_teachers(options: argparse.Namespace) -> list[str]:
+    """The teachers asked for, or the linear one; the options hold them as one text from here on."""
+    named: list[str] = options.teacher or [NB_SVM]
+    options.teacher = ",".join(named)
+    return named
+
+
 def finetune(options: argparse.Namespace) -> None:
     """Train as the options say, and write checkpoint, model card and, if asked, the figures."""
     device = device_of(options)
-    _check_folders(options)
+    named = name_teachers(options)
+    _check_folders(options, named)
     reviews, labels = read(options)
     tokenizer, positions = _tokenizer(options)
     settle(options, texts=len(reviews["train"]), positions=positions)
@@ -86,12 +94,19 @@ def finetune(options: argparse.Namespace) -> None:
     splits = {name: encoded(texts, tokenizer, name) for name, texts in reviews.items()}
 
     model = _model(options, labels, len(tokenizer), device)
-    teacher = make_teacher(options, splits["train"], labels, len(tokenizer), special, work, device)
-    if isinstance(teacher, NbSvm):
-        checked = figures(teacher(splits["validation"].texts), splits["validation"].labels)
-        stage(f"the linear teacher: accuracy {checked['accuracy']:.2f} % of the validation texts")
+    teachers = []
+    for name in named:
+        if name == NONE:
+            continue
+        parts = splits["train"], labels, len(tokenizer), special, work, device
+        teachers.append(teacher := make_teacher(name, options.seed, *parts))
+        if isinstance(teacher, NbSvm):
+            checked = figures(teacher(splits["validation"].texts), splits["validation"].labels)
+            stage(
+                f"the linear teacher: accuracy {checked['accuracy']:.2f} % of the validation texts"
+            )
     timetable = Timetable(stages, len(splits["train"].texts), options.batch)
-    loss = DistillationLoss(options, model, splits["train"], timetable, teacher, special, device)
+    loss = DistillationLoss(options, model, splits["train"], timetable, teachers, special, device)
 
     def evaluate() -> dict[str, float]:
         logits = predict(
@@ -157,13 +172,16 @@ def _tokenizer(options: argparse.Namespace) -> tuple[BertTokenizer, int]:
     return tokenizer, int(config["max_position_embeddings"])
 
 
-def _check_folders(options: argparse.Namespace) -> None:
+def _check_folders(options: argparse.Namespace, teachers: Sequence[str]) -> None:
     """Ask for the checkpoints before the texts are read, which takes a minute."""
-    for option, names in (("model", ()), ("embeddings", ("minilm",)), ("teacher", ("nb-svm",))):
-        value = getattr(options, option)
+    given = [("model", options.model, ()), ("embeddings", options.embeddings, ("minilm",))]
+    given += [("teacher", teacher, (NB_SVM,)) for teacher in teachers]
+    for option, value, names in given:
         if value not in (None, NONE, *names) and not Path(value).is_dir():
             allowed = ", ".join(("a folder that holds a checkpoint", *names))
             raise TrainError(f"--{option} {value} is no folder: give {allowed}")
+    if NONE in teachers and len(teachers) > 1:
+        raise TrainError(f"--teacher {NONE} beside another one: leave it away, or the others")
 
 
 def _check(options: argparse.Namespace, stages: Sequence[Stage], positions: int) -> None:
@@ -320,10 +338,10 @@ def _parser() -> Parser:
     recipe.add_argument("--attention-dropout", type=share, default=0.0, help="(%(default)s)")
     recipe.add_argument(
         "--teacher",
-        default="nb-svm",
+        action="append",
         metavar="DIR",
-        help="distil from this checkpoint; nb-svm: from one trained on the same texts; none "
-        "(%(default)s)",
+        help="distil from this checkpoint; nb-svm: from one trained on the same texts; none; given "
+        "several times: from the mean of their probabilities (nb-svm)",
     )
     recipe.add_argument(
         "--teacher-weight", type=float, default=0.7, help="where a stage names none (%(default)s)"

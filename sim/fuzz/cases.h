@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -51,6 +52,7 @@ struct Case {
 struct CaseFile {
     uint32_t lanes = 0;
     uint32_t patience = 0;  // cycles without progress that count as standing still
+    std::map<uint32_t, uint32_t> fixed;  // registers that always read the same, by address
     std::vector<Table> tables;
     std::vector<Case> cases;
 
@@ -60,6 +62,10 @@ struct CaseFile {
         if (word() != MAGIC) throw std::runtime_error(path + " is no job file of the fuzzer");
         lanes = word();
         patience = word();
+        for (uint32_t left = word(); left; left--) {
+            const uint32_t address = word();
+            fixed[address] = word();
+        }
         tables.resize(word());
         for (auto& table : tables) {
             table.row_bytes = word();

@@ -11,7 +11,7 @@ from rtl.control.axi import ADDRESS, ADDRESS_BITS
 from rtl.interface.operation import Error
 from sim.fuzz.job import Action, After, Client, Event, Packets, Run
 from sim.fuzz.streams import STREAMS
-from sim.fuzz.subject import Sequence, Subject
+from sim.fuzz.subject import POOL, Sequence, Subject
 
 CONTROL = ADDRESS["control"]
 ADDRESSES = 1 << ADDRESS_BITS
@@ -220,6 +220,21 @@ def both_bits(rng: Random, subject: Subject, run: Run) -> Run:
     return run.but(events=(event,), others=ABORTED)
 
 
+def queued(rng: Random, subject: Subject, run: Run) -> Run:
+    """The next inference's packets stand directly behind these: not a word of them may be taken."""
+    other = subject.sound(rng.randrange(POOL))
+
+    def behind(first: Packets, second: Packets) -> Packets:
+        return Packets(first.data + second.data, first.last + second.last)
+
+    return run.but(
+        model=behind(run.model, other.model),
+        tokens=behind(run.tokens, other.tokens),
+        behind=other.logits,
+        client=Client.KEEP,
+    )
+
+
 def knock(rng: Random, subject: Subject, run: Run) -> Run:
     """`start` and `abort` in one write just after the end: nothing begins."""
     return run.but(client=Client.KNOCK)
@@ -251,4 +266,5 @@ CLIENTS: dict[str, Callable[[Random, Subject, Run], Run]] = {
     "interrupt": interrupt,
     "start with abort": both_bits,
     "start with abort after the end": knock,
+    "queued behind": queued,
 }

@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from rtl.interface.command import MAGIC as STREAM_MAGIC
+from rtl.interface.command import VERSION
+from rtl.interface.config import Config
 from rtl.interface.operation import Error
 
 MAGIC = 0x46523242  # "B2RF"
@@ -101,6 +104,8 @@ class Run:
         These very streams are a sound inference: code 0, and `logits` bit for bit.
     logits
         What golden computes, where it is known what must come.
+    behind
+        What golden computes of the packets that stand behind the first ones in both streams.
     width
         Bytes of a row of the table, as the memory has them.
     others
@@ -111,6 +116,7 @@ class Run:
     model: Packets
     tokens: Packets
     logits: tuple[int, ...] | None = None
+    behind: tuple[int, ...] | None = None
     table: int = 0
     row_words: int = 0
     row_latency: int = 1
@@ -154,11 +160,20 @@ def _run(run: Run) -> bytes:
     return struct.pack("<10I", *settings) + events + b"".join(streams)
 
 
+def fixed_registers(config: Config) -> dict[int, int]:
+    """What the registers of docs/architecture.md that never change read, by address."""
+    found = {0x00: STREAM_MAGIC, 0x04: VERSION, 0x08: config.lanes, 0x0C: config.tokens}
+    return found | {0x10: config.hidden, 0x14: config.ffn, 0x18: config.labels, 0x1C: 0}
+
+
 def job_file(
-    lanes: int, patience: int, tables: Sequence[np.ndarray], cases: Sequence[Case]
+    config: Config, patience: int, tables: Sequence[np.ndarray], cases: Sequence[Case]
 ) -> bytes:
     """What sim/fuzz/cases.h reads."""
-    parts = [struct.pack("<4I", MAGIC, lanes, patience, len(tables))]
+    fixed = fixed_registers(config)
+    parts = [struct.pack("<4I", MAGIC, config.lanes, patience, len(fixed))]
+    parts += [struct.pack("<2I", *pair) for pair in fixed.items()]
+    parts.append(struct.pack("<I", len(tables)))
     for table in tables:
         parts += [struct.pack("<I", table.shape[1]), _bytes(table.tobytes())]
     parts.append(struct.pack("<I", len(cases)))

@@ -27,7 +27,10 @@ def judge(case: Case, subjects: Sequence[Subject], facts: dict[str, Any]) -> lis
     for seen in facts["runs"]:
         run, subject = plan[place]
         again = run.client & Client.REST and seen["end"] != "skipped"
-        own = not seen.get("model_rest") and not seen.get("tokens_rest")
+        rests = [bool(seen.get(f"{name}_rest")) for name in ("model", "tokens")]
+        logits = None if any(rests) else run.logits
+        if all(rests):
+            logits = plan[place - 1][0].behind
         model = model if seen.get("model_rest") else run.model
         tokens = tokens if seen.get("tokens_rest") else run.tokens
         if seen["end"] != "skipped":
@@ -39,7 +42,7 @@ def judge(case: Case, subjects: Sequence[Subject], facts: dict[str, Any]) -> lis
                     seen,
                     model.after(seen["model_from"]),
                     tokens.after(seen["tokens_from"]),
-                    own,
+                    logits,
                 )
             ]
         left = seen["model_taken"] < len(model.last) or seen["tokens_taken"] < len(tokens.last)
@@ -49,7 +52,12 @@ def judge(case: Case, subjects: Sequence[Subject], facts: dict[str, Any]) -> lis
 
 
 def _run(
-    run: Run, subject: Subject, seen: dict[str, Any], model: Packets, tokens: Packets, own: bool
+    run: Run,
+    subject: Subject,
+    seen: dict[str, Any],
+    model: Packets,
+    tokens: Packets,
+    logits: tuple[int, ...] | None,
 ) -> Iterator[str]:
     end = seen["end"]
     verdict = account(model, tokens, run.row_words, subject.config)
@@ -82,19 +90,19 @@ def _run(
             packet = packets.first()
             if packet is not None and taken != len(packet.last):
                 yield f"{taken} words of the {name} were taken, the packet has {len(packet.last)}"
-    yield from _logits(run, verdict, seen, code, own)
+    yield from _logits(logits, verdict, seen, code)
 
 
 def _logits(
-    run: Run, verdict: Verdict, seen: dict[str, Any], code: Error, own: bool
+    expected: tuple[int, ...] | None, verdict: Verdict, seen: dict[str, Any], code: Error
 ) -> Iterator[str]:
     logits, lasts = tuple(seen["logits"]), seen["lasts"]
     packet = verdict.labels or len(logits) or 1
     if lasts != [*range(packet - 1, len(logits), packet)]:
         yield f"{len(logits)} logits came with `last` at {lasts}"
     if code is Error.NONE:
-        if own and run.logits is not None and logits != run.logits:
-            yield f"logits are {list(logits)}, golden says {list(run.logits)}"
+        if expected is not None and logits != expected:
+            yield f"logits are {list(logits)}, golden says {list(expected)}"
         elif len(logits) != verdict.logits:
             yield f"{len(logits)} logits came, the stream asks for {verdict.logits}"
         elif not logits:

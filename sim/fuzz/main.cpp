@@ -1,8 +1,9 @@
 // Plays the fuzzer's cases on the accelerator, each from a reset on.
 //
-//     accelerator JOB PARENT
+//     accelerator JOB PARENT [COVERAGE]
 //
-// JOB is a job file (cases.h), PARENT the process that started this one: with it this one ends. Each
+// JOB is a job file (cases.h), PARENT the process that started this one: with it this one ends. A
+// program that was built with coverage writes what was covered to the file COVERAGE. Each
 // case gives one line of JSON on the standard output: what each of its runs showed at the ports.
 // Whether that is right is judged elsewhere; this side judges what holds whatever is played: an
 // offered word is neither withdrawn nor changed, no answer of the register file depends on its inputs
@@ -15,20 +16,27 @@
 #include "Vtop.h"
 #include "clients.h"
 #include "names.h"  // made by sim/harness/names.py
+#include "registers.h"
 #include "verilated.h"
+#if VM_COVERAGE
+#include "verilated_cov.h"
+#endif
 
 double sc_time_stamp() { return 0; }
 
 namespace {
 
-using registers::CONTROL, registers::INTERRUPT_ENABLE, registers::INTERRUPT_PENDING, registers::STATUS;
+using namespace registers;
 constexpr uint32_t START = 1, ABORT = 2;     // bits of CONTROL
 constexpr uint32_t DONE = 2;                 // of STATUS
 constexpr uint32_t OKAY = 0, SLVERR = 2;
 constexpr uint64_t MAX_CYCLES = 200'000;  // of a run
 constexpr int BEGIN_CYCLES = 20;             // from a write of `start` to a fallen interrupt
+constexpr uint64_t ANSWER_CYCLES = 2000;     // of the register file, however slowly it is asked
 constexpr int QUIET_CYCLES = 8;              // nothing may move for so long after an end
 constexpr uint64_t POLL_CYCLES = 16;         // between reads of `status`
+constexpr uint32_t REGISTER_BYTES = 0x80;    // of the address space, unused ones included
+constexpr uint64_t NOISY_READ = 127;         // of so many cycles and one a register is read, whatever runs
 
 template <typename PortType> void put(PortType& port, const uint8_t* bytes, size_t size) {
     std::memcpy(&port, bytes, size);
@@ -42,6 +50,7 @@ template <typename Top> void rows_last(Top&, bool, long) {}
 struct Transfer {  // of the register file
     bool write;
     uint32_t address, strobe, data;
+    bool noise = false;  // a read that nobody asked for
 };
 
 struct Seen {  // what a run showed
@@ -52,15 +61,19 @@ struct Seen {  // what a run showed
     size_t model_from = 0, model_taken = 0, tokens_from = 0, tokens_taken = 0, rows_pending = 0;
     std::vector<int32_t> logits;
     std::vector<size_t> lasts;
+    std::array<uint32_t, CAUSES - 1> stalls{};  // as the registers count them
 };
 
 class Machine {
   public:
     explicit Machine(const CaseFile& jobs)
         : jobs_(jobs), top_(std::make_unique<Vtop>(&context_)), model_(jobs.lanes), tokens_(4),
-          rows_(jobs.lanes) {}
+          rows_(jobs.lanes), account_(jobs.fixed) {}
     ~Machine() { top_->final(); }
     void play(const Case& one);
+#if VM_COVERAGE
+    void write_coverage(const char* file) { context_.coveragep()->write(file); }
+#endif
 
   private:
     const CaseFile& jobs_;
@@ -70,6 +83,8 @@ class Machine {
     PacketSource model_, tokens_;
     RowMemory rows_;
     Stalls request_stalls_{false, 0}, logits_stalls_{false, 0}, answer_stalls_{false, 0};
+    RegisterAccount account_;
+    std::optional<uint32_t> expected_, expected_status_;  // of the read in hand
     Random coins_{0};
     Watch request_watch_, logits_watch_, write_watch_, read_watch_;
     std::deque<Transfer> transfers_;
@@ -96,6 +111,7 @@ class Machine {
     void see_registers();
     void answered(const Transfer& write, uint32_t response);
     void try_interrupt();
+    void read_all(Seen& seen);
     void check_paths();
     bool interrupt() const { return top_->__SYM__interrupt; }
     void queue_write(uint32_t address, uint32_t data, uint32_t strobe = 15) {
@@ -112,7 +128,12 @@ class Machine {
         finish_transfers();
     }
     void finish_transfers() {
-        while (!transfers_.empty()) cycle();
+        const uint64_t origin = now_;
+        while (!transfers_.empty() && now_ - origin < ANSWER_CYCLES) cycle();
+        if (transfers_.empty()) return;
+        complain("the register file does not answer");
+        transfers_.clear();
+        in_transfer_ = false;
     }
     bool due(const Event& event, uint64_t origin) const;
     bool wait_for_end(uint64_t origin, const std::vector<Event>& events, uint32_t flags);
@@ -139,6 +160,7 @@ void Machine::reset(uint32_t cycles) {
     transfers_.clear();
     in_transfer_ = answered_ = waits_ = under_way_ = false;
     enabled_ = true;
+    account_.reset();
     for (Watch* watch : {&request_watch_, &logits_watch_, &write_watch_, &read_watch_}) watch->reset();
 }
 
@@ -152,17 +174,24 @@ void Machine::drive_registers() {
         data_wait_ = skew == 2 ? 2 : 0;
     }
     t.s_axi_awvalid = t.s_axi_wvalid = t.s_axi_arvalid = 0;
+    const uint64_t noise = coins_.next();  // on all that is not offered
+    t.s_axi_awaddr = coins_.next() & 1 ? CONTROL : noise & (REGISTER_BYTES - 1);
+    t.s_axi_araddr = noise >> 8 & (REGISTER_BYTES - 1);
+    t.s_axi_wstrb = noise >> 16 & 15;
+    t.s_axi_wdata = noise >> 20;
     if (in_transfer_) {
         const Transfer& one = transfers_.front();
         if (one.write) {
-            t.s_axi_awaddr = one.address;
-            t.s_axi_wdata = one.data;
-            t.s_axi_wstrb = one.strobe;
             t.s_axi_awvalid = !address_taken_ && !address_wait_;
             t.s_axi_wvalid = !data_taken_ && !data_wait_;
+            if (t.s_axi_awvalid) t.s_axi_awaddr = one.address;
+            if (t.s_axi_wvalid) {
+                t.s_axi_wdata = one.data;
+                t.s_axi_wstrb = one.strobe;
+            }
         } else {
-            t.s_axi_araddr = one.address;
             t.s_axi_arvalid = !address_taken_;
+            if (t.s_axi_arvalid) t.s_axi_araddr = one.address;
         }
         if (address_wait_) address_wait_--;
         if (data_wait_) data_wait_--;
@@ -190,10 +219,24 @@ void Machine::see_registers() {
         if (!(t.s_axi_bvalid && t.s_axi_bready)) return;
         answered_ = false;
     } else {
-        if (t.s_axi_arvalid && t.s_axi_arready) address_taken_ = true;
+        const uint32_t address = transfers_.front().address;
+        if (t.s_axi_arvalid && t.s_axi_arready) {
+            address_taken_ = true;
+            expected_ = account_.expected(address);
+            expected_status_ = (address & ~3u) == STATUS ? account_.status() : std::nullopt;
+        }
         if (!(t.s_axi_rvalid && t.s_axi_rready)) return;
-        read_data_ = t.s_axi_rdata;
-        if ((transfers_.front().address & ~3u) == STATUS) status_ = read_data_;
+        const uint32_t data = t.s_axi_rdata;
+        auto named = [&] { return "the register at " + std::to_string(address) + " reads "; };
+        if (t.s_axi_rresp != OKAY) complain(named() + "with an error");
+        if (expected_ && data != *expected_)
+            complain(named() + std::to_string(data) + ", not " + std::to_string(*expected_));
+        if (expected_status_ && (data & 3) != *expected_status_)
+            complain(named() + std::to_string(data) + ", its low bits are " + std::to_string(*expected_status_));
+        if (!transfers_.front().noise) {
+            read_data_ = data;
+            if ((address & ~3u) == STATUS) status_ = read_data_;
+        }
     }
     in_transfer_ = false;
     transfers_.pop_front();
@@ -211,6 +254,8 @@ void Machine::answered(const Transfer& write, uint32_t response) {
         complain("a write of the register at " + std::to_string(address) + " is answered with " +
                  std::to_string(response));
     if (address == INTERRUPT_ENABLE && acts) enabled_ = write.data & 1;
+    account_.enable(enabled_);
+    if (start && acts) account_.begin();
 }
 
 void Machine::check_paths() {
@@ -280,7 +325,9 @@ void Machine::cycle() {
     t.eval();
     if ((coins_.next() & 63) == 0) check_paths();
 
+    account_.see(interrupt());
     see_registers();
+    account_.count(t.trace_active, t.trace_stall);
     moved_ = t.trace_active;
     auto take = [&](Event::After stream) {
         taken_[stream].push_back(now_);
@@ -346,6 +393,8 @@ bool Machine::wait_for_end(uint64_t origin, const std::vector<Event>& events, ui
                 {event.action == Event::WRITE, event.address, event.strobe, event.data});
         }
         if (hurry && next && transfers_.empty()) queue_write(CONTROL, START);
+        if (transfers_.empty() && (coins_.next() & NOISY_READ) == 0)
+            transfers_.push_back({false, uint32_t(coins_.next() & (REGISTER_BYTES - 1)), 0, 0, true});
         cycle();
         if (moved_) progress = now_;
         if (now_ - progress > jobs_.patience || now_ - origin > MAX_CYCLES) return false;
@@ -366,6 +415,17 @@ void Machine::try_interrupt() {
     write(INTERRUPT_ENABLE, 1);
     for (int i = 0; i < QUIET_CYCLES; i++) cycle();
     if (interrupt() || read(INTERRUPT_PENDING)) complain("the interrupt stays after its acknowledgement");
+}
+
+// Every register, mapped or not; and no cycle of a good inference is left unexplained.
+void Machine::read_all(Seen& seen) {
+    std::map<uint32_t, uint32_t> shown;
+    for (uint32_t address = 0; address < REGISTER_BYTES; address += 4) shown[address] = read(address);
+    uint64_t explained = shown[ACTIVE];
+    for (int cause = 0; cause < CAUSES - 1; cause++) explained += seen.stalls[cause] = shown[STALLS[cause]];
+    if ((shown[STATUS] >> 8 & 15) == 0 && shown[STATUS] & DONE && explained != shown[CYCLES])
+        complain("active and stalled cycles are " + std::to_string(explained) + " of " +
+                 std::to_string(shown[CYCLES]));
 }
 
 // One run; false when another one must take what is left.
@@ -405,7 +465,7 @@ bool Machine::run(const Run& job, Seen& seen) {
         ended = wait_for_end(origin, job.events, job.flags);
         if (!ended) {
             seen.end = job.flags & Run::RESCUE ? "rescued" : "hang";
-            transfers_.clear();
+            finish_transfers();
             queue_write(CONTROL, ABORT);
             rows_.silent_until(0);
             ended = wait_for_end(now_, {}, job.flags & Run::POLL);
@@ -439,6 +499,7 @@ bool Machine::run(const Run& job, Seen& seen) {
         if (!poll && !interrupt()) complain("an inference has begun unasked");
         seen.status = read(STATUS);
         if (poll) try_interrupt();
+        read_all(seen);
     }
     return !(job.flags & (Run::KEEP | Run::REST)) || (!model_.left() && !tokens_.left());
 }
@@ -478,6 +539,8 @@ void Machine::play(const Case& one) {
         std::printf("], \"lasts\": [");
         for (size_t i = 0; i < seen.lasts.size(); i++)
             std::printf("%s%zu", i ? ", " : "", seen.lasts[i]);
+        std::printf("], \"stalls\": [");
+        for (int i = 0; i < CAUSES - 1; i++) std::printf("%s%u", i ? ", " : "", seen.stalls[i]);
         std::printf("]}");
         comma = ", ";
     }
@@ -491,8 +554,8 @@ void Machine::play(const Case& one) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 3) {
-        std::fprintf(stderr, "usage: %s JOB PARENT\n", argv[0]);
+    if (argc < 3 || argc > 3 + VM_COVERAGE) {
+        std::fprintf(stderr, "usage: %s JOB PARENT%s\n", argv[0], VM_COVERAGE ? " [COVERAGE]" : "");
         return 2;
     }
     end_with(std::atoi(argv[2]));
@@ -500,6 +563,9 @@ int main(int argc, char** argv) {
         const CaseFile jobs(argv[1]);
         Machine machine(jobs);
         for (const auto& one : jobs.cases) machine.play(one);
+#if VM_COVERAGE
+        if (argc > 3) machine.write_coverage(argv[3]);
+#endif
     } catch (const std::exception& error) {
         std::fprintf(stderr, "%s\n", error.what());
         return 1;

@@ -6,18 +6,19 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cli.workers import each
 
 from sim.builds import build_harness
 from sim.design import Design, generated
 from sim.fuzz.cases import built
-from sim.fuzz.job import job_file
+from sim.fuzz.job import Case, job_file
 from sim.fuzz.judge import judge
-from sim.fuzz.subject import config, subjects
+from sim.fuzz.subject import Subject, config, subjects
 from sim.harness.names import HEADER, header
 from sim.simulators import SimulatorError
 
@@ -39,16 +40,31 @@ class Judged:
     codes: tuple[int, ...]
 
 
-def program(lanes: int, design: Design | None = None, variant: str = "") -> Path:
-    """The built fuzzer of that many lanes, or of another design with the same ports."""
+def program(
+    lanes: int, design: Design | None = None, variant: str = "", flags: Sequence[str] = ()
+) -> Path:
+    """The built fuzzer of that many lanes, or of another design with the same ports.
+
+    flags
+        Further ones of Verilator.
+    """
     found = generated("accelerator", config(lanes)) if design is None else design
     return build_harness(
-        found, [HERE / "main.cpp"], headers={HEADER: header()}, variant=f"fuzz{variant}"
+        found,
+        [HERE / "main.cpp"],
+        headers={HEADER: header()},
+        variant=f"fuzz{variant}",
+        flags=flags,
     )
 
 
-def chunk(program: Path, lanes: int, seed: int, numbers: list[int]) -> list[Judged]:
-    """Play these cases.
+def observed(
+    program: Path, lanes: int, seed: int, numbers: Sequence[int], coverage: Path | None = None
+) -> Iterator[tuple[Case, tuple[Subject, ...], dict[str, Any]]]:
+    """Play these cases: each, the subjects of its runs, and what it showed.
+
+    coverage
+        Where a program that was built with coverage writes what was covered.
 
     Raises
     ------
@@ -57,22 +73,29 @@ def chunk(program: Path, lanes: int, seed: int, numbers: list[int]) -> list[Judg
     """
     found = [built(seed, lanes, number) for number in numbers]
     tables = [subject.table for subject in subjects(lanes)]
-    outcomes = []
     with tempfile.TemporaryDirectory(prefix="bert2rtl-") as folder:
         path = Path(folder) / "cases"
-        path.write_bytes(job_file(lanes, PATIENCE, tables, [case for case, _ in found]))
-        done = subprocess.run([program, path, str(os.getpid())], capture_output=True, text=True)
+        path.write_bytes(job_file(config(lanes), PATIENCE, tables, [case for case, _ in found]))
+        command: list[str | Path] = [program, path, str(os.getpid())]
+        command += [coverage] if coverage else []
+        done = subprocess.run(command, capture_output=True, text=True)
     lines = done.stdout.splitlines()
     for (case, played), line in zip(found, lines):
-        facts = json.loads(line)
-        codes = tuple(run["status"] >> 8 & 15 for run in facts["runs"] if run["status"] >= 0)
-        wrong = judge(case, played, facts)
-        outcomes.append(Judged(lanes, case.number, case.kind, wrong, codes))
+        yield case, played, json.loads(line)
     if done.returncode or len(lines) != len(found):
         raise SimulatorError(
             f"the simulation ended with code {done.returncode} in case "
             f"{numbers[min(len(lines), len(numbers) - 1)]} of {lanes} lanes: {done.stderr.strip()}"
         )
+
+
+def chunk(program: Path, lanes: int, seed: int, numbers: Sequence[int]) -> list[Judged]:
+    """Play and judge these cases; errors as for `observed`."""
+    outcomes = []
+    for case, played, facts in observed(program, lanes, seed, numbers):
+        codes = tuple(run["status"] >> 8 & 15 for run in facts["runs"] if run["status"] >= 0)
+        wrong = judge(case, played, facts)
+        outcomes.append(Judged(lanes, case.number, case.kind, wrong, codes))
     return outcomes
 
 
@@ -101,4 +124,4 @@ def play(
 
 def _share(seed: int, case: tuple[Path | None, int, range]) -> list[Judged]:
     path, lanes, numbers = case
-    return chunk(path or program(lanes), lanes, seed, list(numbers))
+    return chunk(path or program(lanes), lanes, seed, numbers)

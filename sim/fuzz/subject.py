@@ -37,8 +37,8 @@ POOL = 10  # sound inferences of a model whose logits are computed once
 
 
 def config(lanes: int) -> Config:
-    """Limits near the models, so that few bits of a field reach beyond them."""
-    return Config(lanes=lanes, tokens=6 * lanes, hidden=16, ffn=24, labels=4)
+    """Each limit is reached by a model, and few bits of a field reach beyond them."""
+    return Config(lanes=lanes, tokens=6 * lanes, hidden=10, ffn=16, labels=4)
 
 
 @dataclass(frozen=True)

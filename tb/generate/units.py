@@ -125,7 +125,7 @@ def _softmax(player: Player, vectors: list[Vector], limit: int) -> None:
     ]
     if tokens >= 6:
         tiles, attend = rows.corner_tiles(n)
-        cases.append(("corners", tiles, attend, [0, 1]))
+        cases.append(("corners", tiles, attend, list(range(len(tiles)))))
     if tokens >= 16:
         tiles = rows.all_distances(n, tokens)
         attend = np.ones(tiles[0].scores.shape[1], bool)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rtl.control.axi import ADDRESS
+from rtl.interface.command import VERSION
 from rtl.interface.operation import Error
 from sim.cycles.model import predict
 from sim.driver.board import DRIVER, Board, driver_library
@@ -102,8 +103,8 @@ def play(driver: Driver, board: Board, subject: Subject) -> None:
     assert driver.wait_interrupt(slept.clear, 0) == 0
     assert not board.interrupt
     assert is_right(board, run)
-    for register, code in (("version", -2), ("id", -1)):
-        board.show(ADDRESS[register], 5)
+    for register, wrong, code in (("version", VERSION + 1, -2), ("id", 5, -1)):
+        board.show(ADDRESS[register], wrong)
         assert driver.open() == code
     assert not board.complaint()
 

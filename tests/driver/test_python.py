@@ -221,7 +221,7 @@ def test_the_uio_command(tmp_path: Path, subject: Subject, capsys) -> None:
     assert uio.main(["--device", str(path), "--model", str(model), "--start"]) == 0
     out, error = capsys.readouterr()
     assert error == ""
-    assert "lanes 4, tokens 24, hidden 16, ffn 24, labels 4" in out
+    assert ", ".join(f"{name} {value}" for name, value in limits.items()) in out
     assert f"takes up to {subject.program.tokens} tokens" in out
     assert "1,234" in out
     written = np.frombuffer(path.read_bytes(), "<u4")

@@ -67,3 +67,15 @@ def test_all_count_the_same(name: str, stream_bytes: int, row_latency: int, tmp_
         assert {counter: other[counter] for counter in expected} == expected
         # The first token is taken in the first of the cycles, the last logit in the last.
         assert one.span == other["span"] == said.cycles
+
+
+@pytest.mark.verilator
+def test_counters_of_more_than_sixteen_bits() -> None:
+    """An embedding memory so slow that cycles and a stall exceed 2^16."""
+    model, latency = MODELS["post"], (1 << 16) + 5000
+    program, rows = compile_model(model, CONFIG), embedding_table(model, CONFIG.lanes)
+    job = fast.Job(program, rows, sequence(5))
+    (one,) = fast.simulate(CONFIG, [job], row_latency=latency, patience=2 * latency)
+    said = predict(program, 5, stream_bytes=CONFIG.lanes, row_latency=latency)
+    assert (one.cycles, one.active, one.stalls) == (said.cycles, said.active, said.stalls)
+    assert min(one.cycles, one.stalls["weights"]) > 1 << 16

@@ -61,8 +61,8 @@ def test_a_broken_netlist_fails(cell: re.Pattern[str], place: float) -> None:
     ("unit", "register"),
     [
         ("reciprocal", 'REGMODE_[AB]\\("OUTREG"\\)'),
-        ("requantize", 'REG_OUTPUT_CLK\\("CLK0"\\)'),
-        ("requantize", 'REG_INPUT[AB]_CLK\\("CLK0"\\)'),
+        pytest.param("requantize", 'REG_OUTPUT_CLK\\("CLK0"\\)', marks=pytest.mark.slow),
+        pytest.param("requantize", 'REG_INPUT[AB]_CLK\\("CLK0"\\)', marks=pytest.mark.slow),
     ],
 )
 def test_a_folded_register_that_is_lost_fails(unit: str, register: str) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from golden.random import random_model
 from rtl.compile.program import compile_model
+from rtl.dma.bus import Bus
 from rtl.generate import __main__ as command
 from rtl.generate.package import folder
 from rtl.generate.package.constraints import constraints
@@ -35,7 +36,9 @@ LIMITS = [f"--{name}={value}" for name, value in CONFIG.as_dict().items() if val
 CORE = "bert2rtl:accelerator:accelerator"
 
 
-def known(config: Config, *, prefix: str = "", trace: bool = True) -> Generated:
+def known(
+    config: Config, *, prefix: str = "", trace: bool = True, bus: Bus | None = None
+) -> Generated:
     """The design of CONFIG, whatever is asked for, as other tests have it."""
     design = generated("accelerator", CONFIG)
     return Generated(
@@ -76,8 +79,8 @@ def damaged(package: Path, place: Path) -> Path:
     shutil.copytree(package, place)
     path = place / "rtl" / "accelerator.v"
     text, count = re.subn(
-        r"^    else product_3_2 <= (\w+);",
-        r"    else product_3_2 <= ~\1;",
+        r"^    product_3_2 <= (\w+);",
+        r"    product_3_2 <= ~\1;",
         path.read_text(),
         flags=re.M,
     )

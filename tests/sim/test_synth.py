@@ -91,6 +91,7 @@ def test_the_median_of_the_placements_counts(accumulator, by_seed, median, worst
     }
 
 
+@pytest.mark.slow
 def test_three_placements_are_placed_and_read_back(accumulator, monkeypatch):
     cost = ecp5.synthesise(accumulator(), seeds=(1, 2, 3))
     assert [timing.seed for timing in cost.timings] == [1, 2, 3]

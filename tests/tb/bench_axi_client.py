@@ -28,10 +28,12 @@ from golden.encoder import run as golden
 from golden.model import Shape
 from golden.random import random_model
 from rtl.compile.program import compile_model, embedding_table
+from rtl.interface.command import VERSION
 from rtl.interface.config import Config
 
 # docs/architecture.md
-ID, LANES, CONTROL, STATUS, CYCLES = 0x00, 0x08, 0x1C, 0x20, 0x24
+ID, CONTROL, STATUS, CYCLES = 0x00, 0x1C, 0x20, 0x24
+COUNTED = range(0x28, 0x40, 4)  # active, and the stalls
 INTERRUPT_ENABLE, INTERRUPT_PENDING = 0x40, 0x44
 START, DONE = 1, 2
 
@@ -138,7 +140,8 @@ class Client:
             await with_timeout(RisingEdge(self.dut.interrupt), 1, "us")
         status = await self.registers.read_dword(STATUS)
         assert status == DONE, f"status is {status:#x}"
-        assert await self.registers.read_dword(CYCLES) > 0
+        cycles = await self.registers.read_dword(CYCLES)
+        assert cycles == sum([await self.registers.read_dword(a) for a in COUNTED]) > 0
         for end in self.ends:
             assert end.empty(), "a stream is not empty after the end"
 
@@ -149,8 +152,9 @@ async def client(dut: Any) -> Client:
     Clock(dut.clk, 10, "ns").start()
     found = Client(dut, config)
     await found.reset(4)
-    assert await found.registers.read_dword(ID) == 0x54523242
-    assert await found.registers.read_dword(LANES) == config.lanes
+    fixed = [0x54523242, VERSION, config.lanes, config.tokens, config.hidden, config.ffn]
+    read = await found.registers.read_dwords(ID, len(fixed) + 1)
+    assert read == [*fixed, config.labels], f"the registers from id on are {read}"
     return found
 
 

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from rtl.interface.config import Config
-from sim.bench import run_bench
+from sim.bench import BenchError, run_bench
+from sim.design import described
+from tests.rtl.mutation import mutated
 
 BENCH = Path(__file__).with_name("bench_axi_client.py")
 CONFIG = Config(lanes=4, tokens=8, hidden=16, ffn=16, labels=4)
@@ -22,3 +24,40 @@ def test_a_foreign_client(simulator: str) -> None:
         "interrupts",
         "resets",
     ]
+
+
+#: Part of rtl/, what it says, what the fault says, and a test of the client that must fail.
+FAULTS = {
+    "a start while busy says OKAY": (
+        "axi", "Mux(refused, SLVERR, OKAY)", "OKAY", "a_start_while_busy",
+    ),
+    "an acknowledgement does nothing": (
+        "axi", "with m.Elif(acknowledge | self.start):", "with m.Elif(self.start):", "interrupts",
+    ),
+    "the packet of logits ends early": (
+        "accelerator", "index + 1 == count", "index + 2 == count", "inferences",
+    ),
+    "the limits are those of another": (
+        "accelerator", "value.ffn.eq(config.ffn)", "value.ffn.eq(config.hidden + 1)",
+        "resets",
+    ),
+}  # fmt: skip
+QUICK = "a start while busy says OKAY"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n == QUICK else [pytest.mark.slow]) for n in FAULTS]
+)
+def test_a_deliberate_fault_is_seen(name: str) -> None:
+    part, old, new, test = FAULTS[name]
+    unit = mutated(part, (old, new), unit="accelerator", config=CONFIG)
+    variant = f"client-{list(FAULTS).index(name)}"
+    with pytest.raises(BenchError, match=test):
+        run_bench(
+            described(unit, "accelerator", CONFIG),
+            "icarus",
+            CONFIG,
+            bench=BENCH,
+            testcases=[test],
+            variant=variant,
+        )

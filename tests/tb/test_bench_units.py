@@ -15,7 +15,7 @@ def test_icarus(unit: str) -> None:
     run_bench(unit, "icarus", Config(lanes=4))
 
 
-@pytest.mark.parametrize("lanes", [16, pytest.param(32, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("lanes", [8, *(pytest.param(n, marks=pytest.mark.slow) for n in (16, 32))])
 @pytest.mark.parametrize("unit", ["requantize", "softmax", "layernorm"])
 def test_more_lanes(unit: str, lanes: int) -> None:
     run_bench(unit, "icarus", Config(lanes=lanes, hidden=96))

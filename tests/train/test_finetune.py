@@ -1,5 +1,6 @@
 """train.finetune as a user calls it: result, resuming, transfer, errors."""
 
+import argparse
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import train.loop
 from tests.ending import exit_code
+from train.distil import DistillationLoss
 from train.finetune import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -197,6 +199,28 @@ def test_a_checkpoint_as_teacher(arguments, tmp_path):
     assert json.loads(report.read_text())["metrics"]["test"]["accuracy"] > 90
 
 
+def test_several_teachers(arguments, tmp_path):
+    assert main([*arguments, "--stages", "16:2", *places(tmp_path, "teacher")]) == 0
+    taught = [*arguments, "--stages", "16:2:0.9", "--teacher", str(tmp_path / "teacher")]
+    assert main([*taught, "--teacher", "nb-svm", *places(tmp_path, "both")]) == 0
+    card = (tmp_path / "both" / "README.md").read_text()
+    assert f"| teacher | {tmp_path / 'teacher'},nb-svm |" in card
+    assert main([*taught, *places(tmp_path, "one")]) == 0
+    both, one = (load_file(tmp_path / n / "model.safetensors") for n in ("both", "one"))
+    assert not np.array_equal(both["classifier.weight"], one["classifier.weight"])
+
+
+def test_what_several_teachers_say_is_the_mean_of_their_probabilities():
+    said = np.array([[1.0, -2.0], [0.5, 4.0]], np.float32), np.array([[0, 0], [-6, 1]], np.float32)
+    loss = object.__new__(DistillationLoss)
+    loss.device, loss.options = "cpu", argparse.Namespace(temperature=2.0)
+    for count in (1, 2):
+        loss.teachers = [lambda texts, logits=logits: logits for logits in said[:count]]
+        odds = [np.exp(logits.astype(np.float64) / 2) for logits in said[:count]]
+        expected = sum(o / o.sum(1, keepdims=True) for o in odds) / count
+        np.testing.assert_allclose(loss._taught([]).exp().numpy(), expected, rtol=1e-6)
+
+
 def test_early_stop_keeps_the_best(arguments, tmp_path):
     report = tmp_path / "report.json"
     stages = [*arguments, "--stages", "16:30", "--patience", "2", "--json", str(report)]
@@ -265,6 +289,8 @@ def test_a_card_says_only_what_is_known(arguments, tmp_path):
         (["--data", "absent"], "no data set or file named 'absent': give imdb, rotten-tomatoes"),
         (["--vocab", "absent.txt"], "argument --vocab: absent.txt does not exist"),
         (["--model", "absent"], "--model absent is no folder: give a folder that holds a"),
+        (["--teacher", "nb-svm", "--teacher", "absent"], "--teacher absent is no folder: give a"),
+        (["--teacher", "none", "--teacher", "nb-svm"], "--teacher none beside another one: leave"),
         (["--freeze"], "--freeze without --model would train a classifier on random features"),
         (["--hold-out", "1000"], "--hold-out 1000: there are 144 training texts"),
         (["--learning-rate", "1e30"], "the loss is (nan|inf) at step"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from train.command import recorded
-from train.finetune import _parser
+from train.finetune import _parser, name_teachers
 from train.recipe import settle
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +21,7 @@ def test_the_command_repeats_the_recorded_recipe(page):
     text = page.read_text()
     command = re.search(r"\n    python -m train\.finetune (--stages 128:6.*?)\n\n", text, re.DOTALL)
     options = _parser().parse_args(shlex.split(command[1].replace("\\\n", " ")))
+    name_teachers(options)
     settle(options, texts=TEXTS, positions=options.positions)
     card = CARD.read_text()
     meant = {name: str(value) for name, value in recorded(options).items()}

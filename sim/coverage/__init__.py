@@ -1,0 +1,1 @@
+"""What the checks of the accelerator reach: lines, branches, toggles, and its rules."""
