@@ -54,9 +54,10 @@ synth: setup-synth  ## Resources and Fmax of UNIT on an ECP5-85F: make synth UNI
 calibrate: setup-quant  ## Quantize the shipped checkpoint into build/
 	@$(RUN) -m quant.calibrate $(ARGS)
 
-bench: setup-train setup-sim  ## Speed of golden beside Hugging Face, and cycles of the Verilog
+bench: setup-train setup-sim  ## Speed of golden beside Hugging Face, cycles of the Verilog, texts a second
 	@$(RUN) -m train.bench $(ARGS)
 	@$(RUN) -m sim.performance
+	@$(RUN) -m sim.throughput
 
 regress: setup-test  ## The slow tests, 100,000 fuzz cases, coverage, 1,200 mutants, many reviews: make regress ARGS='--reviews 1000'
 	@$(RUN) -m pytest -n 2 --dist worksteal -m slow

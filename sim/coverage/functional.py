@@ -1,8 +1,8 @@
 """Functional coverage: opcode x flag x lane remainder x stall cause x error code.
 
 An inference covers a bin when its stream holds a good descriptor of that opcode and flag that was
-taken, its sequence of L tokens has L mod N left over, the array waited for that cause in it, and it
-ended with that code.
+taken, a sequence of its batch has L tokens with L mod N left over, the array waited for that cause,
+and it ended with that code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from rtl.interface.command import DESCRIPTOR_BYTES, Flag, Opcode
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from sim.fuzz.account import FLAGS, stream_codes
+from sim.fuzz.account import FLAGS, sequences, stream_codes
 from sim.fuzz.job import Run
 from tb.trace import CAUSES
 
@@ -128,14 +128,15 @@ def covered(run: Run, seen: dict[str, Any], config: Config) -> Iterator[Bin]:
         return
     code = Error(seen["status"] >> 8 & 15)
     packet = run.tokens.first()
-    tokens = seen["tokens_taken"] if packet is None else len(packet.last)
+    data = run.tokens.data[: 4 * seen["tokens_taken"]] if packet is None else packet.data
+    words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
+    remainders = {len(one) % config.lanes for one in sequences(words)} or {0}
     causes = [cause for cause, cycles in zip(CAUSES, seen["stalls"], strict=True) if cycles]
     taken = seen["model_taken"] * config.lanes
     for one in stream_codes(run.model, config)[1]:
         if one.offset + DESCRIPTOR_BYTES <= taken:
             for what in kinds_of(one.opcode, one.flags):
-                for cause in causes:
-                    yield Bin(what, tokens % config.lanes, cause, code)
+                yield from (Bin(what, left, cause, code) for left in remainders for cause in causes)
 
 
 def missing(bins: Iterable[Bin], found: Iterable[Bin]) -> list[str]:

@@ -195,12 +195,12 @@ def _shares(jobs: Sequence[Job], processes: int) -> list[list[int]]:
 
 def compare(
     program: Program,
-    trace: Mapping[str, np.ndarray],
-    tokens: int,
+    trace: Mapping[str, np.ndarray] | Sequence[Mapping[str, np.ndarray]],
+    tokens: int | Sequence[int],
     result: Result,
     attend: np.ndarray | None = None,
 ) -> Comparison:
-    """Every write of a traced inference beside golden's trace of the same sequence.
+    """Every write of a traced inference beside golden's trace of the same sequence, or batch.
 
     attend
         The attend bits, which mean pooling shows; all tokens attend where it is None.

@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 
 from rtl.compile.program import compile_model
+from rtl.generate.verilog import PLAIN
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.bench import BenchError, run_bench
@@ -68,8 +69,8 @@ FAULTS = (
           "Cat(Const(0, 1), branch)", WHOLE),
     Fault("epilogue", "table for all", "Mux(at[LOOKED_UP].table, table.o[i], plain)",
           "table.o[i]", WHOLE),
-    Fault("epilogue", "logit of another lane", "self.logit.value.eq(requantize.acc[0])",
-          "self.logit.value.eq(requantize.acc[1])", WHOLE),
+    Fault("epilogue", "logit of another lane", "requantize.acc[0], requantize.acc[i]",
+          "requantize.acc[0], requantize.acc[i ^ 1]", WHOLE),
     Fault("payload", "no wait for a free half",
           "Mux(planes, ~parameters_full.bit_select(half, 1), self.free)",
           "planes | self.free | 1"),
@@ -92,17 +93,17 @@ FAULTS = (
     Fault("rows", "every word ends a row", "self.i.ready & self.i.payload.last", "self.i.ready",
           WHOLE),
     Fault("watchdog", "impatient", "bit_length() + 4", "bit_length() - 3", WHOLE),
-    Fault("sequencer", "no fence", "self.quiet | ~fence", "self.sequence.ready | ~fence",
+    Fault("sequencer", "no fence", "self.quiet | ~fence", "self.batch.ready | ~fence",
           WHOLE),
     Fault("attend", "key tiles", "keys.eq(keys + attend.stride)",
           "keys.eq(keys + attend.head_size)"),
     Fault("attend", "a key tile too many", "end.eq(keys_left <= 2 * n)", "end.eq(keys_left <= n)"),
-    Fault("walkers", "a row tile too few", "row_end.eq(row + 2 == rows)",
-          "row_end.eq(row + 3 == rows)"),
+    Fault("walkers", "a row tile too few", "last_sequence, row + 2 == rows",
+          "last_sequence, row + 3 == rows"),
     Fault("attend", "next head's V", "head_value.eq(next_value)", "head_value.eq(0)"),
     Fault("attend", "softmax not awaited", "tile.softmax.eq(channel == 0)",
           "tile.softmax.eq(0)"),
-    Fault("attend", "halves of the softmax", "at.half.eq(~at.half)", "at.half.eq(at.half)"),
+    Fault("attend", "halves of the softmax", "half.eq(~half)", "half.eq(half)"),
     Fault("walkers", "embedding's words", "Mux(wide, 4 * n, 2 * n)", "Mux(wide, 4 * n, n)", WHOLE),
     Fault("walkers", "wide embedding's words", "Mux(wide, 4 * n, 2 * n)", "2 * n", WHOLE),
     Fault("issuer", "low bytes by a factor", "Mux(index[0], 1, ", "Mux(index[0], factor.token, ",
@@ -126,8 +127,8 @@ FAULTS = (
     Fault("embedding", "bound", "entry.id >= rows.token_rows", "entry.id > rows.token_rows", WHOLE),
     Fault("attention", "mask", "mask.attend.eq(tokens.o.token.attend)", "mask.attend.eq(1)"),
     Fault("attention", "a row tile too many", "with m.If(row == 1):", "with m.If(row == 0):"),
-    Fault("accelerator", "a logit too few", "count.eq(engine.logit.index + 1)",
-          "count.eq(engine.logit.index)", WHOLE),
+    Fault("accelerator", "a logit too few", "label_last.eq(left == 1)", "label_last.eq(left == 2)",
+          WHOLE),
     Fault("issuer", "reads no bank for B", "(b == Operand.BANK) & ~", "(b == Operand.P) & ~"),
     Fault("engine", "bank of B", "issuer.o.b_address[bank_bits:][:2]",
           "issuer.o.a_address[bank_bits:][:2]"),
@@ -147,7 +148,7 @@ def faulty(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> Design:
     text = source.replace(fault.old, fault.new) if fault.old else source
     exec(compile(text, path, "exec"), vars(module))
     top = getattr(importlib.import_module(source_of(fault.top)[1]), TOPS[fault.top])
-    return described(top(CONFIG), fault.top, CONFIG)
+    return described(top(CONFIG), fault.top, CONFIG, lowering=PLAIN)
 
 
 @pytest.fixture(autouse=True)
