@@ -87,7 +87,6 @@ def lengths(rng: Random, subject: Subject, run: Run) -> Run:
             2 * maximum,
             2 * maximum + 1,
             5 * maximum,
-            rng.randint(maximum + 1, 3 * maximum),
         )
     )
     words = np.resize(words_of(run), size)

@@ -21,7 +21,7 @@ SHAPES = (
         vocabulary=20, positions=32, types=2,
     ),
     Shape(
-        layers=1, hidden=6, heads=1, head_size=3, ffn=9, labels=3,
+        layers=1, hidden=6, heads=1, head_size=5, ffn=9, labels=3,
         vocabulary=11, positions=27, types=0, norm="pre", embedding_norm=False, pooling="mean",
     ),
     Shape(
