@@ -105,15 +105,15 @@ class AttendWalker(Walker):
             next_offset.eq(key_offset + attend.stride),
         ]
         sequence_ends = turn & taken & end & ends
-        self.look_up(m, following, self.begin, sequence_ends)
+        coming = self.look_up(m, following, self.begin, sequence_ends)
 
         # What is computed of a length, of both before one is chosen.
-        coming_tokens = Mux(self.begin, self.first_tokens, self.tokens)
+        coming_tokens = Mux(self.begin, self.first_tokens, coming)
         coming_rows = Mux(
             self.begin,
-            *((t + n - 1) >> n.bit_length() - 1 for t in (self.first_tokens, self.tokens)),
+            *((t + n - 1) >> n.bit_length() - 1 for t in (self.first_tokens, coming)),
         )
-        coming_single = Mux(self.begin, *(t <= n for t in (self.first_tokens, self.tokens)))
+        coming_single = Mux(self.begin, *(t <= n for t in (self.first_tokens, coming)))
         with m.If(self.begin | sequence_ends):
             # The next sequence begins behind the last key tile of this one.
             start, start_row = Signal(self.width), Signal.like(row)

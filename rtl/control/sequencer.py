@@ -124,9 +124,10 @@ class Sequencer(wiring.Component):
             range(self.config.tokens + 1), self.config.row_tiles
         )
         connect(m, flipped(self.length), lengths.write)
-        first_tokens = Signal(lengths.shape)
-        with m.If(self.length.en & (self.length.address == 0)):
-            m.d.sync += first_tokens.eq(self.length.data)
+        first_tokens, second_tokens = Signal(lengths.shape), Signal(lengths.shape)
+        for number, tokens in enumerate((first_tokens, second_tokens)):
+            with m.If(self.length.en & (self.length.address == number)):
+                m.d.sync += tokens.eq(self.length.data)
         gathered = Signal()
         begin, done, half_done, half = Signal(), Signal(), Signal(), Signal()
         with m.If(half_done):
@@ -149,6 +150,7 @@ class Sequencer(wiring.Component):
                 walker.batch.gathered.eq(self.batch.gathered),
                 walker.tokens.eq(lengths.read.data),
                 walker.first_tokens.eq(first_tokens),
+                walker.second_tokens.eq(second_tokens),
                 walker.gathered.eq(gathered),
                 walker.weight_base.eq(Mux(half, self.config.weight_words, 0)),
                 walker.o.ready.eq(self.o.ready),

@@ -27,11 +27,11 @@ class Walker(wiring.Component):
         Stable from `begin` to `done`.
     batch : In, Batch
     number : Out
-        A sequence.
+        A sequence, out of a register.
     tokens : In
         Its length, in the same cycle.
-    first_tokens : In
-        The length of the first one, out of a register.
+    first_tokens, second_tokens : In
+        The lengths of the first two, out of registers.
     gathered : In, 1
         The first token of each sequence was gathered: FIRST_TILE is their row tiles.
     weight_base : In
@@ -59,6 +59,7 @@ class Walker(wiring.Component):
                 "number": Out(range(config.row_tiles)),
                 "tokens": In(range(config.tokens + 1)),
                 "first_tokens": In(range(config.tokens + 1)),
+                "second_tokens": In(range(config.tokens + 1)),
                 "gathered": In(1),
                 "weight_base": In(address_bits(config)),
                 "o": Out(stream.Signature(Tile(config))),
@@ -87,22 +88,30 @@ class Walker(wiring.Component):
         tokens_left = Signal(range(self.config.tokens + 1))
         following = Signal(range(self.config.row_tiles + 1))  # the sequence after this one
         ends = advance & (tokens_left <= n)
-        self.look_up(m, following, restart, ends)
+        coming = self.look_up(m, following, restart, ends)
         with m.If(restart):
             m.d.sync += tokens_left.eq(self.first_tokens)
         with m.Elif(ends):
-            m.d.sync += tokens_left.eq(self.tokens)
+            m.d.sync += tokens_left.eq(coming)
         with m.Elif(advance):
             m.d.sync += tokens_left.eq(tokens_left - n)
         return tokens_left, following
 
-    def look_up(self, m: Module, following: Signal, restart: Value, ends: Value) -> None:
-        """Count `following`: 1 after `restart`, one more after `ends`; `tokens` is its length.
+    def look_up(self, m: Module, following: Signal, restart: Value, ends: Value) -> Signal:
+        """Count `following`: 1 after `restart`, one more after `ends`; its length, in a register.
 
-        What comes late in a cycle does not reach the memory of the lengths.
+        The memory of the lengths is read for the sequence after it, from register to register.
         """
-        m.d.comb += self.number.eq(following)
-        m.d.sync += following.eq(Mux(restart, 1, following + ends))
+        coming = Signal.like(self.tokens)
+        with m.If(restart):
+            m.d.sync += [following.eq(1), coming.eq(self.second_tokens), self.number.eq(2)]
+        with m.Elif(ends):
+            m.d.sync += [
+                following.eq(following + 1),
+                coming.eq(self.tokens),
+                self.number.eq(self.number + 1),
+            ]
+        return coming
 
     def bank_word(self, address: Value) -> Value:
         return bank_word(address, self.config)
