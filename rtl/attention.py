@@ -11,8 +11,8 @@ from rtl.control.tokens import Tokens
 from rtl.engine import Engine
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from rtl.interface.ports import TOKEN_WORD, int8_word, stream_word
 from rtl.interface.trace import AttentionTrace
+from rtl.interface.word import TOKEN_WORD, int8_word, stream_word
 from rtl.primitives.memory import Memory
 
 
@@ -30,7 +30,7 @@ class Attention(wiring.Component):
     start, abort, busy, done, error
         See `Control`.
     tokens
-        Length and attend bits (`rtl.interface.ports.TOKEN`; ids and types are ignored).
+        Length and attend bits (`rtl.interface.word.TOKEN`; ids and types are ignored).
     i
         row_tiles * channels words of int8; `last` with the last one.
     model

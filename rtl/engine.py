@@ -16,23 +16,13 @@ from rtl.datapath.schedule import OPERAND
 from rtl.datapath.softmax import Softmax
 from rtl.interface.config import Config
 from rtl.interface.operation import NORM, Error
-from rtl.interface.ports import (
-    Batch,
-    LengthWrite,
-    Limit,
-    LogitLayout,
-    LogitWrite,
-    MaskWrite,
-    NormParameterWrite,
-    NormProgress,
-    Region,
-    ResidualAccess,
-    RowsFill,
-    int8_word,
-    stream_word,
-)
+from rtl.interface.ports.batch import Batch, LengthWrite, MaskWrite
+from rtl.interface.ports.datapath import LogitWrite, NormProgress, ResidualAccess
+from rtl.interface.ports.loading import Limit, NormParameterWrite, RowsFill
+from rtl.interface.ports.tiles import LogitLayout, Region
 from rtl.interface.tile import Operand, address_bits
 from rtl.interface.trace import Activity, AttentionTrace, trace
+from rtl.interface.word import int8_word, stream_word
 from rtl.primitives.memory import Memory, ReadPort, WritePort
 from rtl.primitives.pipeline import delay, register
 

@@ -8,7 +8,9 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
-from rtl.interface.ports import Batch, LengthWrite, RowsFill, TokenWrite, int8_word, row_word
+from rtl.interface.ports.batch import Batch, LengthWrite, TokenWrite
+from rtl.interface.ports.loading import RowsFill
+from rtl.interface.word import int8_word, row_word
 from rtl.primitives.memory import DistributedMemory, Memory, WritePort
 
 MAX_PENDING = 256

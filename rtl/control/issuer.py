@@ -7,7 +7,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.interface.config import Config
-from rtl.interface.ports import Factors, Operands, Release, TileEnd
+from rtl.interface.ports.loading import Release
+from rtl.interface.ports.tiles import Factors, Operands, TileEnd
 from rtl.interface.tile import BANKS, Operand, Tile
 from rtl.interface.trace import Activity, Stall
 

@@ -12,7 +12,7 @@ from rtl.control.rules import Rules
 from rtl.interface.command import DESCRIPTOR_BYTES, FIELD_BYTES, Opcode
 from rtl.interface.config import Config
 from rtl.interface.operation import FLAGS, NORM, OPERATION, Error, fields
-from rtl.interface.ports import (
+from rtl.interface.ports.loading import (
     Limit,
     NormParameterWrite,
     ParameterWrite,
@@ -20,9 +20,9 @@ from rtl.interface.ports import (
     RowsFill,
     TableWrite,
     WeightWrite,
-    stream_word,
 )
 from rtl.interface.tile import NORM_INDEX_BITS
+from rtl.interface.word import stream_word
 
 
 class Loader(wiring.Component):

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from rtl.interface.command import NORM_PLANES, PARAMETER_PLANES, TABLE_BYTES
 from rtl.interface.config import Config
-from rtl.interface.ports import (
+from rtl.interface.ports.loading import (
     NormParameterWrite,
     ParameterWrite,
     Release,

@@ -7,7 +7,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.interface.config import Config
-from rtl.interface.ports import row_word
+from rtl.interface.word import row_word
 
 OUTSTANDING_BITS = 10
 """Holds the rows that may be outstanding: as many as `embedding.MAX_PENDING` words, and one."""

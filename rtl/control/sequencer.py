@@ -12,7 +12,8 @@ from rtl.control.walkers import EmbedWalker, Length, LinearWalker, Walker, bank_
 from rtl.interface.command import Opcode
 from rtl.interface.config import Config
 from rtl.interface.operation import OPERATION, fields
-from rtl.interface.ports import Batch, Factors, LengthWrite, LogitLayout, Multiplier, Region
+from rtl.interface.ports.batch import Batch, LengthWrite
+from rtl.interface.ports.tiles import Factors, LogitLayout, Multiplier, Region
 from rtl.interface.tile import Tile
 from rtl.primitives.memory import DistributedMemory
 from rtl.primitives.queues import OneDeepQueue

@@ -7,7 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.interface.config import Config
-from rtl.interface.ports import NormProgress
+from rtl.interface.ports.datapath import NormProgress
 from rtl.interface.tile import NORM_INDEX_BITS, Tile
 
 

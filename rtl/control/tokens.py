@@ -8,7 +8,8 @@ from amaranth.lib.wiring import In, Out
 
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from rtl.interface.ports import TOKEN_WORD, Batch, LengthWrite, TokenWrite
+from rtl.interface.ports.batch import Batch, LengthWrite, TokenWrite
+from rtl.interface.word import TOKEN_WORD
 
 
 class Tokens(wiring.Component):

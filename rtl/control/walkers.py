@@ -12,7 +12,7 @@ from rtl.control.bounds import Area, offset_bits
 from rtl.interface.command import BANK_SHIFT, Opcode
 from rtl.interface.config import Config
 from rtl.interface.operation import OPERATION, fields
-from rtl.interface.ports import Batch
+from rtl.interface.ports.batch import Batch
 from rtl.interface.tile import Epilogue, Operand, Tile, address_bits
 
 

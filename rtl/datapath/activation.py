@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.datapath.requantize import MAX_LANES
-from rtl.interface.ports import TableWrite
+from rtl.interface.ports.loading import TableWrite
 from rtl.primitives.memory import READ_LATENCY, Memory
 from rtl.primitives.parameters import check
 

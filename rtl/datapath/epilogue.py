@@ -33,20 +33,12 @@ from rtl.datapath.schedule import (
 )
 from rtl.interface.command import PARAMETER_PLANES
 from rtl.interface.config import Config
-from rtl.interface.ports import (
-    LogitWrite,
-    Multiplier,
-    ParameterWrite,
-    Release,
-    ResidualAccess,
-    RowScales,
-    ScoreColumn,
-    TableWrite,
-    TileEnd,
-    int8_word,
-)
+from rtl.interface.ports.datapath import LogitWrite, ResidualAccess, RowScales, ScoreColumn
+from rtl.interface.ports.loading import ParameterWrite, Release, TableWrite
+from rtl.interface.ports.tiles import Multiplier, TileEnd
 from rtl.interface.tile import Epilogue as Kind
 from rtl.interface.tile import Tag, address_bits
+from rtl.interface.word import int8_word
 from rtl.primitives.memory import WritePort
 from rtl.primitives.pipeline import delay, register, stages
 from rtl.primitives.saturate import saturate

@@ -17,7 +17,9 @@ from rtl.datapath.row_constants import (
     SUM,
     RowConstants,
 )
-from rtl.interface.ports import NormParameterWrite, SharedRead, int8_word, int16_word
+from rtl.interface.ports.datapath import SharedRead
+from rtl.interface.ports.loading import NormParameterWrite
+from rtl.interface.word import int8_word, int16_word
 from rtl.primitives.memory import READ_LATENCY, Memory
 from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register, stages

@@ -9,15 +9,11 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from rtl.datapath.layernorm import LayerNorm
 from rtl.interface.config import Config
 from rtl.interface.operation import NORM
-from rtl.interface.ports import (
-    Batch,
-    NormParameterWrite,
-    NormProgress,
-    ResidualAccess,
-    int8_word,
-    int16_word,
-)
+from rtl.interface.ports.batch import Batch
+from rtl.interface.ports.datapath import NormProgress, ResidualAccess
+from rtl.interface.ports.loading import NormParameterWrite
 from rtl.interface.trace import NormTrace
+from rtl.interface.word import int8_word, int16_word
 from rtl.primitives.memory import Memory, WritePort
 
 

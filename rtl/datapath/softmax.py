@@ -11,15 +11,11 @@ from golden.softmax import EXP2_TABLE
 from rtl.datapath.requantize import MAX_LANES
 from rtl.datapath.row_scale import RowScale
 from rtl.datapath.running_max import RunningMax
-from rtl.interface.ports import (
-    MaskWrite,
-    Multiplier,
-    ProbabilityRead,
-    RowScales,
-    ScoreColumn,
-    int16_word,
-)
+from rtl.interface.ports.batch import MaskWrite
+from rtl.interface.ports.datapath import ProbabilityRead, RowScales, ScoreColumn
+from rtl.interface.ports.tiles import Multiplier
 from rtl.interface.trace import SUM_BITS, SoftmaxTrace
+from rtl.interface.word import int16_word
 from rtl.primitives.memory import READ_LATENCY, Memory, Rom
 from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import delay, register

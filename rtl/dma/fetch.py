@@ -12,7 +12,7 @@ from rtl.dma.reader import Reader
 from rtl.dma.row_addresses import RowAddresses
 from rtl.dma.words import Words
 from rtl.interface.config import Config
-from rtl.interface.ports import row_word
+from rtl.interface.word import row_word
 
 MODEL_WORD_BITS = 32
 

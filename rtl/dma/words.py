@@ -7,7 +7,7 @@ from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.dma.bus import Beats, Bus, beat, per_beat
-from rtl.interface.ports import row_word
+from rtl.interface.word import row_word
 
 
 class Words(wiring.Component):

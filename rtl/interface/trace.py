@@ -13,8 +13,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out
 
 from rtl.interface.config import Config
-from rtl.interface.ports import int8_word, int16_word
 from rtl.interface.tile import address_bits
+from rtl.interface.word import int8_word, int16_word
 
 SUM_BITS = 20
 """Width of a row's sum of p: 255 * 4096."""

@@ -1,0 +1,176 @@
+"""What the units of the data path exchange: scores, probabilities, sums, logits."""
+
+from __future__ import annotations
+
+from amaranth.hdl import ShapeLike, signed, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from rtl.interface.config import Config
+from rtl.interface.tile import NORM_INDEX_BITS, address_bits
+from rtl.interface.word import int16_word
+
+
+class ScoreColumn(wiring.Signature):
+    """A column of scores: one key of N queries.
+
+    Members
+    -------
+    en : Out
+        The others are valid.
+    buffer : Out
+        Half of the softmax's double buffers.
+    first, last : Out
+        First and last key of this row tile.
+    key : Out
+        Of the sequence; increases within a row tile.
+    place : Out
+        Of the key, for its attend bit.
+    data : Out, Array(signed(16))
+        In 1/256 octaves.
+    """
+
+    def __init__(self, lanes: int, tokens: int, places: int) -> None:
+        super().__init__(
+            {
+                "en": Out(1),
+                "buffer": Out(1),
+                "first": Out(1),
+                "last": Out(1),
+                "key": Out(range(tokens)),
+                "place": Out(range(places)),
+                "data": Out(int16_word(lanes)),
+            }
+        )
+
+
+class RowScales(wiring.Signature):
+    """The multipliers of a row tile's queries, from their reader.
+
+    Members
+    -------
+    buffer : Out
+        Which half of the softmax.
+    m, s : In
+        Of each lane, in the same cycle; valid from the pass's `finished` on until the next of the
+        same half.
+    """
+
+    def __init__(self, lanes: int) -> None:
+        super().__init__(
+            {
+                "buffer": Out(1),
+                "m": In(data.ArrayLayout(unsigned(16), lanes)),
+                "s": In(data.ArrayLayout(unsigned(6), lanes)),
+            }
+        )
+
+
+class ProbabilityRead(wiring.Signature):
+    """Reads p of a key, from the reader.
+
+    Members
+    -------
+    address, buffer : Out
+        Key and half.
+    data : In, Array(unsigned(8))
+        `Memory.latency` cycles later; valid from the pass's `finished` on.
+    """
+
+    def __init__(self, lanes: int, tokens: int) -> None:
+        super().__init__(
+            {
+                "address": Out(range(tokens)),
+                "buffer": Out(1),
+                "data": In(data.ArrayLayout(unsigned(8), lanes)),
+            }
+        )
+
+
+class SharedRead(wiring.Signature):
+    """Read port of a memory that others read too.
+
+    Members
+    -------
+    busy : In
+        No read in this cycle: en stays low.
+    en, address : Out
+        A read.
+    data : In, Array(signed(16))
+        `Memory.latency` cycles after en.
+    """
+
+    def __init__(self, address: ShapeLike, lanes: int) -> None:
+        super().__init__(
+            {"busy": In(1), "en": Out(1), "address": Out(address), "data": In(int16_word(lanes))}
+        )
+
+
+class ResidualAccess(wiring.Signature):
+    """The epilogue's use of X16; it has precedence.
+
+    Members
+    -------
+    read_en, read_address : Out
+        A read.
+    read_data : In
+        `Memory.latency` cycles after read_en.
+    write_en, write_lanes, write_address, write_data : Out
+        A write, of the lanes whose bit is set.
+    write_ahead : Out
+        The write_en of the cycle that is the epilogue's `ahead` cycles away.
+    """
+
+    def __init__(self, config: Config) -> None:
+        address, word = address_bits(config), int16_word(config.lanes)
+        super().__init__(
+            {
+                "read_en": Out(1),
+                "read_address": Out(address),
+                "read_data": In(word),
+                "write_en": Out(1),
+                "write_lanes": Out(config.lanes),
+                "write_address": Out(address),
+                "write_data": Out(word),
+                "write_ahead": Out(1),
+            }
+        )
+
+
+class NormProgress(wiring.Signature):
+    """Progress of the normalizer.
+
+    Members
+    -------
+    norms : Out
+        NORMs finished, modulo 2^`NORM_INDEX_BITS`.
+    rows : Out
+        Row tiles finished of the one in hand, 0 without one.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__({"norms": Out(NORM_INDEX_BITS), "rows": Out(range(config.row_tiles + 1))})
+
+
+class LogitWrite(wiring.Signature):
+    """A logit of N sequences, or of one of them.
+
+    Members
+    -------
+    en : Out
+    lanes : Out
+        Sequence s of the batch is lane s modulo N: those whose logit it is.
+    index : Out
+        (s div N) * stride + label, see `LogitLayout`.
+    value : Out, Array(signed(32))
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            {
+                "en": Out(1),
+                "lanes": Out(config.lanes),
+                "index": Out(range(config.labels * config.gathered_tiles)),
+                "value": Out(data.ArrayLayout(signed(32), config.lanes)),
+            }
+        )
