@@ -22,7 +22,8 @@ from rtl.dma.row_addresses import most_row_words
 from rtl.interface.command import Opcode
 from rtl.interface.config import ceil_div
 from rtl.primitives.memory import Memory
-from sim.cycles.model import Inference, Prediction, Rows, Words, checked
+from sim.cycles.model import Inference, Prediction, checked
+from sim.cycles.sources import Rows, Words
 
 ROWS, MODEL = 0, 1
 

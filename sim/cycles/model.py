@@ -7,15 +7,7 @@ cycle in which they get free. Nothing is simulated and no value is looked at: cy
 shape, the length and the memories' speed alone.
 
 Cycle 0 is the first in which the accelerator is busy. All sources stand ready by then; they and the
-sink behave as follows.
-
-model
-    A word is offered `gap` = ceil(N / stream_bytes) cycles after the one before it was taken.
-tokens, request, logits
-    A word a cycle.
-rows
-    The words of a row come `row_latency` cycles after its request was taken or later, in the order
-    of the requests, a word a cycle.
+sink behave as `sim.cycles.sources` says.
 """
 
 from __future__ import annotations
@@ -26,7 +18,6 @@ from itertools import accumulate
 
 from rtl.compile.batches import check_lengths
 from rtl.compile.program import Program, Step
-from rtl.control.embedding import MAX_PENDING
 from rtl.datapath.schedule import AHEAD, DRAINED, REQUANTIZED, RESIDUAL_READ, WRITTEN
 from rtl.datapath.softmax import START_LATENCY, pass_cycles
 from rtl.interface.command import (
@@ -41,6 +32,7 @@ from rtl.interface.config import ceil_div
 from rtl.primitives.memory import Memory
 from sim.cycles.array import Array
 from sim.cycles.norm import Taken, normalise
+from sim.cycles.sources import Rows, Words
 from sim.phases import macs
 from tb.trace import CAUSES
 
@@ -88,47 +80,6 @@ class Prediction:
     active: int
     stalls: dict[str, int]
     phases: tuple[Phase, ...]
-
-
-@dataclass
-class Words:
-    """The model stream: a word every `gap` cycles at most."""
-
-    gap: int
-    offered: int = 0
-
-    def take(self, count: int, ready: int) -> int:
-        """Cycle of the last of `count` words, taken by a unit that is ready from `ready` on."""
-        last = max(ready, self.offered) + (count - 1) * self.gap
-        self.offered = last + self.gap
-        return last
-
-
-class Rows:
-    """The embedding rows: the words of each a cycle apart, `latency` cycles after its request."""
-
-    def __init__(self, latency: int) -> None:
-        self.latency = latency
-
-    def begin(self, ask: int, words: int, count: int) -> None:
-        """An EMBED: it asks for `count` rows of `words` words, for the first in cycle `ask`."""
-        self.ask, self.words = ask, words
-        self.taken: list[int] = []  # cycle in which each row's first word was taken
-        self.arrived = 0  # first cycle in which the rows' next word can be taken
-
-    def take(self, count: int, ready: int) -> int:
-        """The cycle after the last word of so many rows, taken by a half that is free from `ready`
-        on."""
-        for _ in range(count):
-            # Word `needed` must have come in an earlier cycle for this row to be asked for.
-            needed = len(self.taken) * self.words - MAX_PENDING
-            if needed >= 0:
-                self.ask = max(self.ask, self.taken[needed // self.words] + needed % self.words + 1)
-            first = max(self.ask + self.latency, self.arrived, ready)
-            self.taken.append(first)
-            self.arrived = first + self.words
-            self.ask += 1 if len(self.taken) % 2 else 1 + Memory.latency
-        return self.arrived
 
 
 @dataclass

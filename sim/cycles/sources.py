@@ -1,0 +1,60 @@
+"""When the far ends of the streams give a word: a stream from outside, rows from a memory.
+
+model
+    A word is offered `gap` = ceil(N / stream_bytes) cycles after the one before it was taken.
+tokens, request, logits
+    A word a cycle.
+rows
+    The words of a row come `row_latency` cycles after its request was taken or later, in the order
+    of the requests, a word a cycle.
+
+Behind DMA they are `sim.cycles.dma`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rtl.control.embedding import MAX_PENDING
+from rtl.primitives.memory import Memory
+
+
+@dataclass
+class Words:
+    """The model stream: a word every `gap` cycles at most."""
+
+    gap: int
+    offered: int = 0
+
+    def take(self, count: int, ready: int) -> int:
+        """Cycle of the last of `count` words, taken by a unit that is ready from `ready` on."""
+        last = max(ready, self.offered) + (count - 1) * self.gap
+        self.offered = last + self.gap
+        return last
+
+
+class Rows:
+    """The embedding rows: the words of each a cycle apart, `latency` cycles after its request."""
+
+    def __init__(self, latency: int) -> None:
+        self.latency = latency
+
+    def begin(self, ask: int, words: int, count: int) -> None:
+        """An EMBED: it asks for `count` rows of `words` words, for the first in cycle `ask`."""
+        self.ask, self.words = ask, words
+        self.taken: list[int] = []  # cycle in which each row's first word was taken
+        self.arrived = 0  # first cycle in which the rows' next word can be taken
+
+    def take(self, count: int, ready: int) -> int:
+        """The cycle after the last word of so many rows, taken by a half that is free from `ready`
+        on."""
+        for _ in range(count):
+            # Word `needed` must have come in an earlier cycle for this row to be asked for.
+            needed = len(self.taken) * self.words - MAX_PENDING
+            if needed >= 0:
+                self.ask = max(self.ask, self.taken[needed // self.words] + needed % self.words + 1)
+            first = max(self.ask + self.latency, self.arrived, ready)
+            self.taken.append(first)
+            self.arrived = first + self.words
+            self.ask += 1 if len(self.taken) % 2 else 1 + Memory.latency
+        return self.arrived
