@@ -26,9 +26,10 @@ from quant import choose, float_model, hub
 from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
 from quant.compare import TensorError, compare, table
 from quant.data_file import Review, add_columns, layout_of
+from quant.logit_correction import correct_logits
 from quant.observers import METHODS, Observer, observe
 from quant.options import REMEDIES, Options
-from quant.quantize import Quantized, correct_logits, quantize
+from quant.quantize import Quantized, quantize
 from quant.quantizers import CalibrationError
 from quant.rewriting import REWRITINGS, Rewritten, rewrite
 from quant.spec import Arrays, Floats

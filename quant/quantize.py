@@ -32,7 +32,7 @@ from quant.observers import (
     clipping_point,
 )
 from quant.options import Options
-from quant.quantizers import CalibrationError, normalise
+from quant.quantizers import CalibrationError, named, normalise
 from quant.rewriting import Rewritten
 from quant.spec import Arrays, EncoderSpec, Floats
 from quant.splitting import Split, split, splittable
@@ -78,27 +78,6 @@ def quantize(
     return _Quantizer(spec, rewritten, observers, options).quantized()
 
 
-def correct_logits(
-    quantized: Quantized, logits: NDArray[np.integer[Any]], exact: NDArray[np.floating[Any]]
-) -> Quantized:
-    """The same model without its mean logit error, which moves into the classifier's bias.
-
-    logits: its integer logits [n, C] on some texts; exact: the float model's on the same.
-    """
-    model, scale = quantized.model, quantized.info["tensors"]["logits"]["scale"]
-    error = quantizers.rounded((logits - exact / scale).mean(axis=0)).astype(np.int32)
-    last = model.head[-1]
-    name = f"head.{len(model.head) - 1}"
-    corrected = _named(name, Linear, weight=last.weight, bias=last.bias - error)
-    weight = np.abs(last.weight.astype(np.int64)).sum(axis=1)
-    bound = int((128 * weight + np.abs(corrected.bias)).max())
-    info = quantized.info | {
-        "proof": quantized.info["proof"] | {name: {"bound": bound, "limit": 2**31}},
-        "logit_correction": (-error).tolist(),
-    }
-    return Quantized(replace(model, head=(*model.head[:-1], corrected)), info)
-
-
 class _Quantizer:
     """Walks the encoder in order, the scale of the running residual stream at hand."""
 
@@ -126,7 +105,7 @@ class _Quantizer:
         spec = self.spec
         if "split" in self.remedies and splittable(spec.activation):
             self._split()
-        shape = _named("shape", Shape, **self._shape())
+        shape = named("shape", Shape, **self._shape())
         self.description.prove("sum of p", 255 * spec.max_tokens, 2**20)
         embedding, stream = self._embedding()
         layers = []
@@ -148,7 +127,7 @@ class _Quantizer:
             self.factors["pooled"] = self.factors[f"{self.last_norm}.norm"]
             self.description.multiply("pooled", self.factors["pooled"])
         head = self._head(self._operand("pooled", pooled))
-        model = _named(
+        model = named(
             "model",
             Model,
             shape=shape,
@@ -223,7 +202,7 @@ class _Quantizer:
         self.description.prove("embedding.sum", 127 * (a_t + a_p + 2 * wide), 2**15)
         if spec.embedding_norm:
             norm, stream = self._norm("embedding", "embedding.norm", scale)
-        embedding = _named(
+        embedding = named(
             "embedding",
             Embedding,
             **tables,
@@ -323,7 +302,7 @@ class _Quantizer:
             f"{name}.up", f"{name}.up", f"{name}.hidden", operand, self.spec.activation
         )
         down, shift, stream = self._residual(f"{name}.down", hidden, f"{name}.sum", stream)
-        return _named(name, FeedForward, up=up, down=down, residual_shift=shift), stream
+        return named(name, FeedForward, up=up, down=down, residual_shift=shift), stream
 
     def _split_feed_forward(
         self, name: str, operand: Operand, stream: float
@@ -354,7 +333,7 @@ class _Quantizer:
         down, shift, stream = self._residual(
             f"{name}.down", hidden, f"{name}.sum", stream, weight=weight, bias=bias
         )
-        return _named(name, FeedForward, up=up, down=down, residual_shift=shift), stream
+        return named(name, FeedForward, up=up, down=down, residual_shift=shift), stream
 
     def _previous(self, layer: str) -> str:
         """The tensor that a post-norm layer reads: the output of the norm before it."""
@@ -390,7 +369,7 @@ class _Quantizer:
             f"{name}.attention.sum",
             stream,
         )
-        attention = _named(
+        attention = named(
             name,
             Attention,
             **projections,
@@ -449,11 +428,3 @@ class _Quantizer:
             "logits", operand.scale * self.description.weights[last]["scales"][0], 32
         )
         return tuple(head)
-
-
-def _named(name: str, kind: Any, **fields: Any) -> Any:
-    """Build one of golden's dataclasses; its refusal gets the tensor's name in front."""
-    try:
-        return kind(**fields)
-    except ValueError as error:
-        raise CalibrationError(f"{name}: {error}") from None

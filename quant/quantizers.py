@@ -25,6 +25,14 @@ class CalibrationError(ValueError):
     """A bound of the contract that the model does not satisfy; the message names the tensor."""
 
 
+def named(name: str, kind: Any, **fields: Any) -> Any:
+    """Build one of golden's dataclasses; its refusal gets the tensor's name in front."""
+    try:
+        return kind(**fields)
+    except ValueError as error:
+        raise CalibrationError(f"{name}: {error}") from None
+
+
 def rounded(x: Any) -> Doubles:
     return np.floor(np.asarray(x, np.float64) + 0.5)
 

@@ -10,9 +10,10 @@ from golden.model import Linear, Model
 from quant import float_model
 from quant.calibrate import Calibrator, observe_all
 from quant.checkpoint import Checkpoint, load
+from quant.logit_correction import correct_logits
 from quant.observers import METHODS, Observer
 from quant.options import REMEDIES, Options
-from quant.quantize import Quantized, correct_logits, quantize
+from quant.quantize import Quantized, quantize
 from quant.quantizers import CalibrationError
 from quant.spec import EncoderSpec
 from quant.tokenizer import Tokens
