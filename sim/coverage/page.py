@@ -1,22 +1,16 @@
-"""The page of what was covered; the template beside this file escapes all that it shows."""
+"""The page of what was covered."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.options import version
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-
-from quant.style import STYLE
 from rtl.interface.operation import Error
 from sim.coverage.code import KINDS
 from sim.coverage.collect import Covered
 from sim.coverage.functional import EXCLUDED, everything
+from sim.page.template import render
 
 FOLDER = Path(__file__).parent
 
@@ -65,17 +59,8 @@ def page(found: Covered, seed: int, holes: Mapping[str, Sequence[str]], bins: Se
     holes, bins
         What was not covered: code by module, and functional bins.
     """
-    environment = Environment(
-        loader=FileSystemLoader(FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    text: str = environment.get_template("page.html").render(
-        style=Markup(STYLE),
-        version=version(),
-        made=time.strftime("%Y-%m-%d %H:%M"),
+    return render(
+        FOLDER / "page.html",
         found=found,
         seed=seed,
         shares={kind: Share(*share) for kind, share in found.shares().items()},
@@ -87,4 +72,3 @@ def page(found: Covered, seed: int, holes: Mapping[str, Sequence[str]], bins: Se
         holes=holes,
         bins=bins,
     )
-    return text

@@ -1,24 +1,20 @@
-"""The page of a run of the whole model; the template beside this file escapes all that it shows."""
+"""The page of a run of the whole model, and the picture of its timeline."""
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cli.options import version
-
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from quant.style import STYLE
 from sim.activity import Kind, Lane, Operation, lanes, operations
 from sim.page import charts, timeline
+from sim.page.template import render
 from sim.play import Verified
 from sim.reference import Reference
 from sim.summary import CLOCK_MHZ
@@ -125,19 +121,6 @@ def _bars(phases: Sequence[Mapping[str, Any]]) -> list[Bar]:
     ]
 
 
-@cache
-def _environment() -> Environment:
-    found = Environment(
-        loader=FileSystemLoader(FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    found.filters["number"] = lambda value: f"{value:,}"
-    return found
-
-
 def _own_style() -> str:
     return (FOLDER / "page.css").read_text(encoding="utf-8")
 
@@ -149,14 +132,7 @@ def _record(played: Verified) -> Record:
 
 
 def _render(**shown: Any) -> str:
-    style = STYLE + _own_style()
-    page: str = (
-        _environment()
-        .get_template("report.html")
-        .render(style=Markup(style), version=version(), **shown)
-    )
-    # Half a character of a text that was not UTF-8 cannot be written.
-    return page.encode(errors="replace").decode()
+    return render(FOLDER / "report.html", style=_own_style(), **shown)
 
 
 def run_page(text: Reference, played: Verified, figures: Mapping[str, Any]) -> str:
@@ -181,7 +157,6 @@ def run_page(text: Reference, played: Verified, figures: Mapping[str, Any]) -> s
         failure=None,
         figures=figures,
         case=record.case,
-        made=time.strftime("%Y-%m-%d %H:%M"),
         model=text.classifier.info["checkpoint"]["directory"],
         dropped=text.tokens.dropped,
         compared=sum(figures["compared"].values()),
@@ -233,7 +208,7 @@ def run_picture(played: Verified) -> str:
 
 def failure_page(review: str, message: str) -> str:
     """The page of a run that found a difference: it says so, and shows no verdict."""
-    return _render(failure=message, review=review, made=time.strftime("%Y-%m-%d %H:%M"))
+    return _render(failure=message, review=review)
 
 
 LEGEND = {
