@@ -24,12 +24,9 @@ from cocotbext.axi import (
     AxiStreamSource,
 )
 
-from golden.encoder import run as golden
-from golden.random import random_model
-from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.command import VERSION
 from rtl.interface.config import Config
-from tests.shapes import SHAPES
+from tests.small_models import small_models
 
 # docs/architecture.md
 ID, CONTROL, STATUS, CYCLES = 0x00, 0x1C, 0x20, 0x24
@@ -56,10 +53,8 @@ class Client:
         self.rows = AxiStreamSource(AxiStreamBus.from_prefix(dut, "s_axis_rows"), *ends)
         self.request = AxiStreamSink(AxiStreamBus.from_prefix(dut, "m_axis_request"), *ends)
         self.logits = AxiStreamSink(AxiStreamBus.from_prefix(dut, "m_axis_logits"), *ends)
-        self.models = [random_model(shape, seed) for seed, shape in enumerate(SHAPES)]
-        self.programs = [compile_model(model, config) for model in self.models]
-        self.tables = [embedding_table(model, config.lanes) for model in self.models]
-        self.table = self.tables[0]
+        self.models = small_models(config)
+        self.table = self.models[0].table
         cocotb.start_soon(self._memory())
 
     @property
@@ -85,14 +80,11 @@ class Client:
 
     async def offer(self, number: int, tokens: int) -> list[int]:
         """Send a sequence and the command stream; the logits that must come."""
-        model, draw = self.models[number], np.random.default_rng([number, tokens])
-        ids = draw.integers(0, model.shape.vocabulary, tokens)
-        types = draw.integers(0, max(model.shape.types, 1), tokens)
-        attend = np.r_[1, draw.integers(0, 2, tokens - 1)]
-        self.table = self.tables[number]
-        await self.tokens.send((ids | types << 24 | attend << 25).astype("<u4").tobytes())
-        await self.model.send(self.programs[number].stream())
-        return [int(logit) for logit in golden(model, ids, types, attend)]
+        one = self.models[number]
+        self.table = one.table
+        await self.tokens.send(np.array(one.words(tokens), "<u4").tobytes())
+        await self.model.send(one.program.stream())
+        return one.logits(tokens)
 
     async def write(self, address: int, value: int) -> AxiResp:
         """A register's word; the response."""

@@ -17,12 +17,9 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiRamRead, AxiReadBus, AxiResp
 
-from golden.encoder import run as golden
-from golden.random import random_model
-from rtl.compile.image import Image, image_bytes
-from rtl.compile.program import compile_model, embedding_table
+from rtl.compile.image import image_bytes
 from rtl.interface.config import Config
-from tests.shapes import SHAPES
+from tests.small_models import small_models
 
 # docs/architecture.md
 CONTROL, STATUS, PENDING = 0x1C, 0x20, 0x44
@@ -78,14 +75,9 @@ class Host:
         ends = dut.clk, dut.rst
         self.registers = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axi"), *ends)
         self.ram = SlowRam(AxiReadBus.from_prefix(dut, "m_axi"), *ends, size=1 << 20)
-        self.models = [random_model(shape, seed) for seed, shape in enumerate(SHAPES)]
-        self.images = []
-        for model, place in zip(self.models, PLACES):
-            table = embedding_table(model, config.lanes)
-            stream = compile_model(model, config).stream()
-            image = Image(stream=stream, rows=table.tobytes(), row_bytes=table[0].nbytes)
-            self.ram.write(place, image_bytes(image))
-            self.images.append(image)
+        self.models = small_models(config)
+        for one, place in zip(self.models, PLACES):
+            self.ram.write(place, image_bytes(one.image))
 
     def pace(self, latency: int, share: float = 0.0) -> None:
         """How slow the memory is, and in which share of the cycles its channels rest."""
@@ -108,7 +100,7 @@ class Host:
         return value
 
     async def point(self, number: int) -> None:
-        image, place = self.images[number], PLACES[number]
+        image, place = self.models[number].image, PLACES[number]
         for address, value in (
             (MODEL_ADDRESS, place + image.stream_offset), (MODEL_BYTES, len(image.stream)),
             (ROWS_ADDRESS, place + image.rows_offset), (ROW_BYTES, image.row_bytes),
@@ -117,13 +109,10 @@ class Host:
 
     async def send(self, number: int, tokens: int) -> list[int]:
         """Write a sequence; the logits that must come."""
-        model, draw = self.models[number], np.random.default_rng([number, tokens])
-        ids = draw.integers(0, model.shape.vocabulary, tokens)
-        types = draw.integers(0, max(model.shape.types, 1), tokens)
-        attend = np.r_[1, draw.integers(0, 2, tokens - 1)]
-        for i, word in enumerate((ids | types << 24 | attend << 25).tolist()):
+        one = self.models[number]
+        for i, word in enumerate(one.words(tokens)):
             assert await self.write(TOKEN_LAST if i == tokens - 1 else TOKEN, word) == AxiResp.OKAY
-        return [int(logit) for logit in golden(model, ids, types, attend)]
+        return one.logits(tokens)
 
     async def start(self) -> None:
         assert await self.write(CONTROL, START) == AxiResp.OKAY
