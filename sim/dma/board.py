@@ -126,7 +126,15 @@ class Board:
     def infer(self, words: Sequence[int]) -> tuple[int, list[int]]:
         """An inference: its error code and its logits."""
         self.send(words)
+        self.start()
+        return self.ended()
+
+    def start(self) -> None:
+        """Begin an inference."""
         self.write("control", START)
+
+    def ended(self) -> tuple[int, list[int]]:
+        """The error code and the logits of the inference under way, after its interrupt."""
         self.until_interrupt()
         return self.error, self.logits()
 
