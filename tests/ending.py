@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 
 def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
     """What the shell would see; the parser of options leaves by SystemExit instead."""
@@ -9,3 +11,24 @@ def exit_code(main: Callable[[list[str]], int], arguments: list[str]) -> int:
         return main(arguments)
     except SystemExit as stop:
         return int(stop.code or 0)
+
+
+def refusal(
+    main: Callable[[list[str]], int],
+    arguments: list[str],
+    capsys: pytest.CaptureFixture[str],
+    code: int = 2,
+    *,
+    quiet: bool = True,
+) -> str:
+    """The one line that a command writes to stderr which ends with this code.
+
+    quiet
+        It has written nothing else before.
+    """
+    assert exit_code(main, arguments) == code
+    shown, error = capsys.readouterr()
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert not (quiet and shown)
+    return error

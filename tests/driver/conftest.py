@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from sim.driver.board import Board, library
 from sim.fuzz.subject import Subject, config, subjects
 
 LANES = 4
+COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
 
 
 @pytest.fixture(scope="session")

@@ -136,6 +136,14 @@ def failing_sequence(subject: Subject, number: int) -> Run:
     return _words(subject.sound(0), batch.words())
 
 
+def infers(driver: Driver, board: Board, subject: Subject, run: Run) -> None:
+    """A sound inference, from its start to golden's logits."""
+    board.offer(run, subject.table)
+    assert driver.start() == 0
+    assert driver.wait() == 0
+    assert is_right(board, run)
+
+
 def lengths(run: Run) -> list[int]:
     """Tokens of each sequence of a sound inference."""
     return lengths_of(np.frombuffer(run.tokens.data, "<u4"))

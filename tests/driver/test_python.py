@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import ast
-import socket
 import sys
-import threading
-from argparse import Namespace
-from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from random import Random
-from typing import Any
 
-import numpy as np
 import pytest
 
-from driver import accelerator, pynq_dma, streams, uio
+from driver import accelerator, streams
 from driver.accelerator import Accelerator, DeviceError, InferenceError
 from rtl.control.axi import ADDRESS, REGISTERS
 from rtl.interface.command import MAGIC, VERSION, Opcode
 from rtl.interface.operation import Error
 from sim.cycles.model import predict
-from sim.driver.board import BASE, DRIVER, Board
+from sim.driver.board import DRIVER, Board
 from sim.fuzz.subject import POOL, Subject, config, subjects
 from tests.driver.conftest import LANES
-from tests.driver.device import failing, failing_sequence, header, is_right, lengths
+from tests.driver.device import failing, failing_sequence, is_right, lengths
+from tests.driver.headers import ANSWERS, account, any_headers
 
 pytestmark = pytest.mark.verilator
 
@@ -144,288 +138,18 @@ def test_busy_and_idle(device: Accelerator, board: Board, subject: Subject) -> N
     assert device.abort() is True
 
 
-def test_any_header(device: Accelerator, subject: Subject) -> None:
-    """Refused where the C driver refuses: tests/driver/test_c.py has the rules."""
-    from tests.driver.test_c import account
-
-    rng, seen = Random(3), set()
-    limits = device.limits | {"version": VERSION}
-    for _ in range(2000):
-        stream = bytearray(rng.choice(subjects(LANES)).stream[:64])
-        for _ in range(rng.choice((0, 1, 1, 2))):
-            stream[rng.choice((0, 2, 6, 7, *range(8, 16)))] = rng.choice((0, 1, 4, 16, 24, 255))
-        del stream[rng.choice((64, 64, 64, rng.randrange(64))) :]
-        code, tokens = account(bytes(stream), limits)
+def test_any_header(device: Accelerator) -> None:
+    """Refused where the C driver refuses."""
+    seen = set()
+    for stream in any_headers(3, 2000, LANES):
+        code, tokens = account(stream, device.limits | {"version": VERSION})
         seen.add(code)
         if code == 0:
-            assert device.check(bytes(stream)) == tokens
+            assert device.check(stream) == tokens
         else:
             with pytest.raises(DeviceError, match=r"^[^\n]{20,}$"):
-                device.check(bytes(stream))
-    assert seen == {0, *range(-13, -6)}
-
-
-def test_uio(board: Board, subject: Subject, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command's body; the kernel is a thread that raises the interrupt when it is unmasked."""
-    kernel, descriptor = socket.socketpair()
-    run = subject.sound(4)
-    board.offer(run, subject.table)
-    unmasked = []
-
-    def serve() -> None:
-        while word := kernel.recv(4):
-            unmasked.append(int.from_bytes(word, sys.byteorder))
-            assert board.until_interrupt(10_000)
-            kernel.send(len(unmasked).to_bytes(4, sys.byteorder))
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        options = Namespace(model=None, start=True, seconds=20.0)
-        uio.run(Accelerator(board), options, uio.Interrupts(descriptor.fileno()))
-    finally:
-        descriptor.close()
-        thread.join(20)
-        kernel.close()
-    assert unmasked == [1]
-    assert not board.interrupt
-    assert is_right(board, run)
-    shown = capsys.readouterr().out.split()
-    told = predict(subject.program, lengths(run), row_latency=run.row_latency)
-    assert shown[shown.index("cycles") + 1] == f"{told.cycles:,}"
-
-
-def test_an_interrupt_that_does_not_come() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        assert uio.Interrupts(ours.fileno()).wait(0.01) is False
-        assert uio.Interrupts(ours.fileno()).wait(-1) is False
-
-
-def registers_file(path: Path, **values: int) -> Path:
-    words = np.zeros(1024, "<u4")
-    for name, value in (
-        {"id": MAGIC, "version": VERSION, "lanes": 4, "tokens": 12} | values
-    ).items():
-        words[ADDRESS[name] // 4] = value
-    path.write_bytes(words.tobytes())
-    return path
-
-
-def test_the_uio_command(tmp_path: Path, subject: Subject, capsys) -> None:
-    """On a file in place of the device: its registers stand still."""
-    limits = {name: getattr(config(LANES), name) for name in accelerator.LIMITS}
-    path = registers_file(tmp_path / "uio0", status=2, cycles=1234, **limits)
-    model = tmp_path / "model.bin"
-    model.write_bytes(subject.stream)
-    assert uio.main(["--device", str(path), "--model", str(model), "--start"]) == 0
-    out, error = capsys.readouterr()
-    assert error == ""
-    assert ", ".join(f"{name} {value}" for name, value in limits.items()) in out
-    assert f"takes up to {subject.program.tokens} tokens" in out
-    assert "1,234" in out
-    written = np.frombuffer(path.read_bytes(), "<u4")
-    assert written[ADDRESS["control"] // 4] == 1
-    assert written[ADDRESS["interrupt_enable"] // 4] == 1
-
-
-@pytest.mark.parametrize(
-    ("values", "arguments", "code", "message"),
-    [
-        ({"id": 7}, [], 2, "no bert2rtl accelerator: its id is 0x00000007"),
-        ({"version": 9}, [], 2, "has version 9"),
-        ({"status": 1}, ["--start"], 2, "an inference is under way"),
-        ({"status": 0x702}, ["--start"], 1, "the inference has failed: TOKEN: a token id"),
-        ({"status": 0xF02}, ["--start"], 1, "the inference has failed: unknown error code 15"),
-        ({}, ["--model", "nowhere.bin"], 2, "nowhere.bin: No such file or directory"),
-        ({}, ["--model", __file__], 2, "this is no command stream"),
-        ({}, ["--seconds", "0"], 2, "'0' is no time: give seconds above 0, up to 86400"),
-        ({}, ["--seconds", "nan"], 2, "'nan' is no time"),
-        ({}, ["--stop"], 2, "unrecognized arguments: --stop"),
-    ],
-)
-def test_what_the_uio_command_refuses(
-    values: dict[str, int], arguments: list[str], code: int, message: str, tmp_path: Path, capsys
-) -> None:
-    device = registers_file(tmp_path / "uio0", **values)
-    try:
-        ended = uio.main(["--device", str(device), *arguments])
-    except SystemExit as stop:
-        ended = stop.code
-    error = capsys.readouterr().err
-    assert (ended, error.count("\n")) == (code, 1)
-    assert error.startswith("error: ")
-    assert message in error
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda path: None, "No such file or directory"),
-        (lambda path: path.mkdir(), "Is a directory"),
-        (lambda path: path.write_bytes(b"short"), "is no UIO device"),
-        (lambda path: path.write_bytes(b""), "is no UIO device"),
-    ],
-)
-def test_what_is_no_uio_device(
-    make: Callable[[Path], object], message: str, tmp_path: Path, capsys
-) -> None:
-    path = tmp_path / "uio7"
-    make(path)
-    assert uio.main(["--device", str(path)]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert error.startswith("error: ")
-    assert message in error
-    assert str(path) in error
-
-
-class FakePynq:
-    """What pynq_dma needs of PYNQ, on a board: DMAs put their buffers on the board's streams."""
-
-    def __init__(self, board: Board, row_words: int) -> None:
-        self.board, self.row_words, self.freed, self.made = board, row_words, 0, 0
-        dmas = ("model_dma", "tokens_dma", "rows_dma", "logits_dma")
-        self.ip_dict: dict[str, Any] = {name: {} for name in dmas}
-        self.ip_dict["bert2rtl_0"] = {"phys_addr": BASE}
-        for name in ("model", "tokens"):
-            setattr(self, f"{name}_dma", self._sender(name))
-        self.rows_dma = self._sender("push_rows", row_words)
-        self.logits_dma = Namespace(recvchannel=self)
-
-    def Overlay(self, bitfile: str) -> FakePynq:
-        return self
-
-    def MMIO(self, address: int, length: int) -> Board:
-        assert (address, length) == (BASE, 128)
-        return self.board
-
-    def _sender(self, stream: str, row_words: int = 0) -> Namespace:
-        def transfer(buffer: Any) -> None:
-            assert buffer.dtype == np.uint8
-            self.board.send(stream, buffer.tobytes(), row_words)
-
-        return Namespace(sendchannel=Namespace(transfer=transfer))
-
-    def allocate(self, shape: tuple[int], dtype: str) -> Any:
-        pynq = self
-        self.made += 1
-
-        class Buffer(np.ndarray):
-            def flush(self) -> None: ...
-
-            def invalidate(self) -> None:
-                logits, lasts = pynq.board.logits()
-                assert (len(logits), lasts) == (self.size, 1)
-                self[:] = logits
-
-            def freebuffer(self) -> None:
-                pynq.freed += 1
-
-        return np.full(shape, 99, dtype).view(Buffer)
-
-    def transfer(self, buffer: Any) -> None:
-        assert buffer.dtype == np.int32
-
-    def wait(self) -> None:
-        assert self.board.left == (0, 0, 0)
-
-
-def overlay(board: Board, subject: Subject) -> pynq_dma.Overlay:
-    fake = FakePynq(board, subject.table.shape[1] // LANES)
-    found = pynq_dma.Overlay(fake, "x.bit", subject.stream, subject.table.tobytes())
-    found.device._sleep = lambda seconds: board.run(200)
-    return found
-
-
-def test_pynq(board: Board, any_subject: Subject) -> None:
-    """Rows come by themselves, in the order that `streams.rows` foretells."""
-    made, rng = overlay(board, any_subject), np.random.default_rng(1)
-    for tokens in (1, 5, made.longest, 2):
-        sequence = any_subject.sequence(tokens, rng)
-        ids, types, attend = (x.tolist() for x in (sequence.ids, sequence.types, sequence.attend))
-        assert tuple(made.infer(ids, types, attend)) == any_subject.logits(sequence)
-    fake = made._pynq
-    assert fake.made - fake.freed == 1  # the model's stays
-
-
-def test_pynq_with_what_is_left_out(board: Board, subject: Subject) -> None:
-    sequence = subject.sequence(4, np.random.default_rng(2))
-    sequence.types[:], sequence.attend[:] = 0, 1
-    assert tuple(overlay(board, subject).infer(sequence.ids.tolist())) == subject.logits(sequence)
-
-
-@pytest.mark.parametrize(
-    ("ids", "types", "attend", "message"),
-    [
-        ([], None, None, "the sequence is empty"),
-        ([1] * 25, None, None, r"the sequence has 25 tokens: 1\.\.24 can be run"),
-        ([1, 20], None, None, r"ids has 20: it must lie in 0\.\.19"),
-        ([-1], None, None, "ids has -1"),
-        ([1], [2], None, r"types has 2: it must lie in 0\.\.1"),
-        ([1], None, [3], r"attend has 3: it must lie in 0\.\.1"),
-        ([1, 2], [0], None, "1 types for 2 ids"),
-        ([1, 2], None, [1, 1, 1], "3 attend for 2 ids"),
-    ],
-)
-def test_a_sequence_that_pynq_refuses(
-    ids: Any, types: Any, attend: Any, message: str, board: Board, subject: Subject
-) -> None:
-    made = overlay(board, subject)
-    with pytest.raises(ValueError, match=message):
-        made.infer(ids, types, attend)
-    assert board.accesses[1] == 0
-    assert board.left == (0, 0, 0)
-
-
-def test_a_failure_on_pynq(board: Board, subject: Subject) -> None:
-    with pytest.raises(InferenceError, match="NO_KEY"):
-        overlay(board, subject).infer([1, 2, 3], None, [0, 0, 0])
-
-
-def test_what_pynq_refuses_of_an_overlay(board: Board, subject: Subject) -> None:
-    fake = FakePynq(board, 2)
-    with pytest.raises(DeviceError, match="hidden of the model is 99"):
-        pynq_dma.Overlay(fake, "x.bit", header(subject, "hidden", 99), b"")
-    del fake.ip_dict["rows_dma"]
-    with pytest.raises(DeviceError, match=r"x\.bit has no rows_dma: --help says what it needs"):
-        pynq_dma.Overlay(fake, "x.bit", subject.stream, b"")
-
-
-def test_the_pynq_command(
-    board: Board, subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    model, rows = tmp_path / "model.bin", tmp_path / "model.rows.bin"
-    model.write_bytes(subject.stream)
-    rows.write_bytes(subject.table.tobytes())
-    sequence = subject.sequence(3, np.random.default_rng(5))
-    sequence.types[:], sequence.attend[:] = 0, 1
-    fake: Any = FakePynq(board, subject.table.shape[1] // LANES)
-    monkeypatch.setitem(sys.modules, "pynq", fake)
-    monkeypatch.setattr(
-        accelerator.Accelerator.__init__, "__defaults__", (lambda seconds: board.run(200),)
-    )
-    ids = [str(i) for i in sequence.ids]
-    assert pynq_dma.main(["x.bit", str(model), str(rows), *ids]) == 0
-    first, second = capsys.readouterr().out.splitlines()
-    assert tuple(map(int, first.split())) == subject.logits(sequence)
-    assert second.endswith(" cycles")
-
-    def refused(arguments: list[str], message: str, code: int = 2) -> None:
-        assert pynq_dma.main(arguments) == code
-        error = capsys.readouterr().err
-        assert error.startswith("error: ")
-        assert (message in error, error.count("\n")) == (True, 1)
-
-    refused([], "0 arguments are too few; usage: ")
-    refused(["x.bit", str(model), str(rows), "many"], "'many' is no token id")
-    refused(["x.bit", str(tmp_path / "no"), str(rows), "1"], "no: No such file or directory")
-    refused(["x.bit", str(rows), str(rows), "1"], "this is no command stream")
-    refused(["x.bit", str(model), str(model), "1"], "use the model.rows.bin that was written")
-    monkeypatch.setitem(sys.modules, "pynq", None)
-    refused(["x.bit", str(model), str(rows), "1"], "the package pynq is missing", 3)
-    assert pynq_dma.main(["--help"]) == 0
-    assert "model_dma" in capsys.readouterr().out
+                device.check(stream)
+    assert seen == ANSWERS
 
 
 def test_any_damaged_stream_is_refused_in_one_line() -> None:

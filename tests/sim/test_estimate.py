@@ -19,6 +19,7 @@ from sim.estimate.memories import Memory, memories
 from sim.estimate.performance import example, performance
 from sim.fuzz.subject import config as small
 from sim.synth import ecp5
+from tests.ending import refusal
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -342,15 +343,7 @@ def test_the_points_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_what_is_refused(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    try:
-        code = command.main(arguments)
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    error = capsys.readouterr().err
-    assert code == 2
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    assert message in error
+    assert message in refusal(command.main, arguments, capsys)
 
 
 def test_any_configuration_has_an_estimate_or_a_reason() -> None:

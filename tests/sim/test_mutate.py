@@ -19,7 +19,7 @@ from sim.mutate.equal import equivalents
 from sim.mutate.netlist import PARTS, SELECTOR, SELECTOR_BITS, drawn, sourced, with_selector
 from sim.mutate.survivors import known
 from sim.native.library import NativePorts, library
-from tests.ending import exit_code
+from tests.ending import refusal
 
 CONFIG = Config(lanes=4)
 QUICK = ("requantize", "activation", "matmul")
@@ -134,12 +134,7 @@ def test_the_same_seed_draws_the_same_mutants() -> None:
 def test_what_cannot_be_played_says_why(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = exit_code(command.main, arguments)
-    said = capsys.readouterr().err
-    assert code == 2
-    assert message in said
-    assert said.startswith("error: ")
-    assert said.count("\n") == 1
+    assert message in refusal(command.main, arguments, capsys)
 
 
 @pytest.mark.parametrize(

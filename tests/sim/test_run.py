@@ -15,7 +15,7 @@ import pytest
 
 from sim import play, run
 from tb.case import Inference
-from tests.ending import exit_code
+from tests.ending import exit_code, refusal
 
 ATTENTION = ["--unit", "attention", "--lanes", "4", "--simulator", "icarus", "--tokens", "4"]
 BOTH = ("An awful mess.", "A wonderful film!")
@@ -49,11 +49,7 @@ def ended(arguments: list[str]) -> int:
 def test_nonsense_is_one_line(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ended(arguments) == Exit.REFUSED
-    captured = capsys.readouterr()
-    assert captured.err.startswith("error: ")
-    assert message in captured.err
-    assert captured.err.count("\n") == 1
+    assert message in refusal(run.main, arguments, capsys)
 
 
 def test_attention_on_icarus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from sim.phases import work
 from sim.synth import __main__ as command
 from sim.synth import ecp5
 from sim.synth.throughput import throughput
+from tests.ending import refusal
 
 
 class Product(wiring.Component):
@@ -194,6 +195,5 @@ def test_a_design_without_registers_is_refused():
 
 
 def test_an_unknown_unit_is_refused(capsys):
-    assert command.main(["nonsense"]) == 2
-    told = capsys.readouterr().err
+    told = refusal(command.main, ["nonsense"], capsys)
     assert told.startswith("error: no unit is called 'nonsense': choose one of")
