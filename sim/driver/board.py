@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -49,12 +50,18 @@ def library(design: Design, variant: str = "") -> Path:
 
 
 def driver_library(
-    board: Path, folder: Path, compiler: str = "gcc", text: str | None = None
+    board: Path,
+    folder: Path,
+    compiler: str = "gcc",
+    text: str | None = None,
+    further: Sequence[str] = (),
 ) -> ctypes.CDLL:
     """The C driver on the bus of the latest board of a library, compiled into `folder`.
 
     text
         In place of the driver's own .c.
+    further
+        Sources of driver/ beside it.
 
     Raises
     ------
@@ -66,7 +73,8 @@ def driver_library(
     (folder / "bus.h").write_text(BUS)
     compiled = folder / "driver.so"
     command = [compiler, *STRICT, "-O1", "-shared", "-fPIC", f"-I{DRIVER}", "-include", "bus.h"]
-    command += ["-o", str(compiled), str(source), str(board)]
+    command += ["-o", str(compiled), str(source), *(str(DRIVER / name) for name in further)]
+    command += [str(board)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if done.returncode != 0 or done.stderr:
         raise SimulatorError(f"{compiler} refuses the driver:\n{done.stderr}")

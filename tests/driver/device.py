@@ -21,7 +21,9 @@ SLEEP = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 PLENTY = 100_000  # reads of `status`, each some cycles: longer than any inference here
 
 
-class _Device(ctypes.Structure):
+class Device(ctypes.Structure):
+    """struct b2rtl_device."""
+
     _fields_ = [
         ("base", ctypes.c_size_t),
         ("open", ctypes.c_int),
@@ -39,7 +41,7 @@ class Driver:
     def __init__(self, compiled: ctypes.CDLL) -> None:
         self._lib = compiled
         compiled.b2rtl_text.restype = ctypes.c_char_p
-        self._device = _Device()
+        self._device = Device()
         self._at = ctypes.byref(self._device)
 
     def open(self, base: int = BASE) -> int:

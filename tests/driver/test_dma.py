@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ from rtl.compile.image import image_bytes
 from rtl.dma.registers import DMA_REGISTERS
 from rtl.interface.operation import Error
 from sim.dma.board import BASE, Board, design_of, library
-from sim.driver.board import BUS as BUS_HEADER
-from sim.driver.board import DRIVER, STRICT
+from sim.driver.board import DRIVER, driver_library
+from tests.driver.device import Device
 from tests.sim.dma_subjects import BUS, board_of, limits, subjects
 
 pytestmark = pytest.mark.verilator
@@ -125,20 +124,6 @@ def test_what_python_refuses(device: DmaAccelerator, memory: Registers) -> None:
     assert not device.abort()
 
 
-LIMITS = ("version", "lanes", "tokens", "hidden", "ffn", "labels")
-
-
-class Device(ctypes.Structure):
-    _fields_ = (
-        ("base", ctypes.c_size_t),
-        ("open", ctypes.c_int),
-        *(
-            (name, ctypes.c_uint32)
-            for name in ("version", "lanes", "tokens", "hidden", "ffn", "labels")
-        ),
-    )
-
-
 class Parts(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_uint64) for name in ("stream", "rows")),
@@ -149,13 +134,7 @@ class Parts(ctypes.Structure):
 @pytest.fixture
 def compiled(board: Board, tmp_path: Path) -> Any:
     program = library(design_of(limits(LANES), BUS), BUS)
-    (tmp_path / "bus.h").write_text(BUS_HEADER)
-    sources = [str(DRIVER / name) for name in ("bert2rtl.c", "bert2rtl_dma.c")]
-    command = ["gcc", *STRICT, "-O1", "-shared", "-fPIC", f"-I{DRIVER}", "-include", "bus.h"]
-    command += ["-o", "driver.so", *sources, str(program)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    return ctypes.CDLL(str(tmp_path / "driver.so"))
+    return driver_library(program, tmp_path, further=["bert2rtl_dma.c"])
 
 
 def test_the_registers_of_the_header() -> None:
