@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from quant.style import STYLE
+from quant.style import DARK, LIGHT
 from sim.activity import Kind, Lane, Operation, lanes, operations
 from sim.page import charts, timeline
 from sim.page.template import render
@@ -193,13 +192,12 @@ def run_picture(played: Verified) -> str:
     rows, found = lanes(record, played.program), operations(record, played.program)
     title = f"What every unit did in {record.cycles:,} cycles, from the start to the last logit"
     drawn = timeline.picture(rows, found, timeline.Window(0, record.cycles), title, 250)
-    light, dark = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
     chart = [line for line in _own_style().splitlines() if line.startswith("svg ")]
     style = (
-        f"svg{{{light}background:var(--paper);font:11.5px system-ui,sans-serif}}"
+        f"svg{{{LIGHT}background:var(--paper);font:11.5px system-ui,sans-serif}}"
         "text{fill:var(--ink)}text.soft{fill:var(--soft)}"
         + "".join(chart).replace("svg ", "")
-        + f"@media (prefers-color-scheme:dark){{svg{{{dark}}}}}"
+        + f"@media (prefers-color-scheme:dark){{svg{{{DARK}}}}}"
     )
     begin, _, rest = drawn.partition(">")
     style = " ".join(style.split())
