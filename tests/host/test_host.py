@@ -21,9 +21,10 @@ from board.protocol import Decoder, Frame, Kind
 from golden.encoder import run
 from host.board import Board
 from host.link import Link, LinkError
-from quant.tokenizer import TextTokenizer
-from tests.ending import exit_code
+from quant.tokenizer import TextTokenizer, Tokens
+from tests.ending import exit_code, refusal
 from tests.host.conftest import LABELS, SCALE, WORDS, Sample, image_of
+from tests.host.pretended import Board as Pretended
 from tests.host.pretended import Line
 
 Make = Callable[..., Any]
@@ -34,10 +35,20 @@ def text(rng: random.Random) -> str:
     return " ".join(rng.choice(WORDS[4:]) for _ in range(rng.randint(1, 9)))
 
 
+def tokens_of(sample: Sample, words: str) -> Tokens:
+    return TextTokenizer(sample.quantized).encode(words, limit=14, segments=2)
+
+
 def right(sample: Sample, words: str) -> list[int]:
     """golden's logits of a text."""
-    tokens = TextTokenizer(sample.quantized).encode(words, limit=14, segments=2)
+    tokens = tokens_of(sample, words)
     return [int(x) for x in run(sample.model, tokens.ids, tokens.types)]
+
+
+def holds(board: Pretended, sample: Sample) -> bool:
+    """Whether the image is in the board's memory."""
+    image = sample.image.read_bytes()
+    return board.memory[: len(image)] == image
 
 
 @pytest.fixture
@@ -66,6 +77,23 @@ def command(tmp_path: Path, sample: Sample, capsys: Any) -> Make:
         return code, shown, (error.splitlines() or [""])[-1]
 
     return call
+
+
+@pytest.fixture
+def classify(command: Make, sample: Sample) -> Make:
+    """classify(*arguments): as command(host.classify, ...), with the image loaded before."""
+    options = ["--load", str(sample.image), "--quantized", str(sample.quantized)]
+    return lambda *arguments: command(host.classify, *arguments, *options)
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, str]]:
+    """The far end of a line at which no board is, and the port at this one."""
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    yield master, os.ttyname(slave)
+    os.close(master)
+    os.close(slave)
 
 
 def test_info_load_and_a_text(
@@ -97,7 +125,7 @@ def test_info_load_and_a_text(
     assert figures["board_milliseconds"] == pytest.approx(figures["tokens"] / 80)
 
 
-def test_a_file_of_texts(make_board: Make, command: Make, sample: Sample, tmp_path: Path) -> None:
+def test_a_file_of_texts(make_board: Make, classify: Make, sample: Sample, tmp_path: Path) -> None:
     make_board()
     rng = random.Random(4)
     texts = [text(rng) for _ in range(20)]
@@ -105,9 +133,7 @@ def test_a_file_of_texts(make_board: Make, command: Make, sample: Sample, tmp_pa
     data = tmp_path / "texts.csv"
     wrong = [(b + (i % 4 == 0)) % 3 for i, b in enumerate(best)]
     data.write_text("text,label\n" + "".join(f"{t},{b}\n" for t, b in zip(texts, wrong)))
-    options = ["--data", str(data), "--load", str(sample.image), "--quantized",
-               str(sample.quantized), "--json", str(tmp_path / "answers.json")]  # fmt: skip
-    code, shown, _ = command(host.classify, *options)
+    code, shown, _ = classify("--data", str(data), "--json", str(tmp_path / "answers.json"))
     assert code == 0
     assert shown.endswith("15 of 20 as their labels say\n")
     answers = json.loads((tmp_path / "answers.json").read_text())["answers"]
@@ -116,13 +142,11 @@ def test_a_file_of_texts(make_board: Make, command: Make, sample: Sample, tmp_pa
     ]
 
 
-def test_the_image_is_loaded_once(make_board: Make, command: Make, sample: Sample) -> None:
+def test_the_image_is_loaded_once(make_board: Make, classify: Make) -> None:
     board = make_board()
-    options = ["--load", str(sample.image), "--quantized", str(sample.quantized)]
-    assert command(host.classify, TEXT, *options)[0] == 0
-    assert board.heard.count(Kind.USE) == 1
-    assert command(host.classify, TEXT, *options)[0] == 0
-    assert board.heard.count(Kind.USE) == 1
+    for _ in range(2):
+        assert classify(TEXT)[0] == 0
+        assert board.heard.count(Kind.USE) == 1
 
 
 LINES = {
@@ -140,14 +164,13 @@ def test_a_bad_line_costs_time_and_nothing_else(
     make_board: Make, link: Make, sample: Sample, kind: str, seed: int
 ) -> None:
     board = make_board(Line(seed=seed, **LINES[kind]))
-    image = sample.image.read_bytes()
     asked = Board(link())
-    assert asked.load(image) == 1
-    assert board.memory[: len(image)] == image
+    assert asked.load(sample.image.read_bytes()) == 1
+    assert holds(board, sample)
     rng = random.Random(seed)
     for _ in range(6):
         words = text(rng)
-        tokens = TextTokenizer(sample.quantized).encode(words, limit=14, segments=2)
+        tokens = tokens_of(sample, words)
         answer = asked.run(tokens.ids.tolist(), tokens.types.tolist())
         assert answer.logits.tolist() == right(sample, words)
     if kind in ("bytes lost, doubled, changed", "requests not heard"):
@@ -179,8 +202,7 @@ def test_a_line_that_is_unplugged_while_loading(
     assert code == 0
     assert "checked by the board" in shown
     assert json.loads(figures.read_text())["reconnections"] == 1
-    image = sample.image.read_bytes()
-    assert board.memory[: len(image)] == image
+    assert holds(board, sample)
 
 
 def test_a_line_that_is_unplugged_while_classifying(
@@ -210,9 +232,8 @@ def test_a_board_that_is_reset_while_loading_is_loaded_again(
 ) -> None:
     board = make_board(Line(reset=(after,)))
     code, shown, _ = command(host.load, str(sample.image), "--timeout", "1")
-    image = sample.image.read_bytes()
     assert code == 0
-    assert board.memory[: len(image)] == image
+    assert holds(board, sample)
     # Two INFO come first; a reset that takes the first WRITE with it loses nothing else.
     assert ("sent 2 times: the board had lost a part of it" in shown) == (after > 2)
 
@@ -245,34 +266,27 @@ def test_memory_that_forgets_is_named(make_board: Make, command: Make, sample: S
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_port_that_says_anything_is_no_board(seed: int, tmp_path: Path) -> None:
+def test_a_port_that_says_anything_is_no_board(seed: int, terminal: tuple[int, str]) -> None:
     """Random bytes, and sound frames that answer something else: an error, and soon."""
     rng = random.Random(seed)
-    master, slave = os.openpty()
-    tty.setraw(slave)
+    far_end, port = terminal
     babble = rng.randbytes(rng.randrange(2_000))
     for _ in range(rng.randrange(40)):
         kind, number = rng.randrange(256), 200 + rng.randrange(50)
         babble += protocol.encode(kind, number, rng.randbytes(rng.randrange(20)))
-    os.write(master, babble[:3_000])
-    with Link(os.ttyname(slave), 115_200, seconds=0.1, tries=2) as link:
+    os.write(far_end, babble[:3_000])
+    with Link(port, 115_200, seconds=0.1, tries=2) as link:
         with pytest.raises(LinkError, match=r"no answer from .* in 2 tries") as error:
             Board(link).info()
     assert "\n" not in str(error.value)
-    os.close(master)
-    os.close(slave)
 
 
-def test_a_port_that_takes_no_bytes() -> None:
+def test_a_port_that_takes_no_bytes(terminal: tuple[int, str]) -> None:
     """Nobody reads at the other end, and more is sent than the terminal holds."""
-    master, slave = os.openpty()
-    tty.setraw(slave)
-    with Link(os.ttyname(slave), 115_200, seconds=0.1, tries=2) as link:
+    with Link(terminal[1], 115_200, seconds=0.1, tries=2) as link:
         writes = [(Kind.WRITE, bytes(1_028))] * 40
         with pytest.raises(LinkError, match=r"no answer from .* in 2 tries"):
             list(link.ask_all(writes, window=40))
-    os.close(master)
-    os.close(slave)
 
 
 @pytest.mark.parametrize("module", [host.info, host.load, host.classify])
@@ -321,11 +335,10 @@ def test_an_image_that_is_not_for_this_board(
     ],
 )
 def test_what_the_accelerator_refuses(
-    make_board: Make, command: Make, sample: Sample, code: int, message: str
+    make_board: Make, classify: Make, code: int, message: str
 ) -> None:
     make_board(runs=lambda words: code)
-    options = ["--load", str(sample.image), "--quantized", str(sample.quantized)]
-    ended, shown, error = command(host.classify, TEXT, *options)
+    ended, shown, error = classify(TEXT)
     assert (ended, shown) == (2, "")
     assert error == f"error: the accelerator ended with {message}"
 
@@ -338,10 +351,9 @@ def test_an_image_of_another_model(make_board: Make, command: Make, sample: Samp
     assert "the board answers with 2 logits, this model has 3 classes: load its image" in error
 
 
-def test_a_text_that_is_too_long_is_cut(make_board: Make, command: Make, sample: Sample) -> None:
+def test_a_text_that_is_too_long_is_cut(make_board: Make, classify: Make) -> None:
     make_board()
-    options = ["--load", str(sample.image), "--quantized", str(sample.quantized)]
-    code, shown, _ = command(host.classify, "film " * 30, *options)
+    code, shown, _ = classify("film " * 30)
     assert code == 0
     assert "from 14 tokens (18 more cut)" in shown
 
@@ -386,10 +398,7 @@ def test_ports_that_are_none(tmp_path: Path, capsys: Any) -> None:
         (tmp_path / "plain", "cannot be used as a serial port"),
         (tmp_path, "cannot be used as a serial port"),
     ]:
-        assert exit_code(host.info.main, ["--port", str(port)]) == 3
-        error = capsys.readouterr().err
-        assert message in error
-        assert error.count("\n") == 1
+        assert message in refusal(host.info.main, ["--port", str(port)], capsys, 3)
 
 
 def test_a_port_that_another_program_uses(make_board: Make, command: Make, link: Make) -> None:
