@@ -30,12 +30,12 @@ from rtl.control.embedding import MAX_PENDING
 from rtl.datapath.schedule import AHEAD, DRAINED, REQUANTIZED, RESIDUAL_READ, WRITTEN
 from rtl.datapath.softmax import START_LATENCY, pass_cycles
 from rtl.interface.command import (
-    DESCRIPTOR_BYTES,
     NORM_PLANES,
     PARAMETER_PLANES,
     TABLE_BYTES,
     Flag,
     Opcode,
+    descriptor_words,
 )
 from rtl.interface.config import ceil_div
 from rtl.primitives.memory import Memory
@@ -200,7 +200,7 @@ class Inference:
         labels = 0
         for number, step in enumerate(self.program.steps):
             # The descriptor's words, then its CRC is looked at, then it acts.
-            act = self.words.take(DESCRIPTOR_BYTES // self.lanes, self.loader) + 2
+            act = self.words.take(descriptor_words(self.lanes), self.loader) + 2
             match step.opcode:
                 case Opcode.HEADER:
                     self.loader = act + 1

@@ -305,7 +305,7 @@ def test_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     [
         (["--tokens", "0"], "0 is out of range: it must be 1 or more"),
         (["--tokens", "513"], "--tokens is 513: the model takes 1..512"),
-        (["--lanes", "5"], "invalid choice: 5 (choose from 4, 8, 16, 32)"),
+        (["--lanes", "5"], "invalid choice: 5 (choose from 4, 8, 16, 32, 64)"),
         (["--stream-bytes", "0"], "0 is out of range: it must be 1 or more"),
         (["--row-latency", "-3"], "-3 is out of range: it must be 1 or more"),
         (["--quantized", "nowhere"], "--quantized nowhere holds no quantized model: calibrate"),

@@ -119,8 +119,8 @@ def test_one_case_is_played_again(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--lanes", "5"], "'5': give some of 4,8,16,32, each once"),
-        (["--lanes", "4,4"], "'4,4': give some of 4,8,16,32, each once"),
+        (["--lanes", "5"], "'5': give some of 4,8,16,32,64, each once"),
+        (["--lanes", "4,4"], "'4,4': give some of 4,8,16,32,64, each once"),
         (["--cases", "0"], "0 is out of range: it must be 1 or more"),
         (["--case", "-1"], "-1 is out of range: it must be 0 to 4294967295"),
     ],
