@@ -247,7 +247,8 @@ def damaged_streams(
             broken[first + bit // 8] ^= 1 << bit % 8
             yield f"bit {bit} of the {part} of {step.name} flipped", bytes(broken), Error.CRC
             words = length // n
-            cut = first + n * int(rng.integers(1, words + (0 if step.name == "end" else 1)))
+            most = words - (step.name == "end")  # of END's words the last belongs to it
+            cut = first + n * int(rng.integers(1, most + 1)) if most else 0
             if 0 < cut < len(stream):
                 yield f"cut in the {part} of {step.name}", stream[:cut], Error.TRUNCATED
     yield "one word too long", stream + bytes(n), Error.OVERRUN

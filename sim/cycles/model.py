@@ -82,12 +82,15 @@ class Prediction:
 
     cycles, active, stalls
         The registers of these names; `stalls` includes the idle cycles after the last operand.
+    stream_end
+        Cycle in which END acts: the loader has read the stream and could turn to another.
     """
 
     cycles: int
     active: int
     stalls: dict[str, int]
     phases: tuple[Phase, ...]
+    stream_end: int
 
 
 @dataclass
@@ -391,7 +394,7 @@ class Inference:
         stalls = {cause: sum(p.stalls[cause] for p in self.phases) for cause in CAUSES}
         stalls["idle"] += cycles - self.array.last
         active = sum(phase.active for phase in self.phases)
-        return Prediction(cycles, active, stalls, tuple(self.phases))
+        return Prediction(cycles, active, stalls, tuple(self.phases), act)
 
 
 def predict(
@@ -400,6 +403,7 @@ def predict(
     *,
     stream_bytes: int | None = None,
     row_latency: int = 20,
+    tokens_there: bool = False,
 ) -> Prediction:
     """The cycles of one inference.
 
@@ -413,6 +417,8 @@ def predict(
         Bytes a cycle that the model stream carries; None: whole words, N bytes.
     row_latency
         Cycles from a request of an embedding row to its first word.
+    tokens_there
+        As if the tokens had been taken before; no accelerator does.
 
     Raises
     ------
@@ -425,7 +431,10 @@ def predict(
     lengths = [tokens] if isinstance(tokens, int) else list(tokens)
     checked(program, lengths, "row latency", row_latency)
     gap = ceil_div(n, min(stream_bytes or n, n))
-    return Inference(program, lengths, Words(gap), Rows(row_latency)).predict()
+    inference = Inference(program, lengths, Words(gap), Rows(row_latency))
+    if tokens_there:
+        inference.ready = 0
+    return inference.predict()
 
 
 def checked(program: Program, lengths: Sequence[int], what: str, latency: int) -> None:

@@ -116,6 +116,12 @@ CASES = {
         Case("odd", 45, 9, 30),
         Case("three-heads", 128, None, 500),
     ],
+    64: [
+        Case("bert-tiny", 128),
+        Case("odd", 45, 9, 30),
+        Case("chained", 100, 40, 3),
+        Case("one", 65, None, 1, True),
+    ],
 }
 
 
@@ -161,7 +167,7 @@ def test_there_are_enough_combinations() -> None:
             lanes,
             case,
             id="-".join(map(str, (lanes, *vars(case).values()))),
-            marks=[pytest.mark.slow] if lanes == 32 or case.long else [],
+            marks=[pytest.mark.slow] if lanes >= 32 or case.long else [],
         )
         for lanes, cases in CASES.items()
         for case in cases
@@ -200,11 +206,17 @@ BATCHES = {
         ("odd", (8,) * 9, 5, False),
         ("chained", (1, 17, 3), None, False),
     ],
+    64: [
+        ("bert-tiny", (64, 1), None, False),
+        ("chained", (9, 50), 7, True),
+    ],
 }
 
 
 @pytest.mark.verilator
-@pytest.mark.parametrize("lanes", BATCHES)
+@pytest.mark.parametrize(
+    "lanes", [pytest.param(n, marks=[pytest.mark.slow] if n >= 32 else []) for n in BATCHES]
+)
 def test_prediction_of_batches_equals_simulation(lanes: int) -> None:
     """Sequences side by side, with the last layer cut and whole; all cycles, all logits."""
     for shape, lengths, stream_bytes, whole in BATCHES[lanes]:
