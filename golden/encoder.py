@@ -63,13 +63,17 @@ def run_batch(
 
     A batch is its texts one by one, bit for bit: ids, types and attend hold them one after the
     other, `lengths` the tokens of each. A list given as traces receives the intermediates of each.
-    ValueError: as `run`; or the lengths do not add up to the ids.
+    ValueError: as `run`; or the lengths are not those of the texts.
     """
     ids = np.asarray(ids)
-    if sum(lengths) != len(ids):
-        raise ValueError(f"the lengths add up to {sum(lengths)}, there are {len(ids)} ids")
     types = np.zeros_like(ids) if types is None else np.asarray(types)
     attend = np.ones_like(ids) if attend is None else np.asarray(attend)
+    sizes = len(ids), len(types), len(attend)
+    if min(lengths, default=0) < 1 or {sum(lengths)} != set(sizes):
+        raise ValueError(
+            f"lengths are {list(lengths)}; allowed 1 and more each, as many together as ids, types "
+            f"and attend have: {sizes[0]}, {sizes[1]} and {sizes[2]}"
+        )
     logits, first = [], 0
     for length in lengths:
         part = slice(first, first + length)

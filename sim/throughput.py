@@ -26,17 +26,20 @@ from sim.report import table
 DESCRIPTION = """\
 Tell how many texts a second an accelerator classifies, each alone and side by side in batches.
 
-Cycles are those of the exact cycle model, which the simulated Verilog is held to. `tokens` is the
-utilisation by the texts' own tokens, `row tiles` with the last row tile of each counted whole.
+Cycles are those of the exact cycle model, which the simulated Verilog is held to. `whole` is each
+text alone with the last layer computed for all its tokens, what `batched` is compared with twice.
+`tokens` is the utilisation by the texts' own tokens, `row tiles` with the last row tile of each
+counted whole.
 
 `overlap` bounds what it would save to begin the next batch while the head of this one drains: the
-stream is read in order, so no inference can follow sooner than the stream is read through, with
-its tokens there already. It is the share of the batched cycles beyond that.
+stream is read in order, so no inference can follow the one before sooner than the stream is read
+through with the tokens there already. It is the share of the batched cycles beyond that.
 """
 EXAMPLES = """\
 examples:
   python -m sim.throughput
   python -m sim.throughput --lanes 16 --batch 512
+  python -m sim.throughput --whole-last-layer
   python -m sim.throughput --json build/throughput.json
 """
 CLOCK_MHZ = 100
@@ -64,8 +67,8 @@ class Measurement:
 
     Attributes
     ----------
-    alone, batched
-        Cycles of all texts.
+    whole, alone, batched
+        Cycles of all texts: each alone with the whole last layer, each alone, in batches.
     batches
         Inferences that they share.
     utilisation
@@ -78,6 +81,7 @@ class Measurement:
     setting: Setting
     texts: int
     tokens: int
+    whole: int
     alone: int
     batched: int
     batches: int
@@ -86,12 +90,23 @@ class Measurement:
 
 
 def measure(
-    classifier: Classifier, data: str, lengths: Sequence[int], setting: Setting, memory: int
+    classifier: Classifier,
+    data: str,
+    lengths: Sequence[int],
+    setting: Setting,
+    memory: int,
+    whole_last_layer: bool = False,
 ) -> Measurement:
     """Predict the cycles of all texts, in a token memory of `memory` tokens."""
-    shape = classifier.model.shape
-    alone = compile_model(classifier.model, fitting(shape, setting.lanes, max(lengths)))
-    together = compile_model(classifier.model, fitting(shape, setting.lanes, max(memory, *lengths)))
+    model = classifier.model
+
+    def compiled(tokens: int, whole_last_layer: bool) -> Program:
+        config = fitting(model.shape, setting.lanes, tokens)
+        return compile_model(model, config, whole_last_layer=whole_last_layer)
+
+    whole = compiled(max(lengths), True)
+    alone = whole if whole_last_layer else compiled(max(lengths), False)
+    together = compiled(max(memory, *lengths), whole_last_layer)
     known: dict[tuple[int, tuple[int, ...]], tuple[int, int]] = {}
 
     def cycles(program: Program, batch: Sequence[int]) -> tuple[int, int]:
@@ -111,6 +126,7 @@ def measure(
         setting=setting,
         texts=len(lengths),
         tokens=sum(lengths),
+        whole=sum(cycles(whole, [tokens])[0] for tokens in lengths),
         alone=sum(cycles(alone, [tokens])[0] for tokens in lengths),
         batched=batched,
         batches=len(batches),
@@ -122,12 +138,13 @@ def measure(
 def report(found: Sequence[Measurement], memory: int) -> str:
     """A line a measurement."""
     headings = [
-        *("texts", "mean tokens", "lanes", "bytes/cycle", "alone", "batched", "ratio"),
-        *("inferences", "tokens", "row tiles", "overlap"),
+        *("texts", "mean tokens", "lanes", "bytes/cycle", "whole", "alone", "batched"),
+        *("of whole", "of alone", "inferences", "tokens", "row tiles", "overlap"),
     ]
     rows: list[list[object]] = []
     for one in found:
-        a_second = [CLOCK_MHZ * 1e6 * one.texts / cycles for cycles in (one.alone, one.batched)]
+        ways = one.whole, one.alone, one.batched
+        a_second = [CLOCK_MHZ * 1e6 * one.texts / cycles for cycles in ways]
         rows.append(
             [
                 one.data,
@@ -135,6 +152,7 @@ def report(found: Sequence[Measurement], memory: int) -> str:
                 one.setting.lanes,
                 one.setting.stream_bytes,
                 *(f"{value:,.0f}" for value in a_second),
+                f"{one.whole / one.batched:.2f}",
                 f"{one.alone / one.batched:.2f}",
                 one.batches,
                 *(f"{share:.1%}" for share in one.utilisation),
@@ -142,8 +160,9 @@ def report(found: Sequence[Measurement], memory: int) -> str:
             ]
         )
     return (
-        f"{table(headings, rows)}\n\nalone, batched: texts a second at {CLOCK_MHZ} MHz, each in an "
-        f"inference of its own and in batches in a token memory of {memory}"
+        f"{table(headings, rows)}\n\nTexts a second at {CLOCK_MHZ} MHz. whole, alone: each in an "
+        "inference of its own, with the whole last layer and as compiled; batched: in batches in a "
+        f"token memory of {memory}; of whole, of alone: how many times as many."
     )
 
 
@@ -168,6 +187,11 @@ def parser() -> Parser:
     result.add_argument(
         "--texts", type=positive, default=1000, metavar="N", help="how many (default: 1000)"
     )
+    result.add_argument(
+        "--whole-last-layer",
+        action="store_true",
+        help="alone and batched compute the last layer for all tokens, too",
+    )
     add_model_options(result)
     add_json(result)
     return result
@@ -187,7 +211,7 @@ def _run(options: argparse.Namespace) -> None:
         if setting.lanes in options.lanes
     ]
     found = [
-        measure(classifier, data, lengths, setting, options.batch)
+        measure(classifier, data, lengths, setting, options.batch, options.whole_last_layer)
         for data, lengths, setting in progress(plan, "predicting", "settings", total=len(plan))
     ]
     print(report(found, options.batch))

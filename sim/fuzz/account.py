@@ -60,11 +60,16 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Codes that are right, how many logits come with NONE, and how many in a packet."""
+    """Codes that are right, how many logits come with NONE, and how many in a packet.
+
+    failing
+        By code, the sequences of which it may be; not of a sequence, and said to be 0, are others.
+    """
 
     codes: frozenset[Error]
     logits: int
     labels: int
+    failing: dict[Error, set[int]]
 
 
 def read(data: bytes, offset: int, padding: int) -> Descriptor:
@@ -237,19 +242,21 @@ def stream_codes(model: Packets, config: Config) -> tuple[set[Error], list[Descr
 
 def token_codes(
     words: list[int], ended: bool, config: Config, found: list[Descriptor]
-) -> set[Error]:
-    """Codes of the batch, given the descriptors that act: of the first sequence that is wrong."""
+) -> tuple[set[Error], int]:
+    """Codes of the batch, given the descriptors that act; the first sequence that is wrong."""
     maximum = found[0].values["tokens"] if found else config.tokens
     row_tiles = 0
-    for sequence in sequences(words):
+    for number, sequence in enumerate(sequences(words)):
         row_tiles += -(-len(sequence) // config.lanes)
         if len(sequence) > config.tokens or row_tiles > config.row_tiles:
-            return {Error.LENGTH}
+            return {Error.LENGTH}, number
         complete = ended or sequence[-1] & ENDS_BIT
         if complete and not any(word & ATTEND_BIT for word in sequence):
-            return {Error.NO_KEY}
-    too_long = any(len(sequence) > maximum for sequence in sequences(words))
-    return {Error.LENGTH} if ended and too_long else set()
+            return {Error.NO_KEY}, number
+    lengths = [len(sequence) for sequence in sequences(words)]
+    longest = max(lengths, default=0)
+    wrong = ended and longest > maximum
+    return {Error.LENGTH} if wrong else set(), lengths.index(longest) if wrong else 0
 
 
 def sequences(words: list[int]) -> list[list[int]]:
@@ -293,9 +300,11 @@ def account(model: Packets, tokens: Packets, row_words: int, config: Config) -> 
     packet = tokens.first()
     data = packet.data if packet is not None else tokens.data
     words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
-    wrong = token_codes(words, packet is not None, config, found)
+    wrong, number = token_codes(words, packet is not None, config, found)
+    failing = {code: {number} for code in wrong}
     if packet is not None and not wrong:
         wrong = use_codes(words, row_words, config, found)
+        failing[Error.TOKEN] = set(_unknown(words, found))
     if wrong:
         codes.discard(Error.NONE)
     codes |= wrong
@@ -303,7 +312,18 @@ def account(model: Packets, tokens: Packets, row_words: int, config: Config) -> 
         codes.discard(Error.NONE)
         codes.add(Error.ABORTED)
     labels = max(_columns(found), default=0)
-    return Verdict(frozenset(codes), labels * len(sequences(words)), labels)
+    return Verdict(frozenset(codes), labels * len(sequences(words)), labels, failing)
+
+
+def _unknown(words: list[int], found: list[Descriptor]) -> Iterator[int]:
+    """The first sequence that has an id or a type beyond the tables."""
+    for one in found:
+        if one.opcode == Opcode.EMBED:
+            rows, types = one.values["token_rows"], one.values["types"]
+            for number, sequence in enumerate(sequences(words)):
+                if any(w & ID_MASK >= rows or (w & TYPE_BIT and types < 2) for w in sequence):
+                    yield number
+                    return
 
 
 def _columns(found: list[Descriptor]) -> Iterator[int]:

@@ -79,6 +79,9 @@ def _run(
         yield f"code {code.name if code is not None else number}; right would be {names}"
         return
     assert code is not None
+    if seen["sequence"] not in verdict.failing.get(code, {0}):
+        wanted = sorted(verdict.failing.get(code, {0}))
+        yield f"failed_sequence is {seen['sequence']} with {code.name}; right would be {wanted}"
     aborts = end == "rescued" or any(event.action is Action.WRITE for event in run.events)
     if seen["rows_pending"]:
         yield f"ended with {seen['rows_pending']} rows still to come"

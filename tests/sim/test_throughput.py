@@ -35,7 +35,9 @@ def test_a_measurement_is_the_sum_of_its_inferences() -> None:
     assert found.batched == sum(predict(program, b, stream_bytes=2).cycles for b in batches)
     alone = compile_model(MODEL, fitting(SHAPE, 4, 20))
     assert found.alone == sum(predict(alone, n, stream_bytes=2).cycles for n in lengths)
-    assert found.alone > found.batched
+    everything = compile_model(MODEL, fitting(SHAPE, 4, 20), whole_last_layer=True)
+    assert found.whole == sum(predict(everything, n, stream_bytes=2).cycles for n in lengths)
+    assert found.whole > found.alone > found.batched
     real, whole = found.utilisation
     assert real == pytest.approx(sum(work(program, n) for n in lengths) / 16 / found.batched)
     # No inference can follow the one before sooner than the stream, with the tokens there, is read.
@@ -46,9 +48,20 @@ def test_a_measurement_is_the_sum_of_its_inferences() -> None:
     assert whole == pytest.approx(sum(work(program, n) for n in padded) / 16 / found.batched)
 
 
+def test_the_whole_last_layer_is_an_option() -> None:
+    classifier: Any = SimpleNamespace(model=MODEL)
+    found = measure(classifier, "some", [5, 3], Setting(4, 2), 32, whole_last_layer=True)
+    program = compile_model(MODEL, fitting(SHAPE, 4, 32), whole_last_layer=True)
+    assert found.alone == found.whole
+    assert found.batched == predict(program, [5, 3], stream_bytes=2).cycles
+
+
 def test_the_report() -> None:
-    one = Measurement("texts", Setting(16, 2), 10, 250, 2_000_000, 500_000, 3, (0.5, 0.75), 0.0125)
+    one = Measurement(
+        "texts", Setting(16, 2), 10, 250, 3_000_000, 2_000_000, 500_000, 3, (0.5, 0.75), 0.0125
+    )
     text = throughput.report([one], 256)
-    values = ["texts", "25.0", "16", "2", "500", "2,000", "4.00", "3", "50.0%", "75.0%", "1.25%"]
+    values = ["texts", "25.0", "16", "2", "333", "500", "2,000", "6.00", "4.00"]
+    values += ["3", "50.0%", "75.0%", "1.25%"]
     assert [line.split() for line in text.splitlines()][2] == values
     assert "token memory of 256" in text

@@ -30,7 +30,7 @@ PORTS = {
     "s_axis_tokens_": "a token a word: id[23:0], type[24], attend[25], ends[26]; tlast at the end",
     "m_axis_request_": "row number of the flat embedding table",
     "s_axis_rows_": "the rows asked for, in that order; tlast with each row's last word",
-    "m_axis_logits_": "int32 logits; tlast with the last",
+    "m_axis_logits_": "int32 logits; tlast with the last of each sequence",
     "m_axi_": "AXI4 read master: INCR bursts of whole beats, one ID, none over 4 KiB",
     "interrupt": "level, active high: pending and enabled",
     TRACE: "every write of a named intermediate, for benches",
