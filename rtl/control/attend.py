@@ -100,25 +100,31 @@ class AttendWalker(Walker):
             ]
             self.show_areas(m, (attend.query, query, tile.length), (attend.key, keys, tile.length))
         next_row, next_offset = Signal.like(row), Signal(self.width)
-        coming_rows = Signal.like(row)  # row tiles of the sequence that is looked up
         m.d.comb += [
             next_row.eq(key_row + 1),
             next_offset.eq(key_offset + attend.stride),
-            coming_rows.eq((self.tokens + n - 1) >> n.bit_length() - 1),
-            self.number.eq(Mux(self.begin, 0, following)),
         ]
-        with m.If(self.begin | (turn & taken & end & ends)):
+        sequence_ends = turn & taken & end & ends
+        self.look_up(m, following, self.begin, sequence_ends)
+
+        # What is computed of a length, of both before one is chosen.
+        coming_tokens = Mux(self.begin, self.first_tokens, self.tokens)
+        coming_rows = Mux(
+            self.begin,
+            *((t + n - 1) >> n.bit_length() - 1 for t in (self.first_tokens, self.tokens)),
+        )
+        coming_single = Mux(self.begin, *(t <= n for t in (self.first_tokens, self.tokens)))
+        with m.If(self.begin | sequence_ends):
             # The next sequence begins behind the last key tile of this one.
             start, start_row = Signal(self.width), Signal.like(row)
             with m.If(~self.begin):
                 m.d.comb += [start.eq(next_offset), start_row.eq(next_row)]
             m.d.sync += [
-                tokens.eq(self.tokens),
-                keys_left.eq(self.tokens),
-                end.eq(self.tokens <= n),
+                tokens.eq(coming_tokens),
+                keys_left.eq(coming_tokens),
+                end.eq(coming_single),
                 rows.eq(coming_rows),
-                head_ends.eq(one_row | (self.tokens <= n)),
-                following.eq(Mux(self.begin, 1, following + 1)),
+                head_ends.eq(one_row | coming_single),
                 *(signal.eq(0) for signal in (row, head, key)),
                 *(signal.eq(start_row) for signal in (first_row, key_row)),
                 *(s.eq(start) for s in (offset, head_offset, first_offset, key_offset)),

@@ -29,7 +29,9 @@ class Walker(wiring.Component):
     number : Out
         A sequence.
     tokens : In
-        Its length, in the same cycle.
+        Its length, in the next cycle.
+    first_tokens : In
+        The length of the first one.
     gathered : In, 1
         The first token of each sequence was gathered: FIRST_TILE is their row tiles.
     weight_base : In
@@ -56,6 +58,7 @@ class Walker(wiring.Component):
                 "batch": In(Batch(config)),
                 "number": Out(range(config.row_tiles)),
                 "tokens": In(range(config.tokens + 1)),
+                "first_tokens": In(range(config.tokens + 1)),
                 "gathered": In(1),
                 "weight_base": In(address_bits(config)),
                 "o": Out(stream.Signature(Tile(config))),
@@ -83,14 +86,24 @@ class Walker(wiring.Component):
         n = self.config.lanes
         tokens_left = Signal(range(self.config.tokens + 1))
         following = Signal(range(self.config.row_tiles + 1))  # the sequence after this one
-        m.d.comb += self.number.eq(Mux(restart, 0, following))
+        ends = advance & (tokens_left <= n)
+        self.look_up(m, following, restart, ends)
         with m.If(restart):
-            m.d.sync += [tokens_left.eq(self.tokens), following.eq(1)]
-        with m.Elif(advance & (tokens_left <= n)):
-            m.d.sync += [tokens_left.eq(self.tokens), following.eq(following + 1)]
+            m.d.sync += tokens_left.eq(self.first_tokens)
+        with m.Elif(ends):
+            m.d.sync += tokens_left.eq(self.tokens)
         with m.Elif(advance):
             m.d.sync += tokens_left.eq(tokens_left - n)
         return tokens_left, following
+
+    def look_up(self, m: Module, following: Signal, restart: Value, ends: Value) -> None:
+        """Count `following`: 1 after `restart`, one more after `ends`; `tokens` is its length."""
+        coming = Signal.like(following, name="coming")
+        m.d.comb += [
+            coming.eq(Mux(restart, 1, following + ends)),
+            self.number.eq(coming),
+        ]
+        m.d.sync += following.eq(coming)
 
     def bank_word(self, address: Value) -> Value:
         return bank_word(address, self.config)

@@ -27,6 +27,8 @@ from amaranth.lib.wiring import In, Out
 from rtl.generate.widths import explicit_widths
 
 LOWERING = "proc; memory_collect; opt -full; clean; write_rtlil"
+PLAIN = "proc; memory_collect; clean; write_rtlil"
+"""The same design, larger, in a quarter of the time: for one that is simulated once."""
 WRITING = "clean; write_verilog -noattr"
 
 #: Warnings of Verilator about how Yosys writes, and why each is none about the design.
@@ -151,7 +153,12 @@ def _yosys(name: str, design: str, commands: str) -> str:
 
 
 def netlist(
-    component: wiring.Component, name: str, *, trace: bool = True, sources: bool = False
+    component: wiring.Component,
+    name: str,
+    *,
+    trace: bool = True,
+    sources: bool = False,
+    lowering: str = LOWERING,
 ) -> str:
     """RTLIL of `component`, lowered: what `convert` writes as Verilog, its operands aside.
 
@@ -166,11 +173,14 @@ def netlist(
         As in `convert`.
     """
     text = rtlil.convert(_Named(component), name=name, emit_src=sources)
-    lowering = LOWERING if trace else f"delete -port {name}/w:{TRACE}*; {LOWERING}"
+    if not trace:
+        lowering = f"delete -port {name}/w:{TRACE}*; {lowering}"
     return _yosys(name, text, lowering)
 
 
-def convert(component: wiring.Component, name: str, *, trace: bool = True) -> str:
+def convert(
+    component: wiring.Component, name: str, *, trace: bool = True, lowering: str = LOWERING
+) -> str:
     """Verilog text of `component` as module `name`, its parts as further modules.
 
     Clock and reset are the inputs `clk` and `rst` (synchronous, active high). They are the first
@@ -183,13 +193,15 @@ def convert(component: wiring.Component, name: str, *, trace: bool = True) -> st
         Of the module; the names of all parts' modules begin with it.
     trace
         False leaves the outputs trace_* away, which only benches need.
+    lowering
+        LOWERING or PLAIN.
 
     Raises
     ------
     VerilogError
         Yosys refused the design, a part has no name, or two parts or ports get the same name.
     """
-    lowered = explicit_widths(netlist(component, name, trace=trace))
+    lowered = explicit_widths(netlist(component, name, trace=trace, lowering=lowering))
     body = re.sub(r"\A/\*.*?\*/\n", "", _yosys(name, lowered, WRITING), flags=re.DOTALL)
     order = ["clk", "rst", *(port for port, *_ in ports(component))]
     return HEAD + in_order(plain_module_names(body), name, order)
