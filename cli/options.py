@@ -125,7 +125,7 @@ def add_lanes(group: argparse._ActionsContainer, choices: Sequence[int]) -> None
         default=LANES,
         choices=choices,
         metavar="N",
-        help=f"the array has N x N multipliers: {', '.join(map(str, choices))} (default: {LANES})",
+        help=f"N x N multipliers: {', '.join(map(str, choices))} (default: {LANES})",
     )
 
 
