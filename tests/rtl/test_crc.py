@@ -82,9 +82,9 @@ def test_padding_is_zero(size: int, padding: int) -> None:
     good = ref_good(stream, size, padding)
     assert good == [False, False, True] + [False, True] * 2
     assert rtl_good(stream, size, padding=padding) == good
-    for place in range(len(stream) - padding - 4, len(stream)):
+    for place in (-padding - 4, -padding - 1, -padding, -1):  # ends of the CRC, of the padding
         broken = bytearray(stream)
-        broken[place] ^= 1 << place % 8
+        broken[place] ^= 1 << -place % 8
         assert rtl_good(bytes(broken), size, 0.0, padding) == [*good[:-1], False]
 
 
