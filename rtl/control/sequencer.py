@@ -124,9 +124,7 @@ class Sequencer(wiring.Component):
             range(self.config.tokens + 1), self.config.row_tiles
         )
         connect(m, flipped(self.length), lengths.write)
-        # Registers, since walkers compute with the lengths.
-        first_tokens, tokens = Signal(lengths.shape), Signal(lengths.shape)
-        m.d.sync += tokens.eq(lengths.read.data)
+        first_tokens = Signal(lengths.shape)
         with m.If(self.length.en & (self.length.address == 0)):
             m.d.sync += first_tokens.eq(self.length.data)
         gathered = Signal()
@@ -149,7 +147,7 @@ class Sequencer(wiring.Component):
                 walker.batch.sequences.eq(self.batch.sequences),
                 walker.batch.row_tiles.eq(self.batch.row_tiles),
                 walker.batch.gathered.eq(self.batch.gathered),
-                walker.tokens.eq(tokens),
+                walker.tokens.eq(lengths.read.data),
                 walker.first_tokens.eq(first_tokens),
                 walker.gathered.eq(gathered),
                 walker.weight_base.eq(Mux(half, self.config.weight_words, 0)),

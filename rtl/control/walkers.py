@@ -29,9 +29,9 @@ class Walker(wiring.Component):
     number : Out
         A sequence.
     tokens : In
-        Its length, in the next cycle.
+        Its length, in the same cycle.
     first_tokens : In
-        The length of the first one.
+        The length of the first one, out of a register.
     gathered : In, 1
         The first token of each sequence was gathered: FIRST_TILE is their row tiles.
     weight_base : In
@@ -97,13 +97,12 @@ class Walker(wiring.Component):
         return tokens_left, following
 
     def look_up(self, m: Module, following: Signal, restart: Value, ends: Value) -> None:
-        """Count `following`: 1 after `restart`, one more after `ends`; `tokens` is its length."""
-        coming = Signal.like(following, name="coming")
-        m.d.comb += [
-            coming.eq(Mux(restart, 1, following + ends)),
-            self.number.eq(coming),
-        ]
-        m.d.sync += following.eq(coming)
+        """Count `following`: 1 after `restart`, one more after `ends`; `tokens` is its length.
+
+        What comes late in a cycle does not reach the memory of the lengths.
+        """
+        m.d.comb += self.number.eq(following)
+        m.d.sync += following.eq(Mux(restart, 1, following + ends))
 
     def bank_word(self, address: Value) -> Value:
         return bank_word(address, self.config)

@@ -101,10 +101,7 @@ def _run(options: argparse.Namespace) -> int:
                     k: {"covered": done, "of": total} for k, (done, total) in shares.items()
                 },
                 "holes": {"code": holes, "functional": bins},
-                "excluded": {
-                    f"{cause}, {error.name}": why
-                    for (cause, error), why in functional.EXCLUDED.items()
-                },
+                "excluded": {str(one): one.reason for one in functional.EXCLUDED},
             },
         )
     _judge(found, options)

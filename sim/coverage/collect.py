@@ -12,7 +12,7 @@ from cli.workers import each
 
 from rtl.interface.operation import Error
 from sim.coverage.code import KINDS, Point, merged, read
-from sim.coverage.functional import EXCLUDED, Bin, covered, everything
+from sim.coverage.functional import Bin, covered, everything, why_not
 from sim.fuzz import play
 from sim.fuzz.judge import judge
 from sim.fuzz.subject import config
@@ -67,7 +67,7 @@ class Covered:
 
     def impossible(self) -> list[str]:
         """Bins that were covered although they are excluded: the reason is wrong."""
-        return [str(b) for b in sorted(self.bins) if (b.cause, b.code) in EXCLUDED]
+        return [f"{one} ({why_not(one)})" for one in sorted(self.bins) if why_not(one)]
 
 
 def share(seed: int, case: tuple[Path | None, int, Sequence[int]]) -> Covered:

@@ -78,7 +78,6 @@ class Operands(wiring.Component):
         def step(shape: Any) -> Stub:
             return newton
 
-        step.latency = self.module.NewtonStep.latency  # type: ignore[attr-defined]
         sound = self.module.Rom, self.module.NewtonStep
         unit = self.module.Rsqrt()
         self.module.Rom, self.module.NewtonStep = rom, step
