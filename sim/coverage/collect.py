@@ -17,8 +17,7 @@ from sim.fuzz import play
 from sim.fuzz.judge import judge
 from sim.fuzz.subject import config
 
-#: The Verilog as it stands, every line of which is a small expression: no optimisation hides one.
-FLAGS = ("--coverage-line", "--coverage-toggle", "-MAKEFLAGS", "OPT_FAST=-O1")
+FLAGS = ("--coverage-line", "--coverage-toggle")
 CHUNK = 200
 
 

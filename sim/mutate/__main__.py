@@ -11,7 +11,7 @@ from typing import Any
 
 from cli.command import Different, Exit, run_command
 from cli.files import write_json
-from cli.options import Parser, add_dask, add_jobs, add_json, add_seed, whole
+from cli.options import Parser, add_dask, add_jobs, add_json, add_lanes, add_seed, whole
 
 from rtl.interface.config import LANES
 from sim.mutate.bench import ACCELERATOR, configuration
@@ -47,14 +47,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--count", type=whole(1, MOST), default=COUNT, metavar="N", help=f"mutants ({COUNT})"
     )
-    parser.add_argument(
-        "--lanes",
-        type=int,
-        choices=LANES,
-        default=DEFAULT_LANES,
-        metavar="N",
-        help=f"of the unit: {', '.join(map(str, LANES))} (default: {DEFAULT_LANES})",
-    )
+    add_lanes(parser, LANES, DEFAULT_LANES)
     parser.add_argument(
         "--known", type=Path, default=LIST, metavar="FILE", help="list of known survivors, TOML"
     )

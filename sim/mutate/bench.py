@@ -18,8 +18,8 @@ from sim.mutate import inferences
 from sim.mutate.netlist import SELECTOR, SELECTOR_BITS, Mutant, with_selector
 from sim.native.library import NativePorts, finish, library
 
-#: Yosys writes operands of unequal widths; a change of optimisation builds sooner than it plays.
-FLAGS = ("-Wno-lint", "-Wno-fatal", "-MAKEFLAGS", "OPT_FAST=-O1")
+#: Yosys writes operands of unequal widths.
+FLAGS = ("-Wno-lint", "-Wno-fatal")
 #: Tests of a bench that need files of the user.
 WITH_FILES = {"real_reviews"}
 CHUNK = 10

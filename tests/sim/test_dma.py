@@ -391,7 +391,11 @@ FAULTS = {
         "control.reset, 0,",
     ),
     "a bad beat is ignored": ("accelerator_dma", "m.Elif(fetch.error)", "m.Elif(fetch.error & 0)"),
-    "a bad address is read": ("accelerator_dma", "control.begin & ~behind.wrong", "control.begin"),
+    "a bad address is no error": (
+        "accelerator_dma",
+        "m.If(control.begin & behind.wrong)",
+        "m.If(control.begin & behind.wrong & 0)",
+    ),
     "tokens stay after an abort": (
         "accelerator_dma",
         "clear_tokens.eq(registers.abort)",
