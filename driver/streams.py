@@ -1,4 +1,4 @@
-"""What goes into the accelerator's streams for one sequence; standard library only."""
+"""What goes into the accelerator's streams, by inference; standard library only."""
 
 from __future__ import annotations
 
