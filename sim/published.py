@@ -18,6 +18,7 @@ from rtl.interface.config import LANES, Config
 from sim.cycles.model import predict
 from sim.estimate.area import estimate
 from sim.estimate.performance import example
+from sim.performance import LAYER
 from sim.report import table
 
 DESCRIPTION = """\
@@ -35,7 +36,6 @@ examples:
   python -m sim.published --lanes 16 32 --json build/published.json
 """
 LAYERS, HIDDEN, FFN, TOKENS = 12, 768, 3072, 128
-LAYER = "layer."
 
 
 @dataclass(frozen=True)
