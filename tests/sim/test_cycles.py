@@ -159,6 +159,12 @@ def test_there_are_enough_combinations() -> None:
     assert all(len(set(cases)) == len(cases) for cases in CASES.values())
 
 
+def marks(lanes: int, *, long: bool = False) -> list[pytest.MarkDecorator]:
+    """The first case of a number of lanes builds the simulation: of 64 that takes very long."""
+    slow = [pytest.mark.slow] if lanes >= 32 or long else []
+    return [*slow, pytest.mark.timeout(5400)] if lanes == 64 else slow
+
+
 @pytest.mark.verilator
 @pytest.mark.parametrize(
     ("lanes", "case"),
@@ -167,7 +173,7 @@ def test_there_are_enough_combinations() -> None:
             lanes,
             case,
             id="-".join(map(str, (lanes, *vars(case).values()))),
-            marks=[pytest.mark.slow] if lanes >= 32 or case.long else [],
+            marks=marks(lanes, long=case.long),
         )
         for lanes, cases in CASES.items()
         for case in cases
@@ -214,9 +220,7 @@ BATCHES = {
 
 
 @pytest.mark.verilator
-@pytest.mark.parametrize(
-    "lanes", [pytest.param(n, marks=[pytest.mark.slow] if n >= 32 else []) for n in BATCHES]
-)
+@pytest.mark.parametrize("lanes", [pytest.param(n, marks=marks(n)) for n in BATCHES])
 def test_prediction_of_batches_equals_simulation(lanes: int) -> None:
     """Sequences side by side, with the last layer cut and whole; all cycles, all logits."""
     for shape, lengths, stream_bytes, whole in BATCHES[lanes]:
