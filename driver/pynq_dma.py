@@ -181,9 +181,9 @@ class Overlay:
         lengths = [len(one) for one in ids]
         found: dict[int, list[int]] = {}
         for batch in streams.pack(lengths, lanes, room):
-            parts = [[x for place in batch for x in part[place]] for part in (ids, types, attend)]
+            i, t, a = ([x for place in batch for x in part[place]] for part in (ids, types, attend))
             try:
-                logits = self.infer(*parts, seconds, [lengths[place] for place in batch])
+                logits = self.infer(i, t, a, seconds, [lengths[place] for place in batch])
             except InferenceError as error:
                 if error.sequence is None:
                     raise
