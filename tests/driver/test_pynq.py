@@ -207,6 +207,14 @@ def test_lengths_that_pynq_refuses(lengths: list[int], board: Board, subject: Su
     assert board.accesses[1] == 0
 
 
+def test_the_longest_is_of_a_sequence_not_of_a_batch(board: Board, subject: Subject) -> None:
+    made = overlay(board, subject)
+    made.longest = 4
+    assert len(made.infer([1] * 8, lengths=[4, 4])) == 2 * subject.model.shape.labels
+    with pytest.raises(ValueError, match=r"the sequence has 5 tokens: 1\.\.4 can be run"):
+        made.infer([1] * 8, lengths=[3, 5])
+
+
 def test_a_failure_on_pynq(board: Board, subject: Subject) -> None:
     with pytest.raises(InferenceError, match="NO_KEY"):
         overlay(board, subject).infer([1, 2, 3], None, [0, 0, 0])
