@@ -1,4 +1,4 @@
-"""The driver under PYNQ, on the simulated accelerator behind pretended DMAs."""
+"""The driver for PYNQ on the simulated accelerator; PYNQ itself is stood in for."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driver import accelerator, pynq_dma
+from driver import pynq_dma
 from driver.accelerator import DeviceError, InferenceError
+from rtl.compile.batches import pack
 from sim.driver.board import BASE, Board
 from sim.fuzz.subject import Sequence, Subject
 from tests.driver.conftest import LANES
@@ -20,19 +21,22 @@ from tests.ending import refusal
 
 pytestmark = pytest.mark.verilator
 
+WRITES = 2  # of registers an inference: start, and the interrupt acknowledged
+
 
 class FakePynq:
     """What pynq_dma needs of PYNQ, on a board: DMAs put their buffers on the board's streams."""
 
     def __init__(self, board: Board, row_words: int) -> None:
-        self.board, self.row_words, self.freed, self.made = board, row_words, 0, 0
+        self.board, self.freed, self.made = board, 0, 0
         dmas = ("model_dma", "tokens_dma", "rows_dma", "logits_dma")
         self.ip_dict: dict[str, Any] = {name: {} for name in dmas}
         self.ip_dict["bert2rtl_0"] = {"phys_addr": BASE}
         for name in ("model", "tokens"):
             setattr(self, f"{name}_dma", self._sender(name))
         self.rows_dma = self._sender("push_rows", row_words)
-        self.logits_dma = Namespace(recvchannel=self)
+        self.received = Received(board)
+        self.logits_dma = Namespace(recvchannel=self.received)
 
     def Overlay(self, bitfile: str) -> FakePynq:
         return self
@@ -56,27 +60,51 @@ class FakePynq:
             def flush(self) -> None: ...
 
             def invalidate(self) -> None:
-                logits, lasts = pynq.board.logits()
-                assert (len(logits), lasts) == (self.size, 1)
-                self[:] = logits
+                self[:] = pynq.received.memory.pop(id(self))
 
             def freebuffer(self) -> None:
                 pynq.freed += 1
 
         return np.full(shape, 99, dtype).view(Buffer)
 
+
+class Received:
+    """The write channel of an AXI DMA: a transfer takes one packet, no more, no less."""
+
+    def __init__(self, board: Board) -> None:
+        self.board, self.memory = board, dict[int, list[int]]()
+        self._buffer: Any = None
+
+    @property
+    def idle(self) -> bool:
+        if self._buffer is not None:
+            logits, lasts = self.board.logits()
+            self._taken += logits
+            if lasts:
+                assert (len(self._taken), lasts) == (self._buffer.size, 1)
+                self.memory[id(self._buffer)], self._buffer = self._taken, None
+        return self._buffer is None
+
     def transfer(self, buffer: Any) -> None:
+        assert self._buffer is None, "DMA channel not idle"
         assert buffer.dtype == np.int32
+        self._buffer, self._taken = buffer, []
+        self.board.take_packet()
 
     def wait(self) -> None:
+        assert self.idle
         assert self.board.left == (0, 0, 0)
 
 
 def overlay(board: Board, subject: Subject) -> pynq_dma.Overlay:
     fake = FakePynq(board, subject.table.shape[1] // LANES)
-    found = pynq_dma.Overlay(fake, "x.bit", subject.stream, subject.table.tobytes())
-    found.device._sleep = lambda seconds: board.run(200)
-    return found
+    return pynq_dma.Overlay(
+        fake, "x.bit", subject.stream, subject.table.tobytes(), lambda seconds: board.run(200)
+    )
+
+
+def parts(sequence: Sequence) -> tuple[list[int], list[int], list[int]]:
+    return sequence.ids.tolist(), sequence.types.tolist(), sequence.attend.tolist()
 
 
 def plain(subject: Subject, tokens: int) -> Sequence:
@@ -91,15 +119,48 @@ def test_pynq(board: Board, any_subject: Subject) -> None:
     made, rng = overlay(board, any_subject), np.random.default_rng(1)
     for tokens in (1, 5, made.longest, 2):
         sequence = any_subject.sequence(tokens, rng)
-        ids, types, attend = (x.tolist() for x in (sequence.ids, sequence.types, sequence.attend))
-        assert tuple(made.infer(ids, types, attend)) == any_subject.logits(sequence)
+        assert tuple(made.infer(*parts(sequence))) == any_subject.logits(sequence)
     fake = made._pynq
     assert fake.made - fake.freed == 1  # the model's stays
 
 
+def test_a_batch_on_pynq(board: Board, any_subject: Subject) -> None:
+    """A transfer for each packet of logits; all in one inference."""
+    made, rng = overlay(board, any_subject), np.random.default_rng(3)
+    for lengths in ([1], [2, 5], [4, 1, 3, 1]):
+        batch, writes = any_subject.batch(lengths, rng), board.accesses[1]
+        found = made.infer(*parts(batch), lengths=lengths)
+        assert tuple(found) == any_subject.logits(batch)
+        assert board.accesses[1] - writes == WRITES
+    assert made._pynq.made - made._pynq.freed == 1
+
+
+def test_all_on_pynq(board: Board, any_subject: Subject) -> None:
+    """As many an inference as fit; the logits in the order of the sequences."""
+    made, rng = overlay(board, any_subject), np.random.default_rng(4)
+    lengths = [3, 1, 9, 4, 5, 2, made.longest, 8, 1, 1]
+    every = [any_subject.sequence(tokens, rng) for tokens in lengths]
+    ids, types, attend = zip(*map(parts, every))
+    batches = len(pack(any_subject.program, lengths))
+    assert batches < len(lengths)
+    for row_tiles in (None, any_subject.program.row_tiles):
+        writes = board.accesses[1]
+        found = made.infer_all(ids, types, attend, row_tiles=row_tiles)
+        assert [tuple(logits) for logits in found] == [any_subject.logits(one) for one in every]
+        assert board.accesses[1] - writes == batches * WRITES
+    assert made.infer_all([]) == []
+    assert made._pynq.made - made._pynq.freed == 1
+
+
 def test_pynq_with_what_is_left_out(board: Board, subject: Subject) -> None:
     sequence = plain(subject, 4)
-    assert tuple(overlay(board, subject).infer(sequence.ids.tolist())) == subject.logits(sequence)
+    made, ids, logits = (
+        overlay(board, subject),
+        sequence.ids.tolist(),
+        list(subject.logits(sequence)),
+    )
+    assert made.infer(ids) == logits
+    assert made.infer_all([ids, ids]) == [logits, logits]
 
 
 @pytest.mark.parametrize(
@@ -125,9 +186,55 @@ def test_a_sequence_that_pynq_refuses(
     assert board.left == (0, 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("ids", "types", "attend", "message"),
+    [
+        ([[1], []], None, None, "^sequence 1: the sequence is empty"),
+        ([[1], [2], [1] * 25], None, None, r"^sequence 2: the sequence has 25 tokens: 1\.\.24"),
+        ([[1, 20]], None, None, r"^sequence 0: ids has 20: it must lie in 0\.\.19"),
+        ([[1], [1]], [[0], [0, 0]], None, "^sequence 1: 2 types for 1 ids"),
+        ([[1], [1]], None, [[1]], "^attend has 1 sequences, ids has 2"),
+    ],
+)
+def test_sequences_that_pynq_refuses(
+    ids: Any, types: Any, attend: Any, message: str, board: Board, subject: Subject
+) -> None:
+    """Before any of them is run."""
+    made = overlay(board, subject)
+    with pytest.raises(ValueError, match=message):
+        made.infer_all(ids, types, attend)
+    assert board.accesses[1] == 0
+    assert board.left == (0, 0, 0)
+
+
+@pytest.mark.parametrize("lengths", [[], [0, 3], [1, 1], [4, -1]])
+def test_lengths_that_pynq_refuses(lengths: list[int], board: Board, subject: Subject) -> None:
+    with pytest.raises(ValueError, match="each needs one at least, and all together 3"):
+        overlay(board, subject).infer([1, 2, 3], lengths=lengths)
+    assert board.accesses[1] == 0
+
+
+def test_the_longest_is_of_a_sequence_not_of_a_batch(board: Board, subject: Subject) -> None:
+    made = overlay(board, subject)
+    made.longest = 4
+    assert len(made.infer([1] * 8, lengths=[4, 4])) == 2 * subject.model.shape.labels
+    with pytest.raises(ValueError, match=r"the sequence has 5 tokens: 1\.\.4 can be run"):
+        made.infer([1] * 8, lengths=[3, 5])
+
+
 def test_a_failure_on_pynq(board: Board, subject: Subject) -> None:
     with pytest.raises(InferenceError, match="NO_KEY"):
         overlay(board, subject).infer([1, 2, 3], None, [0, 0, 0])
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_a_failure_of_many_on_pynq(place: int, board: Board, subject: Subject) -> None:
+    """It is named by its place among all, wherever the batches put it."""
+    ids = [[1] * tokens for tokens in (2, 24, 5, 20)]
+    attend = [[int(place != number)] * len(one) for number, one in enumerate(ids)]
+    with pytest.raises(InferenceError, match=rf"NO_KEY.*\(sequence {place}\)$") as caught:
+        overlay(board, subject).infer_all(ids, None, attend)
+    assert caught.value.sequence == place
 
 
 def test_what_pynq_refuses_of_an_overlay(board: Board, subject: Subject) -> None:
@@ -149,7 +256,7 @@ def test_the_pynq_command(
     fake: Any = FakePynq(board, subject.table.shape[1] // LANES)
     monkeypatch.setitem(sys.modules, "pynq", fake)
     monkeypatch.setattr(
-        accelerator.Accelerator.__init__, "__defaults__", (lambda seconds: board.run(200),)
+        pynq_dma.Overlay.__init__, "__defaults__", (lambda seconds: board.run(200),)
     )
     ids = [str(i) for i in sequence.ids]
     assert pynq_dma.main(["x.bit", str(model), str(rows), *ids]) == 0

@@ -11,6 +11,7 @@ import pytest
 
 from driver import accelerator, streams
 from driver.accelerator import Accelerator, DeviceError, InferenceError
+from rtl.compile.program import compile_model
 from rtl.control.axi import ADDRESS, REGISTERS
 from rtl.interface.command import MAGIC, VERSION, Opcode
 from rtl.interface.operation import Error
@@ -164,17 +165,26 @@ def test_any_damaged_stream_is_refused_in_one_line() -> None:
             assert streams.embed(bytes(stream))["lanes"] > 0
 
 
-def test_the_fields_of_embed(any_subject: Subject) -> None:
-    shape = any_subject.model.shape
-    assert streams.embed(any_subject.stream) == {
-        "lanes": LANES,
+@pytest.mark.parametrize("lanes", [LANES, 64])
+def test_the_fields_of_embed(lanes: int, any_subject: Subject) -> None:
+    """At 64 lanes the descriptors before it are padded."""
+    model = any_subject.model
+    shape = model.shape
+    stream = compile_model(model, config(lanes)).stream()
+    assert streams.embed(stream) == {
+        "lanes": lanes,
         "labels": shape.labels,
-        "row_words": -(-shape.hidden // LANES) << any_subject.model.embedding.wide,
+        "row_words": -(-shape.hidden // lanes) << model.embedding.wide,
         "token_rows": shape.vocabulary,
         "position_rows": shape.positions,
         "offset": shape.position_offset,
         "types": shape.types,
     }
+    with pytest.raises(ValueError, match="the command stream says 0 lanes: it is damaged"):
+        streams.embed(stream[:7] + b"\0" + stream[8:])
+
+
+def test_the_opcodes_of_streams() -> None:
     assert [Opcode.HEADER, Opcode.TABLE, Opcode.NORM, Opcode.EMBED] == [
         streams.HEADER, streams.TABLE, streams.NORM, streams.EMBED
     ]  # fmt: skip
