@@ -128,7 +128,7 @@ class Link:
             return f"{self.port} is used by another program: end that first"
         return f"{self.port} cannot be used as a serial port: {error}"
 
-    def ask(self, kind: Kind, payload: bytes = b"", seconds: float | None = None) -> bytes:
+    def ask(self, kind: int, payload: bytes = b"", seconds: float | None = None) -> bytes:
         """The payload of the reply to one request.
 
         Raises
@@ -143,7 +143,7 @@ class Link:
 
     def ask_all(
         self,
-        requests: Iterable[tuple[Kind, bytes]],
+        requests: Iterable[tuple[int, bytes]],
         window: int,
         seconds: float | None = None,
     ) -> Iterator[bytes]:

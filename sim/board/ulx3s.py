@@ -1,0 +1,143 @@
+"""The ULX3S, simulated: the Verilog of its top with models of the chips, at a pseudo-terminal.
+
+with Simulated(choices(config), Path("build/ttyULX3S"), flash=image) as board:
+    ...  # host programs talk to build/ttyULX3S
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from cli.command import ToolError
+
+from board.protocol import Kind, encode
+from board.system import IMAGE_IN_FLASH, Choices
+from rtl.interface.config import Config
+from sim.board.chip import rules
+from sim.board.top import MEGAHERTZ, design_of
+from sim.builds import build_harness
+from sim.design import Design
+
+HERE = Path(__file__).parent
+BIT = 16
+"""Clock cycles of a bit of the simulated line: the shortest, for time passes slowly here."""
+LONGEST = 196
+"""Bytes of a payload that such a line leaves time for."""
+FLAGS = ("--pins-inout-enables",)
+
+
+def choices(config: Config) -> Choices:
+    """Those of the simulated board: of the real one, with a faster line."""
+    return Choices(config=config, megahertz=MEGAHERTZ, baud=round(MEGAHERTZ * 1e6 / BIT),
+                   longest=LONGEST)  # fmt: skip
+
+
+def program(design: Design) -> Path:
+    """The simulation of a top, built; cached like every build."""
+    return build_harness(design, [HERE / "ulx3s.cpp", HERE / "ecp5.v"], flags=FLAGS)
+
+
+class Simulated:
+    """A board that runs until the end of the context.
+
+    Parameters
+    ----------
+    of
+        `choices` of its configuration.
+    port
+        Where its terminal appears.
+    flash
+        A file whose contents lie in the flash where an image is looked for.
+    memory
+        A file with an image that lies in the SDRAM already and was checked: without the time that
+        the flash or the line would take.
+    design
+        The Verilog of the top, where it is not `design_of(of)`.
+
+    Raises
+    ------
+    ToolError
+        It does not start, or has ended.
+    ValueError
+        There is something at `port` that is no link.
+    """
+
+    def __init__(
+        self,
+        of: Choices,
+        port: Path,
+        *,
+        flash: Path | None = None,
+        memory: Path | None = None,
+        design: Design | None = None,
+    ) -> None:
+        self.port = port
+        self._arguments = [
+            str(program(design or design_of(of))),
+            str(port),
+            str(of.bit),
+            str(IMAGE_IN_FLASH),
+            str(flash or ""),
+            str(memory or ""),
+            encode(Kind.USE, 1).hex() if memory else "",
+            *map(str, rules(of.chip, of.megahertz)),
+        ]
+
+    def __enter__(self) -> Simulated:
+        if self.port.exists() and not self.port.is_symlink():
+            raise ValueError(f"{self.port} is there already, and no terminal: name another port")
+        self.port.parent.mkdir(parents=True, exist_ok=True)
+        # It ends with its standard input, so it never outlives this process.
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            self._arguments, stdin=pipe, stdout=pipe, text=True, start_new_session=True
+        )
+        try:
+            self.device = self._line()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self.port.unlink(missing_ok=True)
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise ToolError(f"the simulated board has ended with {self._process.wait()}")
+        return line.rstrip("\n")
+
+    def tell(self, command: str) -> dict[str, Any]:
+        """Give a command of `ulx3s.cpp`; the board's state after it.
+
+        Raises
+        ------
+        ValueError
+            There is no such command.
+        """
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(command + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        answer = self._line()
+        if not answer.startswith("{"):
+            raise ValueError(answer)
+        return dict(json.loads(answer))
+
+    def wait(self) -> None:
+        """Until it ends."""
+        self._process.wait()
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """cycles, led, refreshes, violations: what the chips complain of."""
+        return self.tell("state")

@@ -1,0 +1,57 @@
+"""The simulated ULX3S with a stand-in for the accelerator, and images for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from board.system import Choices
+from board.ulx3s import NAME
+from host.board import Board
+from host.link import Link
+from rtl.interface.config import Config
+from sim.board.top import SOURCES, made
+from sim.board.ulx3s import Simulated, choices
+from sim.design import Design, kept
+from tests.board import stand_in
+
+CONFIG = Config(lanes=4, tokens=16, hidden=16, ffn=16, labels=4)
+
+
+def stand_in_design(of: Choices) -> Design:
+    facts = f"{SOURCES} {of} {Path(stand_in.__file__).read_text()}"
+    return kept(f"{NAME}-stand-in", facts, lambda: made(of, "stand-in", stand_in.StandIn))
+
+
+@pytest.fixture
+def ulx3s(tmp_path: Path) -> Iterator[Callable[..., Simulated]]:
+    """ulx3s(flash=FILE): a simulated board at tmp_path/tty; at the end its chips are asked."""
+    with ExitStack() as stack:
+        boards: list[Simulated] = []
+
+        def make(**options: Any) -> Simulated:
+            of = choices(CONFIG)
+            options.setdefault("design", stand_in_design(of))
+            boards.append(stack.enter_context(Simulated(of, tmp_path / "tty", **options)))
+            return boards[-1]
+
+        yield make
+        for board in boards:
+            assert board.state["violations"] == []
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Iterator[Callable[..., Board]]:
+    """talk(): host.board.Board at the terminal of `ulx3s`."""
+    with ExitStack() as stack:
+
+        def make(**options: Any) -> Board:
+            defaults: dict[str, Any] = {"seconds": 3.0, "tries": 20, "patience": 20}
+            link = Link(str(tmp_path / "tty"), 1_000_000, **(defaults | options))
+            return Board(stack.enter_context(link))
+
+        yield make

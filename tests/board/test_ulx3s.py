@@ -1,0 +1,271 @@
+"""The whole top of the ULX3S in simulation: the programs of host/ on it, unchanged."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import host.classify
+import host.info
+import host.load
+from board.protocol import Kind, Problem, Refusal
+from golden.random import random_model
+from host.board import ATTEND, Board, BoardError
+from host.link import RefusedError
+from quant.tokenizer import TextTokenizer
+from rtl.compile.image import CRC_AT, HEADER
+from sim.board.top import design_of
+from sim.board.ulx3s import LONGEST, Simulated, choices
+from tests.board.conftest import CONFIG
+from tests.board.stand_in import answer
+from tests.host.conftest import LABELS, SHAPE, image_of, sample_in
+
+pytestmark = pytest.mark.verilator
+
+Make = Callable[..., Simulated]
+Talk = Callable[..., Board]
+
+MEMORY = 1 << 25
+LED_IN_USE = 4
+IMAGE = image_of(random_model(SHAPE, seed=5), CONFIG.lanes)
+
+
+def words(rng: random.Random, tokens: int) -> list[int]:
+    return [rng.randrange(12) | rng.randrange(2) << 24 | ATTEND for _ in range(tokens)]
+
+
+def right(board: Board, rng: random.Random, image: bytes = IMAGE) -> None:
+    """A sequence gets the answer that the image and its tokens have."""
+    sequence = words(rng, rng.randint(1, CONFIG.tokens))
+    ids, types = [w & 0xFFFFFF for w in sequence], [w >> 24 & 1 for w in sequence]
+    assert board.run(ids, types).logits.tolist() == answer(image, sequence)
+
+
+def refused(board: Board, kind: int, payload: bytes) -> tuple[int, int]:
+    with pytest.raises(RefusedError) as error:
+        board.link.ask(kind, payload)
+    return error.value.code, error.value.detail
+
+
+def write(board: Board, at: int, data: bytes) -> None:
+    board.link.ask(Kind.WRITE, struct.pack("<I", at) + data)
+
+
+def test_an_image_is_loaded_and_sequences_are_answered(
+    ulx3s: Make, talk: Talk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port = ["--port", str(tmp_path / "tty")]
+    (tmp_path / "model.img").write_bytes(IMAGE)
+    simulated = ulx3s()
+    assert host.info.main([*port, "--json", str(tmp_path / "info.json")]) == 0
+    info = json.loads((tmp_path / "info.json").read_text())
+    limits = CONFIG.as_dict()
+    del limits["dsp_macs"]
+    assert {name: info[name] for name in limits} == limits
+    assert info["problem"] == "EMPTY"
+    assert (info["memory_bytes"], info["kilohertz"]) == (MEMORY, 62_500)
+    assert host.load.main([str(tmp_path / "model.img"), *port]) == 0
+    assert IMAGE[96:128].hex() in capsys.readouterr().out
+    assert simulated.state["led"] & LED_IN_USE
+    board, rng = talk(), random.Random(1)
+    for _ in range(4):
+        right(board, rng)
+    with pytest.raises(BoardError, match="error 6: more tokens"):
+        board.run(range(CONFIG.tokens + 1), [0] * (CONFIG.tokens + 1))
+    right(board, rng)
+
+
+def test_the_flash_is_read_at_power_up(ulx3s: Make, talk: Talk, tmp_path: Path) -> None:
+    """A sound image, a damaged one, one that would not fit, none."""
+    damaged, large = bytearray(IMAGE), bytearray(IMAGE)
+    damaged[HEADER.size + 40] ^= 4
+    large[16:24] = (MEMORY + 2).to_bytes(8, "little")
+    for data, problem in (
+        (IMAGE, Problem.NONE),
+        (bytes(damaged), Problem.STREAM),
+        (bytes(large), Problem.EMPTY),
+        (b"", Problem.EMPTY),
+    ):
+        (tmp_path / "flash").write_bytes(data)
+        simulated = ulx3s(flash=tmp_path / "flash")
+        board = talk()
+        info = board.info()
+        assert info.problem is problem
+        assert info.digest == (IMAGE[96:128] if problem is Problem.NONE else bytes(32))
+        if problem is Problem.NONE:
+            right(board, random.Random(2))
+            simulated.tell("reset")
+            assert board.info().digest == info.digest
+            right(board, random.Random(3))
+
+
+def header(image: bytes, at: int, fmt: str, value: int) -> bytes:
+    """The header of an image that says something else in one place, with a right CRC."""
+    changed = bytearray(image[: HEADER.size])
+    struct.pack_into(fmt, changed, at, value)
+    struct.pack_into("<I", changed, CRC_AT, 0)
+    struct.pack_into("<I", changed, CRC_AT, zlib.crc32(changed))
+    return bytes(changed)
+
+
+def test_what_is_no_sound_image_is_refused(ulx3s: Make, talk: Talk) -> None:
+    simulated, board = ulx3s(), talk()
+    assert refused(board, Kind.USE, b"")[0] == Refusal.IMAGE
+    assert refused(board, Kind.RUN, bytes(4)) == (Refusal.IMAGE, Problem.EMPTY)
+    board.load(IMAGE)
+    stream, stream_bytes, rows, rows_bytes = struct.unpack_from("<4Q", IMAGE, 24)
+    sections = (
+        (0, HEADER.size, Problem.HEADER),
+        (stream, stream + stream_bytes, Problem.STREAM),
+        (rows, rows + rows_bytes, Problem.ROWS),
+    )
+    for seed in range(30):
+        rng = random.Random(seed)
+        begin, end, problem = sections[seed % 3]
+        at, bit = rng.choice((begin, end - 1, rng.randrange(begin, end))), rng.randrange(8)
+        simulated.tell(f"flip {at} {bit}")
+        assert refused(board, Kind.USE, b"") == (Refusal.IMAGE, problem), (at, bit)
+        assert board.info().digest == bytes(32)
+        simulated.tell(f"flip {at} {bit}")
+    board.link.ask(Kind.USE)
+    for at, fmt, value, problem in (
+        (8, "<H", 2, Problem.HEADER),
+        (10, "<H", 64, Problem.HEADER),
+        (72, "<B", 8, Problem.LANES),
+        (73, "<B", 99, Problem.LANES),
+        (16, "<Q", MEMORY + 2, Problem.SIZE),
+        (16, "<Q", rows + rows_bytes - 1, Problem.SIZE),
+        (24, "<Q", 1 << 32 | stream, Problem.SIZE),
+        (24, "<Q", stream + 1, Problem.SIZE),
+        (32, "<Q", 0, Problem.SIZE),
+        (32, "<Q", (1 << 32) - 2, Problem.SIZE),
+        (40, "<Q", len(IMAGE), Problem.SIZE),
+        (48, "<Q", rows_bytes + 2, Problem.SIZE),
+        (48, "<Q", 0, Problem.SIZE),
+        (32, "<Q", stream_bytes - 2, Problem.STREAM),
+        (68, "<I", 1, Problem.ROWS),
+    ):
+        write(board, 0, header(IMAGE, at, fmt, value))
+        assert refused(board, Kind.USE, b"") == (Refusal.IMAGE, problem), (at, value)
+    write(board, 0, IMAGE[: HEADER.size])
+    # Nobody has looked at it since it was written.
+    assert refused(board, Kind.RUN, bytes(4)) == (Refusal.IMAGE, Problem.EMPTY)
+    board.link.ask(Kind.USE)
+    right(board, random.Random(4))
+
+
+def expected(kind: int, payload: bytes) -> tuple[int, int] | None:
+    """The refusal that the table of docs/fpga.md has for a request, without an image."""
+    length = len(payload)
+    if kind not in (1, 2, 3, 4):
+        return Refusal.KIND, kind
+    if (kind in (1, 3) and length) or (kind == 2 and (length <= 4 or length % 8 != 4)):
+        return Refusal.LENGTH, length
+    if kind == 4 and (length == 0 or length % 4):
+        return Refusal.LENGTH, length
+    if kind == 2:
+        at = int.from_bytes(payload[:4], "little")
+        bad = at % 8 or at + length - 4 > MEMORY
+        return (Refusal.ADDRESS, at) if bad else None
+    return (Refusal.IMAGE, Problem.EMPTY) if kind == 4 else None
+
+
+def test_any_request_is_answered_as_the_protocol_says(ulx3s: Make, talk: Talk) -> None:
+    ulx3s()
+    board, rng = talk(), random.Random(11)
+    for _ in range(120):
+        kind = rng.choice((1, 2, 2, 2, 4, rng.randrange(0x7F)))
+        length = rng.choice((0, 1, 3, 4, 8, 12, 12, 20, LONGEST, rng.randrange(LONGEST)))
+        payload = rng.randbytes(length)
+        if kind == 2 and length >= 4:
+            at = rng.choice((0, 8, MEMORY - 8, MEMORY - 16, MEMORY, rng.randrange(1 << 32)))
+            payload = struct.pack("<I", at) + payload[4:]
+        if kind == 3:
+            continue
+        if (refusal := expected(kind, payload)) is None:
+            board.link.ask(kind, payload)
+        else:
+            assert refused(board, kind, payload) == refusal, (kind, length)
+
+
+def test_noise_on_the_line_is_survived(ulx3s: Make, talk: Talk) -> None:
+    """Any levels towards the board, any bytes towards the host."""
+    simulated = ulx3s()
+    board = talk(seconds=0.5)
+    board.load(IMAGE)
+    for seed in range(12):
+        rng = random.Random(seed)
+        simulated.tell(f"noise {rng.choice((1, 40, 500, 20_000))} {seed}")
+        simulated.tell(f"chatter {rng.choice((1, 30, 300))} {seed}")
+        right(board, rng)
+
+
+def test_unplugging_and_a_reset_while_an_image_comes_are_survived(ulx3s: Make, talk: Talk) -> None:
+    simulated = ulx3s()
+    board = talk(seconds=1.0)
+    for command in ("unplug 200", "reset"):
+        half = threading.Event()
+
+        def told(done: int, half: threading.Event = half) -> None:
+            if done > len(IMAGE) // 2:
+                half.set()
+
+        def strike(command: str = command, half: threading.Event = half) -> None:
+            half.wait(60)
+            simulated.tell(command)
+
+        thread = threading.Thread(target=strike)
+        thread.start()
+        loads = board.load(IMAGE, told)
+        thread.join()
+        assert loads == 1 + (command == "reset")
+        right(board, random.Random(5))
+    assert board.link.reconnections == 1
+    simulated.tell("unplug 100")
+    time.sleep(0.2)
+    right(board, random.Random(6))
+
+
+@pytest.mark.slow
+def test_texts_get_the_answers_of_golden(
+    ulx3s: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The accelerator itself: load, classify, a damaged stream, a reset."""
+    sample = sample_in(tmp_path)
+    simulated = ulx3s(design=design_of(choices(CONFIG)))
+    port = ["--port", str(tmp_path / "tty")]
+    model = ["--quantized", str(sample.quantized)]
+    answered = tmp_path / "answer.json"
+
+    def classified(text: str) -> list[int]:
+        arguments = [text, *port, *model, "--json", str(answered)]
+        assert host.classify.main(arguments) == 0, capsys.readouterr()
+        logits = json.loads(answered.read_text())["integer_logits"]
+        return [logits[label] for label in LABELS]
+
+    def golden(text: str) -> list[int]:
+        tokens = TextTokenizer(sample.quantized).encode(text, limit=14, segments=2)
+        words = zip(tokens.ids.tolist(), tokens.types.tolist(), [1] * len(tokens.ids))
+        answer = sample.runs(list(words))
+        assert isinstance(answer, list)
+        return answer
+
+    assert host.load.main([str(sample.image), *port]) == 0
+    for text in ("the film was good !", "bad", "not a good film was the film not bad , good !"):
+        assert classified(text) == golden(text)
+    simulated.tell(f"flip {HEADER.size + 200} 3")
+    assert host.classify.main(["bad", *port, *model]) == 2
+    assert "error 2: the stream in memory is damaged" in capsys.readouterr().err
+    simulated.tell("reset")
+    assert host.classify.main(["bad", *port, *model]) == 2
+    assert "none was loaded" in capsys.readouterr().err
+    assert host.load.main([str(sample.image), *port]) == 0
+    assert classified("the film") == golden("the film")
