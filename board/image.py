@@ -96,15 +96,20 @@ class ImageCheck(wiring.Component):
         # What is read now: the header, the stream or the rows, with the CRC that it must have.
         in_header, in_rows = Signal(), Signal()
         address, left = Signal(self.chip.address_bits), Signal(32)
-        chunk, index = Signal(range(CHUNK + 1)), Signal(range(HEADER_WORDS))
+        size, done = Signal(range(CHUNK + 1)), Signal(range(CHUNK + 1))  # words of the request
+        asks, index = Signal(), Signal(range(HEADER_WORDS))
         said, half = Signal(32), Signal()
         unlike, beyond, foreign = Signal(), Signal(), Signal()
         word = self.read.payload
         taken = self.read.valid & self.read.ready
+        # Words come before the whole request is taken.
         m.d.comb += [
+            self.request.valid.eq(asks),
             self.request.payload.address.eq(address),
-            self.request.payload.last.eq(chunk - 1),
+            self.request.payload.last.eq(size - 1),
         ]
+        with m.If(self.request.ready):
+            m.d.sync += asks.eq(0)
         self._digest(m, taken & in_header & (index >= DIGEST_AT), index - DIGEST_AT)
 
         def read_on(section: str) -> None:
@@ -135,25 +140,21 @@ class ImageCheck(wiring.Component):
                 with m.If(self.start):
                     m.next = "CHUNK"
             with m.State("CHUNK"):
-                m.d.sync += chunk.eq(Mux(left > CHUNK, CHUNK, left))
-                m.next = "ASK"
-            with m.State("ASK"):
-                m.d.comb += self.request.valid.eq(1)
-                with m.If(self.request.ready):
-                    m.d.sync += [address.eq(address + chunk), left.eq(left - chunk)]
-                    m.next = "TAKE"
+                m.d.sync += [size.eq(Mux(left > CHUNK, CHUNK, left)), done.eq(0), asks.eq(1)]
+                m.next = "TAKE"
             with m.State("TAKE"):
                 m.d.comb += [self.read.ready.eq(1), crc.en.eq(taken), crc.data.eq(word)]
                 with m.If(in_header & ((index >> 1) == CRC_AT // 4)):
                     m.d.comb += crc.data.eq(0)
                     m.d.sync += said.eq(Mux(taken, Cat(said[16:], word), said))
                 with m.If(taken):
-                    m.d.sync += [chunk.eq(chunk - 1), index.eq(index + 1)]
+                    m.d.sync += [done.eq(done + 1), index.eq(index + 1)]
                     with m.If(in_header):
                         self._field(m, index, word, fields, unlike, beyond, foreign)
-                    with m.If(chunk == 1):
+                    with m.If(done == size - 1):
+                        m.d.sync += [address.eq(address + size), left.eq(left - size)]
                         m.next = "SAID"
-                        with m.If(left != 0):
+                        with m.If(left != size):
                             m.next = "CHUNK"
             with m.State("SAID"):
                 # A message that is followed by its own CRC is good.

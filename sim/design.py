@@ -23,7 +23,7 @@ from amaranth.lib import wiring
 
 from rtl.generate.sheet import describe
 from rtl.generate.units import unit
-from rtl.generate.verilog import convert, ports
+from rtl.generate.verilog import LOWERING, convert, ports
 from rtl.interface.config import Config
 
 
@@ -69,8 +69,10 @@ def short_name(config: Config) -> str:
     return f"{config.lanes}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def described(component: wiring.Component, name: str, config: Config) -> Design:
-    """The design of any component, one that is in no list included."""
+def described(
+    component: wiring.Component, name: str, config: Config, *, lowering: str = LOWERING
+) -> Design:
+    """The design of any component, one that is in no list included; `lowering` as in `convert`."""
     clocks = {port: Port(is_input=True, width=1) for port in ("clk", "rst")}
     own = {
         port: Port(is_input=is_input, width=Shape.cast(shape).width)
@@ -80,7 +82,7 @@ def described(component: wiring.Component, name: str, config: Config) -> Design:
         name=name,
         configuration=short_name(config),
         sheet=json.dumps(describe(component, name, config), indent=2) + "\n",
-        verilog=convert(component, name),
+        verilog=convert(component, name, lowering=lowering),
         ports=clocks | own,
     )
 

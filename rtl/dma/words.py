@@ -53,7 +53,9 @@ class Words(wiring.Component):
         m = Module()
         bus, lanes = self.bus, self.lanes
         layout = beat(bus, lanes)
-        m.submodules.buffer = buffer = fifo.SyncFIFOBuffered(width=layout.size, depth=bus.buffer)
+        # Of two places, the FIFO loses the second of two beats that come in a row.
+        depth = max(bus.buffer, 3)
+        m.submodules.buffer = buffer = fifo.SyncFIFOBuffered(width=layout.size, depth=depth)
         held = Signal(layout)
         m.d.comb += [
             buffer.w_data.eq(self.i.payload),

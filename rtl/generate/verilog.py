@@ -27,6 +27,8 @@ from amaranth.lib.wiring import In, Out
 from rtl.generate.widths import explicit_widths
 
 LOWERING = "proc; memory_collect; opt -full; clean; write_rtlil"
+PLAIN = "proc; memory_collect; clean; write_rtlil"
+"""The same design, larger, in a quarter of the time: for one that is simulated once."""
 WRITING = "clean; write_verilog -noattr"
 WRITING_ATTRIBUTES = "clean; write_verilog"
 
@@ -152,7 +154,12 @@ def _yosys(name: str, design: str, commands: str) -> str:
 
 
 def netlist(
-    component: wiring.Component, name: str, *, trace: bool = True, sources: bool = False
+    component: wiring.Component,
+    name: str,
+    *,
+    trace: bool = True,
+    sources: bool = False,
+    lowering: str = LOWERING,
 ) -> str:
     """RTLIL of `component`, lowered: what `convert` writes as Verilog, its operands aside.
 
@@ -167,11 +174,14 @@ def netlist(
         As in `convert`.
     """
     text = rtlil.convert(_Named(component), name=name, emit_src=sources)
-    lowering = LOWERING if trace else f"delete -port {name}/w:{TRACE}*; {LOWERING}"
+    if not trace:
+        lowering = f"delete -port {name}/w:{TRACE}*; {lowering}"
     return _yosys(name, text, lowering)
 
 
-def convert(component: wiring.Component, name: str, *, trace: bool = True) -> str:
+def convert(
+    component: wiring.Component, name: str, *, trace: bool = True, lowering: str = LOWERING
+) -> str:
     """Verilog text of `component` as module `name`, its parts as further modules.
 
     Clock and reset are the inputs `clk` and `rst` (synchronous, active high). They are the first
@@ -184,6 +194,8 @@ def convert(component: wiring.Component, name: str, *, trace: bool = True) -> st
         Of the module; the names of all parts' modules begin with it.
     trace
         False leaves the outputs trace_* away, which only benches need.
+    lowering
+        LOWERING or PLAIN.
 
     Raises
     ------
@@ -191,7 +203,8 @@ def convert(component: wiring.Component, name: str, *, trace: bool = True) -> st
         Yosys refused the design, a part has no name, or two parts or ports get the same name.
     """
     order = ["clk", "rst", *(port for port, *_ in ports(component))]
-    return _written(netlist(component, name, trace=trace), name, order, WRITING)
+    lowered = netlist(component, name, trace=trace, lowering=lowering)
+    return _written(lowered, name, order, WRITING)
 
 
 def convert_chip(top: Elaboratable, name: str, pads: Mapping[str, IOPort]) -> str:

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "../harness/registers.h"
 #include "../harness/streams.h"
 #include "Vtop.h"
 #include "verilated.h"
@@ -17,8 +18,6 @@ double sc_time_stamp() { return 0; }
 
 namespace {
 
-constexpr int ANSWER_CYCLES = 1000;  // the register file answers long before
-constexpr uint32_t OKAY = 0, SLVERR = 2;
 constexpr size_t PAGE = 4096;
 
 struct Beat {
@@ -68,7 +67,7 @@ class Board {
         Vtop& t = top_;
         t.rst = 1;
         t.m_axi_arready = t.m_axi_rvalid = 0;
-        t.s_axi_awvalid = t.s_axi_wvalid = t.s_axi_arvalid = t.s_axi_bready = t.s_axi_rready = 0;
+        idle_registers(t);
         for (uint32_t i = 0; i < cycles; i++, now_++) {
             t.clk = 0;
             t.eval();
@@ -76,6 +75,7 @@ class Board {
         }
         t.rst = 0;
         queue_.clear();
+        asked_ = beats;
         offered_ = open_ = false;
         settled_ = ~uint64_t(0);
     }
@@ -101,45 +101,40 @@ class Board {
     }
     uint32_t read(uint32_t address) {
         for (uint32_t i = 0; i < gap; i++) cycle();
-        Vtop& t = top_;
-        t.s_axi_araddr = address;
-        t.s_axi_arvalid = t.s_axi_rready = 1;
-        for (int i = 0; i < ANSWER_CYCLES; i++) {
-            settle();
-            const bool taken = t.s_axi_arvalid && t.s_axi_arready, answered = t.s_axi_rvalid;
-            const uint32_t data = t.s_axi_rdata, response = t.s_axi_rresp;
-            cycle();
-            if (taken) t.s_axi_arvalid = 0;
-            if (!answered) continue;
-            t.s_axi_rready = 0;
-            if (response != OKAY) complain("a read of register " + std::to_string(address) + " is refused");
-            return data;
-        }
-        complain("a read is not answered");
-        return 0;
+        const Answer answer = read_register(*this, top_, address);
+        if (!answer.came) complain("a read is not answered");
+        if (answer.response != OKAY)
+            complain("a read of register " + std::to_string(address) + " is refused");
+        return answer.data;
     }
     // The response.
     uint32_t write(uint32_t address, uint32_t data, uint32_t strobe) {
         for (uint32_t i = 0; i < gap; i++) cycle();
+        const Answer answer = write_register(*this, top_, address, data, strobe);
+        if (!answer.came) complain("a write is not answered");
+        return answer.response;
+    }
+    // The first half of a cycle: the memory says what it does in it, once; outputs follow.
+    void settle() {
         Vtop& t = top_;
-        t.s_axi_awaddr = address;
-        t.s_axi_wdata = data;
-        t.s_axi_wstrb = strobe;
-        t.s_axi_awvalid = t.s_axi_wvalid = t.s_axi_bready = 1;
-        for (int i = 0; i < ANSWER_CYCLES; i++) {
-            settle();
-            const bool address_taken = t.s_axi_awvalid && t.s_axi_awready;
-            const bool data_taken = t.s_axi_wvalid && t.s_axi_wready, answered = t.s_axi_bvalid;
-            const uint32_t response = t.s_axi_bresp;
-            cycle();
-            if (address_taken) t.s_axi_awvalid = 0;
-            if (data_taken) t.s_axi_wvalid = 0;
-            if (!answered) continue;
-            t.s_axi_bready = 0;
-            return response;
+        if (settled_ != now_) {
+            settled_ = now_;
+            ready_ = !address_rests_.rest();
+            if (!offered_)
+                offered_ = !queue_.empty() && queue_.front().from <= now_ && !beat_rests_.rest();
         }
-        complain("a write is not answered");
-        return SLVERR;
+        t.m_axi_arready = ready_;
+        t.m_axi_rvalid = offered_;
+        t.m_axi_rid = 0;
+        if (offered_) {
+            const Beat& beat = queue_.front();
+            t.m_axi_rlast = beat.last;
+            t.m_axi_rresp = beat.response;
+            if (beat.address + data_bytes_ <= memory.size())
+                std::memcpy(&t.m_axi_rdata, memory.data() + beat.address, data_bytes_);
+        }
+        t.clk = 0;
+        t.eval();
     }
 
   private:
@@ -171,28 +166,6 @@ class Board {
     void edge() {
         top_.clk = 1;
         top_.eval();
-    }
-    // The first half of a cycle: the memory says what it does in it, once; outputs follow.
-    void settle() {
-        Vtop& t = top_;
-        if (settled_ != now_) {
-            settled_ = now_;
-            ready_ = !address_rests_.rest();
-            if (!offered_)
-                offered_ = !queue_.empty() && queue_.front().from <= now_ && !beat_rests_.rest();
-        }
-        t.m_axi_arready = ready_;
-        t.m_axi_rvalid = offered_;
-        t.m_axi_rid = 0;
-        if (offered_) {
-            const Beat& beat = queue_.front();
-            t.m_axi_rlast = beat.last;
-            t.m_axi_rresp = beat.response;
-            if (beat.address + data_bytes_ <= memory.size())
-                std::memcpy(&t.m_axi_rdata, memory.data() + beat.address, data_bytes_);
-        }
-        t.clk = 0;
-        t.eval();
     }
 };
 

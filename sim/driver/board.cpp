@@ -7,6 +7,7 @@
 #include <map>
 
 #include "../fuzz/clients.h"
+#include "../harness/registers.h"
 #include "Vtop.h"
 #include "names.h"  // made by sim/harness/names.py
 #include "verilated.h"
@@ -15,8 +16,6 @@ double sc_time_stamp() { return 0; }
 
 namespace {
 
-constexpr int ANSWER_CYCLES = 1000;  // the register file answers long before
-constexpr uint32_t OKAY = 0;
 constexpr uintptr_t SPAN = 0x80;     // bytes of the register map
 
 template <typename PortType> void put(PortType& port, const uint8_t* bytes, size_t size) {
@@ -64,7 +63,7 @@ class Board {
         t.rst = 1;
         t.s_axis_model_tvalid = t.s_axis_tokens_tvalid = t.s_axis_rows_tvalid = 0;
         t.m_axis_request_tready = t.m_axis_logits_tready = 0;
-        t.s_axi_awvalid = t.s_axi_wvalid = t.s_axi_arvalid = t.s_axi_bready = t.s_axi_rready = 0;
+        idle_registers(t);
         for (uint32_t i = 0; i < cycles; i++, now_++) {
             t.clk = 0;
             t.eval();
@@ -103,62 +102,20 @@ class Board {
         begin(address);
         reads++;
         if (const auto found = shown.find(address - base); found != shown.end()) return found->second;
-        Vtop& t = top_;
-        t.s_axi_araddr = uint32_t(address - base);
-        t.s_axi_arvalid = t.s_axi_rready = 1;
-        for (int i = 0; i < ANSWER_CYCLES; i++) {
-            settle();
-            const bool taken = t.s_axi_arvalid && t.s_axi_arready, answered = t.s_axi_rvalid;
-            const uint32_t data = t.s_axi_rdata, response = t.s_axi_rresp;
-            cycle();
-            if (taken) t.s_axi_arvalid = 0;
-            if (!answered) continue;
-            t.s_axi_rready = 0;
-            if (response != OKAY) complain("a bus fault: the read of " + std::to_string(address - base));
-            return data;
-        }
-        complain("a read is not answered");
-        return 0;
+        const Answer answer = read_register(*this, top_, uint32_t(address - base));
+        if (!answer.came) complain("a read is not answered");
+        if (answer.response != OKAY)
+            complain("a bus fault: the read of " + std::to_string(address - base));
+        return answer.data;
     }
     void write(uintptr_t address, uint32_t data) {
         begin(address);
         writes++;
-        Vtop& t = top_;
-        t.s_axi_awaddr = uint32_t(address - base);
-        t.s_axi_wdata = data;
-        t.s_axi_wstrb = 15;
-        t.s_axi_awvalid = t.s_axi_wvalid = t.s_axi_bready = 1;
-        for (int i = 0; i < ANSWER_CYCLES; i++) {
-            settle();
-            const bool address_taken = t.s_axi_awvalid && t.s_axi_awready;
-            const bool data_taken = t.s_axi_wvalid && t.s_axi_wready, answered = t.s_axi_bvalid;
-            const uint32_t response = t.s_axi_bresp;
-            cycle();
-            if (address_taken) t.s_axi_awvalid = 0;
-            if (data_taken) t.s_axi_wvalid = 0;
-            if (!answered) continue;
-            t.s_axi_bready = 0;
-            if (response != OKAY)
-                complain("a bus fault: the write of " + std::to_string(data) + " to "
-                         + std::to_string(address - base));
-            return;
-        }
-        complain("a write is not answered");
-    }
-
-  private:
-    VerilatedContext context_;
-    Vtop top_{&context_};
-    uint64_t now_ = 0;
-    bool model_valid_ = false, tokens_valid_ = false, rows_valid_ = false;
-    bool request_ready_ = false, logits_ready_ = false;
-    uint64_t settled_ = ~uint64_t(0);  // the cycle for which the ends have decided
-    Watch request_watch_, logits_watch_;
-
-    // The second half of a cycle.
-    void edge() {
-        top_.clk = 1;
-        top_.eval();
+        const Answer answer = write_register(*this, top_, uint32_t(address - base), data, 15);
+        if (!answer.came) complain("a write is not answered");
+        if (answer.response != OKAY)
+            complain("a bus fault: the write of " + std::to_string(data) + " to "
+                     + std::to_string(address - base));
     }
     // The first half of a cycle: every end says what it does in it, once; outputs follow.
     void settle() {
@@ -190,6 +147,21 @@ class Board {
         t.m_axis_logits_tready = logits_ready_;
         t.clk = 0;
         t.eval();
+    }
+
+  private:
+    VerilatedContext context_;
+    Vtop top_{&context_};
+    uint64_t now_ = 0;
+    bool model_valid_ = false, tokens_valid_ = false, rows_valid_ = false;
+    bool request_ready_ = false, logits_ready_ = false;
+    uint64_t settled_ = ~uint64_t(0);  // the cycle for which the ends have decided
+    Watch request_watch_, logits_watch_;
+
+    // The second half of a cycle.
+    void edge() {
+        top_.clk = 1;
+        top_.eval();
     }
     void watch(Watch& watch, const char* name, bool valid, bool ready, uint64_t word) {
         if (const char* wrong = watch.cycle(valid, ready, word); *wrong)

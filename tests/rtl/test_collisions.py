@@ -7,6 +7,7 @@ the old word, and the benches must not notice.
 import numpy as np
 import pytest
 
+from rtl.generate.verilog import PLAIN
 from rtl.interface.config import Config
 from sim.bench import run_bench
 from sim.design import described
@@ -38,7 +39,8 @@ INVERTED = (
 )
 def test_no_unit_uses_a_collision(unit: str, tests: tuple[str, ...]) -> None:
     component = mutated("memory", *INVERTED, unit=unit, config=CONFIG)
-    run_bench(described(component, unit, CONFIG), "icarus", variant="collisions", testcases=tests)
+    design = described(component, unit, CONFIG, lowering=PLAIN)
+    run_bench(design, "icarus", variant="collisions", testcases=tests)
 
 
 def test_collisions_are_inverted() -> None:

@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 
 from rtl.compile.program import compile_model
+from rtl.generate.verilog import PLAIN
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.bench import BenchError, run_bench
@@ -147,7 +148,7 @@ def faulty(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> Design:
     text = source.replace(fault.old, fault.new) if fault.old else source
     exec(compile(text, path, "exec"), vars(module))
     top = getattr(importlib.import_module(source_of(fault.top)[1]), TOPS[fault.top])
-    return described(top(CONFIG), fault.top, CONFIG)
+    return described(top(CONFIG), fault.top, CONFIG, lowering=PLAIN)
 
 
 @pytest.fixture(autouse=True)

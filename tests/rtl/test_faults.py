@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from rtl.generate.verilog import PLAIN
 from rtl.interface.config import Config
 from sim.bench import BenchError, run_bench
 from sim.design import described
@@ -99,7 +100,7 @@ def test_bench_sees(fault: Fault) -> None:
     variant = "fault-" + re.sub(r"\W+", "-", fault.kind)
     file = fault.file or fault.unit
     component = mutated(file, (fault.old, fault.new), unit=fault.unit, config=CONFIG)
-    design = described(component, fault.unit, CONFIG)
+    design = described(component, fault.unit, CONFIG, lowering=PLAIN)
     with pytest.raises(BenchError, match=r"values differ; first|gave the shape|hangs"):
         run_bench(design, "icarus", variant=variant)
 
@@ -108,4 +109,5 @@ def test_unit_made_the_same_way_without_a_fault() -> None:
     """It is the fault that the benches see."""
     same = "class Softmax("
     component = mutated("softmax", (same, same), unit="softmax", config=CONFIG)
-    run_bench(described(component, "softmax", CONFIG), "icarus", variant="fault-none")
+    design = described(component, "softmax", CONFIG, lowering=PLAIN)
+    run_bench(design, "icarus", variant="fault-none")

@@ -16,6 +16,7 @@ from rtl.datapath import layernorm, schedule, softmax
 from rtl.datapath.epilogue import Epilogue
 from rtl.datapath.matmul import MatMul
 from rtl.datapath.requantize import Requantize
+from rtl.generate.verilog import PLAIN
 from rtl.interface.config import Config
 from sim.bench import run_bench
 from sim.design import described
@@ -156,7 +157,7 @@ def test_a_stage_more_moves_all_that_follows(stage: str, case: Path, tmp_path: P
     file, pieces = MORE[stage]
     with replaced(file, *pieces):
         component = import_module("rtl.generate.units").unit("accelerator").build(CONFIG)
-        design = described(component, "accelerator", CONFIG)
+        design = described(component, "accelerator", CONFIG, lowering=PLAIN)
         expected = predicted()
     report = tmp_path / "report.json"
     env = {"CASE": str(case), "REPORT": str(report)}
