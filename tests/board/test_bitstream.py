@@ -1,0 +1,115 @@
+"""Choices, clocks and pins of the board, and how its bitstream is judged and brought there."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from cli.command import Different
+
+import pytest
+
+from board.pll import Dividers
+from board.system import Choices
+from board.ulx3s import PINS
+from sim.board import bitstream, program
+from sim.board.bitstream import slowest, used
+
+LPF = Path(bitstream.PINS).read_text()
+
+
+@pytest.mark.parametrize("megahertz", [50, 62.5, 75, 80, 100])
+def test_the_dividers_make_the_clock(megahertz: float) -> None:
+    """By the data sheet: CLKOP is fed back, the VCO has 400 to 800 MHz."""
+    found = Dividers.of(25, megahertz)
+    assert 25 / found.reference * found.feedback == megahertz
+    assert 400 <= megahertz * found.output <= 800
+    assert 25 / found.reference >= 3.125
+
+
+def test_a_quarter_of_a_period() -> None:
+    # 10 VCO periods of 8 steps: 90 degrees are 20 steps; no shift is CPHASE 9, as CLKOP has it.
+    assert Dividers.of(25, 62.5).shift(0) == (9, 0)
+    assert Dividers.of(25, 62.5).shift(90) == (11, 4)
+
+
+def test_a_clock_that_cannot_be_made_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"the clock is 66.67 MHz: the PLL cannot make that of 25"):
+        Dividers.of(25, 66.67)
+
+
+@pytest.mark.parametrize(("fields", "message"), [
+    ({"longest": 1030}, "longest is 1030: it must be 4 above a multiple of 8, in 12..1028"),
+    ({"longest": 4}, "longest is 4: it must be 4 above a multiple of 8, in 12..1028"),
+    ({"baud": 3_906_250}, "longest is 1028: a WRITE of it takes 576 cycles, a byte at 3906250 baud "
+     "only 160: take less"),
+    ({"baud": 10_000_000}, "10000000 baud are too many for 62.5 MHz: 3906250 at most"),
+])  # fmt: skip
+def test_choices_that_do_not_go_together_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        Choices(**fields)
+    assert str(refused.value) == message
+
+
+def test_every_pin_has_one_place() -> None:
+    places = dict(re.findall(r'^LOCATE COMP "(\S+)" SITE "(\w+)";$', LPF, re.MULTILINE))
+    ports = [
+        f"{name}[{i}]" if width > 1 else name for name, width in PINS.items() for i in range(width)
+    ]
+    assert sorted(places) == sorted(ports)
+    assert len(set(places.values())) == len(ports)
+    assert set(re.findall(r'^IOBUF PORT "(\S+)" ', LPF, re.MULTILINE)) == set(ports)
+
+
+def test_the_clock_with_the_least_room_counts() -> None:
+    clocks = {"a": {"achieved": 300.0, "constraint": 250.0}, "b": {"achieved": 70.0,
+              "constraint": 62.5}}  # fmt: skip
+    assert slowest({"fmax": clocks}) == (70.0, 62.5)
+
+
+def test_what_does_not_meet_its_clock_is_not_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bitstream, "FOLDER", tmp_path)
+    report = {"fmax": {"clk": {"achieved": 58.24, "constraint": 62.5}}}
+    (tmp_path / "timing.json").write_text(json.dumps(report))
+    options = argparse.Namespace(seed=3, out=tmp_path / "ulx3s.bit")
+    with pytest.raises(Different) as refused:
+        bitstream._packed(options, Choices())
+    assert str(refused.value) == (
+        "seed 3 reaches 58.2 MHz, the board's clock is 62.5 MHz: no bitstream; try another --seed, "
+        "or a lower --megahertz"
+    )
+    assert not options.out.exists()
+
+
+def test_the_log_says_what_is_used() -> None:
+    log = "Info: \t          DCCA:\t  2/  56     3%\nInfo: \t        DP16KD:\t 0/ 208     0%\n"
+    assert used(log) == {"DCCA": (2, 56)}
+
+
+def test_what_would_be_run_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert program.main(["--bitstream", "x.bit"]) == 0
+    assert capsys.readouterr().out == (
+        "openFPGALoader is not installed; with board, openFPGALoader and x.bit this would run:\n"
+        "openFPGALoader --board ulx3s --write-flash x.bit\n"
+    )
+    assert program.commands(Path("x.bit"), Path("m.img"), True) == [
+        ["openFPGALoader", "--board", "ulx3s", "--write-flash", "--offset", "0x200000",
+         "--file-type", "raw", "m.img"],
+        ["openFPGALoader", "--board", "ulx3s", "x.bit"],
+    ]  # fmt: skip
+
+
+def test_an_image_that_is_none_is_not_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.img").write_bytes(b"no")
+    assert program.main(["--image", str(tmp_path / "m.img")]) == 2
+    assert "the image ends at byte 2" in capsys.readouterr().err
