@@ -55,9 +55,10 @@ synth: setup-synth  ## Resources and Fmax of UNIT on an ECP5-85F: make synth UNI
 calibrate: setup-quant  ## Quantize the shipped checkpoint into build/
 	@$(RUN) -m quant.calibrate $(ARGS)
 
-bench: setup-train setup-sim  ## Speed of golden beside Hugging Face, and cycles of the Verilog
+bench: setup-train setup-sim  ## Speed of golden beside Hugging Face, cycles of the Verilog, texts a second
 	@$(RUN) -m train.bench $(ARGS)
 	@$(RUN) -m sim.performance
+	@$(RUN) -m sim.throughput
 
 board-sim: setup-sim setup-host  ## The ULX3S in simulation, at a terminal for the host programs
 	@$(RUN) -m sim.board.simulate --lanes $(LANES) $(ARGS)

@@ -13,6 +13,8 @@ from rtl.dma.registers import DMA_REGISTERS
 
 ADDRESS_BITS = 8
 START = 1
+TOKEN_BITS = 26
+"""Of a token's word; what would end a sequence within a RUN is not passed on."""
 REGISTER = {register.name: register.address for register in (*REGISTERS, *DMA_REGISTERS)}
 
 
@@ -98,7 +100,7 @@ class Inference(wiring.Component):
                         m.next = follows
             with m.State("TOKENS"):
                 last = left == 1
-                access("token", self.i.payload)
+                access("token", self.i.payload[:TOKEN_BITS])
                 m.d.comb += [
                     bus.i.valid.eq(self.i.valid),
                     bus.i.payload.address.eq(Mux(last, REGISTER["token_last"], REGISTER["token"])),

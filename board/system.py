@@ -74,6 +74,11 @@ class Choices:
                 f"longest is {self.longest}: it must be 4 above a multiple of {ALIGNMENT}, in "
                 f"12..{LONGEST}"
             )
+        most = (LONGEST - 4) // 4
+        if self.config.labels > most:
+            raise ValueError(
+                f"labels is {self.config.labels}: a reply has room for the logits of {most}"
+            )
         least = (self.longest - 4) // 2 + WRITE_CYCLES
         if BYTE_BITS * self.bit < least:
             raise ValueError(

@@ -35,10 +35,11 @@ REGISTERS = {
     "stall_drain": 0x3C,
     "interrupt_enable": 0x40,
     "interrupt_pending": 0x44,
+    "failed_sequence": 0x48,
 }
 SPAN = 0x80  # bytes that the registers take
 ID = 0x54523242  # the bytes "B2RT"
-VERSION = 5  # of the registers and of the command stream
+VERSION = 6  # of the registers and of the command stream
 LIMITS = ("lanes", "tokens", "hidden", "ffn", "labels")
 COUNTERS = ("cycles", "active", "stall_idle", "stall_weights", "stall_norm", "stall_softmax",
             "stall_drain")  # fmt: skip
@@ -51,12 +52,12 @@ ENDS = {
     1: "FORMAT: the command stream has a wrong magic, version or number of lanes, or an operation "
     "or flag that may not stand there: compile it for this accelerator",
     2: "CRC: the command stream was damaged on its way, or in memory",
-    3: "LIMIT: the model, a field or a tensor of this sequence exceeds the accelerator's limits",
+    3: "LIMIT: the model, a field or a tensor of this batch exceeds the accelerator's limits",
     4: "TRUNCATED: the command stream ended before its END",
     5: "OVERRUN: the command stream went on after its END",
-    6: "LENGTH: more tokens than the model or the accelerator takes",
+    6: "LENGTH: more tokens in a sequence, or in all, than the model or the accelerator takes",
     7: "TOKEN: a token id or a type is beyond its table",
-    8: "NO_KEY: no token has its attend bit set",
+    8: "NO_KEY: no token of a sequence has its attend bit set",
     9: "ABORTED: aborted",
     10: "TIMEOUT: nothing moved for long inside the accelerator, although nothing outside was "
     "awaited",
@@ -67,6 +68,9 @@ ENDS = {
     13: "ADDRESS: an address or a size of the memory side is no multiple of the lanes, beyond the "
     "bus or 0: point it at an image first",
 }
+
+
+OF_A_SEQUENCE = (6, 7, 8, 11)  # the register `failed_sequence` says of which
 
 
 class Memory(Protocol):
@@ -82,11 +86,15 @@ class DeviceError(Exception):
 
 
 class InferenceError(DeviceError):
-    """An inference has ended without logits; `code` is the accelerator's."""
+    """An inference has ended without logits; `code` is the accelerator's.
 
-    def __init__(self, code: int) -> None:
-        self.code = code
-        super().__init__(ENDS.get(code, f"unknown error code {code}"))
+    `sequence` is the one of the batch that failed, from 0; None where the code is of none.
+    """
+
+    def __init__(self, code: int, sequence: int | None = None) -> None:
+        self.code, self.sequence = code, sequence
+        text = ENDS.get(code, f"unknown error code {code}")
+        super().__init__(text if sequence is None else f"{text} (sequence {sequence})")
 
 
 class Accelerator:
@@ -186,7 +194,9 @@ class Accelerator:
         if not status & DONE:
             raise DeviceError("no inference has been started since the reset")
         if code := status >> 8 & 15:
-            raise InferenceError(code)
+            raise InferenceError(
+                code, self._read("failed_sequence") if code in OF_A_SEQUENCE else None
+            )
         return True
 
     def wait(

@@ -157,6 +157,16 @@ int b2rtl_abort(const b2rtl_device *device, uint32_t polls)
     return b2rtl_wait(device, polls);
 }
 
+int b2rtl_failed_sequence(const b2rtl_device *device)
+{
+    const int result = b2rtl_result(device);
+
+    if (result == B2RTL_NOT_OPEN || result == B2RTL_BUSY)
+        return result;
+    return (int)((get(device, B2RTL_FAILED_SEQUENCE) & B2RTL_FAILED_SEQUENCE_FAILED_MASK) >>
+                 B2RTL_FAILED_SEQUENCE_FAILED_SHIFT);
+}
+
 int b2rtl_read_counters(const b2rtl_device *device, b2rtl_counters *counters)
 {
     const int state = b2rtl_result(device);
@@ -198,12 +208,13 @@ const char *b2rtl_text(int code)
                "flag that may not stand there: compile it for this accelerator";
     case B2RTL_CRC: return "the command stream was damaged on its way, or in memory";
     case B2RTL_LIMIT:
-        return "the model, a field or a tensor of this sequence exceeds the accelerator's limits";
+        return "the model, a field or a tensor of this batch exceeds the accelerator's limits";
     case B2RTL_TRUNCATED: return "the command stream ended before its END";
     case B2RTL_OVERRUN: return "the command stream went on after its END";
-    case B2RTL_LENGTH: return "more tokens than the model or the accelerator takes";
+    case B2RTL_LENGTH: 
+        return "more tokens in a sequence, or in all, than the model or the accelerator takes";
     case B2RTL_TOKEN: return "a token id or a type is beyond its table";
-    case B2RTL_NO_KEY: return "no token has its attend bit set";
+    case B2RTL_NO_KEY: return "no token of a sequence has its attend bit set";
     case B2RTL_ABORTED: return "aborted";
     case B2RTL_TIMEOUT:
         return "nothing moved for long inside the accelerator, although nothing outside was awaited";

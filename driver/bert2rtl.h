@@ -40,13 +40,14 @@ enum {
     B2RTL_STALL_SOFTMAX = 0x38,
     B2RTL_STALL_DRAIN = 0x3C,
     B2RTL_INTERRUPT_ENABLE = 0x40,
-    B2RTL_INTERRUPT_PENDING = 0x44
+    B2RTL_INTERRUPT_PENDING = 0x44,
+    B2RTL_FAILED_SEQUENCE = 0x48
 };
 
 /* What they hold. */
 enum {
     B2RTL_ID_VALUE = 0x54523242, /* the bytes "B2RT" */
-    B2RTL_VERSION_VALUE = 5,     /* of the registers and of the command stream */
+    B2RTL_VERSION_VALUE = 6,     /* of the registers and of the command stream */
     B2RTL_CONTROL_START = 1,
     B2RTL_CONTROL_ABORT = 2,
     B2RTL_STATUS_BUSY = 1,
@@ -54,7 +55,9 @@ enum {
     B2RTL_STATUS_ERROR_SHIFT = 8,
     B2RTL_STATUS_ERROR_MASK = 0xF00,
     B2RTL_INTERRUPT_ENABLE_BIT = 1,
-    B2RTL_INTERRUPT_PENDING_BIT = 1
+    B2RTL_INTERRUPT_PENDING_BIT = 1,
+    B2RTL_FAILED_SEQUENCE_FAILED_SHIFT = 0,
+    B2RTL_FAILED_SEQUENCE_FAILED_MASK = 0xFFFF
 };
 
 /* What the functions return: 0; how an inference ended, as the accelerator says it (1 to 13); or why
@@ -150,6 +153,10 @@ int b2rtl_wait_interrupt(const b2rtl_device *device, void (*sleep)(void *), void
    B2RTL_STILL_BUSY: a row of the embedding table or the taking of the logits is still awaited.
    Streams begin anew with the next start: withdraw or finish what was being sent. */
 int b2rtl_abort(const b2rtl_device *device, uint32_t polls);
+
+/* The sequence of the batch that failed, from 0, with B2RTL_LENGTH, B2RTL_TOKEN, B2RTL_NO_KEY and B2RTL_ROW;
+   another error of the latest inference is of none, and gives 0. B2RTL_NOT_OPEN, B2RTL_BUSY. */
+int b2rtl_failed_sequence(const b2rtl_device *device);
 
 /* The counters of the latest inference. B2RTL_BUSY while one is under way; `counters` is as it was. */
 int b2rtl_read_counters(const b2rtl_device *device, b2rtl_counters *counters);

@@ -50,10 +50,12 @@ int b2rtl_read_image(const b2rtl_device *device, const uint8_t *bytes, uint64_t 
 /* Point the accelerator at an image. */
 int b2rtl_use_image(const b2rtl_device *device, const b2rtl_image *image);
 
-/* Write a sequence, id[23:0], type[24], attend[25] a word; nothing where it does not fit. */
+/* Write a sequence, or a batch of them: id[23:0], type[24], attend[25], ends[26] a word, `ends` with the
+   last of each sequence. Nothing where it does not fit. */
 int b2rtl_send_tokens(const b2rtl_device *device, const uint32_t *words, uint32_t count);
 
-/* Take the logits that wait, `most` of them at most; *count says how many there were. */
+/* Take the logits that wait, sequence by sequence, `most` of them at most; *count says how many there
+   were. */
 int b2rtl_read_logits(const b2rtl_device *device, int32_t *logits, uint32_t most, uint32_t *count);
 
 #ifdef __cplusplus

@@ -80,8 +80,14 @@ class DmaAccelerator(Accelerator):
         self._set("row_bytes", row_bytes)
         return longest
 
-    def send(self, ids: Sequence[int], types: Sequence[int], attend: Sequence[int]) -> None:
-        """Write a sequence; nothing where it does not fit.
+    def send(
+        self,
+        ids: Sequence[int],
+        types: Sequence[int],
+        attend: Sequence[int],
+        lengths: Sequence[int] | None = None,
+    ) -> None:
+        """Write a sequence, or with `lengths` a batch of them; nothing where it does not fit.
 
         Raises
         ------
@@ -90,16 +96,17 @@ class DmaAccelerator(Accelerator):
         DeviceError
             There is no room for it.
         """
-        words = struct.unpack(f"<{len(ids)}I", streams.tokens(ids, types, attend))
+        words = struct.unpack(f"<{len(ids)}I", streams.tokens(ids, types, attend, lengths))
         room = self._get("token_room")
         if len(words) > room:
-            raise DeviceError(f"the sequence has {len(words)} tokens: there is room for {room}")
+            what = "the sequence has" if lengths is None else "the batch has"
+            raise DeviceError(f"{what} {len(words)} tokens: there is room for {room}")
         for word in words[:-1]:
             self._set("token", word)
         self._set("token_last", words[-1])
 
     def logits(self) -> list[int]:
-        """Take those that wait."""
+        """Take those that wait, sequence by sequence."""
         words = [self._get("logit") for _ in range(self._get("logits_waiting"))]
         return [word - (word >> 31 << 32) for word in words]
 
@@ -110,9 +117,10 @@ class DmaAccelerator(Accelerator):
         attend: Sequence[int],
         seconds: float = 1.0,
         interrupt: Callable[[float], object] | None = None,
+        lengths: Sequence[int] | None = None,
     ) -> list[int]:
-        """The logits of a sequence; parameters and errors as `send`, `start` and `wait`."""
-        self.send(ids, types, attend)
+        """The logits, sequence by sequence; parameters and errors as `send`, `start` and `wait`."""
+        self.send(ids, types, attend, lengths)
         self.start()
         self.wait(seconds, interrupt)
         return self.logits()

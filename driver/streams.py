@@ -47,8 +47,16 @@ def embed(stream: bytes) -> dict[str, int]:
     raise ValueError("the command stream has no EMBED where one must come: it is cut or damaged")
 
 
-def tokens(ids: Sequence[int], types: Sequence[int], attend: Sequence[int]) -> bytes:
-    """The words of the tokens stream: id[23:0], type[24], attend[25].
+def tokens(
+    ids: Sequence[int],
+    types: Sequence[int],
+    attend: Sequence[int],
+    lengths: Sequence[int] | None = None,
+) -> bytes:
+    """The words of the tokens stream: id[23:0], type[24], attend[25], ends[26].
+
+    With `lengths` they are a batch of sequences, one after the other; each but the last is told by
+    `ends` in its last word.
 
     Raises
     ------
@@ -68,14 +76,63 @@ def tokens(ids: Sequence[int], types: Sequence[int], attend: Sequence[int]) -> b
             if not 0 <= value <= most:
                 raise ValueError(f"{name} has {value}: it must lie in 0..{most}")
     words = [i | t << 24 | a << 25 for i, t, a in zip(ids, types, attend)]
+    at = 0
+    for length in _lengths(ids, lengths):
+        at += length
+        words[at - 1] |= (lengths is not None) << 26
     return struct.pack(f"<{len(words)}I", *words)
 
 
-def rows(stream: bytes, table: bytes, ids: Sequence[int], types: Sequence[int]) -> bytes:
+def _lengths(ids: Sequence[int], lengths: Sequence[int] | None) -> Sequence[int]:
+    lengths = [len(ids)] if lengths is None else lengths
+    if min(lengths, default=0) < 1 or sum(lengths) != len(ids):
+        raise ValueError(
+            f"the sequences have {list(lengths)} tokens: each needs one at least, and all together "
+            f"{len(ids)}"
+        )
+    return lengths
+
+
+def pack(lengths: Sequence[int], lanes: int, row_tiles: int) -> list[list[int]]:
+    """Which sequences to send together: their places in `lengths`, by batch.
+
+    First fit, the longest first: each sequence takes whole row tiles of `lanes` tokens, and goes
+    into the first batch that has enough of its `row_tiles` left. `python -m rtl.compile` prints how
+    many the model takes.
+
+    Raises
+    ------
+    ValueError
+        A sequence is empty, or takes more row tiles than there are.
+    """
+    tiles = [-(-length // lanes) for length in lengths]
+    for length, needed in zip(lengths, tiles):
+        if not 1 <= needed <= row_tiles:
+            raise ValueError(f"a sequence has {length} tokens: it must have 1..{row_tiles * lanes}")
+    batches: list[list[int]] = []
+    left: list[int] = []
+    for place in sorted(range(len(lengths)), key=lambda place: -tiles[place]):
+        fits = (number for number, room in enumerate(left) if tiles[place] <= room)
+        chosen = next(fits, len(batches))
+        if chosen == len(batches):
+            batches.append([])
+            left.append(row_tiles)
+        batches[chosen].append(place)
+        left[chosen] -= tiles[place]
+    return sorted(map(sorted, batches))
+
+
+def rows(
+    stream: bytes,
+    table: bytes,
+    ids: Sequence[int],
+    types: Sequence[int],
+    lengths: Sequence[int] | None = None,
+) -> bytes:
     """The rows of the embedding table that the accelerator asks for, in their order.
 
     Two a token: that of its id, then that of its position and type. `table` is the file
-    model.rows.bin that belongs to the stream.
+    model.rows.bin that belongs to the stream. With `lengths` as `tokens`.
 
     Raises
     ------
@@ -91,11 +148,14 @@ def rows(stream: bytes, table: bytes, ids: Sequence[int], types: Sequence[int]) 
             f"the table has {len(table)} bytes, the command stream asks for {expected}: use the "
             "model.rows.bin that was written with it"
         )
-    if facts["offset"] + len(ids) > facts["position_rows"]:
-        most = facts["position_rows"] - facts["offset"]
-        raise ValueError(f"the sequence has {len(ids)} tokens: the model takes 1..{most}")
+    places: list[int] = []
+    for length in _lengths(ids, lengths):
+        if facts["offset"] + length > facts["position_rows"]:
+            most = facts["position_rows"] - facts["offset"]
+            raise ValueError(f"the sequence has {length} tokens: the model takes 1..{most}")
+        places += range(length)
     found = []
-    for t, (i, kind) in enumerate(zip(ids, types)):
+    for t, i, kind in zip(places, ids, types):
         if not 0 <= i < facts["token_rows"]:
             raise ValueError(f"ids has {i}: it must lie in 0..{facts['token_rows'] - 1}")
         if not 0 <= kind < kinds:

@@ -51,6 +51,40 @@ def run(
     return record(trace, "logits", accumulate(y, model.head[-1]))
 
 
+def run_batch(
+    model: Model,
+    ids: Integers,
+    types: Integers | None,
+    attend: Integers | None,
+    lengths: Sequence[int],
+    traces: list[dict[str, np.ndarray]] | None = None,
+) -> np.ndarray:
+    """Logits of several texts that share one inference, int32 [texts, labels].
+
+    A batch is its texts one by one, bit for bit: ids, types and attend hold them one after the
+    other, `lengths` the tokens of each. A list given as traces receives the intermediates of each.
+    ValueError: as `run`; or the lengths are not those of the texts.
+    """
+    ids = np.asarray(ids)
+    types = np.zeros_like(ids) if types is None else np.asarray(types)
+    attend = np.ones_like(ids) if attend is None else np.asarray(attend)
+    sizes = len(ids), len(types), len(attend)
+    if min(lengths, default=0) < 1 or {sum(lengths)} != set(sizes):
+        raise ValueError(
+            f"lengths are {list(lengths)}; allowed 1 and more each, as many together as ids, types "
+            f"and attend have: {sizes[0]}, {sizes[1]} and {sizes[2]}"
+        )
+    logits, first = [], 0
+    for length in lengths:
+        part = slice(first, first + length)
+        first += length
+        trace: Trace = None if traces is None else {}
+        logits.append(run(model, ids[part], types[part], attend[part], trace))
+        if traces is not None and trace is not None:
+            traces.append(trace)
+    return np.stack(logits)
+
+
 def normalize(z: np.ndarray, norm: Norm, trace: Trace, name: str) -> tuple[np.ndarray, np.ndarray]:
     """LayerNorm and the int8 operand made of it, recorded as name.norm and name.x8."""
     x = record(trace, f"{name}.norm", layernorm(z, norm))

@@ -119,31 +119,34 @@ class Accelerator(wiring.Component):
         self._watch(m, watchdog, tokens)
         self._embedding(m, control, tokens, embedding)
         self._normalizer(m)
-        self._logits(m, control)
+        self._logits(m, control, tokens)
 
         # Known a cycle after `ready`, when nothing has left the accelerator yet.
         too_long = Signal()
-        sequence = tokens.sequence
-        ready = sequence.ready & engine.limit.valid
-        m.d.sync += too_long.eq(ready & (sequence.tokens > engine.limit.tokens))
+        batch = tokens.batch
+        ready = batch.ready & engine.limit.valid
+        m.d.sync += too_long.eq(ready & (tokens.longest > engine.limit.tokens))
         with m.If(self.fault != Error.NONE):
             m.d.comb += control.error.eq(self.fault)
         with m.Elif(engine.error != Error.NONE):
             m.d.comb += control.error.eq(engine.error)
         with m.Elif(tokens.error != Error.NONE):
-            m.d.comb += control.error.eq(tokens.error)
+            m.d.comb += [control.error.eq(tokens.error), control.number.eq(tokens.number)]
         with m.Elif(too_long):
-            m.d.comb += control.error.eq(Error.LENGTH)
+            m.d.comb += [
+                control.error.eq(Error.LENGTH),
+                control.number.eq(tokens.longest_number),
+            ]
         with m.Elif(embedding.error != Error.NONE):
-            m.d.comb += control.error.eq(embedding.error)
+            m.d.comb += [control.error.eq(embedding.error), control.number.eq(embedding.number)]
         with m.Else():
             m.d.comb += control.error.eq(watchdog.error)
         m.d.comb += [
             control.start.eq(registers.start),
             control.abort.eq(registers.abort),
             engine.start.eq(control.begin),
-            engine.sequence.ready.eq(ready),
-            embedding.sequence.ready.eq(ready),
+            engine.batch.ready.eq(ready),
+            embedding.batch.ready.eq(ready),
             engine.mask.en.eq(tokens.o.en),
             engine.mask.address.eq(tokens.o.address),
             engine.mask.attend.eq(tokens.o.token.attend),
@@ -152,17 +155,24 @@ class Accelerator(wiring.Component):
             self.trace.x.eq(engine.x.write_data),
             self.trace.logit_en.eq(engine.logit.en),
             self.trace.logit_index.eq(engine.logit.index),
-            self.trace.logit.eq(engine.logit.value),
+            self.trace.logit.eq(engine.logit.value[0]),
         ]
         for part in (engine.trace, engine.activity, normalizer.trace):
             trace(m, self.trace, part)
         for unit in (engine, embedding, normalizer):
             m.d.comb += [
-                unit.sequence.tokens.eq(sequence.tokens),
-                unit.sequence.row_tiles.eq(sequence.row_tiles),
+                unit.batch.sequences.eq(batch.sequences),
+                unit.batch.row_tiles.eq(batch.row_tiles),
+                unit.batch.gathered.eq(batch.gathered),
+            ]
+        for unit in (engine, embedding):
+            m.d.comb += [
+                unit.length.en.eq(tokens.length.en),
+                unit.length.address.eq(tokens.length.address),
+                unit.length.data.eq(tokens.length.data),
             ]
         # Long before the normalizer's first row tile is complete.
-        m.d.sync += normalizer.sequence.ready.eq(ready)
+        m.d.sync += normalizer.batch.ready.eq(ready)
         self._registers(m, registers, control)
         return m
 
@@ -211,28 +221,38 @@ class Accelerator(wiring.Component):
             normalizer.row_tile_done.eq(engine.row_tile_done),
         ]
 
-    def _logits(self, m: Module, control: Control) -> None:
-        """Holds the logits until the engine has finished well, then sends them."""
-        engine = self.engine
-        m.submodules.logits = logits = Memory(32, self.config.labels)
-        count = Signal(range(self.config.labels + 1))
-        index = Signal(range(self.config.labels + 1))
+    def _logits(self, m: Module, control: Control, tokens: Tokens) -> None:
+        """Holds the logits until the engine has finished well, then sends a packet a sequence."""
+        engine, config = self.engine, self.config
+        depth = config.labels * config.gathered_tiles
+        m.submodules.logits = logits = Memory(engine.logit.value.shape(), depth, config.lanes)
+        index, base = Signal(range(depth + 1)), Signal(range(depth + 1))
+        left = Signal(range(config.labels + 1))  # logits of this sequence
+        number, lane = Signal.like(tokens.batch.sequences), Signal(range(config.lanes))
         wait = Signal(range(Memory.latency + 1))
+        last_sequence, sent, label_last = Signal(), Signal(), self.m_axis_logits.tlast
+        next_base = base + Mux(lane == config.lanes - 1, engine.logits.stride, 0)
         m.d.comb += [
-            logits.write.en.eq(engine.logit.en),
+            logits.write.en.eq(engine.logit.lanes & engine.logit.en.replicate(config.lanes)),
             logits.write.address.eq(engine.logit.index),
             logits.write.data.eq(engine.logit.value),
             logits.read.address.eq(index),
-            self.m_axis_logits.tdata.eq(logits.read.data),
+            self.m_axis_logits.tdata.eq(logits.read.data[lane]),
+            sent.eq((wait == 0) & self.m_axis_logits.tready),
         ]
         # Settled before the memory has answered.
-        m.d.sync += self.m_axis_logits.tlast.eq(index + 1 == count)
-        with m.If(engine.logit.en):
-            m.d.sync += count.eq(engine.logit.index + 1)
+        m.d.sync += [label_last.eq(left == 1), last_sequence.eq(number == tokens.batch.sequences)]
         m.d.sync += wait.eq(Mux(wait == 0, 0, wait - 1))
         with m.FSM(name="output"):
             with m.State("COMPUTE"):
-                m.d.sync += [index.eq(0), wait.eq(Memory.latency)]
+                m.d.sync += [
+                    index.eq(0),
+                    base.eq(0),
+                    lane.eq(0),
+                    number.eq(1),
+                    left.eq(engine.logits.labels),
+                    wait.eq(Memory.latency),
+                ]
                 with m.If(~control.reset & engine.finished):
                     m.next = "SEND"
             with m.State("SEND"):
@@ -240,9 +260,17 @@ class Accelerator(wiring.Component):
                     self.m_axis_logits.tvalid.eq(wait == 0),
                     control.leaving.eq(~control.reset),
                 ]
-                with m.If((wait == 0) & self.m_axis_logits.tready):
-                    m.d.sync += [index.eq(index + 1), wait.eq(Memory.latency)]
-                    with m.If(self.m_axis_logits.tlast):
+                with m.If(sent):
+                    m.d.sync += [index.eq(index + 1), left.eq(left - 1), wait.eq(Memory.latency)]
+                with m.If(sent & label_last):
+                    m.d.sync += [
+                        index.eq(next_base),
+                        base.eq(next_base),
+                        lane.eq(lane + 1),
+                        number.eq(number + 1),
+                        left.eq(engine.logits.labels),
+                    ]
+                    with m.If(last_sequence):
                         m.d.comb += control.finished.eq(1)
                         m.next = "COMPUTE"
                 with m.If(control.reset):  # an abort in the cycle before
@@ -280,6 +308,7 @@ class Accelerator(wiring.Component):
             registers.value.hidden.eq(config.hidden),
             registers.value.ffn.eq(config.ffn),
             registers.value.labels.eq(config.labels),
+            registers.value.failed_sequence.eq(control.failed),
             registers.value.status.eq(
                 Cat(control.busy, ended, Signal(6, name="unused"), control.code)
             ),

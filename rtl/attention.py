@@ -88,8 +88,8 @@ class Attention(wiring.Component):
             m.d.sync += [address.eq(address + 1), loaded.eq(self.i.payload.last)]
 
         read = self._output(m, control, tokens)
-        sequence = tokens.sequence
-        too_long = engine.limit.valid & sequence.ready & (sequence.tokens > engine.limit.tokens)
+        batch = tokens.batch
+        too_long = engine.limit.valid & batch.ready & (tokens.longest > engine.limit.tokens)
         failed = Signal(Error)
         with m.If(engine.error != Error.NONE):
             m.d.comb += failed.eq(engine.error)
@@ -109,9 +109,13 @@ class Attention(wiring.Component):
             self.done.eq(control.done),
             self.error.eq(control.code),
             engine.start.eq(control.begin),
-            engine.sequence.ready.eq(sequence.ready & engine.limit.valid & loaded & ~too_long),
-            engine.sequence.tokens.eq(sequence.tokens),
-            engine.sequence.row_tiles.eq(sequence.row_tiles),
+            engine.batch.ready.eq(batch.ready & engine.limit.valid & loaded & ~too_long),
+            engine.batch.sequences.eq(batch.sequences),
+            engine.batch.row_tiles.eq(batch.row_tiles),
+            engine.batch.gathered.eq(batch.gathered),
+            engine.length.en.eq(tokens.length.en),
+            engine.length.address.eq(tokens.length.address),
+            engine.length.data.eq(tokens.length.data),
             engine.norm_free.eq(1),
             engine.norm.ready.eq(1),
             engine.mask.en.eq(tokens.o.en),
@@ -139,7 +143,7 @@ class Attention(wiring.Component):
         engine = self.engine
         address = Signal.like(engine.context.address)
         left = Signal(range(self.config.x_words + 1))
-        row = Signal.like(tokens.sequence.row_tiles)
+        row = Signal.like(tokens.batch.row_tiles)
         wait = Signal(range(Memory.latency + 1))
         m.d.comb += [
             self.o.payload.data.eq(engine.bank.data),
@@ -150,7 +154,7 @@ class Attention(wiring.Component):
             with m.State("COMPUTE"):
                 m.d.sync += [
                     address.eq(engine.context.address),
-                    row.eq(tokens.sequence.row_tiles),
+                    row.eq(tokens.batch.row_tiles),
                     left.eq(engine.context.stride),
                     wait.eq(Memory.latency),
                 ]

@@ -17,7 +17,10 @@ from rtl.datapath.softmax import Softmax
 from rtl.interface.config import Config
 from rtl.interface.operation import NORM, Error
 from rtl.interface.ports import (
+    Batch,
+    LengthWrite,
     Limit,
+    LogitLayout,
     LogitWrite,
     MaskWrite,
     NormParameterWrite,
@@ -25,7 +28,6 @@ from rtl.interface.ports import (
     Region,
     ResidualAccess,
     RowsFill,
-    Sequence,
     int8_word,
     stream_word,
 )
@@ -56,7 +58,8 @@ class Engine(wiring.Component):
     -------
     start : In, 1
         Pulse: begin.
-    sequence : In, Sequence
+    batch : In, Batch
+    length : In, LengthWrite
     model : In, stream
         Command stream.
     norm, norm_parameter, norm_free, norm_progress
@@ -64,12 +67,13 @@ class Engine(wiring.Component):
     row_tile_done : Out, 1
         Pulse: one more row tile of X16 is complete.
     mask : In, MaskWrite
-        Before the sequence is ready.
+        Before the batch is ready.
     rows, rows_write : Out, RowsFill; In, WritePort
         EMBED, and the half in turn of the weights.
     x8 : In, WritePort
     x : Out, ResidualAccess
     logit : Out, LogitWrite
+    logits : Out, LogitLayout
     bank : In, ReadPort
         Reads the banks while the engine is quiet.
     context : Out, Region
@@ -100,23 +104,25 @@ class Engine(wiring.Component):
         self.issuer = Issuer(config)
         self.matmul = MatMul(config)
         self.epilogue = Epilogue(config, ahead)
-        self.softmax = Softmax(n, config.tokens)
+        self.softmax = Softmax(n, config.tokens, config.places)
         super().__init__(
             {
                 "start": In(1),
-                "sequence": In(Sequence(config)),
+                "batch": In(Batch(config)),
+                "length": In(LengthWrite(config)),
                 "model": In(stream.Signature(stream_word(n))),
                 "norm": Out(stream.Signature(NORM)),
                 "norm_parameter": Out(NormParameterWrite(config.hidden)),
                 "norm_free": In(1),
                 "norm_progress": In(NormProgress(config)),
                 "row_tile_done": Out(1),
-                "mask": In(MaskWrite(config.tokens)),
+                "mask": In(MaskWrite(config.places)),
                 "rows": Out(RowsFill()),
                 "rows_write": In(WritePort(range(config.weight_words), word)),
                 "x8": In(WritePort(range(config.x_words), word)),
                 "x": Out(ResidualAccess(config)),
                 "logit": Out(LogitWrite(config)),
+                "logits": Out(LogitLayout()),
                 "bank": In(ReadPort(address_bits(config), word)),
                 "context": Out(Region(config)),
                 "limit": Out(Limit()),
@@ -148,7 +154,9 @@ class Engine(wiring.Component):
         tiles = self.tiles
         matmul, epilogue, softmax = self.matmul, self.epilogue, self.softmax
         for mine, theirs in (
-            (self.sequence, sequencer.sequence),
+            (self.batch, sequencer.batch),
+            (self.length, sequencer.length),
+            (self.logits, sequencer.logits),
             (self.context, sequencer.context),
             (self.model, loader.model),
             (self.norm, loader.norm),

@@ -30,10 +30,12 @@ from quant import float_model
 from quant.classify import Classifier
 from quant.data_file import add_columns, layout_of
 from quant.texts import load_texts
+from rtl.compile.batches import pack
 from rtl.compile.fit import fitting
-from rtl.compile.program import compile_model, embedding_table
-from rtl.interface.config import LANES
+from rtl.compile.program import Program, compile_model, embedding_table
+from rtl.interface.config import LANES, ceil_div
 from sim.options import add_memory_options, add_model_options, classifier_of
+from sim.phases import work
 from sim.report import table
 from sim.reviews import Review, Setup, shares, simulate
 
@@ -50,6 +52,7 @@ examples:
   python -m sim.regress --lanes 8 --tokens 64 --trace-sample 100
   python -m sim.regress --reviews 25000 --dask tcp://head:8786
   python -m sim.regress --quantized build/mine --data reviews.csv --stalls 1
+  python -m sim.regress --data rotten-tomatoes --batch 256 --lanes 16 --stream-bytes 2
 """
 
 
@@ -59,20 +62,24 @@ class Regression:
 
     Attributes
     ----------
-    reviews, traced
-        How many were run, and how many of them with all intermediates compared.
+    reviews, traced, inferences
+        How many were run, how many of them were asked for with all intermediates compared, and how
+        many inferences they shared.
     values, mismatches
         Compared values (logits of all and intermediates of the sample), and how many differ.
     problems
         Reviews that ended in an error, lacked writes or differ, one line each.
     cycles
         Of all inferences.
+    utilisation
+        MACs / N^2 of these: of the tokens, and with each text's last row tile counted whole.
     simulated, seconds
         Simulated cycles, register accesses included; wall clock of the simulation.
     """
 
     reviews: int
     traced: int
+    inferences: int
     lanes: int
     max_tokens: int
     tokens: int
@@ -82,6 +89,7 @@ class Regression:
     accuracy: dict[str, float | None]
     agreement: float
     cycles: int
+    utilisation: tuple[float, float]
     simulated: int
     seconds: float
 
@@ -112,7 +120,8 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Regression:
     ]
     if not sequences:
         raise ValueError(f"{options.data} holds no text: nothing would be compared")
-    config = fitting(classifier.model.shape, options.lanes, max(len(t.ids) for t in sequences))
+    lengths = [len(t.ids) for t in sequences]
+    config = fitting(classifier.model.shape, options.lanes, max(*lengths, options.batch or 1))
     program = compile_model(classifier.model, config, whole_last_layer=options.whole_last_layer)
     stage(f"running golden: {len(sequences):,} reviews")
     golden = golden_fast.run_batch(
@@ -136,16 +145,19 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Regression:
     values = mismatches = cycles = simulated = 0
     problems: list[str] = []
     began = time.perf_counter()
-    results = each(simulate, setup, shares(reviews), jobs=options.jobs, dask=options.dask)
+    batches = (
+        pack(program, lengths) if options.batch else [[place] for place in range(len(reviews))]
+    )
+    order = [place for batch in batches for place in batch]
+    results = each(simulate, setup, shares(reviews, batches), jobs=options.jobs, dask=options.dask)
     verdicts = (verdict for _, share in results for verdict in share)
-    for index, verdict in enumerate(
-        progress(verdicts, "simulating", "reviews", total=len(reviews))
+    for index, verdict in zip(
+        order, progress(verdicts, "simulating", "reviews", total=len(reviews)), strict=True
     ):
         values, mismatches = values + verdict.values, mismatches + verdict.mismatches
         cycles, simulated = cycles + verdict.cycles, simulated + verdict.simulated
         if verdict.problem:
-            length = len(sequences[index].ids)
-            problems.append(f"review {index} ({length} tokens): {verdict.problem}")
+            problems.append(f"review {index} ({lengths[index]} tokens): {verdict.problem}")
         if verdict.logits.shape == logits[index].shape:
             logits[index] = verdict.logits
     seconds = time.perf_counter() - began
@@ -167,18 +179,28 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Regression:
     return Regression(
         reviews=len(sequences),
         traced=len(traced),
+        inferences=len(batches),
         lanes=config.lanes,
         max_tokens=options.tokens,
-        tokens=sum(len(t.ids) for t in sequences),
+        tokens=sum(lengths),
         values=values,
         mismatches=mismatches,
         problems=problems,
         accuracy=accuracy,
         agreement=float((classes.get("float", classes["golden"]) == classes["RTL"]).mean()),
         cycles=cycles,
+        utilisation=utilisation(program, lengths, cycles),
         simulated=simulated,
         seconds=seconds,
     )
+
+
+def utilisation(program: Program, lengths: Sequence[int], cycles: int) -> tuple[float, float]:
+    """MACs / N^2 of the cycles: of the tokens, and with whole row tiles."""
+    n = program.config.lanes
+    padded = [ceil_div(tokens, n) * n for tokens in lengths]
+    tokens, tiles = (sum(work(program, length) for length in part) for part in (lengths, padded))
+    return tokens / n**2 / cycles, tiles / n**2 / cycles
 
 
 def report(figures: Regression) -> str:
@@ -186,6 +208,7 @@ def report(figures: Regression) -> str:
     rows: list[list[object]] = [
         ["reviews compared", figures.reviews],
         ["with every intermediate", figures.traced],
+        ["inferences", figures.inferences],
         ["tokens", figures.tokens],
         ["values compared", figures.values],
         ["mismatches", figures.mismatches],
@@ -198,6 +221,9 @@ def report(figures: Regression) -> str:
     rows += [
         ["cycles, mean", f"{figures.cycles / figures.reviews:,.0f}"],
         ["cycles, total", f"{figures.cycles:,}"],
+        ["a second at 100 MHz", f"{figures.reviews / figures.cycles * 1e8:,.0f}"],
+        ["utilisation, tokens", f"{figures.utilisation[0]:.1%}"],
+        ["utilisation, row tiles", f"{figures.utilisation[1]:.1%}"],
         ["seconds", f"{figures.seconds:.1f}"],
         ["simulated cycles a second", f"{figures.simulated / figures.seconds:,.0f}"],
     ]
@@ -242,6 +268,13 @@ def parser() -> Parser:
         "test split)",
     )
     add_memory_options(result)
+    result.add_argument(
+        "--batch",
+        type=positive,
+        metavar="TOKENS",
+        help="let texts share an inference, side by side in a token memory of so many tokens "
+        "(default: each alone)",
+    )
     result.add_argument(
         "--stalls", type=whole(0), metavar="SEED", help="let every stream rest at random"
     )

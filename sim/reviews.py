@@ -16,7 +16,7 @@ from rtl.interface.operation import Error
 from sim.harness import fast
 
 SHARE = 8
-"""Reviews of a worker at a time; some seconds each."""
+"""Inferences of a worker at a time; some seconds each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,11 @@ class Review:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Values compared, how many differ, and what is wrong ("" when nothing is) of one review."""
+    """Values compared, how many differ, and what is wrong ("" when nothing is) of one review.
+
+    What several reviews of an inference share (its cycles, and the intermediates) is counted with
+    the first of them.
+    """
 
     logits: np.ndarray
     cycles: int
@@ -63,32 +67,38 @@ class Verdict:
     problem: str
 
 
-def shares(reviews: Sequence[Review]) -> dict[str, tuple[int, Sequence[Review]]]:
-    """The cases of `cli.workers.each`: the reviews by the number of the first."""
+Share = tuple[int, list[list[Review]]]
+"""Number of its first inference, and the reviews of each."""
+
+
+def shares(reviews: Sequence[Review], batches: Sequence[Sequence[int]]) -> dict[str, Share]:
+    """The cases of `cli.workers.each`, by the number of the first inference."""
+    together = [[reviews[place] for place in batch] for batch in batches]
     return {
-        f"review {first}": (first, reviews[first : first + SHARE])
-        for first in range(0, len(reviews), SHARE)
+        f"inference {first}": (first, together[first : first + SHARE])
+        for first in range(0, len(together), SHARE)
     }
 
 
-def simulate(setup: Setup, share: tuple[int, Sequence[Review]]) -> list[Verdict]:
-    """The verdicts on a share, in its order.
+def simulate(setup: Setup, share: Share) -> list[Verdict]:
+    """The verdicts on the reviews of a share, in their order.
 
     Raises
     ------
     HarnessError, SimulatorError
         As `sim.harness.fast.simulate_each`.
     """
-    first, reviews = share
+    first, batches = share
     jobs = [
         fast.Job(
             setup.program,
             setup.rows,
-            review.tokens.ids,
-            review.tokens.types,
-            trace=review.traced,
+            np.concatenate([review.tokens.ids for review in batch]),
+            np.concatenate([review.tokens.types for review in batch]),
+            trace=any(review.traced for review in batch),
+            lengths=[len(review.tokens.ids) for review in batch],
         )
-        for review in reviews
+        for batch in batches
     ]
     # The harness draws from the seed and the number of the job in its file.
     seed = None if setup.stalls is None else (setup.stalls + first) % (1 << 64)
@@ -99,31 +109,50 @@ def simulate(setup: Setup, share: tuple[int, Sequence[Review]]) -> list[Verdict]
         row_latency=setup.row_latency,
         seed=seed,
     )
-    return [check(setup, review, result) for review, result in zip(reviews, results)]
+    pairs = zip(batches, results, strict=True)
+    return [verdict for batch, result in pairs for verdict in check(setup, batch, result)]
 
 
-def check(setup: Setup, review: Review, result: fast.Result) -> Verdict:
-    """Hold a result to golden."""
-    values, mismatches, problem = _differences(setup, review, result)
-    return Verdict(result.logits, result.cycles, result.simulated, values, mismatches, problem)
+def check(setup: Setup, batch: Sequence[Review], result: fast.Result) -> list[Verdict]:
+    """Hold the result of an inference to golden, review by review."""
+    labels = len(batch[0].golden)
+    whole = result.error is Error.NONE and result.logits.size == labels * len(batch)
+    parts = result.logits.reshape(-1, labels) if whole else [result.logits] * len(batch)
+    found = []
+    for place, (review, logits) in enumerate(zip(batch, parts, strict=True)):
+        values, mismatches, problem = _logits(review, logits, result)
+        cycles = simulated = 0
+        if place == 0:
+            cycles, simulated = result.cycles, result.simulated
+            if result.writes and whole:
+                more, wrong, first = _intermediates(setup, batch, result)
+                values, mismatches, problem = values + more, mismatches + wrong, first or problem
+        found.append(Verdict(logits, cycles, simulated, values, mismatches, problem))
+    return found
 
 
-def _differences(setup: Setup, review: Review, result: fast.Result) -> tuple[int, int, str]:
-    golden, tokens = review.golden, review.tokens
+def _logits(review: Review, logits: np.ndarray, result: fast.Result) -> tuple[int, int, str]:
+    golden = review.golden
     if result.error != Error.NONE:
         return 0, 0, f"ended with the error {result.error.name}"
-    if result.logits.shape != golden.shape:
-        return 0, 0, f"{result.logits.size} logits came, golden has {golden.size}"
-    values, mismatches, problem = golden.size, int((result.logits != golden).sum()), ""
-    if mismatches:
-        problem = f"logits are {result.logits.tolist()}, golden says {golden.tolist()}"
-    if result.writes:
-        trace: dict[str, np.ndarray] = {}
-        plain = encoder.run(setup.model, tokens.ids, tokens.types, trace=trace)
-        if (plain != golden).any():
-            return values, mismatches, "golden and golden.fast differ: no comparison is valid"
-        comparison = fast.compare(setup.program, trace, len(tokens.ids), result)
-        values += comparison.compared.total()
-        mismatches += comparison.mismatches.total()
-        problem = comparison.problem or comparison.message() * bool(comparison.first) or problem
-    return values, mismatches, problem
+    if logits.shape != golden.shape:
+        return 0, 0, f"{logits.size} logits came, golden has {golden.size}"
+    mismatches = int((logits != golden).sum())
+    differs = f"logits are {logits.tolist()}, golden says {golden.tolist()}"
+    return golden.size, mismatches, differs * bool(mismatches)
+
+
+def _intermediates(
+    setup: Setup, batch: Sequence[Review], result: fast.Result
+) -> tuple[int, int, str]:
+    traces: list[dict[str, np.ndarray]] = []
+    for review in batch:
+        traces.append({})
+        tokens = review.tokens
+        plain = encoder.run(setup.model, tokens.ids, tokens.types, trace=traces[-1])
+        if (plain != review.golden).any():
+            return 0, 0, "golden and golden.fast differ: no comparison is valid"
+    lengths = [len(review.tokens.ids) for review in batch]
+    comparison = fast.compare(setup.program, traces, lengths, result)
+    problem = comparison.problem or comparison.message() * bool(comparison.first)
+    return comparison.compared.total(), comparison.mismatches.total(), problem

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -18,7 +19,7 @@ from cli.files import replacing
 import numpy as np
 
 from golden.attention import attention
-from golden.encoder import check_input, run
+from golden.encoder import check_input, run_batch
 from golden.model import Model
 from rtl.compile.program import Program, embedding_table
 from rtl.interface.operation import Error
@@ -113,6 +114,7 @@ def accelerator_inference(
     types: Integers | None = None,
     attend: Integers | None = None,
     *,
+    lengths: Sequence[int] | None = None,
     name: str = "",
     rows: np.ndarray | None = None,
 ) -> Inference:
@@ -122,21 +124,33 @@ def accelerator_inference(
     ----------
     program
         `rtl.compile.program.compile_model` of `model`.
+    lengths
+        Tokens of each sequence, where ids, types and attend hold a batch.
     rows
         `embedding_table(model, lanes)`, where it is at hand.
     """
-    ids, types, attend = check_input(model, ids, types, attend)
-    trace: dict[str, np.ndarray] = {}
-    run(model, ids, types, attend, trace)
-    writes = tuple(expected_writes(program, trace, len(ids), attend))
-    logits = next(w for w in writes if w.port == "logit")
+    if lengths is None:
+        ids, types, attend = check_input(model, ids, types, attend)
+    together = [len(ids)] if lengths is None else lengths
+    traces: list[dict[str, np.ndarray]] = []
+    logits = run_batch(model, ids, types, attend, together, traces).reshape(-1, 1)
+    mask = None if attend is None else np.asarray(attend)
+    writes = tuple(expected_writes(program, traces, together, mask))
+    label = np.arange(len(logits)) % model.shape.labels
     return Inference(
-        name=name or f"{len(ids)} tokens",
+        name=name or f"{'+'.join(map(str, together))} tokens",
         stream=program.stream(),
-        tokens=token_words(ids, types, attend),
+        tokens=token_words(ids, types, attend, lengths),
         rows=embedding_table(model, program.config.lanes) if rows is None else rows,
         writes=writes,
-        result=dataclasses.replace(logits, port="result"),
+        result=Writes(
+            port="result",
+            tensor="logits",
+            address=np.arange(len(logits)),
+            values=logits,
+            valid=np.ones(logits.shape, bool),
+            index=label[:, None, None],
+        ),
         operations=tuple(step.name for step in program.steps),
     )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from rtl.compile.batches import check_lengths
 from rtl.compile.program import Program, Step
 from rtl.interface.command import Flag, Opcode, word_address
 from rtl.interface.config import Config, ceil_div
@@ -42,122 +43,213 @@ class Writes:
 
 def expected_writes(
     program: Program,
-    trace: Mapping[str, np.ndarray],
-    tokens: int,
+    trace: Mapping[str, np.ndarray] | Sequence[Mapping[str, np.ndarray]],
+    tokens: int | Sequence[int],
     attend: np.ndarray | None = None,
 ) -> Iterator[Writes]:
     """The writes of every port, each port's in the order in which the hardware makes them.
 
     Parameters
     ----------
+    trace, tokens
+        Of the sequence; or of each sequence of a batch. `index` counts tokens through a batch, and
+        sequences where one token of each is left.
     attend
-        The attend bits, which mean pooling shows in its p; all tokens attend where it is None.
+        The attend bits, which mean pooling shows in its p; all tokens attend where it is None. Of a
+        batch one sequence after the other.
 
     Raises
     ------
     ValueError
-        tokens is not a length that the program takes.
+        tokens is not a length that the program takes, or a batch is too large for it.
     """
-    if not 1 <= tokens <= program.tokens:
+    lengths = [tokens] if isinstance(tokens, int) else list(tokens)
+    traces = [trace] if isinstance(trace, Mapping) else list(trace)
+    if isinstance(tokens, int) and not 1 <= tokens <= program.tokens:
         raise ValueError(f"{tokens} tokens: the program takes 1..{program.tokens}")
-    valid = np.ones(tokens, bool) if attend is None else np.asarray(attend, bool)
-    layout = _Layout(program.config, tokens, valid)
+    check_lengths(program, lengths)
+    valid = np.ones(sum(lengths), bool) if attend is None else np.asarray(attend, bool)
+    layout = _Layout(program.config, lengths, valid, traces)
     for step in program.steps:
         match step.opcode:
             case Opcode.EMBED:
-                yield layout.rows_of_tokens("x", step.name, trace[step.name], step)
+                yield layout.rows_of_tokens("x", step.name, step)
             case Opcode.NORM:
-                yield from layout.norm(step, trace)
+                yield from layout.norm(step)
             case Opcode.LINEAR:
-                yield layout.linear(step, trace)
+                yield layout.linear(step)
             case Opcode.ATTEND:
-                yield from layout.attend(step, trace)
+                yield from layout.attend(step)
 
 
 class _Layout:
-    """Addresses and lanes of a sequence of `tokens` in a configuration."""
+    """Addresses and lanes of a batch in a configuration.
 
-    def __init__(self, config: Config, tokens: int, attend: np.ndarray) -> None:
-        self.lanes, self.tokens, self.mask = config.lanes, tokens, attend
+    A place is a row tile times N and a lane; `token` is the token of the batch at each place or -1.
+    `gathered`: the sequences' first tokens stand side by side, from the first row tile on.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        lengths: Sequence[int],
+        attend: np.ndarray,
+        traces: Sequence[Mapping[str, np.ndarray]],
+    ) -> None:
+        n = self.lanes = config.lanes
+        self.lengths, self.traces = lengths, traces
         self.bank_words = config.bank_words
-        self.row_tiles = ceil_div(tokens, config.lanes)
+        tiles = [ceil_div(tokens, n) for tokens in lengths]
+        self.row_tiles = sum(tiles)
+        self.first_rows = np.concatenate([[0], np.cumsum(tiles)[:-1]]).astype(int)
+        self.first_tokens = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(int)
+        self.masks = np.split(attend, self.first_tokens[1:])
+        self.token = np.full(self.row_tiles * n, -1)
+        for row, token, length in zip(self.first_rows, self.first_tokens, lengths):
+            self.token[row * n : row * n + length] = token + np.arange(length)
+        self.gathered = False
+
+    def all(self, name: str) -> np.ndarray:
+        """A tensor of the trace, one sequence after the other."""
+        parts = [trace[name] for trace in self.traces]
+        return np.stack(parts) if parts[0].ndim == 1 else np.concatenate(parts)
 
     def word(self, step: Step, field: str) -> int:
         """The word that the field names, in X16 or in the banks."""
         return word_address(step.values[field], self.bank_words)
 
-    def rows(self, step: Step) -> int:
-        return 1 if step.flags & Flag.FIRST_TILE else self.row_tiles
+    def gathers(self, step: Step) -> bool:
+        """It takes lane 0 of the first row tile of each sequence to a lane of its own."""
+        kinds = Flag.RESIDUAL | Flag.LOGITS
+        return bool(step.flags & Flag.FIRST_TILE and step.flags & kinds) and not self.gathered
+
+    def rows(self, step: Step) -> np.ndarray:
+        """The row tiles that a LINEAR or NORM computes."""
+        if not step.flags & Flag.FIRST_TILE:
+            return np.arange(self.row_tiles)
+        if self.gathered:
+            return np.arange(ceil_div(len(self.lengths), self.lanes))
+        return self.first_rows
+
+    def tokens_at(self, place: np.ndarray) -> np.ndarray:
+        """The token at each place, -1 where there is none."""
+        if not self.gathered:
+            return self.token[place]
+        inside = place < len(self.lengths)
+        return np.where(inside, self.first_tokens[np.where(inside, place, 0)], -1)
 
     def by_channel(
         self, port: str, name: str, tensor: np.ndarray, order: np.ndarray, address: np.ndarray
     ) -> Writes:
         """Words of N tokens: `order` [writes, 2] holds (row tile, channel) of each."""
-        token = order[:, :1] * self.lanes + np.arange(self.lanes)
-        valid = token < self.tokens
+        place = order[:, :1] * self.lanes + np.arange(self.lanes)
+        token = self.tokens_at(place)
+        valid = token >= 0
         channel = np.broadcast_to(order[:, 1:], token.shape)
         values = tensor[np.where(valid, token, 0), channel]
-        return Writes(port, name, address, values, valid, np.stack([token, channel], -1))
+        shown = place if self.gathered else token[:, :1] + np.arange(self.lanes)
+        return Writes(port, name, address, values, valid, np.stack([shown, channel], -1))
 
-    def rows_of_tokens(self, port: str, name: str, tensor: np.ndarray, step: Step) -> Writes:
+    def rows_of_tokens(self, port: str, name: str, step: Step) -> Writes:
         """Row tile after row tile, channel after channel: EMBED and NORM."""
-        channels = step.values["channels"]
-        row, channel = np.indices((self.rows(step), channels)).reshape(2, -1)
-        order = np.stack([row, channel], 1)
-        return self.by_channel(port, name, tensor, order, row * channels + channel)
+        channels, rows = step.values["channels"], self.rows(step)
+        row, channel = (part.reshape(-1) for part in np.indices((len(rows), channels)))
+        order = np.stack([rows[row], channel], 1)
+        return self.by_channel(port, name, self.all(name), order, rows[row] * channels + channel)
 
-    def norm(self, step: Step, trace: Mapping[str, np.ndarray]) -> Iterator[Writes]:
+    def norm(self, step: Step) -> Iterator[Writes]:
         base = step.name.removesuffix(".norm")
-        for port, name in (("norm", step.name), ("norm8", f"{base}.x8")):
-            yield self.rows_of_tokens(port, name, trace[name], step)
+        # It stands before the sum that it normalises, which may be the one that gathers.
+        before, self.gathered = self.gathered, bool(step.flags & Flag.FIRST_TILE)
+        found = [
+            self.rows_of_tokens(port, name, step)
+            for port, name in (("norm", step.name), ("norm8", f"{base}.x8"))
+        ]
+        self.gathered = before
+        yield from found
 
-    def linear(self, step: Step, trace: Mapping[str, np.ndarray]) -> Writes:
+    def linear(self, step: Step) -> Writes:
         values = step.values
         if step.flags & Flag.LOGITS:
-            logits = trace["logits"]
-            label = np.arange(len(logits))
-            one = np.ones((len(logits), 1), bool)
-            return Writes("logit", "logits", label, logits[:, None], one, label[:, None, None])
+            return self.logits(step)
         if step.flags & Flag.TRANSPOSED:
-            return self.value(step, trace)
+            return self.value(step)
         # Column tile outside, row tile inside, column by column.
         columns = values["columns"]
         order = np.array(
             [
-                (row, channel)
+                (place, row, channel)
                 for first in range(0, columns, self.lanes)
-                for row in range(self.rows(step))
+                for place, row in enumerate(self.rows(step))
                 for channel in range(first, min(first + self.lanes, columns))
             ]
         )
-        row, channel = order.T
-        address = self.word(step, "destination") + row * values["destination_stride"] + channel
+        place, row, channel = order.T
         port = "x" if step.flags & Flag.RESIDUAL else "bank"
-        tensor = trace[step.name]
-        if tensor.ndim == 1:  # the head's layers compute token 0 alone
-            tensor = np.broadcast_to(tensor, (self.tokens, len(tensor)))
-            writes = self.by_channel(port, step.name, tensor, order, address)
-            writes.valid[:, 1:] = False
+        tensor = self.all(step.name)
+        if step.name.startswith("head."):  # the head's layers compute the first tokens alone
+            spread = np.zeros((sum(self.lengths), columns), tensor.dtype)
+            spread[self.first_tokens] = tensor
+            tensor = spread
+        stride, base = values["destination_stride"], self.word(step, "destination")
+        if not self.gathers(step):
+            writes = self.by_channel(
+                port, step.name, tensor, order[:, 1:], base + row * stride + channel
+            )
+            if step.name.startswith("head.") and not self.gathered:
+                writes.valid[:, 1:] = False
             return writes
-        return self.by_channel(port, step.name, tensor, order, address)
+        lane, row = place % self.lanes, place // self.lanes
+        self.gathered = True
+        writes = self.by_channel(
+            port,
+            step.name,
+            tensor,
+            np.stack([row, channel], 1),
+            base + row * stride + channel,
+        )
+        writes.valid[:] = np.arange(self.lanes) == lane[:, None]
+        return writes
 
-    def value(self, step: Step, trace: Mapping[str, np.ndarray]) -> Writes:
+    def logits(self, step: Step) -> Writes:
+        """Lane 0 as it is computed: of each sequence, or of each N that were gathered."""
+        tensor, labels = self.all("logits"), step.values["columns"]
+        number = np.arange(0, len(tensor), self.lanes if self.gathered else 1)
+        order = np.array(
+            [
+                (sequence, label)
+                for first in range(0, labels, self.lanes)
+                for sequence in number
+                for label in range(first, min(first + self.lanes, labels))
+            ]
+        )
+        sequence, label = order.T
+        address = sequence // self.lanes * step.values["destination_stride"] + label
+        one = np.ones((len(label), 1), bool)
+        index = label[:, None, None]
+        return Writes("logit", "logits", address, tensor[sequence, label][:, None], one, index)
+
+    def value(self, step: Step) -> Writes:
         """V: words of N channels of one token, each head padded to whole words."""
         if step.name == "mean.v":
-            tensor, heads = trace["final.x8" if "final.x8" in trace else self._last(trace)], 1
+            names = self.traces[0]
+            tensor, heads = self.all("final.x8" if "final.x8" in names else self._last(names)), 1
         else:
-            tensor = trace[step.name]
-            heads = trace[step.name.removesuffix(".v") + ".max"].shape[0]
+            tensor = self.all(step.name)
+            heads = self.traces[0][step.name.removesuffix(".v") + ".max"].shape[0]
         size = tensor.shape[1] // heads
         tiles = step.values["columns"] // self.lanes
         padded = tiles // heads * self.lanes
-        tile, token = np.indices((tiles, self.tokens)).reshape(2, -1)
+        places = np.flatnonzero(self.token >= 0)
+        tile, number = np.indices((tiles, len(places))).reshape(2, -1)
+        place = places[number]
+        token = self.token[place]
         head = tile * self.lanes // padded
         within = (tile * self.lanes % padded)[:, None] + np.arange(self.lanes)
         inside = within < size
         channel = head[:, None] * size + np.minimum(within, size - 1)
         values = np.where(inside, tensor[token[:, None], channel], 0)
-        address = self.word(step, "destination") + tile * (self.row_tiles * self.lanes) + token
+        address = self.word(step, "destination") + tile * (self.row_tiles * self.lanes) + place
         index = np.stack([np.broadcast_to(token[:, None], channel.shape), channel], -1)
         return Writes("bank", step.name, address, values, np.ones_like(inside), index)
 
@@ -166,31 +258,38 @@ class _Layout:
         """The last layer's x8, which the mean pooling reads."""
         return [name for name in trace if name.endswith("ffn.x8")][-1]
 
-    def attend(self, step: Step, trace: Mapping[str, np.ndarray]) -> Iterator[Writes]:
-        """Scores, p and row scales of every head and row tile, and the context."""
-        if step.name == "mean":
-            weights = np.where(self.mask, 255, 0)
-            shape = (1, self.tokens, self.tokens)
+    def attend(self, step: Step) -> Iterator[Writes]:
+        """Scores, p and row scales of every sequence, head and row tile, and the context."""
+        for number, trace in enumerate(self.traces):
+            if step.name != "mean":
+                yield from self.softmax(step, trace, number)
+                name = f"{step.name}.context"
+                yield self.context(step, trace[name], name, number)
+                continue
+            tokens = self.lengths[number]
+            weights = np.where(self.masks[number], 255, 0)
+            shape = (1, tokens, tokens)
             equal = {
                 "mean.scores": np.zeros(shape, np.int32),
                 "mean.p": np.broadcast_to(weights, shape),
                 "mean.max": np.zeros(shape[:2], np.int32),
                 "mean.sum": np.full(shape[:2], weights.sum()),
             }
-            yield from self.softmax(step, equal)
-            yield self.mean(step, trace)
-            return
-        yield from self.softmax(step, trace)
-        yield self.context(step, trace[f"{step.name}.context"], f"{step.name}.context")
+            yield from self.softmax(step, equal, number)
+            yield self.mean(step, trace, number)
 
-    def softmax(self, step: Step, trace: Mapping[str, np.ndarray]) -> Iterator[Writes]:
+    def queries(self, step: Step, number: int) -> int:
+        """Row tiles of the sequence that an ATTEND computes."""
+        return 1 if step.flags & Flag.FIRST_TILE else ceil_div(self.lengths[number], self.lanes)
+
+    def softmax(self, step: Step, trace: Mapping[str, np.ndarray], number: int) -> Iterator[Writes]:
         """Scores, p, max and sum."""
-        heads, rows = step.values["heads"], self.rows(step)
+        heads, rows, tokens = step.values["heads"], self.queries(step, number), self.lengths[number]
         lane = np.arange(self.lanes)
-        head, row, key = np.indices((heads, rows, self.tokens)).reshape(3, -1)
+        head, row, key = np.indices((heads, rows, tokens)).reshape(3, -1)
         query = row[:, None] * self.lanes + lane
-        valid = query < self.tokens
-        bounded = np.minimum(query, self.tokens - 1)
+        valid = query < tokens
+        bounded = np.minimum(query, tokens - 1)
         index = np.stack(np.broadcast_arrays(head[:, None], query, key[:, None]), -1)
         for port, name in (("score", "scores"), ("p", "p")):
             tensor = trace[f"{step.name}.{name}"]
@@ -198,22 +297,27 @@ class _Layout:
             yield Writes(port, f"{step.name}.{name}", key, values, valid, index)
         head, row = np.indices((heads, rows)).reshape(2, -1)
         query = row[:, None] * self.lanes + lane
-        valid, bounded = query < self.tokens, np.minimum(query, self.tokens - 1)
+        valid, bounded = query < tokens, np.minimum(query, tokens - 1)
         index = np.stack(np.broadcast_arrays(head[:, None], query), -1)
         for name in ("max", "sum"):
             values = trace[f"{step.name}.{name}"][head[:, None], bounded]
             yield Writes(name, f"{step.name}.{name}", row, values, valid, index)
 
-    def mean(self, step: Step, trace: Mapping[str, np.ndarray]) -> Writes:
+    def mean(self, step: Step, trace: Mapping[str, np.ndarray], number: int) -> Writes:
         """Mean pooling: only token 0's lane of its context is the result."""
-        pooled = np.broadcast_to(trace["pooled"], (self.tokens, len(trace["pooled"])))
-        writes = self.context(step, pooled, "pooled")
+        pooled = np.broadcast_to(trace["pooled"], (self.lengths[number], len(trace["pooled"])))
+        writes = self.context(step, pooled, "pooled", number)
         writes.valid[:, 1:] = False
         return writes
 
-    def context(self, step: Step, tensor: np.ndarray, name: str) -> Writes:
-        size = step.values["head_size"]
-        head, row, channel = np.indices((step.values["heads"], self.rows(step), size))
+    def context(self, step: Step, tensor: np.ndarray, name: str, number: int) -> Writes:
+        size, first = step.values["head_size"], self.first_rows[number]
+        head, row, channel = np.indices((step.values["heads"], self.queries(step, number), size))
         row, channel = row.reshape(-1), (head * size + channel).reshape(-1)
-        address = self.word(step, "context") + row * step.values["stride"] + channel
-        return self.by_channel("bank", name, tensor, np.stack([row, channel], 1), address)
+        address = self.word(step, "context") + (first + row) * step.values["stride"] + channel
+        token = row[:, None] * self.lanes + np.arange(self.lanes)
+        valid = token < len(tensor)
+        channels = np.broadcast_to(channel[:, None], token.shape)
+        values = tensor[np.where(valid, token, 0), channels]
+        index = np.stack([self.first_tokens[number] + token, channels], -1)
+        return Writes("bank", name, address, values, valid, index)

@@ -44,17 +44,32 @@ def pack_rows(rows: np.ndarray, width: int) -> list[int]:
     return [pack(row, width) for row in rows.tolist()]
 
 
-def token_words(
-    ids: Integers, types: Integers | None = None, attend: Integers | None = None
-) -> np.ndarray:
-    """Words of the tokens stream, uint32 [L]: id[23:0], type[24], attend[25].
+ENDS = 1 << 26
+"""Bit of a word of the tokens stream: its sequence's last."""
 
-    types are 0 and all tokens attend when left out.
+
+def lengths_of(words: np.ndarray) -> list[int]:
+    """Tokens of each sequence in the words of a tokens stream, uint32 [L]."""
+    ends = np.flatnonzero(words[:-1] & ENDS) + 1
+    return np.diff([0, *ends, len(words)]).tolist()
+
+
+def token_words(
+    ids: Integers,
+    types: Integers | None = None,
+    attend: Integers | None = None,
+    lengths: Sequence[int] | None = None,
+) -> np.ndarray:
+    """Words of the tokens stream, uint32 [L]: id[23:0], type[24], attend[25], ends[26].
+
+    types are 0 and all tokens attend when left out. With `lengths` they are a batch of sequences,
+    one after the other.
 
     Raises
     ------
     ValueError
-        There is no token, the lengths differ, or a value does not fit its bits.
+        There is no token, the lengths differ, or a value does not fit its bits; a sequence of a
+        batch is empty, or they are not as long as the ids.
     """
     ids = np.asarray(ids, np.int64)
     types = np.zeros_like(ids) if types is None else np.asarray(types, np.int64)
@@ -71,4 +86,12 @@ def token_words(
         wrong = values[(values < 0) | (values > maximum)]
         if wrong.size:
             raise ValueError(f"{name} holds {wrong[0]}: it must lie in 0..{maximum}")
-    return (ids | types << 24 | attend << 25).astype(np.uint32)
+    words = (ids | types << 24 | attend << 25).astype(np.uint32)
+    if lengths is not None:
+        if min(lengths, default=0) < 1 or sum(lengths) != len(words):
+            raise ValueError(
+                f"the sequences have {list(lengths)} tokens: each needs one at least, and all "
+                f"together {len(words)}"
+            )
+        words[np.cumsum(lengths) - 1] |= ENDS
+    return words

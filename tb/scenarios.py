@@ -13,7 +13,7 @@ from golden.model import Model, Shape
 from golden.random import random_model
 from rtl.compile.program import Program, compile_attention, compile_model, embedding_table
 from rtl.interface.command import DESCRIPTOR_BYTES, VERSION, Opcode, bank_address, encode
-from rtl.interface.config import Config
+from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
 from tb.case import Case, Inference, accelerator_inference, attention_inference
 
@@ -114,6 +114,43 @@ def sequence(model: Model, tokens: int, seed: int) -> tuple[np.ndarray, np.ndarr
     attend = rng.random(tokens) < 0.8
     attend[rng.integers(tokens)] = True
     return ids, types, attend.astype(int)
+
+
+def sequences(
+    model: Model, lengths: Sequence[int], seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Those of a batch, one after the other: random ids, types and attend bits."""
+    parts = [sequence(model, tokens, seed + place) for place, tokens in enumerate(lengths)]
+    ids, types, attend = (np.concatenate(part) for part in zip(*parts))
+    return ids, types, attend
+
+
+def batch_lengths(program: Program, seed: int = 1) -> list[int]:
+    """Mixed lengths that fill a batch: one token, a row tile and about, whatever is left."""
+    rng, n = np.random.default_rng(seed), program.config.lanes
+    found, left = [], program.row_tiles
+    while left:
+        wanted = rng.choice([1, n - 1, n, n + 1, int(rng.integers(1, program.tokens + 1))])
+        tokens = int(min(wanted, left * n, program.tokens))
+        found.append(tokens)
+        left -= ceil_div(tokens, n)
+    return found
+
+
+def batches(
+    model: Model, program: Program, count: int, seed: int = 1, name: str = ""
+) -> list[Inference]:
+    """Inferences of as many batches of random sequences."""
+    rows, found = embedding_table(model, program.config.lanes), []
+    for number in range(seed, seed + count):
+        lengths = batch_lengths(program, number)
+        parts = sequences(model, lengths, number)
+        found.append(
+            accelerator_inference(
+                program, model, *parts, lengths=lengths, name=f"{name} {lengths}", rows=rows
+            )
+        )
+    return found
 
 
 def inferences(

@@ -96,6 +96,7 @@ async def play_tiles(
             ports.set("score_first", int(key == 0))
             ports.set("score_last", int(last))
             ports.set("score_key", key)
+            ports.set("score_place", key)
             ports.set("score_data", tiles[sending].scores[:, key].tolist())
             if last:
                 ports.set("context_m", tiles[sending].m)
@@ -105,7 +106,7 @@ async def play_tiles(
                 any_of(context_m=1 << 16, context_s=32)
             sending, key = (sending + 1, 0) if last else (sending, key + 1)
         else:
-            any_of(score_buffer=2, score_first=2, score_last=2, score_key=keys)
+            any_of(score_buffer=2, score_first=2, score_last=2, score_key=keys, score_place=keys)
             any_of(context_m=1 << 16, context_s=32)
             lanes = tiles[0].scores.shape[0]
             ports.set("score_data", noise.integers(-(1 << 15), 1 << 15, lanes).tolist())

@@ -175,11 +175,15 @@ def _run(options: argparse.Namespace) -> int:
         "row_count": len(table),
         "row_bytes": table.shape[1],
         "tokens": program.tokens,
+        "row_tiles": program.row_tiles,
         "configuration": config.as_dict(),
     }
     print(f"{options.out}: {len(stream):,} bytes, {len(program.steps)} descriptors")
     print(f"{rows}: {len(table):,} rows of {table.shape[1]} bytes")
-    print(f"takes up to {program.tokens} tokens on {config.lanes} lanes")
+    print(
+        f"takes up to {program.tokens} tokens on {config.lanes} lanes, or sequences of together "
+        f"{program.row_tiles} row tiles of {config.lanes} tokens"
+    )
     if options.json:
         write_json(options.json, figures)
     return 0

@@ -56,18 +56,35 @@ def longest_sequence(model: Model, config: Config) -> int:
             f"widest hidden layer of the head is {between}, a bank has {config.bank_words} words: "
             "generate with more tokens"
         )
-    value_width = shape.heads * ceil_div(shape.head_size, n) * n
-    if shape.pooling == "mean":
-        value_width = max(value_width, ceil_div(shape.hidden, n) * n)
-    row_tiles = min(
-        config.x_words // shape.hidden,
-        config.bank_words // max(inner, value_width),
-        BANKS * config.bank_words // shape.ffn,
-        config.row_tiles,
-    )
+    row_tiles = _row_tiles(model, config)
     if row_tiles == 0:
         raise FitError(
-            f"one row tile of V takes {value_width} words and of the feed-forward layer "
+            f"one row tile of V takes {_value_width(model, n)} words and of the feed-forward layer "
             f"{shape.ffn}, the banks have {BANKS} x {config.bank_words}: generate with more tokens"
         )
     return min(shape.tokens, config.tokens, row_tiles * n)
+
+
+def most_row_tiles(model: Model, config: Config) -> int:
+    """Row tiles that the sequences of a batch may take together."""
+    # Where nothing gathers them, a hidden layer of the head has a row tile for each of them.
+    between = max((layer.weight.shape[0] for layer in model.head[:-1]), default=1)
+    return min(_row_tiles(model, config), config.bank_words // between)
+
+
+def _row_tiles(model: Model, config: Config) -> int:
+    """Row tiles that the memories have room for."""
+    shape, n = model.shape, config.lanes
+    return min(
+        config.x_words // shape.hidden,
+        config.bank_words // max(shape.inner, _value_width(model, n)),
+        BANKS * config.bank_words // shape.ffn,
+        config.row_tiles,
+    )
+
+
+def _value_width(model: Model, lanes: int) -> int:
+    """Words of a row tile of V, whose heads are padded."""
+    shape = model.shape
+    width = shape.heads * ceil_div(shape.head_size, lanes) * lanes
+    return max(width, ceil_div(shape.hidden, lanes) * lanes) if shape.pooling == "mean" else width

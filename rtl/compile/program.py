@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from golden.model import Attention, Linear, Model, Norm
-from rtl.compile.fit import longest_sequence
+from rtl.compile.fit import longest_sequence, most_row_tiles
 from rtl.interface.command import (
     MAGIC,
     NO_FLAGS,
@@ -56,12 +56,15 @@ class Program:
         The accelerator that it is for.
     tokens
         The longest sequence: the model's, or what the configuration's buffers hold.
+    row_tiles
+        What the sequences of a batch may take together, each whole row tiles.
     steps
         Descriptors with payloads, HEADER and END included.
     """
 
     config: Config
     tokens: int
+    row_tiles: int
     steps: tuple[Step, ...]
 
     def stream(self) -> bytes:
@@ -128,7 +131,7 @@ def compile_model(model: Model, config: Config, *, whole_last_layer: bool = Fals
         )
     steps += compiler.head()
     steps.append(Step("end", Opcode.END, NO_FLAGS, {}))
-    return Program(config, tokens, tuple(steps))
+    return Program(config, tokens, most_row_tiles(model, config), tuple(steps))
 
 
 def compile_attention(model: Model, config: Config, layer: int) -> Program:
@@ -150,7 +153,7 @@ def compile_attention(model: Model, config: Config, layer: int) -> Program:
         *compiler.attention(f"layer.{layer}", model.layers[layer].attention, NO_FLAGS),
         Step("end", Opcode.END, NO_FLAGS, {}),
     )
-    return Program(config, tokens, steps)
+    return Program(config, tokens, most_row_tiles(model, config), steps)
 
 
 def embedding_table(model: Model, lanes: int) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""The walker of ATTEND: scores and context of all heads."""
+"""The walker of ATTEND: scores and context of all heads of all sequences."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 
 from rtl.control.walkers import Walker, minimum, padded
@@ -12,91 +12,77 @@ from rtl.interface.tile import Epilogue, Operand
 
 
 class AttendWalker(Walker):
-    """For head: for row tile i: scores S(i) over the key tiles, then context C(i - 1).
+    """For sequence: for head: for row tile i: scores S(i) over the key tiles, then C(i - 1).
 
-    S0 S1 C0 S2 C1 ...: the softmax of one row tile runs beside the scores of the next.
+    S0 S1 C0 S2 C1 ...: the softmax of one row tile runs beside the scores of the next. Each C finds
+    what S knew of its place in the half of the softmax's double buffers that the two share.
     """
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        taken, self._rows = self.start(m)
-        self._attend = attend = fields(Opcode.ATTEND, self.operation.fields)
-        # Where the next S and the next C stand: row tile, whether it is the head's last, which half
-        # of the softmax's double buffers they use, and the addresses of the row tile and of the
-        # head's first one, in Q for S and in the context for C.
-        place = data.StructLayout(
+        running = self.start(m)
+        taken = self.o.valid & self.o.ready
+        m.d.comb += self.o.valid.eq(running)
+        self._attend = fields(Opcode.ATTEND, self.operation.fields)
+        row_tile = unsigned(self.config.row_tiles.bit_length())
+        self._place = data.StructLayout(
             {
-                "row": unsigned(self.config.row_tiles.bit_length()),
-                "row_end": unsigned(1),
-                "row_address": unsigned(self.width),
-                "head": unsigned(8),
-                "head_address": unsigned(self.width),
-                "half": unsigned(1),
+                "offset": unsigned(self.width),  # of row tile and head, in Q and the context
+                "tokens": range(self.config.tokens + 1),  # of the sequence
+                "next_row": row_tile,  # row tile in which the next sequence begins
+                "head_ends": unsigned(1),  # the last row tile of its head
+                "ends": unsigned(1),  # ... and of its sequence
             }
         )
-        scores, context = Signal(place), Signal(place)
         ahead = Signal(2)  # S made whose C is not
         scores_left, turn = Signal(), Signal()  # S are still to come; C is in turn
-        scored = self._scores(m, scores, ~turn, taken)
-        ends = self._context(m, context, turn, taken)
-        last = scores.row_end & (scores.head + 1 == attend.heads)
-        one_row = self.operation.flags.first_tile | (self.sequence.row_tiles == 1)
-        for at, tensor in ((scores, attend.query), (context, attend.context)):
-            with m.If(self.begin):
-                m.d.sync += [
-                    at.eq(0),
-                    at.row_end.eq(one_row),
-                    at.row_address.eq(self.bank_word(tensor)),
-                    at.head_address.eq(self.bank_word(tensor)),
-                ]
+        half = Signal()  # of the next S
+        held = [Signal(self._place, name=f"held_{number}") for number in range(2)]
+        place, scored, last = self._scores(m, ~turn, taken, half)
+        context_half = half ^ ahead[0]
+        context, following = Signal(self._place), Signal(self._place)
+        m.d.comb += [
+            context.eq(Mux(context_half, held[1], held[0])),
+            following.eq(Mux(context_half, held[0], held[1])),
+        ]
+        ends = self._context(m, context, following, context_half, turn, taken)
         with m.If(self.begin):
-            m.d.sync += [
-                ahead.eq(0),
-                scores_left.eq(1),
-                turn.eq(0),
-            ]
+            m.d.sync += [half.eq(0), ahead.eq(0), scores_left.eq(1), turn.eq(0)]
         with m.Elif(taken & ~turn & scored):
-            self._step(m, scores)
             m.d.sync += [
+                half.eq(~half),
                 ahead.eq(ahead + 1),
                 scores_left.eq(~last),
                 turn.eq((ahead == 1) | last),
             ]
+            for number in range(2):
+                with m.If(half == number):
+                    m.d.sync += held[number].eq(place)
         with m.Elif(taken & turn & ends):
-            self._step(m, context)
             m.d.sync += [ahead.eq(ahead - 1), turn.eq(~scores_left)]
         m.d.comb += self.done.eq(taken & turn & ends & ~scores_left & (ahead == 1))
         return m
 
-    def _step(self, m: Module, at: data.View) -> None:
-        """To the next row tile, or to the next head's first."""
-        m.d.sync += [at.half.eq(~at.half), at.row_address.eq(self._next_address(at))]
-        with m.If(at.row_end):
-            m.d.sync += [
-                at.row.eq(0),
-                at.row_end.eq(self._rows == 1),
-                at.head.eq(at.head + 1),
-                at.head_address.eq(self._next_address(at)),
-            ]
-        with m.Else():
-            m.d.sync += [at.row.eq(at.row + 1), at.row_end.eq(at.row + 2 == self._rows)]
-
-    def _next_address(self, at: data.View) -> Value:
-        """The row tile's that follows."""
-        return Mux(
-            at.row_end,
-            at.head_address + self._attend.head_size,
-            at.row_address + self._attend.stride,
-        )
-
-    def _scores(self, m: Module, at: data.View, turn: Value, taken: Value) -> Value:
-        """In its turn, the tile of S over a key tile; whether it is the last one."""
-        n, tile, attend = self.config.lanes, self.o.payload, self._attend
-        key = Signal(range(self.config.tokens + n))
-        keys_left = Signal(range(self.config.tokens + 1))
-        end = Signal(name="key_end")
-        query, keys = at.row_address, Signal(self.width)
-        head_keys = Signal(self.width)  # address of the head's first key tile
+    def _scores(
+        self, m: Module, turn: Value, taken: Value, half: Signal
+    ) -> tuple[data.View, Value, Value]:
+        """In its turn, the tile of S over a key tile; (its place, its last, the very last)."""
+        n, config, tile, attend = self.config.lanes, self.config, self.o.payload, self._attend
+        one_row = self.operation.flags.first_tile
+        tokens = Signal(range(config.tokens + 1))  # of the sequence
+        following = Signal(range(config.row_tiles + 1))  # the sequence after it
+        row, rows = Signal(config.row_tiles.bit_length()), Signal(config.row_tiles.bit_length())
+        head_ends, end = Signal(), Signal(name="key_end")  # the row tile's, the key tile's
+        head = Signal(8)
+        # Of the row tile and of the head's first one: without the bank, and the address in Q.
+        offset, head_offset = Signal(self.width), Signal(self.width)
+        query, head_query = Signal(self.width), Signal(self.width)
+        first_row, first_offset = Signal.like(row), Signal(self.width)  # where the sequence begins
+        key = Signal(range(config.tokens + n))
+        key_row, key_offset = Signal.like(row), Signal(self.width)
+        keys, head_keys = Signal(self.width), Signal(self.width)  # and the head's first key tile
+        keys_left = Signal(range(config.tokens + 1))
+        ends = head_ends & (head + 1 == attend.heads)
         with m.If(turn):
             m.d.comb += [
                 tile.a.eq(Operand.BANK),
@@ -106,58 +92,125 @@ class AttendWalker(Walker):
                 tile.length.eq(attend.head_size),
                 tile.tag.epilogue.eq(Epilogue.SCORE),
                 tile.tag.address.eq(key),
+                tile.tag.row.eq(key_row),
                 tile.tag.columns.eq(minimum(n, keys_left)),
                 tile.tag.score_first.eq(key == 0),
                 tile.tag.score_last.eq(end),
-                tile.tag.softmax_buffer.eq(at.half),
+                tile.tag.softmax_buffer.eq(half),
             ]
             self.show_areas(m, (attend.query, query, tile.length), (attend.key, keys, tile.length))
-        with m.If(turn & taken):
+        next_row, next_offset = Signal.like(row), Signal(self.width)
+        m.d.comb += [
+            next_row.eq(key_row + 1),
+            next_offset.eq(key_offset + attend.stride),
+        ]
+        sequence_ends = turn & taken & end & ends
+        self.look_up(m, following, self.begin, sequence_ends)
+
+        # What is computed of a length, of both before one is chosen.
+        coming_tokens = Mux(self.begin, self.first_tokens, self.tokens)
+        coming_rows = Mux(
+            self.begin,
+            *((t + n - 1) >> n.bit_length() - 1 for t in (self.first_tokens, self.tokens)),
+        )
+        coming_single = Mux(self.begin, *(t <= n for t in (self.first_tokens, self.tokens)))
+        with m.If(self.begin | sequence_ends):
+            # The next sequence begins behind the last key tile of this one.
+            start, start_row = Signal(self.width), Signal.like(row)
+            with m.If(~self.begin):
+                m.d.comb += [start.eq(next_offset), start_row.eq(next_row)]
+            m.d.sync += [
+                tokens.eq(coming_tokens),
+                keys_left.eq(coming_tokens),
+                end.eq(coming_single),
+                rows.eq(coming_rows),
+                head_ends.eq(one_row | coming_single),
+                *(signal.eq(0) for signal in (row, head, key)),
+                *(signal.eq(start_row) for signal in (first_row, key_row)),
+                *(s.eq(start) for s in (offset, head_offset, first_offset, key_offset)),
+                *(s.eq(self.bank_word(attend.query) + start) for s in (query, head_query)),
+                *(s.eq(self.bank_word(attend.key) + start) for s in (keys, head_keys)),
+            ]
+        with m.Elif(turn & taken & end):
+            m.d.sync += [
+                key.eq(0),
+                key_row.eq(first_row),
+                key_offset.eq(first_offset),
+                keys_left.eq(tokens),
+                end.eq(tokens <= n),
+            ]
+            with m.If(head_ends):
+                m.d.sync += [
+                    row.eq(0),
+                    head_ends.eq(one_row | (rows == 1)),
+                    head.eq(head + 1),
+                    *(s.eq(head_offset + attend.head_size) for s in (offset, head_offset)),
+                    *(s.eq(head_query + attend.head_size) for s in (query, head_query)),
+                    *(s.eq(head_keys + attend.head_size) for s in (keys, head_keys)),
+                ]
+            with m.Else():
+                m.d.sync += [
+                    row.eq(row + 1),
+                    head_ends.eq(row + 2 == rows),
+                    offset.eq(offset + attend.stride),
+                    query.eq(query + attend.stride),
+                    keys.eq(head_keys),
+                ]
+        with m.Elif(turn & taken):
             m.d.sync += [
                 key.eq(key + n),
+                key_row.eq(next_row),
+                key_offset.eq(next_offset),
                 keys.eq(keys + attend.stride),
                 keys_left.eq(keys_left - n),
                 end.eq(keys_left <= 2 * n),
             ]
-        with m.If(self.begin | (turn & taken & end)):
-            first = Signal(self.width)
-            with m.If(self.begin):
-                m.d.comb += first.eq(self.bank_word(attend.key))
-            with m.Else():
-                m.d.comb += first.eq(head_keys + Mux(at.row_end, attend.head_size, 0))
-            m.d.sync += [
-                key.eq(0),
-                keys.eq(first),
-                head_keys.eq(first),
-                keys_left.eq(self.sequence.tokens),
-                end.eq(self.sequence.tokens <= n),
-            ]
-        return end
+        place = Signal(self._place)
+        m.d.comb += [
+            place.offset.eq(offset),
+            place.tokens.eq(tokens),
+            place.next_row.eq(next_row),
+            place.head_ends.eq(head_ends),
+            place.ends.eq(ends),
+        ]
+        return place, end, ends & (following == self.batch.sequences)
 
-    def _context(self, m: Module, at: data.View, turn: Value, taken: Value) -> Value:
-        """In its turn, the tile of C over a column tile of V; whether it is the last one."""
+    def _context(
+        self,
+        m: Module,
+        at: data.View,
+        following: data.View,
+        half: Value,
+        turn: Value,
+        taken: Value,
+    ) -> Value:
+        """In its turn, the tile of C over a column tile of V; whether it is the last one.
+
+        following
+            The place of the C after it.
+        """
         n, tile, attend = self.config.lanes, self.o.payload, self._attend
         value, head_value = (
             Signal(self.width),
             Signal(self.width),
-        )  # address of this one, its head's
+        )  # address, and its head's
         channel = Signal(self.width)  # first channel of the column tile within the head
         channels_left = Signal(16)
         end = Signal(name="channel_end")
-        # V of the head's column tiles lies one after the other, a word a token.
-        next_value = value + padded(self.sequence.row_tiles, n)
+        # V of the head's column tiles lies one after the other, a word a place.
+        next_value = value + padded(self.batch.row_tiles, n)
         result = Signal(self.width)
         with m.If(turn):
             m.d.comb += [
                 tile.a.eq(Operand.P),
                 tile.b.eq(Operand.BANK),
                 tile.b_address.eq(value),
-                tile.length.eq(self.sequence.tokens),
+                tile.length.eq(at.tokens),
                 tile.softmax.eq(channel == 0),
                 tile.tag.epilogue.eq(Epilogue.CONTEXT),
                 tile.tag.address.eq(result),
                 tile.tag.columns.eq(minimum(n, channels_left)),
-                tile.tag.softmax_buffer.eq(at.half),
+                tile.tag.softmax_buffer.eq(half),
             ]
             self.show_areas(
                 m,
@@ -186,9 +239,13 @@ class AttendWalker(Walker):
                 channel.eq(0),
                 channels_left.eq(attend.head_size),
                 end.eq(attend.head_size <= n),
-                result.eq(self._next_address(at)),
+                result.eq(self.bank_word(attend.context) + following.offset),
             ]
-            with m.If(at.row_end):
+            with m.If(at.ends):
+                first = Cat(Const(0, n.bit_length() - 1), at.next_row)
+                begins = self.bank_word(attend.value) + first
+                m.d.sync += [value.eq(begins), head_value.eq(begins)]
+            with m.Elif(at.head_ends):
                 m.d.sync += [value.eq(next_value), head_value.eq(next_value)]
             with m.Else():
                 m.d.sync += value.eq(head_value)

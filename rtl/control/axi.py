@@ -56,6 +56,7 @@ REGISTERS = (
     Register(0x3C, "stall_drain"),
     Register(0x40, "interrupt_enable", writable=True),
     Register(0x44, "interrupt_pending", writable=True),
+    Register(0x48, "failed_sequence"),
 )
 """Where the gateware has what rtl/registers/bert2rtl.rdl says; a test holds the two together."""
 

@@ -20,8 +20,8 @@ class Control(wiring.Component):
     -------
     start, abort
         Pulses. A start while busy or together with an abort, and an abort while idle, are ignored.
-    error
-        Failures of the units, NONE while there is none.
+    error, number
+        Failures of the units, NONE while there is none; the sequence that has failed.
     leaving
         The inference has ended well, its results are on their way out.
     finished
@@ -38,13 +38,15 @@ class Control(wiring.Component):
         The stream's words are to be dropped.
     busy, done
         An inference is under way or being drained; pulse: it has ended, `code` says how.
-    code
-        Of the latest inference, kept until the next start.
+    code, failed
+        Of the latest inference, and the sequence of the batch that has failed (0 where the error is
+        of none); kept until the next start.
     """
 
     start: In(1)
     abort: In(1)
     error: In(Error)
+    number: In(16)
     leaving: In(1)
     finished: In(1)
     model_ended: In(1)
@@ -57,6 +59,7 @@ class Control(wiring.Component):
     busy: Out(1)
     done: Out(1)
     code: Out(Error)
+    failed: Out(16)
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
@@ -72,7 +75,12 @@ class Control(wiring.Component):
             with m.State("IDLE"):
                 m.d.sync += [model_over.eq(0), tokens_over.eq(0)]
                 with m.If(self.start & ~self.abort):
-                    m.d.sync += [self.reset.eq(0), self.begin.eq(1), self.code.eq(Error.NONE)]
+                    m.d.sync += [
+                        self.reset.eq(0),
+                        self.begin.eq(1),
+                        self.code.eq(Error.NONE),
+                        self.failed.eq(0),
+                    ]
                     m.next = "RUN"
             with m.State("RUN"):
                 with m.If(self.leaving):
@@ -84,7 +92,11 @@ class Control(wiring.Component):
                     m.d.sync += [self.reset.eq(1), self.code.eq(Error.ABORTED)]
                     m.next = "ABORT"
                 with m.Elif(self.error != Error.NONE):
-                    m.d.sync += [self.reset.eq(1), self.code.eq(self.error)]
+                    m.d.sync += [
+                        self.reset.eq(1),
+                        self.code.eq(self.error),
+                        self.failed.eq(self.number),
+                    ]
                     m.next = "DRAIN"
             with m.State("DRAIN"):
                 m.d.comb += [

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
-from rtl.interface.ports import RowsFill, Sequence, TokenWrite, int8_word, row_word
-from rtl.primitives.memory import Memory, WritePort
+from rtl.interface.ports import Batch, LengthWrite, RowsFill, TokenWrite, int8_word, row_word
+from rtl.primitives.memory import DistributedMemory, Memory, WritePort
 
 MAX_PENDING = 256
 """Words asked for and not yet received; enough to hide 20 cycles and more a row."""
 
-ENTRY = data.StructLayout({"id": unsigned(24), "type": unsigned(1)})
+ENTRY = data.StructLayout({"id": unsigned(24), "type": unsigned(1), "ends": unsigned(1)})
 
 
 class Embedding(wiring.Component):
@@ -29,8 +29,8 @@ class Embedding(wiring.Component):
 
     Members
     -------
-    token : In, TokenWrite
-    sequence : In, Sequence
+    token, length : In, TokenWrite, LengthWrite
+    batch : In, Batch
     rows : In, RowsFill
         The EMBED in hand.
     request
@@ -42,6 +42,8 @@ class Embedding(wiring.Component):
     error
         TOKEN: an id is beyond the table, or a type beyond the types.
         ROW: a row ended early or late.
+    number : Out
+        The sequence that has the error, valid with it.
 
     Parameters
     ----------
@@ -55,12 +57,14 @@ class Embedding(wiring.Component):
         super().__init__(
             {
                 "token": In(TokenWrite(config)),
-                "sequence": In(Sequence(config)),
+                "length": In(LengthWrite(config)),
+                "batch": In(Batch(config)),
                 "rows": In(RowsFill()),
                 "request": Out(stream.Signature(unsigned(32), payload_init=0)),
                 "i": In(stream.Signature(row_word(n))),
                 "write": Out(WritePort(range(config.weight_words), int8_word(n))),
                 "error": Out(Error),
+                "number": Out(range(config.row_tiles)),
             }
         )
 
@@ -68,27 +72,39 @@ class Embedding(wiring.Component):
         m = Module()
         n = self.config.lanes
         rows: data.View = self.rows.fields
-        m.submodules.ids = ids = Memory(ENTRY, self.config.tokens)
+        m.submodules.ids = ids = Memory(ENTRY, self.config.places)
         m.d.comb += [
             ids.write.en.eq(self.token.en),
             ids.write.address.eq(self.token.address),
             ids.write.data.id.eq(self.token.token.id),
             ids.write.data.type.eq(self.token.token.type),
+            ids.write.data.ends.eq(self.token.token.ends),
         ]
+        m.submodules.lengths = lengths = DistributedMemory(
+            range(self.config.tokens + 1), self.config.row_tiles
+        )
+        connect(m, flipped(self.length), lengths.write)
         # Known before the unit is active: a descriptor is checked for two cycles.
         words = Signal(range(2 * ceil_div(self.config.hidden, n) + 1))  # of a row
         wide = rows.wide[0]
         m.d.sync += words.eq((rows.channels + n - 1) >> n.bit_length() - 1 << wide)
         pending = Signal(16)  # words asked for and not received
 
-        asked = Signal(range(self.config.tokens + 1))
+        bits = n.bit_length() - 1
+        asked = Signal(range(self.config.places + n))  # place of the token that is asked for
+        asking = Signal(range(self.config.row_tiles))  # its sequence
         position = Signal(32)  # row of this token's position, of type 0
+        first_position = Signal(32)
         wait = Signal(range(Memory.latency + 1))
         entry = ids.read.data
-        token_type = Signal()  # of the token whose position is asked for
+        token_type, ends = Signal(), Signal()  # of the token whose position is asked for
         # The next id is read while a position is asked for, so that it is compared in time.
         next_asked, unknown = Signal.like(asked), Signal()
-        m.d.comb += [next_asked.eq(asked + 1), ids.read.address.eq(asked)]
+        m.d.comb += [
+            next_asked.eq(Mux(ends, Cat(Const(0, bits), asked[bits:] + 1), asked + 1)),
+            ids.read.address.eq(asked),
+            first_position.eq(rows.token_rows + rows.offset),
+        ]
         m.d.sync += unknown.eq((entry.id >= rows.token_rows) | (entry.type & (rows.types < 2)))
         m.d.sync += wait.eq(Mux(wait == 0, 0, wait - 1))
         # A row may be asked for while there is room for the longest one.
@@ -98,17 +114,18 @@ class Embedding(wiring.Component):
                 m.d.comb += ids.read.address.eq(0)
                 m.d.sync += [
                     asked.eq(0),
-                    position.eq(rows.token_rows + rows.offset),
+                    asking.eq(0),
+                    position.eq(first_position),
                     wait.eq(Memory.latency),
                 ]
-                with m.If(self.rows.active & self.sequence.ready):
+                with m.If(self.rows.active & self.batch.ready):
                     m.next = "TOKEN"
             with m.State("TOKEN"):
                 m.d.comb += self.request.payload.eq(entry.id)
-                m.d.sync += token_type.eq(entry.type)
+                m.d.sync += [token_type.eq(entry.type), ends.eq(entry.ends)]
                 with m.If(wait == 0):
                     with m.If(unknown):
-                        m.d.sync += self.error.eq(Error.TOKEN)
+                        m.d.sync += [self.error.eq(Error.TOKEN), self.number.eq(asking)]
                         m.next = "ASKED"
                     with m.Else():
                         m.d.comb += self.request.valid.eq(room)
@@ -123,11 +140,12 @@ class Embedding(wiring.Component):
                 with m.If(room & self.request.ready):
                     m.d.sync += [
                         asked.eq(next_asked),
-                        position.eq(position + 1),
+                        asking.eq(asking + ends),
+                        position.eq(Mux(ends, first_position, position + 1)),
                         wait.eq(Memory.latency),
                     ]
                     m.next = "TOKEN"
-                    with m.If(next_asked == self.sequence.tokens):
+                    with m.If(ends & (next_asked[bits:] == self.batch.row_tiles)):
                         m.next = "ASKED"
             with m.State("ASKED"):
                 with m.If(~self.rows.active):
@@ -137,7 +155,9 @@ class Embedding(wiring.Component):
         word = Signal.like(words)
         kind = Signal()
         lane = Signal(range(n))
-        token = Signal(range(self.config.tokens + 1))
+        token = Signal(range(self.config.tokens + 1))  # of its sequence
+        coming = Signal(range(self.config.row_tiles))  # that sequence
+        sequence_end = token + 1 == lengths.read.data
         taken = self.i.valid & self.i.ready
         row_end = taken & (word + 1 == words)
         asks = self.request.valid & self.request.ready
@@ -149,17 +169,20 @@ class Embedding(wiring.Component):
                 Mux(wide, Cat(word[0], kind, lane, word[1:]), Cat(kind, lane, word))
             ),
             self.write.data.eq(self.i.payload.data),
-            self.rows.last.eq(token + 1 == self.sequence.tokens),
-            self.rows.done.eq(row_end & kind & (self.rows.last | (lane == n - 1))),
+            lengths.read.address.eq(coming),
+            self.rows.last.eq(sequence_end & (coming + 1 == self.batch.sequences)),
+            self.rows.done.eq(row_end & kind & (sequence_end | (lane == n - 1))),
         ]
         with m.If(taken):
             m.d.sync += word.eq(word + 1)
             with m.If(self.i.payload.last != row_end):
-                m.d.sync += self.error.eq(Error.ROW)
+                m.d.sync += [self.error.eq(Error.ROW), self.number.eq(coming)]
         with m.If(row_end):
             m.d.sync += [word.eq(0), kind.eq(~kind)]
             with m.If(kind):
                 m.d.sync += [lane.eq(lane + 1), token.eq(token + 1)]
+                with m.If(sequence_end):
+                    m.d.sync += [lane.eq(0), token.eq(0), coming.eq(coming + 1)]
         with m.If(self.rows.done & self.rows.last):
-            m.d.sync += [lane.eq(0), token.eq(0)]
+            m.d.sync += coming.eq(0)
         return m

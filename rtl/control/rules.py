@@ -177,7 +177,8 @@ class Rules(wiring.Component):
             ~int8 & (linear.destination != 0),
             flags.residual
             & ((linear.columns > config.hidden) | (linear.destination_stride > config.hidden)),
-            flags.logits & (linear.columns > config.labels),
+            flags.logits
+            & ((linear.columns > config.labels) | (linear.destination_stride > config.labels)),
         ]
         attend_rules = [
             attend.heads == 0,

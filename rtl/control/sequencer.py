@@ -12,8 +12,9 @@ from rtl.control.walkers import EmbedWalker, LinearWalker, Walker, bank_word
 from rtl.interface.command import Opcode
 from rtl.interface.config import Config
 from rtl.interface.operation import OPERATION, fields
-from rtl.interface.ports import Factors, Multiplier, Region, Sequence
+from rtl.interface.ports import Batch, Factors, LengthWrite, LogitLayout, Multiplier, Region
 from rtl.interface.tile import Tile
+from rtl.primitives.memory import DistributedMemory
 from rtl.primitives.queues import OneDeepQueue
 
 WALKERS: dict[Opcode, type[Walker]] = {
@@ -32,7 +33,8 @@ class Sequencer(wiring.Component):
 
     Members
     -------
-    sequence : In, Sequence
+    batch : In, Batch
+    length : In, LengthWrite
     quiet
         No tile is waiting, running or being drained behind the sequencer.
     i
@@ -42,6 +44,7 @@ class Sequencer(wiring.Component):
     score_multiplier, context_multiplier : Out, Multiplier
     context : Out, Region
     factor : Out, Factors
+    logits : Out, LogitLayout
         Of the latest ATTEND and EMBED. They change only while the array is quiet.
     idle
         No operation is in hand.
@@ -53,13 +56,15 @@ class Sequencer(wiring.Component):
         self.config = config
         super().__init__(
             {
-                "sequence": In(Sequence(config)),
+                "batch": In(Batch(config)),
+                "length": In(LengthWrite(config)),
                 "quiet": In(1),
                 "i": In(stream.Signature(OPERATION)),
                 "o": Out(stream.Signature(Tile(config))),
                 "score_multiplier": Out(Multiplier()),
                 "context_multiplier": Out(Multiplier()),
                 "factor": Out(Factors()),
+                "logits": Out(LogitLayout()),
                 "context": Out(Region(config)),
                 "idle": Out(1),
                 "outside": Out(1),
@@ -89,7 +94,7 @@ class Sequencer(wiring.Component):
         with m.FSM(name="state") as fsm:
             m.d.comb += self.idle.eq(fsm.ongoing("IDLE") & ~self.i.valid & ~following.o.valid)
             with m.State("IDLE"):
-                m.d.comb += following.o.ready.eq(self.sequence.ready & (self.quiet | ~fence))
+                m.d.comb += following.o.ready.eq(self.batch.ready & (self.quiet | ~fence))
                 m.d.sync += [op.eq(queued), kind.eq(queued_kind)]
                 with m.If(following.o.valid & following.o.ready):
                     m.next = "BEGIN"
@@ -115,11 +120,25 @@ class Sequencer(wiring.Component):
         """
         walkers = {opcode: walker(self.config) for opcode, walker in WALKERS.items()}
         m.submodules.bounds = bounds = Bounds(self.config)
+        m.submodules.lengths = lengths = DistributedMemory(
+            range(self.config.tokens + 1), self.config.row_tiles
+        )
+        connect(m, flipped(self.length), lengths.write)
+        # Registers, since walkers compute with the lengths.
+        first_tokens, tokens = Signal(lengths.shape), Signal(lengths.shape)
+        m.d.sync += tokens.eq(lengths.read.data)
+        with m.If(self.length.en & (self.length.address == 0)):
+            m.d.sync += first_tokens.eq(self.length.data)
+        gathered = Signal()
         begin, done, half_done, half = Signal(), Signal(), Signal(), Signal()
         with m.If(half_done):
             m.d.sync += half.eq(~half)
+        # The first sum of the first tokens gathers them.
+        with m.If(done & (op.opcode == Opcode.LINEAR) & op.flags.residual & op.flags.first_tile):
+            m.d.sync += gathered.eq(1)
+        passes = Cat(*(walker.passes for walker in walkers.values())).any()
         m.d.comb += [
-            bounds.en.eq(self.o.valid & self.o.ready),
+            bounds.en.eq((self.o.valid & self.o.ready) | passes),
             self.outside.eq(bounds.outside),
         ]
         for (opcode, walker), walks in zip(walkers.items(), kind, strict=True):
@@ -127,13 +146,21 @@ class Sequencer(wiring.Component):
             m.d.comb += [
                 walker.begin.eq(begin & walks),
                 walker.operation.eq(op),
-                walker.sequence.tokens.eq(self.sequence.tokens),
-                walker.sequence.row_tiles.eq(self.sequence.row_tiles),
+                walker.batch.sequences.eq(self.batch.sequences),
+                walker.batch.row_tiles.eq(self.batch.row_tiles),
+                walker.batch.gathered.eq(self.batch.gathered),
+                walker.tokens.eq(tokens),
+                walker.first_tokens.eq(first_tokens),
+                walker.gathered.eq(gathered),
                 walker.weight_base.eq(Mux(half, self.config.weight_words, 0)),
                 walker.o.ready.eq(self.o.ready),
             ]
             with m.If(walks):
-                m.d.comb += [self.o.payload.eq(walker.o.payload), bounds.areas.eq(walker.areas)]
+                m.d.comb += [
+                    self.o.payload.eq(walker.o.payload),
+                    bounds.areas.eq(walker.areas),
+                    lengths.read.address.eq(walker.number),
+                ]
         m.d.comb += [
             self.o.valid.eq(Cat(*(walker.o.valid for walker in walkers.values())).any()),
             half_done.eq(Cat(*(walker.half_done for walker in walkers.values())).any()),
@@ -149,8 +176,14 @@ class Sequencer(wiring.Component):
         return begin, done
 
     def _constants(self, m: Module, op: Signal) -> None:
-        """What holds for a whole EMBED or ATTEND."""
+        """What holds for a whole EMBED or ATTEND, and of the logits to the end."""
         embed, attend = fields(Opcode.EMBED, op.fields), fields(Opcode.ATTEND, op.fields)
+        linear = fields(Opcode.LINEAR, op.fields)
+        with m.If((op.opcode == Opcode.LINEAR) & op.flags.logits):
+            m.d.sync += [
+                self.logits.labels.eq(linear.columns),
+                self.logits.stride.eq(linear.destination_stride),
+            ]
         with m.If(op.opcode == Opcode.EMBED):
             m.d.sync += [
                 self.factor.token.eq(embed.token_factor),

@@ -1,18 +1,20 @@
-"""The token reader: takes a sequence's words, keeps what the inference needs of them."""
+"""The token reader: takes the words of a batch, keeps what the inference needs of them."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Elaboratable, Module, Mux, Signal
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from rtl.interface.ports import TOKEN_WORD, Sequence, TokenWrite
+from rtl.interface.ports import TOKEN_WORD, Batch, LengthWrite, TokenWrite
 
 
 class Tokens(wiring.Component):
-    """Reads one sequence up to `last`, a word a cycle, and counts it.
+    """Reads the sequences of a batch up to `last`, a word a cycle, and counts them.
+
+    A sequence ends with the word that has `ends` set, or `last`; the next one begins a row tile.
 
     Members
     -------
@@ -20,11 +22,18 @@ class Tokens(wiring.Component):
         Token words. Not ready until reset ends, and no more after `last`.
     o : Out, TokenWrite
         A token as it is taken, for the mask and the id memory.
-    sequence : Out, Sequence
-        Ready once `last` was taken, if the sequence is good; its members count the tokens before.
+    length : Out, LengthWrite
+        Of each sequence, with its last token.
+    batch : Out, Batch
+        Ready once `last` was taken, if every sequence is good.
+    longest, longest_number : Out
+        Tokens of the longest sequence, and which it is, the first of several; valid with ready.
     error
-        LENGTH: more tokens than the configuration takes (the rest is taken and dropped).
-        NO_KEY: no token has its attend bit set.
+        LENGTH: a sequence has more tokens than the configuration takes, or all together need more
+        row tiles (the rest is taken and dropped).
+        NO_KEY: a sequence has no token with its attend bit set.
+    number : Out
+        The sequence that is read; with an error the one that has it.
 
     Parameters
     ----------
@@ -38,37 +47,61 @@ class Tokens(wiring.Component):
             {
                 "i": In(stream.Signature(TOKEN_WORD)),
                 "o": Out(TokenWrite(config)),
-                "sequence": Out(Sequence(config)),
+                "length": Out(LengthWrite(config)),
+                "batch": Out(Batch(config)),
+                "longest": Out(range(config.tokens + 1)),
+                "longest_number": Out(range(config.row_tiles)),
                 "error": Out(Error),
+                "number": Out(range(config.row_tiles + 1)),
             }
         )
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        lane = Signal(range(self.config.lanes))
+        n = self.config.lanes
+        lane = Signal(range(n))
+        tokens = Signal(range(self.config.tokens + 1))  # of the sequence, before this one
+        following = Signal.like(tokens)
         ended, attended = Signal(), Signal()
         word = self.i.payload
-        full = self.sequence.tokens == self.config.tokens
-        taken = self.i.valid & self.i.ready
+        ends = word.last | word.data.ends
+        full = (tokens == self.config.tokens) | (self.batch.row_tiles == self.config.row_tiles)
+        taken = self.i.valid & self.i.ready & (self.error == Error.NONE)
         m.d.comb += [
+            following.eq(tokens + 1),
             self.i.ready.eq(~ended),
             self.o.en.eq(taken & ~full),
-            self.o.address.eq(self.sequence.tokens),
+            self.o.address.eq(Cat(lane, self.batch.row_tiles)),
             self.o.token.eq(word.data),
-            self.sequence.ready.eq(ended & (self.error == Error.NONE)),
+            self.o.token.ends.eq(ends),
+            self.length.en.eq(taken & ~full & ends),
+            self.length.address.eq(self.batch.sequences),
+            self.length.data.eq(following),
+            self.batch.ready.eq(ended & (self.error == Error.NONE)),
         ]
-        with m.If(taken):
-            with m.If(full):
-                m.d.sync += self.error.eq(Error.LENGTH)
-            with m.Else():
-                m.d.sync += [
-                    self.sequence.tokens.eq(self.sequence.tokens + 1),
-                    lane.eq(lane + 1),
-                    self.sequence.row_tiles.eq(self.sequence.row_tiles + Mux(lane == 0, 1, 0)),
-                    attended.eq(attended | word.data.attend),
-                ]
-            with m.If(word.last):
-                m.d.sync += ended.eq(1)
-                with m.If(~full & ~attended & ~word.data.attend):
-                    m.d.sync += self.error.eq(Error.NO_KEY)
+        with m.If(self.i.valid & self.i.ready & word.last):
+            m.d.sync += ended.eq(1)
+        with m.If(taken & full):
+            m.d.sync += [self.error.eq(Error.LENGTH), self.number.eq(self.batch.sequences)]
+        with m.Elif(taken):
+            m.d.sync += [
+                tokens.eq(Mux(ends, 0, following)),
+                lane.eq(Mux(ends, 0, lane + 1)),
+                self.batch.row_tiles.eq(self.batch.row_tiles + (ends | (lane == n - 1))),
+                attended.eq(~ends & (attended | word.data.attend)),
+            ]
+            with m.If(ends):
+                m.d.sync += self.batch.sequences.eq(self.batch.sequences + 1)
+                with m.If(self.batch.sequences[: n.bit_length() - 1] == 0):
+                    m.d.sync += self.batch.gathered.eq(self.batch.gathered + 1)
+                with m.If(following > self.longest):
+                    m.d.sync += [
+                        self.longest.eq(following),
+                        self.longest_number.eq(self.batch.sequences),
+                    ]
+                with m.If(~attended & ~word.data.attend):
+                    m.d.sync += [
+                        self.error.eq(Error.NO_KEY),
+                        self.number.eq(self.batch.sequences),
+                    ]
         return m

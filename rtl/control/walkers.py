@@ -10,7 +10,7 @@ from rtl.control.bounds import Area, offset_bits
 from rtl.interface.command import BANK_SHIFT, Opcode
 from rtl.interface.config import Config
 from rtl.interface.operation import OPERATION, fields
-from rtl.interface.ports import Sequence
+from rtl.interface.ports import Batch
 from rtl.interface.tile import Epilogue, Operand, Tile, address_bits
 
 
@@ -25,13 +25,23 @@ class Walker(wiring.Component):
         Pulse: the first tile of `operation` comes in the next cycle.
     operation : In, OPERATION
         Stable from `begin` to `done`.
-    sequence : In, Sequence
+    batch : In, Batch
+    number : Out
+        A sequence.
+    tokens : In
+        Its length, in the next cycle.
+    first_tokens : In
+        The length of the first one.
+    gathered : In, 1
+        The first token of each sequence was gathered: FIRST_TILE is their row tiles.
     weight_base : In
         Address of the weight half in turn.
     o : Out, stream of Tile
         In order; norm_index, operation and tag.weight_buffer are the sequencer's to fill in.
     areas : Out, Array(Area, 2)
         What the tile of `o` reads and writes in the activation banks.
+    passes : Out, 1
+        No tile is offered, the row tile of `areas` is passed; it must lie in the banks, too.
     half_done : Out, 1
         Pulse: the tile is the last that uses the weight half.
     done : Out, 1
@@ -45,25 +55,55 @@ class Walker(wiring.Component):
             {
                 "begin": In(1),
                 "operation": In(OPERATION),
-                "sequence": In(Sequence(config)),
+                "batch": In(Batch(config)),
+                "number": Out(range(config.row_tiles)),
+                "tokens": In(range(config.tokens + 1)),
+                "first_tokens": In(range(config.tokens + 1)),
+                "gathered": In(1),
                 "weight_base": In(address_bits(config)),
                 "o": Out(stream.Signature(Tile(config))),
                 "areas": Out(data.ArrayLayout(Area(config), 2)),
+                "passes": Out(1),
                 "half_done": Out(1),
                 "done": Out(1),
             }
         )
 
-    def start(self, m: Module) -> tuple[Value, Signal]:
-        """Offers tiles from `begin` to `done`; (one is taken, how many row tiles there are)."""
+    def start(self, m: Module) -> Signal:
+        """From the cycle after `begin` to `done`."""
+        running = Signal()
         with m.If(self.begin):
-            m.d.sync += self.o.valid.eq(1)
+            m.d.sync += running.eq(1)
         with m.Elif(self.done):
-            m.d.sync += self.o.valid.eq(0)
-        rows = Signal(range(self.config.row_tiles + 1))
-        with m.If(self.begin):
-            m.d.sync += rows.eq(Mux(self.operation.flags.first_tile, 1, self.sequence.row_tiles))
-        return self.o.valid & self.o.ready, rows
+            m.d.sync += running.eq(0)
+        return running
+
+    def follow(self, m: Module, restart: Value, advance: Value) -> tuple[Signal, Signal]:
+        """Row tile by row tile through the batch: (tokens of the sequence from here on, next one).
+
+        With `restart` the next cycle is at the first row tile, with `advance` at the next one.
+        """
+        n = self.config.lanes
+        tokens_left = Signal(range(self.config.tokens + 1))
+        following = Signal(range(self.config.row_tiles + 1))  # the sequence after this one
+        ends = advance & (tokens_left <= n)
+        self.look_up(m, following, restart, ends)
+        with m.If(restart):
+            m.d.sync += tokens_left.eq(self.first_tokens)
+        with m.Elif(ends):
+            m.d.sync += tokens_left.eq(self.tokens)
+        with m.Elif(advance):
+            m.d.sync += tokens_left.eq(tokens_left - n)
+        return tokens_left, following
+
+    def look_up(self, m: Module, following: Signal, restart: Value, ends: Value) -> None:
+        """Count `following`: 1 after `restart`, one more after `ends`; `tokens` is its length."""
+        coming = Signal.like(following, name="coming")
+        m.d.comb += [
+            coming.eq(Mux(restart, 1, following + ends)),
+            self.number.eq(coming),
+        ]
+        m.d.sync += following.eq(coming)
 
     def bank_word(self, address: Value) -> Value:
         return bank_word(address, self.config)
@@ -85,16 +125,18 @@ class EmbedWalker(Walker):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         n, tile = self.config.lanes, self.o.payload
-        taken, rows = self.start(m)
+        running = self.start(m)
+        taken = self.o.valid & self.o.ready
         embed = fields(Opcode.EMBED, self.operation.fields)
-        row = Signal.like(rows)
+        row = Signal.like(self.batch.row_tiles)
         result, source = Signal(self.width), Signal(address_bits(self.config))
         row_start = Signal(self.width)  # result of the row tile's first column tile
         wide = embed.wide[0]
-        tokens_left = Signal(range(self.config.tokens + 1))
         columns_left = Signal(16)
         column_end = columns_left <= n
+        tokens_left, _ = self.follow(m, self.begin, taken & column_end)
         m.d.comb += [
+            self.o.valid.eq(running),
             tile.a.eq(Operand.ONE_HOT),
             tile.b.eq(Operand.WEIGHT),
             tile.weights.eq(1),
@@ -106,7 +148,7 @@ class EmbedWalker(Walker):
             tile.tag.columns.eq(minimum(n, columns_left)),
             tile.tag.row_tile_done.eq(column_end),
             self.half_done.eq(taken & column_end),
-            self.done.eq(taken & column_end & (row + 1 == rows)),
+            self.done.eq(taken & column_end & (row + 1 == self.batch.row_tiles)),
         ]
         with m.If(self.begin):
             m.d.sync += [
@@ -114,7 +156,6 @@ class EmbedWalker(Walker):
                 result.eq(0),
                 row_start.eq(0),
                 source.eq(self.weight_base),
-                tokens_left.eq(self.sequence.tokens),
                 columns_left.eq(embed.channels),
             ]
         with m.Elif(taken & column_end):
@@ -123,7 +164,6 @@ class EmbedWalker(Walker):
                 result.eq(row_start + embed.channels),
                 row_start.eq(row_start + embed.channels),
                 source.eq(Mux(self.weight_base == 0, self.config.weight_words, 0)),
-                tokens_left.eq(tokens_left - n),
                 columns_left.eq(embed.channels),
             ]
         with m.Elif(taken):
@@ -136,19 +176,56 @@ class EmbedWalker(Walker):
 
 
 class LinearWalker(Walker):
-    """For column tile: for row tile; weights are used once, in order."""
+    """For column tile: for row tile; weights are used once, in order.
+
+    With FIRST_TILE the row tiles are the first of each sequence; those between them are passed, a
+    cycle each. Sums and logits are gathered then: lane 0 of sequence s goes to lane s modulo N of
+    row tile s div N. What was gathered, and what is computed of it, is a row tile for N sequences.
+    """
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         n, tile, flags = self.config.lanes, self.o.payload, self.operation.flags
-        taken, rows = self.start(m)
+        running = self.start(m)
+        taken = self.o.valid & self.o.ready
         linear = fields(Opcode.LINEAR, self.operation.fields)
+        gathered, single, first = Signal(), Signal(), Signal()
+        rows = Signal(range(self.config.row_tiles + 1))
         row = Signal.like(rows)
         address, result = Signal(self.width), Signal(self.width)
         column_start = Signal(self.width)  # result of the column tile's first row tile
-        tokens_left = Signal(range(self.config.tokens + 1))
+        gathered_result = Signal(self.width)  # where the sequence in turn is gathered
         columns_left = Signal(16)
         row_end, column_end = Signal(), Signal()  # in registers, since much hangs on them
+        again = Signal()
+        tokens_left, following = self.follow(m, again, (taken & ~row_end) | self.passes)
+        lane = Signal(range(n))
+        gather = single & (flags.residual | flags.logits)
+        m.d.comb += [
+            again.eq(self.begin | (taken & row_end)),
+            self.o.valid.eq(running & (first | ~single)),
+            self.passes.eq(running & single & ~first),
+        ]
+        with m.If(self.begin):
+            m.d.sync += [
+                gathered.eq(flags.first_tile & self.gathered),
+                single.eq(flags.first_tile & ~self.gathered),
+                rows.eq(Mux(flags.first_tile, self.batch.gathered, self.batch.row_tiles)),
+            ]
+        with m.If(again):
+            m.d.sync += [first.eq(1), lane.eq(0)]
+        with m.Elif(taken | self.passes):
+            m.d.sync += first.eq(tokens_left <= n)
+            with m.If(taken & single):
+                m.d.sync += lane.eq(lane + 1)
+        # Transposed, the columns of what was gathered are as many sequences.
+        sequences_left = Signal.like(self.batch.sequences)
+        with m.If(again):
+            m.d.sync += sequences_left.eq(self.batch.sequences)
+        with m.Elif(taken):
+            m.d.sync += sequences_left.eq(sequences_left - n)
+        present = Signal(range(n + 1))
+        m.d.comb += present.eq(Mux(gathered, minimum(n, sequences_left), minimum(n, tokens_left)))
 
         activation = Mux(flags.bank, Operand.BANK, Operand.X8)
         m.d.comb += [
@@ -161,9 +238,14 @@ class LinearWalker(Walker):
             tile.tag.table.eq(flags.table),
             tile.tag.transposed.eq(flags.transposed),
             tile.tag.shift.eq(linear.shift),
-            tile.tag.row_tile_done.eq(flags.residual & column_end),
+            tile.tag.row_tile_done.eq(
+                flags.residual & column_end & (~single | row_end | (lane == n - 1))
+            ),
+            tile.tag.gather.eq(gather),
+            tile.tag.lane.eq(lane),
+            tile.tag.read.eq(result),
             tile.tag.table_last.eq(flags.table & column_end & row_end),
-            tile.tag.address.eq(result),
+            tile.tag.address.eq(Mux(gather, gathered_result, result)),
             self.half_done.eq(taken & row_end),
             self.done.eq(taken & row_end & column_end),
         ]
@@ -173,7 +255,7 @@ class LinearWalker(Walker):
                 tile.a_address.eq(self.weight_base),
                 tile.b.eq(activation),
                 tile.b_address.eq(address),
-                tile.tag.columns.eq(minimum(n, tokens_left)),
+                tile.tag.columns.eq(present),
             ]
         with m.Else():
             m.d.comb += [
@@ -204,37 +286,45 @@ class LinearWalker(Walker):
         with m.If(self.begin):
             m.d.sync += [
                 row.eq(0),
-                row_end.eq(flags.first_tile | (self.sequence.row_tiles == 1)),
+                row_end.eq(
+                    Mux(
+                        flags.first_tile,
+                        Mux(self.gathered, self.batch.gathered, self.batch.sequences) == 1,
+                        self.batch.row_tiles == 1,
+                    )
+                ),
                 column_end.eq(linear.columns <= n),
                 address.eq(self.bank_word(linear.source)),
                 result.eq(self.bank_word(linear.destination)),
                 column_start.eq(self.bank_word(linear.destination)),
-                tokens_left.eq(self.sequence.tokens),
+                gathered_result.eq(0),
                 columns_left.eq(linear.columns),
             ]
         with m.Elif(taken & row_end):
             next_column = Signal(self.width)
             m.d.comb += next_column.eq(
-                column_start + Mux(flags.transposed, padded(self.sequence.row_tiles, n), n)
+                column_start + Mux(flags.transposed, padded(self.batch.row_tiles, n), n)
             )
             m.d.sync += [
                 row.eq(0),
-                row_end.eq(rows == 1),
+                row_end.eq(Mux(single, self.batch.sequences, rows) == 1),
                 column_end.eq(columns_left <= 2 * n),
                 address.eq(self.bank_word(linear.source)),
                 result.eq(next_column),
                 column_start.eq(next_column),
-                tokens_left.eq(self.sequence.tokens),
+                gathered_result.eq(next_column),
                 columns_left.eq(columns_left - n),
             ]
-        with m.Elif(taken):
+        with m.Elif(taken | self.passes):
+            last_sequence = (tokens_left <= n) & (following + 1 == self.batch.sequences)
             m.d.sync += [
                 row.eq(row + 1),
-                row_end.eq(row + 2 == rows),
+                row_end.eq(Mux(single, last_sequence, row + 2 == rows)),
                 address.eq(address + linear.source_stride),
                 result.eq(result + Mux(flags.transposed, n, linear.destination_stride)),
-                tokens_left.eq(tokens_left - n),
             ]
+            with m.If(taken & (lane == n - 1)):
+                m.d.sync += gathered_result.eq(gathered_result + linear.destination_stride)
         return m
 
 

@@ -80,7 +80,6 @@ class Epilogue(wiring.Component):
     score : Out, ScoreColumn
         For the softmax.
     logit : Out, LogitWrite
-        Of lane 0.
     done, row_tile_done, table_done : Out, 1
         Pulses in the cycle of a tile's last bank write slot: the tile is written; it completed a
         row tile of X16; it was the last user of the activation table.
@@ -122,7 +121,7 @@ class Epilogue(wiring.Component):
                 "row": Out(RowScales(n)),
                 "bank": Out(WritePort(address_bits(config), int8_word(n))),
                 "x": Out(ResidualAccess(config)),
-                "score": Out(ScoreColumn(n, config.tokens)),
+                "score": Out(ScoreColumn(n, config.tokens, config.places)),
                 "logit": Out(LogitWrite(config)),
                 "done": Out(1),
                 "row_tile_done": Out(1),
@@ -151,9 +150,12 @@ class Epilogue(wiring.Component):
             m.d.sync += [requantize.m[i].eq(self._m[i]), requantize.s[i].eq(self._s[i])]
         m.d.comb += [
             self.logit.en.eq(at[SUMMED].write & (at[SUMMED].epilogue == Kind.LOGITS)),
+            self.logit.lanes.eq(written_lanes(at[SUMMED], n)),
             self.logit.index.eq(at[SUMMED].address),
-            self.logit.value.eq(requantize.acc[0]),
         ]
+        for i in range(n):
+            value = Mux(at[SUMMED].gather, requantize.acc[0], requantize.acc[i])
+            m.d.comb += self.logit.value[i].eq(value)
 
         # REQUANTIZED to LOOKED_UP.
         m.d.comb += [
@@ -162,6 +164,9 @@ class Epilogue(wiring.Component):
             self.score.last.eq(at[REQUANTIZED].score_last),
             self.score.buffer.eq(at[REQUANTIZED].softmax_buffer),
             self.score.key.eq(at[REQUANTIZED].address),
+            self.score.place.eq(
+                Cat(at[REQUANTIZED].address[: n.bit_length() - 1], at[REQUANTIZED].row)
+            ),
             self.score.data.eq(requantize.o),
         ]
         self._residual(m, at)
@@ -223,6 +228,10 @@ class Epilogue(wiring.Component):
                     "index": unsigned((n - 1).bit_length()),
                     "epilogue": Kind,
                     "address": unsigned(width),
+                    "read": unsigned(width),
+                    "gather": unsigned(1),
+                    "lane": tag.lane.shape(),
+                    "row": tag.row.shape(),
                     "table": unsigned(1),
                     "transposed": unsigned(1),
                     "shift": unsigned(tag.shift.shape().width),
@@ -243,6 +252,10 @@ class Epilogue(wiring.Component):
             column.index.eq(index),
             column.epilogue.eq(tag.epilogue),
             column.address.eq(tag.address + index),
+            column.read.eq(tag.read + index),
+            column.gather.eq(tag.gather),
+            column.lane.eq(tag.lane),
+            column.row.eq(tag.row),
             column.table.eq(tag.table),
             column.transposed.eq(tag.transposed),
             column.shift.eq(tag.shift),
@@ -319,12 +332,14 @@ class Epilogue(wiring.Component):
             self.x.read_en.eq(
                 at[RESIDUAL_READ].write & (at[RESIDUAL_READ].epilogue == Kind.RESIDUAL)
             ),
-            self.x.read_address.eq(at[RESIDUAL_READ].address),
+            self.x.read_address.eq(at[RESIDUAL_READ].read),
             self.x.write_en.eq(writes(at[WRITTEN])),
+            self.x.write_lanes.eq(written_lanes(at[WRITTEN], self.config.lanes)),
             self.x.write_address.eq(at[WRITTEN].address),
             self.x.write_ahead.eq(writes(at[WRITTEN - self.ahead])),
         ]
         adds = register(m, at[REQUANTIZED].epilogue == Kind.RESIDUAL, "adds")
+        totals = []
         for i in range(self.config.lanes):
             doubled = Cat(Const(0, 1), register(m, self.x.read_data[i], f"x_{i}")).as_signed()
             halves = Signal(signed(17), name=f"halves_{i}", reset_less=True)
@@ -334,4 +349,11 @@ class Epilogue(wiring.Component):
             # between shift and sum.
             doubled_sum = halves + Cat(Const(1, 1), branch).as_signed()
             total = register(m, saturate(doubled_sum >> 1, 16), f"total_{i}")
-            m.d.comb += self.x.write_data[i].eq(delay(m, total, WRITTEN - CODE - 2, f"total_{i}"))
+            totals.append(delay(m, total, WRITTEN - CODE - 3, f"total_{i}"))
+            chosen = Mux(at[WRITTEN - 1].gather, totals[0], totals[i])
+            m.d.sync += self.x.write_data[i].eq(chosen)
+
+
+def written_lanes(column: data.View, lanes: int) -> Value:
+    """A bit for each lane that a column writes: all, or the one that a sequence is gathered to."""
+    return Mux(column.gather, Value.cast(1) << column.lane, (1 << lanes) - 1)[:lanes]

@@ -10,10 +10,10 @@ from rtl.datapath.layernorm import LayerNorm
 from rtl.interface.config import Config
 from rtl.interface.operation import NORM
 from rtl.interface.ports import (
+    Batch,
     NormParameterWrite,
     NormProgress,
     ResidualAccess,
-    Sequence,
     int8_word,
     int16_word,
 )
@@ -34,7 +34,7 @@ class Normalizer(wiring.Component):
 
     Members
     -------
-    sequence : In, Sequence
+    batch : In, Batch
     norm, parameter : In, stream of NORM, NormParameterWrite
         NORMs, and the parameters that come before each.
     free : Out, 1
@@ -54,7 +54,7 @@ class Normalizer(wiring.Component):
         self.ahead = self.layernorm.latency
         super().__init__(
             {
-                "sequence": In(Sequence(config)),
+                "batch": In(Batch(config)),
                 "norm": In(stream.Signature(NORM)),
                 "parameter": In(NormParameterWrite(config.hidden)),
                 "free": Out(1),
@@ -70,14 +70,14 @@ class Normalizer(wiring.Component):
         m = Module()
         config = self.config
         m.submodules.layernorm = unit = self.layernorm
-        m.submodules.x16 = x16 = Memory(int16_word(config.lanes), config.x_words)
+        m.submodules.x16 = x16 = Memory(int16_word(config.lanes), config.x_words, config.lanes)
 
         connect(m, flipped(self.parameter), unit.parameter)
         complete = Signal(range(config.row_tiles + 1))  # row tiles of the present sum
         norm = Signal(NORM)
         tiles = Signal.like(complete)
         m.d.comb += [
-            tiles.eq(Mux(norm.flags.first_tile, 1, self.sequence.row_tiles)),
+            tiles.eq(Mux(norm.flags.first_tile, self.batch.gathered, self.batch.row_tiles)),
             unit.channels.eq(norm.channels),
             unit.tiles.eq(tiles),
             unit.shift.eq(norm.shift),
@@ -95,8 +95,8 @@ class Normalizer(wiring.Component):
                     m.d.sync += norm.eq(self.norm.payload)
                     m.next = "BEGIN"
             with m.State("BEGIN"):
-                m.d.comb += unit.start.eq(self.sequence.ready)
-                with m.If(self.sequence.ready):
+                m.d.comb += unit.start.eq(self.batch.ready)
+                with m.If(self.batch.ready):
                     m.next = "RUN"
             with m.State("RUN"):
                 m.d.comb += self.progress.rows.eq(unit.finished)
@@ -112,7 +112,9 @@ class Normalizer(wiring.Component):
             unit.x.data.eq(x16.read.data),
             self.x.read_data.eq(x16.read.data),
             x16.read.address.eq(Mux(self.x.read_en, self.x.read_address, unit.x.address)),
-            x16.write.en.eq(self.x.write_en | writes),
+            x16.write.en.eq(
+                Mux(self.x.write_en, self.x.write_lanes, writes.replicate(config.lanes))
+            ),
             x16.write.address.eq(Mux(self.x.write_en, self.x.write_address, unit.y_address)),
             x16.write.data.eq(Mux(self.x.write_en, self.x.write_data, unit.y)),
             self.x8.en.eq(unit.y_en),

@@ -80,7 +80,7 @@ class Softmax(wiring.Component):
         finished = max(t + 4, f) + keys + lanes + 21
 
     Multipliers: 3. Memories: scores, 2 * tokens words of 16 * lanes + 1 bits; p, 2 * tokens words
-    of 8 * lanes bits; the mask, tokens bits; a ROM of 256 x 9 bits for two lanes.
+    of 8 * lanes bits; the mask, places bits; a ROM of 256 x 9 bits for two lanes.
 
     Parameters
     ----------
@@ -88,6 +88,8 @@ class Softmax(wiring.Component):
         Queries of a tile, 1 to 64.
     tokens
         Most keys, 1 to 4096.
+    places
+        Attend bits, 1 to 8192: of all keys of several sequences. None: tokens.
 
     Members
     -------
@@ -108,16 +110,18 @@ class Softmax(wiring.Component):
     Raises
     ------
     ValueError
-        lanes or tokens is out of range.
+        lanes, tokens or places is out of range.
     """
 
-    def __init__(self, lanes: int, tokens: int) -> None:
+    def __init__(self, lanes: int, tokens: int, places: int | None = None) -> None:
         self.lanes = check("Softmax", "lanes", lanes, 1, MAX_LANES)
         self.tokens = check("Softmax", "tokens", tokens, 1, MAX_TOKENS)
+        places = tokens if places is None else places
+        self.places = check("Softmax", "places", places, 1, 2 * MAX_TOKENS)
         super().__init__(
             {
-                "mask": In(MaskWrite(tokens)),
-                "score": In(ScoreColumn(lanes, tokens)),
+                "mask": In(MaskWrite(places)),
+                "score": In(ScoreColumn(lanes, tokens, places)),
                 "context": In(Multiplier()),
                 "p": In(ProbabilityRead(lanes, tokens)),
                 "row": In(RowScales(lanes)),
@@ -177,12 +181,12 @@ class Softmax(wiring.Component):
 
     def _arrival(self, m: Module, scores: Memory, running_max: RunningMax) -> Column:
         """A column waits for the attend bit of its key, then goes into memory and maximum."""
-        m.submodules.mask = mask = Memory(unsigned(1), self.tokens)
+        m.submodules.mask = mask = Memory(unsigned(1), self.places)
         m.d.comb += [
             mask.write.en.eq(self.mask.en),
             mask.write.address.eq(self.mask.address),
             mask.write.data.eq(self.mask.attend),
-            mask.read.address.eq(self.score.key),
+            mask.read.address.eq(self.score.place),
         ]
         en = delay(m, self.score.en, ARRIVAL_LATENCY, "column_en", reset=True)
         buffer = delay(m, self.score.buffer, ARRIVAL_LATENCY, "column_buffer")

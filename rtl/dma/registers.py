@@ -135,7 +135,8 @@ class DmaRegisters(wiring.Component):
             tokens.r_en.eq(self.tokens.ready),
         ]
 
-        logits = fifo.SyncFIFOBuffered(width=32, depth=fifo_words(config.labels))
+        # All of a batch, of which none may be read before the interrupt.
+        logits = fifo.SyncFIFOBuffered(width=32, depth=fifo_words(config.labels * config.row_tiles))
         m.submodules.logits = ResetInserter(self.clear_logits)(logits)
         m.d.comb += [
             logits.w_data.eq(self.logits.payload),

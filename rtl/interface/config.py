@@ -26,7 +26,7 @@ class Config:
     lanes
         N: the array has N x N MACs, a word N bytes. 4, 8, 16 or 32.
     tokens
-        Longest sequence.
+        Longest sequence; several share what it takes, each in row tiles of its own.
     hidden
         Widest hidden state; also the widest padded V, heads * ceil(head size / N) * N.
     ffn
@@ -66,6 +66,16 @@ class Config:
     def row_tiles(self) -> int:
         """Row tiles of the longest sequence."""
         return ceil_div(self.tokens, self.lanes)
+
+    @property
+    def places(self) -> int:
+        """Tokens that the memories hold, the last row tile of each sequence counted whole."""
+        return self.row_tiles * self.lanes
+
+    @property
+    def gathered_tiles(self) -> int:
+        """Row tiles of the first tokens of as many sequences as there may be."""
+        return ceil_div(self.row_tiles, self.lanes)
 
     @property
     def x_words(self) -> int:

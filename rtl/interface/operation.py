@@ -53,12 +53,13 @@ class Error(IntEnum):
                 flag that the opcode has not, or an operation where none such may stand.
     CRC         a descriptor or the payload before it was damaged; nothing of it has acted.
     LIMIT       the model, or a field of a descriptor, exceeds the configuration; or a tensor of
-                this sequence outgrows its bank.
+                this batch outgrows its bank.
     TRUNCATED   the command stream's `last` came before END.
     OVERRUN     the command stream went on after END; it was discarded up to `last`.
-    LENGTH      more tokens than the model or the configuration takes.
+    LENGTH      more tokens in a sequence than the model or the configuration takes, or more row
+                tiles in all than the configuration has.
     TOKEN       a token id is beyond the table, or a type beyond the types.
-    NO_KEY      no token has its attend bit set.
+    NO_KEY      no token of a sequence has its attend bit set.
     ABORTED     `abort` was written.
     TIMEOUT     nothing moved for long, although nothing outside was awaited.
     ROW         a row of the embedding table was shorter or longer than EMBED says.

@@ -18,9 +18,15 @@ from rtl.interface.tile import BANKS, NORM_INDEX_BITS, Operand, Tag, address_bit
 from rtl.primitives.memory import WritePort
 
 TOKEN = data.StructLayout(
-    {"id": unsigned(24), "type": unsigned(1), "attend": unsigned(1), "unused": unsigned(6)}
+    {
+        "id": unsigned(24),
+        "type": unsigned(1),
+        "attend": unsigned(1),
+        "ends": unsigned(1),
+        "unused": unsigned(5),
+    }
 )
-"""A word of the tokens stream: id[23:0], type[24], attend[25]."""
+"""A word of the tokens stream: id[23:0], type[24], attend[25], ends[26]: its sequence's last."""
 
 TOKEN_WORD = data.StructLayout({"data": TOKEN, "last": unsigned(1)})
 
@@ -58,11 +64,11 @@ class MaskWrite(wiring.Signature):
     Members
     -------
     en, address, attend : Out
-        All of a sequence's come before its first score.
+        All of a batch's come before its first score; address is the token's place.
     """
 
-    def __init__(self, tokens: int) -> None:
-        super().__init__({"en": Out(1), "address": Out(range(tokens)), "attend": Out(1)})
+    def __init__(self, places: int) -> None:
+        super().__init__({"en": Out(1), "address": Out(range(places)), "attend": Out(1)})
 
 
 class TokenWrite(wiring.Signature):
@@ -73,34 +79,47 @@ class TokenWrite(wiring.Signature):
     en : Out
         A token that is kept.
     address : Out
-        Its index in the sequence; valid with en.
+        Its place: row tile * N + lane, where each sequence begins a row tile; valid with en.
     token : Out
-        `TOKEN`, valid with en.
+        `TOKEN`, valid with en; `ends` is set in the last of each sequence.
     """
 
     def __init__(self, config: Config) -> None:
-        super().__init__({"en": Out(1), "address": Out(range(config.tokens)), "token": Out(TOKEN)})
+        super().__init__({"en": Out(1), "address": Out(range(config.places)), "token": Out(TOKEN)})
 
 
-class Sequence(wiring.Signature):
-    """The sequence of an inference.
+class Batch(wiring.Signature):
+    """The sequences of an inference, side by side in row tiles.
 
     Members
     -------
     ready : Out
-        From the cycle on in which it is known and good, until the reset.
-    tokens, row_tiles : Out
-        Its length and ceil(length / N); valid and stable with ready.
+        From the cycle on in which they are known and good, until the reset.
+    sequences, row_tiles : Out
+        How many, and the row tiles that they take together; valid and stable with ready.
+    gathered : Out
+        ceil(sequences / N): the row tiles of one token of each; as sequences.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__(
             {
                 "ready": Out(1),
-                "tokens": Out(range(config.tokens + 1)),
+                "sequences": Out(range(config.row_tiles + 1)),
                 "row_tiles": Out(range(config.row_tiles + 1)),
+                "gathered": Out(range(config.gathered_tiles + 1)),
             }
         )
+
+
+class LengthWrite(WritePort):
+    """Writes the length of a sequence: address is its number in the batch.
+
+    All come before the batch is ready.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(range(config.row_tiles), range(config.tokens + 1))
 
 
 class Limit(wiring.Signature):
@@ -292,12 +311,14 @@ class ScoreColumn(wiring.Signature):
     first, last : Out
         First and last key of this row tile.
     key : Out
-        Increases within a row tile.
+        Of the sequence; increases within a row tile.
+    place : Out
+        Of the key, for its attend bit.
     data : Out, Array(signed(16))
         In 1/256 octaves.
     """
 
-    def __init__(self, lanes: int, tokens: int) -> None:
+    def __init__(self, lanes: int, tokens: int, places: int) -> None:
         super().__init__(
             {
                 "en": Out(1),
@@ -305,6 +326,7 @@ class ScoreColumn(wiring.Signature):
                 "first": Out(1),
                 "last": Out(1),
                 "key": Out(range(tokens)),
+                "place": Out(range(places)),
                 "data": Out(int16_word(lanes)),
             }
         )
@@ -359,8 +381,8 @@ class ResidualAccess(wiring.Signature):
         A read.
     read_data : In
         `Memory.latency` cycles after read_en.
-    write_en, write_address, write_data : Out
-        A write.
+    write_en, write_lanes, write_address, write_data : Out
+        A write, of the lanes whose bit is set.
     write_ahead : Out
         The write_en of the cycle that is the epilogue's `ahead` cycles away.
     """
@@ -373,6 +395,7 @@ class ResidualAccess(wiring.Signature):
                 "read_address": Out(address),
                 "read_data": In(word),
                 "write_en": Out(1),
+                "write_lanes": Out(config.lanes),
                 "write_address": Out(address),
                 "write_data": Out(word),
                 "write_ahead": Out(1),
@@ -381,20 +404,41 @@ class ResidualAccess(wiring.Signature):
 
 
 class LogitWrite(wiring.Signature):
-    """A logit.
+    """A logit of N sequences, or of one of them.
 
     Members
     -------
     en : Out
+    lanes : Out
+        Sequence s of the batch is lane s modulo N: those whose logit it is.
     index : Out
-        Increases by one, from 0 on.
-    value : Out, signed(32)
+        (s div N) * stride + label, see `LogitLayout`.
+    value : Out, Array(signed(32))
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__(
-            {"en": Out(1), "index": Out(range(config.labels)), "value": Out(signed(32))}
+            {
+                "en": Out(1),
+                "lanes": Out(config.lanes),
+                "index": Out(range(config.labels * config.gathered_tiles)),
+                "value": Out(data.ArrayLayout(signed(32), config.lanes)),
+            }
         )
+
+
+class LogitLayout(wiring.Signature):
+    """How the logits lie.
+
+    Members
+    -------
+    labels, stride : Out
+        Logits of a sequence; words from N sequences to the next N. Of the LINEAR with LOGITS,
+        stable until the reset.
+    """
+
+    def __init__(self) -> None:
+        super().__init__({"labels": Out(16), "stride": Out(16)})
 
 
 class Operands(wiring.Signature):

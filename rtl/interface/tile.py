@@ -42,7 +42,7 @@ class Epilogue(IntEnum):
     EMBEDDING: saturate to int16, into X16.
     SCORE: requantize to int16 with the tensor's multiplier, into the softmax.
     CONTEXT: requantize to int8 with each query's multiplier, into an activation bank.
-    LOGITS: bias, int32 of lane 0, into the result memory.
+    LOGITS: bias, int32, into the result memory.
     """
 
     INT8 = 0
@@ -59,8 +59,8 @@ def address_bits(config: Config) -> int:
         (4 * config.bank_words - 1).bit_length(),
         (config.x_words - 1).bit_length(),
         (2 * config.weight_words - 1).bit_length(),
-        (config.tokens - 1).bit_length(),
-        (config.labels - 1).bit_length(),
+        (config.places - 1).bit_length(),
+        (config.labels * config.gathered_tiles - 1).bit_length(),
     )
 
 
@@ -79,6 +79,12 @@ class Tag(data.StructLayout):
         The half's parameters are free after this tile.
     address, columns
         Where column 0 goes (the others follow), and how many columns are written.
+    read
+        RESIDUAL: where the word of X16 lies that column 0 is added to.
+    gather, lane
+        RESIDUAL, LOGITS: lane 0 alone is written, into this lane.
+    row
+        SCORE: the row tile of the keys.
     shift
         RESIDUAL: rounding shift of X16.
     row_tile_done
@@ -100,6 +106,10 @@ class Tag(data.StructLayout):
                 "score_last": unsigned(1),
                 "address": unsigned(address_bits(config)),
                 "columns": unsigned(config.lanes.bit_length()),
+                "read": unsigned(address_bits(config)),
+                "gather": unsigned(1),
+                "lane": range(config.lanes),
+                "row": range(config.row_tiles),
                 "shift": unsigned(SHIFT_BITS),
                 "row_tile_done": unsigned(1),
                 "table_last": unsigned(1),

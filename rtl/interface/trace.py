@@ -130,7 +130,7 @@ class Trace(wiring.Signature):
     x_en, x_address, x : Out
         A sum written to X16.
     logit_en, logit_index, logit : Out
-        A logit.
+        A logit, of lane 0.
     active, operation, stall : Out
         See `Activity`.
     """
@@ -144,7 +144,7 @@ class Trace(wiring.Signature):
                 "x_address": Out(address_bits(config)),
                 "x": Out(int16_word(config.lanes)),
                 "logit_en": Out(1),
-                "logit_index": Out(range(config.labels)),
+                "logit_index": Out(range(config.labels * config.gathered_tiles)),
                 "logit": Out(signed(32)),
                 **Activity().members,
             }

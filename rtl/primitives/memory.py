@@ -1,4 +1,4 @@
-"""The two kinds of memory of the design, both as block RAM with an output register."""
+"""The kinds of memory of the design: block RAM with an output register, and distributed RAM."""
 
 from collections.abc import Sequence
 
@@ -33,14 +33,14 @@ class WritePort(wiring.Signature):
 
     Members
     -------
-    en : Out, 1
-        data is written; addresses given from the next cycle on read it.
+    en : Out, 1 or a bit a lane
+        data, or that lane of it, is written; addresses given from the next cycle on read it.
     address, data : Out
         Valid with en.
     """
 
-    def __init__(self, address: ShapeLike, word: ShapeLike) -> None:
-        super().__init__({"en": Out(1), "address": Out(address), "data": Out(word)})
+    def __init__(self, address: ShapeLike, word: ShapeLike, lanes: int = 1) -> None:
+        super().__init__({"en": Out(lanes), "address": Out(address), "data": Out(word)})
 
 
 class Memory(wiring.Component):
@@ -57,11 +57,13 @@ class Memory(wiring.Component):
         Shape of a word.
     depth
         Words, 1 to 2^24.
+    by_lane
+        Lanes that are written apart: shape is an array of so many. 1: words are written whole.
 
     Members
     -------
     read : In, ReadPort(range(depth), shape)
-    write : In, WritePort(range(depth), shape)
+    write : In, WritePort(range(depth), shape, by_lane)
 
     Attributes
     ----------
@@ -76,8 +78,64 @@ class Memory(wiring.Component):
 
     latency = READ_LATENCY
 
-    def __init__(self, shape: ShapeLike, depth: int) -> None:
+    def __init__(self, shape: ShapeLike, depth: int, by_lane: int = 1) -> None:
         self.depth = check("Memory", "depth", depth, 1, MAX_WORDS)
+        self.shape, self.by_lane = shape, by_lane
+        super().__init__(
+            {
+                "read": In(ReadPort(range(depth), shape)),
+                "write": In(WritePort(range(depth), shape, by_lane)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.ram = ram = memory.Memory(shape=self.shape, depth=self.depth, init=[])
+        write = ram.write_port(granularity=1 if self.by_lane > 1 else None)
+        read = ram.read_port()
+        m.d.comb += [
+            write.addr.eq(self.write.address),
+            write.data.eq(self.write.data),
+            write.en.eq(self.write.en),
+            read.addr.eq(self.read.address),
+            read.en.eq(1),
+            self.read.data.eq(delay(m, read.data, READ_LATENCY - 1, "output")),
+        ]
+        return m
+
+
+class DistributedMemory(wiring.Component):
+    """A few words that are read in the cycle of their address: distributed RAM.
+
+    A word written in cycle t is read from cycle t + 1 on. All words start as zero.
+
+    Parameters
+    ----------
+    shape
+        Shape of a word.
+    depth
+        Words, 1 to 2^24.
+
+    Members
+    -------
+    read : In, ReadPort(range(depth), shape)
+    write : In, WritePort(range(depth), shape)
+
+    Attributes
+    ----------
+    latency
+        Cycles from read.address to read.data: 0.
+
+    Raises
+    ------
+    ValueError
+        depth is out of range.
+    """
+
+    latency = 0
+
+    def __init__(self, shape: ShapeLike, depth: int) -> None:
+        self.depth = check("DistributedMemory", "depth", depth, 1, MAX_WORDS)
         self.shape = shape
         super().__init__(
             {
@@ -89,14 +147,13 @@ class Memory(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.ram = ram = memory.Memory(shape=self.shape, depth=self.depth, init=[])
-        write, read = ram.write_port(), ram.read_port()
+        write, read = ram.write_port(), ram.read_port(domain="comb")
         m.d.comb += [
             write.addr.eq(self.write.address),
             write.data.eq(self.write.data),
             write.en.eq(self.write.en),
             read.addr.eq(self.read.address),
-            read.en.eq(1),
-            self.read.data.eq(delay(m, read.data, READ_LATENCY - 1, "output")),
+            self.read.data.eq(read.data),
         ]
         return m
 

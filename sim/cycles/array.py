@@ -38,15 +38,17 @@ class Array:
         self.active = 0
         return taken
 
-    def tile(self, length: int, conditions: Iterable[tuple[str, int]] = ()) -> int:
+    def tile(self, length: int, conditions: Iterable[tuple[str, int]] = (), passed: int = 0) -> int:
         """Start a tile of `length` operands; returns the cycle of its last one.
 
         conditions
             (cause of the stall, first cycle in which it is over), in the issuer's order.
+        passed
+            Row tiles that the walker passes behind it, a cycle each.
         """
         earlier, latest = self.started
         made = max(self.made, earlier + 1)  # one tile is offered and one waits behind it
-        self.made = made + 1
+        self.made = made + 1 + passed
         cycle = self.last
         drained = self.last + self.lanes - length if self.busy else 0
         for cause, over in (("idle", made + 1), *conditions, ("drain", drained)):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from rtl.compile.image import HEADER, rows_offset
 from rtl.compile.program import Program
@@ -233,10 +234,13 @@ class MemoryRows(Rows):
         return fetch.now
 
 
-def row_numbers(program: Program, ids: Sequence[int], types: Sequence[int]) -> Iterator[int]:
-    """The rows of a sequence in the order in which they are asked for."""
+def row_numbers(
+    program: Program, ids: Sequence[int], types: Sequence[int], lengths: Sequence[int]
+) -> Iterator[int]:
+    """The rows of a batch in the order in which they are asked for."""
     (embed,) = (step.values for step in program.steps if step.opcode is Opcode.EMBED)
-    for position, (token, kind) in enumerate(zip(ids, types)):
+    positions = chain.from_iterable(map(range, lengths))
+    for position, token, kind in zip(positions, ids, types, strict=True):
         yield int(token)
         first = embed["token_rows"] + int(kind) * embed["position_rows"]
         yield first + embed["offset"] + position
@@ -247,6 +251,7 @@ def predict_dma(
     ids: Sequence[int],
     types: Sequence[int],
     *,
+    lengths: Sequence[int] | None = None,
     bus: Bus,
     latency: int,
     address: int = 0,
@@ -259,6 +264,8 @@ def predict_dma(
         A compiled model; its configuration is the accelerator's.
     ids, types
         The sequence; all its tokens were written before the start.
+    lengths
+        Tokens of each sequence of a batch; None: it is one.
     bus, latency
         The read master, and the memory: see above.
     address
@@ -269,7 +276,8 @@ def predict_dma(
     ValueError
         A parameter is out of range, or the program computes no logits.
     """
-    checked(program, len(ids), "latency", latency)
+    lengths = [len(ids)] if lengths is None else lengths
+    checked(program, lengths, "latency", latency)
     lanes, config = program.config.lanes, program.config
     size = len(program.stream())
     (embed,) = (step.values for step in program.steps if step.opcode is Opcode.EMBED)
@@ -279,7 +287,7 @@ def predict_dma(
         fetch,
         address + rows_offset(size),
         row_bytes,
-        row_numbers(program, ids, types),
+        row_numbers(program, ids, types, lengths),
         ceil_div(most_row_words(config).bit_length(), 2),
     )
-    return Inference(program, len(ids), StreamWords(fetch), rows).predict()
+    return Inference(program, lengths, StreamWords(fetch), rows).predict()

@@ -20,8 +20,11 @@ rows
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
+from rtl.compile.batches import check_lengths
 from rtl.compile.program import Program, Step
 from rtl.control.embedding import MAX_PENDING
 from rtl.datapath.schedule import AHEAD, DRAINED, REQUANTIZED, RESIDUAL_READ, WRITTEN
@@ -167,18 +170,25 @@ class Norm:
 
 
 class Inference:
-    """One inference of `program` on `tokens` tokens, step by step; `predict()` it once."""
+    """One inference of `program` on a batch, step by step; `predict()` it once.
 
-    def __init__(self, program: Program, tokens: int, words: Words, rows: Rows) -> None:
-        self.program, self.tokens, self.words, self.rows = program, tokens, words, rows
+    lengths
+        Tokens of each sequence.
+    """
+
+    def __init__(self, program: Program, lengths: Sequence[int], words: Words, rows: Rows) -> None:
+        self.program, self.lengths, self.words, self.rows = program, lengths, words, rows
         self.lanes = n = program.config.lanes
-        self.row_tiles = ceil_div(tokens, n)
+        self.tiles = [ceil_div(tokens, n) for tokens in lengths]  # row tiles of each
+        self.row_tiles = sum(self.tiles)
+        self.gathered_tiles = ceil_div(len(lengths), n)
+        self.gathered = False  # the first token of each sequence was
         self.array = Array(n)
         self.halves = (Half(), Half())
         self.turn = 0  # the half to fill next
         self.loader = 1  # cycle in which the loader turns to the next descriptor
         self.queue_free = 0
-        self.ready = tokens  # the sequence and the model's limit are known
+        self.ready = sum(lengths)  # the batch and the model's limit are known
         self.norms: list[Norm] = []
         self.table_free = 0  # first cycle without a user of the activation table
         self.softmax_finished = 0
@@ -226,7 +236,7 @@ class Inference:
         norm = Norm(
             start=max(cycle + 1, self.ready),
             channels=channels,
-            rows=self._rows(step),
+            rows=self.gathered_tiles if Flag.FIRST_TILE in step.flags else self.row_tiles,
             chained=Flag.CHAINED in step.flags,
         )
         self.norms.append(norm)
@@ -266,7 +276,7 @@ class Inference:
                 last=array.last,
                 active=array.active,
                 stalls=array.tally,
-                macs=macs(step, self.tokens),
+                macs=sum(macs(step, tokens) for tokens in self.lengths),
             )
         )
 
@@ -276,8 +286,20 @@ class Inference:
         first = last + WRITTEN - AHEAD
         return first, first + columns
 
-    def _rows(self, step: Step) -> int:
-        return 1 if Flag.FIRST_TILE in step.flags else self.row_tiles
+    def _rows(self, step: Step) -> list[tuple[int, int]]:
+        """The row tiles that a LINEAR computes, and how many it passes after each."""
+        if Flag.FIRST_TILE not in step.flags:
+            return [(row, 0) for row in range(self.row_tiles)]
+        if self.gathered:
+            return [(row, 0) for row in range(self.gathered_tiles)]
+        begins = [0, *accumulate(self.tiles)]
+        passed = [*(tiles - 1 for tiles in self.tiles[:-1]), 0]
+        return list(zip(begins, passed))
+
+    def _tokens_of_tiles(self) -> Iterator[int]:
+        for tokens in self.lengths:
+            for first in range(0, tokens, self.lanes):
+                yield min(self.lanes, tokens - first)
 
     def _embed(self, step: Step) -> None:
         """Rows into the weight halves, and the tiles that add them."""
@@ -285,11 +307,10 @@ class Inference:
         columns, wide = ceil_div(channels, n), step.values["wide"]
         words, operands = columns << wide, 2 << wide
         ask = max(self.loader, self.ready) + 1 + Memory.latency
-        self.rows.begin(ask, words, 2 * self.tokens)
+        self.rows.begin(ask, words, 2 * sum(self.lengths))
         available, writes = [], []
-        for row in range(self.row_tiles):
+        for tokens in self._tokens_of_tiles():
             half = self.halves[self.turn]
-            tokens = min(n, self.tokens - row * n)
             arrived = self.rows.take(2 * tokens, half.weights_free)
             half.loaded = arrived
             for column in range(columns):
@@ -305,8 +326,8 @@ class Inference:
     def _linear(self, step: Step) -> None:
         n, length, columns = self.lanes, step.values["length"], step.values["columns"]
         rows, residual = self._rows(step), Flag.RESIDUAL in step.flags
+        gathers = residual and Flag.FIRST_TILE in step.flags and not self.gathered
         norm = None if Flag.BANK in step.flags else self.norms[-1]
-        normalised = [norm.row(row) for row in range(rows)] if norm else []
         available, taken = [], []
         cycle = self.loader
         for column in range(0, columns, n):
@@ -316,14 +337,16 @@ class Inference:
             cycle = half.loaded = parameters + 1
             final = column + n >= columns
             loaded = ("weights", half.loaded)
-            for row in range(rows):
-                conditions = [loaded, ("norm", normalised[row])] if norm else [loaded]
-                last = self.array.tile(length, conditions)
+            for place, (row, passed) in enumerate(rows):
+                conditions = [loaded, ("norm", norm.row(row))] if norm else [loaded]
+                last = self.array.tile(length, conditions, passed)
                 if residual:
                     written = min(n, columns - column)
                     taken.append(self._shown(last, written))
                     taken.append((last + RESIDUAL_READ, last + RESIDUAL_READ + written))
-                    if final:
+                    # A row tile of what is gathered is complete with its last sequence.
+                    complete = not gathers or place % n == n - 1 or place == len(rows) - 1
+                    if final and complete:
                         available.append(last + WRITTEN + n)
             half.weights_free = last + 1
             half.parameters_free = last + DRAINED + n
@@ -331,25 +354,32 @@ class Inference:
         self.loader = cycle
         if Flag.TABLE in step.flags:
             self.table_free = last + WRITTEN + n
+        self.gathered |= gathers
         if residual:
             self._normalise(available, taken)
 
     def _attend(self, step: Step) -> None:
         """Scores of a head's row tile, then the context of the row tile before it."""
-        n, heads, tokens = self.lanes, step.values["heads"], self.tokens
+        n, heads, first = self.lanes, step.values["heads"], Flag.FIRST_TILE in step.flags
         length, value_tiles = step.values["head_size"], ceil_div(step.values["head_size"], n)
-        keys_left = tokens - (self.row_tiles - 1) * n
-        softmax = pass_cycles(n, tokens)
         finished: list[int] = []
-        places = heads * self._rows(step)
-        for place in range(places + 1):
-            if place < places:
-                for _ in range(self.row_tiles):
+        places = [
+            (tokens, tiles)
+            for tokens, tiles in zip(self.lengths, self.tiles)
+            for _ in range(heads * (1 if first else tiles))
+        ]
+        for place in range(len(places) + 1):
+            if place < len(places):
+                tokens, tiles = places[place]
+                for _ in range(tiles):
                     last = self.array.tile(length)
-                scored = last + REQUANTIZED + keys_left - 1
-                self.softmax_finished = softmax + max(scored + START_LATENCY, self.softmax_finished)
+                scored = last + REQUANTIZED + tokens - (tiles - 1) * n - 1
+                self.softmax_finished = pass_cycles(n, tokens) + max(
+                    scored + START_LATENCY, self.softmax_finished
+                )
                 finished.append(self.softmax_finished + 1)
             if place > 0:
+                tokens, _ = places[place - 1]
                 self.array.tile(tokens, [("softmax", finished[place - 1])])
                 for _ in range(value_tiles - 1):
                     self.array.tile(tokens)
@@ -357,7 +387,7 @@ class Inference:
     def _end(self, act: int, labels: int) -> Prediction:
         """Logits leave one every Memory.latency + 1 cycles; the last one ends the inference."""
         finished = max(act + 1, self.array.made, self.array.quiet)
-        cycles = finished + labels * (Memory.latency + 1) + 1
+        cycles = finished + len(self.lengths) * labels * (Memory.latency + 1) + 1
         stalls = {cause: sum(p.stalls[cause] for p in self.phases) for cause in CAUSES}
         stalls["idle"] += cycles - self.array.last
         active = sum(phase.active for phase in self.phases)
@@ -365,7 +395,11 @@ class Inference:
 
 
 def predict(
-    program: Program, tokens: int, *, stream_bytes: int | None = None, row_latency: int = 20
+    program: Program,
+    tokens: int | Sequence[int],
+    *,
+    stream_bytes: int | None = None,
+    row_latency: int = 20,
 ) -> Prediction:
     """The cycles of one inference.
 
@@ -374,7 +408,7 @@ def predict(
     program
         A compiled model; its configuration is the accelerator's.
     tokens
-        Length of the sequence, 1 to `program.tokens`.
+        Length of the sequence, 1 to `program.tokens`; or of each sequence of a batch.
     stream_bytes
         Bytes a cycle that the model stream carries; None: whole words, N bytes.
     row_latency
@@ -388,12 +422,13 @@ def predict(
     n = program.config.lanes
     if stream_bytes is not None and stream_bytes < 1:
         raise ValueError(f"stream bytes is {stream_bytes}: it must be 1 or more; {n} is a word")
-    checked(program, tokens, "row latency", row_latency)
+    lengths = [tokens] if isinstance(tokens, int) else list(tokens)
+    checked(program, lengths, "row latency", row_latency)
     gap = ceil_div(n, min(stream_bytes or n, n))
-    return Inference(program, tokens, Words(gap), Rows(row_latency)).predict()
+    return Inference(program, lengths, Words(gap), Rows(row_latency)).predict()
 
 
-def checked(program: Program, tokens: int, what: str, latency: int) -> None:
+def checked(program: Program, lengths: Sequence[int], what: str, latency: int) -> None:
     """Refuse what cannot be predicted.
 
     Raises
@@ -401,8 +436,7 @@ def checked(program: Program, tokens: int, what: str, latency: int) -> None:
     ValueError
         A parameter is out of range, or the program computes no logits.
     """
-    if not 1 <= tokens <= program.tokens:
-        raise ValueError(f"tokens is {tokens}: the compiled model takes 1..{program.tokens}")
+    check_lengths(program, lengths)
     if latency < 1:
         raise ValueError(f"{what} is {latency}: it must be 1 or more")
     if not any(Flag.LOGITS in step.flags for step in program.steps):

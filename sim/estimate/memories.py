@@ -22,12 +22,22 @@ CELLS, CELLS_OF_A_BIT = 21, 25
 
 @dataclass(frozen=True)
 class Memory:
-    """`count` memories of `depth` words of `width` bits."""
+    """`count` memories of `depth` words of `width` bits.
+
+    Attributes
+    ----------
+    lanes
+        Parts of a word that are written apart: a block RAM enables 9 bits or 18, or all.
+    at_once
+        A word is there in the cycle of its address: distributed memory, whatever its size.
+    """
 
     name: str
     width: int
     depth: int
     count: int = 1
+    lanes: int = 1
+    at_once: bool = False
 
     @property
     def bits(self) -> int:
@@ -37,8 +47,17 @@ class Memory:
     @property
     def _shape(self) -> tuple[int, int]:
         """Block RAMs of one, and how many lie one behind the other."""
-        found = ((ceil_div(self.width, w), ceil_div(self.depth, d)) for w, d in SHAPES)
+        found = ((self._columns(w), ceil_div(self.depth, d)) for w, d in SHAPES)
         return min((columns * rows, rows) for columns, rows in found)
+
+    def _columns(self, width: int) -> int:
+        """Block RAMs of so many bits side by side."""
+        if self.lanes == 1:
+            return ceil_div(self.width, width)
+        lane = self.width // self.lanes
+        if width == 36:  # two halves of 18 bits, each with an enable
+            return ceil_div(self.lanes * ceil_div(lane, 18), 2)
+        return self.lanes * ceil_div(lane, width)
 
     @property
     def _cells(self) -> int:
@@ -49,7 +68,7 @@ class Memory:
     def distributed(self) -> bool:
         """It is in LUTs, not in block RAM."""
         most = CELLS_OF_A_BIT if self.width == 1 else CELLS
-        return self._cells <= most * self._shape[0]
+        return self.at_once or self._cells <= most * self._shape[0]
 
     @property
     def blocks(self) -> int:
@@ -66,26 +85,36 @@ class Memory:
     @property
     def flip_flops(self) -> int:
         """Those of the read, which a block RAM has inside; the output register not counted."""
-        return self.count * self.width if self.distributed else 0
+        return self.count * self.width if self.distributed and not self.at_once else 0
 
 
-def memories(config: Config) -> tuple[Memory, ...]:
-    """Every memory of the accelerator that `config` makes."""
+def memories(config: Config, batches: bool = True) -> tuple[Memory, ...]:
+    """Every memory of the accelerator that `config` makes.
+
+    batches
+        It takes several sequences, as now.
+    """
     n = config.lanes
+    lanes, places, packets = (n, config.places, config.gathered_tiles) if batches else (1, 0, 0)
     buffers = power_of_two(config.tokens) + config.tokens
     return (
-        Memory("X16", 16 * n, config.x_words),
+        Memory("X16", 16 * n, config.x_words, lanes=lanes),
         Memory("X8", 8 * n, config.x_words),
         Memory("banks Q, K, V, C", 8 * n, config.bank_words, 4),
         Memory("weights", 8 * n, 2 * config.weight_words),
         Memory("scores", 16 * n + 1, buffers),
         Memory("p", 8 * n, buffers),
-        Memory("mask", 1, config.tokens),
-        Memory("token ids", 25, config.tokens),
+        Memory("mask", 1, places or config.tokens),
+        Memory("token ids", 26 if batches else 25, places or config.tokens),
         Memory("activation tables", 8, 256, n),
         Memory("exponential tables", 9, 256, n // 2),
         Memory("reciprocal table", 25, 128),
         Memory("rsqrt table", 61, 256),
         Memory("parameters of LayerNorm", 51, config.hidden),
-        Memory("logits", 32, config.labels),
+        Memory("logits", 32 * lanes, config.labels * (packets or 1), lanes=lanes),
+        *(
+            [Memory("lengths", config.tokens.bit_length(), config.row_tiles, 2, at_once=True)]
+            if batches
+            else []
+        ),
     )

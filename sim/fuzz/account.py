@@ -31,7 +31,7 @@ from rtl.interface.operation import Error
 from sim.fuzz.job import Packets
 from sim.fuzz.tensors import leaves_its_bank
 
-ATTEND_BIT, TYPE_BIT, ID_MASK = 1 << 25, 1 << 24, (1 << 24) - 1
+ENDS_BIT, ATTEND_BIT, TYPE_BIT, ID_MASK = 1 << 26, 1 << 25, 1 << 24, (1 << 24) - 1
 FIRST, TABLE, TRANSPOSED, RESIDUAL = Flag.FIRST_TILE, Flag.TABLE, Flag.TRANSPOSED, Flag.RESIDUAL
 CHAINED, BANK, LOGITS, SHIFTS = Flag.CHAINED, Flag.BANK, Flag.LOGITS, Flag.SHIFTS
 FLAGS = {
@@ -60,10 +60,16 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Codes that are right, and how many logits come with NONE."""
+    """Codes that are right, how many logits come with NONE, and how many in a packet.
+
+    failing
+        By code, the sequences of which it may be; not of a sequence, and said to be 0, are others.
+    """
 
     codes: frozenset[Error]
     logits: int
+    labels: int
+    failing: dict[Error, set[int]]
 
 
 def read(data: bytes, offset: int) -> Descriptor:
@@ -189,7 +195,7 @@ def exceeds(one: Descriptor, before: list[Descriptor], config: Config) -> bool:
             if one.flags & RESIDUAL:
                 wrong |= v["columns"] > hidden or v["destination_stride"] > hidden
             if one.flags & LOGITS:
-                wrong |= v["columns"] > config.labels
+                wrong |= v["columns"] > config.labels or v["destination_stride"] > config.labels
             if one.flags & (RESIDUAL | LOGITS):
                 wrong |= v["destination"] != 0
             else:
@@ -234,15 +240,31 @@ def stream_codes(model: Packets, config: Config) -> tuple[set[Error], list[Descr
 
 def token_codes(
     words: list[int], ended: bool, config: Config, found: list[Descriptor]
-) -> set[Error]:
-    """Codes of the sequence, given the descriptors that act."""
-    codes: set[Error] = set()
+) -> tuple[set[Error], int]:
+    """Codes of the batch, given the descriptors that act; the first sequence that is wrong."""
     maximum = found[0].values["tokens"] if found else config.tokens
-    if len(words) > config.tokens or (ended and len(words) > maximum):
-        codes.add(Error.LENGTH)
-    if ended and not any(word & ATTEND_BIT for word in words):
-        codes.add(Error.NO_KEY)
-    return codes
+    row_tiles = 0
+    for number, sequence in enumerate(sequences(words)):
+        row_tiles += -(-len(sequence) // config.lanes)
+        if len(sequence) > config.tokens or row_tiles > config.row_tiles:
+            return {Error.LENGTH}, number
+        complete = ended or sequence[-1] & ENDS_BIT
+        if complete and not any(word & ATTEND_BIT for word in sequence):
+            return {Error.NO_KEY}, number
+    lengths = [len(sequence) for sequence in sequences(words)]
+    longest = max(lengths, default=0)
+    wrong = ended and longest > maximum
+    return {Error.LENGTH} if wrong else set(), lengths.index(longest) if wrong else 0
+
+
+def sequences(words: list[int]) -> list[list[int]]:
+    """The words of each sequence; the last one may not have its last word yet."""
+    found: list[list[int]] = [[]]
+    for word in words:
+        found[-1].append(word)
+        if word & ENDS_BIT:
+            found.append([])
+    return [sequence for sequence in found if sequence]
 
 
 def use_codes(
@@ -250,6 +272,7 @@ def use_codes(
 ) -> set[Error]:
     """Codes that come while the descriptors are computed for a good sequence."""
     codes: set[Error] = set()
+    lengths, gathered = [len(sequence) for sequence in sequences(words)], False
     for one in found:
         if one.opcode == Opcode.EMBED:
             rows, types = one.values["token_rows"], one.values["types"]
@@ -257,8 +280,11 @@ def use_codes(
                 codes.add(Error.TOKEN)
             if -(-one.values["channels"] // config.lanes) << one.values["wide"] != row_words:
                 codes.add(Error.ROW)
-        elif leaves_its_bank(one.opcode, one.flags, one.values, len(words), config):
+        elif leaves_its_bank(one.opcode, one.flags, one.values, lengths, gathered, config):
             codes.add(Error.LIMIT)
+        gathered |= (
+            one.opcode == Opcode.LINEAR and one.flags & (FIRST | RESIDUAL) == FIRST | RESIDUAL
+        )
     return codes
 
 
@@ -272,16 +298,30 @@ def account(model: Packets, tokens: Packets, row_words: int, config: Config) -> 
     packet = tokens.first()
     data = packet.data if packet is not None else tokens.data
     words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
-    wrong = token_codes(words, packet is not None, config, found)
+    wrong, number = token_codes(words, packet is not None, config, found)
+    failing = {code: {number} for code in wrong}
     if packet is not None and not wrong:
         wrong = use_codes(words, row_words, config, found)
+        failing[Error.TOKEN] = set(_unknown(words, found))
     if wrong:
         codes.discard(Error.NONE)
     codes |= wrong
     if model.first() is None or packet is None:
         codes.discard(Error.NONE)
         codes.add(Error.ABORTED)
-    return Verdict(frozenset(codes), max(_columns(found), default=0))
+    labels = max(_columns(found), default=0)
+    return Verdict(frozenset(codes), labels * len(sequences(words)), labels, failing)
+
+
+def _unknown(words: list[int], found: list[Descriptor]) -> Iterator[int]:
+    """The first sequence that has an id or a type beyond the tables."""
+    for one in found:
+        if one.opcode == Opcode.EMBED:
+            rows, types = one.values["token_rows"], one.values["types"]
+            for number, sequence in enumerate(sequences(words)):
+                if any(w & ID_MASK >= rows or (w & TYPE_BIT and types < 2) for w in sequence):
+                    yield number
+                    return
 
 
 def _columns(found: list[Descriptor]) -> Iterator[int]:

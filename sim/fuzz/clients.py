@@ -36,8 +36,25 @@ def sequence(rng: Random, subject: Subject, run: Run) -> Run:
     """A sound sequence of any length; the unused bits of its words are noise."""
     draw = np.random.default_rng(rng.getrandbits(32))
     found: Sequence = subject.sequence(rng.randint(1, subject.program.tokens), draw)
-    changed = _tokens(run, found.words() | draw.integers(0, 64, found.ids.size) << 26)
+    changed = _tokens(run, found.words() | draw.integers(0, 32, found.ids.size) << 27)
     return changed.but(logits=subject.logits(found))
+
+
+def batch(rng: Random, subject: Subject, run: Run) -> Run:
+    """A sound batch of any lengths; the bit of the very last sequence's end is not needed."""
+    draw = np.random.default_rng(rng.getrandbits(32))
+    found = subject.batch(subject.mixed(draw), draw)
+    words = found.words() | draw.integers(0, 32, found.ids.size) << 27
+    words[-1] &= ~np.uint32(rng.getrandbits(1) << 26)
+    return _tokens(run, words).but(logits=subject.logits(found))
+
+
+def ends(rng: Random, subject: Subject, run: Run) -> Run:
+    """Sequences that end somewhere else: too many, without a key, or run together."""
+    words = words_of(run)
+    for _ in range(rng.randint(1, 4)):
+        words[rng.randrange(words.size)] ^= np.uint32(1 << 26)
+    return _tokens(run, words)
 
 
 def ids(rng: Random, subject: Subject, run: Run) -> Run:
@@ -231,6 +248,8 @@ def sound(rng: Random, subject: Subject, run: Run) -> Run:
 CLIENTS: dict[str, Callable[[Random, Subject, Run], Run]] = {
     "sound": sound,
     "sequence": sequence,
+    "batch": batch,
+    "ends": ends,
     "ids and types": ids,
     "mask": mask,
     "length": lengths,

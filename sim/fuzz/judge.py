@@ -79,6 +79,9 @@ def _run(
         yield f"code {code.name if code is not None else number}; right would be {names}"
         return
     assert code is not None
+    if seen["sequence"] not in verdict.failing.get(code, {0}):
+        wanted = sorted(verdict.failing.get(code, {0}))
+        yield f"failed_sequence is {seen['sequence']} with {code.name}; right would be {wanted}"
     aborts = end == "rescued" or any(event.action is Action.WRITE for event in run.events)
     if seen["rows_pending"]:
         yield f"ended with {seen['rows_pending']} rows still to come"
@@ -97,7 +100,8 @@ def _logits(
     expected: tuple[int, ...] | None, verdict: Verdict, seen: dict[str, Any], code: Error
 ) -> Iterator[str]:
     logits, lasts = tuple(seen["logits"]), seen["lasts"]
-    if lasts != ([len(logits) - 1] if logits else []):
+    packet = verdict.labels or len(logits) or 1
+    if lasts != [*range(packet - 1, len(logits), packet)]:
         yield f"{len(logits)} logits came with `last` at {lasts}"
     if code is Error.NONE:
         if expected is not None and logits != expected:

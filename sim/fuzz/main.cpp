@@ -57,6 +57,7 @@ struct Seen {  // what a run showed
     const char* end = "";
     bool model_rest = false, tokens_rest = false;  // words that the run before has left
     int64_t status = -1;                           // -1: the next run has begun before it was read
+    uint32_t sequence = 0;  // that has failed
     uint64_t cycles = 0;
     size_t model_from = 0, model_taken = 0, tokens_from = 0, tokens_taken = 0, rows_pending = 0;
     std::vector<int32_t> logits;
@@ -498,6 +499,8 @@ bool Machine::run(const Run& job, Seen& seen) {
     if (!begun_) {
         if (!poll && !interrupt()) complain("an inference has begun unasked");
         seen.status = read(STATUS);
+        seen.sequence = read(FAILED_SEQUENCE);
+        account_.failed(seen.sequence);
         if (poll) try_interrupt();
         read_all(seen);
     }
@@ -530,6 +533,7 @@ void Machine::play(const Case& one) {
         std::printf("%s{\"end\": \"%s\", \"model_rest\": %d, \"tokens_rest\": %d, \"status\": %lld, \"cycles\": %llu",
                     comma, seen.end, seen.model_rest, seen.tokens_rest,
                     static_cast<long long>(seen.status), static_cast<unsigned long long>(seen.cycles));
+        std::printf(", \"sequence\": %u", seen.sequence);
         std::printf(", \"model_from\": %zu, \"model_taken\": %zu, \"tokens_from\": %zu"
                     ", \"tokens_taken\": %zu, \"rows_pending\": %zu, \"logits\": [",
                     seen.model_from, seen.model_taken, seen.tokens_from, seen.tokens_taken,

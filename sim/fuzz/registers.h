@@ -16,6 +16,7 @@ class RegisterAccount {
 
     void reset() {
         busy_ = done_ = blind_ = false;
+        failed_ = 0;
         enabled_ = true;
         counts_.fill(0);
         coming_.fill(0);
@@ -23,6 +24,7 @@ class RegisterAccount {
     void begin() {  // in the first cycle of an inference
         busy_ = true;
         done_ = blind_ = false;
+        failed_.reset();
         counts_.fill(0);
         coming_.fill(0);
     }
@@ -53,12 +55,18 @@ class RegisterAccount {
         if (address == INTERRUPT_ENABLE) return enabled_;
         if (address == STATUS || address == INTERRUPT_PENDING) return std::nullopt;
         if (blind_) return std::nullopt;
+        if (address == FAILED_SEQUENCE) {  // while it runs it may have failed already
+            if (busy_) return std::nullopt;
+            if (done_) return failed_;
+        }
         if (address == CYCLES) return counts_[0];
         if (address == ACTIVE) return counts_[1];
         for (int cause = 0; cause < CAUSES - 1; cause++)
             if (address == STALLS[cause]) return counts_[2 + cause];
         return 0;
     }
+    // What `failed_sequence` said after the end: it stays.
+    void failed(uint32_t sequence) { failed_ = sequence; }
     // Bits 0 and 1 of `status`, where they are known.
     std::optional<uint32_t> status() const {
         if (blind_) return std::nullopt;
@@ -68,5 +76,6 @@ class RegisterAccount {
   private:
     const std::map<uint32_t, uint32_t>& fixed_;
     bool busy_ = false, done_ = false, enabled_ = true, blind_ = false;
+    std::optional<uint32_t> failed_ = 0;
     std::array<uint64_t, 1 + CAUSES> counts_{}, coming_{};  // cycles, active, and each cause
 };

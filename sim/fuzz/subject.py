@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from golden.encoder import run as golden
+from golden.encoder import run_batch
 from golden.model import Model, Shape
 from golden.random import random_model
 from rtl.compile.program import Program, compile_model, embedding_table
@@ -33,25 +33,26 @@ SHAPES = (
         vocabulary=20, positions=28, types=1, norm="pre",
     ),
 )  # fmt: skip
-POOL = 6  # sound inferences of a model whose logits are computed once
+POOL = 10  # sound inferences of a model whose logits are computed once
 
 
 def config(lanes: int) -> Config:
     """Each limit is reached by a model, and few bits of a field reach beyond them."""
-    return Config(lanes=lanes, tokens=3 * lanes, hidden=10, ffn=16, labels=4)
+    return Config(lanes=lanes, tokens=6 * lanes, hidden=10, ffn=16, labels=4)
 
 
 @dataclass(frozen=True)
 class Sequence:
-    """Token ids, types and attend bits."""
+    """Token ids, types and attend bits; of a batch, with the lengths of its sequences."""
 
     ids: np.ndarray
     types: np.ndarray
     attend: np.ndarray
+    lengths: tuple[int, ...] | None = None
 
     def words(self) -> np.ndarray:
         """Words of the tokens stream."""
-        return token_words(self.ids, self.types, self.attend)
+        return token_words(self.ids, self.types, self.attend, self.lengths)
 
 
 class Subject:
@@ -76,7 +77,30 @@ class Subject:
         self.table = embedding_table(self.model, lanes)
         rng = np.random.default_rng(index)
         lengths = [1, lanes, lanes + 1, 2, self.program.tokens, 2 * lanes - 1]
-        self._pool = tuple(self._sound(self.sequence(n, rng)) for n in lengths)
+        found = [self.sequence(n, rng) for n in lengths]
+        found += [self.batch([min(lanes + 1, self.program.tokens), 1], rng)]
+        found += [self.batch([1] * self.program.row_tiles, rng)]
+        found += [self.batch(self.mixed(rng), rng) for _ in range(POOL - len(found))]
+        self._pool = tuple(self._sound(one) for one in found)
+
+    def mixed(self, rng: np.random.Generator) -> list[int]:
+        """Lengths of a batch that fills the token memory, or a part of it."""
+        lengths, left = [], int(rng.integers(1, self.program.row_tiles + 1))
+        while left:
+            tokens = int(rng.integers(1, min(self.program.tokens, left * self.lanes) + 1))
+            lengths.append(tokens)
+            left -= -(-tokens // self.lanes)
+        return lengths
+
+    def batch(self, lengths: list[int], rng: np.random.Generator) -> Sequence:
+        """Sound sequences of these lengths, one after the other."""
+        parts = [self.sequence(tokens, rng) for tokens in lengths]
+        return Sequence(
+            ids=np.concatenate([part.ids for part in parts]),
+            types=np.concatenate([part.types for part in parts]),
+            attend=np.concatenate([part.attend for part in parts]),
+            lengths=tuple(lengths),
+        )
 
     def sequence(self, tokens: int, rng: np.random.Generator) -> Sequence:
         """A sound one of that length, with holes in the mask."""
@@ -90,8 +114,9 @@ class Subject:
 
     def logits(self, sequence: Sequence) -> tuple[int, ...]:
         """What golden computes of it."""
-        answer = golden(self.model, sequence.ids, sequence.types, sequence.attend)
-        return tuple(int(logit) for logit in answer)
+        parts = sequence.ids, sequence.types, sequence.attend
+        answer = run_batch(self.model, *parts, sequence.lengths or (len(sequence.ids),))
+        return tuple(int(logit) for logit in answer.reshape(-1))
 
     def _sound(self, sequence: Sequence) -> Run:
         return Run(

@@ -186,14 +186,18 @@ def _shares(jobs: Sequence[Job], processes: int) -> list[list[int]]:
 
 
 def compare(
-    program: Program, trace: Mapping[str, np.ndarray], tokens: int, result: Result
+    program: Program,
+    trace: Mapping[str, np.ndarray] | Sequence[Mapping[str, np.ndarray]],
+    tokens: int | Sequence[int],
+    result: Result,
+    attend: np.ndarray | None = None,
 ) -> Comparison:
-    """Every write of a traced inference beside golden's trace of the same sequence.
+    """Every write of a traced inference beside golden's trace of the same sequence, or batch.
 
     A write that is missing or too many is in `problem`, the earliest difference in `first`.
     """
     expected: dict[str, list[Writes]] = {}
-    for writes in expected_writes(program, trace, tokens):
+    for writes in expected_writes(program, trace, tokens, attend):
         expected.setdefault(writes.port, []).append(writes)
     comparison = Comparison()
     for port, actual in result.writes.items():

@@ -32,6 +32,8 @@ class Job:
         objects share one copy.
     ids, types, attend
         The sequence, one entry a token; types are 0 and all tokens attend when left out.
+    lengths
+        Tokens of each sequence, where ids, types and attend hold a batch.
     trace
         Record every write of a named intermediate.
     abort
@@ -45,10 +47,11 @@ class Job:
     attend: Sequence[int] | np.ndarray | None = None
     trace: bool = False
     abort: int | None = None
+    lengths: Sequence[int] | None = None
 
     def words(self) -> np.ndarray:
         """The words of the tokens stream, uint32."""
-        return token_words(self.ids, self.types, self.attend)
+        return token_words(self.ids, self.types, self.attend, self.lengths)
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,10 @@ class Result:
         Place of its job in the list.
     error
         Error.NONE when it ended well.
+    sequence
+        The sequence of the batch that has failed.
     logits
-        int32, empty after an error.
+        int32, of one sequence after the other; empty after an error.
     cycles, active, stalls
         The counters of the register file.
     span
@@ -101,6 +106,7 @@ class Result:
 
     index: int
     error: Error
+    sequence: int
     logits: np.ndarray
     cycles: int
     active: int
@@ -166,6 +172,7 @@ def read_result(facts: dict[str, Any], folder: Path, lanes: int) -> Result:
     return Result(
         index=facts["index"],
         error=Error(facts["status"] >> 8 & 15),
+        sequence=facts["sequence"],
         logits=np.array(facts["logits"], np.int32),
         cycles=facts["cycles"],
         active=facts["active"],

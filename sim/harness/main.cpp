@@ -35,6 +35,13 @@ template <typename PortType> void put(PortType& port, const uint8_t* bytes, size
     std::memcpy(&port, bytes, size);
 }
 
+// Sequences of a batch: each ends with the bit of its last token, the last one in any case.
+uint32_t sequences(const std::vector<uint32_t>& tokens) {
+    uint32_t count = 1;
+    for (size_t i = 0; i + 1 < tokens.size(); i++) count += tokens[i] >> 26 & 1;
+    return count;
+}
+
 class Machine {
   public:
     explicit Machine(const JobFile& jobs)
@@ -221,15 +228,15 @@ void Machine::run(const Inference& job, const std::string& folder) {
     if (!succeeded && !logits.empty())
         throw Failure("failed, but gave " + std::to_string(logits.size()) + " logits");
     if (succeeded
-        && (model.taken() != model.words() || tokens.taken() != tokens.words() || last_logits != 1))
+        && (model.taken() != model.words() || tokens.taken() != tokens.words() || last_logits != sequences(job.tokens)))
         throw Failure("ended well with words left: command stream " + std::to_string(model.taken())
                       + " of " + std::to_string(model.words()) + " taken, tokens "
                       + std::to_string(tokens.taken()) + " of " + std::to_string(tokens.words()) + ", "
                       + std::to_string(last_logits) + " logits with `last`");
     if (job.trace) writes.save(folder + "/writes-" + std::to_string(job.index));
 
-    std::printf("{\"index\": %u, \"status\": %u, \"cycles\": %u, \"active\": %u", job.index,
-                read(STATUS), read(CYCLES), read(ACTIVE));
+    std::printf("{\"index\": %u, \"status\": %u, \"sequence\": %u, \"cycles\": %u, \"active\": %u",
+                job.index, read(STATUS), read(FAILED_SEQUENCE), read(CYCLES), read(ACTIVE));
     std::printf(", \"stalls\": [");
     for (int i = 0; i < CAUSES - 1; i++) std::printf("%s%u", i ? ", " : "", read(STALLS[i]));
     std::printf("], \"first_token\": %lld, \"last_logit\": %lld, \"logits\": [",

@@ -24,7 +24,14 @@ from tb.generate.machines import Run, accelerator_files, attention_files
 from tb.generate.memories import Names, expected_text, pins_text
 from tb.generate.player import Player
 from tb.generate.units import PLAYS
-from tb.scenarios import SMALL, family, layer_inferences, sequence
+from tb.scenarios import (
+    SMALL,
+    batch_lengths,
+    family,
+    layer_inferences,
+    sequence,
+    sequences,
+)
 from tb.sequences import Sequence as Tokens
 
 MARK = "bench.f"
@@ -145,7 +152,7 @@ def fitted(name: str, config: Config, program: Callable[[Model], Program]) -> Mo
 
 
 def _encoders(config: Config, reviews: Sequence[tuple[Model, Tokens]]) -> list[Run]:
-    """Two small random models, then the reviews."""
+    """Two small random models, each with one sequence and with a batch, then the reviews."""
     runs = []
     for name in ("three-heads", "pre-norm"):
         model = fitted(name, config, lambda model: compile_model(model, config))
@@ -155,6 +162,15 @@ def _encoders(config: Config, reviews: Sequence[tuple[Model, Tokens]]) -> list[R
             program, model, *sequence(model, tokens, 1), name=f"random, {name}, {tokens} tokens"
         )
         runs.append(Run(model, inference))
+        lengths = batch_lengths(program)
+        batch = accelerator_inference(
+            program,
+            model,
+            *sequences(model, lengths, 1),
+            lengths=lengths,
+            name=f"random, {name}, {len(lengths)} sequences",
+        )
+        runs.append(Run(model, batch))
     for model, review in reviews:
         program = compile_model(model, config)
         inference = accelerator_inference(

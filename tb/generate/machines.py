@@ -16,7 +16,7 @@ from tb.expected import Writes
 from tb.generate import tops
 from tb.generate.memories import Expected, Format, Names, expected_text, packets_text
 from tb.generate.player import format_of
-from tb.packing import pack_rows
+from tb.packing import lengths_of, pack_rows
 from tb.trace import TRACE_PORTS
 
 ROW_LATENCY = 20
@@ -28,6 +28,11 @@ class Run:
 
     model: Model
     inference: Inference
+
+    @property
+    def packets(self) -> int:
+        """The results of the accelerator come in one for each sequence, a context is one."""
+        return 1 if self.inference.rows is None else len(lengths_of(self.inference.tokens))
 
 
 def stream_words(stream: bytes, lanes: int) -> list[int]:
@@ -66,7 +71,7 @@ def trace_checks(ports: dict[str, Any], runs: Sequence[Run]) -> list[Expected]:
 def result_checks(
     port: str, last: str, passes: str, form: Any, runs: Sequence[Run]
 ) -> list[Expected]:
-    """What the stream of results must show, and that `last` comes with the last word alone."""
+    """What the stream of results must show, and that `last` ends each packet alone."""
     words = Expected(port, form, passes)
     ends = Expected(last, type(form)(1, 1, False), passes)
     for number, run in enumerate(runs):
@@ -74,7 +79,8 @@ def result_checks(
         assert result is not None
         words.add(number, result, axes=("label",) if result.index.shape[-1] == 1 else None)
         count = len(result.address)
-        values = (np.arange(count) == count - 1).astype(int)[:, None]
+        packet = count // run.packets
+        values = (np.arange(count) % packet == packet - 1).astype(int)[:, None]
         sound = np.ones((count, 1), bool)
         index = np.arange(count)[:, None, None]
         ends.add(
@@ -93,7 +99,8 @@ def asked_rows(run: Run) -> np.ndarray:
     """
     shape, words = run.model.shape, run.inference.tokens.astype(np.int64)
     token, kind = words & 0xFFFFFF, words >> 24 & 1
-    position = np.arange(len(words)) + shape.position_offset
+    places = [np.arange(length) for length in lengths_of(run.inference.tokens)]
+    position = np.concatenate(places) + shape.position_offset
     return np.stack([token, shape.vocabulary + kind * shape.positions + position], 1).reshape(-1)
 
 

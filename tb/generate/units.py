@@ -178,6 +178,7 @@ def _tiles(
                 "score_first": int(key == 0),
                 "score_last": int(last),
                 "score_key": key,
+                "score_place": key,
                 "score_data": tiles[sending].scores[:, key],
             }
             if last:

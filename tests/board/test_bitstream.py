@@ -15,6 +15,7 @@ import pytest
 from board.pll import Dividers
 from board.system import Choices
 from board.ulx3s import PINS
+from rtl.interface.config import Config
 from sim.board import bitstream, program
 from sim.board.bitstream import slowest, used
 
@@ -46,6 +47,7 @@ def test_a_clock_that_cannot_be_made_is_refused() -> None:
     ({"longest": 4}, "longest is 4: it must be 4 above a multiple of 8, in 12..1028"),
     ({"baud": 3_906_250}, "longest is 1028: a WRITE of it takes 576 cycles, a byte at 3906250 baud "
      "only 160: take less"),
+    ({"config": Config(labels=257)}, "labels is 257: a reply has room for the logits of 256"),
     ({"baud": 10_000_000}, "10000000 baud are too many for 62.5 MHz: 3906250 at most"),
 ])  # fmt: skip
 def test_choices_that_do_not_go_together_are_refused(fields: dict[str, Any], message: str) -> None:

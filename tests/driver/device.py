@@ -13,6 +13,7 @@ from sim.driver.board import BASE, Board
 from sim.fuzz.job import Packets, Run
 from sim.fuzz.streams import joined, parts, set_field
 from sim.fuzz.subject import Subject
+from tb.packing import lengths_of
 
 LIMITS = ("version", "lanes", "tokens", "hidden", "ffn", "labels")
 COUNTERS = ("cycles", "active", "idle", "weights", "norm", "softmax", "drain")
@@ -73,6 +74,9 @@ class Driver:
     def abort(self, polls: int = PLENTY) -> int:
         return int(self._lib.b2rtl_abort(self._at, ctypes.c_uint32(polls)))
 
+    def failed_sequence(self) -> int:
+        return int(self._lib.b2rtl_failed_sequence(self._at))
+
     def counters(self) -> tuple[int, dict[str, int] | None]:
         """The code, and the counters where they were written."""
         found = _Counters(*[0xDEAD] * len(COUNTERS))
@@ -125,7 +129,19 @@ def failing(subject: Subject) -> dict[Error, Run]:
     }
 
 
+def failing_sequence(subject: Subject, number: int) -> Run:
+    """A batch of three whose sequence `number` has an unknown id."""
+    batch = subject.batch([3, 2, 4], np.random.default_rng(number))
+    batch.ids[sum([3, 2, 4][: number + 1]) - 1] = subject.model.shape.vocabulary
+    return _words(subject.sound(0), batch.words())
+
+
+def lengths(run: Run) -> list[int]:
+    """Tokens of each sequence of a sound inference."""
+    return lengths_of(np.frombuffer(run.tokens.data, "<u4"))
+
+
 def is_right(board: Board, run: Run) -> bool:
-    """Whether a sound inference has given golden's logits in one packet, and left nothing."""
+    """Whether an inference has given golden's logits, a packet a sequence, and left nothing."""
     assert run.logits
-    return board.logits() == (list(run.logits), 1) and board.left == (0, 0, 0)
+    return board.logits() == (list(run.logits), len(lengths(run))) and board.left == (0, 0, 0)

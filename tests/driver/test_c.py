@@ -18,7 +18,16 @@ from sim.cycles.model import predict
 from sim.driver.board import DRIVER, STRICT, Board, driver_library
 from sim.fuzz.subject import POOL, Subject, config, subjects
 from tests.driver.conftest import LANES
-from tests.driver.device import LIMITS, PLENTY, Driver, failing, header, is_right
+from tests.driver.device import (
+    LIMITS,
+    PLENTY,
+    Driver,
+    failing,
+    failing_sequence,
+    header,
+    is_right,
+    lengths,
+)
 
 pytestmark = pytest.mark.verilator
 
@@ -101,7 +110,7 @@ def test_every_model_gives_goldens_logits(
         assert driver.start() == 0
         assert driver.wait() == 0
         assert is_right(board, run)
-        tokens = len(run.tokens.last)
+        tokens = lengths(run)
         told = predict(any_subject.program, tokens, row_latency=run.row_latency)
         expected = {"cycles": told.cycles, "active": told.active, **told.stalls}
         assert driver.counters() == (0, expected)
@@ -174,6 +183,18 @@ def test_every_error_of_a_stream(
         assert driver.start() == 0
         assert driver.wait() == 0
         assert is_right(board, run)
+
+
+def test_the_sequence_that_failed(driver: Driver, board: Board, subject: Subject) -> None:
+    for number in range(3):
+        board.offer(failing_sequence(subject, number), subject.table)
+        assert driver.start() == 0
+        assert driver.failed_sequence() == driver.result() == -4  # it is under way
+        assert driver.wait() == Error.TOKEN
+        assert driver.failed_sequence() == number
+    run = subject.sound(1)
+    board.offer(run, subject.table)
+    assert (driver.start(), driver.wait(), driver.failed_sequence()) == (0, 0, 0)
 
 
 def test_the_errors_of_streams_are_all_but_those_of_none() -> None:
@@ -450,4 +471,4 @@ def test_the_header_has_every_field_of_the_systemrdl(tmp_path: Path) -> None:
                 expected |= {f"{name}_MASK": mask, f"{name}_SHIFT": field.low}
     about = ("B2RTL_CONTROL", "B2RTL_STATUS", "B2RTL_INTERRUPT", *expected)
     assert {n: v for n, v in found.items() if n.startswith(about[:3]) or n in about} == expected
-    assert len(expected) == 18 + 2 + 4 + 2
+    assert len(expected) == 19 + 2 + 4 + 2 + 2

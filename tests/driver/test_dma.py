@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from driver import dma
@@ -83,6 +84,11 @@ def test_python_gives_goldens_logits(device: DmaAccelerator) -> None:
     assert device.use(image_bytes(subject.image), PLACE) == 12
     for tokens in (1, 12, 5):
         assert device.infer(*sequence(tokens)) == subject.logits(tokens)
+    drawn = np.array(sequence(8))
+    drawn[2, [0, 1, 7]] = 1  # attend bits
+    parts = np.split(drawn, [1, 5], axis=1)
+    alone = [logit for part in parts for logit in device.infer(*part.tolist())]
+    assert device.infer(*drawn.tolist(), lengths=[1, 4, 3]) == alone
     with pytest.raises(InferenceError, match="NO_KEY"):
         device.infer([1, 2], [0, 0], [0, 0])
     device._set("model_address", PLACE + 2)
@@ -107,6 +113,8 @@ def test_what_python_refuses(device: DmaAccelerator, memory: Registers) -> None:
         device.send([], [], [])
     with pytest.raises(DeviceError, match="the sequence has 513 tokens: there is room for 512"):
         device.send([1] * 513, [0] * 513, [1] * 513)
+    with pytest.raises(DeviceError, match="the batch has 600 tokens: there is room for 512"):
+        device.send([1] * 600, [0] * 600, [1] * 600, [300, 300])
     assert memory.writes == 0
     device.use(image, PLACE)
     device.start()

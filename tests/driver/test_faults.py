@@ -12,7 +12,7 @@ from rtl.interface.operation import Error
 from sim.cycles.model import predict
 from sim.driver.board import DRIVER, Board, driver_library
 from sim.fuzz.subject import Subject
-from tests.driver.device import PLENTY, Driver, failing, header, is_right
+from tests.driver.device import PLENTY, Driver, failing, header, is_right, lengths
 
 pytestmark = pytest.mark.verilator
 
@@ -73,7 +73,7 @@ def play(driver: Driver, board: Board, subject: Subject) -> None:
     assert code == 0
     assert found is not None
     cycles, active, *stalls = found.values()
-    told = predict(subject.program, len(run.tokens.last), row_latency=run.row_latency)
+    told = predict(subject.program, lengths(run), row_latency=run.row_latency)
     assert (cycles, active) == (told.cycles, told.active)
     assert stalls == list(told.stalls.values())
     assert board.interrupt

@@ -25,7 +25,7 @@ from sim.cycles.model import predict
 from sim.driver.board import BASE, DRIVER, Board
 from sim.fuzz.subject import POOL, Subject, config, subjects
 from tests.driver.conftest import LANES
-from tests.driver.device import failing, header, is_right
+from tests.driver.device import failing, failing_sequence, header, is_right, lengths
 
 pytestmark = pytest.mark.verilator
 
@@ -68,7 +68,7 @@ def test_every_model_gives_goldens_logits(
         device.wait()
         assert not board.interrupt
         assert is_right(board, run)
-        told = predict(any_subject.program, len(run.tokens.last), row_latency=run.row_latency)
+        told = predict(any_subject.program, lengths(run), row_latency=run.row_latency)
         stalls = {f"stall_{cause}": cycles for cause, cycles in told.stalls.items()}
         assert device.counters() == {"cycles": told.cycles, "active": told.active, **stalls}
 
@@ -76,7 +76,7 @@ def test_every_model_gives_goldens_logits(
 @pytest.mark.parametrize(
     ("register", "value", "message"),
     [("id", 0, "no bert2rtl accelerator: its id is 0x00000000, not 0x54523242"),
-     ("version", 3, "the accelerator has version 3, this driver is for 5")],
+     ("version", 3, "the accelerator has version 3, this driver is for 6")],
 )  # fmt: skip
 def test_another_device(register: str, value: int, message: str, board: Board) -> None:
     board.show(ADDRESS[register], value)
@@ -100,6 +100,17 @@ def test_every_error_of_a_stream(
     device.start()
     device.wait()
     assert is_right(board, run)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_sequence_that_failed(
+    number: int, device: Accelerator, board: Board, subject: Subject
+) -> None:
+    board.offer(failing_sequence(subject, number), subject.table)
+    device.start()
+    with pytest.raises(InferenceError, match=rf"^TOKEN: .* \(sequence {number}\)$") as caught:
+        device.wait()
+    assert caught.value.sequence == number
 
 
 def test_busy_and_idle(device: Accelerator, board: Board, subject: Subject) -> None:
@@ -180,7 +191,7 @@ def test_uio(board: Board, subject: Subject, capsys: pytest.CaptureFixture[str])
     assert not board.interrupt
     assert is_right(board, run)
     shown = capsys.readouterr().out.split()
-    told = predict(subject.program, len(run.tokens.last), row_latency=run.row_latency)
+    told = predict(subject.program, lengths(run), row_latency=run.row_latency)
     assert shown[shown.index("cycles") + 1] == f"{told.cycles:,}"
 
 
@@ -348,7 +359,7 @@ def test_pynq_with_what_is_left_out(board: Board, subject: Subject) -> None:
     ("ids", "types", "attend", "message"),
     [
         ([], None, None, "the sequence is empty"),
-        ([1] * 13, None, None, r"the sequence has 13 tokens: 1\.\.12 can be run"),
+        ([1] * 25, None, None, r"the sequence has 25 tokens: 1\.\.24 can be run"),
         ([1, 20], None, None, r"ids has 20: it must lie in 0\.\.19"),
         ([-1], None, None, "ids has -1"),
         ([1], [2], None, r"types has 2: it must lie in 0\.\.1"),

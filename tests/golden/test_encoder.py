@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from golden.encoder import run
+from golden.encoder import run, run_batch
 from golden.model import Shape
 from golden.random import random_model
 from tests.golden.reference import ref_run
@@ -132,3 +132,30 @@ def test_defaults_are_type_zero_and_no_mask() -> None:
 def test_bad_input_is_refused(arguments: tuple, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         run(random_model(SHAPES["post-norm"], 0), *arguments)
+
+
+@pytest.mark.parametrize("name", ["post-norm", "mean", "pre-norm"])
+def test_a_batch_is_its_texts_one_by_one(name: str) -> None:
+    shape, rng = SHAPES[name], np.random.default_rng(1)
+    model, lengths = random_model(shape, 2), [3, 1, 12, 5]
+    ids = rng.integers(0, shape.vocabulary, sum(lengths))
+    types = rng.integers(0, max(shape.types, 1), sum(lengths))
+    attend = rng.random(sum(lengths)) < 0.7
+    attend[np.cumsum(lengths) - 1] = True
+    traces: list[dict[str, np.ndarray]] = []
+    logits = run_batch(model, ids, types, attend, lengths, traces)
+    assert logits.dtype == np.int32
+    parts = [np.split(x, np.cumsum(lengths)[:-1]) for x in (ids, types, attend)]
+    for got, trace, *text in zip(logits, traces, *parts, strict=True):
+        expected = ref_run(model, *(x.tolist() for x in text))
+        assert got.tolist() == expected["logits"]
+        assert {key: trace[key].tolist() for key in trace} == expected
+    assert run_batch(model, ids, None, None, lengths)[1].tolist() == run(model, ids[3:4]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "types"), [([], None), ([2, 2], None), ([3, 0], None), ([4, -1], None), ([3], [0])]
+)
+def test_lengths_that_are_not_those_of_the_texts(lengths: list[int], types: list | None) -> None:
+    with pytest.raises(ValueError, match=r"lengths are \[.*\]; allowed 1 and more each, as many"):
+        run_batch(random_model(SHAPES["post-norm"], 0), [1, 2, 3], types, None, lengths)

@@ -102,7 +102,7 @@ def test_crc_covers_everything_before() -> None:
         (bytes([9]) + bytes(short()[1:]), "byte 0: opcode 9 is unknown, allowed are 1..7"),
         (bytes(short()[32:]), "does not begin with a HEADER: it is no model.bin"),
         (bytes(short(magic=1)), "does not begin with a HEADER: it is no model.bin"),
-        (bytes(short(version=9)), "the stream has version 9, not 5"),
+        (bytes(short(version=9)), "the stream has version 9, not 6"),
     ],
 )
 def test_decode_refuses(stream: bytes, message: str) -> None:

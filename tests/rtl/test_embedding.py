@@ -1,6 +1,7 @@
 """The embedding unit against a list of rows and addresses, with a slow memory."""
 
 from collections import deque
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -15,20 +16,27 @@ CONFIG = Config(lanes=4, tokens=20, hidden=24, ffn=8)
 TOKEN_ROWS, POSITION_ROWS = 50, 30
 
 
-def ref_rows(ids: list[int], types: list[int], offset: int) -> list[int]:
+def within(lengths: list[int]) -> list[int]:
+    """Place of each token in its sequence."""
+    return [place for length in lengths for place in range(length)]
+
+
+def ref_rows(ids: list[int], types: list[int], offset: int, lengths: list[int]) -> list[int]:
     """The rows that are asked for, in order."""
     found = []
-    for place, (token, kind) in enumerate(zip(ids, types)):
+    for place, token, kind in zip(within(lengths), ids, types):
         found += [token, TOKEN_ROWS + kind * POSITION_ROWS + offset + place]
     return found
 
 
-def ref_writes(rows: list[int], words: int, wide: bool) -> list[tuple[int, tuple[int, int]]]:
+def ref_writes(
+    rows: list[int], words: int, wide: bool, lengths: list[int]
+) -> list[tuple[int, tuple[int, int]]]:
     """Address in the weight half of every word, and which word of which row it is."""
     n, parts = CONFIG.lanes, 2 if wide else 1
     found = []
     for number, row in enumerate(rows):
-        lane, kind = number // 2 % n, number % 2
+        lane, kind = within(lengths)[number // 2] % n, number % 2
         for word in range(words):
             column, part = divmod(word, parts)
             # A column tile's operands: lane by lane token and position, each whole.
@@ -46,32 +54,49 @@ def rtl_rows(
     latency: int,
     width: int | None = None,
     wide: bool = False,
-) -> tuple[list[int], list[tuple[int, tuple[int, int]]], list[tuple[int, int]], Error]:
-    """Rows asked for, writes, (writes so far, last) at each `done`, and the error.
+    lengths: list[int] | None = None,
+) -> tuple[list[int], list[tuple[int, tuple[int, int]]], list[tuple[int, int]], Error, int]:
+    """Rows asked for, writes, (writes so far, last) at each `done`, the error and its sequence.
 
     width
         Words of the rows that come; None: as many as the channels need.
     """
     unit, rng = Embedding(CONFIG), np.random.default_rng(len(ids))
     words = -(-channels // CONFIG.lanes) << wide if width is None else width
+    lengths = [len(ids)] if lengths is None else lengths
+    places = [
+        (row * CONFIG.lanes + place, place == length - 1)
+        for row, length in zip(
+            accumulate((-(-x // CONFIG.lanes) for x in lengths), initial=0), lengths
+        )
+        for place in range(length)
+    ]
 
     async def exercise(ports: Any) -> Any:
         ctx = ports.ctx
-        for place, (token, kind) in enumerate(zip(ids, types)):
+        for (place, ends), token, kind in zip(places, ids, types):
             ctx.set(unit.token.en, 1)
             ctx.set(unit.token.address, place)
+            ctx.set(unit.token.token.ends, int(ends))
             ctx.set(unit.token.token.id, token)
             ctx.set(unit.token.token.type, kind)
             await ctx.tick()
         ctx.set(unit.token.en, 0)
+        for number, length in enumerate(lengths):
+            ctx.set(unit.length.en, 1)
+            ctx.set(unit.length.address, number)
+            ctx.set(unit.length.data, length)
+            await ctx.tick()
+        ctx.set(unit.length.en, 0)
         for name, value in (
             ("channels", channels), ("token_rows", TOKEN_ROWS), ("position_rows", POSITION_ROWS),
             ("offset", offset), ("types", 2 if any(types) else 1),
             ("wide", int(wide)),
         ):  # fmt: skip
             ctx.set(unit.rows.fields[name], value)
-        ctx.set(unit.sequence.tokens, len(ids))
-        ctx.set(unit.sequence.ready, 1)
+        ctx.set(unit.batch.sequences, len(lengths))
+        ctx.set(unit.batch.row_tiles, sum(-(-length // CONFIG.lanes) for length in lengths))
+        ctx.set(unit.batch.ready, 1)
         ctx.set(unit.rows.active, 1)
         asked, writes, done = [], [], []
         queue: deque[tuple[int, int, int]] = deque()
@@ -103,7 +128,7 @@ def rtl_rows(
             if error is not Error.NONE or (done and done[-1][1]):
                 break
             await ctx.tick()
-        return asked, writes, done, error
+        return asked, writes, done, error, ctx.get(unit.number)
 
     found: Any = simulate(unit, exercise)
     return found
@@ -117,13 +142,41 @@ def test_rows(tokens: int, channels: int, stalls: float, latency: int, wide: boo
     rng = np.random.default_rng(tokens)
     ids, types = rng.integers(0, TOKEN_ROWS, tokens).tolist(), rng.integers(0, 2, tokens).tolist()
     offset, words = 3, -(-channels // CONFIG.lanes) << wide
-    asked, writes, done, error = rtl_rows(ids, types, offset, channels, stalls, latency, wide=wide)
+    asked, writes, done, error, _ = rtl_rows(
+        ids, types, offset, channels, stalls, latency, wide=wide
+    )
     assert error is Error.NONE
-    assert asked == ref_rows(ids, types, offset)
-    assert writes == ref_writes(asked, words, wide)
+    assert asked == ref_rows(ids, types, offset, [tokens])
+    assert writes == ref_writes(asked, words, wide, [tokens])
     tile = 2 * words * CONFIG.lanes
     ends = [*range(tile, len(writes), tile), len(writes)]
     assert done == [(end, int(end == len(writes))) for end in ends]
+
+
+@pytest.mark.parametrize("lengths", [[1, 1], [4, 3, 8], [5, 1, 1, 2], [1, 1, 1, 1, 1]], ids=str)
+@pytest.mark.parametrize("stalls", [0.0, 0.4])
+def test_rows_of_a_batch(lengths: list[int], stalls: float) -> None:
+    """Positions begin anew with each sequence, and each begins a row tile."""
+    rng, tokens, channels = np.random.default_rng(sum(lengths)), sum(lengths), 9
+    ids, types = rng.integers(0, TOKEN_ROWS, tokens).tolist(), rng.integers(0, 2, tokens).tolist()
+    asked, writes, done, error, _ = rtl_rows(ids, types, 3, channels, stalls, 5, lengths=lengths)
+    assert error is Error.NONE
+    assert asked == ref_rows(ids, types, 3, lengths)
+    words = -(-channels // CONFIG.lanes)
+    assert writes == ref_writes(asked, words, False, lengths)
+    ends, tokens = [], 0
+    for length in lengths:
+        for first in range(0, length, CONFIG.lanes):
+            tokens += min(CONFIG.lanes, length - first)
+            ends.append(2 * words * tokens)
+    assert done == [(end, int(end == len(writes))) for end in ends]
+
+
+@pytest.mark.parametrize(("place", "number"), [(0, 0), (3, 0), (4, 1), (5, 2), (6, 2)])
+def test_the_sequence_of_an_unknown_id(place: int, number: int) -> None:
+    ids = [TOKEN_ROWS if at == place else 1 for at in range(7)]
+    *_, error, found = rtl_rows(ids, [0] * 7, 0, 8, 0.2, 5, lengths=[4, 1, 2])
+    assert (error, found) == (Error.TOKEN, number)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +189,7 @@ def test_rows(tokens: int, channels: int, stalls: float, latency: int, wide: boo
 )
 def test_an_id_beyond_the_table(ids: list[int], types: list[int], asked: int) -> None:
     """An error, and the row is not asked for."""
-    found, _, _, error = rtl_rows(ids, types, 0, 8, 0.0, 5)
+    found, _, _, error, _ = rtl_rows(ids, types, 0, 8, 0.0, 5)
     assert error is Error.TOKEN
     assert len(found) == asked
 
@@ -149,7 +202,7 @@ def test_rows_of_another_width(channels: int, more: int, wide: bool) -> None:
     words = -(-channels // CONFIG.lanes) << wide
     if words + more < 1:
         return
-    _, writes, _, error = rtl_rows(
+    _, writes, _, error, _ = rtl_rows(
         [5, 6, 7], [0, 0, 0], 0, channels, 0.2, 3, words + more, wide=wide
     )
     assert error is Error.ROW

@@ -38,6 +38,10 @@ def random_work(count: int, seed: int) -> dict[str, Any]:
                 "score_last": int(rng.integers(2)),
                 "address": int(rng.integers(X_WORDS - N)),
                 "columns": int(rng.integers(1, N + 1)),
+                "read": int(rng.integers(X_WORDS - N)),
+                "gather": int(kind in (Kind.RESIDUAL, Kind.LOGITS) and rng.random() < 0.5),
+                "lane": int(rng.integers(N)),
+                "row": int(rng.integers(CONFIG.row_tiles)),
                 "shift": int(rng.integers(0, 16)),
                 "row_tile_done": int(rng.integers(2)),
                 "table_last": int(rng.integers(2)),
@@ -86,16 +90,25 @@ def ref_epilogue(work: dict[str, Any]) -> list[Event]:
                     tile["score_last"] and n == tile["columns"] - 1,
                 )
                 word = requantize(acc, *work["score"], 16).astype(int).tolist()
-                found.append(("score", address, word, tile["softmax_buffer"], *map(int, edge)))
+                place = tile["row"] * N + address % N
+                found.append(
+                    ("score", address, place, word, tile["softmax_buffer"], *map(int, edge))
+                )
             elif kind is Kind.RESIDUAL:
-                z = round_shift(x[address].astype(np.int64), tile["shift"])
-                x[address] = saturate(z + requantize(acc + bias, m, s, 16).astype(int), 16)
+                z = round_shift(x[tile["read"] + n].astype(np.int64), tile["shift"])
+                z = saturate(z + requantize(acc + bias, m, s, 16).astype(int), 16)
+                kept = tile["lane"] if tile["gather"] else slice(None)
+                x[address][kept] = z[0] if tile["gather"] else z
                 found.append(("x", address, x[address].tolist()))
             elif kind is Kind.EMBEDDING:
                 x[address] = saturate(acc.astype(np.int64), 16)
                 found.append(("x", address, x[address].tolist()))
             else:
-                found.append(("logit", address, int(acc[0] + bias)))
+                logits = acc + bias
+                gathered = {tile["lane"]: int(logits[0])}
+                found.append(
+                    ("logit", address, gathered if tile["gather"] else dict(enumerate(logits)))
+                )
         found.append(("done", tile["row_tile_done"], tile["table_last"]))
         if tile["release"]:
             found.append(("release", half))
@@ -170,13 +183,20 @@ def rtl_epilogue(work: dict[str, Any]) -> tuple[list[Event], int]:
                 buffer = ctx.get(unit.score.buffer)
                 edge = ctx.get(unit.score.first), ctx.get(unit.score.last)
                 word = list(ctx.get(unit.score.data))
-                found.append(("score", ctx.get(unit.score.key), word, buffer, *edge))
+                place = ctx.get(unit.score.place)
+                found.append(("score", ctx.get(unit.score.key), place, word, buffer, *edge))
             if ctx.get(unit.x.write_en):
                 address, word = ctx.get(unit.x.write_address), list(ctx.get(unit.x.write_data))
-                found.append(("x", address, word))
-                x[address] = word
+                lanes = ctx.get(unit.x.write_lanes)
+                x[address] = [
+                    new if lanes >> lane & 1 else old
+                    for lane, (new, old) in enumerate(zip(word, x[address]))
+                ]
+                found.append(("x", address, x[address]))
             if ctx.get(unit.logit.en):
-                found.append(("logit", ctx.get(unit.logit.index), ctx.get(unit.logit.value)))
+                lanes, word = ctx.get(unit.logit.lanes), ctx.get(unit.logit.value)
+                kept = {lane: value for lane, value in enumerate(word) if lanes >> lane & 1}
+                found.append(("logit", ctx.get(unit.logit.index), kept))
             if ctx.get(unit.parameter_release.en):
                 found.append(("release", ctx.get(unit.parameter_release.buffer)))
             ahead.append((ctx.get(unit.x.write_ahead), ctx.get(unit.x.write_en)))

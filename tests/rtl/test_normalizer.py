@@ -56,6 +56,7 @@ def test_sums_and_norms(channels: int, rows: int, traffic: float) -> None:
             now = state["cycle"]
             write = next((w for w in writes if w[0] == now), None)
             ctx.set(unit.x.write_en, int(write is not None))
+            ctx.set(unit.x.write_lanes, (1 << N) - 1)
             ctx.set(unit.row_tile_done, int(write is not None and write[3]))
             if write is not None:
                 ctx.set(unit.x.write_address, write[1])
@@ -125,8 +126,9 @@ def test_sums_and_norms(channels: int, rows: int, traffic: float) -> None:
             while state["cycle"] <= at:
                 await cycle()
 
-        ctx.set(unit.sequence.ready, 1)
-        ctx.set(unit.sequence.row_tiles, rows)
+        ctx.set(unit.batch.ready, 1)
+        ctx.set(unit.batch.row_tiles, rows)
+        ctx.set(unit.batch.gathered, 1)
         await begin(*plan[0])
         await add(0, rows)
         await finish(1)

@@ -66,7 +66,7 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
         return entry.opcode != Opcode.END
     match entry.opcode:
         case Opcode.HEADER:
-            right = (MAGIC, 5, CONFIG.lanes)
+            right = (MAGIC, 6, CONFIG.lanes)
             return bool(before) or right != tuple(
                 entry.values[name] for name in ("magic", "version", "lanes")
             )
@@ -137,7 +137,7 @@ def exceeds(entry: Entry, before: Sequence[Entry]) -> bool:
             if entry.has(RESIDUAL):
                 right.append(max(v["columns"], v["destination_stride"]) <= c.hidden)
             if entry.has(LOGITS):
-                right.append(v["columns"] <= c.labels)
+                right += [v["columns"] <= c.labels, v["destination_stride"] <= c.labels]
     return not all(right)
 
 

@@ -30,19 +30,22 @@ def word(address: int) -> int:
 class RefSequencer:
     """The loops of docs/architecture.md, each address computed from its indices."""
 
-    def __init__(self, tokens: int) -> None:
-        self.tokens, self.rows = tokens, -(-tokens // N)
+    def __init__(self, lengths: list[int]) -> None:
+        self.lengths = lengths
+        self.present = [min(N, x - first) for x in lengths for first in range(0, x, N)]
+        self.rows = len(self.present)
+        self.begins = [sum(-(-x // N) for x in lengths[:number]) for number in range(len(lengths))]
+        self.gathered = False
         self.half = 0  # of the weight double buffer
 
     def tiles(self, steps: tuple[Step, ...]) -> Iterator[Tile]:
         for step in steps:
-            rows = 1 if step.flags & Flag.FIRST_TILE else self.rows
             if step.opcode is Opcode.EMBED:
                 yield from self.embed(step.values["channels"], 4 if step.values["wide"] else 2)
             elif step.opcode is Opcode.LINEAR:
-                yield from self.linear(step, rows)
+                yield from self.linear(step)
             elif step.opcode is Opcode.ATTEND:
-                yield from self.attend(step.values, rows)
+                yield from self.attend(step.values, bool(step.flags & Flag.FIRST_TILE))
 
     def embed(self, channels: int, rows: int) -> Iterator[Tile]:
         for row in range(self.rows):
@@ -53,7 +56,7 @@ class RefSequencer:
                     "a": Operand.ONE_HOT.value,
                     "b": Operand.WEIGHT.value,
                     "b_address": self.half * CONFIG.weight_words + tile * rows * N,
-                    "length": rows * min(N, self.tokens - row * N),
+                    "length": rows * self.present[row],
                     "release": last,
                     "epilogue": Epilogue.EMBEDDING.value,
                     "address": row * channels + tile * N,
@@ -62,8 +65,13 @@ class RefSequencer:
                 }
             self.half ^= 1
 
-    def linear(self, step: Step, rows: int) -> Iterator[Tile]:
+    def linear(self, step: Step) -> Iterator[Tile]:
         v, flags = step.values, step.flags
+        first = bool(flags & Flag.FIRST_TILE)
+        rows = list(range(self.rows))
+        if first:
+            rows = list(range(-(-len(self.lengths) // N))) if self.gathered else self.begins
+        gathers = first and not self.gathered and bool(flags & (Flag.RESIDUAL | Flag.LOGITS))
         kind = Epilogue.INT8
         if flags & Flag.RESIDUAL:
             kind = Epilogue.RESIDUAL
@@ -71,7 +79,7 @@ class RefSequencer:
             kind = Epilogue.LOGITS
         tiles = -(-v["columns"] // N)
         for tile in range(tiles):
-            for row in range(rows):
+            for number, row in enumerate(rows):
                 weights = {"": Operand.WEIGHT.value, "_address": self.half * CONFIG.weight_words}
                 activations = {
                     "": (Operand.BANK if flags & Flag.BANK else Operand.X8).value,
@@ -79,7 +87,7 @@ class RefSequencer:
                 }
                 transposed = bool(flags & Flag.TRANSPOSED)
                 a, b = (weights, activations) if transposed else (activations, weights)
-                last = row == rows - 1
+                last = number == len(rows) - 1
                 stride = N if transposed else v["destination_stride"]
                 yield {
                     **{f"a{key}": value for key, value in a.items()},
@@ -94,49 +102,61 @@ class RefSequencer:
                     "table_last": bool(flags & Flag.TABLE) and last and tile == tiles - 1,
                     "weight_buffer": self.half,
                     "address": word(v["destination"])
-                    + row * stride
+                    + (number // N if gathers else row) * stride
                     + tile * (self.rows * N if transposed else N),
-                    "columns": min(
-                        N, self.tokens - row * N if transposed else v["columns"] - tile * N
-                    ),
+                    "columns": self.present[row] if transposed else min(N, v["columns"] - tile * N),
                     "shift": v["shift"],
-                    "row_tile_done": bool(flags & Flag.RESIDUAL) and tile == tiles - 1,
-                }
+                    "gather": gathers,
+                    "row_tile_done": bool(flags & Flag.RESIDUAL)
+                    and tile == tiles - 1
+                    and (not gathers or last or number % N == N - 1),
+                } | ({"lane": number % N, "read": row * stride + tile * N} if gathers else {})
             self.half ^= 1
+        self.gathered |= first and bool(flags & Flag.RESIDUAL)
 
-    def attend(self, v: dict[str, int], rows: int) -> Iterator[Tile]:
-        work = [(head, row) for head in range(v["heads"]) for row in range(rows)]
+    def attend(self, v: dict[str, int], first: bool) -> Iterator[Tile]:
+        work = [
+            (number, head, row)
+            for number, length in enumerate(self.lengths)
+            for head in range(v["heads"])
+            for row in range(1 if first else -(-length // N))
+        ]
         order: list[tuple[str, int]] = [("scores", 0)]
         for place in range(1, len(work)):
             order += [("scores", place), ("context", place - 1)]
         order.append(("context", len(work) - 1))
         for kind, place in order:
-            head, row = work[place]
+            number, head, row = work[place]
+            tokens, begin = self.lengths[number], self.begins[number]
+            key_tiles, row = -(-tokens // N), begin + row
             if kind == "scores":
-                for key in range(self.rows):
+                for key in range(key_tiles):
                     yield {
                         "a": Operand.BANK.value,
                         "a_address": word(v["query"]) + row * v["stride"] + head * v["head_size"],
                         "b": Operand.BANK.value,
-                        "b_address": word(v["key"]) + key * v["stride"] + head * v["head_size"],
+                        "b_address": word(v["key"])
+                        + (begin + key) * v["stride"]
+                        + head * v["head_size"],
+                        "tag_row": begin + key,
                         "length": v["head_size"],
                         "softmax": 0,
                         "epilogue": Epilogue.SCORE.value,
                         "address": key * N,
-                        "columns": min(N, self.tokens - key * N),
+                        "columns": min(N, tokens - key * N),
                         "score_first": key == 0,
-                        "score_last": key == self.rows - 1,
+                        "score_last": key == key_tiles - 1,
                         "softmax_buffer": place % 2,
                     }
             else:
                 tiles = -(-v["head_size"] // N)
                 for tile in range(tiles):
-                    number = head * tiles + tile
+                    column = head * tiles + tile
                     yield {
                         "a": Operand.P.value,
                         "b": Operand.BANK.value,
-                        "b_address": word(v["value"]) + number * self.rows * N,
-                        "length": self.tokens,
+                        "b_address": word(v["value"]) + (column * self.rows + begin) * N,
+                        "length": tokens,
                         "softmax": tile == 0,
                         "epilogue": Epilogue.CONTEXT.value,
                         "address": word(v["context"])
@@ -148,12 +168,12 @@ class RefSequencer:
                     }
 
 
-def rtl_tiles(program: Program, tokens: int, stall: float) -> tuple[list[Tile], list[str]]:
+def rtl_tiles(program: Program, lengths: list[int], stall: float) -> tuple[list[Tile], list[str]]:
     """The tiles, and for operations that need a quiet array what was wrong about it.
 
     A tile outside its bank is wrong too.
     """
-    unit, rng = Sequencer(CONFIG), np.random.default_rng(tokens)
+    unit, rng = Sequencer(CONFIG), np.random.default_rng(sum(lengths))
     steps = [s for s in program.steps if s.opcode in (Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND)]
 
     async def send(ctx: Any) -> None:
@@ -172,9 +192,16 @@ def rtl_tiles(program: Program, tokens: int, stall: float) -> tuple[list[Tile], 
 
     async def exercise(ports: Any) -> Any:
         ctx = ports.ctx
-        ctx.set(unit.sequence.tokens, tokens)
-        ctx.set(unit.sequence.row_tiles, -(-tokens // N))
-        ctx.set(unit.sequence.ready, 1)
+        for number, tokens in enumerate(lengths):
+            ctx.set(unit.length.en, 1)
+            ctx.set(unit.length.address, number)
+            ctx.set(unit.length.data, tokens)
+            await ctx.tick()
+        ctx.set(unit.length.en, 0)
+        ctx.set(unit.batch.sequences, len(lengths))
+        ctx.set(unit.batch.row_tiles, sum(-(-tokens // N) for tokens in lengths))
+        ctx.set(unit.batch.gathered, -(-len(lengths) // N))
+        ctx.set(unit.batch.ready, 1)
         ctx.set(unit.quiet, 1)
         found: list[Tile] = []
         wrong: list[str] = []
@@ -198,10 +225,10 @@ def rtl_tiles(program: Program, tokens: int, stall: float) -> tuple[list[Tile], 
                           "norm", "softmax")  # fmt: skip
                 tags = ("epilogue", "table", "transposed", "weight_buffer", "softmax_buffer",
                         "score_first", "score_last", "address", "columns", "shift", "row_tile_done",
-                        "table_last")  # fmt: skip
+                        "table_last", "gather", "lane", "read")  # fmt: skip
                 plain = {name: getattr(tile, name) for name in fields}
                 plain |= {name: getattr(tag, name) for name in tags}
-                plain["tag_release"] = tag.release
+                plain |= {"tag_release": tag.release, "tag_row": tag.row}
                 found.append({k: int(getattr(x, "value", x)) for k, x in plain.items()})
                 quiet = int(rng.integers(5, 30))
             else:
@@ -234,13 +261,16 @@ def rtl_tiles(program: Program, tokens: int, stall: float) -> tuple[list[Tile], 
 
 
 @pytest.mark.parametrize("stall", [0.0, 0.6])
-@pytest.mark.parametrize("tokens", [1, 4, 11])
+@pytest.mark.parametrize(
+    "lengths", [[1], [4], [11], [5, 3, 4], [1, 9], [1, 2, 1, 4, 1, 3]], ids=str
+)
 @pytest.mark.parametrize("name", SMALL)
-def test_tiles(name: str, tokens: int, stall: float) -> None:
+def test_tiles(name: str, lengths: list[int], stall: float) -> None:
     """Every field that matters of every tile of a whole program, in order."""
-    program = compile_model(family(name, SMALL[name]), CONFIG, whole_last_layer=tokens != 11)
-    expected = list(RefSequencer(tokens).tiles(program.steps))
-    actual, wrong = rtl_tiles(program, tokens, stall)
+    whole = lengths in ([1], [4], [1, 9])
+    program = compile_model(family(name, SMALL[name]), CONFIG, whole_last_layer=whole)
+    expected = list(RefSequencer(lengths).tiles(program.steps))
+    actual, wrong = rtl_tiles(program, lengths, stall)
     assert not wrong
     for place, (wanted, tile) in enumerate(zip(expected, actual)):
         sources = {wanted["a"], wanted["b"]}
@@ -273,5 +303,5 @@ def test_tiles_outside_their_bank(name: str, values: dict[str, int], wrong: bool
         dataclasses.replace(step, values=step.values | values) if step.name == name else step
         for step in program.steps
     ]
-    _, found = rtl_tiles(dataclasses.replace(program, steps=tuple(steps)), 11, 0.0)
+    _, found = rtl_tiles(dataclasses.replace(program, steps=tuple(steps)), [11], 0.0)
     assert found == ["a tile lies outside its bank"] * wrong

@@ -14,6 +14,7 @@ from cli.command import Exit
 import numpy as np
 import pytest
 
+from golden.encoder import run_batch
 from golden.model import Model, Shape
 from golden.random import random_model
 from golden.store import save
@@ -182,6 +183,50 @@ def test_prediction_equals_simulation(lanes: int, case: Case) -> None:
         result.active,
         result.stalls,
     )
+
+
+BATCHES = {
+    4: [
+        ("bert-tiny", (16, 1, 9, 30), None, False),
+        ("odd", (1,) * 32, None, False),
+        ("odd", (5, 4, 90, 3, 1, 2), 3, False),
+        ("chained", (2, 3, 1, 9, 9, 40), 1, True),
+        ("three-heads", (33, 1, 1, 20, 4, 4, 4, 8), None, False),
+        ("one", (1, 2, 3, 4, 5), None, False),
+        ("one", (1,) * 9, 2, True),
+    ],
+    8: [
+        ("bert-tiny", (9, 40, 8, 1, 30), 2, False),
+        ("odd", (8,) * 9, 5, False),
+        ("chained", (1, 17, 3), None, False),
+    ],
+}
+
+
+@pytest.mark.verilator
+@pytest.mark.parametrize("lanes", BATCHES)
+def test_prediction_of_batches_equals_simulation(lanes: int) -> None:
+    """Sequences side by side, with the last layer cut and whole; all cycles, all logits."""
+    for shape, lengths, stream_bytes, whole in BATCHES[lanes]:
+        model, program = model_of(shape), program_of(shape, lanes, whole)
+        rng = np.random.default_rng(lengths[0])
+        ids, attend = rng.integers(0, VOCABULARY, sum(lengths)), rng.random(sum(lengths)) < 0.8
+        attend[np.cumsum(lengths) - 1] = True
+        job = fast.Job(
+            program, embedding_table(model, lanes), ids, attend=attend.astype(int), lengths=lengths
+        )
+        (result,) = fast.simulate(program.config, [job], stream_bytes=stream_bytes)
+        found = predict(program, lengths, stream_bytes=stream_bytes)
+        assert [(p.number, p.first, p.last, p.active, p.stalls) for p in found.phases] == [
+            (o.number, o.first, o.last, o.active, o.stalls) for o in result.operations
+        ]
+        assert (found.cycles, found.active, found.stalls) == (
+            result.cycles,
+            result.active,
+            result.stalls,
+        )
+        wanted = run_batch(model, ids, None, attend, lengths)
+        np.testing.assert_array_equal(result.logits.reshape(wanted.shape), wanted)
 
 
 @pytest.mark.parametrize("busy", [0.0, 0.3, 0.9])

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from amaranth.sim import Simulator
 
 from golden.encoder import run as golden
+from golden.encoder import run_batch
 from golden.model import Model, Shape
 from golden.random import random_model
 from golden.store import load
@@ -21,13 +23,14 @@ from rtl.compile.fit import fitting
 from rtl.compile.image import Image, image_bytes
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.dma.bus import Bus
-from rtl.dma.registers import DMA_REGISTERS, KEPT
+from rtl.dma.registers import DMA_REGISTERS, KEPT, DmaRegisters
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from rtl.registers.map import registers
 from sim.cycles.dma import predict_dma
 from sim.design import described
 from sim.dma.board import ABORT, START, Board, design_of, library
+from tb.packing import token_words
 from tests.rtl.mutation import replaced
 
 pytestmark = pytest.mark.verilator
@@ -147,6 +150,44 @@ def exact(board: Board, lanes: int, latencies: Sequence[int]) -> None:
 
 def test_logits_and_cycles(board: Board) -> None:
     exact(board, 4, (1, 20, 100))
+
+
+@pytest.mark.parametrize("lengths", [(1, 5), (1, 2, 4), (5, 4)], ids=str)
+def test_a_batch(lengths: tuple[int, ...], board: Board) -> None:
+    """Logits of each sequence, in order; every cycle."""
+    for subject in subjects(4):
+        ids, types, attend = subject.sequence(sum(lengths))
+        attend[np.cumsum(lengths) - 1] = 1
+        wanted = run_batch(subject.model, ids, types, attend, lengths).reshape(-1)
+        board.pace(20)
+        board.point(subject.image, subject.address)
+        words = token_words(ids, types, attend, lengths).tolist()
+        assert board.infer(words) == (Error.NONE, wanted.tolist())
+        said = predict_dma(
+            subject.program, ids, types, lengths=lengths,
+            bus=board.bus, latency=20, address=subject.address,
+        )  # fmt: skip
+        assert board.read("cycles") == said.cycles
+
+
+def test_the_fifo_of_logits_takes_those_of_every_batch() -> None:
+    """Nobody reads them before the interrupt, and that comes behind the last one."""
+    config = Config(lanes=4, tokens=12, hidden=16, ffn=16, labels=300)
+    unit = DmaRegisters(config, BUS)
+    simulator = Simulator(unit)
+    simulator.add_clock(1e-6)
+
+    async def bench(ctx: Any) -> None:
+        ctx.set(unit.logits.valid, 1)
+        for logit in range(3 * 300):
+            assert ctx.get(unit.logits.ready), logit
+            await ctx.tick()
+        ctx.set(unit.logits.valid, 0)
+        await ctx.tick()
+        assert ctx.get(unit.value.logits_waiting) == 900
+
+    simulator.add_testbench(bench)
+    simulator.run()
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from golden.encoder import run as golden
+from golden.encoder import run_batch
 from golden.model import Model, Shape
 from golden.random import random_model
 from rtl.compile.program import Program, compile_model, embedding_table
@@ -270,3 +271,48 @@ def test_refused_options(plain: Loaded, options: dict[str, int], message: str) -
 def test_refused_jobs(plain: Loaded, change: Callable[[Job], Job], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         fast.simulate(CONFIG, [change(plain.job(3))])
+
+
+@pytest.mark.parametrize(
+    ("place", "change", "error", "number"),
+    [
+        (4, {"id": 30}, Error.TOKEN, 1),
+        (9, {"id": 1 << 23}, Error.TOKEN, 2),
+        (3, {"attend": 0}, Error.NO_KEY, 0),
+        (9, {"attend": 0}, Error.NO_KEY, 2),
+    ],
+)
+def test_an_error_of_one_sequence_fails_the_batch(
+    plain: Loaded, place: int, change: dict[str, int], error: Error, number: int
+) -> None:
+    """The register says of which; the next batch is right, and says 0 again."""
+    lengths = (4, 5, 3)
+    good = plain.job(12)
+    good = replace(good, attend=np.ones(12, int), lengths=lengths)
+    ids, attend = np.array(good.ids), np.ones(12, int)
+    ids[place] = change.get("id", ids[place])
+    if "attend" in change:
+        first = sum(lengths[:number])
+        attend[first : first + lengths[number]] = 0
+    bad = replace(good, ids=ids, attend=attend)
+    failed, right = fast.simulate(CONFIG, [bad, good])
+    assert (failed.error, failed.sequence, failed.logits.size) == (error, number, 0)
+    assert (right.error, right.sequence) == (Error.NONE, 0)
+    wanted = run_batch(plain.model, good.ids, good.types, good.attend, lengths)
+    assert right.logits.tolist() == wanted.reshape(-1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "number"), [((1,) * 40, None), ((CONFIG.tokens + 1, 2), 0), ((4, 4, 4), None)]
+)
+def test_a_batch_beyond_the_memory(
+    plain: Loaded, lengths: tuple[int, ...], number: int | None
+) -> None:
+    job = plain.job(sum(lengths))
+    job = replace(job, attend=np.ones(sum(lengths), int), lengths=lengths)
+    (found,) = fast.simulate(CONFIG, [job])
+    fits = sum(-(-length // CONFIG.lanes) for length in lengths) <= CONFIG.row_tiles
+    assert found.error is (Error.NONE if fits and number is None else Error.LENGTH)
+    if number is None and not fits:
+        number = CONFIG.row_tiles  # each has a row tile: the first that finds none left
+    assert found.sequence == (number or 0)

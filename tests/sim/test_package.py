@@ -196,7 +196,7 @@ def test_the_data_sheet_says_what_the_design_has(package: Path) -> None:
         "engine_x8": (CONFIG.x_words, 8 * n),
         "normalizer_x16": (CONFIG.x_words, 16 * n),
         "engine_weights": (2 * CONFIG.weight_words, 8 * n),
-        "logits": (CONFIG.labels, 32),
+        "logits": (CONFIG.labels * CONFIG.gathered_tiles, 32 * n),
     }  # fmt: skip
     assert wanted.items() <= held.items()
     total = sum(words * bits for words, bits in held.values())

@@ -27,7 +27,7 @@ ONES = 0xFFFFFFFF
 MOST = 4096  # operations
 
 # What hardware changes, with the net of the accelerator that holds it.
-NETS = {"busy": "busy", "done": "ended", "error": "code"}
+NETS = {"busy": "busy", "done": "ended", "error": "code", "failed": "failed"}
 CHANGED = [
     (field.name, NETS.get(field.name, f"value__{field.name}"), field.high - field.low + 1)
     for register in MAP
@@ -258,7 +258,7 @@ OTHERS = [
     ("error[11:8]", "error[12:9]"),
     ("enable[0:0] = 1", "enable[0:0] = 0"),
     ("onwrite = woclr;", ""),
-    ("stall_idle @ 0x2C", "stall_idle @ 0x48"),
+    ("stall_idle @ 0x2C", "stall_idle @ 0x4C"),
     ("busy[0:0]", "busy[2:2]"),
     ("cycles[31:0]", "cycles[30:0]"),
     ("version[31:0] = 5", "version[31:0] = 6"),

@@ -21,7 +21,7 @@ from rtl.interface.operation import Error
 from sim import performance, regress
 from sim.harness.fast import HarnessError, Result
 from sim.performance import Setting
-from sim.reviews import Review, Setup, check
+from sim.reviews import Review, Setup, check, shares
 
 LINE = [
     "--reviews", "4", "--tokens", "12", "--lanes", "4", "--trace-sample", "2", "--jobs", "2"
@@ -38,6 +38,7 @@ def result(logits: list[int], error: Error = Error.NONE) -> Result:
     return Result(
         index=0,
         error=error,
+        sequence=0,
         logits=np.array(logits, np.int32),
         cycles=1,
         active=1,
@@ -53,6 +54,7 @@ def figures(**changes: object) -> regress.Regression:
     sound = regress.Regression(
         reviews=4,
         traced=2,
+        inferences=3,
         lanes=4,
         max_tokens=12,
         tokens=48,
@@ -62,6 +64,7 @@ def figures(**changes: object) -> regress.Regression:
         accuracy={"float": 0.75, "golden": 0.5, "RTL": None},
         agreement=0.75,
         cycles=4000,
+        utilisation=(0.5, 0.75),
         simulated=4400,
         seconds=2.0,
     )
@@ -97,8 +100,38 @@ def test_what_is_wrong_with_a_review(
         stalls=None,
     )
     review = Review(classifier.tokens("A fine film."), np.array([1, -2], np.int32), False)
-    verdict = check(setup, review, found)
+    (verdict,) = check(setup, [review], found)
     assert (verdict.values, verdict.mismatches, verdict.problem) == expected
+
+
+def test_each_review_of_an_inference_has_its_own_logits(classifier: Classifier) -> None:
+    config = fitting(classifier.model.shape, 4, 24)
+    program = compile_model(classifier.model, config)
+    setup = Setup(
+        model=classifier.model, config=config, program=program, rows=np.zeros((0, 0), np.int8),
+        stream_bytes=None, row_latency=20, stalls=None,
+    )  # fmt: skip
+    tokens = classifier.tokens("A fine film.")
+    batch = [Review(tokens, np.array(golden, np.int32), False) for golden in ([1, -2], [3, 4])]
+    one, other = check(setup, batch, result([1, -2, 3, 5]))
+    assert (one.mismatches, one.problem, one.cycles) == (0, "", 1)
+    assert other.problem == "logits are [3, 5], golden says [3, 4]"
+    assert (other.mismatches, other.cycles) == (1, 0)
+    for bad in (result([1, -2, 3]), result([], Error.TOKEN)):
+        assert all(verdict.problem for verdict in check(setup, batch, bad))
+
+
+def test_reviews_go_back_to_their_places(tmp_path: Path) -> None:
+    """Packed by length, and yet each review's logits are held to its own."""
+    reviews = [Review(None, np.array([n]), False) for n in range(5)]  # type: ignore[arg-type]
+    found = shares(reviews, [[0, 4], [1], [2, 3]])
+    ((first, batches),) = found.values()
+    assert first == 0
+    assert [[int(review.golden[0]) for review in batch] for batch in batches] == [
+        [0, 4],
+        [1],
+        [2, 3],
+    ]
 
 
 def test_only_compared_and_equal_reviews_pass() -> None:
@@ -114,6 +147,8 @@ def test_the_report_tells_the_figures_and_the_first_problems() -> None:
     for line in ("accuracy, float            75.00%", "accuracy, RTL              -"):
         assert line in text
     assert "simulated cycles a second  2,200" in text
+    assert "utilisation, tokens        50.0%" in text
+    assert "a second at 100 MHz        100,000" in text
     assert "review 9: wrong\n... and 2 more\nFAILED" in text
     assert regress.report(figures()).endswith("passed: equal bit for bit")
 

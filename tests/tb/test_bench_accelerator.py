@@ -20,6 +20,7 @@ from tb.scenarios import (
     FAMILIES,
     SMALL,
     SMALL_LIMITS,
+    batches,
     damaged_streams,
     family,
     inferences,
@@ -65,6 +66,7 @@ def test_small_families_on_icarus(name: str, tmp_path: Path) -> None:
     for whole in (False, True):
         program = compile_model(model, LIMITS, whole_last_layer=whole)
         found += inferences(model, program, [11, 1, 6], seed=whole)
+        found += batches(model, program, 2, seed=1 + 2 * whole)
     play(tmp_path, "icarus", LIMITS, found, idle=0.3, stall=0.5, row_latency=7)
 
 

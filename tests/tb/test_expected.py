@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from golden.encoder import run
+from golden.encoder import run, run_batch
 from rtl.compile.program import compile_model
 from rtl.interface.config import Config
 from tb.expected import Writes, expected_writes
@@ -85,9 +85,14 @@ def test_addresses() -> None:
 def test_last_layer_of_the_first_token() -> None:
     trace, writes = writes_of("bert-tiny", 9, whole=False)
     named = {w.tensor: w for w in writes}
+    for tensor in ("q", "context"):
+        assert named[f"layer.1.{tensor}"].valid.all()
+    for tensor in ("attention.sum", "ffn.hidden", "ffn.norm"):
+        w = named[f"layer.1.{tensor}"]
+        assert w.valid[:, 0].all()
+        assert not w.valid[:, 1:].any()
     for tensor in ("q", "context", "attention.sum", "ffn.hidden", "ffn.norm"):
         w = named[f"layer.1.{tensor}"]
-        assert w.valid.all()
         assert len(w.address) == trace[f"layer.1.{tensor}"].shape[1]
     assert named["layer.1.k"].valid.sum() == 9 * 12
 
@@ -98,3 +103,40 @@ def test_length(tokens: int) -> None:
     program = compile_model(model, CONFIG)
     with pytest.raises(ValueError, match=f"{tokens} tokens: the program takes 1..24"):
         list(expected_writes(program, {}, tokens))
+
+
+def test_a_batch_has_the_writes_of_its_sequences() -> None:
+    """Each in row tiles of its own; the first tokens side by side in the last layer."""
+    model = family("bert-tiny", SMALL["bert-tiny"])
+    program = compile_model(model, CONFIG)
+    lengths = [5, 1, 2, 4, 1]
+    ids, types, attend = sequence(model, sum(lengths), 3)
+    attend[:] = 1
+    traces: list[dict[str, np.ndarray]] = []
+    logits = run_batch(model, ids, types, attend, lengths, traces)
+    named: dict[str, list[Writes]] = {}
+    for writes in expected_writes(program, traces, lengths, attend):
+        named.setdefault(writes.tensor, []).append(writes)
+    rows = [(0, 0), (0, 4), (1, 0), (2, 0), (3, 0), (4, 0)]  # sequence and token of each row tile
+    (q,) = named["layer.0.q"]
+    width = traces[0]["layer.0.q"].shape[1]
+    for place, address in enumerate(q.address):
+        row, channel = divmod(int(address), width)
+        number, first = rows[row]
+        column = traces[number]["layer.0.q"][first : first + N, channel]
+        assert q.values[place][q.valid[place]].tolist() == column.tolist()
+    # A gathered sum is one write a sequence and channel, in the sequence's lane.
+    (total,) = named["layer.1.attention.sum"]
+    assert (total.valid.sum(1) == 1).all()
+    hidden = traces[0]["layer.1.attention.sum"].shape[1]
+    for place, address in enumerate(total.address):
+        row, channel = divmod(int(address), hidden)
+        (lane,) = np.flatnonzero(total.valid[place])
+        number = row * N + lane
+        assert total.values[place, lane] == traces[number]["layer.1.attention.sum"][0, channel]
+    # One row tile for four sequences from there on.
+    (norm,) = [w for w in named["layer.1.attention.norm"] if w.port == "norm"]
+    assert norm.valid.sum(1).tolist() == [4] * hidden + [1] * hidden
+    (last,) = named["logits"]
+    assert last.values[:, 0].tolist() == logits[[0, 4]].reshape(-1).tolist()
+    assert sum(w.valid.shape[0] for w in named["layer.0.max"]) == 2 * len(rows)

@@ -1,0 +1,56 @@
+"""Batches: which sequences go side by side through one inference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rtl.compile.program import Program
+from rtl.interface.config import ceil_div
+
+
+def check_lengths(program: Program, lengths: Sequence[int]) -> None:
+    """Nothing, if a batch of sequences of these lengths can be run.
+
+    Raises
+    ------
+    ValueError
+        There is none, one is too long, or all together take too many row tiles.
+    """
+    if not lengths:
+        raise ValueError("the batch is empty: an inference needs a sequence")
+    for tokens in lengths:
+        if not 1 <= tokens <= program.tokens:
+            raise ValueError(f"tokens is {tokens}: the compiled model takes 1..{program.tokens}")
+    row_tiles = sum(ceil_div(tokens, program.config.lanes) for tokens in lengths)
+    if len(lengths) > 1 and row_tiles > program.row_tiles:
+        raise ValueError(
+            f"{len(lengths)} sequences take {row_tiles} row tiles: the compiled model takes "
+            f"1..{program.row_tiles} together"
+        )
+
+
+def pack(program: Program, lengths: Sequence[int]) -> list[list[int]]:
+    """The sequences' places in `lengths`, by batch: first fit, the longest first.
+
+    Each sequence goes into the first batch that has row tiles enough left. Batches are in the order
+    of their first sequence, the sequences of each in their own.
+
+    Raises
+    ------
+    ValueError
+        A sequence is too long, or empty.
+    """
+    for tokens in lengths:
+        check_lengths(program, [tokens])
+    tiles = [ceil_div(tokens, program.config.lanes) for tokens in lengths]
+    batches: list[list[int]] = []
+    left: list[int] = []
+    for place in sorted(range(len(lengths)), key=lambda place: -tiles[place]):
+        fits = (number for number, room in enumerate(left) if tiles[place] <= room)
+        chosen = next(fits, len(batches))
+        if chosen == len(batches):
+            batches.append([])
+            left.append(max(program.row_tiles, tiles[place]))
+        batches[chosen].append(place)
+        left[chosen] -= tiles[place]
+    return sorted(map(sorted, batches))
