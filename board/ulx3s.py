@@ -101,7 +101,10 @@ class Ulx3s(Elaboratable):
             system.flash.i.eq(pad("i", "flash_miso").i),
         ]
         # The pin of the flash's clock belongs to configuration and is reached through this cell.
-        m.submodules.flash_clock = Instance("USRMCLK", i_USRMCLKI=system.flash.clock, i_USRMCLKTS=0)
+        # It has no output, so nothing but `keep` keeps it.
+        m.submodules.flash_clock = Instance(
+            "USRMCLK", a_keep=1, i_USRMCLKI=system.flash.clock, i_USRMCLKTS=0
+        )
         m.submodules.sdram_clock = Instance(
             "ODDRX1F", i_D0=1, i_D1=0, i_SCLK=shifted, i_RST=0, o_Q=pad("o", "sdram_clk").o
         )

@@ -118,8 +118,9 @@ def header(image: bytes, at: int, fmt: str, value: int) -> bytes:
 
 def test_what_is_no_sound_image_is_refused(ulx3s: Make, talk: Talk) -> None:
     simulated, board = ulx3s(), talk()
-    assert refused(board, Kind.USE, b"")[0] == Refusal.IMAGE
     assert refused(board, Kind.RUN, bytes(4)) == (Refusal.IMAGE, Problem.EMPTY)
+    assert refused(board, Kind.USE, b"") == (Refusal.IMAGE, Problem.HEADER)
+    assert refused(board, Kind.RUN, bytes(4)) == (Refusal.IMAGE, Problem.HEADER)
     board.load(IMAGE)
     stream, stream_bytes, rows, rows_bytes = struct.unpack_from("<4Q", IMAGE, 24)
     sections = (
