@@ -67,7 +67,7 @@ bitstream: setup-synth  ## The bitstream of BOARD=ulx3s, if it meets its clock
 	@$(if $(filter-out ulx3s,$(BOARD)),echo "error: BOARD is $(BOARD): the only board is ulx3s" >&2; exit 2)
 	@$(RUN) -m sim.board.bitstream --lanes $(LANES) $(ARGS)
 
-flash: setup-synth  ## Bitstream and image into the board, or what would write them: ARGS='--image FILE'
+flash: setup-synth  ## Bitstream and image into the board, or what would write them: ARGS='--load FILE'
 	@$(RUN) -m sim.board.program $(ARGS)
 
 regress: setup-test  ## The slow tests, 100,000 fuzz cases, coverage, 1,200 mutants, many reviews: make regress ARGS='--reviews 1000'

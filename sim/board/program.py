@@ -28,7 +28,7 @@ DEVICES = Path("/sys/bus/usb/devices")
 EXAMPLES = """\
 examples:
   python -m sim.board.program
-  python -m sim.board.program --image build/model.img
+  python -m sim.board.program --load build/model.img
   python -m sim.board.program --volatile        until the power goes off
 """
 
@@ -40,9 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> Parser:
     result = Parser("sim.board.program", "Bitstream and image into a ULX3S.", EXAMPLES)
     result.add_argument(
-        "--bitstream", type=Path, default=OUT, metavar="NAME", help=f"default: {OUT}"
+        "--bitstream", type=Path, default=OUT, metavar="FILE", help=f"default: {OUT}"
     )
-    result.add_argument("--image", type=Path, help="what `rtl.compile --image` wrote, too")
+    result.add_argument(
+        "--load", type=Path, metavar="FILE", help="what `rtl.compile --image` wrote, too"
+    )
     result.add_argument(
         "--volatile", action="store_true", help="the bitstream into the FPGA, not its flash"
     )
@@ -69,11 +71,11 @@ def connected() -> bool:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.image is not None:
+    if options.load is not None:
         try:
-            read_image(options.image.read_bytes())
+            read_image(options.load.read_bytes())
         except ValueError as error:
-            raise ValueError(f"{options.image}: {error}") from None
+            raise ValueError(f"{options.load}: {error}") from None
     missing = ""
     if shutil.which(TOOL) is None:
         missing = f"{TOOL} is not installed"
@@ -83,7 +85,7 @@ def _run(options: argparse.Namespace) -> int:
         raise ValueError(f"there is no {options.bitstream}: `make bitstream BOARD=ulx3s` writes it")
     if missing:
         print(f"{missing}; with board, {TOOL} and {options.bitstream} this would run:")
-    for command in commands(options.bitstream, options.image, options.volatile):
+    for command in commands(options.bitstream, options.load, options.volatile):
         print(shlex.join(command), flush=True)
         if not missing and subprocess.run(command).returncode != 0:
             raise ToolError(f"{TOOL} failed: is the board free, and may you use its USB device?")

@@ -97,10 +97,12 @@ def test_what_would_be_run_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert program.main(["--bitstream", "x.bit"]) == 0
+    bit = tmp_path / "x.bit"
+    bit.write_bytes(b"")
+    assert program.main(["--bitstream", str(bit)]) == 0
     assert capsys.readouterr().out == (
-        "openFPGALoader is not installed; with board, openFPGALoader and x.bit this would run:\n"
-        "openFPGALoader --board ulx3s --write-flash x.bit\n"
+        f"openFPGALoader is not installed; with board, openFPGALoader and {bit} this would run:\n"
+        f"openFPGALoader --board ulx3s --write-flash {bit}\n"
     )
     assert program.commands(Path("x.bit"), Path("m.img"), True) == [
         ["openFPGALoader", "--board", "ulx3s", "--write-flash", "--offset", "0x200000",
@@ -113,5 +115,5 @@ def test_an_image_that_is_none_is_not_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "m.img").write_bytes(b"no")
-    assert program.main(["--image", str(tmp_path / "m.img")]) == 2
+    assert program.main(["--load", str(tmp_path / "m.img")]) == 2
     assert "the image ends at byte 2" in capsys.readouterr().err
