@@ -117,15 +117,18 @@ def add_tokens(group: argparse._ActionsContainer, default: int) -> None:
     )
 
 
-def add_lanes(group: argparse._ActionsContainer, choices: Sequence[int]) -> None:
+def add_lanes(
+    group: argparse._ActionsContainer, choices: Sequence[int], default: int = LANES
+) -> None:
     """--lanes: N of the N x N array."""
+    allowed = ", ".join(map(str, choices))
     group.add_argument(
         "--lanes",
         type=int,
-        default=LANES,
+        default=default,
         choices=choices,
         metavar="N",
-        help=f"the array has N x N multipliers: {', '.join(map(str, choices))} (default: {LANES})",
+        help=f"the array has N x N multipliers: {allowed} (default: {default})",
     )
 
 

@@ -189,6 +189,11 @@ def random_norm(channels: int, rng: np.random.Generator) -> Norm:
     return Norm(gamma, beta, int(rng.integers(8, 22)), epsilon, shifts)
 
 
+def taken_in(cycles: np.ndarray) -> Callable[[int], bool]:
+    """`busy` of an operation by the cycle after its start."""
+    return lambda t: bool(cycles[t])
+
+
 def random_operation(
     lanes: int, channels: int, tiles: int, seed: int, *, busy: float = 0.0, spread: int = 0
 ) -> Operation:
@@ -200,7 +205,7 @@ def random_operation(
     arrival = np.cumsum(rng.integers(0, spread + 1, tiles)) + 1
     stalls = rng.random(MAX_CYCLES) < busy
     norm = random_norm(channels, rng)
-    return Operation(z.astype(np.int16), norm, arrival.tolist(), lambda t: bool(stalls[t]))
+    return Operation(z.astype(np.int16), norm, arrival.tolist(), taken_in(stalls))
 
 
 def level_operation(lanes: int, channels: int, tiles: int, seed: int) -> Operation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 
-from rtl.control.walkers import Walker, minimum, padded
+from rtl.control.walkers import Length, Walker, minimum, padded
 from rtl.interface.command import Opcode
 from rtl.interface.operation import fields
 from rtl.interface.tile import Epilogue, Operand
@@ -82,7 +82,8 @@ class AttendWalker(Walker):
         key_row, key_offset = Signal.like(row), Signal(self.width)
         keys, head_keys = Signal(self.width), Signal(self.width)  # and the head's first key tile
         keys_left = Signal(range(config.tokens + 1))
-        ends = head_ends & (head + 1 == attend.heads)
+        head_last = Signal()
+        ends = head_ends & head_last
         with m.If(turn):
             m.d.comb += [
                 tile.a.eq(Operand.BANK),
@@ -105,26 +106,22 @@ class AttendWalker(Walker):
             next_offset.eq(key_offset + attend.stride),
         ]
         sequence_ends = turn & taken & end & ends
-        self.look_up(m, following, self.begin, sequence_ends)
+        coming = self.look_up(m, following, self.begin, sequence_ends)
 
-        # What is computed of a length, of both before one is chosen.
-        coming_tokens = Mux(self.begin, self.first_tokens, self.tokens)
-        coming_rows = Mux(
-            self.begin,
-            *((t + n - 1) >> n.bit_length() - 1 for t in (self.first_tokens, self.tokens)),
-        )
-        coming_single = Mux(self.begin, *(t <= n for t in (self.first_tokens, self.tokens)))
+        new = Signal(Length(config))
+        m.d.comb += new.eq(Mux(self.begin, self.first, coming))
         with m.If(self.begin | sequence_ends):
             # The next sequence begins behind the last key tile of this one.
             start, start_row = Signal(self.width), Signal.like(row)
             with m.If(~self.begin):
                 m.d.comb += [start.eq(next_offset), start_row.eq(next_row)]
             m.d.sync += [
-                tokens.eq(coming_tokens),
-                keys_left.eq(coming_tokens),
-                end.eq(coming_single),
-                rows.eq(coming_rows),
-                head_ends.eq(one_row | coming_single),
+                tokens.eq(new.tokens),
+                keys_left.eq(new.tokens),
+                end.eq(new.single),
+                rows.eq(new.row_tiles),
+                head_ends.eq(one_row | new.single),
+                head_last.eq(attend.heads == 1),
                 *(signal.eq(0) for signal in (row, head, key)),
                 *(signal.eq(start_row) for signal in (first_row, key_row)),
                 *(s.eq(start) for s in (offset, head_offset, first_offset, key_offset)),
@@ -144,6 +141,7 @@ class AttendWalker(Walker):
                     row.eq(0),
                     head_ends.eq(one_row | (rows == 1)),
                     head.eq(head + 1),
+                    head_last.eq(head + 2 == attend.heads),
                     *(s.eq(head_offset + attend.head_size) for s in (offset, head_offset)),
                     *(s.eq(head_query + attend.head_size) for s in (query, head_query)),
                     *(s.eq(head_keys + attend.head_size) for s in (keys, head_keys)),

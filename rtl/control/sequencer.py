@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.control.attend import AttendWalker
 from rtl.control.bounds import Bounds
-from rtl.control.walkers import EmbedWalker, LinearWalker, Walker, bank_word
+from rtl.control.walkers import EmbedWalker, Length, LinearWalker, Walker, bank_word, measured
 from rtl.interface.command import Opcode
 from rtl.interface.config import Config
 from rtl.interface.operation import OPERATION, fields
@@ -124,11 +124,15 @@ class Sequencer(wiring.Component):
             range(self.config.tokens + 1), self.config.row_tiles
         )
         connect(m, flipped(self.length), lengths.write)
-        # Registers, since walkers compute with the lengths.
-        first_tokens, tokens = Signal(lengths.shape), Signal(lengths.shape)
-        m.d.sync += tokens.eq(lengths.read.data)
-        with m.If(self.length.en & (self.length.address == 0)):
-            m.d.sync += first_tokens.eq(self.length.data)
+        # Of the first two known long before they are needed, of the others as they are read.
+        of_number = [Signal(Length(self.config), name=f"length_{number}") for number in range(2)]
+        of_read = Signal(Length(self.config))
+        m.d.comb += measured(of_read, lengths.read.data, self.config.lanes)
+        for number, length in enumerate(of_number):
+            tokens = Signal(lengths.shape, name=f"tokens_{number}")
+            with m.If(self.length.en & (self.length.address == number)):
+                m.d.sync += tokens.eq(self.length.data)
+            m.d.sync += measured(length, tokens, self.config.lanes)
         gathered = Signal()
         begin, done, half_done, half = Signal(), Signal(), Signal(), Signal()
         with m.If(half_done):
@@ -149,8 +153,9 @@ class Sequencer(wiring.Component):
                 walker.batch.sequences.eq(self.batch.sequences),
                 walker.batch.row_tiles.eq(self.batch.row_tiles),
                 walker.batch.gathered.eq(self.batch.gathered),
-                walker.tokens.eq(tokens),
-                walker.first_tokens.eq(first_tokens),
+                walker.length.eq(of_read),
+                walker.first.eq(of_number[0]),
+                walker.second.eq(of_number[1]),
                 walker.gathered.eq(gathered),
                 walker.weight_base.eq(Mux(half, self.config.weight_words, 0)),
                 walker.o.ready.eq(self.o.ready),

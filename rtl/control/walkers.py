@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -12,6 +14,28 @@ from rtl.interface.config import Config
 from rtl.interface.operation import OPERATION, fields
 from rtl.interface.ports import Batch
 from rtl.interface.tile import Epilogue, Operand, Tile, address_bits
+
+
+class Length(data.StructLayout):
+    """What the loops need of a sequence: its tokens, its row tiles, and whether that is one."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            {
+                "tokens": range(config.tokens + 1),
+                "row_tiles": range(config.row_tiles + 1),
+                "single": 1,
+            }
+        )
+
+
+def measured(length: data.View, tokens: Value, lanes: int) -> list[Any]:
+    """The assignments of a Length of so many tokens."""
+    return [
+        length.tokens.eq(tokens),
+        length.row_tiles.eq((tokens + lanes - 1) >> lanes.bit_length() - 1),
+        length.single.eq(tokens <= lanes),
+    ]
 
 
 class Walker(wiring.Component):
@@ -27,11 +51,11 @@ class Walker(wiring.Component):
         Stable from `begin` to `done`.
     batch : In, Batch
     number : Out
-        A sequence.
-    tokens : In
-        Its length, in the next cycle.
-    first_tokens : In
-        The length of the first one.
+        A sequence, out of a register.
+    length : In, Length
+        Of it, in the same cycle.
+    first, second : In, Length
+        Of the first two, out of registers.
     gathered : In, 1
         The first token of each sequence was gathered: FIRST_TILE is their row tiles.
     weight_base : In
@@ -57,8 +81,7 @@ class Walker(wiring.Component):
                 "operation": In(OPERATION),
                 "batch": In(Batch(config)),
                 "number": Out(range(config.row_tiles)),
-                "tokens": In(range(config.tokens + 1)),
-                "first_tokens": In(range(config.tokens + 1)),
+                **{name: In(Length(config)) for name in ("length", "first", "second")},
                 "gathered": In(1),
                 "weight_base": In(address_bits(config)),
                 "o": Out(stream.Signature(Tile(config))),
@@ -87,23 +110,30 @@ class Walker(wiring.Component):
         tokens_left = Signal(range(self.config.tokens + 1))
         following = Signal(range(self.config.row_tiles + 1))  # the sequence after this one
         ends = advance & (tokens_left <= n)
-        self.look_up(m, following, restart, ends)
+        coming = self.look_up(m, following, restart, ends)
         with m.If(restart):
-            m.d.sync += tokens_left.eq(self.first_tokens)
+            m.d.sync += tokens_left.eq(self.first.tokens)
         with m.Elif(ends):
-            m.d.sync += tokens_left.eq(self.tokens)
+            m.d.sync += tokens_left.eq(coming.tokens)
         with m.Elif(advance):
             m.d.sync += tokens_left.eq(tokens_left - n)
         return tokens_left, following
 
-    def look_up(self, m: Module, following: Signal, restart: Value, ends: Value) -> None:
-        """Count `following`: 1 after `restart`, one more after `ends`; `tokens` is its length."""
-        coming = Signal.like(following, name="coming")
-        m.d.comb += [
-            coming.eq(Mux(restart, 1, following + ends)),
-            self.number.eq(coming),
-        ]
-        m.d.sync += following.eq(coming)
+    def look_up(self, m: Module, following: Signal, restart: Value, ends: Value) -> data.View:
+        """Count `following`: 1 after `restart`, one more after `ends`; its length, in a register.
+
+        The memory of the lengths is read for the sequence after it, from register to register.
+        """
+        coming = Signal(Length(self.config))
+        with m.If(restart):
+            m.d.sync += [following.eq(1), coming.eq(self.second), self.number.eq(2)]
+        with m.Elif(ends):
+            m.d.sync += [
+                following.eq(following + 1),
+                coming.eq(self.length),
+                self.number.eq(self.number + 1),
+            ]
+        return coming
 
     def bank_word(self, address: Value) -> Value:
         return bank_word(address, self.config)

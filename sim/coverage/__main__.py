@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cli.command import Different, Exit, run_command
 from cli.files import write, write_json
-from cli.options import Parser, add_dask, add_jobs, add_json, add_seed, positive
+from cli.options import Parser, add_dask, add_jobs, add_json, add_lanes, add_seed, positive
 
 from rtl.interface.config import LANES
 from sim.coverage import code, functional
@@ -50,14 +50,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--cases", type=positive, default=CASES, metavar="N", help=f"default: {CASES}"
     )
-    parser.add_argument(
-        "--lanes",
-        type=int,
-        choices=LANES,
-        default=DEFAULT_LANES,
-        metavar="N",
-        help=f"of the accelerator: {', '.join(map(str, LANES))} (default: {DEFAULT_LANES})",
-    )
+    add_lanes(parser, LANES, DEFAULT_LANES)
     parser.add_argument(
         "--least", type=_percent, default=0.0, metavar="P", help="exit code 1 below this percentage"
     )
@@ -101,10 +94,7 @@ def _run(options: argparse.Namespace) -> int:
                     k: {"covered": done, "of": total} for k, (done, total) in shares.items()
                 },
                 "holes": {"code": holes, "functional": bins},
-                "excluded": {
-                    f"{cause}, {error.name}": why
-                    for (cause, error), why in functional.EXCLUDED.items()
-                },
+                "excluded": {str(one): one.reason for one in functional.EXCLUDED},
             },
         )
     _judge(found, options)

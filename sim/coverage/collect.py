@@ -12,13 +12,12 @@ from cli.workers import each
 
 from rtl.interface.operation import Error
 from sim.coverage.code import KINDS, Point, merged, read
-from sim.coverage.functional import EXCLUDED, Bin, covered, everything
+from sim.coverage.functional import Bin, covered, everything, why_not
 from sim.fuzz import play
 from sim.fuzz.judge import judge
 from sim.fuzz.subject import config
 
-#: The Verilog as it stands, every line of which is a small expression: no optimisation hides one.
-FLAGS = ("--coverage-line", "--coverage-toggle", "-MAKEFLAGS", "OPT_FAST=-O1")
+FLAGS = ("--coverage-line", "--coverage-toggle")
 CHUNK = 200
 
 
@@ -67,7 +66,7 @@ class Covered:
 
     def impossible(self) -> list[str]:
         """Bins that were covered although they are excluded: the reason is wrong."""
-        return [str(b) for b in sorted(self.bins) if (b.cause, b.code) in EXCLUDED]
+        return [f"{one} ({why_not(one)})" for one in sorted(self.bins) if why_not(one)]
 
 
 def share(seed: int, case: tuple[Path | None, int, Sequence[int]]) -> Covered:

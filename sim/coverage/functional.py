@@ -1,8 +1,8 @@
 """Functional coverage: opcode x flag x lane remainder x stall cause x error code.
 
 An inference covers a bin when its stream holds a good descriptor of that opcode and flag that was
-taken, its sequence of L tokens has L mod N left over, the array waited for that cause in it, and it
-ended with that code.
+taken, a sequence of its batch has L tokens with L mod N left over, the array waited for that cause,
+and it ended with that code.
 """
 
 from __future__ import annotations
@@ -14,24 +14,9 @@ from typing import Any
 from rtl.interface.command import DESCRIPTOR_BYTES, Flag, Opcode
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from sim.fuzz.account import FLAGS, stream_codes
+from sim.fuzz.account import FLAGS, sequences, stream_codes
 from sim.fuzz.job import Run
 from tb.trace import CAUSES
-
-#: What no inference can show: a cause and a code that exclude each other, and why.
-BEFORE_A_TILE = "the code comes before the array has had a tile"
-BEFORE_ATTENTION = "the code comes while rows are embedded, before the first scores"
-OF_DMA = "the code of a top that fetches its streams itself"
-EXCLUDED: dict[tuple[str, Error], str] = {
-    **{(cause, Error.TIMEOUT): "no stream is known that comes to it" for cause in CAUSES},
-    **{(cause, code): OF_DMA for cause in CAUSES for code in (Error.BUS, Error.ADDRESS)},
-    **{
-        (cause, code): BEFORE_A_TILE
-        for cause in ("norm", "softmax", "drain")
-        for code in (Error.LENGTH, Error.NO_KEY)
-    },
-    **{("softmax", code): BEFORE_ATTENTION for code in (Error.TOKEN, Error.ROW)},
-}
 
 
 @dataclass(frozen=True, order=True)
@@ -47,6 +32,68 @@ class Bin:
         return f"{self.what}, L mod N = {self.remainder}, {self.cause}, {self.code.name}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Excluded:
+    """Bins that no inference can show, and why: all with one of these names, causes and codes.
+
+    Where there are no names or no causes, any.
+    """
+
+    reason: str
+    codes: tuple[Error, ...]
+    causes: tuple[str, ...] = ()
+    what: tuple[str, ...] = ()
+
+    def covers(self, one: Bin) -> bool:
+        """Whether the bin is one of them."""
+        return (
+            one.code in self.codes
+            and (not self.causes or one.cause in self.causes)
+            and (not self.what or one.what in self.what)
+        )
+
+    def __str__(self) -> str:
+        names = ", ".join(code.name for code in self.codes)
+        return " x ".join(", ".join(part) for part in (self.what, self.causes, (names,)) if part)
+
+
+EXCLUDED = (
+    Excluded(
+        codes=(Error.TIMEOUT,),
+        reason="no stream is known that comes to it",
+    ),
+    Excluded(
+        codes=(Error.BUS, Error.ADDRESS),
+        reason="codes of a top that fetches its streams itself",
+    ),
+    Excluded(
+        codes=(Error.LENGTH, Error.NO_KEY),
+        causes=tuple(cause for cause in CAUSES if cause != "idle"),
+        reason="the sequencer has no tile before the sequence was found good",
+    ),
+    Excluded(
+        codes=(Error.TOKEN,),
+        causes=("norm", "softmax", "drain"),
+        reason="an id is looked at before its rows are asked for, and EMBED waits for rows alone",
+    ),
+    Excluded(
+        codes=(Error.ROW,),
+        causes=("softmax", "drain"),
+        reason="it comes with a row of EMBED or just behind the last, when a NORM is next",
+    ),
+    Excluded(
+        codes=(Error.FORMAT, Error.CRC, Error.TRUNCATED, Error.OVERRUN),
+        what=(Opcode.END.name,),
+        reason="a good END is the last word of a good stream",
+    ),
+)
+
+
+def why_not(one: Bin) -> str:
+    """Why no inference shows the bin; empty when one may."""
+    return next((excluded.reason for excluded in EXCLUDED if excluded.covers(one)), "")
+
+
 def kinds_of(opcode: int, flags: int) -> Iterator[str]:
     """The opcode, alone where no flag is set, else once for each."""
     name = Opcode(opcode).name
@@ -60,14 +107,14 @@ def everything(lanes: int) -> list[Bin]:
     for opcode in Opcode:
         allowed = FLAGS.get(opcode, Flag(0))
         what += [opcode.name, *(f"{opcode.name} {flag.name}" for flag in Flag if flag & allowed)]
-    return [
+    every = (
         Bin(name, remainder, cause, code)
         for name in what
         for remainder in range(lanes)
         for cause in CAUSES
         for code in Error
-        if (cause, code) not in EXCLUDED
-    ]
+    )
+    return [one for one in every if not why_not(one)]
 
 
 def covered(run: Run, seen: dict[str, Any], config: Config) -> Iterator[Bin]:
@@ -81,14 +128,15 @@ def covered(run: Run, seen: dict[str, Any], config: Config) -> Iterator[Bin]:
         return
     code = Error(seen["status"] >> 8 & 15)
     packet = run.tokens.first()
-    tokens = seen["tokens_taken"] if packet is None else len(packet.last)
+    data = run.tokens.data[: 4 * seen["tokens_taken"]] if packet is None else packet.data
+    words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
+    remainders = {len(one) % config.lanes for one in sequences(words)} or {0}
     causes = [cause for cause, cycles in zip(CAUSES, seen["stalls"], strict=True) if cycles]
     taken = seen["model_taken"] * config.lanes
     for one in stream_codes(run.model, config)[1]:
         if one.offset + DESCRIPTOR_BYTES <= taken:
             for what in kinds_of(one.opcode, one.flags):
-                for cause in causes:
-                    yield Bin(what, tokens % config.lanes, cause, code)
+                yield from (Bin(what, left, cause, code) for left in remainders for cause in causes)
 
 
 def missing(bins: Iterable[Bin], found: Iterable[Bin]) -> list[str]:

@@ -83,7 +83,7 @@ def page(found: Covered, seed: int, holes: Mapping[str, Sequence[str]], bins: Se
         modules=_modules(found),
         codes=[code.name for code in Error],
         matrix=_matrix(found),
-        excluded=[(f"{cause}, {code.name}", why) for (cause, code), why in EXCLUDED.items()],
+        excluded=[(str(one), one.reason) for one in EXCLUDED],
         holes=holes,
         bins=bins,
     )

@@ -10,8 +10,8 @@ by least squares to points of points.toml, which `sim.synth` has measured:
 
     FF   = N^2 (17 + 2 acc) + 4 + rest
     LUT4 = k N^2 acc + 149 (MACs without a multiplier) + rest
-    rest = a + b N,  with a smaller b where NORM had no shift for each channel yet;
-                       what batches take of it was not measured yet
+    rest = a + b N,  with a smaller b where NORM had no shift for each channel yet, or an
+                     inference took one sequence
 
 where acc is the width of an accumulator. What wider addresses add (more tokens, hidden and ffn) is
 left out. Points that are marked `held_out` have no part in the fit: how far the formulas are off
@@ -83,9 +83,9 @@ def multipliers(config: Config) -> int:
     return config.lanes**2 if config.dsp_macs is None else config.dsp_macs
 
 
-def _terms(config: Config, channel_shifts: bool = True) -> list[float]:
+def _terms(config: Config, channel_shifts: bool = True, batches: bool = True) -> list[float]:
     """What the rest is a linear function of."""
-    return [1, config.lanes, config.lanes * channel_shifts]
+    return [1, config.lanes, config.lanes * channel_shifts, config.lanes * batches]
 
 
 def _known(config: Config, luts_per_bit: float, batches: bool = True) -> dict[str, float]:
@@ -112,7 +112,7 @@ class Fit:
     ) -> dict[str, int]:
         """The four resources of a configuration."""
         known = _known(config, self.luts_per_bit, batches)
-        terms = np.array(_terms(config, channel_shifts))
+        terms = np.array(_terms(config, channel_shifts, batches))
         luts, flip_flops = (known[name] + terms @ self.rest[name] for name in ("LUT4", "FF"))
         return {
             "LUT4": round(float(luts)),
@@ -130,7 +130,7 @@ def fitted(measured: tuple[Point, ...]) -> Fit:
     ValueError
         They are too few to tell the coefficients apart.
     """
-    terms = np.array([_terms(p.config, p.channel_shifts) for p in measured], float)
+    terms = np.array([_terms(p.config, p.channel_shifts, p.batches) for p in measured], float)
     if np.linalg.matrix_rank(terms) < terms.shape[1]:
         raise ValueError(f"{len(measured)} points do not determine {terms.shape[1]} coefficients")
     bits = np.array([p.config.lanes**2 * p.config.acc_bits for p in measured], float)

@@ -12,6 +12,7 @@
 #include <array>
 #include <memory>
 
+#include "../harness/mutant.h"
 #include "../harness/parent.h"
 #include "Vtop.h"
 #include "clients.h"
@@ -69,7 +70,9 @@ class Machine {
   public:
     explicit Machine(const CaseFile& jobs)
         : jobs_(jobs), top_(std::make_unique<Vtop>(&context_)), model_(jobs.lanes), tokens_(4),
-          rows_(jobs.lanes), account_(jobs.fixed) {}
+          rows_(jobs.lanes), account_(jobs.fixed) {
+        choose_mutant(*top_, 0);
+    }
     ~Machine() { top_->final(); }
     void play(const Case& one);
 #if VM_COVERAGE

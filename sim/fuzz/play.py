@@ -59,12 +59,19 @@ def program(
 
 
 def observed(
-    program: Path, lanes: int, seed: int, numbers: Sequence[int], coverage: Path | None = None
+    program: Path,
+    lanes: int,
+    seed: int,
+    numbers: Sequence[int],
+    coverage: Path | None = None,
+    mutant: int = 0,
 ) -> Iterator[tuple[Case, tuple[Subject, ...], dict[str, Any]]]:
     """Play these cases: each, the subjects of its runs, and what it showed.
 
     coverage
         Where a program that was built with coverage writes what was covered.
+    mutant
+        Which one of a design that holds several; 0: the sound one.
 
     Raises
     ------
@@ -78,7 +85,8 @@ def observed(
         path.write_bytes(job_file(config(lanes), PATIENCE, tables, [case for case, _ in found]))
         command: list[str | Path] = [program, path, str(os.getpid())]
         command += [coverage] if coverage else []
-        done = subprocess.run(command, capture_output=True, text=True)
+        environment = os.environ | {"MUTANT": str(mutant)}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
     lines = done.stdout.splitlines()
     for (case, played), line in zip(found, lines):
         yield case, played, json.loads(line)

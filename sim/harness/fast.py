@@ -71,6 +71,8 @@ def simulate_each(
     patience: int = PATIENCE,
     design: Design | None = None,
     variant: str = "",
+    flags: Sequence[str] = (),
+    mutant: int = 0,
 ) -> Generator[Result, None, None]:
     """Run the jobs and give each result as it comes.
 
@@ -93,6 +95,10 @@ def simulate_each(
         Cycles without any progress that count as a hang.
     design, variant
         A design in place of the accelerator of `config`, and a name to keep its build apart.
+    flags
+        Further ones of Verilator.
+    mutant
+        Which one of a design that holds several; 0: the sound one.
 
     Raises
     ------
@@ -117,7 +123,7 @@ def simulate_each(
         return
     interval = ceil_div(config.lanes, stream_bytes or config.lanes)
     settings = (config.lanes, interval, row_latency, patience, seed is not None)
-    program = _program(design or generated("accelerator", config), variant)
+    program = built(design or generated("accelerator", config), variant, flags)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bert2rtl-")))
         selector = stack.enter_context(selectors.DefaultSelector())
@@ -129,6 +135,7 @@ def simulate_each(
             child = subprocess.Popen(
                 [program, path, str(os.getpid()), folder],
                 stdout=subprocess.PIPE,
+                env=os.environ | {"MUTANT": str(mutant)},
                 start_new_session=True,
             )
             stack.callback(_end, child)
@@ -169,9 +176,10 @@ def _failed(jobs: Sequence[Job], facts: dict[str, Any]) -> str:
     )
 
 
-def _program(design: Design, variant: str = "") -> Path:
-    headers = {HEADER: header()}
-    return build_harness(design, [HARNESS / "main.cpp"], headers=headers, variant=variant)
+def built(design: Design, variant: str = "", flags: Sequence[str] = ()) -> Path:
+    """The program of a design; arguments and errors as for `simulate_each`."""
+    headers, main = {HEADER: header()}, [HARNESS / "main.cpp"]
+    return build_harness(design, main, headers=headers, variant=variant, flags=flags)
 
 
 def _shares(jobs: Sequence[Job], processes: int) -> list[list[int]]:
@@ -193,6 +201,9 @@ def compare(
     attend: np.ndarray | None = None,
 ) -> Comparison:
     """Every write of a traced inference beside golden's trace of the same sequence, or batch.
+
+    attend
+        The attend bits, which mean pooling shows; all tokens attend where it is None.
 
     A write that is missing or too many is in `problem`, the earliest difference in `first`.
     """

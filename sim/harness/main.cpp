@@ -13,6 +13,7 @@
 
 #include "Vtop.h"
 #include "job.h"
+#include "mutant.h"
 #include "parent.h"
 #include "streams.h"
 #include "trace.h"
@@ -46,6 +47,7 @@ class Machine {
   public:
     explicit Machine(const JobFile& jobs)
         : jobs_(jobs), top_(std::make_unique<Vtop>(&context_)), rows_(jobs.lanes, jobs.row_latency) {
+        choose_mutant(*top_, 0);
         top_->rst = 1;
         for (int i = 0; i < 4; i++) tick();
         top_->rst = 0;

@@ -11,9 +11,10 @@ from typing import Any
 
 from cli.command import Different, Exit, run_command
 from cli.files import write_json
-from cli.options import Parser, add_dask, add_jobs, add_json, add_seed, whole
+from cli.options import Parser, add_dask, add_jobs, add_json, add_lanes, add_seed, whole
 
-from rtl.interface.config import LANES, Config
+from rtl.interface.config import LANES
+from sim.mutate.bench import ACCELERATOR, configuration
 from sim.mutate.netlist import MOST
 from sim.mutate.score import score
 from sim.mutate.survivors import LIST, Known, known
@@ -34,25 +35,19 @@ examples:
   python -m sim.mutate --count 10000 --dask tcp://head:8786
 """
 UNITS = ("requantize", "activation", "reciprocal", "rsqrt", "softmax", "layernorm", "matmul")
+ALL = (*UNITS, ACCELERATOR)
 COUNT, SEED, DEFAULT_LANES = 200, 1, 4
 
 
 def _parser() -> Parser:
     parser = Parser("sim.mutate", DESCRIPTION, EXAMPLES)
     parser.add_argument(
-        "units", metavar="UNIT", nargs="*", help=f"of {', '.join(UNITS)} (default: all of them)"
+        "units", metavar="UNIT", nargs="*", help=f"of {', '.join(ALL)} (default: all but the last)"
     )
     parser.add_argument(
         "--count", type=whole(1, MOST), default=COUNT, metavar="N", help=f"mutants ({COUNT})"
     )
-    parser.add_argument(
-        "--lanes",
-        type=int,
-        choices=LANES,
-        default=DEFAULT_LANES,
-        metavar="N",
-        help=f"of the unit: {', '.join(map(str, LANES))} (default: {DEFAULT_LANES})",
-    )
+    add_lanes(parser, LANES, DEFAULT_LANES)
     parser.add_argument(
         "--known", type=Path, default=LIST, metavar="FILE", help="list of known survivors, TOML"
     )
@@ -66,7 +61,7 @@ def _parser() -> Parser:
 def _played(unit: str, options: argparse.Namespace, entries: list[Known]) -> dict[str, Any]:
     """The figures of a unit, printed as they come."""
     began = time.perf_counter()
-    config = Config(lanes=options.lanes)
+    config = configuration(unit, options.lanes)
     found = score(unit, config, options.count, options.seed, entries, options.jobs, options.dask)
     seconds = time.perf_counter() - began
     for mutant, reason in found.known:
@@ -80,8 +75,8 @@ def _played(unit: str, options: argparse.Namespace, entries: list[Known]) -> dic
 
 def _run(options: argparse.Namespace) -> int:
     for unit in options.units:
-        if unit not in UNITS:
-            raise ValueError(f"no bench of {unit!r} can be played: choose of {', '.join(UNITS)}")
+        if unit not in ALL:
+            raise ValueError(f"no bench of {unit!r} can be played: choose of {', '.join(ALL)}")
     entries = known(options.known)
     found = [_played(unit, options, entries) for unit in options.units or UNITS]
     if options.json is not None:

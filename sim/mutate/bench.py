@@ -14,14 +14,21 @@ from cli.workers import each
 
 from rtl.interface.config import Config
 from sim.design import Design, Port, generated
+from sim.mutate import inferences
 from sim.mutate.netlist import SELECTOR, SELECTOR_BITS, Mutant, with_selector
 from sim.native.library import NativePorts, finish, library
 
-#: Yosys writes operands of unequal widths; a change of optimisation builds sooner than it plays.
-FLAGS = ("-Wno-lint", "-Wno-fatal", "-MAKEFLAGS", "OPT_FAST=-O1")
+#: Yosys writes operands of unequal widths.
+FLAGS = ("-Wno-lint", "-Wno-fatal")
 #: Tests of a bench that need files of the user.
 WITH_FILES = {"real_reviews"}
 CHUNK = 10
+ACCELERATOR = "accelerator"
+
+
+def configuration(unit: str, lanes: int) -> Config:
+    """What a unit is built for: the accelerator for small models, all else as it comes."""
+    return inferences.limits(lanes) if unit == ACCELERATOR else Config(lanes=lanes)
 
 
 @dataclass(frozen=True)
@@ -39,10 +46,12 @@ class Job:
 
     unit: str
     design: Design
-    order: tuple[str, ...] = ()
+    order: tuple[str, ...]
 
     def program(self) -> Path:
-        """The library with all mutants, built where it is missing."""
+        """The library or program with all mutants, built where it is missing."""
+        if self.unit == ACCELERATOR:
+            return inferences.programs(self.design, FLAGS)[0]
         return library(self.design, variant="-mutants", flags=FLAGS)
 
 
@@ -68,13 +77,16 @@ def design_with(unit: str, config: Config, verilog: str) -> Design:
 def prepared(unit: str, config: Config, whole: str, mutants: Sequence[Mutant]) -> Job:
     """A job whose exercises pass on the sound unit, those of the fewest cycles first.
 
+    Those of the accelerator stay in their order.
+
     Raises
     ------
     Different
         The bench fails without a mutant.
     """
     design = design_with(unit, config, with_selector(whole, mutants))
-    job = Job(unit, design, tuple(exercises(unit)))
+    names = inferences.exercises() if unit == ACCELERATOR else tuple(exercises(unit))
+    job = Job(unit, design, names)
     program, cycles = job.program(), {}
     for name in job.order:
         why, cycles[name] = played(job, program, 0, name)
@@ -84,7 +96,12 @@ def prepared(unit: str, config: Config, whole: str, mutants: Sequence[Mutant]) -
 
 
 def played(job: Job, program: Path, mutant: int, name: str) -> tuple[str, int]:
-    """Why a test fails on a mutant, empty when it passes; and after how many cycles."""
+    """Why a test fails on a mutant, empty when it passes; and after how many cycles.
+
+    Those of the accelerator count as none.
+    """
+    if job.unit == ACCELERATOR:
+        return inferences.played(job.design, FLAGS, mutant, name), 0
     exercise = exercises(job.unit)[name]
     ports = NativePorts(program, job.design, **{SELECTOR: mutant})
     try:

@@ -185,13 +185,13 @@ def _needed(cells: dict[str, Cell], wanted: list[Bit]) -> dict[str, Cell]:
 
 
 def _power_up(nets: dict[str, Any], twin: dict[Bit, Bit], driven: set[Bit]) -> dict[str, Any]:
-    """The values of the registers at power-up, of those that stand twice too."""
+    """The bits of the registers that have a value at power-up, of those that stand twice too."""
     found = {}
     for name, net in nets.items():
-        if "init" not in net["attributes"]:
-            continue
-        facts = {"attributes": {"init": net["attributes"]["init"]}}
-        for copy, bits in (("", net["bits"]), ("$twin", [twin.get(b, b) for b in net["bits"]])):
-            if set(bits) <= driven and (not copy or bits != net["bits"]):
-                found[name + copy] = facts | {"bits": bits}
+        values = reversed(net["attributes"].get("init", ""))
+        for place, (bit, value) in enumerate(zip(net["bits"], values)):
+            for copy, one in (("", bit), ("$twin", twin.get(bit, bit))):
+                if value in "01" and one in driven and (not copy or one != bit):
+                    known = {"attributes": {"init": value}, "bits": [one]}
+                    found[f"{name}{copy}${place}"] = known
     return found

@@ -34,7 +34,7 @@ _CELL = re.compile(
 _CONNECT = re.compile(r"^    connect \\(\w+) (.+)\n", re.MULTILINE)
 
 #: Parts that are units with benches of their own.
-PARTS = {"reciprocal", "rsqrt"}
+PARTS = {"matmul", "requantize", "reciprocal", "rsqrt", "softmax", "layernorm"}
 
 
 class YosysError(ToolError):

@@ -234,7 +234,7 @@ def _layernorm(player: Player, vectors: list[Vector], limit: int) -> None:
             rng = np.random.default_rng([stalls, player.now])
             taken = rng.random(norms.MAX_CYCLES) < PAUSE
             operation.arrival = (np.cumsum(rng.integers(0, spread, count)) + 1).tolist()
-            operation.busy = lambda t, taken=taken: bool(taken[t])  # type: ignore[misc]
+            operation.busy = norms.taken_in(taken)
         cases.append((vector.name, operation, kept))
     for name, operation, places in cases:
         _operation(player, name, operation, places)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from cli import cluster
 from cli.command import ToolError
 from cli.workers import each
 
@@ -68,7 +69,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield found
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 3])
 def test_the_results_do_not_depend_on_the_workers(address: str, count: int) -> None:
     here = list(each(cases.square, 100, NUMBERS))
     with workers(address, count):
@@ -89,7 +90,7 @@ def test_the_cases_of_a_killed_worker_run_again(address: str, tmp_path: Path) ->
 
 def test_a_case_that_kills_its_workers_is_given_up(address: str, tmp_path: Path) -> None:
     with (
-        workers(address, 5),
+        workers(address, 4),  # the scheduler forgives a case three of them
         pytest.raises(ToolError, match=r"^case seven: the workers that"),
     ):
         # Alone: of two cases on a worker that dies, the scheduler blames either.
@@ -137,6 +138,13 @@ def refused(address: str) -> tuple[str, float]:
     return str(caught.value), time.monotonic() - began
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two seconds, where a user waits for ten."""
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", cluster.CONNECT_SECONDS // 5)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_an_address_without_a_scheduler_is_told_soon() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
@@ -149,6 +157,7 @@ def test_an_address_without_a_scheduler_is_told_soon() -> None:
     assert seconds < 30
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     "wrong",
     ["", "nonsense://here:1", "tcp://127.0.0.1", "tcp://127.0.0.1:99999", "no such host", "8"],

@@ -21,7 +21,7 @@ from rtl.interface.operation import Error
 from sim.dma.board import BASE, Board, design_of, library
 from sim.driver.board import BUS as BUS_HEADER
 from sim.driver.board import DRIVER, STRICT
-from tests.sim.test_dma import BUS, board_of, limits, subjects
+from tests.sim.dma_subjects import BUS, board_of, limits, subjects
 
 pytestmark = pytest.mark.verilator
 PLACE = 0x4000

@@ -27,7 +27,7 @@ module formula (input [15:0] i, words, input en, input [7:0] address, data);
           .\\table0.read__addr (read[7:0]), .\\table1.read__addr (read[15:8]),
           .\\table0.output_1 (words[7:0]), .\\table1.output_1 (words[15:8]),
           .\\table0.write__en (write[0]), .\\table1.write__en (write[1]),
-          .\\table0.write__address (at[7:0]), .\\table1.write__address (at[15:8]),
+          .\\table0.write__addr (at[7:0]), .\\table1.write__addr (at[15:8]),
           .\\table0.write__data (given[7:0]), .\\table1.write__data (given[15:8]));
   always @* begin
     assert(read == i); assert(o == words); assert(write == {en, en});
@@ -78,7 +78,6 @@ class Operands(wiring.Component):
         def step(shape: Any) -> Stub:
             return newton
 
-        step.latency = self.module.NewtonStep.latency  # type: ignore[attr-defined]
         sound = self.module.Rom, self.module.NewtonStep
         unit = self.module.Rsqrt()
         self.module.Rom, self.module.NewtonStep = rom, step

@@ -15,7 +15,7 @@ from sim.coverage import __main__ as command
 from sim.coverage import code, functional
 from sim.coverage.code import Point
 from sim.coverage.collect import Covered
-from sim.coverage.functional import EXCLUDED, Bin, covered, everything
+from sim.coverage.functional import EXCLUDED, Bin, covered, everything, why_not
 from sim.coverage.page import page
 from sim.fuzz.job import Packets
 from sim.fuzz.subject import subjects
@@ -115,7 +115,28 @@ def test_bins_that_are_missing_are_named_together() -> None:
     bins = [Bin("END", remainder, "norm", Error.NONE) for remainder in range(4)]
     assert functional.missing(bins, [bins[1]]) == ["NONE: END, norm, L mod N = 0, 2, 3"]
     assert functional.missing(bins, bins) == []
-    assert {cause for cause, _ in EXCLUDED} <= set(CAUSES)
+
+
+def test_what_no_inference_shows_is_left_out_for_one_reason() -> None:
+    whats = sorted({one.what for one in everything(4)})
+    every = [
+        Bin(what, remainder, cause, code)
+        for what in whats
+        for remainder in range(4)
+        for cause in CAUSES
+        for code in Error
+    ]
+    covers = [{one for one in every if excluded.covers(one)} for excluded in EXCLUDED]
+    assert all(covers)
+    assert sum(map(len, covers)) == len(set.union(*covers)) == len(every) - len(everything(4))
+    assert (
+        why_not(Bin("END", 1, "idle", Error.CRC)) == "a good END is the last word of a good stream"
+    )
+    assert why_not(Bin("END", 1, "idle", Error.LIMIT)) == ""
+    assert why_not(Bin("NORM", 1, "idle", Error.CRC)) == ""
+    assert [str(one) for one in EXCLUDED][:3] == [
+        "TIMEOUT", "BUS, ADDRESS", "weights, norm, softmax, drain x LENGTH, NO_KEY"
+    ]  # fmt: skip
 
 
 def one_of_each() -> Covered:

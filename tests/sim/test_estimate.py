@@ -181,19 +181,23 @@ def test_held_out_points_have_no_part_in_the_fit(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_fit_finds_the_formula_that_made_its_points() -> None:
-    truth = area.Fit(2.5, {"LUT4": np.array([700, 1500, 80]), "FF": np.array([900, 1800, 20])})
+    truth = area.Fit(
+        2.5, {"LUT4": np.array([700, 1500, 80, 90]), "FF": np.array([900, 1800, 20, 70])}
+    )
 
-    def point(config: Config, shifts: bool) -> area.Point:
+    def point(config: Config, shifts: bool, batches: bool) -> area.Point:
         array = {"LUT4": round(2.5 * config.lanes**2 * config.acc_bits)}
-        return area.Point(config, shifts, True, truth.of(config, shifts), array, held_out=False)
+        resources = truth.of(config, shifts, batches)
+        return area.Point(config, shifts, batches, resources, array, held_out=False)
 
     configs = [Config(lanes=4), Config(lanes=8), Config(lanes=8, tokens=32), Config(lanes=16)]
-    found = area.fitted(tuple(point(c, shifts) for c in configs for shifts in (False, True)))
+    states = ((False, False), (True, False), (True, True))
+    found = area.fitted(tuple(point(c, *state) for c in configs for state in states))
     for config in (*configs, Config(lanes=32, tokens=512, hidden=1024, ffn=4096, dsp_macs=7)):
         for name, value in truth.of(config).items():
             assert abs(found.of(config)[name] - value) <= 2
-    with pytest.raises(ValueError, match="1 points do not determine 3 coefficients"):
-        area.fitted((point(configs[0], True),))
+    with pytest.raises(ValueError, match="1 points do not determine 4 coefficients"):
+        area.fitted((point(configs[0], True, True),))
 
 
 def test_what_is_extrapolated_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,9 +14,9 @@ from rtl.generate.verilog import netlist
 from rtl.interface.config import Config
 from sim.design import Port, described
 from sim.mutate import __main__ as command
-from sim.mutate import bench
+from sim.mutate import bench, score
 from sim.mutate.equal import equivalents
-from sim.mutate.netlist import SELECTOR, SELECTOR_BITS, drawn, sourced, with_selector
+from sim.mutate.netlist import PARTS, SELECTOR, SELECTOR_BITS, drawn, sourced, with_selector
 from sim.mutate.survivors import known
 from sim.native.library import NativePorts, library
 from tests.ending import exit_code
@@ -44,10 +44,27 @@ def test_a_bench_that_looks_away_is_found(
 ) -> None:
     quiet = bench.Exercise("quiet", lambda ports: ports.tick(), {})
     monkeypatch.setattr(bench, "exercises", lambda unit: {"quiet": quiet})
-    assert command.main(["activation", "--count", "20", "--jobs", "1"]) == 1
+    # What is proved is not asked here.
+    monkeypatch.setattr(score, "equivalents", lambda whole, unit, mutants: [False for _ in mutants])
+    assert command.main(["activation", "--count", "40", "--jobs", "1"]) == 1
     shown, error = capsys.readouterr()
-    assert "NEW: " in shown
-    assert "error: 20 new survivors; first: " in error
+    assert shown.count("NEW: ") == 40
+    assert "error: 40 new survivors; first: " in error
+
+
+@pytest.mark.slow
+@pytest.mark.verilator
+def test_inferences_and_cases_kill_mutants_of_the_accelerator(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(score, "equivalents", lambda whole, unit, mutants: [False for _ in mutants])
+    figures = tmp_path / "mutate.json"
+    command.main(["accelerator", "--count", "12", "--json", str(figures)])
+    (found,) = json.loads(figures.read_text())
+    assert found["mutants"] == 12
+    assert found["killed"] >= 9
+    assert {kind.split("/")[0] for kind in found["kills"]} <= {"traced", "fuzz"}
+    assert not any(f"/{part}.py" in text for part in PARTS for text in found["new"])
 
 
 class Small(wiring.Component):

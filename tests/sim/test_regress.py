@@ -15,6 +15,7 @@ import pytest
 from golden import fast as golden_fast
 from quant.calibrate import ensure
 from quant.classify import Classifier
+from quant.tokenizer import Tokens
 from rtl.compile.fit import fitting
 from rtl.compile.program import compile_model
 from rtl.interface.operation import Error
@@ -121,9 +122,10 @@ def test_each_review_of_an_inference_has_its_own_logits(classifier: Classifier) 
         assert all(verdict.problem for verdict in check(setup, batch, bad))
 
 
-def test_reviews_go_back_to_their_places(tmp_path: Path) -> None:
+def test_reviews_go_back_to_their_places() -> None:
     """Packed by length, and yet each review's logits are held to its own."""
-    reviews = [Review(None, np.array([n]), False) for n in range(5)]  # type: ignore[arg-type]
+    tokens = Tokens(np.zeros(1, np.int32), np.zeros(1, np.int32), ("",))
+    reviews = [Review(tokens, np.array([n]), False) for n in range(5)]
     found = shares(reviews, [[0, 4], [1], [2, 3]])
     ((first, batches),) = found.values()
     assert first == 0

@@ -25,28 +25,17 @@ from cocotbext.axi import (
 )
 
 from golden.encoder import run as golden
-from golden.model import Shape
 from golden.random import random_model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.command import VERSION
 from rtl.interface.config import Config
+from tests.shapes import SHAPES
 
 # docs/architecture.md
 ID, CONTROL, STATUS, CYCLES = 0x00, 0x1C, 0x20, 0x24
 COUNTED = range(0x28, 0x40, 4)  # active, and the stalls
 INTERRUPT_ENABLE, INTERRUPT_PENDING = 0x40, 0x44
 START, DONE = 1, 2
-
-SHAPES = (
-    Shape(
-        layers=1, hidden=8, heads=2, head_size=4, ffn=12, labels=3,
-        vocabulary=20, positions=20, types=2,
-    ),
-    Shape(
-        layers=1, hidden=6, heads=1, head_size=5, ffn=9, labels=2,
-        vocabulary=11, positions=20, types=0, norm="pre", embedding_norm=False, pooling="mean",
-    ),
-)  # fmt: skip
 
 
 def pauses(seed: int, share: float) -> Iterator[bool]:

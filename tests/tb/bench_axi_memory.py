@@ -18,11 +18,11 @@ from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiRamRead, AxiReadBus, AxiResp
 
 from golden.encoder import run as golden
-from golden.model import Shape
 from golden.random import random_model
 from rtl.compile.image import Image, image_bytes
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import Config
+from tests.shapes import SHAPES
 
 # docs/architecture.md
 CONTROL, STATUS, PENDING = 0x1C, 0x20, 0x44
@@ -31,16 +31,6 @@ TOKEN, TOKEN_LAST, LOGIT, LOGITS_WAITING = 0x98, 0x9C, 0xA4, 0xA8
 START, ABORT, DONE = 1, 2, 2
 ABORTED, BUS, ADDRESS = 9, 12, 13
 
-SHAPES = (
-    Shape(
-        layers=1, hidden=8, heads=2, head_size=4, ffn=12, labels=3,
-        vocabulary=20, positions=20, types=2,
-    ),
-    Shape(
-        layers=1, hidden=6, heads=1, head_size=5, ffn=9, labels=2,
-        vocabulary=11, positions=20, types=0, norm="pre", embedding_norm=False, pooling="mean",
-    ),
-)  # fmt: skip
 PLACES = 0x1004, 0x8FF8
 """Of the images: aligned to words alone."""
 

@@ -35,7 +35,7 @@ FAULTS = {
         "axi", "with m.Elif(acknowledge | self.start):", "with m.Elif(self.start):", "interrupts",
     ),
     "the packet of logits ends early": (
-        "accelerator", "index + 1 == count", "index + 2 == count", "inferences",
+        "accelerator", "label_last.eq(left == 1)", "label_last.eq(left == 2)", "inferences",
     ),
     "the limits are those of another": (
         "accelerator", "value.ffn.eq(config.ffn)", "value.ffn.eq(config.hidden + 1)",
