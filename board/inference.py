@@ -13,18 +13,16 @@ from rtl.dma.registers import DMA_REGISTERS
 
 ADDRESS_BITS = 8
 START = 1
-TOKEN_BITS = 26
-"""Of a token's word; what would end a sequence within a RUN is not passed on."""
 REGISTER = {register.name: register.address for register in (*REGISTERS, *DMA_REGISTERS)}
 
 
 class Inference(wiring.Component):
-    """Plays a sequence on the accelerator with DMA: the steps of its "An inference".
+    """Plays an inference on the accelerator with DMA: the steps of its "An inference".
 
     Parameters
     ----------
     most
-        Tokens of the longest sequence.
+        Tokens that it may have.
 
     Members
     -------
@@ -32,11 +30,11 @@ class Inference(wiring.Component):
         Pulse while `busy` is low; `tokens` is looked at with it.
     busy
     tokens : In
-        Tokens of the sequence, 1 or more.
+        Tokens of all its sequences, 1 or more.
     place : In, Place
         Of the image.
     i : In, stream of 32
-        The tokens.
+        The tokens, as the accelerator takes them.
     error : Out
         The accelerator's code, once `busy` is low.
     logits : Out
@@ -100,7 +98,7 @@ class Inference(wiring.Component):
                         m.next = follows
             with m.State("TOKENS"):
                 last = left == 1
-                access("token", self.i.payload[:TOKEN_BITS])
+                access("token", self.i.payload)
                 m.d.comb += [
                     bus.i.valid.eq(self.i.valid),
                     bus.i.payload.address.eq(Mux(last, REGISTER["token_last"], REGISTER["token"])),

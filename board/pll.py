@@ -1,4 +1,4 @@
-"""The dividers of an ECP5's PLL, and its instance."""
+"""The dividers of an ECP5's PLL."""
 
 from __future__ import annotations
 

@@ -205,9 +205,11 @@ class Server(wiring.Component):
                 with m.If(~self.in_use):
                     refuse(Refusal.IMAGE, problem)
             with m.State("INFER"):
-                wiring_ = ((self.words.payload, payload.payload), (self.words.valid, payload.valid))
-                m.d.comb += [to.eq(of) for to, of in wiring_]
-                m.d.comb += payload.ready.eq(self.words.ready)
+                m.d.comb += [
+                    self.words.payload.eq(payload.payload),
+                    self.words.valid.eq(payload.valid),
+                    payload.ready.eq(self.words.ready),
+                ]
                 with m.If(~self.inferring):
                     answer((self.logits << 2) + 4)
                     with m.If(self.error != 0):

@@ -11,13 +11,13 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from board.axi import AxiMemory
-from board.chip import Chip
+from board.chip import Chip, Cycles
 from board.flash import SpiPins
 from board.flash_loader import FlashLoader
 from board.frames import FrameReceiver, FrameSender
 from board.image import ImageCheck
 from board.inference import Inference
-from board.protocol import ALIGNMENT, BAUD, LONGEST, Info, Problem
+from board.protocol import ALIGNMENT, BAUD, LONGEST, LONGEST_REPLY, Info, Problem
 from board.sdram import Sdram, SdramPins
 from board.server import Server
 from board.uart import Receiver, Transmitter, cycles_a_bit
@@ -51,8 +51,8 @@ class Choices:
     baud
         Of the serial line.
     longest
-        Bytes of the longest payload, 12 or more, 4 above a multiple of 8. A WRITE of them must be
-        in the memory within a byte's time, before the next frame begins.
+        Bytes of the longest payload of a request, 12 or more, 4 above a multiple of 8. A WRITE of
+        them must be in the memory within a byte's time, before the next frame begins.
     chip
         The SDRAM.
 
@@ -69,15 +69,18 @@ class Choices:
     chip: Chip = field(default_factory=Chip)
 
     def __post_init__(self) -> None:
+        Cycles.of(self.chip, self.megahertz)
         if not 12 <= self.longest <= LONGEST or self.longest % ALIGNMENT != 4:
             raise ValueError(
                 f"longest is {self.longest}: it must be 4 above a multiple of {ALIGNMENT}, in "
                 f"12..{LONGEST}"
             )
-        most = (LONGEST - 4) // 4
+        sequences = self.config.row_tiles
+        most = (LONGEST_REPLY - 4) // 4 // sequences
         if self.config.labels > most:
             raise ValueError(
-                f"labels is {self.config.labels}: a reply has room for the logits of {most}"
+                f"labels is {self.config.labels}: a reply has room for {most} of each of "
+                f"{sequences} sequences"
             )
         least = (self.longest - 4) // 2 + WRITE_CYCLES
         if BYTE_BITS * self.bit < least:

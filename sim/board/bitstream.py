@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.command import Different, ToolError, run_command
-from cli.files import replacing, write_if_changed, write_json
+from cli.files import locked, replacing, write_if_changed, write_json
 from cli.options import Parser, add_json, add_seed
 from cli.progress import stage
 
@@ -87,8 +87,16 @@ def _run(options: argparse.Namespace) -> int:
         f"the Verilog of the board with {choices.config.lanes} lanes at {choices.megahertz:g} MHz"
     )
     design = design_of(choices)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    write_if_changed(FOLDER / f"{NAME}.v", design.verilog)
+    with locked(FOLDER / "lock"):
+        figures = _made(options, choices, design.verilog)
+    if options.json:
+        write_json(options.json, figures)
+    return 0
+
+
+def _made(options: argparse.Namespace, choices: Choices, verilog: str) -> dict[str, Any]:
+    """Map, place and route and pack in `FOLDER`, as far as the options ask; the figures."""
+    write_if_changed(FOLDER / f"{NAME}.v", verilog)
     stage(f"synthesis (log: {FOLDER / 'yosys.log'})")
     run_yosys(f"read_verilog {NAME}.v", NAME, f"write_json {NAME}.json", FOLDER)
     fold.fold_file(FOLDER / f"{NAME}.json", NAME)
@@ -107,9 +115,7 @@ def _run(options: argparse.Namespace) -> int:
     figures: dict[str, Any] = {"configuration": choices.config.as_dict(), "cells": cells}
     if not options.no_route:
         figures |= _packed(options, choices)
-    if options.json:
-        write_json(options.json, figures)
-    return 0
+    return figures
 
 
 def _packed(options: argparse.Namespace, choices: Choices) -> dict[str, Any]:
@@ -124,7 +130,7 @@ def _packed(options: argparse.Namespace, choices: Choices) -> dict[str, Any]:
     if reached < asked:
         raise Different(
             f"seed {options.seed} reaches {reached:.1f} MHz, the board's clock is {asked:.1f} MHz: "
-            "no bitstream; try another --seed, or a lower --megahertz"
+            f"{options.out} is not written; try another --seed, or a lower --megahertz"
         )
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(options.out) as temporary:

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> Parser:
     result = Parser("sim.board.simulate", "The ULX3S in simulation, at a terminal.", EXAMPLES)
     result.add_argument(
-        "--port", default=PORT, metavar="NAME", help=f"the terminal (default: {PORT})"
+        "--port", type=Path, default=PORT, metavar="NAME", help=f"the terminal (default: {PORT})"
     )
     result.add_argument(
         "--quantized", type=Path, default=MODEL, metavar="DIR",
@@ -77,7 +77,7 @@ def _run(options: argparse.Namespace) -> int:
     memory = None
     if not options.empty and options.flash is None:
         memory = image_of(options.quantized, config)
-    board = Simulated(choices(config), Path(options.port), flash=options.flash, memory=memory)
+    board = Simulated(choices(config), options.port, flash=options.flash, memory=memory)
     stage("switching the board on")
     with board:
         print(f"a board with {config.lanes} lanes at {options.port} ({board.device})")

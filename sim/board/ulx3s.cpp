@@ -9,12 +9,12 @@
 //
 // Each line on the standard input is a command; each is answered with a line.
 
-#include <sstream>
 #include <cstring>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <sstream>
 
 #include "Vtop.h"
 #include "flash.h"
@@ -117,7 +117,7 @@ extern "C" void flash_clock(svBit level) { flash_level = level; }
 
 int main(int count, char** arguments) {
     if (count != 7 + 15) {
-        std::cerr << "ulx3s: " << count - 1 << " arguments, not 21\n";
+        std::cerr << count - 1 << " arguments, not 21\n";
         return 2;
     }
     sdram::Rules rules{};
@@ -143,7 +143,7 @@ int main(int count, char** arguments) {
 
     Terminal terminal(arguments[1]);
     if (!terminal.plug()) {
-        std::cerr << "ulx3s: no pseudo-terminal at " << arguments[1] << ": " << strerror(errno) << "\n";
+        std::cerr << "no pseudo-terminal at " << arguments[1] << ": " << strerror(errno) << "\n";
         return 3;
     }
     std::cout << terminal.device() << std::endl;

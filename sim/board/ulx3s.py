@@ -62,7 +62,7 @@ class Simulated:
     ToolError
         It does not start, or has ended.
     ValueError
-        There is something at `port` that is no link.
+        There is something at `port`.
     """
 
     def __init__(
@@ -87,13 +87,15 @@ class Simulated:
         ]
 
     def __enter__(self) -> Simulated:
-        if self.port.exists() and not self.port.is_symlink():
-            raise ValueError(f"{self.port} is there already, and no terminal: name another port")
+        if self.port.exists():
+            raise ValueError(
+                f"{self.port} is there already: end the board that has it, or name another --port"
+            )
         self.port.parent.mkdir(parents=True, exist_ok=True)
         # It ends with its standard input, so it never outlives this process.
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
-            self._arguments, stdin=pipe, stdout=pipe, text=True, start_new_session=True
+            self._arguments, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
         )
         try:
             self.device = self._line()
@@ -111,7 +113,9 @@ class Simulated:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise ToolError(f"the simulated board has ended with {self._process.wait()}")
+            _, said = self._process.communicate()
+            why = said.strip() or f"with code {self._process.returncode}"
+            raise ToolError(f"the simulated board has ended: {why}")
         return line.rstrip("\n")
 
     def tell(self, command: str) -> dict[str, Any]:

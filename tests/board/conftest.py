@@ -29,19 +29,24 @@ def stand_in_design(of: Choices) -> Design:
 
 @pytest.fixture
 def ulx3s(tmp_path: Path) -> Iterator[Callable[..., Simulated]]:
-    """ulx3s(flash=FILE): a simulated board at tmp_path/tty; at the end its chips are asked."""
+    """ulx3s(flash=FILE): a simulated board at tmp_path/tty in place of the one before.
+
+    At the end of each its chips are asked for what they complain of.
+    """
     with ExitStack() as stack:
-        boards: list[Simulated] = []
+
+        def ended(board: Simulated) -> None:
+            assert board.state["violations"] == []
 
         def make(**options: Any) -> Simulated:
+            stack.close()
             of = choices(CONFIG)
             options.setdefault("design", stand_in_design(of))
-            boards.append(stack.enter_context(Simulated(of, tmp_path / "tty", **options)))
-            return boards[-1]
+            board = stack.enter_context(Simulated(of, tmp_path / "tty", **options))
+            stack.callback(ended, board)
+            return board
 
         yield make
-        for board in boards:
-            assert board.state["violations"] == []
 
 
 @pytest.fixture

@@ -47,7 +47,11 @@ def test_a_clock_that_cannot_be_made_is_refused() -> None:
     ({"longest": 4}, "longest is 4: it must be 4 above a multiple of 8, in 12..1028"),
     ({"baud": 3_906_250}, "longest is 1028: a WRITE of it takes 576 cycles, a byte at 3906250 baud "
      "only 160: take less"),
-    ({"config": Config(labels=257)}, "labels is 257: a reply has room for the logits of 256"),
+    ({"config": Config(labels=1024)}, "labels is 1024: a reply has room for 1023 of each of 16 "
+     "sequences"),
+    ({"megahertz": float("nan")}, "the SDRAM's clock is nan MHz: it must lie in 1..133.333"),
+    ({"megahertz": float("inf")}, "the SDRAM's clock is inf MHz: it must lie in 1..133.333"),
+    ({"megahertz": 0.0}, "the SDRAM's clock is 0 MHz: it must lie in 1..133.333"),
     ({"baud": 10_000_000}, "10000000 baud are too many for 62.5 MHz: 3906250 at most"),
 ])  # fmt: skip
 def test_choices_that_do_not_go_together_are_refused(fields: dict[str, Any], message: str) -> None:
@@ -82,8 +86,8 @@ def test_what_does_not_meet_its_clock_is_not_packed(
     with pytest.raises(Different) as refused:
         bitstream._packed(options, Choices())
     assert str(refused.value) == (
-        "seed 3 reaches 58.2 MHz, the board's clock is 62.5 MHz: no bitstream; try another --seed, "
-        "or a lower --megahertz"
+        f"seed 3 reaches 58.2 MHz, the board's clock is 62.5 MHz: {options.out} is not written; "
+        "try another --seed, or a lower --megahertz"
     )
     assert not options.out.exists()
 

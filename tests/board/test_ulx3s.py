@@ -11,12 +11,14 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import host.classify
 import host.info
 import host.load
 from board.protocol import Kind, Problem, Refusal
+from golden.encoder import run
 from golden.random import random_model
 from host.board import ATTEND, Board, BoardError
 from host.link import RefusedError
@@ -38,15 +40,22 @@ LED_IN_USE = 4
 IMAGE = image_of(random_model(SHAPE, seed=5), CONFIG.lanes)
 
 
-def words(rng: random.Random, tokens: int) -> list[int]:
-    return [rng.randrange(12) | rng.randrange(2) << 24 | ATTEND for _ in range(tokens)]
+def right(board: Board, rng: random.Random) -> None:
+    """Any words of tokens get the answer that they have with the image."""
+    words = [rng.getrandbits(32) for _ in range(rng.randint(1, CONFIG.tokens))]
+    reply = board.link.ask(Kind.RUN, struct.pack(f"<{len(words)}I", *words))
+    assert list(struct.unpack("<3i", reply[4:])) == answer(IMAGE, words)
 
 
-def right(board: Board, rng: random.Random, image: bytes = IMAGE) -> None:
-    """A sequence gets the answer that the image and its tokens have."""
-    sequence = words(rng, rng.randint(1, CONFIG.tokens))
-    ids, types = [w & 0xFFFFFF for w in sequence], [w >> 24 & 1 for w in sequence]
-    assert board.run(ids, types).logits.tolist() == answer(image, sequence)
+def several_run(board: Board, sequences: list[list[tuple[int, int]]]) -> list[int]:
+    """The logits of sequences of (id, type) in one RUN."""
+    words = [
+        i | t << 24 | ATTEND | (place == len(pairs)) << 26
+        for pairs in sequences
+        for place, (i, t) in enumerate(pairs, 1)
+    ]
+    reply = board.link.ask(Kind.RUN, struct.pack(f"<{len(words)}I", *words))
+    return list(struct.unpack(f"<{len(reply) // 4 - 1}i", reply[4:]))
 
 
 def refused(board: Board, kind: int, payload: bytes) -> tuple[int, int]:
@@ -78,6 +87,8 @@ def test_an_image_is_loaded_and_sequences_are_answered(
     board, rng = talk(), random.Random(1)
     for _ in range(4):
         right(board, rng)
+    words = [1 | ATTEND, 2 | 1 << 24 | ATTEND]
+    assert board.run([1, 2], [0, 1]).logits.tolist() == answer(IMAGE, words)
     with pytest.raises(BoardError, match="error 6: more tokens"):
         board.run(range(CONFIG.tokens + 1), [0] * (CONFIG.tokens + 1))
     right(board, rng)
@@ -237,9 +248,9 @@ def test_unplugging_and_a_reset_while_an_image_comes_are_survived(ulx3s: Make, t
 
 @pytest.mark.slow
 def test_texts_get_the_answers_of_golden(
-    ulx3s: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ulx3s: Make, talk: Talk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The accelerator itself: load, classify, a damaged stream, a reset."""
+    """The accelerator itself: several sequences, texts, a damaged stream, a reset."""
     sample = sample_in(tmp_path)
     simulated = ulx3s(design=design_of(choices(CONFIG)))
     port = ["--port", str(tmp_path / "tty")]
@@ -260,6 +271,12 @@ def test_texts_get_the_answers_of_golden(
         return answer
 
     assert host.load.main([str(sample.image), *port]) == 0
+    several = [[(2, 0), (5, 0), (3, 0)], [(2, 1), (8, 1), (9, 1), (5, 0), (3, 0)], [(7, 0)]]
+    board = talk()
+    assert several_run(board, several) == [
+        logit for pairs in several for logit in run(sample.model, *np.array(pairs).T).tolist()
+    ]
+    board.link.close()
     for text in ("the film was good !", "bad", "not a good film was the film not bad , good !"):
         assert classified(text) == golden(text)
     simulated.tell(f"flip {HEADER.size + 200} 3")
