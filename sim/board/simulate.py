@@ -88,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
             _obey(board)
         complaints = board.state["violations"]
     if complaints:
-        raise Different(f"the chips complain: {', '.join(complaints)}")
+        raise Different(f"the chips complain: {', '.join(dict.fromkeys(complaints))}")
     return 0
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from cli.command import ToolError
 
-from board.protocol import Kind, encode
-from board.system import IMAGE_IN_FLASH, Choices
+from board.protocol import ALIGNMENT, LONGEST, Kind, encode
+from board.system import BYTE_BITS, IMAGE_IN_FLASH, WRITE_CYCLES, Choices
 from rtl.interface.config import Config
 from sim.board.chip import rules
 from sim.board.top import MEGAHERTZ, design_of
@@ -22,17 +22,21 @@ from sim.builds import build_harness
 from sim.design import Design
 
 HERE = Path(__file__).parent
-BIT = 16
-"""Clock cycles of a bit of the simulated line: the shortest, for time passes slowly here."""
-LONGEST = 196
-"""Bytes of a payload that such a line leaves time for."""
+BIT = 32
+"""Clock cycles of a bit of the simulated line, for time passes slowly here: the fewest that leave
+time for requests of 128 tokens."""
 FLAGS = ("--pins-inout-enables",)
 
 
-def choices(config: Config) -> Choices:
-    """Those of the simulated board: of the real one, with a faster line."""
-    return Choices(config=config, megahertz=MEGAHERTZ, baud=round(MEGAHERTZ * 1e6 / BIT),
-                   longest=LONGEST)  # fmt: skip
+def choices(config: Config, bit: int = BIT) -> Choices:
+    """Those of the simulated board: of the real one, but for its line of `bit` cycles a bit.
+
+    Requests are as long as a WRITE may be on such a line.
+    """
+    words = BYTE_BITS * bit - WRITE_CYCLES
+    longest = min(LONGEST, 4 + 2 * words // ALIGNMENT * ALIGNMENT)
+    baud = round(MEGAHERTZ * 1e6 / bit)
+    return Choices(config=config, megahertz=MEGAHERTZ, baud=baud, longest=longest)
 
 
 def program(design: Design) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from board.system import Choices
+from board.uart import SHORTEST
 from board.ulx3s import NAME
 from host.board import Board
 from host.link import Link
@@ -19,12 +19,12 @@ from sim.board.ulx3s import Simulated, choices
 from sim.design import Design, kept
 from tests.board import stand_in
 
-CONFIG = Config(lanes=4, tokens=16, hidden=16, ffn=16, labels=4)
+CHOICES = choices(Config(lanes=4, tokens=16, hidden=16, ffn=16, labels=4), bit=SHORTEST)
 
 
-def stand_in_design(of: Choices) -> Design:
-    facts = f"{SOURCES} {of} {Path(stand_in.__file__).read_text()}"
-    return kept(f"{NAME}-stand-in", facts, lambda: made(of, "stand-in", stand_in.StandIn))
+def stand_in_design() -> Design:
+    facts = f"{SOURCES} {CHOICES} {Path(stand_in.__file__).read_text()}"
+    return kept(f"{NAME}-stand-in", facts, lambda: made(CHOICES, "stand-in", stand_in.StandIn))
 
 
 @pytest.fixture
@@ -40,9 +40,8 @@ def ulx3s(tmp_path: Path) -> Iterator[Callable[..., Simulated]]:
 
         def make(**options: Any) -> Simulated:
             stack.close()
-            of = choices(CONFIG)
-            options.setdefault("design", stand_in_design(of))
-            board = stack.enter_context(Simulated(of, tmp_path / "tty", **options))
+            options.setdefault("design", stand_in_design())
+            board = stack.enter_context(Simulated(CHOICES, tmp_path / "tty", **options))
             stack.callback(ended, board)
             return board
 

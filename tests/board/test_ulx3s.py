@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import struct
@@ -9,7 +10,11 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+
+from cli.command import ToolError
 
 import numpy as np
 import pytest
@@ -17,6 +22,7 @@ import pytest
 import host.classify
 import host.info
 import host.load
+from board.chip import Chip
 from board.protocol import Kind, Problem, Refusal
 from golden.encoder import run
 from golden.random import random_model
@@ -24,9 +30,10 @@ from host.board import ATTEND, Board, BoardError
 from host.link import RefusedError
 from quant.tokenizer import TextTokenizer
 from rtl.compile.image import CRC_AT, HEADER
+from sim.board import simulate
 from sim.board.top import design_of
-from sim.board.ulx3s import LONGEST, Simulated, choices
-from tests.board.conftest import CONFIG
+from sim.board.ulx3s import Simulated
+from tests.board.conftest import CHOICES, stand_in_design
 from tests.board.stand_in import answer
 from tests.host.conftest import LABELS, SHAPE, image_of, sample_in
 
@@ -37,6 +44,7 @@ Talk = Callable[..., Board]
 
 MEMORY = 1 << 25
 LED_IN_USE = 4
+CONFIG, LONGEST = CHOICES.config, CHOICES.longest
 IMAGE = image_of(random_model(SHAPE, seed=5), CONFIG.lanes)
 
 
@@ -116,6 +124,14 @@ def test_the_flash_is_read_at_power_up(ulx3s: Make, talk: Talk, tmp_path: Path) 
             simulated.tell("reset")
             assert board.info().digest == info.digest
             right(board, random.Random(3))
+
+
+def test_an_image_may_lie_in_the_memory_already(ulx3s: Make, talk: Talk, tmp_path: Path) -> None:
+    (tmp_path / "model.img").write_bytes(IMAGE)
+    ulx3s(memory=tmp_path / "model.img")
+    board = talk()
+    assert board.info().digest == IMAGE[96:128]
+    right(board, random.Random(7))
 
 
 def header(image: bytes, at: int, fmt: str, value: int) -> bytes:
@@ -246,13 +262,44 @@ def test_unplugging_and_a_reset_while_an_image_comes_are_survived(ulx3s: Make, t
     right(board, random.Random(6))
 
 
+@pytest.mark.parametrize(("chip", "code", "why"), [
+    (CHOICES.chip, 0, ""),
+    (Chip(rcd=60), 1, "error: the chips complain: tRCD"),
+])  # fmt: skip
+def test_the_command_shows_a_board_and_what_its_chips_complain_of(
+    chip: Chip, code: int, why: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """The same Verilog with the chip that it was made for, and with a slower one."""
+    monkeypatch.setattr(simulate, "choices", lambda config: replace(CHOICES, chip=chip))
+    monkeypatch.setattr(simulate, "Simulated", partial(Simulated, design=stand_in_design()))
+    monkeypatch.setattr("sys.stdin", io.StringIO("state\nnonsense\nquit\n"))
+    port = tmp_path / "tty"
+    assert simulate.main(["--lanes", "4", "--empty", "--port", str(port)]) == code
+    shown, error = capsys.readouterr()
+    lines = shown.splitlines()
+    assert lines[0].startswith(f"a board with 4 lanes at {port} (/dev/")
+    assert lines[-2].startswith("{'cycles': ")
+    assert lines[-1].startswith("not understood; there are: reset, unplug MILLISECONDS, ")
+    assert error.splitlines()[-1].startswith(why)
+    assert not port.exists()
+
+
+def test_a_port_that_cannot_be_made_is_refused(ulx3s: Make, tmp_path: Path) -> None:
+    ulx3s()
+    with pytest.raises(ValueError, match="tty is there already: end the board that has it"):
+        Simulated(CHOICES, tmp_path / "tty", design=stand_in_design()).__enter__()
+    with pytest.raises(ToolError, match=r"has ended: no pseudo-terminal at .*: File name too long"):
+        Simulated(CHOICES, tmp_path / ("x" * 254), design=stand_in_design()).__enter__()
+
+
 @pytest.mark.slow
 def test_texts_get_the_answers_of_golden(
     ulx3s: Make, talk: Talk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The accelerator itself: several sequences, texts, a damaged stream, a reset."""
     sample = sample_in(tmp_path)
-    simulated = ulx3s(design=design_of(choices(CONFIG)))
+    simulated = ulx3s(design=design_of(CHOICES))
     port = ["--port", str(tmp_path / "tty")]
     model = ["--quantized", str(sample.quantized)]
     answered = tmp_path / "answer.json"

@@ -348,6 +348,15 @@ def test_what_the_accelerator_refuses(
     assert error == f"error: the accelerator ended with {message}"
 
 
+def test_a_reply_may_be_longer_than_a_request(make_board: Make, link: Make, sample: Sample) -> None:
+    """The logits of many sequences."""
+    logits = [37 * i - 5_000 for i in range(300)]
+    make_board(runs=lambda words: logits)
+    board = Board(link())
+    board.load(sample.image.read_bytes())
+    assert board.run([2, 5, 3], [0, 0, 0]).logits.tolist() == logits
+
+
 def test_an_image_of_another_model(make_board: Make, command: Make, sample: Sample) -> None:
     make_board(runs=lambda words: [1, 2])
     options = ["--load", str(sample.image), "--quantized", str(sample.quantized)]
