@@ -22,6 +22,7 @@ from rtl.compile.image import read_image
 from sim.board.bitstream import OUT
 
 TOOL = "openFPGALoader"
+FLASH_BYTES = 1 << 24
 USB = ("0403", "6015")
 """Vendor and product of the ULX3S's USB bridge."""
 DEVICES = Path("/sys/bus/usb/devices")
@@ -72,10 +73,17 @@ def connected() -> bool:
 
 def _run(options: argparse.Namespace) -> int:
     if options.load is not None:
+        data = options.load.read_bytes()
         try:
-            read_image(options.load.read_bytes())
+            read_image(data)
         except ValueError as error:
             raise ValueError(f"{options.load}: {error}") from None
+        room = FLASH_BYTES - IMAGE_IN_FLASH
+        if len(data) > room:
+            raise ValueError(
+                f"{options.load} has {len(data):,} bytes, the flash {room:,} "
+                "behind the bitstream: load it over the line, with host.load"
+            )
     missing = ""
     if shutil.which(TOOL) is None:
         missing = f"{TOOL} is not installed"

@@ -15,9 +15,11 @@ import pytest
 from board.pll import Dividers
 from board.system import Choices
 from board.ulx3s import PINS
+from golden.random import random_model
 from rtl.interface.config import Config
 from sim.board import bitstream, program
 from sim.board.bitstream import slowest, used
+from tests.host.conftest import SHAPE, image_of
 
 LPF = Path(bitstream.PINS).read_text()
 
@@ -113,6 +115,42 @@ def test_what_would_be_run_is_printed(
          "--file-type", "raw", "m.img"],
         ["openFPGALoader", "--board", "ulx3s", "x.bit"],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("ends", [0, 1])
+def test_the_tool_writes_the_image_then_the_bitstream(
+    ends: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool = tmp_path / "openFPGALoader"
+    tool.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexit {ends}\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(program, "connected", lambda: True)
+    bit, image = tmp_path / "x.bit", tmp_path / "m.img"
+    bit.write_bytes(b"")
+    image.write_bytes(image_of(random_model(SHAPE, seed=5)))
+    calls = [
+        f"--board ulx3s --write-flash --offset 0x200000 --file-type raw {image}",
+        f"--board ulx3s --write-flash {bit}",
+    ]
+    assert program.main(["--bitstream", str(bit), "--load", str(image)]) == 3 * ends
+    assert (tmp_path / "calls").read_text().splitlines() == calls[: 1 if ends else 2]
+    assert ("error: openFPGALoader failed: is the board free" in capsys.readouterr().err) == ends
+
+
+def test_an_image_that_the_flash_has_no_place_for_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image = image_of(random_model(SHAPE, seed=5))
+    (tmp_path / "m.img").write_bytes(image)
+    monkeypatch.setattr(program, "FLASH_BYTES", 0x20_0000 + len(image) - 1)
+    assert program.main(["--load", str(tmp_path / "m.img")]) == 2
+    shown, error = capsys.readouterr()
+    assert shown == ""
+    assert error == (
+        f"error: {tmp_path}/m.img has {len(image):,} bytes, the flash {len(image) - 1:,} behind "
+        "the bitstream: load it over the line, with host.load\n"
+    )
 
 
 def test_an_image_that_is_none_is_not_written(
