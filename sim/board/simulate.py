@@ -74,10 +74,17 @@ def image_of(quantized: Path, config: Config) -> Path:
 
 def _run(options: argparse.Namespace) -> int:
     config = config_of(options)
+    of = choices(config)
     memory = None
     if not options.empty and options.flash is None:
         memory = image_of(options.quantized, config)
-    board = Simulated(choices(config), options.port, flash=options.flash, memory=memory)
+        size, room = memory.stat().st_size, of.info.memory_bytes
+        if size > room:
+            raise ValueError(
+                f"the image of {options.quantized} has {size:,} bytes, the board's memory "
+                f"{room:,}: take a smaller model"
+            )
+    board = Simulated(of, options.port, flash=options.flash, memory=memory)
     stage("switching the board on")
     with board:
         print(f"a board with {config.lanes} lanes at {options.port} ({board.device})")

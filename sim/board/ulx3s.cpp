@@ -28,9 +28,8 @@ double sc_time_stamp() { return 0; }
 namespace {
 
 constexpr unsigned LOCKED = 1, READY = 2, IN_USE = 4, RUNNING = 8;
-constexpr uint64_t STEP = 1000;           // cycles between two looks at the terminal
-constexpr uint64_t QUIET = 5000;          // cycles without a sign of work after which time rests
-constexpr uint64_t MOST = 2'000'000'000;  // cycles until an image in the memory is in use
+constexpr uint64_t STEP = 1000;   // cycles between two looks at the terminal
+constexpr uint64_t QUIET = 5000;  // cycles without a sign of work after which time rests
 constexpr int REST_MS = 20;
 constexpr size_t AHEAD = 32;  // bytes taken from the terminal before they are sent
 constexpr flash::Rules FLASH = {2, 1875, 4};  // 30 us at 62.5 MHz
@@ -137,7 +136,7 @@ int main(int count, char** arguments) {
     for (const char* first = arguments[6]; strlen(first) >= 2; first += 2)
         board->serial.to_board.push_back(uint8_t(std::stoul(std::string(first, 2), nullptr, 16)));
     if (!image.empty())
-        while (!(board->top.led & IN_USE) && board->cycles < MOST) board->cycle();
+        while (!(board->top.led & IN_USE) && board->serial.from_board.empty()) board->cycle();
     while (!board->resting() && in_flash.empty()) board->cycle();
     board->serial.from_board.clear();
 

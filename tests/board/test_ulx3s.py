@@ -285,6 +285,21 @@ def test_the_command_shows_a_board_and_what_its_chips_complain_of(
     assert not port.exists()
 
 
+def test_a_model_that_the_memory_has_no_room_for_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample = sample_in(tmp_path)
+    monkeypatch.setattr(simulate, "IMAGES", tmp_path)
+    small = replace(CHOICES, chip=Chip(row_bits=1, column_bits=7))
+    monkeypatch.setattr(simulate, "choices", lambda config: small)
+    assert simulate.main(["--lanes", "4", "--quantized", str(sample.quantized)]) == 2
+    size = (tmp_path / f"{sample.quantized.name}-4.img").stat().st_size
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"error: the image of {sample.quantized} has {size:,} bytes, the board's memory 2,048: "
+        "take a smaller model"
+    )
+
+
 def test_a_port_that_cannot_be_made_is_refused(ulx3s: Make, tmp_path: Path) -> None:
     ulx3s()
     with pytest.raises(ValueError, match="tty is there already: end the board that has it"):
