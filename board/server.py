@@ -19,6 +19,8 @@ from rtl.primitives.memory import ReadPort
 
 DIGEST_AT, PROBLEM_AT = INFO.size - 2 * DIGEST_WORDS, 1
 ERROR_BYTES = 5
+ALIGNED = ALIGNMENT.bit_length() - 1
+"""Bits of an address that are 0."""
 
 
 class Server(wiring.Component):
@@ -151,9 +153,9 @@ class Server(wiring.Component):
                 with m.If(self.held):
                     with m.Switch(head.kind):
                         request(Kind.INFO, length == 0, "INFO")
-                        request(Kind.WRITE, (length > 4) & (length % ALIGNMENT == 4), "ADDRESS")
+                        request(Kind.WRITE, (length > 4) & (length[:ALIGNED] == 4), "ADDRESS")
                         request(Kind.USE, length == 0, "USE")
-                        request(Kind.RUN, (length != 0) & (length % 4 == 0), "RUN")
+                        request(Kind.RUN, (length != 0) & (length[:2] == 0), "RUN")
                         with m.Default():
                             refuse(Refusal.KIND, head.kind)
                 with m.Elif(hurt):
@@ -232,7 +234,7 @@ class Server(wiring.Component):
         m.d.comb += [end.eq(address + self.head.length - 4), payload.ready.eq(1)]
         with m.If(payload.valid):
             m.next = "ASK"
-            with m.If((address % ALIGNMENT != 0) | (end > 1 << bits)):
+            with m.If(address[:ALIGNED].any() | (end > 1 << bits)):
                 refuse(Refusal.ADDRESS, address)
 
     def _payload(self, m: Module, problem: Signal, code: Signal, detail: Signal) -> None:

@@ -207,10 +207,13 @@ def convert(
     return _written(lowered, name, order, WRITING)
 
 
-def convert_chip(top: Elaboratable, name: str, pads: Mapping[str, IOPort]) -> str:
+def convert_chip(
+    top: Elaboratable, name: str, pads: Mapping[str, IOPort], *, lowering: str = LOWERING
+) -> str:
     """Verilog text of a whole chip: its ports are `pads`, in their order, and no others.
 
-    Clocks and resets are its own. The attributes of its instances are kept.
+    Clocks and resets are its own. The attributes of its instances are kept. `lowering` is as in
+    `convert`.
 
     Raises
     ------
@@ -218,7 +221,7 @@ def convert_chip(top: Elaboratable, name: str, pads: Mapping[str, IOPort]) -> st
         As in `convert`.
     """
     text = rtlil.convert(top, name=name, ports=list(pads.values()), emit_src=False)
-    return _written(_yosys(name, text, LOWERING), name, list(pads), WRITING_ATTRIBUTES)
+    return _written(_yosys(name, text, lowering), name, list(pads), WRITING_ATTRIBUTES)
 
 
 def _written(lowered: str, name: str, order: Sequence[str], writing: str) -> str:

@@ -9,7 +9,7 @@ from board.system import Choices
 from board.ulx3s import NAME, Ulx3s
 from rtl.accelerator_dma import AcceleratorDma
 from rtl.dma.bus import Bus
-from rtl.generate.verilog import convert_chip
+from rtl.generate.verilog import LOWERING, convert_chip
 from rtl.interface.config import Config
 from sim.design import ROOMS, ROOT, Design, digest_of, kept, short_name
 
@@ -28,8 +28,9 @@ def made(
     choices: Choices,
     short: str,
     accelerator: Callable[[Config, Bus], Any] = AcceleratorDma,
+    lowering: str = LOWERING,
 ) -> Design:
     """The top, made now; `short` names its configuration."""
     top = Ulx3s(choices, accelerator)
-    verilog = convert_chip(top, NAME, top.ports)
+    verilog = convert_chip(top, NAME, top.ports, lowering=lowering)
     return Design(name=NAME, configuration=short, verilog=verilog, ports={}, sheet="{}\n")

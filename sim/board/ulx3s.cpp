@@ -131,6 +131,8 @@ int main(int count, char** arguments) {
     auto board = std::make_unique<Board>(rules, bit, base, in_flash);
 
     const std::vector<uint8_t> image = contents(arguments[5]);
+    // At power-up the first bytes of the flash are copied over the memory's.
+    while (!board->resting() && in_flash.empty()) board->cycle();
     for (size_t i = 0; i + 1 < image.size(); i += 2)  // images have an even number of bytes
         board->memory.poke(uint32_t(i / 2), uint16_t(image[i] | image[i + 1] << 8));
     for (const char* first = arguments[6]; strlen(first) >= 2; first += 2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,9 @@ def choices(config: Config, bit: int = BIT) -> Choices:
     return Choices(config=config, megahertz=MEGAHERTZ, baud=baud, longest=longest)
 
 
-def program(design: Design) -> Path:
-    """The simulation of a top, built; cached like every build."""
-    return build_harness(design, [HERE / "ulx3s.cpp", HERE / "ecp5.v"], flags=FLAGS)
+def program(design: Design, flags: Sequence[str] = ()) -> Path:
+    """The simulation of a top, built with further `flags` of Verilator; cached like every build."""
+    return build_harness(design, [HERE / "ulx3s.cpp", HERE / "ecp5.v"], flags=(*FLAGS, *flags))
 
 
 class Simulated:
@@ -60,6 +61,8 @@ class Simulated:
         the flash or the line would take.
     design
         The Verilog of the top, where it is not `design_of(of)`.
+    flags
+        Of `program`.
 
     Raises
     ------
@@ -77,10 +80,11 @@ class Simulated:
         flash: Path | None = None,
         memory: Path | None = None,
         design: Design | None = None,
+        flags: Sequence[str] = (),
     ) -> None:
         self.port = port
         self._arguments = [
-            str(program(design or design_of(of))),
+            str(program(design or design_of(of), flags)),
             str(port),
             str(of.bit),
             str(IMAGE_IN_FLASH),

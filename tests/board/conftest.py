@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from board.system import Choices
 from board.uart import SHORTEST
 from board.ulx3s import NAME
 from host.board import Board
 from host.link import Link
+from rtl.generate.verilog import PLAIN
 from rtl.interface.config import Config
 from sim.board.top import SOURCES, made
 from sim.board.ulx3s import Simulated, choices
@@ -20,11 +22,19 @@ from sim.design import Design, kept
 from tests.board import stand_in
 
 CHOICES = choices(Config(lanes=4, tokens=16, hidden=16, ffn=16, labels=4), bit=SHORTEST)
+#: A simulation that is built sooner, and runs slower.
+FLAGS = ("-MAKEFLAGS", "OPT_FAST=-Og")
 
 
 def stand_in_design() -> Design:
     facts = f"{SOURCES} {CHOICES} {Path(stand_in.__file__).read_text()}"
-    return kept(f"{NAME}-stand-in", facts, lambda: made(CHOICES, "stand-in", stand_in.StandIn))
+    return kept(
+        f"{NAME}-stand-in", facts, lambda: made(CHOICES, "stand-in", stand_in.StandIn, PLAIN)
+    )
+
+
+def with_stand_in(of: Choices, port: Path, **options: Any) -> Simulated:
+    return Simulated(of, port, design=stand_in_design(), flags=FLAGS, **options)
 
 
 @pytest.fixture
@@ -40,8 +50,8 @@ def ulx3s(tmp_path: Path) -> Iterator[Callable[..., Simulated]]:
 
         def make(**options: Any) -> Simulated:
             stack.close()
-            options.setdefault("design", stand_in_design())
-            board = stack.enter_context(Simulated(CHOICES, tmp_path / "tty", **options))
+            kind = Simulated if "design" in options else with_stand_in
+            board = stack.enter_context(kind(CHOICES, tmp_path / "tty", **options))
             stack.callback(ended, board)
             return board
 

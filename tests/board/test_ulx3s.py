@@ -11,7 +11,6 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from cli.command import ToolError
@@ -33,7 +32,7 @@ from rtl.compile.image import CRC_AT, HEADER
 from sim.board import simulate
 from sim.board.top import design_of
 from sim.board.ulx3s import Simulated
-from tests.board.conftest import CHOICES, stand_in_design
+from tests.board.conftest import CHOICES, with_stand_in
 from tests.board.stand_in import answer
 from tests.host.conftest import LABELS, SHAPE, image_of, sample_in
 
@@ -272,7 +271,7 @@ def test_the_command_shows_a_board_and_what_its_chips_complain_of(
 ) -> None:  # fmt: skip
     """The same Verilog with the chip that it was made for, and with a slower one."""
     monkeypatch.setattr(simulate, "choices", lambda config: replace(CHOICES, chip=chip))
-    monkeypatch.setattr(simulate, "Simulated", partial(Simulated, design=stand_in_design()))
+    monkeypatch.setattr(simulate, "Simulated", with_stand_in)
     monkeypatch.setattr("sys.stdin", io.StringIO("state\nnonsense\nquit\n"))
     port = tmp_path / "tty"
     assert simulate.main(["--lanes", "4", "--empty", "--port", str(port)]) == code
@@ -303,9 +302,9 @@ def test_a_model_that_the_memory_has_no_room_for_is_refused(
 def test_a_port_that_cannot_be_made_is_refused(ulx3s: Make, tmp_path: Path) -> None:
     ulx3s()
     with pytest.raises(ValueError, match="tty is there already: end the board that has it"):
-        Simulated(CHOICES, tmp_path / "tty", design=stand_in_design()).__enter__()
+        with_stand_in(CHOICES, tmp_path / "tty").__enter__()
     with pytest.raises(ToolError, match=r"has ended: no pseudo-terminal at .*: File name too long"):
-        Simulated(CHOICES, tmp_path / ("x" * 254), design=stand_in_design()).__enter__()
+        with_stand_in(CHOICES, tmp_path / ("x" * 254)).__enter__()
 
 
 @pytest.mark.slow
