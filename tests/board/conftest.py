@@ -23,7 +23,7 @@ from tests.board import stand_in
 
 CHOICES = choices(Config(lanes=4, tokens=16, hidden=16, ffn=16, labels=4), bit=SHORTEST)
 #: A simulation that is built sooner, and runs slower.
-FLAGS = ("-MAKEFLAGS", "OPT_FAST=-Og")
+FLAGS = ("--output-split", "0", "-MAKEFLAGS", "OPT_FAST=-Og")
 
 
 def stand_in_design() -> Design:
