@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> Parser:
     result = Parser("sim.board.simulate", "The ULX3S in simulation, at a terminal.", EXAMPLES)
     result.add_argument(
-        "--port", type=Path, default=PORT, metavar="NAME", help=f"the terminal (default: {PORT})"
+        "--port", default=PORT, metavar="NAME", help=f"the terminal (default: {PORT})"
     )
     result.add_argument(
         "--quantized", type=Path, default=MODEL, metavar="DIR",
@@ -84,7 +84,7 @@ def _run(options: argparse.Namespace) -> int:
                 f"the image of {options.quantized} has {size:,} bytes, the board's memory "
                 f"{room:,}: take a smaller model"
             )
-    board = Simulated(of, options.port, flash=options.flash, memory=memory)
+    board = Simulated(of, Path(options.port), flash=options.flash, memory=memory)
     stage("switching the board on")
     with board:
         print(f"a board with {config.lanes} lanes at {options.port} ({board.device})")
