@@ -27,7 +27,7 @@ help:  ## Show the targets and their variables
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Variables: REVIEW='text'  LANES=4|8|16|32  SIM=verilator|icarus  UNIT=name  WAVES=1  BOARD=ulx3s"
+	@echo "Variables: REVIEW='text'  LANES=4|8|16|32|64  SIM=verilator|icarus  UNIT=name  WAVES=1  BOARD=ulx3s"
 	@echo "           ARGS='...' goes to the command as it stands  PYTHON=/path/to/python3"
 	@echo "Example:   make sim REVIEW='That movie was terrible!' LANES=8"
 	@printf '%s\n' "Quotes:    make sim REVIEW='It'\\''s \"good\"'   (in single quotes a shell changes nothing)"
@@ -55,10 +55,11 @@ synth: setup-synth  ## Resources and Fmax of UNIT on an ECP5-85F: make synth UNI
 calibrate: setup-quant  ## Quantize the shipped checkpoint into build/
 	@$(RUN) -m quant.calibrate $(ARGS)
 
-bench: setup-train setup-sim  ## Speed of golden beside Hugging Face, cycles of the Verilog, texts a second
+bench: setup-train setup-sim  ## Speed of golden beside Hugging Face, cycles of the Verilog, texts a second, published accelerators
 	@$(RUN) -m train.bench $(ARGS)
 	@$(RUN) -m sim.performance
 	@$(RUN) -m sim.throughput
+	@$(RUN) -m sim.published
 
 board-sim: setup-sim setup-host  ## The ULX3S in simulation, at a terminal for the host programs
 	@$(RUN) -m sim.board.simulate --lanes $(LANES) $(ARGS)

@@ -128,7 +128,7 @@ def add_lanes(
         default=default,
         choices=choices,
         metavar="N",
-        help=f"the array has N x N multipliers: {allowed} (default: {default})",
+        help=f"N x N multipliers: {allowed} (default: {default})",
     )
 
 

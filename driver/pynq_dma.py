@@ -7,7 +7,7 @@ The block design has the accelerator as `bert2rtl_0` and four AXI DMAs without s
     model_dma, tokens_dma    read channels to s_axis_model and s_axis_tokens
     rows_dma                 its read channel to s_axis_rows, through an AXI4-Stream subset
                              converter that makes TLAST every ceil(hidden / lanes) transfers
-    logits_dma               its write channel from m_axis_logits
+    logits_dma               its write channel from m_axis_logits; a transfer for each sequence
 
 The length register of model_dma is wide enough for model.bin, that of rows_dma for two rows a
 token. The order in which rows are asked for is known beforehand (`streams.rows`), so nobody has to
@@ -17,12 +17,13 @@ read m_axis_request: its TREADY is tied to 1.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from driver import streams
-from driver.accelerator import SPAN, Accelerator, DeviceError
+from driver.accelerator import SPAN, Accelerator, DeviceError, InferenceError
 
 USAGE = "usage: python3 -m driver.pynq_dma BITFILE MODEL ROWS ID [ID ...]"
 
@@ -38,6 +39,8 @@ class Overlay:
         Of the overlay described above; the .hwh lies beside it.
     stream, table
         The contents of model.bin and model.rows.bin.
+    sleep
+        As for Accelerator.
 
     Raises
     ------
@@ -45,8 +48,15 @@ class Overlay:
         The overlay has no such accelerator, or it cannot run the model.
     """
 
-    def __init__(self, pynq: Any, bitfile: str, stream: bytes, table: bytes) -> None:
-        self._pynq, self.stream, self.table = pynq, stream, table
+    def __init__(
+        self,
+        pynq: Any,
+        bitfile: str,
+        stream: bytes,
+        table: bytes,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._pynq, self.stream, self.table, self._sleep = pynq, stream, table, sleep
         overlay = pynq.Overlay(bitfile)
         names = ("bert2rtl_0", "model_dma", "tokens_dma", "rows_dma", "logits_dma")
         missing = [name for name in names if name not in overlay.ip_dict]
@@ -55,7 +65,7 @@ class Overlay:
         self._dma = {name: getattr(overlay, f"{name}_dma") for name in
                      ("model", "tokens", "rows", "logits")}  # fmt: skip
         address = overlay.ip_dict["bert2rtl_0"]["phys_addr"]
-        self.device = Accelerator(pynq.MMIO(address, SPAN))
+        self.device = Accelerator(pynq.MMIO(address, SPAN), sleep)
         self.longest = self.device.check(stream)
         self._labels = streams.embed(stream)["labels"]
         self._model = self._buffer(stream)
@@ -67,14 +77,34 @@ class Overlay:
         buffer.flush()
         return buffer
 
+    def _streams(
+        self,
+        ids: Sequence[int],
+        types: Sequence[int] | None,
+        attend: Sequence[int] | None,
+        lengths: Sequence[int] | None,
+    ) -> dict[str, bytes]:
+        """The tokens and the rows that belong to them."""
+        types = [0] * len(ids) if types is None else types
+        attend = [1] * len(ids) if attend is None else attend
+        words = streams.tokens(ids, types, attend, lengths)
+        longest = max([len(ids)] if lengths is None else lengths)
+        if longest > self.longest:
+            raise ValueError(f"the sequence has {longest} tokens: 1..{self.longest} can be run")
+        rows = streams.rows(self.stream, self.table, ids, types, lengths)
+        return {"tokens": words, "rows": rows}
+
     def infer(
         self,
         ids: Sequence[int],
         types: Sequence[int] | None = None,
         attend: Sequence[int] | None = None,
         seconds: float = 5.0,
+        lengths: Sequence[int] | None = None,
     ) -> list[int]:
         """The logits of a sequence; types are 0 and all tokens attend when left out.
+
+        With `lengths` the tokens are those of several, one after the other, and so are the logits.
 
         Raises
         ------
@@ -83,26 +113,84 @@ class Overlay:
         DeviceError
             The inference has failed. DMAs may still hold words: make another `Overlay`.
         """
-        types = [0] * len(ids) if types is None else types
-        attend = [1] * len(ids) if attend is None else attend
-        words = streams.tokens(ids, types, attend)
-        if len(ids) > self.longest:
-            raise ValueError(f"the sequence has {len(ids)} tokens: 1..{self.longest} can be run")
-        rows = streams.rows(self.stream, self.table, ids, types)
-        logits = self._pynq.allocate(shape=(self._labels,), dtype="i4")
-        buffers = {"tokens": self._buffer(words), "rows": self._buffer(rows)}
+        found = self._streams(ids, types, attend, lengths)
+        channel = self._dma["logits"].recvchannel
+        logits = [
+            self._pynq.allocate(shape=(self._labels,), dtype="i4")
+            for _ in ([len(ids)] if lengths is None else lengths)
+        ]
+        buffers = {name: self._buffer(data) for name, data in found.items()}
+        coming = iter(logits)
+
+        def receive(left: float) -> None:
+            """A transfer ends with a packet; the accelerator waits until the next one begins."""
+            if channel.idle and (buffer := next(coming, None)) is not None:
+                channel.transfer(buffer)
+            else:
+                self._sleep(min(left, 0.001))
+
         try:
-            self._dma["logits"].recvchannel.transfer(logits)
+            channel.transfer(next(coming))
             for name, buffer in {"model": self._model, **buffers}.items():
                 self._dma[name].sendchannel.transfer(buffer)
             self.device.start()
-            self.device.wait(seconds)
-            self._dma["logits"].recvchannel.wait()
-            logits.invalidate()
-            return [int(logit) for logit in logits]
+            self.device.wait(seconds, receive)
+            channel.wait()
+            for buffer in logits:
+                buffer.invalidate()
+            return [int(logit) for buffer in logits for logit in buffer]
         finally:
-            for buffer in (logits, *buffers.values()):
+            for buffer in (*logits, *buffers.values()):
                 buffer.freebuffer()
+
+    def infer_all(
+        self,
+        ids: Sequence[Sequence[int]],
+        types: Sequence[Sequence[int]] | None = None,
+        attend: Sequence[Sequence[int]] | None = None,
+        seconds: float = 5.0,
+        row_tiles: int | None = None,
+    ) -> list[list[int]]:
+        """The logits of each sequence, in their order; as many share an inference as fit.
+
+        seconds
+            The bound of each inference.
+        row_tiles
+            How many an inference takes, as `python -m rtl.compile` prints for the model. None: as
+            many as the longest sequence that the accelerator was made for.
+
+        Raises
+        ------
+        ValueError
+            A sequence cannot be run, and is named; none was.
+        DeviceError
+            As `infer`; an InferenceError has the place of the sequence in `ids`.
+        """
+        types = [[0] * len(one) for one in ids] if types is None else types
+        attend = [[1] * len(one) for one in ids] if attend is None else attend
+        for name, given in (("types", types), ("attend", attend)):
+            if len(given) != len(ids):
+                raise ValueError(f"{name} has {len(given)} sequences, ids has {len(ids)}")
+        for place, sequence in enumerate(zip(ids, types, attend)):
+            try:
+                self._streams(*sequence, None)
+            except ValueError as error:
+                raise ValueError(f"sequence {place}: {error}") from None
+        lanes, tokens = self.device.limits["lanes"], self.device.limits["tokens"]
+        room = -(-tokens // lanes) if row_tiles is None else row_tiles
+        lengths = [len(one) for one in ids]
+        found: dict[int, list[int]] = {}
+        for batch in streams.pack(lengths, lanes, room):
+            i, t, a = ([x for place in batch for x in part[place]] for part in (ids, types, attend))
+            try:
+                logits = self.infer(i, t, a, seconds, [lengths[place] for place in batch])
+            except InferenceError as error:
+                if error.sequence is None:
+                    raise
+                raise InferenceError(error.code, batch[error.sequence]) from None
+            for place in batch:
+                found[place], logits = logits[: self._labels], logits[self._labels :]
+        return [found[place] for place in range(len(ids))]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""What goes into the accelerator's streams for one sequence; standard library only."""
+"""What goes into the accelerator's streams, by inference; standard library only."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ def embed(stream: bytes) -> dict[str, int]:
     if len(stream) < DESCRIPTOR_BYTES or stream[0] != HEADER or stream[2:6] != b"B2RT":
         raise ValueError("this is no command stream: rtl.compile writes one (model.bin)")
     lanes, labels = stream[7], int.from_bytes(stream[14:16], "little")
-    at = DESCRIPTOR_BYTES
-    while at + DESCRIPTOR_BYTES <= len(stream) and lanes:
+    if not lanes:
+        raise ValueError("the command stream says 0 lanes: it is damaged")
+    size = -(-DESCRIPTOR_BYTES // lanes) * lanes  # whole words
+    at = size
+    while at + DESCRIPTOR_BYTES <= len(stream):
         opcode, flags = stream[at], stream[at + 1]
         if opcode == EMBED:
             channels, low, high, positions, offset, types, wide = struct.unpack_from(
@@ -41,9 +44,7 @@ def embed(stream: bytes) -> dict[str, int]:
         planes = {TABLE: 0, NORM: 7 if flags & SHIFTS else 6}.get(opcode)
         if planes is None:
             break
-        at += DESCRIPTOR_BYTES + (
-            256 if opcode == TABLE else -(-channels // lanes) * planes * lanes
-        )
+        at += size + (256 if opcode == TABLE else -(-channels // lanes) * planes * lanes)
     raise ValueError("the command stream has no EMBED where one must come: it is cut or damaged")
 
 

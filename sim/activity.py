@@ -20,7 +20,7 @@ from enum import Enum
 import numpy as np
 
 from rtl.compile.program import Program
-from rtl.interface.command import DESCRIPTOR_BYTES, Opcode
+from rtl.interface.command import Opcode, descriptor_words
 from rtl.interface.config import ceil_div
 from rtl.interface.trace import Stall
 from tb.activity import STREAMS, Record
@@ -223,7 +223,7 @@ def _passes(record: Record, stream: str) -> tuple[np.ndarray, np.ndarray, np.nda
 def _loader(record: Record, program: Program) -> Lane:
     taken, _, awaited = _passes(record, "model")
     lanes = program.config.lanes
-    descriptor = DESCRIPTOR_BYTES // lanes
+    descriptor = descriptor_words(lanes)
     # For every word of the stream: its step, and how far into it.
     words = [descriptor + ceil_div(len(step.payload), lanes) for step in program.steps]
     opcode = np.repeat([step.opcode for step in program.steps], words)

@@ -30,6 +30,10 @@ Cycles are those of the exact cycle model, which the simulated Verilog is held t
 text alone with the last layer computed for all its tokens, what `batched` is compared with twice.
 `tokens` is the utilisation by the texts' own tokens, `row tiles` with the last row tile of each
 counted whole.
+
+`overlap` bounds what it would save to begin the next batch while the head of this one drains: the
+stream is read in order, so no inference can follow the one before sooner than the stream is read
+through with the tokens there already. It is the share of the batched cycles beyond that.
 """
 EXAMPLES = """\
 examples:
@@ -52,7 +56,8 @@ class Setting:
 
 
 SETTINGS = (
-    Setting(8, 1), Setting(8, 8), Setting(16, 2), Setting(16, 16), Setting(32, 8), Setting(32, 32)
+    Setting(8, 1), Setting(8, 8), Setting(16, 2), Setting(16, 16), Setting(32, 8), Setting(32, 32),
+    Setting(64, 16), Setting(64, 64),
 )  # fmt: skip
 
 
@@ -68,6 +73,8 @@ class Measurement:
         Inferences that they share.
     utilisation
         MACs / N^2 of the batched cycles: of the tokens, and with whole row tiles.
+    overlap
+        Share of the batched cycles that overlapping the batches would save at most.
     """
 
     data: str
@@ -79,6 +86,7 @@ class Measurement:
     batched: int
     batches: int
     utilisation: tuple[float, float]
+    overlap: float
 
 
 def measure(
@@ -99,26 +107,31 @@ def measure(
     whole = compiled(max(lengths), True)
     alone = whole if whole_last_layer else compiled(max(lengths), False)
     together = compiled(max(memory, *lengths), whole_last_layer)
-    known: dict[tuple[int, tuple[int, ...]], int] = {}
+    known: dict[tuple[int, tuple[int, ...]], tuple[int, int]] = {}
 
-    def cycles(program: Program, batch: Sequence[int]) -> int:
+    def cycles(program: Program, batch: Sequence[int]) -> tuple[int, int]:
+        """Of the inference, and until the next could begin if its tokens were there."""
         key = id(program), tuple(batch)
         if key not in known:
-            known[key] = predict(program, batch, stream_bytes=setting.stream_bytes).cycles
+            rate = setting.stream_bytes
+            early = predict(program, batch, stream_bytes=rate, tokens_there=True)
+            known[key] = predict(program, batch, stream_bytes=rate).cycles, early.stream_end
         return known[key]
 
     batches = [[lengths[place] for place in batch] for batch in pack(together, lengths)]
-    batched = sum(cycles(together, batch) for batch in batches)
+    batched = sum(cycles(together, batch)[0] for batch in batches)
+    at_least = sum(cycles(together, batch)[1] for batch in batches)
     return Measurement(
         data=data,
         setting=setting,
         texts=len(lengths),
         tokens=sum(lengths),
-        whole=sum(cycles(whole, [tokens]) for tokens in lengths),
-        alone=sum(cycles(alone, [tokens]) for tokens in lengths),
+        whole=sum(cycles(whole, [tokens])[0] for tokens in lengths),
+        alone=sum(cycles(alone, [tokens])[0] for tokens in lengths),
         batched=batched,
         batches=len(batches),
         utilisation=utilisation(together, lengths, batched),
+        overlap=1 - at_least / batched,
     )
 
 
@@ -126,7 +139,7 @@ def report(found: Sequence[Measurement], memory: int) -> str:
     """A line a measurement."""
     headings = [
         *("texts", "mean tokens", "lanes", "bytes/cycle", "whole", "alone", "batched"),
-        *("of whole", "of alone", "inferences", "tokens", "row tiles"),
+        *("of whole", "of alone", "inferences", "tokens", "row tiles", "overlap"),
     ]
     rows: list[list[object]] = []
     for one in found:
@@ -143,6 +156,7 @@ def report(found: Sequence[Measurement], memory: int) -> str:
                 f"{one.alone / one.batched:.2f}",
                 one.batches,
                 *(f"{share:.1%}" for share in one.utilisation),
+                f"{one.overlap:.2%}",
             ]
         )
     return (
@@ -159,9 +173,9 @@ def parser() -> Parser:
         type=int,
         nargs="+",
         choices=LANES,
-        default=(8, 16, 32),
+        default=(8, 16, 32, 64),
         metavar="N",
-        help="default: 8 16 32",
+        help="default: 8 16 32 64",
     )
     result.add_argument(
         "--batch",

@@ -12,7 +12,7 @@ import numpy as np
 from golden.model import Model, Shape
 from golden.random import random_model
 from rtl.compile.program import Program, compile_attention, compile_model, embedding_table
-from rtl.interface.command import DESCRIPTOR_BYTES, VERSION, Opcode, bank_address, encode
+from rtl.interface.command import VERSION, Opcode, bank_address, descriptor_bytes, encode
 from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
 from tb.case import Case, Inference, accelerator_inference, attention_inference
@@ -220,9 +220,9 @@ def rebuilt(program: Program, number: int, opcode: int | None = None, **values: 
 
 def offsets(program: Program) -> list[tuple[int, int]]:
     """(offset, bytes) of every descriptor with its payload."""
-    found, at = [], 0
+    found, at, n = [], 0, program.config.lanes
     for step in program.steps:
-        size = DESCRIPTOR_BYTES + len(step.payload) + -len(step.payload) % program.config.lanes
+        size = descriptor_bytes(n) + len(step.payload) + -len(step.payload) % n
         found.append((at, size))
         at += size
     return found
@@ -236,23 +236,25 @@ def damaged_streams(
     Every descriptor and every payload is hit; where, is random.
     """
     stream, n = program.stream(), program.config.lanes
+    begins = descriptor_bytes(n)
     for step, (start, size) in zip(program.steps, offsets(program)):
-        parts = [("descriptor", start, DESCRIPTOR_BYTES)]
-        if size > DESCRIPTOR_BYTES:
-            parts.append(("payload", start + DESCRIPTOR_BYTES, size - DESCRIPTOR_BYTES))
+        parts = [("descriptor", start, begins)]
+        if size > begins:
+            parts.append(("payload", start + begins, size - begins))
         for part, first, length in parts:
             bit = int(rng.integers(8 * length))
             broken = bytearray(stream)
             broken[first + bit // 8] ^= 1 << bit % 8
             yield f"bit {bit} of the {part} of {step.name} flipped", bytes(broken), Error.CRC
             words = length // n
-            cut = first + n * int(rng.integers(1, words + (0 if step.name == "end" else 1)))
+            most = words - (step.name == "end")  # of END's words the last belongs to it
+            cut = first + n * int(rng.integers(1, most + 1)) if most else 0
             if 0 < cut < len(stream):
                 yield f"cut in the {part} of {step.name}", stream[:cut], Error.TRUNCATED
     yield "one word too long", stream + bytes(n), Error.OVERRUN
     more = bytes(rng.integers(0, 256, 9 * n, dtype=np.uint8))
     yield "nine words too long", stream + more, Error.OVERRUN
-    yield "nothing but noise", more, Error.CRC if 9 * n >= DESCRIPTOR_BYTES else Error.TRUNCATED
+    yield "nothing but noise", more, Error.CRC if 9 * n >= begins else Error.TRUNCATED
 
 
 def refused_streams(program: Program) -> Iterator[tuple[str, bytes, Error]]:

@@ -19,7 +19,7 @@ def after(state: int, data: int, bits: int) -> int:
 
 
 class Crc(wiring.Component):
-    """CRC-32/ISO-HDLC of all words so far, and whether they end with their own CRC.
+    """CRC-32/ISO-HDLC of all words so far, and whether they end with their own CRC and zeros.
 
     The state after a word is linear in state and word over GF(2), so each of its bits is one XOR of
     some of theirs; which, is found by feeding `after` one bit at a time.
@@ -28,19 +28,25 @@ class Crc(wiring.Component):
     ----------
     width
         Bits of a word, a multiple of 8; the first byte is the lowest.
+    padding
+        Zero bits between the CRC and the end of its word.
 
     Members
     -------
     en, data
         A word of the message. The message begins with the unit's reset.
     good
-        The words before this cycle end with their CRC, little-endian.
+        The words before this cycle end with their CRC, little-endian, and `padding` zeros.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, padding: int = 0) -> None:
         if width <= 0 or width % 8:
             raise ValueError(f"Crc: width is {width}: it must be a positive multiple of 8")
-        self.width = width
+        if padding % 8 or not 0 <= padding <= width - 8:
+            raise ValueError(
+                f"Crc: padding is {padding}: it must be a multiple of 8 in 0..{width - 8}"
+            )
+        self.width, self.padding = width, padding
         super().__init__({"en": In(1), "data": In(width), "good": Out(1)})
 
     def elaborate(self, platform: object) -> Elaboratable:
@@ -53,5 +59,5 @@ class Crc(wiring.Component):
             for bit in range(32):
                 terms = [s for s, image in zip(sources, images) if image >> bit & 1]
                 m.d.sync += state[bit].eq(Cat(*terms).xor())
-        m.d.comb += self.good.eq(state == RESIDUE)
+        m.d.comb += self.good.eq(state == after(RESIDUE, 0, self.padding))
         return m

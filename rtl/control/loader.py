@@ -9,7 +9,13 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from rtl.control.crc import Crc
 from rtl.control.payload import NormWriter, TableWriter, TileWriter
 from rtl.control.rules import Rules
-from rtl.interface.command import DESCRIPTOR_BYTES, FIELD_BYTES, Opcode
+from rtl.interface.command import (
+    DESCRIPTOR_BYTES,
+    FIELD_BYTES,
+    Opcode,
+    descriptor_bytes,
+    descriptor_words,
+)
 from rtl.interface.config import Config
 from rtl.interface.operation import FLAGS, NORM, OPERATION, Error, fields
 from rtl.interface.ports import (
@@ -102,7 +108,8 @@ class Loader(wiring.Component):
         self._taken = Signal()  # a word of the stream
         self._descriptor = Signal(8 * DESCRIPTOR_BYTES)  # the one in hand, shifted in word by word
         self._ended = Signal()  # `last` came with its last word
-        m.submodules.crc = crc = Crc(8 * self.config.lanes)
+        n = self.config.lanes
+        m.submodules.crc = crc = Crc(8 * n, 8 * (descriptor_bytes(n) - DESCRIPTOR_BYTES))
         m.submodules.rules = rules = Rules(self.config, encoder=self.encoder)
         m.d.comb += [
             self._taken.eq(self.model.valid & self.model.ready),
@@ -236,11 +243,15 @@ class Loader(wiring.Component):
     def _fetch(self, m: Module) -> None:
         """Takes the words of a descriptor."""
         n, word = self.config.lanes, self.model.payload.data
-        words = DESCRIPTOR_BYTES // n
+        words = descriptor_words(n)
         count = Signal(range(words))
         with m.If(self.model.valid):
             m.d.sync += [
-                self._descriptor.eq(Cat(self._descriptor[8 * n :], word) if words > 1 else word),
+                self._descriptor.eq(
+                    Cat(self._descriptor[8 * n :], word)
+                    if words > 1
+                    else word[: 8 * DESCRIPTOR_BYTES]  # what follows is padding
+                ),
                 count.eq(count + 1),
                 self._ended.eq(self.model.payload.last),
             ]

@@ -1,7 +1,7 @@
 """The command stream's vocabulary: descriptors, their fields and their packing.
 
-A model is one stream of words of N bytes. It consists of 32-byte descriptors, each followed by
-its payload:
+A model is one stream of words of N bytes. It consists of 32-byte descriptors, each padded with
+zeros to whole words (32 bytes of them at N = 64) and followed by its payload:
 
     HEADER                                  once, first: what the model needs
     TABLE    256 bytes                      an activation table
@@ -13,9 +13,9 @@ its payload:
     END                                     once, last
 
 Bytes of a descriptor: 0 opcode, 1 flags, 2..27 fields (little-endian, in the order of `FIELDS`),
-28..31 the CRC-32 (ISO-HDLC, as zlib computes it) of every byte of the stream before it. Since a
-CRC includes the earlier ones, each descriptor vouches for the whole stream up to itself, and END
-for the last payload.
+28..31 the CRC-32 (ISO-HDLC, as zlib computes it) of every byte of the stream before it, padding
+and earlier CRCs included. So each descriptor vouches for the whole stream up to itself, and END for
+the last payload; padding that is not zero is a wrong CRC, too.
 
 Parameters of N channels (and gamma, beta, shifts) are stored as byte planes: byte i of a word
 belongs to channel i, so the format is the same for every N.
@@ -27,6 +27,8 @@ import zlib
 from collections.abc import Iterator
 from enum import IntEnum, IntFlag
 from typing import NamedTuple
+
+from rtl.interface.config import LANES, ceil_div
 
 DESCRIPTOR_BYTES = 32
 FIELD_BYTES = 26
@@ -176,6 +178,16 @@ def word_address(address: int, bank_words: int) -> int:
     return (address >> BANK_SHIFT) * bank_words + (address & (1 << BANK_SHIFT) - 1)
 
 
+def descriptor_words(lanes: int) -> int:
+    """Words of `lanes` bytes that a descriptor takes."""
+    return ceil_div(DESCRIPTOR_BYTES, lanes)
+
+
+def descriptor_bytes(lanes: int) -> int:
+    """Bytes from a descriptor's first to its payload's: 32, padded to whole words."""
+    return descriptor_words(lanes) * lanes
+
+
 def encode(opcode: Opcode, flags: Flag = NO_FLAGS, **values: int) -> bytes:
     """The first 28 bytes of a descriptor.
 
@@ -205,7 +217,7 @@ class Stream:
     Parameters
     ----------
     lanes
-        N, the bytes of a word. Every payload is padded with zeros to whole words.
+        N, the bytes of a word. Descriptors and payloads are padded with zeros to whole words.
     """
 
     def __init__(self, lanes: int) -> None:
@@ -221,6 +233,7 @@ class Stream:
         """Append a descriptor with its CRC."""
         self._append(encode(opcode, flags, **values))
         self._append(self._crc.to_bytes(4, "little"))
+        self._append(bytes(descriptor_bytes(self.lanes) - DESCRIPTOR_BYTES))
 
     def payload(self, data: bytes) -> None:
         """Append parameters, weights or a table, padded to whole words."""
@@ -231,7 +244,7 @@ class Stream:
 
 
 class Descriptor(NamedTuple):
-    """A decoded descriptor: where it stands, what it asks for, and whether its CRC holds."""
+    """A decoded descriptor: where it stands, what it asks for, whether CRC and padding hold."""
 
     offset: int
     opcode: Opcode
@@ -259,12 +272,12 @@ def decode(data: bytes) -> Iterator[Descriptor]:
     Raises
     ------
     ValueError
-        The stream does not begin with a HEADER of this version, ends before END, runs on after
-        it, or has an unknown opcode.
+        The stream does not begin with a HEADER of this version and of a number of lanes that there
+        is, ends before END, runs on after it, or has an unknown opcode.
     """
-    offset, lanes = 0, 0
+    offset, lanes, size = 0, 0, DESCRIPTOR_BYTES
     while True:
-        if offset + DESCRIPTOR_BYTES > len(data):
+        if offset + size > len(data):
             raise ValueError(f"the stream ends at byte {len(data)}, before END: it is truncated")
         body = data[offset : offset + DESCRIPTOR_BYTES]
         if body[0] not in set(Opcode):
@@ -281,8 +294,13 @@ def decode(data: bytes) -> Iterator[Descriptor]:
             if values["version"] != VERSION:
                 raise ValueError(f"the stream has version {values['version']}, not {VERSION}")
             lanes = values["lanes"]
-        yield descriptor
-        offset += DESCRIPTOR_BYTES + descriptor.payload_bytes(lanes)
+            if lanes not in LANES:
+                choice = ", ".join(map(str, LANES))
+                raise ValueError(f"the stream is for {lanes} lanes, not one of {choice}")
+            size = descriptor_bytes(lanes)
+        padding = data[offset + DESCRIPTOR_BYTES : offset + size]
+        yield descriptor._replace(crc_good=good and padding == bytes(size - DESCRIPTOR_BYTES))
+        offset += size + descriptor.payload_bytes(lanes)
         if opcode is Opcode.END:
             break
     if offset != len(data):

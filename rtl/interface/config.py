@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-LANES = (4, 8, 16, 32)
+LANES = (4, 8, 16, 32, 64)
 
 
 def ceil_div(x: int, y: int) -> int:
@@ -24,7 +24,7 @@ class Config:
     Parameters
     ----------
     lanes
-        N: the array has N x N MACs, a word N bytes. 4, 8, 16 or 32.
+        N: the array has N x N MACs, a word N bytes. 4, 8, 16, 32 or 64.
     tokens
         Longest sequence; several share what it takes, each in row tiles of its own.
     hidden

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rtl.interface.command import DESCRIPTOR_BYTES, Flag, Opcode
+from rtl.interface.command import Flag, Opcode, descriptor_bytes
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.fuzz.account import FLAGS, sequences, stream_codes
@@ -134,7 +134,7 @@ def covered(run: Run, seen: dict[str, Any], config: Config) -> Iterator[Bin]:
     causes = [cause for cause, cycles in zip(CAUSES, seen["stalls"], strict=True) if cycles]
     taken = seen["model_taken"] * config.lanes
     for one in stream_codes(run.model, config)[1]:
-        if one.offset + DESCRIPTOR_BYTES <= taken:
+        if one.offset + descriptor_bytes(config.lanes) <= taken:
             for what in kinds_of(one.opcode, one.flags):
                 yield from (Bin(what, left, cause, code) for left in remainders for cause in causes)
 

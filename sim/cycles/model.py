@@ -30,12 +30,12 @@ from rtl.control.embedding import MAX_PENDING
 from rtl.datapath.schedule import AHEAD, DRAINED, REQUANTIZED, RESIDUAL_READ, WRITTEN
 from rtl.datapath.softmax import START_LATENCY, pass_cycles
 from rtl.interface.command import (
-    DESCRIPTOR_BYTES,
     NORM_PLANES,
     PARAMETER_PLANES,
     TABLE_BYTES,
     Flag,
     Opcode,
+    descriptor_words,
 )
 from rtl.interface.config import ceil_div
 from rtl.primitives.memory import Memory
@@ -82,12 +82,15 @@ class Prediction:
 
     cycles, active, stalls
         The registers of these names; `stalls` includes the idle cycles after the last operand.
+    stream_end
+        Cycle in which END acts: the loader has read the stream and could turn to another.
     """
 
     cycles: int
     active: int
     stalls: dict[str, int]
     phases: tuple[Phase, ...]
+    stream_end: int
 
 
 @dataclass
@@ -200,7 +203,7 @@ class Inference:
         labels = 0
         for number, step in enumerate(self.program.steps):
             # The descriptor's words, then its CRC is looked at, then it acts.
-            act = self.words.take(DESCRIPTOR_BYTES // self.lanes, self.loader) + 2
+            act = self.words.take(descriptor_words(self.lanes), self.loader) + 2
             match step.opcode:
                 case Opcode.HEADER:
                     self.loader = act + 1
@@ -391,7 +394,7 @@ class Inference:
         stalls = {cause: sum(p.stalls[cause] for p in self.phases) for cause in CAUSES}
         stalls["idle"] += cycles - self.array.last
         active = sum(phase.active for phase in self.phases)
-        return Prediction(cycles, active, stalls, tuple(self.phases))
+        return Prediction(cycles, active, stalls, tuple(self.phases), act)
 
 
 def predict(
@@ -400,6 +403,7 @@ def predict(
     *,
     stream_bytes: int | None = None,
     row_latency: int = 20,
+    tokens_there: bool = False,
 ) -> Prediction:
     """The cycles of one inference.
 
@@ -413,6 +417,8 @@ def predict(
         Bytes a cycle that the model stream carries; None: whole words, N bytes.
     row_latency
         Cycles from a request of an embedding row to its first word.
+    tokens_there
+        As if the tokens had been taken before; no accelerator does.
 
     Raises
     ------
@@ -425,7 +431,10 @@ def predict(
     lengths = [tokens] if isinstance(tokens, int) else list(tokens)
     checked(program, lengths, "row latency", row_latency)
     gap = ceil_div(n, min(stream_bytes or n, n))
-    return Inference(program, lengths, Words(gap), Rows(row_latency)).predict()
+    inference = Inference(program, lengths, Words(gap), Rows(row_latency))
+    if tokens_there:
+        inference.ready = 0
+    return inference.predict()
 
 
 def checked(program: Program, lengths: Sequence[int], what: str, latency: int) -> None:

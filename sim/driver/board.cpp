@@ -45,6 +45,7 @@ class Board {
     Random coins{0};
     uint32_t gap = 0;  // an access begins up to so many cycles after it was asked for
     bool logits_ready = true;
+    bool one_packet = false;  // and not any more after its last logit
     bool pushes = false;  // rows come unasked
     std::vector<int32_t> logits;
     size_t lasts = 0;
@@ -90,6 +91,7 @@ class Board {
         if (t.m_axis_logits_tvalid && t.m_axis_logits_tready) {
             logits.push_back(int32_t(t.m_axis_logits_tdata));
             lasts += t.m_axis_logits_tlast;
+            if (one_packet && t.m_axis_logits_tlast) logits_ready = false;
         }
         edge();
         now_++;
@@ -223,7 +225,11 @@ void board_push_rows(Board* board, const uint8_t* bytes, const uint8_t* last, si
 }
 // A register that reads as this from now on, as that of another device would.
 void board_show(Board* board, uint32_t offset, uint32_t value) { board->shown[offset] = value; }
-void board_take_logits(Board* board, int take) { board->logits_ready = take; }
+void board_take_logits(Board* board, int take) {
+    board->logits_ready = take;
+    board->one_packet = false;
+}
+void board_take_packet(Board* board) { board->logits_ready = board->one_packet = true; }
 void board_run(Board* board, uint64_t cycles) {
     while (cycles--) board->cycle();
 }

@@ -151,6 +151,10 @@ class Board:
         """Whether the sink takes logits."""
         self._lib.board_take_logits(self._board, ctypes.c_int(take))
 
+    def take_packet(self) -> None:
+        """The sink takes the logits of one packet, and none after it."""
+        self._lib.board_take_packet(self._board)
+
     def run(self, cycles: int) -> None:
         """Let time pass."""
         self._lib.board_run(self._board, ctypes.c_uint64(cycles))

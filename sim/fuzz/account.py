@@ -72,8 +72,8 @@ class Verdict:
     failing: dict[Error, set[int]]
 
 
-def read(data: bytes, offset: int) -> Descriptor:
-    """The descriptor at `offset`; the whole of it must be there."""
+def read(data: bytes, offset: int, padding: int) -> Descriptor:
+    """The descriptor at `offset`, with so many zeros after it; the whole of it must be there."""
     body = data[offset : offset + DESCRIPTOR_BYTES]
     values, at = {}, 2
     known = body[0] in set(Opcode)
@@ -81,6 +81,7 @@ def read(data: bytes, offset: int) -> Descriptor:
         values[field.name] = int.from_bytes(body[at : at + field.bytes], "little")
         at += field.bytes
     good = zlib.crc32(data[: offset + 28]) == int.from_bytes(body[28:], "little")
+    good &= not any(data[offset + DESCRIPTOR_BYTES :][:padding])
     return Descriptor(offset, body[0], body[1], values, good)
 
 
@@ -213,14 +214,15 @@ def stream_codes(model: Packets, config: Config) -> tuple[set[Error], list[Descr
     data = packet.data if packet is not None else model.data
     ended = packet is not None
     found: list[Descriptor] = []
-    offset = 0
+    offset, padding = 0, -DESCRIPTOR_BYTES % config.lanes
+    size = DESCRIPTOR_BYTES + padding
     while True:
-        if offset + DESCRIPTOR_BYTES > len(data):
+        if offset + size > len(data):
             return ({Error.TRUNCATED} if ended else set()), found
-        one = read(data, offset)
+        one = read(data, offset, padding)
         if not one.crc_good:
             return {Error.CRC}, found
-        last = ended and offset + DESCRIPTOR_BYTES == len(data)
+        last = ended and offset + size == len(data)
         defects: set[Error] = set()
         if misplaced(one, found, config):
             defects.add(Error.FORMAT)
@@ -235,7 +237,7 @@ def stream_codes(model: Packets, config: Config) -> tuple[set[Error], list[Descr
         found.append(one)
         if one.opcode == Opcode.END:
             return {Error.NONE}, found
-        offset += DESCRIPTOR_BYTES + payload_bytes(one, config.lanes)
+        offset += size + payload_bytes(one, config.lanes)
 
 
 def token_codes(

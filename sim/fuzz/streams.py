@@ -6,35 +6,43 @@ import zlib
 from collections.abc import Callable
 from random import Random
 
-from rtl.interface.command import DESCRIPTOR_BYTES, FIELDS, Flag, Opcode
+from rtl.interface.command import (
+    DESCRIPTOR_BYTES,
+    FIELDS,
+    Flag,
+    Opcode,
+    descriptor_bytes,
+    descriptor_words,
+)
 from rtl.interface.operation import Error
 from sim.fuzz.job import Packets, Run
 from sim.fuzz.subject import Subject, subjects
 
 Part = tuple[bytearray, bytearray]
-"""A descriptor without its CRC (28 bytes), and its payload."""
+"""A descriptor without CRC and padding (28 bytes), and its payload."""
 
 BODY = DESCRIPTOR_BYTES - 4
 
 
 def parts(subject: Subject) -> list[Part]:
     """The program cut into descriptors and payloads."""
-    found, at = [], 0
+    found, at, begins = [], 0, descriptor_bytes(subject.lanes)
     for step in subject.program.steps:
         size = len(step.payload) + -len(step.payload) % subject.lanes
         body = subject.stream[at : at + BODY]
-        payload = subject.stream[at + DESCRIPTOR_BYTES :][:size]
+        payload = subject.stream[at + begins :][:size]
         found.append((bytearray(body), bytearray(payload)))
-        at += DESCRIPTOR_BYTES + size
+        at += begins + size
     return found
 
 
-def joined(pieces: list[Part]) -> bytes:
-    """The stream of these parts, each descriptor with its CRC."""
+def joined(pieces: list[Part], lanes: int) -> bytes:
+    """The stream of these parts, each descriptor with its CRC and padding."""
     stream, crc = bytearray(), 0
+    padding = bytes(descriptor_bytes(lanes) - DESCRIPTOR_BYTES)
     for body, payload in pieces:
         crc = zlib.crc32(body, crc)
-        seal = crc.to_bytes(4, "little")
+        seal = crc.to_bytes(4, "little") + padding
         stream += body + seal + payload
         crc = zlib.crc32(payload, zlib.crc32(seal, crc))
     return bytes(stream)
@@ -66,6 +74,10 @@ def _with(run: Run, stream: bytes, lanes: int) -> Run:
     return run.but(model=Packets.whole(stream, lanes), logits=None)
 
 
+def _played(run: Run, pieces: list[Part], subject: Subject) -> Run:
+    return _with(run, joined(pieces, subject.lanes), subject.lanes)
+
+
 def bit_without_crc(rng: Random, subject: Subject, run: Run) -> Run:
     """A flipped bit, CRCs as they were."""
     stream = bytearray(subject.stream)
@@ -81,7 +93,7 @@ def bits_of_a_descriptor(rng: Random, subject: Subject, run: Run) -> Run:
     for _ in range(rng.randint(1, 3)):
         bit = rng.randrange(8 * BODY)
         body[bit // 8] ^= 1 << bit % 8
-    return _with(run, joined(pieces), subject.lanes)
+    return _played(run, pieces, subject)
 
 
 def payload(rng: Random, subject: Subject, run: Run) -> Run:
@@ -92,7 +104,7 @@ def payload(rng: Random, subject: Subject, run: Run) -> Run:
             content[:] = rng.randbytes(len(content))
         elif content:
             content[:] = bytes([rng.choice((0, 1, 127, 128, 255))]) * len(content)
-    return _with(run, joined(pieces), subject.lanes)
+    return _played(run, pieces, subject)
 
 
 def field(rng: Random, subject: Subject, run: Run) -> Run:
@@ -116,7 +128,7 @@ def field(rng: Random, subject: Subject, run: Run) -> Run:
             )
         )
         set_field(body, name, value)
-    return _with(run, joined(pieces), subject.lanes)
+    return _played(run, pieces, subject)
 
 
 def flags(rng: Random, subject: Subject, run: Run) -> Run:
@@ -125,7 +137,7 @@ def flags(rng: Random, subject: Subject, run: Run) -> Run:
     for _ in range(rng.choice((1, 1, 2))):
         body, _ = rng.choice(pieces)
         body[1] = rng.randrange(256) if rng.random() < 0.2 else body[1] ^ rng.choice(list(Flag))
-    return _with(run, joined(pieces), subject.lanes)
+    return _played(run, pieces, subject)
 
 
 def opcode(rng: Random, subject: Subject, run: Run) -> Run:
@@ -133,7 +145,7 @@ def opcode(rng: Random, subject: Subject, run: Run) -> Run:
     pieces = parts(subject)
     body, _ = rng.choice(pieces)
     body[0] = rng.choice((*range(9), rng.randrange(256)))
-    return _with(run, joined(pieces), subject.lanes)
+    return _played(run, pieces, subject)
 
 
 def order(rng: Random, subject: Subject, run: Run) -> Run:
@@ -147,7 +159,7 @@ def order(rng: Random, subject: Subject, run: Run) -> Run:
         inner = pieces[1:-1]
         rng.shuffle(inner)
         pieces[1:-1] = inner
-    return _with(run, joined(pieces), subject.lanes)
+    return _played(run, pieces, subject)
 
 
 def missing(rng: Random, subject: Subject, run: Run) -> Run:
@@ -157,7 +169,7 @@ def missing(rng: Random, subject: Subject, run: Run) -> Run:
         pieces = [pieces[0], pieces[-1]]
     for _ in range(min(rng.choice((1, 1, 2, 3)), len(pieces) - 2)):
         del pieces[rng.randrange(len(pieces))]
-    return _with(run, joined(pieces), subject.lanes)
+    return _played(run, pieces, subject)
 
 
 def doubled(rng: Random, subject: Subject, run: Run) -> Run:
@@ -167,7 +179,7 @@ def doubled(rng: Random, subject: Subject, run: Run) -> Run:
         at = rng.randrange(len(pieces))
         to = at if rng.random() < 0.5 else rng.randrange(len(pieces) + 1)
         pieces.insert(to, pieces[at])
-    return _with(run, joined(pieces), subject.lanes)
+    return _played(run, pieces, subject)
 
 
 def of_two_models(rng: Random, subject: Subject, run: Run) -> Run:
@@ -175,7 +187,7 @@ def of_two_models(rng: Random, subject: Subject, run: Run) -> Run:
     pieces, other = parts(subject), parts(rng.choice(subjects(subject.lanes)))
     for _ in range(rng.randint(1, 3)):
         pieces[rng.randrange(len(pieces))] = rng.choice(other)
-    return _with(run, joined(pieces), subject.lanes)
+    return _played(run, pieces, subject)
 
 
 def row_width(rng: Random, subject: Subject, run: Run) -> Run:
@@ -184,8 +196,8 @@ def row_width(rng: Random, subject: Subject, run: Run) -> Run:
     (embed,) = [body for body, _ in pieces if body[0] == Opcode.EMBED]
     if rng.random() < 0.5:
         set_field(embed, "channels", rng.randint(1, config.hidden))
-        return _with(run, joined(pieces), subject.lanes).but(others=frozenset({Error.ROW}))
-    words = rng.randint(1, 2 * config.hidden // config.lanes)
+        return _played(run, pieces, subject).but(others=frozenset({Error.ROW}))
+    words = rng.randint(1, max(2 * config.hidden // config.lanes, 2))
     return run.but(row_words=words, logits=None, others=frozenset({Error.ROW}))
 
 
@@ -205,7 +217,7 @@ def overrun(rng: Random, subject: Subject, run: Run) -> Run:
 def noise(rng: Random, subject: Subject, run: Run) -> Run:
     """Random words, alone or behind a sound beginning."""
     words = len(subject.stream) // subject.lanes
-    kept = rng.choice((0, 0, DESCRIPTOR_BYTES // subject.lanes, rng.randrange(words)))
+    kept = rng.choice((0, 0, descriptor_words(subject.lanes), rng.randrange(words)))
     more = rng.randbytes(rng.randint(1, 60) * subject.lanes)
     return _with(run, subject.stream[: kept * subject.lanes] + more, subject.lanes)
 
@@ -220,7 +232,7 @@ def header_fields(rng: Random, subject: Subject, run: Run) -> Run:
         (0, limit, limit + 1, field_of(body, name) + 1, rng.randrange(1 << 8 * size))
     )
     set_field(body, name, value)
-    return _with(run, joined(pieces), subject.lanes)
+    return _played(run, pieces, subject)
 
 
 Variation = Callable[[Random, Subject, Run], Run]

@@ -77,7 +77,7 @@ class Subject:
         self.table = embedding_table(self.model, lanes)
         rng = np.random.default_rng(index)
         lengths = [1, lanes, lanes + 1, 2, self.program.tokens, 2 * lanes - 1]
-        found = [self.sequence(n, rng) for n in lengths]
+        found = [self.sequence(min(n, self.program.tokens), rng) for n in lengths]
         found += [self.batch([min(lanes + 1, self.program.tokens), 1], rng)]
         found += [self.batch([1] * self.program.row_tiles, rng)]
         found += [self.batch(self.mixed(rng), rng) for _ in range(POOL - len(found))]

@@ -28,7 +28,7 @@ def test_help_shows_the_description_the_defaults_and_the_examples(capsys):
     assert stop.value.code == 0
     shown = capsys.readouterr().out
     for part in ("What it does.", "models/bert-tiny-imdb", "default: 128", "default: 8",
-                 "4, 8, 16, 32", "examples:\n  python -m quant.example"):  # fmt: skip
+                 "4, 8, 16, 32, 64", "examples:\n  python -m quant.example"):  # fmt: skip
         assert part in shown
 
 
@@ -39,7 +39,7 @@ def test_help_shows_the_description_the_defaults_and_the_examples(capsys):
         (["--tokens", "0"], "argument --tokens: 0 is out of range: it must be 1 or more"),
         (["--share", "6"], "argument --share: 6 is out of range: it must be 2 to 5"),
         (["--seed", "-1"], "argument --seed: -1 is out of range: it must be 0 to 4294967295"),
-        (["--lanes", "5"], "argument --lanes: invalid choice: 5 (choose from 4, 8, 16, 32)"),
+        (["--lanes", "5"], "argument --lanes: invalid choice: 5 (choose from 4, 8, 16, 32, 64)"),
         (["--max-tokens", "5"], "unrecognized arguments: --max-tokens 5"),
         (["--json"], "argument --json: expected one argument"),
     ],

@@ -107,7 +107,7 @@ def header(subject: Subject, field: str, value: int) -> bytes:
     """The stream of a model with another HEADER, all CRCs right."""
     pieces = parts(subject)
     set_field(pieces[0][0], field, value)
-    return joined(pieces)
+    return joined(pieces, subject.lanes)
 
 
 def failing(subject: Subject) -> dict[Error, Run]:

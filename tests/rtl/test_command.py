@@ -20,7 +20,7 @@ from rtl.interface.command import (
     decode,
     encode,
 )
-from rtl.interface.config import Config
+from rtl.interface.config import LANES, Config
 from tb.scenarios import SMALL, SMALL_LIMITS, family
 
 HEADER: dict[str, Any] = {
@@ -28,12 +28,19 @@ HEADER: dict[str, Any] = {
 }  # fmt: skip
 
 
-def short(**changes: int) -> bytearray:
+def short(lanes: int = 4, **changes: int) -> bytearray:
     """HEADER and END."""
-    stream = Stream(4)
-    stream.descriptor(Opcode.HEADER, **HEADER | changes)
+    stream = Stream(lanes)
+    stream.descriptor(Opcode.HEADER, **HEADER | {"lanes": lanes} | changes)
     stream.descriptor(Opcode.END)
     return bytearray(bytes(stream))
+
+
+def with_lanes(lanes: int) -> bytearray:
+    """A stream whose HEADER says that many."""
+    stream = short()
+    stream[7] = lanes
+    return stream
 
 
 @pytest.mark.parametrize("opcode", Opcode)
@@ -66,22 +73,24 @@ def test_encode_refuses(values: dict[str, int], message: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["three-heads", "pre-norm", "post-norm-mean"])
-@pytest.mark.parametrize("lanes", [4, 8, 16, 32])
+@pytest.mark.parametrize("lanes", LANES)
 def test_a_program_survives(name: str, lanes: int) -> None:
-    limits = SMALL_LIMITS | {"tokens": 40, "hidden": 96, "ffn": 64}
+    limits = SMALL_LIMITS | {"tokens": 40, "hidden": max(96, 3 * lanes), "ffn": 64}
     program = compile_model(family(name, SMALL[name]), Config(lanes=lanes, **limits))
     stream = program.stream()
     found = list(decode(stream))
     assert [(d.opcode, d.flags, d.values) for d in found] == [
         (step.opcode, step.flags, step.values) for step in program.steps
     ]
+    begins = max(DESCRIPTOR_BYTES, lanes)  # powers of two: whole words
     for descriptor, step in zip(found, program.steps):
-        start = descriptor.offset + DESCRIPTOR_BYTES
+        assert not any(stream[descriptor.offset + DESCRIPTOR_BYTES :][: begins - DESCRIPTOR_BYTES])
+        start = descriptor.offset + begins
         size = descriptor.payload_bytes(lanes)
         assert stream[start : start + size] == step.payload + bytes(size - len(step.payload))
         assert descriptor.crc_good
         assert descriptor.offset % lanes == 0
-    assert len(stream) == found[-1].offset + DESCRIPTOR_BYTES
+    assert len(stream) == found[-1].offset + begins
 
 
 def test_crc_covers_everything_before() -> None:
@@ -91,6 +100,21 @@ def test_crc_covers_everything_before() -> None:
     # A descriptor that was signed again vouches for itself: what follows was never damaged.
     stream[28:32] = zlib.crc32(stream[:28]).to_bytes(4, "little")
     assert [d.crc_good for d in decode(bytes(stream))] == [True, True]
+
+
+def test_padding_is_zero_and_below_the_next_crc() -> None:
+    """At 64 lanes 32 zeros follow each descriptor."""
+    stream = short(64)
+    assert len(stream) == 128
+    assert [d.offset for d in decode(bytes(stream))] == [0, 64]
+    for place in (*range(32, 64), *range(96, 128)):
+        broken = bytearray(stream)
+        broken[place] ^= 1 << place % 8
+        good = [d.crc_good for d in decode(bytes(broken))]
+        assert good == ([False, False] if place < 64 else [True, False])
+        broken[92:96] = zlib.crc32(broken[:92]).to_bytes(4, "little")
+        if place < 64:  # signed anew END vouches for what is there; HEADER's padding is wrong
+            assert [d.crc_good for d in decode(bytes(broken))] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -103,6 +127,12 @@ def test_crc_covers_everything_before() -> None:
         (bytes(short()[32:]), "does not begin with a HEADER: it is no model.bin"),
         (bytes(short(magic=1)), "does not begin with a HEADER: it is no model.bin"),
         (bytes(short(version=9)), "the stream has version 9, not 6"),
+        (bytes(short(64)[:96]), "the stream ends at byte 96, before END: it is truncated"),
+        (bytes(short(64)) + bytes(64), "64 bytes follow END: the stream runs on"),
+        *(
+            (bytes(stream), f"the stream is for {stream[7]} lanes, not one of 4, 8, 16, 32, 64")
+            for stream in map(with_lanes, (0, 1, 5, 63, 65, 128, 255))
+        ),
     ],
 )
 def test_decode_refuses(stream: bytes, message: str) -> None:

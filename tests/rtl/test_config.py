@@ -10,8 +10,8 @@ from rtl.interface.config import LANES, Config
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"lanes": 5}, "lanes is 5: choose one of 4, 8, 16, 32"),
-        ({"lanes": 64}, "lanes is 64: choose one of 4, 8, 16, 32"),
+        ({"lanes": 5}, "lanes is 5: choose one of 4, 8, 16, 32, 64"),
+        ({"lanes": 128}, "lanes is 128: choose one of 4, 8, 16, 32, 64"),
         ({"tokens": 0}, "tokens is 0: it must lie in 1..4096"),
         ({"tokens": 4097}, "tokens is 4097: it must lie in 1..4096"),
         ({"hidden": 1025}, "hidden is 1025: it must lie in 1..1024"),

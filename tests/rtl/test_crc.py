@@ -16,16 +16,18 @@ def signed(data: bytes) -> bytes:
     return data + zlib.crc32(data).to_bytes(4, "little")
 
 
-def ref_good(data: bytes, size: int) -> list[bool]:
-    """Before each word and after the last: do the words so far end with their CRC?"""
-    ends = range(0, len(data) + 1, size)
-    return [
-        end >= 4 and zlib.crc32(data[: end - 4]) == int.from_bytes(data[end - 4 : end], "little")
-        for end in ends
-    ]
+def ref_good(data: bytes, size: int, padding: int = 0) -> list[bool]:
+    """Before each word and after the last: do the words so far end with their CRC and zeros?"""
+    found = []
+    for words in range(0, len(data) + 1, size):
+        end = words - padding
+        crc = int.from_bytes(data[end - 4 : end], "little")
+        signs = end >= 4 and zlib.crc32(data[: end - 4]) == crc
+        found.append(signs and not any(data[end:words]))
+    return found
 
 
-def rtl_good(data: bytes, size: int, pauses: float = 0.3) -> list[bool]:
+def rtl_good(data: bytes, size: int, pauses: float = 0.3, padding: int = 0) -> list[bool]:
     rng = np.random.default_rng(len(data))
 
     async def exercise(ports: Ports) -> list[bool]:
@@ -41,10 +43,10 @@ def rtl_good(data: bytes, size: int, pauses: float = 0.3) -> list[bool]:
             await ports.tick()
         return [*found, bool(ports.get("good"))]
 
-    return simulate(Crc(8 * size), exercise)
+    return simulate(Crc(8 * size, 8 * padding), exercise)
 
 
-@pytest.mark.parametrize("size", [1, 4, 8, 16, 32])
+@pytest.mark.parametrize("size", [1, 4, 8, 16, 32, 64])
 def test_signed_messages(size: int) -> None:
     """Descriptors within a stream: each ends with the CRC of everything before it."""
     rng = np.random.default_rng(size)
@@ -69,6 +71,23 @@ def test_flipped_bits_of_a_descriptor_are_seen(size: int) -> None:
     assert rtl_good(message, size, 0.0)[-1]
 
 
+@pytest.mark.parametrize(("size", "padding"), [(64, 32), (8, 1), (4, 3)])
+def test_padding_is_zero(size: int, padding: int) -> None:
+    """Descriptors shorter than a word; a bit of the padding is as wrong as one of the CRC."""
+    rng = np.random.default_rng(size)
+    stream = b""
+    for _ in range(3):
+        more = rng.integers(0, 256, 2 * size - padding - 4, np.uint8)
+        stream = signed(stream + bytes(more)) + bytes(padding)
+    good = ref_good(stream, size, padding)
+    assert good == [False, False, True] + [False, True] * 2
+    assert rtl_good(stream, size, padding=padding) == good
+    for place in (-padding - 4, -padding - 1, -padding, -1):  # ends of the CRC, of the padding
+        broken = bytearray(stream)
+        broken[place] ^= 1 << -place % 8
+        assert rtl_good(bytes(broken), size, 0.0, padding) == [*good[:-1], False]
+
+
 def test_after_is_zlib() -> None:
     data = bytes(range(256)) * 3
     state = after(0xFFFFFFFF, int.from_bytes(data, "little"), 8 * len(data))
@@ -81,3 +100,9 @@ def test_after_is_zlib() -> None:
 def test_width(width: int) -> None:
     with pytest.raises(ValueError, match=f"Crc: width is {width}: it must be a positive multiple"):
         Crc(width)
+
+
+@pytest.mark.parametrize("padding", [-8, 4, 64])
+def test_padding(padding: int) -> None:
+    with pytest.raises(ValueError, match=f"Crc: padding is {padding}: it must be a multiple of 8"):
+        Crc(64, padding)

@@ -164,7 +164,7 @@ def test_the_choices_of_a_bus() -> None:
     assert Bus(data_bits=512, burst=64).buffer == 512
 
 
-@pytest.mark.parametrize("lanes", [4, pytest.param(16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("lanes", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (16, 64))])
 @pytest.mark.parametrize("data_bits", DATA_BITS)
 @pytest.mark.parametrize("rest", [pytest.param(0.0, marks=pytest.mark.slow), 0.4])
 def test_every_word_of_stream_and_rows(data_bits: int, lanes: int, rest: float) -> None:

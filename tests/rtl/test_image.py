@@ -38,7 +38,7 @@ def number(data: bytes, at: int, size: int) -> int:
     return int.from_bytes(data[at : at + size], "little")
 
 
-@pytest.mark.parametrize("lanes", [4, 32])
+@pytest.mark.parametrize("lanes", [4, 32, 64])
 def test_the_bytes_are_those_of_the_documented_places(lanes: int) -> None:
     image = made(lanes)
     data = image_bytes(image)

@@ -13,10 +13,18 @@ from rtl.control.loader import Loader
 from rtl.interface.command import FIELDS, Flag, Opcode
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from tb.scenarios import SMALL, SMALL_LIMITS, damaged_streams, family, refused_streams
+from tb.scenarios import (
+    SMALL,
+    SMALL_LIMITS,
+    damaged_streams,
+    family,
+    rebuilt,
+    refused_streams,
+)
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
-N = CONFIG.lanes
+WIDE = Config(lanes=64, **SMALL_LIMITS | {"tokens": 128})
+"""A descriptor is half a word of it."""
 
 
 class Surroundings:
@@ -36,8 +44,9 @@ class Surroundings:
 
     def __init__(self, unit: Loader, stream: bytes, seed: int, pace: float) -> None:
         self.unit, self.rng, self.pace = unit, np.random.default_rng(seed), pace
-        padded = stream + bytes(-len(stream) % N)
-        self.words = [padded[i : i + N] for i in range(0, len(padded), N)]
+        n = unit.config.lanes
+        padded = stream + bytes(-len(stream) % n)
+        self.words = [padded[i : i + n] for i in range(0, len(padded), n)]
         self.weights: list[list[bytes]] = []
         self.parameters: list[list[bytes]] = []
         self.tables: list[bytes] = []
@@ -103,7 +112,7 @@ class Surroundings:
             if ctx.get(unit.parameter.en):
                 half = ctx.get(unit.parameter.buffer)
                 planes[half][ctx.get(unit.parameter.plane)] = ctx.get(unit.parameter.data).to_bytes(
-                    N, "little"
+                    unit.config.lanes, "little"
                 )
             if ctx.get(unit.table.en):
                 assert not users, "a table is written while it is used"
@@ -141,8 +150,8 @@ class Surroundings:
             await ctx.tick()
 
 
-def load(stream: bytes, seed: int = 1, pace: float = 0.05) -> Surroundings:
-    unit = Loader(CONFIG)
+def load(stream: bytes, seed: int = 1, pace: float = 0.05, config: Config = CONFIG) -> Surroundings:
+    unit = Loader(config)
     found = Surroundings(unit, stream, seed, pace)
     sim = Simulator(unit)
     sim.add_clock(1e-8)
@@ -155,25 +164,36 @@ def expected_tiles(program: Program) -> tuple[list[list[bytes]], list[list[bytes
     """Weights and parameters of every fill of a half; EMBED's fills hold none."""
     weights: list[list[bytes]] = []
     parameters: list[list[bytes]] = []
+    n = program.config.lanes
     for step in program.steps:
         if step.opcode is Opcode.EMBED:
             weights += [[]] * 3
             parameters += [[]] * 3
         if step.opcode is Opcode.LINEAR:
             length = step.values["length"]
-            words = [step.payload[i : i + N] for i in range(0, len(step.payload), N)]
+            words = [step.payload[i : i + n] for i in range(0, len(step.payload), n)]
             for first in range(0, len(words), length + 7):
                 weights.append(words[first : first + length])
                 parameters.append(words[first + length : first + length + 7])
     return weights, parameters
 
 
-@pytest.mark.parametrize("pace", [0.01, 0.3])
-@pytest.mark.parametrize("name", ["no-pooler", "pre-norm", "post-norm-mean"])
-def test_program(name: str, pace: float) -> None:
+@pytest.mark.parametrize(
+    ("name", "pace", "config"),
+    [
+        *(
+            (name, pace, CONFIG)
+            for name in ("no-pooler", "pre-norm", "post-norm-mean")
+            for pace in (0.01, 0.3)
+        ),
+        ("no-pooler", 0.3, WIDE),
+        ("pre-norm", 0.3, WIDE),
+    ],
+)
+def test_program(name: str, pace: float, config: Config) -> None:
     """Each byte once, in its place, while weights, tables and NORMs are used for random times."""
-    program = compile_model(family(name, SMALL[name]), CONFIG)
-    found = load(program.stream(), pace=pace)
+    program = compile_model(family(name, SMALL[name]), config)
+    found = load(program.stream(), pace=pace, config=config)
     assert found.error is Error.NONE
     assert found.end
     assert found.taken == len(found.words)
@@ -198,7 +218,8 @@ def test_program(name: str, pace: float) -> None:
     assert all(shifted) == (name == "no-pooler")
     for step, has_shifts, (_, parameters) in zip(norms, shifted, found.norms):
         planes = 6 + has_shifts
-        bytes_ = np.frombuffer(step.payload, np.uint8).reshape(-1, planes, N).swapaxes(1, 2)
+        bytes_ = np.frombuffer(step.payload, np.uint8).reshape(-1, planes, config.lanes)
+        bytes_ = bytes_.swapaxes(1, 2)
         flat = np.ascontiguousarray(bytes_.reshape(-1, planes)[: step.values["channels"]])
         gamma = flat[:, :2].copy().view("<i2")[:, 0].tolist()
         beta = flat[:, 2:6].copy().view("<i4")[:, 0].tolist()
@@ -214,7 +235,7 @@ def test_any_byte_is_a_shift() -> None:
     steps = []
     for step in program.steps:
         if Flag.SHIFTS in step.flags:
-            planes = np.frombuffer(step.payload, np.uint8).reshape(-1, 7, N).copy()
+            planes = np.frombuffer(step.payload, np.uint8).reshape(-1, 7, CONFIG.lanes).copy()
             planes[:, 6] = rng.integers(0, 256, planes[:, 6].shape)
             drawn.append(planes[:, 6].reshape(-1)[: step.values["channels"]].tolist())
             step = dataclasses.replace(step, payload=planes.tobytes())
@@ -226,17 +247,36 @@ def test_any_byte_is_a_shift() -> None:
         assert [channel[2] for channel in parameters] == [(v - 1) % 8 + 1 for v in values]
 
 
-def test_damaged_streams() -> None:
+@pytest.mark.parametrize(("config", "one_of"), [(CONFIG, 7), (WIDE, 25)])
+def test_damaged_streams(config: Config, one_of: int) -> None:
     """The error, and no operation behind the damage."""
-    program = compile_model(family("pre-norm", SMALL["pre-norm"]), CONFIG)
-    sound = load(program.stream(), pace=0.3).operations
+    program = compile_model(family("pre-norm", SMALL["pre-norm"]), config)
+    sound = load(program.stream(), pace=0.3, config=config).operations
     rng = np.random.default_rng(8)
     for place, (name, stream, error) in enumerate(damaged_streams(program, rng)):
-        if place % 7 == 0:
-            found = load(stream, seed=place, pace=0.3)
+        if place % one_of == 0:
+            found = load(stream, seed=place, pace=0.3, config=config)
             assert found.error is error, name
             assert not found.end, name
             assert found.operations == sound[: len(found.operations)], name
+
+
+def test_padding_at_64_lanes() -> None:
+    """A bit below HEADER's CRC, and one below END's, which nothing follows; HEADER for 32 lanes."""
+    program = compile_model(family("pre-norm", SMALL["pre-norm"]), WIDE)
+    stream, rng = program.stream(), np.random.default_rng(3)
+    for first in (32, len(stream) - 32):
+        broken = bytearray(stream)
+        broken[first + int(rng.integers(32))] ^= 1 << int(rng.integers(8))
+        found = load(bytes(broken), pace=0.3, config=WIDE)
+        assert found.error is Error.CRC
+        assert not found.end
+    assert load(rebuilt(program, 0, lanes=32), config=WIDE).error is Error.FORMAT
+    # As rtl.compile makes it for 32 lanes the next descriptor lies where zeros must be.
+    other = compile_model(
+        family("pre-norm", SMALL["pre-norm"]), dataclasses.replace(WIDE, lanes=32)
+    ).stream()
+    assert load(other, config=WIDE).error is Error.CRC
 
 
 def test_refused_streams() -> None:

@@ -11,7 +11,7 @@ from golden.model import Linear, Shape
 from rtl.compile.fit import FitError
 from rtl.compile.program import Program, compile_attention, compile_model, embedding_table
 from rtl.interface.command import Flag, Opcode
-from rtl.interface.config import Config
+from rtl.interface.config import LANES, Config
 from tb.scenarios import SMALL, family
 
 SHAPE = Shape(
@@ -120,10 +120,10 @@ def weights_of(program: Program, name: str) -> tuple[np.ndarray, np.ndarray]:
     return weights, planes
 
 
-@pytest.mark.parametrize("lanes", [4, 8, 16, 32])
+@pytest.mark.parametrize("lanes", LANES)
 def test_payloads(lanes: int) -> None:
     model = family("bert-tiny", SHAPE)
-    program = compile_model(model, changed(lanes=lanes, hidden=96))
+    program = compile_model(model, changed(lanes=lanes, hidden=max(96, 3 * lanes)))
     layer = model.layers[1]
     for name, linear in (("layer.1.q", layer.attention.q), ("layer.1.ffn.sum", layer.ffn.down)):
         weights, planes = weights_of(program, name)

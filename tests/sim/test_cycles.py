@@ -116,6 +116,12 @@ CASES = {
         Case("odd", 45, 9, 30),
         Case("three-heads", 128, None, 500),
     ],
+    64: [
+        Case("bert-tiny", 128),
+        Case("odd", 45, 9, 30),
+        Case("chained", 100, 40, 3),
+        Case("one", 65, None, 1, True),
+    ],
 }
 
 
@@ -153,6 +159,12 @@ def test_there_are_enough_combinations() -> None:
     assert all(len(set(cases)) == len(cases) for cases in CASES.values())
 
 
+def marks(lanes: int, *, long: bool = False) -> list[pytest.MarkDecorator]:
+    """The first case of a number of lanes builds the simulation: of 64 that takes very long."""
+    slow = [pytest.mark.slow] if lanes >= 32 or long else []
+    return [*slow, pytest.mark.timeout(5400)] if lanes == 64 else slow
+
+
 @pytest.mark.verilator
 @pytest.mark.parametrize(
     ("lanes", "case"),
@@ -161,7 +173,7 @@ def test_there_are_enough_combinations() -> None:
             lanes,
             case,
             id="-".join(map(str, (lanes, *vars(case).values()))),
-            marks=[pytest.mark.slow] if lanes == 32 or case.long else [],
+            marks=marks(lanes, long=case.long),
         )
         for lanes, cases in CASES.items()
         for case in cases
@@ -200,11 +212,15 @@ BATCHES = {
         ("odd", (8,) * 9, 5, False),
         ("chained", (1, 17, 3), None, False),
     ],
+    64: [
+        ("bert-tiny", (64, 1), None, False),
+        ("chained", (9, 50), 7, True),
+    ],
 }
 
 
 @pytest.mark.verilator
-@pytest.mark.parametrize("lanes", BATCHES)
+@pytest.mark.parametrize("lanes", [pytest.param(n, marks=marks(n)) for n in BATCHES])
 def test_prediction_of_batches_equals_simulation(lanes: int) -> None:
     """Sequences side by side, with the last layer cut and whole; all cycles, all logits."""
     for shape, lengths, stream_bytes, whole in BATCHES[lanes]:
@@ -305,7 +321,7 @@ def test_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     [
         (["--tokens", "0"], "0 is out of range: it must be 1 or more"),
         (["--tokens", "513"], "--tokens is 513: the model takes 1..512"),
-        (["--lanes", "5"], "invalid choice: 5 (choose from 4, 8, 16, 32)"),
+        (["--lanes", "5"], "invalid choice: 5 (choose from 4, 8, 16, 32, 64)"),
         (["--stream-bytes", "0"], "0 is out of range: it must be 1 or more"),
         (["--row-latency", "-3"], "-3 is out of range: it must be 1 or more"),
         (["--quantized", "nowhere"], "--quantized nowhere holds no quantized model: calibrate"),

@@ -321,7 +321,7 @@ def test_the_points_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--lanes", "5"], "lanes is 5: choose one of 4, 8, 16, 32"),
+        (["--lanes", "5"], "lanes is 5: choose one of 4, 8, 16, 32, 64"),
         (["--tokens", "0"], "tokens is 0: it must lie in 1..4096"),
         (["--hidden", "2000"], "hidden is 2000: it must lie in 1..1024"),
         (["--ffn", "-1"], "ffn is -1: it must lie in 1..4096"),

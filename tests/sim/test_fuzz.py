@@ -76,7 +76,7 @@ FAULTS = {
         "accelerator",
         "self.s_axis_tokens.tready.eq(Mux(control.reset, control.drain_tokens, tokens.i.ready))",
         "self.s_axis_tokens.tready.eq(Mux(control.reset, control.drain_tokens, "
-        "tokens.i.ready | tokens.sequence.ready))",
+        "tokens.i.ready | tokens.batch.ready))",
     ),
 }
 #: They build sooner than they play.
@@ -119,8 +119,8 @@ def test_one_case_is_played_again(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--lanes", "5"], "'5': give some of 4,8,16,32, each once"),
-        (["--lanes", "4,4"], "'4,4': give some of 4,8,16,32, each once"),
+        (["--lanes", "5"], "'5': give some of 4,8,16,32,64, each once"),
+        (["--lanes", "4,4"], "'4,4': give some of 4,8,16,32,64, each once"),
         (["--cases", "0"], "0 is out of range: it must be 1 or more"),
         (["--case", "-1"], "-1 is out of range: it must be 0 to 4294967295"),
     ],
@@ -135,28 +135,31 @@ def test_what_cannot_be_played_says_why(
     assert said.count("\n") == 1
 
 
-def test_the_account_of_sound_streams_and_of_one_mistake_each() -> None:
-    for subject in subjects(4):
+@pytest.mark.parametrize("lanes", [4, 64])
+def test_the_account_of_sound_streams_and_of_one_mistake_each(lanes: int) -> None:
+    for subject in subjects(lanes):
         for number in range(POOL):
             run = subject.sound(number)
             verdict = account(run.model, run.tokens, run.row_words, subject.config)
             assert verdict.codes == {Error.NONE}
             assert verdict.logits == len(run.logits or ())
-    subject = subjects(4)[0]
+    subject = subjects(lanes)[0]
     run = subject.sound(0)
 
     def codes(stream: bytes) -> set[Error]:
-        model = Packets.whole(stream, 4)
+        model = Packets.whole(stream, lanes)
         return set(account(model, run.tokens, run.row_words, subject.config).codes)
 
     pieces = parts(subject)
-    assert codes(joined([pieces[0], pieces[-1]])) == {Error.FORMAT}
-    assert codes(joined(pieces[:-1])) == {Error.TRUNCATED}
-    assert codes(joined(pieces) + bytes(4)) == {Error.OVERRUN}
-    broken = bytearray(subject.stream)
-    broken[Random(1).randrange(len(broken))] ^= 1
-    assert codes(bytes(broken)) == {Error.CRC}
+    assert joined(pieces, lanes) == subject.stream
+    assert codes(joined([pieces[0], pieces[-1]], lanes)) == {Error.FORMAT}
+    assert codes(joined(pieces[:-1], lanes)) == {Error.TRUNCATED}
+    assert codes(joined(pieces, lanes) + bytes(lanes)) == {Error.OVERRUN}
+    for place in (Random(1).randrange(len(subject.stream)), len(subject.stream) - 1):
+        broken = bytearray(subject.stream)
+        broken[place] ^= 1
+        assert codes(bytes(broken)) == {Error.CRC}
     for name, value, code in (("labels", 0, Error.LIMIT), ("version", 9, Error.FORMAT)):
         changed = parts(subject)
         set_field(changed[0][0], name, value)
-        assert codes(joined(changed)) == {code}
+        assert codes(joined(changed, lanes)) == {code}

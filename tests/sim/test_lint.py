@@ -75,11 +75,12 @@ TOOLS = {
 
 
 def cases() -> list[object]:
-    """Every unit with every number of lanes; more than four are marked as slow."""
+    """Every unit with every number of lanes, the large ones up to 32; above four they are slow."""
     return [
         pytest.param(name, lanes, marks=[pytest.mark.slow] if lanes > 4 else [])
         for name in UNITS
         for lanes in LANES
+        if lanes <= 32 or name not in LARGE
     ]
 
 

@@ -258,7 +258,7 @@ def run(*arguments: str, monkeypatch, capsys) -> tuple[int, list[str]]:
             "error: the clock is nan MHz: it must lie above 0 and below 10000",
         ),
         (["--clock-mhz", "x"], "error: argument --clock-mhz: invalid float value: 'x'"),
-        (["--lanes", "5"], "error: lanes is 5: choose one of 4, 8, 16, 32"),
+        (["--lanes", "5"], "error: lanes is 5: choose one of 4, 8, 16, 32, 64"),
     ],
 )
 def test_what_is_refused_before_anything_is_made(

@@ -40,6 +40,10 @@ def test_a_measurement_is_the_sum_of_its_inferences() -> None:
     assert found.whole > found.alone > found.batched
     real, whole = found.utilisation
     assert real == pytest.approx(sum(work(program, n) for n in lengths) / 16 / found.batched)
+    # No inference can follow the one before sooner than the stream, with the tokens there, is read.
+    early = [predict(program, b, stream_bytes=2, tokens_there=True).stream_end for b in batches]
+    assert found.overlap == pytest.approx(1 - sum(early) / found.batched)
+    assert 0 < found.overlap < 0.05
     padded = [8, 4, *[20] * 6, 4, 4]
     assert whole == pytest.approx(sum(work(program, n) for n in padded) / 16 / found.batched)
 
@@ -54,10 +58,10 @@ def test_the_whole_last_layer_is_an_option() -> None:
 
 def test_the_report() -> None:
     one = Measurement(
-        "texts", Setting(16, 2), 10, 250, 3_000_000, 2_000_000, 500_000, 3, (0.5, 0.75)
+        "texts", Setting(16, 2), 10, 250, 3_000_000, 2_000_000, 500_000, 3, (0.5, 0.75), 0.0125
     )
     text = throughput.report([one], 256)
     values = ["texts", "25.0", "16", "2", "333", "500", "2,000", "6.00", "4.00"]
-    values += ["3", "50.0%", "75.0%"]
+    values += ["3", "50.0%", "75.0%", "1.25%"]
     assert [line.split() for line in text.splitlines()][2] == values
     assert "token memory of 256" in text
