@@ -9,6 +9,7 @@ they are made of, and never change.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -41,6 +42,9 @@ VERILATOR_FLAGS = (
     "--x-initial", "fast",
 )  # fmt: skip
 
+#: Of the C++: runs as fast as with -O2, and builds in two thirds of the compiler's time.
+OPTIMISATION = "OPT_FAST=-O1"
+
 HARNESS_FLAGS = (
     "--cc", "--exe", "--build",
     "-j", "2",
@@ -49,7 +53,7 @@ HARNESS_FLAGS = (
     "--x-assign", "fast",
     "--x-initial", "fast",
     "--noassert",
-    "-MAKEFLAGS", "OPT_FAST=-O1",  # runs as fast as -O2, and builds in two thirds of the time
+    "-MAKEFLAGS", OPTIMISATION,
 )  # fmt: skip
 
 
@@ -108,7 +112,9 @@ def built(
     flags: tuple[str, ...] = ()
     if simulator == "verilator":
         flags = (*VERILATOR_FLAGS, *(("--trace-fst",) if waves else ()))
-    key = _key(design.verilog, visibility, *flags, version(simulator), cocotb.__version__)
+    key = _key(
+        design.verilog, visibility, *flags, OPTIMISATION, version(simulator), cocotb.__version__
+    )
     stamp = folder / "stamp"
     while True:
         build(design, simulator, folder, key, visibility, flags, waves)
@@ -143,6 +149,7 @@ def build(
         sources = [control, source] if simulator == "verilator" else [source]
         try:
             with clean_environment():
+                os.environ["MAKEFLAGS"] = OPTIMISATION
                 runner(simulator).build(
                     sources=sources,
                     hdl_toplevel=design.name,

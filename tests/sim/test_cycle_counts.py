@@ -19,7 +19,7 @@ from sim.cycles.model import predict
 from sim.harness import fast
 from tb.case import Case, accelerator_inference, write_case
 
-CONFIG = Config(lanes=4, tokens=16, hidden=16, ffn=32, labels=4)
+CONFIG = Config(lanes=4)
 SHAPE = Shape(
     layers=2, hidden=16, heads=2, head_size=8, ffn=32, labels=2, vocabulary=30, positions=16,
     types=2,
@@ -42,7 +42,7 @@ def by_cocotb(
     case, report = folder / "case.npz", folder / "report.json"
     write_case(case, Case(inferences=played, interval=interval, row_latency=row_latency))
     env = {"CASE": str(case), "REPORT": str(report)}
-    run_bench("accelerator", "icarus", CONFIG, testcases=["case"], env=env)
+    run_bench("accelerator", "verilator", CONFIG, testcases=["case"], env=env)
     found: list[dict[str, Any]] = json.loads(report.read_text())["inferences"]
     return found
 

@@ -76,7 +76,7 @@ FAULTS = {
         "accelerator",
         "self.s_axis_tokens.tready.eq(Mux(control.reset, control.drain_tokens, tokens.i.ready))",
         "self.s_axis_tokens.tready.eq(Mux(control.reset, control.drain_tokens, "
-        "tokens.i.ready | tokens.sequence.ready))",
+        "tokens.i.ready | tokens.batch.ready))",
     ),
 }
 #: They build sooner than they play.

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from rtl.compile.program import compile_model
+from rtl.generate.verilog import PLAIN
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.bench import BenchError, run_bench
@@ -62,32 +63,42 @@ def play(
 def test_small_families_on_icarus(name: str, tmp_path: Path) -> None:
     """Odd lengths, L = 1, holes in the mask, two types, back to back, stalls on all streams."""
     model = family(name, SMALL[name])
-    found = []
-    for whole in (False, True):
-        program = compile_model(model, LIMITS, whole_last_layer=whole)
-        found += inferences(model, program, [11, 1, 6], seed=whole)
-        found += batches(model, program, 2, seed=1 + 2 * whole)
+    program = compile_model(model, LIMITS)
+    found = inferences(model, program, [11, 1, 6]) + batches(model, program, 1, seed=1)
     play(tmp_path, "icarus", LIMITS, found, idle=0.3, stall=0.5, row_latency=7)
 
 
+@VERILATOR
+def test_small_families_batched_and_whole(tmp_path: Path) -> None:
+    """More of it on Verilator: with the last layer's first row tile and with all of it."""
+    found = []
+    for name in SMALL:
+        model = family(name, SMALL[name])
+        for whole in (False, True):
+            program = compile_model(model, LIMITS, whole_last_layer=whole)
+            found += inferences(model, program, [11, 1, 6], seed=whole, name=name)
+            found += batches(model, program, 2, seed=1 + 2 * whole)
+    play(tmp_path, "verilator", LIMITS, found, idle=0.3, stall=0.5, row_latency=7)
+
+
 @pytest.mark.parametrize(
-    "settings",
+    ("simulator", "settings"),
     [
-        {"row_latency": 1},
-        {"row_latency": 60, "interval": 4},
-        {"idle": 0.8, "stall": 0.0},
-        {"idle": 0.0, "stall": 0.9},
+        ("icarus", {"row_latency": 1}),
+        pytest.param("verilator", {"row_latency": 60, "interval": 4}, marks=VERILATOR),
+        pytest.param("verilator", {"idle": 0.8, "stall": 0.0}, marks=VERILATOR),
+        pytest.param("verilator", {"idle": 0.0, "stall": 0.9}, marks=VERILATOR),
     ],
     ids=str,
 )
-def test_models_in_turn_on_icarus(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_models_in_turn(simulator: str, settings: dict[str, Any], tmp_path: Path) -> None:
     """Model switches between back to back inferences of different lengths."""
     found = []
     for name in ("bert-tiny", "pre-norm", "post-norm-mean"):
         model = family(name, SMALL[name], seed=5)
         program = compile_model(model, LIMITS)
         found += inferences(model, program, [5, 8], name=name)
-    play(tmp_path, "icarus", LIMITS, found[::2] + found[1::2], seed=3, **settings)
+    play(tmp_path, simulator, LIMITS, found[::2] + found[1::2], seed=3, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +119,7 @@ def between(sound: Sequence[Inference], bad: Sequence[Inference]) -> list[Infere
     return found
 
 
-@pytest.mark.verilator
+@VERILATOR
 def test_damaged_streams(small: Any, tmp_path: Path) -> None:
     _, program, sound = small
     rng = np.random.default_rng(4)
@@ -120,7 +131,7 @@ def test_damaged_streams(small: Any, tmp_path: Path) -> None:
     play(tmp_path, "verilator", LIMITS, between(sound, bad), idle=0.1, stall=0.2)
 
 
-@pytest.mark.verilator
+@VERILATOR
 def test_refused_streams_and_tokens(small: Any, tmp_path: Path) -> None:
     model, program, sound = small
     assert program.tokens < LIMITS.tokens
@@ -166,7 +177,7 @@ def aborted_around_the_end(sound: Inference, moments: range) -> list[Inference]:
     )
 
 
-@pytest.mark.verilator
+@VERILATOR
 @pytest.mark.parametrize("stall", [0.0, 0.7])
 def test_aborted_around_the_logits(stall: float, small: Any, tmp_path: Path) -> None:
     """Before the first logit is offered: ABORTED and none. After it: NONE and all of them."""
@@ -187,7 +198,7 @@ def test_a_packet_that_an_abort_cuts_off_is_seen(small: Any, tmp_path: Path) -> 
     (whole,) = play(tmp_path, "icarus", LIMITS, [sound])
     fault = ("with m.If(self.finished):", "with m.If(self.finished | self.abort):")
     unit = mutated("control", fault, unit="accelerator", config=LIMITS)
-    faulty = described(unit, "accelerator", LIMITS)
+    faulty = described(unit, "accelerator", LIMITS, lowering=PLAIN)
     path = tmp_path / "case.npz"
     moments = range(whole["cycles"] - 9, whole["cycles"])
     write_case(path, Case(inferences=tuple(aborted_around_the_end(sound, moments))))
@@ -197,7 +208,7 @@ def test_a_packet_that_an_abort_cuts_off_is_seen(small: Any, tmp_path: Path) -> 
         )
 
 
-@pytest.mark.verilator
+@VERILATOR
 def test_a_silent_source_is_ended_by_abort(small: Any, tmp_path: Path) -> None:
     """The stream stops without `last`: in a run, and in the drain after a failure."""
     _, program, sound = small
@@ -245,7 +256,7 @@ def test_a_wrong_expectation_is_seen(small: Any, tmp_path: Path) -> None:
         assert f"lane {lane}, write {word}" in message
 
 
-@pytest.mark.verilator
+@VERILATOR
 def test_bert_tiny_on_verilator(tmp_path: Path) -> None:
     shape = FAMILIES["bert-tiny"]
     config = Config(lanes=8)
@@ -258,7 +269,7 @@ def test_bert_tiny_on_verilator(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.verilator
+@VERILATOR
 @pytest.mark.parametrize("lanes", [4, 8, 16, 32])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_families_on_verilator(name: str, lanes: int, tmp_path: Path) -> None:
@@ -273,7 +284,7 @@ def test_families_on_verilator(name: str, lanes: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.verilator
+@VERILATOR
 @pytest.mark.parametrize("lanes", [8, 16, 32])
 def test_small_families_on_verilator(lanes: int, tmp_path: Path) -> None:
     """Sizes below and around the lanes, all families in turn on one configuration."""
