@@ -5,6 +5,7 @@ UNIT ?=
 LANES ?= 8
 SIM ?= verilator
 WAVES ?=
+BOARD ?= ulx3s
 ARGS ?=
 
 RUN := .venv/bin/python
@@ -18,7 +19,7 @@ review := --review="$$REVIEW"
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help sim test synth bench regress calibrate docs setup lint clean distclean \
+.PHONY: help sim test synth bench regress calibrate board-sim bitstream flash docs setup lint clean distclean \
         setup-quant setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-test
 
 help:  ## Show the targets and their variables
@@ -26,7 +27,7 @@ help:  ## Show the targets and their variables
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Variables: REVIEW='text'  LANES=4|8|16|32|64  SIM=verilator|icarus  UNIT=name  WAVES=1"
+	@echo "Variables: REVIEW='text'  LANES=4|8|16|32|64  SIM=verilator|icarus  UNIT=name  WAVES=1  BOARD=ulx3s"
 	@echo "           ARGS='...' goes to the command as it stands  PYTHON=/path/to/python3"
 	@echo "Example:   make sim REVIEW='That movie was terrible!' LANES=8"
 	@printf '%s\n' "Quotes:    make sim REVIEW='It'\\''s \"good\"'   (in single quotes a shell changes nothing)"
@@ -59,6 +60,16 @@ bench: setup-train setup-sim  ## Speed of golden beside Hugging Face, cycles of 
 	@$(RUN) -m sim.performance
 	@$(RUN) -m sim.throughput
 	@$(RUN) -m sim.published
+
+board-sim: setup-sim setup-host  ## The ULX3S in simulation, at a terminal for the host programs
+	@$(RUN) -m sim.board.simulate --lanes $(LANES) $(ARGS)
+
+bitstream: setup-synth  ## The bitstream of BOARD=ulx3s, if it meets its clock
+	@$(if $(filter-out ulx3s,$(BOARD)),echo "error: BOARD is $(BOARD): the only board is ulx3s" >&2; exit 2)
+	@$(RUN) -m sim.board.bitstream --lanes $(LANES) $(ARGS)
+
+flash: setup-synth  ## Bitstream and image into the board, or what would write them: ARGS='--load FILE'
+	@$(RUN) -m sim.board.program $(ARGS)
 
 regress: setup-test  ## The slow tests, 100,000 fuzz cases, coverage, 1,200 mutants, many reviews: make regress ARGS='--reviews 1000'
 	@$(RUN) -m pytest -n 2 --dist worksteal -m slow

@@ -26,7 +26,9 @@ FLAG, ESCAPE, INVERT = 0x7E, 0x7D, 0x20
 HEAD = struct.Struct("<BBH")
 CRC_BYTES = 4
 LONGEST = 1028
-"""Bytes of the longest payload: an address and 1 KiB."""
+"""Bytes of the longest payload of a request: an address and 1 KiB."""
+LONGEST_REPLY = 65_535
+"""Bytes of the longest payload of a reply: as many as its length can say."""
 BAUD = 1_000_000
 ALIGNMENT = 8
 """A WRITE begins at a multiple of it and has a multiple of it."""
@@ -39,9 +41,10 @@ class Kind(IntEnum):
 
     INFO   nothing; `Info`.
     WRITE  address 4, bytes; nothing. Taken although replies are still on their way, and the same
-           bytes twice are as good as once.
+           bytes twice are as good as once. No image is in use then until the next USE.
     USE    nothing; nothing. The memory from address 0 on is checked as an image, then used.
-    RUN    a word a token, id[23:0], type[24], attend[25]; cycles 4, logits 4 each.
+    RUN    a word a token, id[23:0], type[24], attend[25], ends[26] with the last of a sequence
+           that another one follows; cycles 4, logits 4 each, sequence by sequence.
     ERROR  only as a reply: code 1, detail 4.
     """
 
@@ -85,7 +88,7 @@ class Problem(IntEnum):
 
 PROBLEMS = {
     Problem.NONE: "nothing is wrong with it",
-    Problem.EMPTY: "none was loaded, and none is in the flash",
+    Problem.EMPTY: "none was loaded, or not to its end",
     Problem.HEADER: "its header is none, or damaged",
     Problem.LANES: "it is for another number of lanes or another version of the stream",
     Problem.SIZE: "it is larger than the memory, or its sections do not lie in it",
@@ -121,7 +124,7 @@ class Info:
     problem
         Why no image is in use; NONE: one is.
     longest
-        Bytes of the longest payload.
+        Bytes of the longest payload of a request.
     memory_bytes, kilohertz
         Of the board's memory; its clock.
     stream_version, lanes, tokens, hidden, ffn, labels

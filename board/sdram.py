@@ -139,6 +139,9 @@ class Sdram(wiring.Component):
         Width of a request's `last`: requests are of 1 to 2^length_bits words.
     depth
         Words that were read and not taken; that many are asked of the chip ahead.
+    delay
+        Cycles that registers at the pins and the phase of the chip's clock add between a READ and
+        its word.
 
     Members
     -------
@@ -155,7 +158,7 @@ class Sdram(wiring.Component):
     ----------
     latency
         Cycles from a READ to its word in `pins.i`'s register: the register of the pins, the CAS
-        latency, the register itself.
+        latency, the register itself, and `delay`.
 
     Raises
     ------
@@ -164,11 +167,16 @@ class Sdram(wiring.Component):
     """
 
     def __init__(
-        self, chip: Chip, megahertz: float, length_bits: int = 16, depth: int = 32
+        self,
+        chip: Chip,
+        megahertz: float,
+        length_bits: int = 16,
+        depth: int = 32,
+        delay: int = 0,
     ) -> None:
         self.chip, self.cycles = chip, Cycles.of(chip, megahertz)
         self.length_bits, self.depth = length_bits, depth
-        self.latency = 1 + chip.cas + 1
+        self.latency = 1 + chip.cas + 1 + delay
         super().__init__(
             {
                 "request": In(stream.Signature(Request(chip, length_bits))),

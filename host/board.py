@@ -26,6 +26,7 @@ INFERENCE = (
     *("the stream goes on after its end", "more tokens than model or accelerator take"),
     *("a token's id or type is beyond its table", "no token may be attended to", "aborted"),
     *("it made no progress", "a row of the embedding table ended early or late"),
+    *("the memory answered with an error", "the image's addresses cannot be used"),
 )
 
 

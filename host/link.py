@@ -12,7 +12,16 @@ from cli.command import ToolError
 import serial
 from serial.tools import list_ports
 
-from board.protocol import REPLY, Damaged, Decoder, Frame, Kind, Refusal, encode
+from board.protocol import (
+    LONGEST_REPLY,
+    REPLY,
+    Damaged,
+    Decoder,
+    Frame,
+    Kind,
+    Refusal,
+    encode,
+)
 
 PAUSE = 0.1  # seconds between two looks for a port that has gone
 LOOK = 0.02  # seconds that a look for bytes may take
@@ -94,7 +103,7 @@ class Link:
         self.seconds, self.tries, self.patience = seconds, tries, patience
         self._say = say
         self._number = 0
-        self._decoder = Decoder()
+        self._decoder = Decoder(LONGEST_REPLY)
         self.reconnections = 0
         self.resends = 0
         self._line: Any = self._opened()
@@ -128,7 +137,7 @@ class Link:
             return f"{self.port} is used by another program: end that first"
         return f"{self.port} cannot be used as a serial port: {error}"
 
-    def ask(self, kind: Kind, payload: bytes = b"", seconds: float | None = None) -> bytes:
+    def ask(self, kind: int, payload: bytes = b"", seconds: float | None = None) -> bytes:
         """The payload of the reply to one request.
 
         Raises
@@ -143,7 +152,7 @@ class Link:
 
     def ask_all(
         self,
-        requests: Iterable[tuple[Kind, bytes]],
+        requests: Iterable[tuple[int, bytes]],
         window: int,
         seconds: float | None = None,
     ) -> Iterator[bytes]:
@@ -240,6 +249,6 @@ class Link:
                         "connect the board and run this again"
                     ) from None
                 time.sleep(PAUSE)
-        self._decoder = Decoder()
+        self._decoder = Decoder(LONGEST_REPLY)
         self.reconnections += 1
         self._say(f"{self.port} is back")

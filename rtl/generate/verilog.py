@@ -13,14 +13,14 @@ lines, each with its reason; nothing else is, so a warning is about the design.
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from cli.command import ToolError
 
 from amaranth.back import rtlil
-from amaranth.hdl import Elaboratable, Shape, ShapeCastable
+from amaranth.hdl import Elaboratable, IOPort, Shape, ShapeCastable
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -30,6 +30,7 @@ LOWERING = "proc; memory_collect; opt -full; clean; write_rtlil"
 PLAIN = "proc; memory_collect; clean; write_rtlil"
 """The same design, larger, in a quarter of the time: for one that is simulated once."""
 WRITING = "clean; write_verilog -noattr"
+WRITING_ATTRIBUTES = "clean; write_verilog"
 
 #: Warnings of Verilator about how Yosys writes, and why each is none about the design.
 WAIVED = {
@@ -201,7 +202,29 @@ def convert(
     VerilogError
         Yosys refused the design, a part has no name, or two parts or ports get the same name.
     """
-    lowered = explicit_widths(netlist(component, name, trace=trace, lowering=lowering))
-    body = re.sub(r"\A/\*.*?\*/\n", "", _yosys(name, lowered, WRITING), flags=re.DOTALL)
     order = ["clk", "rst", *(port for port, *_ in ports(component))]
+    lowered = netlist(component, name, trace=trace, lowering=lowering)
+    return _written(lowered, name, order, WRITING)
+
+
+def convert_chip(
+    top: Elaboratable, name: str, pads: Mapping[str, IOPort], *, lowering: str = LOWERING
+) -> str:
+    """Verilog text of a whole chip: its ports are `pads`, in their order, and no others.
+
+    Clocks and resets are its own. The attributes of its instances are kept. `lowering` is as in
+    `convert`.
+
+    Raises
+    ------
+    VerilogError
+        As in `convert`.
+    """
+    text = rtlil.convert(top, name=name, ports=list(pads.values()), emit_src=False)
+    return _written(_yosys(name, text, lowering), name, list(pads), WRITING_ATTRIBUTES)
+
+
+def _written(lowered: str, name: str, order: Sequence[str], writing: str) -> str:
+    body = _yosys(name, explicit_widths(lowered), writing)
+    body = re.sub(r"\A/\*.*?\*/\n", "", body, flags=re.DOTALL)
     return HEAD + in_order(plain_module_names(body), name, order)

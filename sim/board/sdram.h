@@ -52,6 +52,9 @@ class Chip {
     uint16_t peek(uint32_t address) const { return cells[address] ^ noise(address); }
     void poke(uint32_t address, uint16_t word) { cells[address] = word ^ noise(address); }
 
+    // What a fault of the chip would do.
+    void flip(uint32_t address, uint16_t bits) { cells[address] ^= bits; }
+
     Answer clock(const Pins& pins) {
         now = edge * r.period;
         bus(pins);

@@ -54,9 +54,8 @@ def image_of(model: Model, lanes: int = LANES) -> bytes:
     return image_bytes(Image(stream=stream, rows=table.tobytes(), row_bytes=table[0].nbytes))
 
 
-@pytest.fixture(scope="session")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
-    folder = tmp_path_factory.mktemp("sample")
+def sample_in(folder: Path) -> Sample:
+    """The model with what belongs to it, written into a folder."""
     model = random_model(SHAPE, seed=5)
     spec = EncoderSpec(
         layers=1, hidden=10, heads=2, head_size=5, ffn=12, labels=LABELS,
@@ -66,6 +65,11 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
     (folder / "model" / "vocab.txt").write_text("\n".join(WORDS) + "\n")
     (folder / "model.img").write_bytes(image_of(model))
     return Sample(model, folder / "model", folder / "model.img")
+
+
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
+    return sample_in(tmp_path_factory.mktemp("sample"))
 
 
 @pytest.fixture

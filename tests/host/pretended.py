@@ -184,6 +184,7 @@ class Board:
             if at % 8 or at + len(payload) - 4 > self.memory_bytes:
                 return error(4, at)
             self.memory[at : at + len(payload) - 4] = payload[4:]
+            self.problem, self.digest = 1, bytes(32)
             return 0x82, b""
         if kind == USE and not payload:
             self.damage(self.memory)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
 import tty
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -103,7 +104,7 @@ def test_info_load_and_a_text(
     code, shown, _ = command(host.info)
     assert code == 0
     assert "4 lanes, up to 16 tokens, hidden 64, ffn 128, 8 labels, stream version 4" in shown
-    assert "image: none to use, none was loaded, and none is in the flash" in shown
+    assert "image: none to use, none was loaded, or not to its end" in shown
     code, shown, _ = command(host.load, str(sample.image), "--json", str(tmp_path / "load.json"))
     assert code == 0
     digest = sample.image.read_bytes()[96:128].hex()
@@ -249,8 +250,25 @@ def test_a_board_that_was_reset_has_no_image(
     )
     assert code == 2
     assert error == (
-        "error: the board has no image to use: none was loaded, and none is in the flash; "
+        "error: the board has no image to use: none was loaded, or not to its end; "
         "`python -m host.load IMAGE` loads one"
+    )
+
+
+def test_an_image_that_came_in_part_is_not_used(
+    make_board: Make, command: Make, sample: Sample, tmp_path: Path
+) -> None:
+    """Nor is the one before, over which it came."""
+    board = make_board(Line(away=0.3))
+    assert command(host.load, str(sample.image))[0] == 0
+    board.line.unplug = (len(board.heard) + 4,)  # INFO twice, then WRITEs
+    assert command(host.load, str(sample.image), "--patience", "0")[0] == 3
+    while not (tmp_path / "ttyUSB0").exists():
+        time.sleep(0.05)
+    code, _, error = command(host.classify, TEXT, "--quantized", str(sample.quantized))
+    assert (code, error[:68]) == (
+        2,
+        "error: the board has no image to use: none was loaded, or not to its",
     )
 
 
@@ -341,6 +359,15 @@ def test_what_the_accelerator_refuses(
     ended, shown, error = classify(TEXT)
     assert (ended, shown) == (2, "")
     assert error == f"error: the accelerator ended with {message}"
+
+
+def test_a_reply_may_be_longer_than_a_request(make_board: Make, link: Make, sample: Sample) -> None:
+    """The logits of many sequences."""
+    logits = [37 * i - 5_000 for i in range(300)]
+    make_board(runs=lambda words: logits)
+    board = Board(link())
+    board.load(sample.image.read_bytes())
+    assert board.run([2, 5, 3], [0, 0, 0]).logits.tolist() == logits
 
 
 def test_an_image_of_another_model(make_board: Make, command: Make, sample: Sample) -> None:

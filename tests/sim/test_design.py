@@ -70,15 +70,15 @@ def test_every_source_counts(room: str, tmp_path: Path) -> None:
     """One more comment in any room, one file more, one file less: other Verilog may come."""
     for name in design.ROOMS:
         shutil.copytree(design.ROOT / name, tmp_path / name)
-    before = design._digest(tmp_path)
+    before = design.digest_of(tmp_path, design.ROOMS)
     assert before == design.SOURCES
     deepest = max(
         (tmp_path / room).rglob("*.py"), key=lambda path: (len(path.parts), path.stat().st_size)
     )
     deepest.write_text(deepest.read_text() + "# more\n")
-    changed = design._digest(tmp_path)
+    changed = design.digest_of(tmp_path, design.ROOMS)
     (tmp_path / room / "new.py").write_text("")
-    added = design._digest(tmp_path)
+    added = design.digest_of(tmp_path, design.ROOMS)
     assert len({before, changed, added}) == 3
 
 
