@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ from golden.encoder import run
 from golden.model import Model, Shape
 from golden.random import random_model
 from golden.store import save
+from host.link import Link
 from quant.spec import EncoderSpec
+from quant.tokenizer import TextTokenizer, Tokens
 from rtl.compile.image import Image, image_bytes
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import Config
@@ -38,6 +41,19 @@ class Sample:
     quantized: Path
     image: Path
 
+    def tokens(self, words: str) -> Tokens:
+        return TextTokenizer(self.quantized).encode(words, limit=14, segments=2)
+
+    def right(self, words: str) -> list[int]:
+        """golden's logits of a text."""
+        tokens = self.tokens(words)
+        return [int(x) for x in run(self.model, tokens.ids, tokens.types)]
+
+    def is_in(self, board: Board) -> bool:
+        """Whether the board's memory holds the image."""
+        image = self.image.read_bytes()
+        return board.memory[: len(image)] == image
+
     def runs(self, words: list[tuple[int, int, int]]) -> list[int] | int:
         """What the accelerator says: golden's logits, or a code."""
         if len(words) > TOKENS:
@@ -46,6 +62,11 @@ class Sample:
             return 8
         ids, types = ([w[place] for w in words] for place in (0, 1))
         return [int(x) for x in run(self.model, np.array(ids), np.array(types))]
+
+
+def text(rng: random.Random) -> str:
+    """Some words that the tokenizer knows."""
+    return " ".join(rng.choice(WORDS[4:]) for _ in range(rng.randint(1, 9)))
 
 
 def image_of(model: Model, lanes: int = LANES) -> bytes:
@@ -83,3 +104,18 @@ def make_board(sample: Sample, tmp_path: Path) -> Iterator[Callable[..., Board]]
             return stack.enter_context(board)
 
         yield make
+
+
+@pytest.fixture
+def link(tmp_path: Path) -> Iterator[Callable[..., Link]]:
+    """link(**options): a link to the board of make_board."""
+    made: list[Link] = []
+
+    def make(**options: Any) -> Link:
+        defaults: dict[str, Any] = {"seconds": 0.3, "tries": 30, "patience": 5}
+        made.append(Link(str(tmp_path / "ttyUSB0"), 115_200, **(defaults | options)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()

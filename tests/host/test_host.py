@@ -1,4 +1,4 @@
-"""The host programs against a board at a pseudo-terminal, on lines of all kinds."""
+"""The host programs against a board at a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import json
 import os
 import random
 import time
-import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,54 +16,13 @@ import pytest
 import host.classify
 import host.info
 import host.load
-from board import protocol
-from board.protocol import Decoder, Frame, Kind
-from golden.encoder import run
-from host.board import Board
-from host.link import Link, LinkError
-from quant.tokenizer import TextTokenizer, Tokens
+from board.protocol import Kind
 from tests.ending import exit_code, refusal
-from tests.host.conftest import LABELS, SCALE, WORDS, Sample, image_of
-from tests.host.pretended import Board as Pretended
+from tests.host.conftest import LABELS, SCALE, Sample, image_of, text
 from tests.host.pretended import Line
 
 Make = Callable[..., Any]
 TEXT = "The film was not good!"
-
-
-def text(rng: random.Random) -> str:
-    return " ".join(rng.choice(WORDS[4:]) for _ in range(rng.randint(1, 9)))
-
-
-def tokens_of(sample: Sample, words: str) -> Tokens:
-    return TextTokenizer(sample.quantized).encode(words, limit=14, segments=2)
-
-
-def right(sample: Sample, words: str) -> list[int]:
-    """golden's logits of a text."""
-    tokens = tokens_of(sample, words)
-    return [int(x) for x in run(sample.model, tokens.ids, tokens.types)]
-
-
-def holds(board: Pretended, sample: Sample) -> bool:
-    """Whether the image is in the board's memory."""
-    image = sample.image.read_bytes()
-    return board.memory[: len(image)] == image
-
-
-@pytest.fixture
-def link(tmp_path: Path) -> Iterator[Make]:
-    """link(**options): a link to the board of make_board."""
-    made: list[Link] = []
-
-    def make(**options: Any) -> Link:
-        defaults: dict[str, Any] = {"seconds": 0.3, "tries": 30, "patience": 5}
-        made.append(Link(str(tmp_path / "ttyUSB0"), 115_200, **(defaults | options)))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
 
 
 @pytest.fixture
@@ -87,16 +45,6 @@ def classify(command: Make, sample: Sample) -> Make:
     return lambda *arguments: command(host.classify, *arguments, *options)
 
 
-@pytest.fixture
-def terminal() -> Iterator[tuple[int, str]]:
-    """The far end of a line at which no board is, and the port at this one."""
-    master, slave = os.openpty()
-    tty.setraw(slave)
-    yield master, os.ttyname(slave)
-    os.close(master)
-    os.close(slave)
-
-
 def test_info_load_and_a_text(
     make_board: Make, command: Make, sample: Sample, tmp_path: Path
 ) -> None:
@@ -116,7 +64,7 @@ def test_info_load_and_a_text(
     options = ["--quantized", str(sample.quantized), "--json", str(answer)]
     code, shown, _ = command(host.classify, TEXT, *options)
     assert code == 0
-    logits = right(sample, TEXT)
+    logits = sample.right(TEXT)
     figures = json.loads(answer.read_text())
     assert list(figures["integer_logits"].values()) == logits
     assert figures["class"] == LABELS[int(np.argmax(logits))]
@@ -130,7 +78,7 @@ def test_a_file_of_texts(make_board: Make, classify: Make, sample: Sample, tmp_p
     make_board()
     rng = random.Random(4)
     texts = [text(rng) for _ in range(20)]
-    best = [int(np.argmax(right(sample, t))) for t in texts]
+    best = [int(np.argmax(sample.right(t))) for t in texts]
     data = tmp_path / "texts.csv"
     wrong = [(b + (i % 4 == 0)) % 3 for i, b in enumerate(best)]
     data.write_text("text,label\n" + "".join(f"{t},{b}\n" for t, b in zip(texts, wrong)))
@@ -138,9 +86,7 @@ def test_a_file_of_texts(make_board: Make, classify: Make, sample: Sample, tmp_p
     assert code == 0
     assert shown.endswith("15 of 20 as their labels say\n")
     answers = json.loads((tmp_path / "answers.json").read_text())["answers"]
-    assert [list(a["integer_logits"].values()) for a in answers] == [
-        right(sample, t) for t in texts
-    ]
+    assert [list(a["integer_logits"].values()) for a in answers] == [sample.right(t) for t in texts]
 
 
 def test_the_image_is_loaded_once(make_board: Make, classify: Make) -> None:
@@ -148,49 +94,6 @@ def test_the_image_is_loaded_once(make_board: Make, classify: Make) -> None:
     for _ in range(2):
         assert classify(TEXT)[0] == 0
         assert board.heard.count(Kind.USE) == 1
-
-
-LINES = {
-    "noise before replies": {"garbage": 0.5},
-    "noise with flags": {"noise": b"\x7e~~\x7e\x7d\x7e hello \x7e"},
-    "bytes lost, doubled, changed": {"broken": 0.25},
-    "requests not heard": {"silent": 0.2},
-    "all of it": {"garbage": 0.3, "broken": 0.1, "silent": 0.1},
-}
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("kind", LINES)
-def test_a_bad_line_costs_time_and_nothing_else(
-    make_board: Make, link: Make, sample: Sample, kind: str, seed: int
-) -> None:
-    board = make_board(Line(seed=seed, **LINES[kind]))
-    asked = Board(link())
-    assert asked.load(sample.image.read_bytes()) == 1
-    assert holds(board, sample)
-    rng = random.Random(seed)
-    for _ in range(6):
-        words = text(rng)
-        tokens = tokens_of(sample, words)
-        answer = asked.run(tokens.ids.tolist(), tokens.types.tolist())
-        assert answer.logits.tolist() == right(sample, words)
-    if kind in ("bytes lost, doubled, changed", "requests not heard"):
-        assert asked.link.resends > 0
-
-
-def test_without_the_crc_a_bad_line_is_seen(
-    make_board: Make, link: Make, sample: Sample, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A host that takes any frame believes what the line has made of it."""
-
-    def believed(self: Decoder) -> Frame:
-        body = bytes(self._body).ljust(8, b"\0")
-        return Frame(body[0], body[1], body[4:-4])
-
-    monkeypatch.setattr(Decoder, "_ended", believed)
-    make_board(Line(seed=3, broken=0.6))
-    asked = link()
-    assert len({asked.ask(Kind.INFO) for _ in range(20)}) > 1
 
 
 @pytest.mark.parametrize("after", [0, 1, 3, 7])
@@ -203,7 +106,7 @@ def test_a_line_that_is_unplugged_while_loading(
     assert code == 0
     assert "checked by the board" in shown
     assert json.loads(figures.read_text())["reconnections"] == 1
-    assert holds(board, sample)
+    assert sample.is_in(board)
 
 
 def test_a_line_that_is_unplugged_while_classifying(
@@ -216,7 +119,7 @@ def test_a_line_that_is_unplugged_while_classifying(
     code, _, error = command(host.classify, TEXT, *options)
     assert (code, error[-7:]) == (0, "is back")
     figures = json.loads((tmp_path / "answer.json").read_text())
-    assert list(figures["integer_logits"].values()) == right(sample, TEXT)
+    assert list(figures["integer_logits"].values()) == sample.right(TEXT)
 
 
 def test_a_line_that_does_not_come_back(make_board: Make, command: Make, sample: Sample) -> None:
@@ -234,7 +137,7 @@ def test_a_board_that_is_reset_while_loading_is_loaded_again(
     board = make_board(Line(reset=(after,)))
     code, shown, _ = command(host.load, str(sample.image), "--timeout", "1")
     assert code == 0
-    assert holds(board, sample)
+    assert sample.is_in(board)
     # Two INFO come first; a reset that takes the first WRITE with it loses nothing else.
     assert ("sent 2 times: the board had lost a part of it" in shown) == (after > 2)
 
@@ -281,30 +184,6 @@ def test_memory_that_forgets_is_named(make_board: Make, command: Make, sample: S
     assert code == 2
     assert "the board has no image to use: its command stream is damaged" in error
     assert board.heard.count(Kind.USE) == 3
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_a_port_that_says_anything_is_no_board(seed: int, terminal: tuple[int, str]) -> None:
-    """Random bytes, and sound frames that answer something else: an error, and soon."""
-    rng = random.Random(seed)
-    far_end, port = terminal
-    babble = rng.randbytes(rng.randrange(2_000))
-    for _ in range(rng.randrange(40)):
-        kind, number = rng.randrange(256), 200 + rng.randrange(50)
-        babble += protocol.encode(kind, number, rng.randbytes(rng.randrange(20)))
-    os.write(far_end, babble[:3_000])
-    with Link(port, 115_200, seconds=0.1, tries=2) as link:
-        with pytest.raises(LinkError, match=r"no answer from .* in 2 tries") as error:
-            Board(link).info()
-    assert "\n" not in str(error.value)
-
-
-def test_a_port_that_takes_no_bytes(terminal: tuple[int, str]) -> None:
-    """Nobody reads at the other end, and more is sent than the terminal holds."""
-    with Link(terminal[1], 115_200, seconds=0.1, tries=2) as link:
-        writes = [(Kind.WRITE, bytes(1_028))] * 40
-        with pytest.raises(LinkError, match=r"no answer from .* in 2 tries"):
-            list(link.ask_all(writes, window=40))
 
 
 @pytest.mark.parametrize("module", [host.info, host.load, host.classify])
@@ -359,15 +238,6 @@ def test_what_the_accelerator_refuses(
     ended, shown, error = classify(TEXT)
     assert (ended, shown) == (2, "")
     assert error == f"error: the accelerator ended with {message}"
-
-
-def test_a_reply_may_be_longer_than_a_request(make_board: Make, link: Make, sample: Sample) -> None:
-    """The logits of many sequences."""
-    logits = [37 * i - 5_000 for i in range(300)]
-    make_board(runs=lambda words: logits)
-    board = Board(link())
-    board.load(sample.image.read_bytes())
-    assert board.run([2, 5, 3], [0, 0, 0]).logits.tolist() == logits
 
 
 def test_an_image_of_another_model(make_board: Make, command: Make, sample: Sample) -> None:
