@@ -293,6 +293,7 @@ def test_a_model_that_the_memory_has_no_room_for_is_refused(
     monkeypatch.setattr(simulate, "IMAGES", tmp_path)
     small = replace(CHOICES, chip=Chip(row_bits=1, column_bits=7))
     monkeypatch.setattr(simulate, "choices", lambda config: small)
+    monkeypatch.setattr(simulate, "Simulated", with_stand_in)
     assert simulate.main(["--lanes", "4", "--quantized", str(sample.quantized)]) == 2
     size = (tmp_path / f"{sample.quantized.name}-4.img").stat().st_size
     assert capsys.readouterr().err.splitlines()[-1] == (
