@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Module, Shape, ShapeLike
+from amaranth.hdl import Module, Shape, ShapeLike, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -146,6 +146,12 @@ class DistributedMemory(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        if self.depth == 1:  # synthesisers warn of a memory of one word
+            word = Signal(self.shape, reset_less=True)
+            with m.If(self.write.en):
+                m.d.sync += word.eq(self.write.data)
+            m.d.comb += self.read.data.eq(word)
+            return m
         m.submodules.ram = ram = memory.Memory(shape=self.shape, depth=self.depth, init=[])
         write, read = ram.write_port(), ram.read_port(domain="comb")
         m.d.comb += [

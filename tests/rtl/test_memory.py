@@ -8,12 +8,13 @@ import pytest
 from amaranth.hdl import signed, unsigned
 from amaranth.lib import data
 
-from rtl.primitives.memory import Memory, Rom
+from rtl.primitives.memory import DistributedMemory, Memory, Rom
 from tb.pipelined import run_pipelined
 
 
+@pytest.mark.parametrize("kind", [Memory, DistributedMemory])
 @pytest.mark.parametrize("depth", [1, 5, 64])
-def test_random_traffic(depth: int) -> None:
+def test_random_traffic(depth: int, kind: type[Memory | DistributedMemory]) -> None:
     """Each read returns the last word written in an earlier cycle."""
     rng = np.random.default_rng(depth)
     cycles = 400
@@ -29,7 +30,7 @@ def test_random_traffic(depth: int) -> None:
         expected.append(words[inputs["read_address"][t]].tolist())
         if inputs["write_en"][t]:
             words[inputs["write_address"][t]] = inputs["write_data"][t]
-    memory = Memory(data.ArrayLayout(signed(16), 3), depth)
+    memory = kind(data.ArrayLayout(signed(16), 3), depth)
     found = run_pipelined(memory, inputs, ("read_data",))["read_data"]
     assert found.tolist() == expected
 

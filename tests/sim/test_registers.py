@@ -261,15 +261,21 @@ OTHERS = [
     ("stall_idle @ 0x2C", "stall_idle @ 0x4C"),
     ("busy[0:0]", "busy[2:2]"),
     ("cycles[31:0]", "cycles[30:0]"),
-    ("version[31:0] = 5", "version[31:0] = 6"),
+    ("version[31:0] = 6", "version[31:0] = 7"),
     ("hidden[31:0] = HIDDEN", "hidden[31:0] = TOKENS"),
     ("enable[0:0] = 1", "enable[3:3] = 1"),
-    ("sw = rw; hw = r;", "sw = r; hw = r;"),
-    ("sw = rw; hw = r;", "sw = rw; onwrite = woclr; hw = r;"),
+    ("sw = rw; hw = r; } enable", "sw = r; hw = r; } enable"),
+    ("sw = rw; hw = r; } enable", "sw = rw; onwrite = woclr; hw = r; } enable"),
     ("default sw = w;", "default sw = rw;"),
     ("start[0:0]", "start[4:4]"),
     ("pending[0:0]", "pending[1:1]"),
 ]
+
+
+def test_every_other_map_is_one() -> None:
+    """Those that `make test` does not play, too."""
+    text = SOURCE.read_text()
+    assert all(text.count(old) == 1 for old, _ in OTHERS)
 
 
 @pytest.mark.parametrize(
@@ -279,10 +285,8 @@ OTHERS = [
 def test_another_map_is_not_that_of_the_verilog(
     old: str, new: str, simulation: Path, tmp_path: Path
 ) -> None:
-    text = SOURCE.read_text()
-    assert text.count(old) == 1
     source = tmp_path / "other.rdl"
-    source.write_text(text.replace(old, new))
+    source.write_text(SOURCE.read_text().replace(old, new))
     assert played(simulation, tmp_path, registers(CONFIG, source))[1] != ""
 
 
