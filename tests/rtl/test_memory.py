@@ -2,6 +2,7 @@
 """Memory and Rom: latency, order of reads and writes, parameters."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,13 +10,12 @@ from amaranth.hdl import signed, unsigned
 from amaranth.lib import data
 
 from rtl.primitives.memory import DistributedMemory, Memory, Rom
+from tb.amaranth_ports import simulate
 from tb.pipelined import run_pipelined
 
 
-@pytest.mark.parametrize("kind", [Memory, DistributedMemory])
-@pytest.mark.parametrize("depth", [1, 5, 64])
-def test_random_traffic(depth: int, kind: type[Memory | DistributedMemory]) -> None:
-    """Each read returns the last word written in an earlier cycle."""
+def random_traffic(depth: int) -> tuple[dict[str, np.ndarray], list[list[int]]]:
+    """Reads and writes, and what is read: the last word written in an earlier cycle."""
     rng = np.random.default_rng(depth)
     cycles = 400
     inputs = {
@@ -30,9 +30,33 @@ def test_random_traffic(depth: int, kind: type[Memory | DistributedMemory]) -> N
         expected.append(words[inputs["read_address"][t]].tolist())
         if inputs["write_en"][t]:
             words[inputs["write_address"][t]] = inputs["write_data"][t]
-    memory = kind(data.ArrayLayout(signed(16), 3), depth)
+    return inputs, expected
+
+
+@pytest.mark.parametrize("depth", [1, 5, 64])
+def test_random_traffic(depth: int) -> None:
+    inputs, expected = random_traffic(depth)
+    memory = Memory(data.ArrayLayout(signed(16), 3), depth)
     found = run_pipelined(memory, inputs, ("read_data",))["read_data"]
     assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("depth", [1, 5, 64])
+def test_random_traffic_read_at_once(depth: int) -> None:
+    inputs, expected = random_traffic(depth)
+
+    async def play(ports: Any) -> list[list[int]]:
+        found = []
+        for t in range(len(expected)):
+            for name, words in inputs.items():
+                ports.set(name, words[t].tolist())
+            await ports.settle()
+            found.append(list(ports.get("read_data")))
+            await ports.tick()
+        return found
+
+    memory = DistributedMemory(data.ArrayLayout(signed(16), 3), depth)
+    assert simulate(memory, play) == expected
 
 
 def test_rom_with_two_ports() -> None:
