@@ -42,7 +42,7 @@ VERILATOR_FLAGS = (
     "--x-initial", "fast",
 )  # fmt: skip
 
-#: Of the C++: runs as fast as with -O2, and builds in two thirds of the compiler's time.
+#: Of the C++: runs as fast as with -O2, and builds sooner.
 OPTIMISATION = "OPT_FAST=-O1"
 
 HARNESS_FLAGS = (
