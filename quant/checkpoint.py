@@ -59,12 +59,12 @@ def load(directory: str | Path) -> Checkpoint:
                 raise CheckpointError(f"{file}: {name} is also in another weight file")
             tensors[name] = tensor
     family = config.get("model_type")
-    if family in REFUSED:
-        raise CheckpointError(f"{config_file}: model_type {family!r} cannot run: {REFUSED[family]}")
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES | REFUSED:
         raise CheckpointError(
             f"{config_file}: model_type is {family!r}: supported are {', '.join(sorted(FAMILIES))}"
         )
+    if family in REFUSED:
+        raise CheckpointError(f"{config_file}: model_type {family!r} cannot run: {REFUSED[family]}")
     source = Tensors(tensors)
     try:
         spec, arrays = FAMILIES[family](config, source)

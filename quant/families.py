@@ -4,118 +4,22 @@ One function a family, found by the config's model_type: it checks what the conf
 the tensors it knows, and leaves the rest, which the loader refuses by name.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
+from quant.spec import Arrays, CheckpointError, EncoderSpec
+from quant.tensors import Config, Tensors, activation, head_size, integer, labels_of, number
+from quant.transformer import transformer
 
-from quant.activation import ACTIVATIONS
-from quant.spec import Arrays, CheckpointError, EncoderSpec, Floats
-
-Config = Mapping[str, Any]
-
-_ACTIVATIONS = {theirs: ours for ours, entry in ACTIVATIONS.items() for theirs in entry.names}
-_BUFFERS = ("position_ids", "token_type_ids")
 FACTORISED = (
     "projected to the hidden size, for which there is no operation: the sum of the rows is the "
     "residual stream"
 )
 
 
-class Tensors:
-    """The tensors of a checkpoint; each is taken once, under the name that the spec gives it."""
-
-    def __init__(self, tensors: Mapping[str, Floats]) -> None:
-        self._left = {
-            name: tensor for name, tensor in tensors.items() if name.split(".")[-1] not in _BUFFERS
-        }
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._left
-
-    def take(self, name: str) -> Floats:
-        """Raises CheckpointError when the checkpoint has no such tensor left."""
-        if name not in self._left:
-            raise CheckpointError(f"the tensor {name} is missing")
-        return self._left.pop(name)
-
-    def linear(self, name: str, *targets: str) -> Arrays:
-        """A linear layer; with several targets its outputs are split into that many equal parts."""
-        weight, bias = self.take(f"{name}.weight"), self.take(f"{name}.bias")
-        if weight.ndim != 2 or bias.shape != weight.shape[:1] or len(bias) % len(targets):
-            raise CheckpointError(
-                f"{name} has shapes {weight.shape} and {bias.shape}: a matrix and a bias of "
-                f"as many rows are needed, {len(targets)} equal parts"
-            )
-        arrays: Arrays = {}
-        for target, w, b in zip(
-            targets, np.split(weight, len(targets)), np.split(bias, len(targets))
-        ):
-            arrays |= {f"{target}.weight": w, f"{target}.bias": b}
-        return arrays
-
-    def drop(self, prefix: str) -> None:
-        """Leave out what only training needs."""
-        for name in [name for name in self._left if name.startswith(prefix)]:
-            del self._left[name]
-
-    def norm(self, name: str, target: str) -> Arrays:
-        old = f"{name}.gamma" in self  # names of checkpoints converted from TensorFlow
-        scale, shift = ("gamma", "beta") if old else ("weight", "bias")
-        return {
-            f"{target}.gamma": self.take(f"{name}.{scale}"),
-            f"{target}.beta": self.take(f"{name}.{shift}"),
-        }
-
-    def refuse_rest(self) -> None:
-        if self._left:
-            raise CheckpointError(
-                f"the tensor {min(self._left)} has no place in this encoder "
-                f"({len(self._left)} such tensors)"
-            )
-
-
-def _integer(config: Config, name: str) -> int:
-    value = config.get(name)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise CheckpointError(f"config.json: {name} is {value!r}: it must be an integer")
-    return value
-
-
-def _head_size(hidden: int, heads: int) -> int:
-    if heads < 1 or hidden % heads:
-        raise CheckpointError(
-            f"config.json: a hidden size of {hidden} cannot be split into {heads} heads"
-        )
-    return hidden // heads
-
-
-def _activation(config: Config, name: str) -> str:
-    value = config.get(name, "gelu")
-    if value not in _ACTIVATIONS:
-        raise CheckpointError(
-            f"layer.0.ffn.up: the activation {value!r} is not supported: "
-            f"it must be one of {', '.join(_ACTIVATIONS)}"
-        )
-    return _ACTIVATIONS[value]
-
-
-def _labels(config: Config, classifier: Floats) -> tuple[str, ...]:
-    """Names from id2label; a config that leaves out the default two still has LABEL_0, LABEL_1."""
-    count = classifier.shape[0]
-    names = config.get("id2label") or {str(i): f"LABEL_{i}" for i in range(count)}
-    if sorted(names) != sorted(str(i) for i in range(count)):
-        raise CheckpointError(
-            f"classifier has {count} outputs, but id2label in config.json names {len(names)} labels"
-        )
-    if count < 2:
-        raise CheckpointError("classifier has one output: regression is not supported")
-    return tuple(str(names[str(i)]) for i in range(count))
-
-
 def _check(config: Config, architecture: str) -> None:
     architectures = config.get("architectures") or []
-    if architecture not in architectures:
+    if not isinstance(architectures, list) or architecture not in architectures:
         raise CheckpointError(
             f"config.json: architectures is {architectures}: only {architecture} has the "
             "classifier that is needed (fine-tune the encoder first)"
@@ -145,7 +49,7 @@ def bert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     arrays = _bert_encoder(config, tensors, "bert")
     arrays |= tensors.linear("bert.pooler.dense", "head.0")
     arrays |= tensors.linear("classifier", "head.1")
-    labels = _labels(config, arrays["head.1.weight"])
+    labels = labels_of(config, arrays["head.1.weight"])
     return _bert_spec(config, arrays, labels, head_activations=("tanh",)), arrays
 
 
@@ -155,8 +59,8 @@ def roberta(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     arrays = _bert_encoder(config, tensors, "roberta")
     arrays |= tensors.linear("classifier.dense", "head.0")
     arrays |= tensors.linear("classifier.out_proj", "head.1")
-    labels = _labels(config, arrays["head.1.weight"])
-    offset = _integer(config, "pad_token_id") + 1
+    labels = labels_of(config, arrays["head.1.weight"])
+    offset = integer(config, "pad_token_id") + 1
     spec = _bert_spec(config, arrays, labels, head_activations=("tanh",), position_offset=offset)
     return spec, arrays
 
@@ -168,7 +72,7 @@ def _bert_encoder(config: Config, tensors: Tensors, prefix: str) -> Arrays:
         "embedding.position": tensors.take(f"{embeddings}.position_embeddings.weight"),
         "embedding.type": tensors.take(f"{embeddings}.token_type_embeddings.weight"),
     } | tensors.norm(f"{embeddings}.LayerNorm", "embedding.norm")
-    for i in range(_integer(config, "num_hidden_layers")):
+    for i in range(integer(config, "num_hidden_layers")):
         source, target = f"{prefix}.encoder.layer.{i}", f"layer.{i}"
         for name in ("query", "key", "value"):
             arrays |= tensors.linear(f"{source}.attention.self.{name}", f"{target}.{name[0]}")
@@ -183,19 +87,19 @@ def _bert_encoder(config: Config, tensors: Tensors, prefix: str) -> Arrays:
 def _bert_spec(
     config: Config, arrays: Arrays, labels: tuple[str, ...], **choices: Any
 ) -> EncoderSpec:
-    hidden, heads = _integer(config, "hidden_size"), _integer(config, "num_attention_heads")
+    hidden, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
     return EncoderSpec(
-        layers=_integer(config, "num_hidden_layers"),
+        layers=integer(config, "num_hidden_layers"),
         hidden=hidden,
         heads=heads,
-        head_size=_head_size(hidden, heads),
-        ffn=_integer(config, "intermediate_size"),
+        head_size=head_size(hidden, heads),
+        ffn=integer(config, "intermediate_size"),
         labels=labels,
         vocabulary=arrays["embedding.token"].shape[0],
-        positions=_integer(config, "max_position_embeddings"),
-        types=_integer(config, "type_vocab_size"),
-        activation=_activation(config, "hidden_act"),
-        epsilon=float(config.get("layer_norm_eps", 1e-12)),
+        positions=integer(config, "max_position_embeddings"),
+        types=integer(config, "type_vocab_size"),
+        activation=activation(config, "hidden_act"),
+        epsilon=number(config, "layer_norm_eps", 1e-12),
         **choices,
     )
 
@@ -208,7 +112,7 @@ def distilbert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         "embedding.token": tensors.take(f"{embeddings}.word_embeddings.weight"),
         "embedding.position": tensors.take(f"{embeddings}.position_embeddings.weight"),
     } | tensors.norm(f"{embeddings}.LayerNorm", "embedding.norm")
-    layers = _integer(config, "n_layers")
+    layers = integer(config, "n_layers")
     for i in range(layers):
         source, target = f"distilbert.transformer.layer.{i}", f"layer.{i}"
         for name in "qkv":
@@ -220,17 +124,17 @@ def distilbert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         arrays |= tensors.norm(f"{source}.output_layer_norm", f"{target}.norm2")
     arrays |= tensors.linear("pre_classifier", "head.0")
     arrays |= tensors.linear("classifier", "head.1")
-    hidden, heads = _integer(config, "dim"), _integer(config, "n_heads")
+    hidden, heads = integer(config, "dim"), integer(config, "n_heads")
     spec = EncoderSpec(
         layers=layers,
         hidden=hidden,
         heads=heads,
-        head_size=_head_size(hidden, heads),
-        ffn=_integer(config, "hidden_dim"),
-        labels=_labels(config, arrays["head.1.weight"]),
+        head_size=head_size(hidden, heads),
+        ffn=integer(config, "hidden_dim"),
+        labels=labels_of(config, arrays["head.1.weight"]),
         vocabulary=arrays["embedding.token"].shape[0],
-        positions=_integer(config, "max_position_embeddings"),
-        activation=_activation(config, "activation"),
+        positions=integer(config, "max_position_embeddings"),
+        activation=activation(config, "activation"),
         head_activations=("relu",),
     )
     return spec, arrays
@@ -239,7 +143,7 @@ def distilbert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
 def electra(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     """ElectraForSequenceClassification (Clark et al., 2020): a head with GELU."""
     _check(config, "ElectraForSequenceClassification")
-    size, hidden = _integer(config, "embedding_size"), _integer(config, "hidden_size")
+    size, hidden = integer(config, "embedding_size"), integer(config, "hidden_size")
     if size != hidden:
         raise CheckpointError(
             f"embedding.projection: an embedding of {size} channels is {FACTORISED}"
@@ -247,7 +151,7 @@ def electra(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     arrays = _bert_encoder(config, tensors, "electra")
     arrays |= tensors.linear("classifier.dense", "head.0")
     arrays |= tensors.linear("classifier.out_proj", "head.1")
-    labels = _labels(config, arrays["head.1.weight"])
+    labels = labels_of(config, arrays["head.1.weight"])
     return _bert_spec(config, arrays, labels, head_activations=("gelu",)), arrays
 
 
@@ -258,7 +162,7 @@ def fused(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         "embedding.position": tensors.take("embeddings.position.weight"),
         "embedding.type": tensors.take("embeddings.segment.weight"),
     } | tensors.norm("embeddings.norm", "embedding.norm")
-    for i in range(_integer(config, "num_hidden_layers")):
+    for i in range(integer(config, "num_hidden_layers")):
         source, target = f"layers.{i}", f"layer.{i}"
         arrays |= tensors.linear(f"{source}.qkv", f"{target}.q", f"{target}.k", f"{target}.v")
         arrays |= tensors.linear(f"{source}.attention", f"{target}.o")
@@ -272,7 +176,7 @@ def fused(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
             "classifier is missing: the encoder is only pre-trained, fine-tune it"
         )
     arrays |= tensors.linear("classifier", "head.0")
-    return _bert_spec(config, arrays, _labels(config, arrays["head.0.weight"])), arrays
+    return _bert_spec(config, arrays, labels_of(config, arrays["head.0.weight"])), arrays
 
 
 FAMILIES: dict[str, Callable[[Config, Tensors], tuple[EncoderSpec, Arrays]]] = {
@@ -281,6 +185,7 @@ FAMILIES: dict[str, Callable[[Config, Tensors], tuple[EncoderSpec, Arrays]]] = {
     "distilbert": distilbert,
     "electra": electra,
     "bert2rtl-fused": fused,
+    "bert2rtl-transformer": transformer,
 }
 
 _RELATIVE = "layer.0.scores: relative positions would need a bias for each query and key"

@@ -25,6 +25,7 @@ from quant.checkpoint import Checkpoint, load
 from quant.compare import OUTLIER
 from quant.data_file import add_columns, layout_of
 from quant.observers import Observer
+from quant.quantizers import activation_table
 from quant.spec import EncoderSpec
 from quant.texts import CORPORA, load_texts
 from quant.tokenizer import TextTokenizer
@@ -109,11 +110,15 @@ def shape_of(spec: EncoderSpec) -> Shape:
 def stand_in(checkpoint: Checkpoint) -> Model:
     """A model of the same shape whose integers say nothing: cycles and sizes depend on none.
 
-    No channel has a shift of its own and the embedding has 8 bits a value, as in the contract
-    without remedies. Its table has two tokens.
+    But for equal tables of activations, which are sent once: every layer has its own, as clipping
+    points differ, and ReLU's is the same for all of them. No channel has a shift of its own and the
+    embedding has 8 bits a value, as in the contract without remedies; it has two tokens.
     """
     spec = checkpoint.spec
     made = random_model(replace(shape_of(spec), vocabulary=2), 0)
+    activations = [spec.activation] * spec.layers + list(spec.head_activations)
+    points = np.linspace(1, 4, len(activations))
+    tables = [activation_table(name, p)[0] for name, p in zip(activations, points)]
 
     def plain(norm: Any) -> Any:
         return None if norm is None else replace(norm, operand_shifts=None)
@@ -128,7 +133,7 @@ def stand_in(checkpoint: Checkpoint) -> Model:
                 bias=np.zeros(outputs, np.int32),
                 m=None if last else np.full(outputs, 1 << 15, np.int32),
                 s=None if last else np.full(outputs, 15, np.int32),
-                table=None if last else np.zeros(256, np.int8),
+                table=None if last else tables[spec.layers + j],
             )
         )
     return replace(
@@ -137,8 +142,13 @@ def stand_in(checkpoint: Checkpoint) -> Model:
             made.embedding, norm=plain(made.embedding.norm), token_low=None, position_low=None
         ),
         layers=tuple(
-            replace(layer, norm1=plain(layer.norm1), norm2=plain(layer.norm2))
-            for layer in made.layers
+            replace(
+                layer,
+                norm1=plain(layer.norm1),
+                norm2=plain(layer.norm2),
+                ffn=replace(layer.ffn, up=replace(layer.ffn.up, table=table)),
+            )
+            for layer, table in zip(made.layers, tables)
         ),
         final_norm=plain(made.final_norm),
         head=tuple(head),
@@ -292,13 +302,14 @@ def description(checkpoint: Checkpoint) -> str:
         parts[part] = parts.get(part, 0) + array.size
     counted = ", ".join(f"{part} {count:,}" for part, count in parts.items())
     head = [*spec.head_activations, "none"]
+    pooled = "mean of the tokens" if spec.pooling == "mean" else "first token"
     return "\n".join(
         [
             f"{checkpoint.directory}: maps to the encoder",
             f"{spec.layers} layers, hidden {spec.hidden}, {spec.heads} heads of {spec.head_size}, "
             f"feed-forward {spec.ffn} with {spec.activation}, {spec.norm}-norm, up to "
             f"{spec.max_tokens} tokens of {spec.vocabulary:,}, {spec.types} segment types",
-            f"head: {spec.pooling} token, {len(head)} linear layers with {', '.join(head)}; "
+            f"head: {pooled}, {len(head)} linear layers with {', '.join(head)}; "
             f"classes: {', '.join(spec.labels)}",
             f"{parameters(checkpoint):,} parameters: {counted}",
         ]

@@ -22,10 +22,16 @@ from transformers import (
 from train.failure import TrainError
 from train.heartbert import FusedConfig, FusedForSequenceClassification
 from train.tokens import load_tokenizer
+from train.transformer import TransformerConfig, TransformerForSequenceClassification
 
-Classifier: TypeAlias = BertForSequenceClassification | FusedForSequenceClassification
+Classifier: TypeAlias = (
+    BertForSequenceClassification
+    | FusedForSequenceClassification
+    | TransformerForSequenceClassification
+)
 
 FUSED = FusedConfig.model_type
+TRANSFORMER = TransformerConfig.model_type
 
 
 def load_classifier(
@@ -47,10 +53,14 @@ def load_classifier(
     torch.manual_seed(seed)
     if config.get("model_type") == FUSED:
         return FusedForSequenceClassification.load(directory, labels=labels, dropout=dropout)
+    if config.get("model_type") == TRANSFORMER:
+        return TransformerForSequenceClassification.load(
+            directory, labels=labels, dropout=dropout, attention_dropout=attention_dropout
+        )
     if config.get("model_type") != "bert":
         raise TrainError(
             f"{directory} is a {config.get('model_type')!r} model: "
-            f"fine-tuning reads model_type 'bert' and {FUSED!r}"
+            f"fine-tuning reads model_type 'bert', {FUSED!r} and {TRANSFORMER!r}"
         )
     model: BertForSequenceClassification = BertForSequenceClassification.from_pretrained(
         directory,

@@ -56,6 +56,14 @@ from train.tokens import (
     minilm,
     special_tokens,
 )
+from train.transformer import (
+    FAMILY,
+    add_transformer,
+    check_family,
+    choices_of,
+    embedding_deviation,
+    new_transformer,
+)
 
 EXAMPLES = """\
 examples:
@@ -63,6 +71,8 @@ examples:
       a BERT-Tiny from random weights, on the IMDB reviews
   python -m train.finetune --data reviews.csv --out build/trained/mine
       any CSV (columns text, label) or JSONL (keys text, label), any number of labels
+  python -m train.finetune --family transformer --data rotten-tomatoes
+      a plain Transformer encoder: fixed positions, pre-norm, ReLU, the mean of the tokens
   python -m train.finetune --model models/bert-tiny-imdb --freeze --data sentences.jsonl
       from a checkpoint, training its pooler and classifier only
 """
@@ -84,6 +94,7 @@ def finetune(options: argparse.Namespace) -> None:
     device = device_of(options)
     named = name_teachers(options)
     _check_folders(options, named)
+    check_family(options)
     reviews, labels = read(options)
     tokenizer, positions = _tokenizer(options)
     settle(options, texts=len(reviews["train"]), positions=positions)
@@ -209,21 +220,23 @@ def _model(
             for name, parameter in model.named_parameters():
                 parameter.requires_grad = name.startswith(("classifier", "bert.pooler"))
         return model.to(device)
-    bert: BertForSequenceClassification = new_bert(
-        labels,
-        vocabulary=vocabulary,
-        deviation=options.deviation,
-        seed=options.seed,
-        hidden_size=options.hidden,
-        num_hidden_layers=options.layers,
-        num_attention_heads=options.heads,
-        intermediate_size=options.ffn,
-        max_position_embeddings=options.positions,
-        **rates,
-    )
+    shape = {
+        "hidden_size": options.hidden,
+        "num_hidden_layers": options.layers,
+        "num_attention_heads": options.heads,
+        "intermediate_size": options.ffn,
+        "max_position_embeddings": options.positions,
+    }
+    drawn = {"deviation": options.deviation, "seed": options.seed, **rates, **shape}
+    source = minilm() if options.embeddings == "minilm" else Path(options.embeddings)
+    if options.family == FAMILY:
+        plain = new_transformer(labels, vocab_size=vocabulary, **drawn, **choices_of(options))
+        if options.embeddings != NONE:
+            pca_embeddings(plain.embedding.weight, source, embedding_deviation(plain.config))
+        return plain.to(device)
+    bert = new_bert(labels, vocabulary=vocabulary, **drawn)
     if options.embeddings != NONE:
-        source = minilm() if options.embeddings == "minilm" else Path(options.embeddings)
-        pca_embeddings(bert, source)
+        pca_embeddings(bert.bert.embeddings.word_embeddings.weight, source)
     if options.neighbours:
         attend_to_neighbours(bert)
     return bert.to(device)
@@ -293,6 +306,9 @@ def _parser() -> Parser:
     model = parser.add_argument_group("model")
     model.add_argument("--model", type=Path, metavar="DIR", help="start from this checkpoint")
     model.add_argument("--freeze", action="store_true", help="train pooler and classifier only")
+    model.add_argument(
+        "--family", choices=("bert", FAMILY), default="bert", help="of a new model (%(default)s)"
+    )
     model.add_argument("--vocab", type=Path, metavar="FILE", help="vocab.txt of a new model")
     for name, value in (
         ("hidden", 128),
@@ -320,6 +336,7 @@ def _parser() -> Parser:
     model.add_argument(
         "--neighbours", action="store_true", help="first heads start out attending to neighbours"
     )
+    add_transformer(parser)
     recipe = parser.add_argument_group("recipe", DEFAULTS)
     recipe.add_argument(
         "--stages",

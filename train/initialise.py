@@ -27,14 +27,13 @@ _SHARPNESS = 7.0  # score of the attended neighbour; that of the others is near 
 
 
 @torch.no_grad()
-def pca_embeddings(model: BertForSequenceClassification, directory: Path) -> None:
-    """Set the word embeddings to the principal components of those of another checkpoint.
+def pca_embeddings(own: torch.Tensor, directory: Path, deviation: float = _DEVIATION) -> None:
+    """Set word embeddings to the principal components of those of another checkpoint.
 
     The largest components come last, so that ``attend_to_neighbours`` displaces the smallest. All
-    are scaled together to a deviation of 0.02. Raises TrainError when the checkpoint
+    are scaled together to ``deviation``. Raises TrainError when the checkpoint
     has another vocabulary or is narrower.
     """
-    own = model.bert.embeddings.word_embeddings.weight
     path = directory / "model.safetensors"
     try:
         with safe_open(path, framework="numpy") as file:
@@ -52,7 +51,7 @@ def pca_embeddings(model: BertForSequenceClassification, directory: Path) -> Non
     words -= words.mean(0)
     _, vectors = np.linalg.eigh(words.T @ words)
     reduced = words @ vectors[:, -own.shape[1] :]  # eigh sorts from the smallest
-    own.copy_(torch.from_numpy(reduced / reduced.std() * _DEVIATION))
+    own.copy_(torch.from_numpy(reduced / reduced.std() * deviation))
 
 
 @torch.no_grad()

@@ -80,7 +80,7 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "vit"}, "model_type is 'vit': supported are bert, bert2rtl-fused, distilb"),
+        ({"model_type": "vit"}, "model_type is 'vit': supported are bert, bert2rtl-fused, bert2rt"),
         ({"model_type": "t5"}, "model_type 't5' cannot run: layer.0.scores: relative positions"),
         (
             {"model_type": "modernbert"},

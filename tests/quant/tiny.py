@@ -96,6 +96,44 @@ def fused_tensors(bert: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return result
 
 
+TRANSFORMER: dict[str, Any] = {
+    "architectures": None,
+    "model_type": "bert2rtl-transformer",
+    "type_vocab_size": None,
+    "hidden_act": "relu",
+    "layer_norm_eps": 1e-5,
+    "norm_first": True,
+    "embedding_norm": False,
+    "final_norm": True,
+    "scale_embedding": True,
+    "pooling": "mean",
+}
+"""What the config of a plain Transformer encoder has beside or instead of CONFIG's fields."""
+
+
+def transformer_tensors(bert: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The layers of BERT's tensors in the layout of a plain Transformer encoder, pre-norm."""
+    renamed = {
+        "attention.output.dense": "self_attn.out_proj",
+        "attention.output.LayerNorm": "norm1",
+        "intermediate.dense": "linear1",
+        "output.dense": "linear2",
+        "output.LayerNorm": "norm2",
+    }
+    result = {"embedding.weight": bert["bert.embeddings.word_embeddings.weight"]}
+    for part in ("weight", "bias"):
+        for i in range(2):
+            old, new = f"bert.encoder.layer.{i}", f"encoder.layers.{i}"
+            result[f"{new}.self_attn.in_proj_{part}"] = np.concatenate(
+                [bert[f"{old}.attention.self.{name}.{part}"] for name in ("query", "key", "value")]
+            )
+            for a, b in renamed.items():
+                result[f"{new}.{b}.{part}"] = bert[f"{old}.{a}.{part}"]
+        result[f"encoder.norm.{part}"] = bert[f"bert.embeddings.LayerNorm.{part}"]
+        result[f"classifier.{part}"] = bert[f"classifier.{part}"]
+    return result
+
+
 def write(
     directory: Path,
     config: dict[str, Any] | None = None,

@@ -14,6 +14,7 @@ from safetensors.numpy import save_file
 
 from quant import calibrate
 from sim import regress, run
+from tests.quant import tiny
 
 ROOT = Path(__file__).resolve().parents[2]
 VOCABULARY = ROOT / "models" / "bert-tiny-imdb" / "vocab.txt"
@@ -112,3 +113,19 @@ def test_three_commands(
     assert f"layer.{layers - 1}.ffn.sum" in one["compared"]
     assert all_texts["reviews"] == len(TEXTS)
     assert all_texts["accuracy"]["RTL"] == all_texts["accuracy"]["golden"] is not None
+
+
+@pytest.mark.verilator
+def test_a_plain_transformer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pre-norm and the mean of the tokens, from the checkpoint to the Verilog."""
+    arrays = tiny.transformer_tensors(tiny.tensors())
+    model = tiny.write(tmp_path / "checkpoint", tiny.TRANSFORMER, arrays)
+    texts, mine = tmp_path / "texts.txt", tmp_path / "mine"
+    texts.write_text("a good film !\nthe bad films\na bad film , the films good ! ! ! a a a\n")
+    given = ["--data", str(texts)]
+    assert calibrate.main(["--model", str(model), *given, "--out", str(mine)]) == Exit.OK
+    figures = tmp_path / "figures.json"
+    options = ["--quantized", str(mine), "--lanes", "4", "--trace-sample", "3", "--jobs", "1"]
+    assert regress.main([*options, *given, "--json", str(figures)]) == Exit.OK
+    assert "passed: equal bit for bit" in capsys.readouterr().out
+    assert json.loads(figures.read_text())["traced"] == 3
