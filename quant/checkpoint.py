@@ -16,8 +16,9 @@ from cli.options import MODEL
 import numpy as np
 from safetensors import SafetensorError, deserialize
 
-from quant.families import FAMILIES, REFUSED, Tensors
+from quant.families import FAMILIES, REFUSED
 from quant.spec import Arrays, CheckpointError, EncoderSpec, Floats, check_arrays
+from quant.tensors import Tensors
 
 DEFAULT_MODEL = MODEL
 
