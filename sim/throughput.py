@@ -12,14 +12,14 @@ from cli.files import write_json
 from cli.options import Parser, add_json, positive
 from cli.progress import progress
 
-from quant.classify import Classifier
+from quant.quantized_model import QuantizedModel
 from quant.texts import load_texts
 from rtl.compile.batches import pack
 from rtl.compile.fit import fitting
 from rtl.compile.program import Program, compile_model
 from rtl.interface.config import LANES
 from sim.cycles.model import predict
-from sim.options import add_model_options, classifier_of
+from sim.options import add_model_options, model_of
 from sim.regress import utilisation
 from sim.report import table
 
@@ -90,7 +90,7 @@ class Measurement:
 
 
 def measure(
-    classifier: Classifier,
+    quantized: QuantizedModel,
     data: str,
     lengths: Sequence[int],
     setting: Setting,
@@ -98,7 +98,7 @@ def measure(
     whole_last_layer: bool = False,
 ) -> Measurement:
     """Predict the cycles of all texts, in a token memory of `memory` tokens."""
-    model = classifier.model
+    model = quantized.model
 
     def compiled(tokens: int, whole_last_layer: bool) -> Program:
         config = fitting(model.shape, setting.lanes, tokens)
@@ -202,16 +202,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    _, classifier = classifier_of(options)
+    _, quantized = model_of(options)
     plan = [
         (data, lengths, setting)
         for data, tokens in MIXES
-        for lengths in [_lengths(classifier, data, tokens, options.texts)]
+        for lengths in [_lengths(quantized, data, tokens, options.texts)]
         for setting in SETTINGS
         if setting.lanes in options.lanes
     ]
     found = [
-        measure(classifier, data, lengths, setting, options.batch, options.whole_last_layer)
+        measure(quantized, data, lengths, setting, options.batch, options.whole_last_layer)
         for data, lengths, setting in progress(plan, "predicting", "settings", total=len(plan))
     ]
     print(report(found, options.batch))
@@ -219,9 +219,9 @@ def _run(options: argparse.Namespace) -> None:
         write_json(options.json, [asdict(one) for one in found])
 
 
-def _lengths(classifier: Classifier, data: str, tokens: int, texts: int) -> list[int]:
-    found = load_texts(data, "test", names=classifier.spec.labels)[:texts]
-    return [len(classifier.tokens(one.text, one.pair, max_tokens=tokens).ids) for one in found]
+def _lengths(quantized: QuantizedModel, data: str, tokens: int, texts: int) -> list[int]:
+    found = load_texts(data, "test", names=quantized.spec.labels)[:texts]
+    return [len(quantized.tokens(one.text, one.pair, max_tokens=tokens).ids) for one in found]
 
 
 if __name__ == "__main__":
