@@ -179,16 +179,16 @@ def _bert_embedder(
 ) -> tuple[EncoderSpec, Arrays]:
     """The encoder alone; its pooler, which only pre-training reads, is left out."""
     tensors.drop("pooler.", f"{config['model_type']}.pooler.")
-    arrays = arrays | _identity(arrays)
+    arrays = arrays | _identity(arrays, _integer(config, "hidden_size"))
     return _bert_spec(config, arrays, (), task=EMBEDDING, pooling="mean", **choices), arrays
 
 
-def _identity(arrays: Arrays) -> Arrays:
-    """The head of an embedding."""
-    hidden = arrays["embedding.token"].shape[1]
+def _identity(arrays: Arrays, hidden: int) -> Arrays:
+    """The head of an embedding; an empty one beside a table of another width, which is refused."""
+    size = hidden if arrays["embedding.token"].shape[1:] == (hidden,) else 0
     return {
-        "head.0.weight": np.eye(hidden, dtype=np.float32),
-        "head.0.bias": np.zeros(hidden, np.float32),
+        "head.0.weight": np.eye(size, dtype=np.float32),
+        "head.0.bias": np.zeros(size, np.float32),
     }
 
 
@@ -253,7 +253,7 @@ def distilbert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         arrays |= tensors.norm(f"{source}.output_layer_norm", f"{target}.norm2")
     choices: dict[str, Any]
     if task == EMBEDDING:
-        arrays |= _identity(arrays)
+        arrays |= _identity(arrays, _integer(config, "dim"))
         choices = {"labels": (), "task": EMBEDDING, "pooling": "mean"}
     else:
         arrays |= tensors.linear("pre_classifier", "head.0")

@@ -118,6 +118,10 @@ def test_the_hash_is_of_what_the_folder_says_too(tmp_path: Path) -> None:
             {"config": {"architectures": ["BertForMaskedLM"]}},
             "only BertForSequenceClassification and BertModel map",
         ),
+        (
+            {"config": {"hidden_size": 1 << 40, "num_attention_heads": 1}},
+            "embedding.token has shape",
+        ),
         ({"config": {"is_decoder": True}}, "layer.0.attention: a decoder"),
     ],
 )
