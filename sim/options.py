@@ -51,6 +51,18 @@ def add_memory_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_stream_ahead(parser: argparse.ArgumentParser) -> None:
+    """Add how much of the command stream is read before it is asked for."""
+    parser.add_argument(
+        "--stream-ahead",
+        type=positive,
+        default=1,
+        metavar="WORDS",
+        help="words of the command stream that a buffer in front of the accelerator holds "
+        "(default: 1)",
+    )
+
+
 def quantized_of(options: argparse.Namespace) -> Path:
     """The directory of the quantized model that the options name.
 

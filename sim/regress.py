@@ -36,7 +36,7 @@ from rtl.compile.batches import pack
 from rtl.compile.fit import fitting
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import LANES, ceil_div
-from sim.options import add_memory_options, add_model_options, model_of
+from sim.options import add_memory_options, add_model_options, add_stream_ahead, model_of
 from sim.phases import work
 from sim.report import table
 from sim.reviews import Review, Setup, shares, simulate
@@ -144,6 +144,7 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
         program=program,
         rows=embedding_table(quantized.model, config.lanes),
         stream_bytes=options.stream_bytes,
+        stream_ahead=options.stream_ahead,
         row_latency=options.row_latency,
         stalls=options.stalls,
     )
@@ -289,6 +290,7 @@ def parser() -> Parser:
         "test split)",
     )
     add_memory_options(result)
+    add_stream_ahead(result)
     result.add_argument(
         "--batch",
         type=positive,

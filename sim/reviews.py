@@ -27,7 +27,7 @@ class Setup:
     ----------
     rows
         `embedding_table` of the model.
-    stream_bytes, row_latency
+    stream_bytes, stream_ahead, row_latency
         As for `sim.harness.fast.simulate_each`.
     stalls
         Seed of the rests on every stream; None: none.
@@ -38,6 +38,7 @@ class Setup:
     program: Program
     rows: np.ndarray
     stream_bytes: int | None
+    stream_ahead: int
     row_latency: int
     stalls: int | None
 
@@ -106,6 +107,7 @@ def simulate(setup: Setup, share: Share) -> list[Verdict]:
         setup.config,
         jobs,
         stream_bytes=setup.stream_bytes,
+        stream_ahead=setup.stream_ahead,
         row_latency=setup.row_latency,
         seed=seed,
     )

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from cli.command import run_command
 from cli.files import write_json
@@ -19,7 +20,7 @@ from rtl.compile.fit import fitting
 from rtl.compile.program import Program, compile_model
 from rtl.interface.config import LANES
 from sim.cycles.model import predict
-from sim.options import add_model_options, model_of
+from sim.options import add_model_options, add_stream_ahead, model_of
 from sim.regress import utilisation
 from sim.report import table
 
@@ -40,6 +41,7 @@ examples:
   python -m sim.throughput
   python -m sim.throughput --lanes 16 --batch 512
   python -m sim.throughput --whole-last-layer
+  python -m sim.throughput --lanes 32 --stream-ahead 2048
   python -m sim.throughput --json build/throughput.json
 """
 CLOCK_MHZ = 100
@@ -96,8 +98,13 @@ def measure(
     setting: Setting,
     memory: int,
     whole_last_layer: bool = False,
+    ahead: int = 1,
 ) -> Measurement:
-    """Predict the cycles of all texts, in a token memory of `memory` tokens."""
+    """Predict the cycles of all texts, in a token memory of `memory` tokens.
+
+    ahead
+        Words of the stream that a buffer holds, for texts alone and batched.
+    """
     model = quantized.model
 
     def compiled(tokens: int, whole_last_layer: bool) -> Program:
@@ -114,8 +121,8 @@ def measure(
         key = id(program), tuple(batch)
         if key not in known:
             rate = setting.stream_bytes
-            early = predict(program, batch, stream_bytes=rate, tokens_there=True)
-            known[key] = predict(program, batch, stream_bytes=rate).cycles, early.stream_end
+            one = partial(predict, program, batch, stream_bytes=rate, stream_ahead=ahead)
+            known[key] = one().cycles, one(tokens_there=True).stream_end
         return known[key]
 
     batches = [[lengths[place] for place in batch] for batch in pack(together, lengths)]
@@ -192,6 +199,7 @@ def parser() -> Parser:
         action="store_true",
         help="alone and batched compute the last layer for all tokens, too",
     )
+    add_stream_ahead(result)
     add_model_options(result)
     add_json(result)
     return result
@@ -211,7 +219,15 @@ def _run(options: argparse.Namespace) -> None:
         if setting.lanes in options.lanes
     ]
     found = [
-        measure(quantized, data, lengths, setting, options.batch, options.whole_last_layer)
+        measure(
+            quantized,
+            data,
+            lengths,
+            setting,
+            options.batch,
+            options.whole_last_layer,
+            options.stream_ahead,
+        )
         for data, lengths, setting in progress(plan, "predicting", "settings", total=len(plan))
     ]
     print(report(found, options.batch))

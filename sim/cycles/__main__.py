@@ -20,7 +20,13 @@ from rtl.interface.command import Opcode
 from rtl.interface.config import LANES
 from sim.cycles.dma import predict_dma
 from sim.cycles.model import Phase, Prediction, predict
-from sim.options import ROW_LATENCY, add_memory_options, add_model_options, quantized_of
+from sim.options import (
+    ROW_LATENCY,
+    add_memory_options,
+    add_model_options,
+    add_stream_ahead,
+    quantized_of,
+)
 from sim.phases import work
 from sim.report import table
 from tb.trace import CAUSES
@@ -164,6 +170,7 @@ def _parser() -> Parser:
         help="length of the sequence (default: 128)",
     )
     add_memory_options(result)
+    add_stream_ahead(result)
     add_bus_options(result)
     result.add_argument(
         "--latency",
@@ -186,10 +193,11 @@ def _run(options: argparse.Namespace) -> None:
     for name in ("latency", "table"):
         if bus is None and getattr(options, name):
             raise ValueError(f"--{name} is for the accelerator with --dma: give both or none")
-    if bus is not None and (options.stream_bytes or options.row_latency != ROW_LATENCY):
+    streams = options.stream_bytes, options.stream_ahead, options.row_latency
+    if bus is not None and streams != (None, 1, ROW_LATENCY):
         raise ValueError(
-            "--stream-bytes and --row-latency are of streams: with --dma give --data-bits and "
-            "--latency"
+            "--stream-bytes, --stream-ahead and --row-latency are of streams: with --dma give "
+            "--data-bits, --outstanding and --latency"
         )
     directory = quantized_of(options)
     model, _ = load(directory)
@@ -209,12 +217,14 @@ def _run(options: argparse.Namespace) -> None:
     if bus is None:
         memory: dict[str, object] = {
             "stream_bytes": options.stream_bytes or config.lanes,
+            "stream_ahead": options.stream_ahead,
             "row_latency": options.row_latency,
         }
         prediction = predict(
             program,
             options.tokens,
             stream_bytes=options.stream_bytes,
+            stream_ahead=options.stream_ahead,
             row_latency=options.row_latency,
         )
     else:

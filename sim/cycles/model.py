@@ -32,7 +32,7 @@ from rtl.interface.config import ceil_div
 from rtl.primitives.memory import Memory
 from sim.cycles.array import Array
 from sim.cycles.norm import Taken, normalise
-from sim.cycles.sources import Rows, Words
+from sim.cycles.sources import BufferedWords, Rows, Words
 from sim.phases import macs
 from tb.trace import CAUSES
 
@@ -353,6 +353,7 @@ def predict(
     tokens: int | Sequence[int],
     *,
     stream_bytes: int | None = None,
+    stream_ahead: int = 1,
     row_latency: int = 20,
     tokens_there: bool = False,
 ) -> Prediction:
@@ -366,6 +367,8 @@ def predict(
         Length of the sequence, 1 to `program.tokens`; or of each sequence of a batch.
     stream_bytes
         Bytes a cycle that the model stream carries; None: whole words, N bytes.
+    stream_ahead
+        Words of it that a buffer in front of the accelerator holds.
     row_latency
         Cycles from a request of an embedding row to its first word.
     tokens_there
@@ -377,12 +380,15 @@ def predict(
         A parameter is out of range, or the program computes no logits.
     """
     n = program.config.lanes
+    if stream_ahead < 1:
+        raise ValueError(f"stream ahead is {stream_ahead}: it must be 1 or more")
     if stream_bytes is not None and stream_bytes < 1:
         raise ValueError(f"stream bytes is {stream_bytes}: it must be 1 or more; {n} is a word")
     lengths = [tokens] if isinstance(tokens, int) else list(tokens)
     checked(program, lengths, "row latency", row_latency)
     gap = ceil_div(n, min(stream_bytes or n, n))
-    inference = Inference(program, lengths, Words(gap), Rows(row_latency))
+    words = Words(gap) if stream_ahead == 1 else BufferedWords(gap, stream_ahead)
+    inference = Inference(program, lengths, words, Rows(row_latency))
     if tokens_there:
         inference.ready = 0
     return inference.predict()

@@ -1,7 +1,9 @@
 """When the far ends of the streams give a word: a stream from outside, rows from a memory.
 
 model
-    A word is offered `gap` = ceil(N / stream_bytes) cycles after the one before it was taken.
+    From the first word that is taken on, one comes every `gap` = ceil(N / stream_bytes) cycles into
+    a buffer of `ahead` words, and none while that is full. With `ahead` 1 a word is offered `gap`
+    cycles after the one before it was taken.
 tokens, request, logits
     A word a cycle.
 rows
@@ -13,6 +15,7 @@ Behind DMA they are `sim.cycles.dma`'s.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 from rtl.control.embedding import MAX_PENDING
@@ -21,7 +24,7 @@ from rtl.primitives.memory import Memory
 
 @dataclass
 class Words:
-    """The model stream: a word every `gap` cycles at most."""
+    """The model stream without a buffer: a word every `gap` cycles at most."""
 
     gap: int
     offered: int = 0
@@ -31,6 +34,26 @@ class Words:
         last = max(ready, self.offered) + (count - 1) * self.gap
         self.offered = last + self.gap
         return last
+
+
+class BufferedWords(Words):
+    """The model stream with up to `ahead` words in a buffer, word by word."""
+
+    def __init__(self, gap: int, ahead: int) -> None:
+        self.gap = gap
+        self.came = 0  # cycle from which the word that was taken last was there
+        self.taken: deque[int] = deque(maxlen=ahead)  # when the last words were taken
+
+    def take(self, count: int, ready: int) -> int:
+        for _ in range(count):
+            if self.taken:
+                room = self.taken[0] if len(self.taken) == self.taken.maxlen else 0
+                self.came = max(self.came, room) + self.gap
+            else:
+                self.came = max(ready, 0)
+            self.taken.append(max(ready, self.came))
+            ready = self.taken[-1] + 1
+        return ready - 1
 
 
 class Rows:

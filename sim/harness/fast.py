@@ -8,7 +8,8 @@ results. What the harness does in which cycle, so that a cycle model can mirror 
 Cycle 0 is the first cycle of the register `cycles`, two cycles after the write of `start` was
 taken. All sources stand ready before it.
 
-- model: a word is offered `ceil(N / stream_bytes)` cycles after the one before it was taken.
+- model: from the first word that is taken on, one comes every `ceil(N / stream_bytes)` cycles into
+  a buffer of `stream_ahead` words, and none while that is full.
 - tokens: a word a cycle.
 - rows: the row that was asked for in cycle t is there from cycle t + row_latency on; its words come
   one a cycle, after those of the rows asked for before it. As a real memory, it lives on when an
@@ -64,6 +65,7 @@ def simulate_each(
     jobs: Sequence[Job],
     *,
     stream_bytes: int | None = None,
+    stream_ahead: int = 1,
     row_latency: int = ROW_LATENCY,
     trace: bool = False,
     seed: int | None = None,
@@ -83,6 +85,8 @@ def simulate_each(
     ----------
     stream_bytes
         Bytes of the command stream a cycle; None: N, a word a cycle.
+    stream_ahead
+        Words of it that a buffer in front of the accelerator holds.
     row_latency
         Cycles from a request for an embedding row to its first word, 1 or more.
     trace
@@ -111,6 +115,7 @@ def simulate_each(
     """
     for name, value in (
         ("stream_bytes", config.lanes if stream_bytes is None else stream_bytes),
+        ("stream_ahead", stream_ahead),
         ("row_latency", row_latency),
         ("processes", processes),
         ("patience", patience),
@@ -122,7 +127,7 @@ def simulate_each(
     if not jobs:
         return
     interval = ceil_div(config.lanes, stream_bytes or config.lanes)
-    settings = (config.lanes, interval, row_latency, patience, seed is not None)
+    settings = (config.lanes, interval, stream_ahead, row_latency, patience, seed is not None)
     program = built(design or generated("accelerator", config), variant, flags)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bert2rtl-")))

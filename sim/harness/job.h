@@ -26,6 +26,7 @@ struct Inference {
 struct JobFile {
     uint32_t lanes = 0;
     uint32_t interval = 1;     // cycles from one word of the command stream to the next
+    uint32_t ahead = 1;        // words of it that are there before they are taken
     uint32_t row_latency = 0;  // cycles from a request to its row's first word
     uint32_t patience = 0;     // cycles without progress that count as a hang
     bool stalls = false;
@@ -40,6 +41,7 @@ struct JobFile {
         if (word() != MAGIC) throw std::runtime_error(path + " is no job file");
         lanes = word();
         interval = word();
+        ahead = word();
         row_latency = word();
         patience = word();
         stalls = word();

@@ -143,8 +143,9 @@ void Machine::run(const Inference& job, const std::string& folder) {
     Random seeds(jobs_.seed + 0x9E3779B97F4A7C15u * job.index);
     auto stalls = [&] { return Stalls(jobs_.stalls, seeds.next()); };
     const auto& bytes = jobs_.streams.at(job.stream);
-    WordSource model(bytes.data(), bytes.size() / n, n, jobs_.interval, stalls());
-    WordSource tokens(reinterpret_cast<const uint8_t*>(job.tokens.data()), job.tokens.size(), 4, 1,
+    WordSource model(bytes.data(), bytes.size() / n, n, jobs_.interval, jobs_.ahead,
+                     stalls());
+    WordSource tokens(reinterpret_cast<const uint8_t*>(job.tokens.data()), job.tokens.size(), 4, 1, 1,
                       stalls());
     rows_.serve(jobs_.tables.at(job.table), stalls());
     Stalls request_stalls = stalls(), logits_stalls = stalls();

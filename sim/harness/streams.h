@@ -1,7 +1,9 @@
 // The far ends of the accelerator's streams: when a word is offered and when one is taken.
 //
 // Without stalls everything is exact, so that a cycle model can mirror it:
-//   command stream  word k+1 is offered `interval` cycles after word k was taken, or later;
+//   command stream  from the first word that is taken on, a word comes every `interval` cycles into
+//                   a buffer of `ahead` words, none while that is full; with `ahead` 1, word k+1 is
+//                   offered `interval` cycles after word k was taken;
 //   tokens          a word a cycle;
 //   rows            the row asked for in cycle t is there from cycle t + row_latency on, its words
 //                   one a cycle after those of the rows asked for before it;
@@ -50,8 +52,10 @@ class Stalls {  // whether a stream's end rests in a cycle; how often is drawn o
 
 class WordSource {  // the command stream, or the tokens: words from one block, `interval` apart
   public:
-    WordSource(const uint8_t* bytes, size_t words, size_t word_bytes, uint32_t interval, Stalls stalls)
-        : bytes_(bytes), words_(words), word_bytes_(word_bytes), interval_(interval), stalls_(stalls) {}
+    WordSource(const uint8_t* bytes, size_t words, size_t word_bytes, uint32_t interval,
+               uint32_t ahead, Stalls stalls)
+        : bytes_(bytes), words_(words), word_bytes_(word_bytes), interval_(interval), ahead_(ahead),
+          stalls_(stalls) {}
     bool offers(uint64_t cycle) {
         if (!offered_) offered_ = taken_ < words_ && cycle >= from_ && !stalls_.rest();
         return offered_;
@@ -59,8 +63,13 @@ class WordSource {  // the command stream, or the tokens: words from one block, 
     const uint8_t* word() const { return bytes_ + taken_ * word_bytes_; }
     bool last() const { return taken_ + 1 == words_; }
     void take(uint64_t cycle) {
-        taken_++;
-        from_ = cycle + interval_;
+        if (!taken_++) from_ = cycle;
+        held_.push_back(cycle);
+        if (held_.size() == ahead_) {  // the next word finds room where this one lay
+            if (from_ < held_.front()) from_ = held_.front();
+            held_.pop_front();
+        }
+        from_ += interval_;
         offered_ = false;
     }
     size_t taken() const { return taken_; }
@@ -69,8 +78,9 @@ class WordSource {  // the command stream, or the tokens: words from one block, 
   private:
     const uint8_t* bytes_;
     size_t words_, word_bytes_, taken_ = 0;
-    uint64_t from_ = 0;
-    uint32_t interval_;
+    uint64_t from_ = 0;  // the next word is there from this cycle on
+    uint32_t interval_, ahead_;
+    std::deque<uint64_t> held_;  // when the last words were taken, fewer than `ahead`
     Stalls stalls_;
     bool offered_ = false;
 };

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,17 +107,22 @@ def test_stalls_depend_on_the_seed_alone(plain: Loaded) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stream_bytes", "row_latency"), [(None, 20), (1, 20), (2, 1), (3, 77), (4, 400)]
-)
+    ("stream_bytes", "stream_ahead", "row_latency"),
+    [
+        (None, 1, 20), (1, 1, 20), (2, 1, 1), (3, 1, 77), (4, 1, 400),
+        (1, 2, 20), (2, 9, 1), (1, 300, 20), (3, 1_000_000, 77), (None, 5, 20),
+    ],
+)  # fmt: skip
 def test_timing_is_that_of_the_cycle_model(
-    plain: Loaded, odd: Loaded, stream_bytes: int | None, row_latency: int
+    plain: Loaded, odd: Loaded, stream_bytes: int | None, stream_ahead: int, row_latency: int
 ) -> None:
     cases = [(one, n) for one in (plain, odd) for n in (1, 5, 16)]
-    results = fast.simulate(
-        CONFIG, [one.job(n) for one, n in cases], stream_bytes=stream_bytes, row_latency=row_latency
-    )
+    memory: dict[str, Any] = {
+        "stream_bytes": stream_bytes, "stream_ahead": stream_ahead, "row_latency": row_latency
+    }  # fmt: skip
+    results = fast.simulate(CONFIG, [one.job(n) for one, n in cases], **memory)
     for (one, n), result in zip(cases, results, strict=True):
-        expected = predict(one.program, n, stream_bytes=stream_bytes, row_latency=row_latency)
+        expected = predict(one.program, n, **memory)
         assert (result.cycles, result.active) == (expected.cycles, expected.active)
         assert result.stalls == expected.stalls
 
@@ -241,6 +247,7 @@ def children() -> list[str]:
     ("options", "message"),
     [
         ({"stream_bytes": 0}, "stream_bytes is 0: it must be 1 or more"),
+        ({"stream_ahead": 0}, "stream_ahead is 0: it must be 1 or more"),
         ({"row_latency": 0}, "row_latency is 0"),
         ({"processes": 0}, "processes is 0"),
         ({"patience": -1}, "patience is -1"),

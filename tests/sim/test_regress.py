@@ -98,6 +98,7 @@ def test_what_is_wrong_with_a_review(
         program=compile_model(classifier.model, config),
         rows=np.zeros((0, 0), np.int8),
         stream_bytes=None,
+        stream_ahead=1,
         row_latency=20,
         stalls=None,
     )
@@ -111,7 +112,7 @@ def test_each_review_of_an_inference_has_its_own_logits(classifier: Classifier) 
     program = compile_model(classifier.model, config)
     setup = Setup(
         model=classifier.model, config=config, program=program, rows=np.zeros((0, 0), np.int8),
-        stream_bytes=None, row_latency=20, stalls=None,
+        stream_bytes=None, stream_ahead=1, row_latency=20, stalls=None,
     )  # fmt: skip
     tokens = classifier.tokens("A fine film.")
     batch = [Review(tokens, np.array(golden, np.int32), False) for golden in ([1, -2], [3, 4])]

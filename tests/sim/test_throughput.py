@@ -56,6 +56,16 @@ def test_the_whole_last_layer_is_an_option() -> None:
     assert found.batched == predict(program, [5, 3], stream_bytes=2).cycles
 
 
+def test_a_buffer_hides_more_of_a_narrow_stream() -> None:
+    classifier: Any = SimpleNamespace(model=MODEL)
+    found = [measure(classifier, "some", [20] * 4, Setting(4, 1), 80, ahead=n) for n in (1, 9, 99)]
+    program = compile_model(MODEL, fitting(SHAPE, 4, 80))
+    assert [one.batched for one in found] == [
+        predict(program, [20] * 4, stream_bytes=1, stream_ahead=n).cycles for n in (1, 9, 99)
+    ]
+    assert found[0].batched > found[1].batched > found[2].batched
+
+
 def test_the_report() -> None:
     one = Measurement(
         "texts", Setting(16, 2), 10, 250, 3_000_000, 2_000_000, 500_000, 3, (0.5, 0.75), 0.0125
