@@ -148,7 +148,9 @@ def _parser() -> Parser:
     result = Parser("host.classify", "Classify texts on the board.", EXAMPLES)
     result.add_argument("text", nargs="?", help="the text")
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
-    result.add_argument("--data", type=Path, metavar="FILE", help="a .csv, .tsv, .jsonl or .txt")
+    result.add_argument(
+        "--data", type=Path, metavar="FILE", help="a .csv, .tsv, .jsonl, .txt or .parquet file"
+    )
     result.add_argument(
         "--one-by-one", action="store_true",
         help="an inference for each text of --data (default: they share them, as many as fit)",

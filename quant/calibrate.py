@@ -269,7 +269,7 @@ def parser() -> Parser:
         default=DEFAULT_DATA,
         metavar="NAME|FILE",
         help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .tsv, "
-        f".jsonl or .txt file (default: {DEFAULT_DATA})",
+        f".jsonl, .txt or .parquet file (default: {DEFAULT_DATA})",
     )
     result.add_argument(
         "--samples",

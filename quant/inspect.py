@@ -224,8 +224,8 @@ def parser() -> Parser:
         "--data",
         default=DEFAULT_DATA,
         metavar="NAME|FILE",
-        help=f"texts that the float model runs on: {' or '.join(CORPORA)}, or a .csv, .tsv, .jsonl "
-        f"or .txt file (default: {DEFAULT_DATA})",
+        help=f"texts that the float model runs on: {' or '.join(CORPORA)}, or a .csv, .tsv, "
+        f".jsonl, .txt or .parquet file (default: {DEFAULT_DATA})",
     )
     result.add_argument(
         "--texts",
