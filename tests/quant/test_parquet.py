@@ -172,10 +172,9 @@ def test_a_page_that_is_damaged_is_told_with_the_rows_before_it(tmp_path: Path) 
     data[data.index(b"text 1500")] ^= 1
     path.write_bytes(data)
     found: list[str] = []
-    with pytest.raises(TextError, match=r"a\.parquet cannot be read behind row 1\d\d\d: "):
+    with pytest.raises(TextError, match=r"a\.parquet cannot be read behind row 768: "):
         found.extend(review.text for review in stream_texts(path))
-    assert len(found) >= 1000
-    assert found == columns["text"][: len(found)]
+    assert found == columns["text"][:768]
 
 
 @pytest.mark.parametrize("kind", ["cut", "changed", "footer"])
