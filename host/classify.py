@@ -180,11 +180,11 @@ def _run(options: argparse.Namespace) -> int:
     with link_of(options) as link:
         board = Board(link)
         info = board.info()
+        room = Room.of(texts.model, info)
         if options.load:
             image, _ = image_in(options.load)
             if info.digest != image[HEADER.size - len(info.digest) : HEADER.size]:
                 board.load(image)
-        room = Room.of(texts.model, info)
         encoded = [texts.tokens(review, room.longest) for review in reviews]
         if options.one_by_one:
             batches = [[place] for place in range(len(encoded))]

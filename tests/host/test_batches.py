@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from board.protocol import Info, Problem
+from board.protocol import Info, Kind, Problem
 from host.batches import Room
 from host.board import BoardError
 from rtl.compile.program import compile_model
@@ -174,7 +174,7 @@ def test_logits_of_another_number(
 def test_a_model_that_the_board_cannot_run(make_board: Make, classify: Make) -> None:
     board = make_board(hidden=9)
     code, shown, error = classify("the film")
-    assert (code, shown, board.batches) == (2, "", [])
+    assert (code, shown, board.heard) == (2, "", [Kind.INFO])
     assert error.startswith(
         "error: this model does not run on the board: hidden size is 10, the configuration's "
         "hidden takes 9: "
