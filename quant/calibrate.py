@@ -288,8 +288,8 @@ def parser() -> Parser:
         "--data",
         metavar="NAME|FILE",
         help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .tsv, "
-        f".jsonl or .txt file (default: {DEFAULT_DATA}; of an encoder that makes embeddings "
-        f"{SENTENCES})",
+        f".jsonl, .txt or .parquet file (default: {DEFAULT_DATA}; of an encoder that makes "
+        f"embeddings {SENTENCES})",
     )
     result.add_argument(
         "--samples",

@@ -126,7 +126,7 @@ def parser() -> Parser:
         "--batch",
         type=Path,
         metavar="FILE",
-        help="instead of a text: those of a .csv, .tsv, .jsonl or .txt file of any length",
+        help="instead of a text: a .csv, .tsv, .jsonl, .txt or .parquet file of any length",
     )
     result.add_argument(
         "-o",

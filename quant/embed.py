@@ -191,8 +191,8 @@ def parser() -> Parser:
         nargs="?",
         default=SENTENCES,
         metavar="NAME|FILE",
-        help=f"texts: {' or '.join(CORPORA)} (its test split), or a .csv, .tsv, .jsonl or .txt "
-        f"file of any length (default: {SENTENCES})",
+        help=f"texts: {' or '.join(CORPORA)} (its test split), or a .csv, .tsv, .jsonl, .txt or "
+        f".parquet file of any length (default: {SENTENCES})",
     )
     result.add_argument(
         "-o",

@@ -224,8 +224,9 @@ def parser() -> Parser:
     result.add_argument(
         "--data",
         metavar="NAME|FILE",
-        help=f"texts that the float model runs on: {' or '.join(CORPORA)}, or a .csv, .tsv, .jsonl "
-        f"or .txt file (default: {DEFAULT_DATA}; of an encoder that makes embeddings {SENTENCES})",
+        help=f"texts that the float model runs on: {' or '.join(CORPORA)}, or a .csv, .tsv, "
+        f".jsonl, .txt or .parquet file (default: {DEFAULT_DATA}; of an encoder that makes "
+        f"embeddings {SENTENCES})",
     )
     result.add_argument(
         "--texts",

@@ -286,8 +286,8 @@ def parser() -> Parser:
         "--data",
         default="imdb",
         metavar="NAME|FILE",
-        help="imdb, rotten-tomatoes, or a .csv, .tsv, .jsonl or .txt file (default: imdb, its "
-        "test split)",
+        help="imdb, rotten-tomatoes, or a .csv, .tsv, .jsonl, .txt or .parquet file (default: "
+        "imdb, its test split)",
     )
     add_memory_options(result)
     add_stream_ahead(result)
