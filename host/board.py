@@ -1,4 +1,4 @@
-"""What a board can be asked: what it is, to take an image, to run a sequence."""
+"""What a board can be asked: what it is, to take an image, to run sequences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WINDOW = 8
 """WRITEs under way at a time: more than lie in the buffers of a USB bridge."""
 LOADS = 3
 """How often an image is loaded whole before that ends it."""
-ATTEND = 1 << 25
+ATTEND, ENDS = 1 << 25, 1 << 26
 
 WHY = {int(problem): text for problem, text in PROBLEMS.items()}
 
@@ -28,15 +28,32 @@ INFERENCE = (
     *("it made no progress", "a row of the embedding table ended early or late"),
     *("the memory answered with an error", "the image's addresses cannot be used"),
 )
+OF_A_SEQUENCE = (6, 7, 8, 11)
+"""Those codes that are of one sequence of a batch."""
+
+Ids = Sequence[int]
 
 
 class BoardError(ValueError):
     """The board cannot do what it was asked; the message says why and what to do."""
 
 
+class InferenceError(BoardError):
+    """The accelerator ended with an error.
+
+    `sequence` is the place of the sequence that it is of; None where it is of none, or of one that
+    was not sent.
+    """
+
+    def __init__(self, code: int, sequence: int | None) -> None:
+        self.code, self.sequence = code, sequence
+        why = INFERENCE[code] if code < len(INFERENCE) else "a code that is unknown"
+        super().__init__(f"the accelerator ended with error {code}: {why}")
+
+
 @dataclass(frozen=True)
 class Answer:
-    """The logits of a sequence, and the clock cycles that they took."""
+    """The logits of a batch, int32 [sequences, labels], and the clock cycles that they took."""
 
     logits: np.ndarray
     cycles: int
@@ -107,24 +124,49 @@ class Board:
                 raise self._refused(error) from None
         raise AssertionError("the last load returns or raises")
 
-    def run(self, ids: Sequence[int], types: Sequence[int], seconds: float | None = None) -> Answer:
-        """The logits of a sequence, all tokens of it attended to.
+    def run(
+        self, sequences: Sequence[tuple[Ids, Ids]], labels: int, seconds: float | None = None
+    ) -> Answer:
+        """The logits of a batch, all tokens of it attended to.
+
+        sequences
+            Ids and types of each; together they are at most what the board takes (`host.batches`).
+        labels
+            Of the model: how many logits each has to have.
 
         Raises
         ------
+        InferenceError
+            The accelerator refuses the batch, or one sequence of it.
         BoardError
-            There is no image, or the accelerator refuses the sequence.
+            There is no image, or one with another number of labels.
         LinkError
             The board does not answer, or with something that is no answer.
         """
-        words = [int(i) | int(t) << 24 | ATTEND for i, t in zip(ids, types, strict=True)]
+        words: list[int] = []
+        for ids, types in sequences:
+            if words:
+                words[-1] |= ENDS
+            words += [int(i) | int(t) << 24 | ATTEND for i, t in zip(ids, types, strict=True)]
         try:
             reply = self.link.ask(Kind.RUN, struct.pack(f"<{len(words)}I", *words), seconds)
         except RefusedError as error:
+            if error.code == Refusal.INFERENCE:
+                code, place = error.detail & 0xFF, error.detail >> 16
+                is_known = code in OF_A_SEQUENCE and place < len(sequences)
+                raise InferenceError(code, place if is_known else None) from None
             raise self._refused(error) from None
         if len(reply) < 8 or len(reply) % 4:
             raise LinkError(f"the board's answer has {len(reply)} bytes: no cycles and logits")
-        return Answer(np.frombuffer(reply, "<i4", offset=4), int.from_bytes(reply[:4], "little"))
+        logits = np.frombuffer(reply, "<i4", offset=4)
+        if len(logits) != len(sequences) * labels:
+            raise BoardError(
+                f"the board answers with {len(logits)} logits to a batch of {len(sequences)}, this "
+                f"model has {labels} classes: load its image, or name the other model with "
+                "--quantized"
+            )
+        cycles = int.from_bytes(reply[:4], "little")
+        return Answer(logits.reshape(len(sequences), labels), cycles)
 
     def _refused(self, error: RefusedError) -> Exception:
         """The refusal in words."""
@@ -134,9 +176,6 @@ class Board:
             return BoardError(
                 f"the board has no image to use: {why}; `python -m host.load IMAGE` loads one"
             )
-        if code == Refusal.INFERENCE:
-            why = INFERENCE[detail] if detail < len(INFERENCE) else "a code that is unknown"
-            return BoardError(f"the accelerator ended with error {detail}: {why}")
         if code == Refusal.LENGTH:
             return BoardError(
                 f"the board takes no request of {detail} bytes: the sequence is too long for it"

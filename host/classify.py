@@ -1,7 +1,7 @@
 """`python -m host.classify "That movie was terrible!"`: a text, or a file of them, on the board.
 
 The words become tokens here, by the tokenizer that lies with the quantized model; the board does
-the rest. Its image must be of that model.
+the rest. Its image must be of that model. The texts of a file share inferences, as many as fit.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,14 @@ from cli.progress import progress
 import numpy as np
 
 from board.protocol import Info
+from golden.model import Model
 from golden.store import load
-from host.board import Answer, Board, BoardError
+from host.batches import Room
+from host.board import Board, BoardError, InferenceError
 from host.options import add_board, image_in, link_of
 from quant.data_file import Review, add_columns, layout_of, read_texts
 from quant.float_model import softmax
-from quant.spec import EncoderSpec
+from quant.spec import CLASSIFICATION, EncoderSpec
 from quant.tokenizer import TextTokenizer, Tokens
 from rtl.compile.image import HEADER
 
@@ -45,20 +47,22 @@ examples:
 class Texts:
     """What belongs to the model but stays on this side: tokenizer, labels, scale of the logits."""
 
+    model: Model
     tokenizer: TextTokenizer
     spec: EncoderSpec
     scale: float
 
     @classmethod
     def load(cls, quantized: Path) -> Texts:
-        """Raises ValueError naming the file where the folder holds no quantized model."""
-        _, info = load(quantized)
+        """Raises ValueError naming the folder where it holds no quantized classifier."""
+        model, info = load(quantized)
         try:
             spec = EncoderSpec.from_json(info["spec"])
             scale = float(info["tensors"]["logits"]["scale"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"{quantized} has no usable {error}: calibrate again") from None
-        return cls(TextTokenizer(quantized), spec, scale)
+        spec.require(CLASSIFICATION, quantized)
+        return cls(model, TextTokenizer(quantized), spec, scale)
 
     def tokens(self, review: Review, limit: int) -> Tokens:
         return self.tokenizer.encode(
@@ -68,32 +72,73 @@ class Texts:
             segments=self.spec.types,
         )
 
-    def figures(self, tokens: Tokens, answer: Answer, info: Info, seconds: float) -> dict[str, Any]:
-        """Class, logits and time of an answer.
-
-        Raises
-        ------
-        BoardError
-            It has not as many logits as the model has classes.
-        """
+    def figures(self, tokens: Tokens, codes: np.ndarray) -> dict[str, Any]:
+        """Class and logits of a text."""
         labels = self.spec.labels
-        if len(answer.logits) != len(labels):
-            raise BoardError(
-                f"the board answers with {len(answer.logits)} logits, this model has {len(labels)} "
-                "classes: load its image, or name the other model with --quantized"
-            )
-        logits = (answer.logits * self.scale).astype(np.float32)
+        logits = (codes * self.scale).astype(np.float32)
         return {
-            "class": labels[int(answer.logits.argmax())],
+            "class": labels[int(codes.argmax())],
             "tokens": len(tokens.ids),
             "dropped_tokens": tokens.dropped,
-            "integer_logits": dict(zip(labels, map(int, answer.logits))),
+            "integer_logits": dict(zip(labels, map(int, codes))),
             "logits": dict(zip(labels, map(float, logits))),
             "probabilities": dict(zip(labels, map(float, softmax(logits)))),
-            "cycles": answer.cycles,
-            "board_milliseconds": answer.cycles / info.kilohertz,
-            "seconds": seconds,
         }
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What an inference had in it, and took: clock cycles, seconds with the line."""
+
+    texts: int
+    tokens: int
+    cycles: int
+    seconds: float
+
+    def figures(self, info: Info) -> dict[str, Any]:
+        milliseconds = self.cycles / info.kilohertz
+        return vars(self) | {
+            "cycles_a_text": self.cycles / self.texts,
+            "board_milliseconds": milliseconds,
+            "board_milliseconds_a_text": milliseconds / self.texts,
+        }
+
+    @classmethod
+    def sum(cls, batches: Sequence[Batch]) -> Batch:
+        """All of them as one."""
+        return cls(*(sum(values) for values in zip(*(vars(one).values() for one in batches))))
+
+
+def classified(
+    board: Board, texts: Texts, encoded: Sequence[Tokens], batches: Sequence[Sequence[int]]
+) -> tuple[list[dict[str, Any]], list[Batch]]:
+    """The figures of each text, in order, and what each batch took.
+
+    Raises
+    ------
+    BoardError, LinkError
+        As `Board.run`; an error of one text of several names it.
+    """
+    labels, took = len(texts.spec.labels), []
+
+    def rows() -> Iterator[tuple[int, np.ndarray]]:
+        for batch in batches:
+            parts = [encoded[place] for place in batch]
+            began = time.monotonic()
+            try:
+                answer = board.run([(t.ids.tolist(), t.types.tolist()) for t in parts], labels)
+            except InferenceError as error:
+                if error.sequence is None or len(encoded) == 1:
+                    raise
+                raise BoardError(f"text {batch[error.sequence] + 1}: {error}") from None
+            tokens, seconds = sum(len(t.ids) for t in parts), time.monotonic() - began
+            took.append(Batch(len(batch), tokens, answer.cycles, seconds))
+            yield from zip(batch, answer.logits)
+
+    found = {}
+    for place, codes in progress(rows(), "classifying", total=len(encoded)):
+        found[place] = texts.figures(encoded[place], codes)
+    return [found[place] for place in range(len(encoded))], took
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -104,7 +149,13 @@ def _parser() -> Parser:
     result = Parser("host.classify", "Classify texts on the board.", EXAMPLES)
     result.add_argument("text", nargs="?", help="the text")
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
-    result.add_argument("--data", type=Path, metavar="FILE", help="a .csv, .tsv, .jsonl or .txt")
+    result.add_argument(
+        "--data", type=Path, metavar="FILE", help="a .csv, .tsv, .jsonl, .txt or .parquet file"
+    )
+    result.add_argument(
+        "--one-by-one", action="store_true",
+        help="an inference for each text of --data (default: they share them, as many as fit)",
+    )  # fmt: skip
     result.add_argument(
         "--quantized", type=Path, default=MODEL, metavar="DIR",
         help=f"the model whose image the board has (default: {MODEL})",
@@ -130,23 +181,28 @@ def _run(options: argparse.Namespace) -> int:
     with link_of(options) as link:
         board = Board(link)
         info = board.info()
+        room = Room.of(texts.model, info)
         if options.load:
             image, _ = image_in(options.load)
             if info.digest != image[HEADER.size - len(info.digest) : HEADER.size]:
                 board.load(image)
-        longest = min(info.tokens, info.longest // 4)
-        encoded = [texts.tokens(review, longest) for review in reviews]
-        answers = []
-        for tokens in progress(encoded, "classifying"):
-            began = time.monotonic()
-            answer = board.run(tokens.ids.tolist(), tokens.types.tolist())
-            answers.append(texts.figures(tokens, answer, info, time.monotonic() - began))
+        encoded = [texts.tokens(review, room.longest) for review in reviews]
+        if options.one_by_one:
+            batches = [[place] for place in range(len(encoded))]
+        else:
+            batches = room.batches([len(tokens.ids) for tokens in encoded])
+        answers, took = classified(board, texts, encoded, batches)
+    figures: dict[str, Any]
     if options.data is None:
-        _show(answers[0])
+        figures = answers[0] | took[0].figures(info)
+        _show(figures)
     else:
-        _show_all(reviews, answers)
+        total = {"batches": len(took)} | Batch.sum(took).figures(info)
+        parts = [{"places": b} | one.figures(info) for b, one in zip(batches, took, strict=True)]
+        figures = {"answers": answers, "batches": parts, "total": total}
+        _show_all(reviews, answers, total)
     if options.json:
-        write_json(options.json, answers[0] if options.data is None else {"answers": answers})
+        write_json(options.json, figures)
     return 0
 
 
@@ -166,11 +222,19 @@ def _show(answer: dict[str, Any]) -> None:
     )
 
 
-def _show_all(reviews: Sequence[Review], answers: Sequence[dict[str, Any]]) -> None:
+def _show_all(
+    reviews: Sequence[Review], answers: Sequence[dict[str, Any]], total: dict[str, Any]
+) -> None:
     for review, answer in zip(reviews, answers, strict=True):
         probability = answer["probabilities"][answer["class"]]
         text = " ".join(review.text.split())
         print(f"{answer['class']:12} {probability:7.2%}  {text[:80]}")
+    print(
+        f"{total['texts']:,} texts in {total['batches']:,} inferences: {total['cycles']:,} clock "
+        f"cycles, {total['cycles_a_text']:,.0f} a text; {total['board_milliseconds']:.3f} ms on "
+        f"the board, {total['board_milliseconds_a_text']:.3f} a text; "
+        f"{1000 * total['seconds']:.0f} ms with the line"
+    )
     known = [(r, a) for r, a in zip(reviews, answers) if r.label is not None]
     if known:
         right = sum(a["class"] == list(a["logits"])[r.label or 0] for r, a in known)

@@ -1,4 +1,4 @@
-"""Texts of the user: a table with a header (.csv, .tsv), an object a line (.jsonl), a text a line.
+"""Texts of the user: a table (.csv, .tsv, .parquet), an object or a text a line (.jsonl, .txt).
 
 A .csv is separated by commas, semicolons or tabs, whichever its header shows, and quoted as RFC
 4180 says. In a .tsv a line is a row and a quote a character, unless it encloses a whole field.
@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from quant import parquet
+
 TEXT_COLUMNS = ("text", "text_a", "text1", "sentence1", "sentence", "premise")
 PAIR_COLUMNS = ("pair", "text_pair", "text_b", "text2", "sentence2", "hypothesis")
 
@@ -22,7 +24,7 @@ _DELIMITERS = ",;\t"
 _INDEX = re.compile(r"([0-9]+)(\.0*)?")
 _LARGEST_INDEX = 4095
 
-Row = tuple[int, dict[str, object]]  # line number from 1, values by column
+Row = tuple[int, dict[str, object]]  # number of line or row from 1, values by column
 
 
 class TextError(ValueError):
@@ -46,7 +48,8 @@ class Layout:
         None: the first of TEXT_COLUMNS and of PAIR_COLUMNS that the file has; a file without such
         a pair column holds single texts. Case and surrounding space do not count.
     encoding
-        Any text encoding of Python's; UTF-8 may begin with a byte order mark.
+        Any text encoding of Python's; UTF-8 may begin with a byte order mark. Not of a Parquet
+        file, which says itself what its bytes are.
 
     Raises TextError for an encoding that does not exist.
     """
@@ -69,7 +72,7 @@ class Layout:
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
     """Options that say how a file of texts is laid out."""
-    group = parser.add_argument_group("layout of a .csv, .tsv or .jsonl file")
+    group = parser.add_argument_group("layout of a .csv, .tsv, .jsonl or .parquet file")
     group.add_argument(
         "--text-column", metavar="NAME", help=f"default: the first of {', '.join(TEXT_COLUMNS)}"
     )
@@ -91,12 +94,13 @@ def layout_of(options: argparse.Namespace) -> Layout:
 def read_texts(
     path: str | Path, *, names: Sequence[str] | None = None, layout: Layout | None = None
 ) -> list[Review]:
-    """The texts of a file: .csv or .tsv with a header, .jsonl (an object a line) or .txt (a line).
+    """The texts of a file: .csv, .tsv or .parquet, .jsonl (an object a line) or .txt (a line).
 
     A label is an index from 0 (1 and 1.0 are the same), or one of ``names`` in any case, whose
     position is then its index; an absent or empty label is None. Without ``names`` every label must
-    be an index. Empty lines are skipped. Columns that are not read are named on stderr.
-    Raises TextError naming the file and line for what cannot be read.
+    be an index; where they are the empty tuple, labels are not looked at. Empty lines are skipped.
+    Columns that are not read are named on stderr. Raises TextError naming the file and line (of a
+    Parquet file the row) for what cannot be read.
     """
     reviews = list(stream_texts(path, names=names, layout=layout))
     if not reviews:
@@ -113,9 +117,9 @@ def stream_texts(
         text = _string(path, line, row, columns.text)
         pair = None if columns.pair is None else _string(path, line, row, columns.pair)
         try:
-            label = label_index(row.get(columns.label), names)
+            label = None if names == () else label_index(row.get(columns.label), names)
         except ValueError as error:
-            raise TextError(f"{path}:{line}: {columns.label!r} {error}") from None
+            raise TextError(f"{_place(path, line)}: {columns.label!r} {error}") from None
         yield Review(text, label, pair)
 
 
@@ -206,6 +210,9 @@ def label_index(value: object, names: Sequence[str] | None) -> int | None:
 
 def _placed(path: Path, layout: Layout) -> Iterator[tuple[int, dict[str, object], Columns]]:
     """The rows of a file with the columns that are read; the objects of a .jsonl may differ."""
+    if path.suffix.lower() in parquet.SUFFIXES:
+        yield from _parquet_rows(path, layout)
+        return
     chosen: dict[tuple[str, ...], Columns] = {}
     first: Columns | None = None
     for line, row in rows(path, layout.encoding):
@@ -230,10 +237,14 @@ def _word(value: object) -> str:
 def _string(path: Path, line: int, row: dict[str, object], column: str) -> str:
     text = row.get(column)
     if not isinstance(text, str):
-        raise TextError(f"{path}:{line}: {column!r} is {_shown(text)}, not a string")
+        raise TextError(f"{_place(path, line)}: {column!r} is {_shown(text)}, not a string")
     if not text.strip():
-        raise TextError(f"{path}:{line}: {column!r} is empty")
+        raise TextError(f"{_place(path, line)}: {column!r} is empty")
     return text
+
+
+def _place(path: Path, line: int) -> str:
+    return f"{path}: row {line}" if path.suffix.lower() in parquet.SUFFIXES else f"{path}:{line}"
 
 
 def _shown(value: object) -> str:
@@ -245,7 +256,7 @@ def rows(path: Path, encoding: str = "utf-8") -> Iterator[Row]:
     kinds = {".csv": _csv_rows, ".tsv": _tsv_rows, ".jsonl": _jsonl_rows, ".txt": _plain_rows}
     kind = kinds.get(path.suffix.lower())
     if kind is None:
-        raise TextError(f"{path}: unknown kind of file, use {', '.join(kinds)}")
+        raise TextError(f"{path}: unknown kind of file, use {', '.join(kinds)} or .parquet")
     is_utf8 = codecs.lookup(encoding).name == "utf-8"
     try:
         with path.open(encoding="utf-8-sig" if is_utf8 else encoding, newline="") as file:
@@ -326,3 +337,17 @@ def _plain_rows(path: Path, file: Iterator[str]) -> Iterator[Row]:
     for number, line in enumerate(file, 1):
         if line.strip():
             yield number, {"text": line.strip()}
+
+
+def _parquet_rows(path: Path, layout: Layout) -> Iterator[tuple[int, dict[str, object], Columns]]:
+    """The rows with the columns that are read; the others are not."""
+    try:
+        found = parquet.names(path)
+        columns = Columns.choose(path, 0, found, layout)
+        wanted = dict.fromkeys(filter(None, (columns.text, columns.pair, columns.label)))
+        for number, row in parquet.rows(path, [name for name in wanted if name in found]):
+            yield number, row, columns
+    except parquet.ParquetError as error:
+        raise TextError(str(error)) from None
+    except OSError as error:
+        raise TextError(f"cannot read {path}: {error.strerror}") from None

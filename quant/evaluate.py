@@ -238,8 +238,8 @@ def add_text_options(parser: Parser, samples: int | None) -> None:
         "--data",
         default=DEFAULT_DATA,
         metavar="NAME|FILE",
-        help=f"texts: {' or '.join(CORPORA)}, or a .csv, .tsv, .jsonl or .txt file "
-        f"(default: {DEFAULT_DATA})",
+        help=f"texts: {' or '.join(CORPORA)}, or a .csv, .tsv, .jsonl, .txt or "
+        f".parquet file (default: {DEFAULT_DATA})",
     )
     parser.add_argument(
         "--samples",

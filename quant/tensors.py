@@ -58,9 +58,14 @@ class Tensors:
             arrays |= {f"{target}.weight": w, f"{target}.bias": b}
         return arrays
 
-    def drop(self, prefix: str) -> None:
+    def prefix(self, family: str) -> str:
+        """What the names begin with: the family's name, but for an encoder saved alone."""
+        prefix = f"{family}."
+        return prefix if any(name.startswith(prefix) for name in self._left) else ""
+
+    def drop(self, *prefixes: str) -> None:
         """Leave out what only training needs."""
-        for name in [name for name in self._left if name.startswith(prefix)]:
+        for name in [name for name in self._left if name.startswith(prefixes)]:
             del self._left[name]
 
     def norm(self, name: str, target: str) -> Arrays:

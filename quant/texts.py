@@ -60,7 +60,7 @@ def load_texts(
     if not Path(source).exists():
         raise TextError(
             f"no data set or file named {source!r}: give one of {', '.join(CORPORA)}, "
-            "or the path of a .csv, .tsv, .jsonl or .txt file"
+            "or the path of a .csv, .tsv, .jsonl, .txt or .parquet file"
         )
     return read_texts(source, names=names, layout=layout)
 

@@ -12,11 +12,11 @@ from setup.steps import only_one
 from sim.verilator import on_path
 
 DESCRIPTION = """\
-Set up what a make target needs. Profiles: quant (Python packages only), onnx (quant and the ONNX
-export), train (with torch), sim (Verilator and Icarus, no torch), package (Verilog, register map),
-docs (the site), cluster (sim, and dask for runs on many machines), synth (yowasp), test (everything
-that the tests use). Each step says what it does and is skipped when it is done; an interrupted run
-is simply started again."""
+Set up what a make target needs. Profiles: quant (Python packages only), parquet (quant
+and Parquet files), onnx (quant and the ONNX export), train (with torch), sim (Verilator and Icarus,
+no torch), package (Verilog, register map), docs (the site), cluster (sim, and dask for runs on many
+machines), synth (yowasp), test (everything that the tests use). Each step says what it does and is
+skipped when it is done; an interrupted run is simply started again."""
 
 EXAMPLES = """\
 examples:
@@ -35,8 +35,10 @@ class Profile:
 
 
 HARDWARE = ("quant", "rtl", "sim")
+OPTIONAL = ("parquet", "onnx", "host", "package", "docs", "cluster", "synth", "train")
 PROFILES = {
     "quant": Profile(("quant",)),
+    "parquet": Profile(("quant", "parquet")),
     "onnx": Profile(("quant", "onnx")),
     "train": Profile(("quant", "train")),
     "host": Profile(("quant", "host")),
@@ -46,7 +48,7 @@ PROFILES = {
     "docs": Profile((*HARDWARE, "host", "package", "docs")),
     "cluster": Profile((*HARDWARE, "cluster"), simulates=True),
     "test": Profile(
-        (*HARDWARE, "host", "package", "docs", "cluster", "onnx", "synth", "train", "dev"),
+        (*HARDWARE, *OPTIONAL, "dev"),
         simulates=True,
         tests=True,
     ),

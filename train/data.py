@@ -44,7 +44,7 @@ def read(options: argparse.Namespace) -> tuple[dict[str, list[Review]], list[str
     elif not Path(options.data).is_file():
         raise TrainError(
             f"no data set or file named {options.data!r}: give {', '.join(CORPORA)}, "
-            "or the path of a .csv, .tsv or .jsonl file"
+            "or the path of a .csv, .tsv, .jsonl or .parquet file"
         )
     else:
         layout = layout_of(options)

@@ -280,7 +280,7 @@ def _parser() -> Parser:
         "--data",
         default="imdb",
         metavar="NAME|FILE",
-        help=f"{', '.join(CORPORA)}, or a .csv, .tsv or .jsonl file (%(default)s)",
+        help=f"{', '.join(CORPORA)}, or a .csv, .tsv, .jsonl or .parquet file (%(default)s)",
     )
     data.add_argument(
         "--validation",

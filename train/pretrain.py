@@ -56,7 +56,7 @@ examples:
   python -m train.pretrain
       HeartBERT's shape on the training texts of both review corpora
   python -m train.pretrain --preset bert-tiny --data text.txt --out build/trained/mine
-      another shape, on a text a line (.txt), or the text column of a .csv or .jsonl file
+      another shape, on a text a line (.txt), or the text column of a .csv, .jsonl or .parquet file
 """
 _VALIDATION_SEED = 1  # the masks of validation are the same at every evaluation
 _REVIEWS = "reviews"
@@ -210,7 +210,7 @@ def _source(data: Sequence[str], vocabulary: Path) -> str:
         if not Path(name).is_file():
             raise TextError(
                 f"no data set or file named {name!r}: give {_REVIEWS}, {', '.join(CORPORA)}, "
-                "or the path of a .csv, .jsonl or .txt file"
+                "or the path of a .csv, .jsonl, .txt or .parquet file"
             )
         status = Path(name).stat()
         parts.append(f"{name} {status.st_size} {status.st_mtime_ns}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rtl.compile.first_fit import first_fit
 from rtl.compile.program import Program
 from rtl.interface.config import ceil_div
 
@@ -30,10 +31,7 @@ def check_lengths(program: Program, lengths: Sequence[int]) -> None:
 
 
 def pack(program: Program, lengths: Sequence[int]) -> list[list[int]]:
-    """The sequences' places in `lengths`, by batch: first fit, the longest first.
-
-    Each sequence goes into the first batch that has row tiles enough left. Batches are in the order
-    of their first sequence, the sequences of each in their own.
+    """The sequences' places in `lengths`, by batch, as `first_fit` has them.
 
     Raises
     ------
@@ -42,15 +40,4 @@ def pack(program: Program, lengths: Sequence[int]) -> list[list[int]]:
     """
     for tokens in lengths:
         check_lengths(program, [tokens])
-    tiles = [ceil_div(tokens, program.config.lanes) for tokens in lengths]
-    batches: list[list[int]] = []
-    left: list[int] = []
-    for place in sorted(range(len(lengths)), key=lambda place: -tiles[place]):
-        fits = (number for number, room in enumerate(left) if tiles[place] <= room)
-        chosen = next(fits, len(batches))
-        if chosen == len(batches):
-            batches.append([])
-            left.append(max(program.row_tiles, tiles[place]))
-        batches[chosen].append(place)
-        left[chosen] -= tiles[place]
-    return sorted(map(sorted, batches))
+    return first_fit(lengths, program.config.lanes, program.row_tiles)

@@ -20,13 +20,15 @@ from rtl.interface.config import Config
 
 BEATS = 16
 MANY = 6
-"""The code of a sequence that is longer than the limit."""
+"""The code of more tokens than the limit."""
+ENDS = 26
+"""The bit of a token's word that ends a sequence."""
 
 
 class StandIn(wiring.Component):
     """Logits: of the beats read the XOR of their lower halves, the sum of the token words, and of
-    the registers rows_address + row_bytes + model_bytes. A sequence longer than config.tokens is an
-    error."""
+    the registers rows_address + row_bytes + model_bytes. More than config.tokens words are an
+    error, said to be of the sequence that comes after all that have ended."""
 
     def __init__(self, config: Config, bus: Bus) -> None:
         self.config, self.bus = config, bus
@@ -63,12 +65,13 @@ class StandIn(wiring.Component):
                 behind.value.rows_address + behind.value.row_bytes + behind.value.model_bytes
             ),
         ]
-        sent = Signal(2)
+        sent, failed = Signal(2), Signal(16)
+        m.d.comb += registers.value.failed_sequence.eq(failed)
         with m.FSM():
             with m.State("IDLE"):
                 m.d.sync += [count.eq(0), logits[0].eq(0), logits[1].eq(0), sent.eq(0)]
                 with m.If(registers.start):
-                    m.d.sync += [cycles.eq(0), error.eq(0)]
+                    m.d.sync += [cycles.eq(0), error.eq(0), failed.eq(0)]
                     m.next = "ASK"
             with m.State("ASK"):
                 m.d.comb += axi.arvalid.eq(1)
@@ -85,6 +88,7 @@ class StandIn(wiring.Component):
                     m.d.sync += [
                         count.eq(count + 1),
                         logits[1].eq(logits[1] + behind.tokens.payload.data),
+                        failed.eq(failed + behind.tokens.payload.data[ENDS]),
                     ]
                     with m.If(behind.tokens.payload.last):
                         m.next = "LOGITS"

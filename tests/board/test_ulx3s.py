@@ -25,16 +25,17 @@ from board.chip import Chip
 from board.protocol import Kind, Problem, Refusal
 from golden.encoder import run
 from golden.random import random_model
-from host.board import ATTEND, Board, BoardError
+from host.board import ATTEND, ENDS, Board, InferenceError
 from host.link import RefusedError
 from quant.tokenizer import TextTokenizer
 from rtl.compile.image import CRC_AT, HEADER
+from rtl.interface.operation import Error
 from sim.board import simulate
 from sim.board.top import design_of
 from sim.board.ulx3s import Simulated
 from tests.board.conftest import CHOICES, with_stand_in
-from tests.board.stand_in import answer
-from tests.host.conftest import LABELS, SHAPE, image_of, sample_in
+from tests.board.stand_in import MANY, answer
+from tests.host.conftest import LABELS, SHAPE, image_of, sample_in, text
 
 pytestmark = pytest.mark.verilator
 
@@ -95,9 +96,16 @@ def test_an_image_is_loaded_and_sequences_are_answered(
     for _ in range(4):
         right(board, rng)
     words = [1 | ATTEND, 2 | 1 << 24 | ATTEND]
-    assert board.run([1, 2], [0, 1]).logits.tolist() == answer(IMAGE, words)
-    with pytest.raises(BoardError, match="error 6: more tokens"):
-        board.run(range(CONFIG.tokens + 1), [0] * (CONFIG.tokens + 1))
+    assert board.run([([1, 2], [0, 1])], 3).logits.tolist() == [answer(IMAGE, words)]
+    for lengths in ([17], [9, 8], [6, 6, 6]):
+        with pytest.raises(InferenceError, match="error 6: more tokens") as error:
+            board.run([(range(n), [0] * n) for n in lengths], 3)
+        assert error.value.sequence == len(lengths) - 1
+    for size in (CONFIG.tokens + 1, LONGEST // 4):
+        words = [rng.getrandbits(32) for _ in range(size)]
+        ends = sum(word >> 26 & 1 for word in words)
+        failed = refused(board, Kind.RUN, struct.pack(f"<{size}I", *words))
+        assert failed == (Refusal.INFERENCE, MANY | ends << 16)
     right(board, rng)
 
 
@@ -340,9 +348,22 @@ def test_texts_get_the_answers_of_golden(
     assert several_run(board, several) == [
         logit for pairs in several for logit in run(sample.model, *np.array(pairs).T).tolist()
     ]
+    keyless = [2 | ATTEND, 3 | ATTEND | ENDS, 2, 3 | ENDS, 4 | ATTEND]
+    failed = refused(board, Kind.RUN, struct.pack("<5I", *keyless))
+    assert failed == (Refusal.INFERENCE, Error.NO_KEY | 1 << 16)
     board.link.close()
-    for text in ("the film was good !", "bad", "not a good film was the film not bad , good !"):
-        assert classified(text) == golden(text)
+    rng = random.Random(1)
+    texts = [text(rng) for _ in range(12)]
+    (tmp_path / "texts.csv").write_text("text\n" + "".join(f"{one}\n" for one in texts))
+    data = ["--data", str(tmp_path / "texts.csv"), "--json", str(answered)]
+    assert host.classify.main([*data, *port, *model]) == 0
+    found = json.loads(answered.read_text())
+    assert [[a["integer_logits"][label] for label in LABELS] for a in found["answers"]] == [
+        golden(one) for one in texts
+    ]
+    assert max(len(batch["places"]) for batch in found["batches"]) > 1
+    for words in ("the film was good !", "bad", "not a good film was the film not bad , good !"):
+        assert classified(words) == golden(words)
     simulated.tell(f"flip {HEADER.size + 200} 3")
     assert host.classify.main(["bad", *port, *model]) == 2
     assert "error 2: the stream in memory is damaged" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import host.classify
 from golden.encoder import run
 from golden.model import Model, Shape
 from golden.random import random_model
@@ -22,8 +23,10 @@ from quant.tokenizer import TextTokenizer, Tokens
 from rtl.compile.image import Image, image_bytes
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import Config
-from tests.host.pretended import LANES, TOKENS, Board, Line
+from tests.ending import exit_code
+from tests.host.pretended import LANES, Board, Line
 
+Make = Callable[..., Any]
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "film", "was", "good", "bad", "not", "a", "!")
 LABELS = ("negative", "positive", "undecided")
 SHAPE = Shape(
@@ -41,12 +44,12 @@ class Sample:
     quantized: Path
     image: Path
 
-    def tokens(self, words: str) -> Tokens:
-        return TextTokenizer(self.quantized).encode(words, limit=14, segments=2)
+    def tokens(self, words: str, limit: int = SHAPE.positions) -> Tokens:
+        return TextTokenizer(self.quantized).encode(words, limit=limit, segments=2)
 
-    def right(self, words: str) -> list[int]:
+    def right(self, words: str, limit: int = SHAPE.positions) -> list[int]:
         """golden's logits of a text."""
-        tokens = self.tokens(words)
+        tokens = self.tokens(words, limit)
         return [int(x) for x in run(self.model, tokens.ids, tokens.types)]
 
     def is_in(self, board: Board) -> bool:
@@ -56,7 +59,7 @@ class Sample:
 
     def runs(self, words: list[tuple[int, int, int]]) -> list[int] | int:
         """What the accelerator says: golden's logits, or a code."""
-        if len(words) > TOKENS:
+        if len(words) > SHAPE.positions:
             return 6
         if not all(attend for _, _, attend in words):
             return 8
@@ -119,3 +122,23 @@ def link(tmp_path: Path) -> Iterator[Callable[..., Link]]:
     yield make
     for one in made:
         one.close()
+
+
+@pytest.fixture
+def command(tmp_path: Path, sample: Sample, capsys: Any) -> Make:
+    """command(module, *arguments): exit code, output and the line on stderr that ended it."""
+
+    def call(module: Any, *arguments: str) -> tuple[int, str, str]:
+        line = ["--port", str(tmp_path / "ttyUSB0"), "--baud", "115200"]
+        code = exit_code(module.main, [*line, *arguments])
+        shown, error = capsys.readouterr()
+        return code, shown, (error.splitlines() or [""])[-1]
+
+    return call
+
+
+@pytest.fixture
+def classify(command: Make, sample: Sample) -> Make:
+    """classify(*arguments): as command(host.classify, ...), with the image loaded before."""
+    options = ["--load", str(sample.image), "--quantized", str(sample.quantized)]
+    return lambda *arguments: command(host.classify, *arguments, *options)

@@ -74,20 +74,34 @@ class Board:
     """At `path`, a link to the terminal; a context.
 
     runs
-        The logits of (id, type, attend) words, or the code of an error.
+        The logits of a sequence's (id, type, attend) words, or the code of an error.
+    hidden, tokens, longest
+        Its widest hidden state; of its token memory; bytes of the longest request.
+    sees_ends
+        Whether it knows that a sequence may end before the last token of all.
+
+    Attributes
+    ----------
+    batches
+        The lengths of each inference's sequences.
     """
 
     path: Path
     runs: Runs = lambda words: [sum(i for i, _, _ in words), -len(words)]
     line: Line = field(default_factory=Line)
     memory_bytes: int = MEMORY
-    version: int = 1
+    version: int = 2
+    hidden: int = 64
+    tokens: int = TOKENS
+    longest: int = 1028
+    sees_ends: bool = True
     damage: Callable[[bytearray], None] = lambda memory: None
 
     def __enter__(self) -> Board:
         self._random = random.Random(self.line.seed)
         self._forget()
         self.heard: list[int] = []
+        self.batches: list[list[int]] = []
         self._stop = threading.Event()
         self._plug()
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -171,14 +185,16 @@ class Board:
             return 0xFF, bytes([code]) + detail.to_bytes(4, "little")
 
         if kind == INFO and not payload:
-            words = (LANES, TOKENS, 64, 128, 8)
+            words = (LANES, self.tokens, self.hidden, 128, 8)
             widths = (1, 2, 2, 2, 2)
             registers = b"".join(w.to_bytes(n, "little") for w, n in zip(words, widths))
             return 0x81, (
-                bytes([self.version, self.problem]) + (1028).to_bytes(2, "little")
+                bytes([self.version, self.problem]) + self.longest.to_bytes(2, "little")
                 + self.memory_bytes.to_bytes(4, "little") + (80_000).to_bytes(4, "little")
                 + b"\x04" + registers + self.digest
             )  # fmt: skip
+        if len(payload) > self.longest:
+            return error(1, 0)  # longer than any frame
         if kind == WRITE and len(payload) > 4 and len(payload) % 8 == 4:
             at = int.from_bytes(payload[:4], "little")
             if at % 8 or at + len(payload) - 4 > self.memory_bytes:
@@ -192,15 +208,30 @@ class Board:
         if kind == RUN and payload and len(payload) % 4 == 0:
             if self.problem:
                 return error(5, self.problem)
-            words = [
-                int.from_bytes(payload[i : i + 4], "little") for i in range(0, len(payload), 4)
-            ]
-            got = self.runs([(w & 0xFFFFFF, w >> 24 & 1, w >> 25 & 1) for w in words])
+            got = self._infer(payload)
             if isinstance(got, int):
                 return error(6, got)
-            cycles = (1_000 * len(words)).to_bytes(4, "little")
+            cycles = (1_000 * (len(payload) // 4)).to_bytes(4, "little")
             return 0x84, cycles + b"".join(x.to_bytes(4, "little", signed=True) for x in got)
         return error(2, kind) if kind not in (INFO, WRITE, USE, RUN) else error(3, len(payload))
+
+    def _infer(self, payload: bytes) -> list[int] | int:
+        """The logits of all sequences, or the detail of an error."""
+        sequences: list[list[tuple[int, int, int]]] = [[]]
+        for at in range(0, len(payload), 4):
+            number, flags = int.from_bytes(payload[at : at + 3], "little"), payload[at + 3]
+            sequences[-1].append((number, flags & 1, flags >> 1 & 1))
+            if flags & 4 and self.sees_ends and at + 4 < len(payload):
+                sequences.append([])
+        self.batches.append([len(sequence) for sequence in sequences])
+        logits, tiles = [], 0
+        for place, sequence in enumerate(sequences):
+            tiles += -(-len(sequence) // LANES)
+            got = 6 if tiles > -(-self.tokens // LANES) else self.runs(sequence)
+            if isinstance(got, int):
+                return got | (place << 16 if got in (6, 7, 8, 11) else 0)
+            logits += got
+        return logits
 
     def _use(self) -> tuple[int, bytes] | None:
         """The reply where the memory begins with an image; else `problem` says why not."""

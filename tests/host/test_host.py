@@ -25,26 +25,6 @@ Make = Callable[..., Any]
 TEXT = "The film was not good!"
 
 
-@pytest.fixture
-def command(tmp_path: Path, sample: Sample, capsys: Any) -> Make:
-    """command(module, *arguments): exit code, output and the line on stderr that ended it."""
-
-    def call(module: Any, *arguments: str) -> tuple[int, str, str]:
-        line = ["--port", str(tmp_path / "ttyUSB0"), "--baud", "115200"]
-        code = exit_code(module.main, [*line, *arguments])
-        shown, error = capsys.readouterr()
-        return code, shown, (error.splitlines() or [""])[-1]
-
-    return call
-
-
-@pytest.fixture
-def classify(command: Make, sample: Sample) -> Make:
-    """classify(*arguments): as command(host.classify, ...), with the image loaded before."""
-    options = ["--load", str(sample.image), "--quantized", str(sample.quantized)]
-    return lambda *arguments: command(host.classify, *arguments, *options)
-
-
 def test_info_load_and_a_text(
     make_board: Make, command: Make, sample: Sample, tmp_path: Path
 ) -> None:
@@ -201,7 +181,7 @@ def test_a_board_that_is_silent(
 REFUSED = [
     (lambda s: image_of(s.model, 8), {}, "is for 8 lanes, the board has 4"),
     (lambda s: s.image.read_bytes(), {"memory_bytes": 512}, "the board's memory 512: take a"),
-    (lambda s: s.image.read_bytes(), {"version": 2}, "the board speaks version 2 of the protocol"),
+    (lambda s: s.image.read_bytes(), {"version": 1}, "the board speaks version 1 of the protocol"),
     (lambda s: s.image.read_bytes()[:-1], {}, "it is cut"),
     (lambda s: b"", {}, "before its header of 128: it is cut"),
 ]
@@ -245,7 +225,7 @@ def test_an_image_of_another_model(make_board: Make, command: Make, sample: Samp
     options = ["--load", str(sample.image), "--quantized", str(sample.quantized)]
     code, _, error = command(host.classify, TEXT, *options)
     assert code == 2
-    assert "the board answers with 2 logits, this model has 3 classes: load its image" in error
+    assert "answers with 2 logits to a batch of 1, this model has 3 classes: load its" in error
 
 
 def test_a_text_that_is_too_long_is_cut(make_board: Make, classify: Make) -> None:

@@ -14,7 +14,7 @@ from board import protocol
 from board.protocol import Decoder, Frame, Kind
 from host.board import Board
 from host.link import Link, LinkError
-from tests.host.conftest import Sample, text
+from tests.host.conftest import LABELS, Sample, text
 from tests.host.pretended import Line
 
 Make = Callable[..., Any]
@@ -44,16 +44,16 @@ LINES = {
 def test_a_bad_line_costs_time_and_nothing_else(
     make_board: Make, link: Make, sample: Sample, kind: str, seed: int
 ) -> None:
-    board = make_board(Line(seed=seed, **LINES[kind]))
+    board = make_board(Line(seed=seed, **LINES[kind]), tokens=32)
     asked = Board(link())
     assert asked.load(sample.image.read_bytes()) == 1
     assert sample.is_in(board)
     rng = random.Random(seed)
     for _ in range(6):
-        words = text(rng)
-        tokens = sample.tokens(words)
-        answer = asked.run(tokens.ids.tolist(), tokens.types.tolist())
-        assert answer.logits.tolist() == sample.right(words)
+        two = [text(rng), text(rng)]
+        tokens = [sample.tokens(words) for words in two]
+        answer = asked.run([(t.ids.tolist(), t.types.tolist()) for t in tokens], len(LABELS))
+        assert answer.logits.tolist() == [sample.right(words) for words in two]
     if kind in ("bytes lost, doubled, changed", "requests not heard"):
         assert asked.link.resends > 0
 
@@ -99,8 +99,9 @@ def test_a_port_that_takes_no_bytes(terminal: tuple[int, str]) -> None:
 
 def test_a_reply_may_be_longer_than_a_request(make_board: Make, link: Make, sample: Sample) -> None:
     """The logits of many sequences."""
-    logits = [37 * i - 5_000 for i in range(300)]
+    logits = [37 * i - 5_000 for i in range(150)]
     make_board(runs=lambda words: logits)
     board = Board(link())
     board.load(sample.image.read_bytes())
-    assert board.run([2, 5, 3], [0, 0, 0]).logits.tolist() == logits
+    sequences = [([2, 5, 3], [0, 0, 0]), ([2], [1])]
+    assert board.run(sequences, 150).logits.tolist() == [logits, logits]

@@ -127,7 +127,7 @@ def test_info_comes_back_as_it_went() -> None:
     assert len(info.to_bytes()) == INFO.size == 54
 
 
-@pytest.mark.parametrize("payload", [b"", bytes(54), b"\x02" + bytes(53), b"\x01" + bytes(52)])
+@pytest.mark.parametrize("payload", [b"", bytes(54), b"\x01" + bytes(53), b"\x02" + bytes(52)])
 def test_info_of_another_version_is_refused(payload: bytes) -> None:
     with pytest.raises(ValueError, match=r"the board speaks version .* of the protocol"):
         Info.from_bytes(payload)
@@ -135,4 +135,4 @@ def test_info_of_another_version_is_refused(payload: bytes) -> None:
 
 def test_a_problem_that_is_unknown_is_refused() -> None:
     with pytest.raises(ValueError, match="the board says problem 99, which is none"):
-        Info.from_bytes(b"\x01\x63" + bytes(52))
+        Info.from_bytes(b"\x02\x63" + bytes(52))

@@ -24,7 +24,7 @@ from sim.cycles.model import predict
 from tests.quant import tiny
 
 ROOT = Path(__file__).resolve().parents[2]
-POSITIONS, HIDDEN = 60, 24
+POSITIONS, HIDDEN, EPSILON = 60, 24, 1e-3
 
 
 def positions() -> list[list[float]]:
@@ -45,11 +45,11 @@ def module(words: int, activation: str, *, pre: bool, final: bool, embedding: bo
             super().__init__()
             self.embedding = nn.Embedding(words, HIDDEN)
             if embedding:
-                self.embedding_norm = nn.LayerNorm(HIDDEN)
+                self.embedding_norm = nn.LayerNorm(HIDDEN, EPSILON)
             layer = nn.TransformerEncoderLayer(
-                HIDDEN, 3, 40, activation=activation, batch_first=True, norm_first=pre
+                HIDDEN, 3, 40, 0.1, activation, EPSILON, batch_first=True, norm_first=pre
             )
-            norm = nn.LayerNorm(HIDDEN) if final else None
+            norm = nn.LayerNorm(HIDDEN, EPSILON) if final else None
             self.encoder = nn.TransformerEncoder(layer, 2, norm, enable_nested_tensor=False)
             self.classifier = nn.Linear(HIDDEN, 3)
 
@@ -170,7 +170,7 @@ def test_inspect_counts_the_cycles_of_its_integers(
     options = ["--data", str(texts), "--texts", "2", "--json", str(figures)]
     assert inspect.main([str(folder), *options]) == 0
     said = capsys.readouterr().out
-    assert "with relu, pre-norm, up to 16 tokens of 12, 0 segment types\nhead: mean of th" in said
+    assert "with relu, pre-norm, up to 16 tokens of 12, 0 segment types\nhead: the mean of" in said
     checkpoint = load(folder)
     ids = np.arange(12, dtype=np.int32)
     calibrator = Calibrator(checkpoint, [Tokens(ids, np.zeros_like(ids), ())])

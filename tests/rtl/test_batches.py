@@ -6,6 +6,7 @@ import pytest
 from driver import streams
 from golden.random import random_model
 from rtl.compile.batches import check_lengths, pack
+from rtl.compile.first_fit import first_fit
 from rtl.compile.program import Program, compile_model
 from rtl.interface.config import Config, ceil_div
 from tb.scenarios import SMALL, SMALL_LIMITS
@@ -40,6 +41,26 @@ def test_every_sequence_is_in_one_batch_that_holds_it(program: Program, seed: in
     assert len(loads) < 2 or loads[0] + loads[1] > program.row_tiles
     # The driver packs the same, knowing nothing but two numbers.
     assert streams.pack(lengths, 4, program.row_tiles) == batches
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_batch_of_few_tokens(seed: int) -> None:
+    """Less than the row tiles hold; one that is longer is alone."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 25, int(rng.integers(1, 60))).tolist()
+    most = int(rng.integers(1, 25))
+    batches = first_fit(lengths, 4, 6, most)
+    assert sorted(place for batch in batches for place in batch) == list(range(len(lengths)))
+    loads = [
+        (sum(ceil_div(lengths[p], 4) for p in batch), sum(lengths[p] for p in batch))
+        for batch in batches
+    ]
+    for batch, (tiles, tokens) in zip(batches, loads):
+        assert len(batch) == 1 or (tiles <= 6 and tokens <= most)
+    for number, one in enumerate(loads):
+        for other in loads[:number]:
+            assert one[0] + other[0] > 6 or one[1] + other[1] > most
+    assert batches == sorted(map(sorted, batches))
 
 
 @pytest.mark.parametrize(
