@@ -156,10 +156,11 @@ def test_refused_streams_and_tokens(small: Any, tmp_path: Path) -> None:
 def test_interrupted_at_any_moment(
     kind: Any, simulator: str, moments: int, small: Any, tmp_path: Path
 ) -> None:
-    sound = small[2]
+    model, program, sound = small
+    sound = [*sound, *batches(model, program, 2)]
     rng = np.random.default_rng(6)
     bad = [
-        dataclasses.replace(sound[place % 3], name=f"{kind} in {after}", interruption=(kind, after))
+        dataclasses.replace(sound[place % 5], name=f"{kind} in {after}", interruption=(kind, after))
         for place, after in enumerate(map(int, np.sort(rng.integers(1, 3000, moments))))
     ]
     facts = play(tmp_path, simulator, LIMITS, between(sound, bad), idle=0.1, stall=0.2)
@@ -178,12 +179,14 @@ def aborted_around_the_end(sound: Inference, moments: range) -> list[Inference]:
 
 
 @VERILATOR
-@pytest.mark.parametrize("stall", [0.0, 0.7])
-def test_aborted_around_the_logits(stall: float, small: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("stall", "batch"), [(0.0, False), (0.7, False), (0.0, True)])
+def test_aborted_around_the_logits(stall: float, batch: bool, small: Any, tmp_path: Path) -> None:
     """Before the first logit is offered: ABORTED and none. After it: NONE and all of them."""
-    sound = small[2][2]
+    model, program, (*_, sound) = small
+    if batch:
+        (sound,) = batches(model, program, 1, seed=3)
     (whole,) = play(tmp_path, "verilator", LIMITS, [sound], stall=stall)
-    moments = range(whole["cycles"] - 40, whole["cycles"] + 6)
+    moments = range(whole["cycles"] - 35 - len(whole["result"]), whole["cycles"] + 6)
     found = aborted_around_the_end(sound, moments)
     facts = play(tmp_path, "verilator", LIMITS, found, stall=stall)
     codes = [(entry["error"], len(entry["result"])) for entry in facts if entry["interrupted"]]
