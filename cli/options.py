@@ -49,7 +49,8 @@ class Parser(argparse.ArgumentParser):
                 continue
             for value in given if isinstance(given, list) else [given]:
                 if why := problem(action.dest, str(action.metavar), value):
-                    self.error(f"argument {'/'.join(action.option_strings)}: {why}")
+                    name = "/".join(action.option_strings) or str(action.metavar)
+                    self.error(f"argument {name}: {why}")
         return options, rest
 
     def error(self, message: str) -> NoReturn:

@@ -29,7 +29,7 @@ from host.board import Board, BoardError, InferenceError
 from host.options import add_board, image_in, link_of
 from quant.data_file import Review, add_columns, layout_of, read_texts
 from quant.float_model import softmax
-from quant.spec import EncoderSpec
+from quant.spec import CLASSIFICATION, EncoderSpec
 from quant.tokenizer import TextTokenizer, Tokens
 from rtl.compile.image import HEADER
 
@@ -54,13 +54,14 @@ class Texts:
 
     @classmethod
     def load(cls, quantized: Path) -> Texts:
-        """Raises ValueError naming the file where the folder holds no quantized model."""
+        """Raises ValueError naming the folder where it holds no quantized classifier."""
         model, info = load(quantized)
         try:
             spec = EncoderSpec.from_json(info["spec"])
             scale = float(info["tensors"]["logits"]["scale"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"{quantized} has no usable {error}: calibrate again") from None
+        spec.require(CLASSIFICATION, quantized)
         return cls(model, TextTokenizer(quantized), spec, scale)
 
     def tokens(self, review: Review, limit: int) -> Tokens:

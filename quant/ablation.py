@@ -27,6 +27,7 @@ from quant.data_file import layout_of
 from quant.evaluate import add_text_options
 from quant.observers import METHODS
 from quant.options import REMEDIES, Options
+from quant.spec import CLASSIFICATION
 from quant.texts import SPLITS, load_texts
 from quant.tokenizer import TextTokenizer, Tokens
 from quant.variants import Variant
@@ -138,6 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def ablation_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
     checkpoint, tokenizer = load(options.model), TextTokenizer(options.model)
+    checkpoint.spec.require(CLASSIFICATION, options.model)
     names = checkpoint.spec.labels
     reviews = load_texts(options.data, options.split, names=names, layout=layout_of(options))
     reviews = reviews[: options.samples]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from golden import encoder, fast, store
 from golden.model import Model
-from quant import choose, float_model, hub
+from quant import choose, float_model, hub, vectors
 from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
 from quant.compare import TensorError, compare, table
 from quant.data_file import Review, add_columns, layout_of
@@ -32,7 +32,7 @@ from quant.options import REMEDIES, Options
 from quant.quantize import Quantized, quantize
 from quant.quantizers import CalibrationError
 from quant.rewriting import REWRITINGS, Rewritten, rewrite
-from quant.spec import Arrays, Floats
+from quant.spec import CLASSIFICATION, EMBEDDING, Arrays, EncoderSpec, Floats
 from quant.texts import CORPORA, load_texts
 from quant.tokenizer import FILES, TextTokenizer, Tokens
 from quant.verdict import judge
@@ -43,6 +43,7 @@ MAX_TOKENS = 512
 CHUNK = 32  # texts between two steps of the progress bar
 AUTO, NONE, ALL = "auto", "none", "all"  # besides lists of remedies
 DEFAULT_DATA = "imdb"
+SENTENCES = "rotten-tomatoes"  # what an embedding is calibrated on
 SPLIT = "train"  # never the split that accuracy is measured on
 
 EXAMPLES = """\
@@ -58,6 +59,11 @@ examples:
 def default_out(model: Path) -> Path:
     """Where the quantized model of a checkpoint directory goes unless --out says otherwise."""
     return BUILD / model.resolve().name
+
+
+def default_data(spec: EncoderSpec) -> str:
+    """The corpus that a checkpoint is calibrated on unless --data says otherwise."""
+    return SENTENCES if spec.task == EMBEDDING else DEFAULT_DATA
 
 
 def encode(
@@ -148,10 +154,22 @@ class Calibrator:
         return quantized
 
     def error(self, quantized: Quantized) -> float:
-        """The mean difference of the integer logits from the float ones on the texts."""
+        """The mean difference of the integer logits from the float ones on the texts.
+
+        Of embeddings, whose length says nothing, the mean distance of the unit vectors.
+        """
         scale = quantized.info["tensors"]["logits"]["scale"]
         logits = golden_logits(quantized.model, self.texts) * scale
+        if self.checkpoint.spec.task == EMBEDDING:
+            return vectors.distance(logits, self.exact)
         return float(np.abs(logits - self.exact).mean())
+
+    def likeness(self, quantized: Quantized) -> float:
+        """The share of the texts with the float model's class, or the mean cosine of embeddings."""
+        logits = golden_logits(quantized.model, self.texts)
+        if self.checkpoint.spec.task == EMBEDDING:
+            return float(vectors.cosines(logits, self.exact).mean())
+        return float(np.mean(logits.argmax(axis=1) == self.exact.argmax(axis=1)))
 
     def choose(self, options: Options) -> tuple[Options, dict[str, float]]:
         """The options with their remedies chosen, and the error of each choice by its names.
@@ -201,8 +219,7 @@ def calibrate(
         options, trials = calibrator.choose(options)
     quantized = calibrator.quantize(options)
     errors = check(checkpoint, quantized, texts)
-    classes = golden_logits(quantized.model, texts).argmax(axis=1)
-    verdict = judge(errors, float(np.mean(classes == calibrator.exact.argmax(axis=1))), len(texts))
+    verdict = judge(errors, calibrator.likeness(quantized), len(texts), checkpoint.spec.task)
     quantized.info.update(
         {
             "tool": f"bert2rtl {version()}",
@@ -230,19 +247,23 @@ def save(quantized: Quantized, checkpoint: Checkpoint, out: Path) -> None:
     store.save(quantized.model, out, quantized.info)
 
 
-def ensure(model: Path = DEFAULT_MODEL, out: Path | None = None) -> Path:
+def ensure(
+    model: Path = DEFAULT_MODEL, out: Path | None = None, task: str = CLASSIFICATION
+) -> Path:
     """The directory of the quantized model of a checkpoint, calibrated with the defaults if needed.
 
     It is needed when there is none yet, or one of another checkpoint, and said on stderr. Of two
-    commands that need it at once, one calibrates and the other waits.
+    commands that need it at once, one calibrates and the other waits. Raises ValueError for a
+    checkpoint of another task before anything is written.
     """
     out = out or default_out(model)
-    with files.locked(out.with_name(f".{out.name}.lock")):
-        return _ensured(model, out)
-
-
-def _ensured(model: Path, out: Path) -> Path:
     checkpoint = load(model)
+    checkpoint.spec.require(task, model)
+    with files.locked(out.with_name(f".{out.name}.lock")):
+        return _ensured(checkpoint, model, out)
+
+
+def _ensured(checkpoint: Checkpoint, model: Path, out: Path) -> Path:
     reason = "there is none yet"
     if (out / store.DESCRIPTION).is_file():
         _, info = store.load(out)
@@ -250,10 +271,9 @@ def _ensured(model: Path, out: Path) -> Path:
             return out
         reason = "the one there is of another checkpoint"
     print(f"calibrating {out} from {model}: {reason}", file=sys.stderr)
-    texts = encode(
-        load_texts(DEFAULT_DATA, SPLIT)[:SAMPLES], TextTokenizer(model), checkpoint, MAX_TOKENS
-    )
-    source = {"data": DEFAULT_DATA, "split": SPLIT, "max_tokens": MAX_TOKENS}
+    data = default_data(checkpoint.spec)
+    texts = encode(load_texts(data, SPLIT)[:SAMPLES], TextTokenizer(model), checkpoint, MAX_TOKENS)
+    source = {"data": data, "split": SPLIT, "max_tokens": MAX_TOKENS}
     quantized, _ = calibrate(checkpoint, texts, Options(), source)
     save(quantized, checkpoint, out)
     return out
@@ -266,10 +286,10 @@ def parser() -> Parser:
     add_model(result)
     result.add_argument(
         "--data",
-        default=DEFAULT_DATA,
         metavar="NAME|FILE",
         help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .tsv, "
-        f".jsonl, .txt or .parquet file (default: {DEFAULT_DATA})",
+        f".jsonl, .txt or .parquet file (default: {DEFAULT_DATA}; of an encoder that makes "
+        f"embeddings {SENTENCES})",
     )
     result.add_argument(
         "--samples",
@@ -330,12 +350,13 @@ def calibrate_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
     checkpoint = load(options.model)
     tokenizer = TextTokenizer(options.model)
-    reviews = load_texts(
-        options.data, SPLIT, names=checkpoint.spec.labels, layout=layout_of(options)
-    )[: options.samples]
+    data = options.data or default_data(checkpoint.spec)
+    reviews = load_texts(data, SPLIT, names=checkpoint.spec.labels, layout=layout_of(options))[
+        : options.samples
+    ]
     texts = encode(reviews, tokenizer, checkpoint, options.tokens)
-    source = {"data": options.data, "max_tokens": options.tokens}
-    if options.data in CORPORA:
+    source = {"data": data, "max_tokens": options.tokens}
+    if data in CORPORA:
         source["split"] = SPLIT
     quantized, errors = calibrate(
         checkpoint,
@@ -362,7 +383,9 @@ def summary(quantized: Quantized, errors: dict[str, TensorError]) -> str:
     name = max(proof, key=lambda name: proof[name]["bound"] / proof[name]["limit"])
     bound, limit = proof[name]["bound"], proof[name]["limit"]
     trials = quantized.info["trials"]
-    tried = "; tried, by the mean error of the logits: " if trials else ""
+    embeds = quantized.info["spec"]["task"] == EMBEDDING
+    measure = "distance of the embeddings" if embeds else "error of the logits"
+    tried = f"; tried, by the mean {measure}: " if trials else ""
     return (
         f"{table(errors)}\n"
         f"remedies: {', '.join(quantized.info['calibration']['remedies']) or NONE}{tried}"

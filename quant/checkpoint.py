@@ -16,8 +16,9 @@ from cli.options import MODEL
 import numpy as np
 from safetensors import SafetensorError, deserialize
 
+from quant import sentence
 from quant.families import FAMILIES, REFUSED, Tensors
-from quant.spec import Arrays, CheckpointError, EncoderSpec, Floats, check_arrays
+from quant.spec import EMBEDDING, Arrays, CheckpointError, EncoderSpec, Floats, check_arrays
 
 DEFAULT_MODEL = MODEL
 
@@ -37,8 +38,9 @@ class Checkpoint:
 def load(directory: str | Path) -> Checkpoint:
     """Read the checkpoint in ``directory``.
 
-    The hash covers config.json and the weight files in the order of their names. Raises
-    CheckpointError naming the file or layer, what is wrong with it and what is expected.
+    The hash covers config.json and the weight files in the order of their names; of an encoder that
+    makes embeddings also the files that say how (quant.sentence). Raises CheckpointError naming the
+    file or layer, what is wrong with it and what is expected.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -70,6 +72,10 @@ def load(directory: str | Path) -> Checkpoint:
         spec, arrays = FAMILIES[family](config, source)
         check_arrays(spec, arrays)
         source.refuse_rest()
+        if spec.task == EMBEDDING:
+            layout = sentence.read(directory)
+            digest.update(layout.content)
+            spec, arrays = layout.applied(spec, arrays)
     except CheckpointError as error:
         raise CheckpointError(f"{directory}: {error}") from None
     except ValueError as error:

@@ -20,14 +20,14 @@ from cli.progress import progress
 
 import numpy as np
 
-from golden import encoder, store
-from golden.model import Model
+from golden import encoder
 from quant import batch, float_model, hub
 from quant.calibrate import MAX_TOKENS, default_out, ensure
-from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
+from quant.checkpoint import DEFAULT_MODEL
 from quant.data_file import add_columns, layout_of, stream_texts
-from quant.spec import EncoderSpec, Floats
-from quant.tokenizer import TextTokenizer, Tokens
+from quant.quantized_model import QuantizedModel
+from quant.spec import CLASSIFICATION, Floats
+from quant.tokenizer import Tokens
 
 EXAMPLES = """\
 examples:
@@ -39,51 +39,10 @@ examples:
 """
 
 
-@dataclass(frozen=True)
-class Classifier:
-    """A quantized model with its tokenizer; the float checkpoint beside it where it is there."""
+class Classifier(QuantizedModel):
+    """A quantized model that gives a text a class."""
 
-    model: Model
-    info: dict[str, Any]
-    spec: EncoderSpec
-    logit_scale: float
-    tokenizer: TextTokenizer
-    checkpoint: Checkpoint | None
-
-    @classmethod
-    def load(cls, quantized: Path, model: Path | None) -> "Classifier":
-        """Without ``model`` the checkpoint that was calibrated is used where it is still there.
-
-        Raises ValueError naming the file when one of the two directories cannot be read, and when
-        they do not belong together.
-        """
-        integer_model, info = store.load(quantized)
-        try:
-            spec = EncoderSpec.from_json(info["spec"])
-            scale = float(info["tensors"]["logits"]["scale"])
-            directory, sha256 = info["checkpoint"]["directory"], info["checkpoint"]["sha256"]
-        except (KeyError, TypeError) as error:
-            raise ValueError(
-                f"{quantized / store.DESCRIPTION}: its info has no usable {error}; calibrate again"
-            ) from None
-        checkpoint = None
-        if model or Path(directory).is_dir():
-            checkpoint = load(model or directory)
-            if checkpoint.sha256 != sha256:
-                if model:
-                    raise ValueError(f"{quantized} was not made from {model}: calibrate again")
-                checkpoint = None
-        return cls(integer_model, info, spec, scale, TextTokenizer(quantized), checkpoint)
-
-    def require_checkpoint(self) -> Checkpoint:
-        """Raises ValueError when only the integer model is there."""
-        if self.checkpoint is None:
-            raise ValueError("the float checkpoint of this quantized model is needed: give --model")
-        return self.checkpoint
-
-    def tokens(self, text: str, pair: str | None = None, max_tokens: int = MAX_TOKENS) -> Tokens:
-        limit = min(max_tokens, self.spec.max_tokens)
-        return self.tokenizer.encode(text, pair, limit=limit, segments=self.spec.types)
+    TASK = CLASSIFICATION
 
     def classify(self, tokens: Tokens) -> "Classification":
         logits = encoder.run(self.model, tokens.ids, tokens.types)

@@ -98,8 +98,9 @@ def read_texts(
 
     A label is an index from 0 (1 and 1.0 are the same), or one of ``names`` in any case, whose
     position is then its index; an absent or empty label is None. Without ``names`` every label must
-    be an index. Empty lines are skipped. Columns that are not read are named on stderr.
-    Raises TextError naming the file and line (of a Parquet file the row) for what cannot be read.
+    be an index; where they are the empty tuple, labels are not looked at. Empty lines are skipped.
+    Columns that are not read are named on stderr. Raises TextError naming the file and line (of a
+    Parquet file the row) for what cannot be read.
     """
     reviews = list(stream_texts(path, names=names, layout=layout))
     if not reviews:
@@ -116,7 +117,7 @@ def stream_texts(
         text = _string(path, line, row, columns.text)
         pair = None if columns.pair is None else _string(path, line, row, columns.pair)
         try:
-            label = label_index(row.get(columns.label), names)
+            label = None if names == () else label_index(row.get(columns.label), names)
         except ValueError as error:
             raise TextError(f"{_place(path, line)}: {columns.label!r} {error}") from None
         yield Review(text, label, pair)

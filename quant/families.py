@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from quant.activation import ACTIVATIONS
-from quant.spec import Arrays, CheckpointError, EncoderSpec, Floats
+from quant.spec import CLASSIFICATION, EMBEDDING, Arrays, CheckpointError, EncoderSpec, Floats
 
 Config = Mapping[str, Any]
 
@@ -54,9 +54,14 @@ class Tensors:
             arrays |= {f"{target}.weight": w, f"{target}.bias": b}
         return arrays
 
-    def drop(self, prefix: str) -> None:
+    def prefix(self, family: str) -> str:
+        """What the names begin with: the family's name, but for an encoder saved alone."""
+        prefix = f"{family}."
+        return prefix if any(name.startswith(prefix) for name in self._left) else ""
+
+    def drop(self, *prefixes: str) -> None:
         """Leave out what only training needs."""
-        for name in [name for name in self._left if name.startswith(prefix)]:
+        for name in [name for name in self._left if name.startswith(prefixes)]:
             del self._left[name]
 
     def norm(self, name: str, target: str) -> Arrays:
@@ -113,12 +118,15 @@ def _labels(config: Config, classifier: Floats) -> tuple[str, ...]:
     return tuple(str(names[str(i)]) for i in range(count))
 
 
-def _check(config: Config, architecture: str) -> None:
+def _task(config: Config, family: str) -> str:
+    """What the checkpoint is for, by its class; CheckpointError for what no encoder here has."""
     architectures = config.get("architectures") or []
-    if architecture not in architectures:
+    classes = {f"{family}ForSequenceClassification": CLASSIFICATION, f"{family}Model": EMBEDDING}
+    tasks = [task for name, task in classes.items() if name in architectures]
+    if not tasks:
         raise CheckpointError(
-            f"config.json: architectures is {architectures}: only {architecture} has the "
-            "classifier that is needed (fine-tune the encoder first)"
+            f"config.json: architectures is {architectures}: only {' and '.join(classes)} map, a "
+            "classifier and an encoder that makes embeddings (fine-tune another head first)"
         )
     if config.get("position_embedding_type", "absolute") != "absolute":
         raise CheckpointError(
@@ -137,12 +145,15 @@ def _check(config: Config, architecture: str) -> None:
             f"classifier: problem_type {config['problem_type']!r} is not supported: "
             "it must be single_label_classification"
         )
+    return tasks[0]
 
 
 def bert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     """BertForSequenceClassification (Devlin et al., 2019): pooler with tanh, then classifier."""
-    _check(config, "BertForSequenceClassification")
+    task = _task(config, "Bert")
     arrays = _bert_encoder(config, tensors, "bert")
+    if task == EMBEDDING:
+        return _bert_embedder(config, tensors, arrays)
     arrays |= tensors.linear("bert.pooler.dense", "head.0")
     arrays |= tensors.linear("classifier", "head.1")
     labels = _labels(config, arrays["head.1.weight"])
@@ -151,25 +162,46 @@ def bert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
 
 def roberta(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     """RobertaForSequenceClassification (Liu et al., 2019): positions from pad_token_id + 1 on."""
-    _check(config, "RobertaForSequenceClassification")
+    task = _task(config, "Roberta")
     arrays = _bert_encoder(config, tensors, "roberta")
+    offset = _integer(config, "pad_token_id") + 1
+    if task == EMBEDDING:
+        return _bert_embedder(config, tensors, arrays, position_offset=offset)
     arrays |= tensors.linear("classifier.dense", "head.0")
     arrays |= tensors.linear("classifier.out_proj", "head.1")
     labels = _labels(config, arrays["head.1.weight"])
-    offset = _integer(config, "pad_token_id") + 1
     spec = _bert_spec(config, arrays, labels, head_activations=("tanh",), position_offset=offset)
     return spec, arrays
 
 
-def _bert_encoder(config: Config, tensors: Tensors, prefix: str) -> Arrays:
-    embeddings = f"{prefix}.embeddings"
+def _bert_embedder(
+    config: Config, tensors: Tensors, arrays: Arrays, **choices: Any
+) -> tuple[EncoderSpec, Arrays]:
+    """The encoder alone; its pooler, which only pre-training reads, is left out."""
+    tensors.drop("pooler.", f"{config['model_type']}.pooler.")
+    arrays = arrays | _identity(arrays, _integer(config, "hidden_size"))
+    return _bert_spec(config, arrays, (), task=EMBEDDING, pooling="mean", **choices), arrays
+
+
+def _identity(arrays: Arrays, hidden: int) -> Arrays:
+    """The head of an embedding; an empty one beside a table of another width, which is refused."""
+    size = hidden if arrays["embedding.token"].shape[1:] == (hidden,) else 0
+    return {
+        "head.0.weight": np.eye(size, dtype=np.float32),
+        "head.0.bias": np.zeros(size, np.float32),
+    }
+
+
+def _bert_encoder(config: Config, tensors: Tensors, family: str) -> Arrays:
+    prefix = tensors.prefix(family)
+    embeddings = f"{prefix}embeddings"
     arrays = {
         "embedding.token": tensors.take(f"{embeddings}.word_embeddings.weight"),
         "embedding.position": tensors.take(f"{embeddings}.position_embeddings.weight"),
         "embedding.type": tensors.take(f"{embeddings}.token_type_embeddings.weight"),
     } | tensors.norm(f"{embeddings}.LayerNorm", "embedding.norm")
     for i in range(_integer(config, "num_hidden_layers")):
-        source, target = f"{prefix}.encoder.layer.{i}", f"layer.{i}"
+        source, target = f"{prefix}encoder.layer.{i}", f"layer.{i}"
         for name in ("query", "key", "value"):
             arrays |= tensors.linear(f"{source}.attention.self.{name}", f"{target}.{name[0]}")
         arrays |= tensors.linear(f"{source}.attention.output.dense", f"{target}.o")
@@ -202,15 +234,16 @@ def _bert_spec(
 
 def distilbert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     """DistilBertForSequenceClassification (Sanh et al., 2019): no segments, a head with ReLU."""
-    _check(config, "DistilBertForSequenceClassification")
-    embeddings = "distilbert.embeddings"
+    task = _task(config, "DistilBert")
+    prefix = tensors.prefix("distilbert")
+    embeddings = f"{prefix}embeddings"
     arrays = {
         "embedding.token": tensors.take(f"{embeddings}.word_embeddings.weight"),
         "embedding.position": tensors.take(f"{embeddings}.position_embeddings.weight"),
     } | tensors.norm(f"{embeddings}.LayerNorm", "embedding.norm")
     layers = _integer(config, "n_layers")
     for i in range(layers):
-        source, target = f"distilbert.transformer.layer.{i}", f"layer.{i}"
+        source, target = f"{prefix}transformer.layer.{i}", f"layer.{i}"
         for name in "qkv":
             arrays |= tensors.linear(f"{source}.attention.{name}_lin", f"{target}.{name}")
         arrays |= tensors.linear(f"{source}.attention.out_lin", f"{target}.o")
@@ -218,8 +251,15 @@ def distilbert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         arrays |= tensors.linear(f"{source}.ffn.lin1", f"{target}.ffn.up")
         arrays |= tensors.linear(f"{source}.ffn.lin2", f"{target}.ffn.down")
         arrays |= tensors.norm(f"{source}.output_layer_norm", f"{target}.norm2")
-    arrays |= tensors.linear("pre_classifier", "head.0")
-    arrays |= tensors.linear("classifier", "head.1")
+    choices: dict[str, Any]
+    if task == EMBEDDING:
+        arrays |= _identity(arrays, _integer(config, "dim"))
+        choices = {"labels": (), "task": EMBEDDING, "pooling": "mean"}
+    else:
+        arrays |= tensors.linear("pre_classifier", "head.0")
+        arrays |= tensors.linear("classifier", "head.1")
+        labels = _labels(config, arrays["head.1.weight"])
+        choices = {"labels": labels, "head_activations": ("relu",)}
     hidden, heads = _integer(config, "dim"), _integer(config, "n_heads")
     spec = EncoderSpec(
         layers=layers,
@@ -227,24 +267,25 @@ def distilbert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         heads=heads,
         head_size=_head_size(hidden, heads),
         ffn=_integer(config, "hidden_dim"),
-        labels=_labels(config, arrays["head.1.weight"]),
         vocabulary=arrays["embedding.token"].shape[0],
         positions=_integer(config, "max_position_embeddings"),
         activation=_activation(config, "activation"),
-        head_activations=("relu",),
+        **choices,
     )
     return spec, arrays
 
 
 def electra(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     """ElectraForSequenceClassification (Clark et al., 2020): a head with GELU."""
-    _check(config, "ElectraForSequenceClassification")
+    task = _task(config, "Electra")
     size, hidden = _integer(config, "embedding_size"), _integer(config, "hidden_size")
     if size != hidden:
         raise CheckpointError(
             f"embedding.projection: an embedding of {size} channels is {FACTORISED}"
         )
     arrays = _bert_encoder(config, tensors, "electra")
+    if task == EMBEDDING:
+        return _bert_embedder(config, tensors, arrays)
     arrays |= tensors.linear("classifier.dense", "head.0")
     arrays |= tensors.linear("classifier.out_proj", "head.1")
     labels = _labels(config, arrays["head.1.weight"])

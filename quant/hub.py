@@ -6,6 +6,7 @@ The only code of the project that uses the network, and only for such a name.
 import re
 from pathlib import Path
 
+from quant.sentence import LENGTH, MODULES, PROMPTS
 from quant.spec import CheckpointError
 from quant.tokenizer import FILES
 
@@ -13,7 +14,10 @@ FOLDER = Path("build/hub")
 
 _PREFIX = "hub:"
 _NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?", re.ASCII)
-_WANTED = ["config.json", "*.safetensors", "model.safetensors.index.json", *FILES]
+_WANTED = [
+    *("config.json", "*.safetensors", "model.safetensors.index.json", *FILES),
+    *(MODULES, "*/config.json", LENGTH, PROMPTS),  # of a folder of sentence-transformers
+]
 
 
 def local(model: Path) -> Path:

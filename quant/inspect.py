@@ -20,12 +20,13 @@ import numpy as np
 from golden.model import Linear, Model, Shape
 from golden.random import random_model
 from quant import hub
-from quant.calibrate import DEFAULT_DATA, SPLIT, encode, observe_all
+from quant.calibrate import DEFAULT_DATA, SENTENCES, SPLIT, default_data, encode, observe_all
 from quant.checkpoint import Checkpoint, load
 from quant.compare import OUTLIER
 from quant.data_file import add_columns, layout_of
 from quant.observers import Observer
-from quant.spec import EncoderSpec
+from quant.sentence import MODULES
+from quant.spec import EMBEDDING, EncoderSpec
 from quant.texts import CORPORA, load_texts
 from quant.tokenizer import TextTokenizer
 from rtl.compile.fit import longest_sequence
@@ -95,7 +96,7 @@ def shape_of(spec: EncoderSpec) -> Shape:
         heads=spec.heads,
         head_size=spec.head_size,
         ffn=spec.ffn,
-        labels=len(spec.labels),
+        labels=spec.outputs,
         vocabulary=spec.vocabulary,
         positions=spec.positions,
         types=spec.types,
@@ -222,10 +223,10 @@ def parser() -> Parser:
     )
     result.add_argument(
         "--data",
-        default=DEFAULT_DATA,
         metavar="NAME|FILE",
         help=f"texts that the float model runs on: {' or '.join(CORPORA)}, or a .csv, .tsv, "
-        f".jsonl, .txt or .parquet file (default: {DEFAULT_DATA})",
+        f".jsonl, .txt or .parquet file (default: {DEFAULT_DATA}; of an encoder that makes "
+        f"embeddings {SENTENCES})",
     )
     result.add_argument(
         "--texts",
@@ -259,7 +260,8 @@ def inspect_command(options: argparse.Namespace) -> int:
     reached = None
     if options.texts:
         layout = layout_of(options)
-        texts = load_texts(options.data, SPLIT, names=spec.labels, layout=layout)[: options.texts]
+        data = options.data or default_data(spec)
+        texts = load_texts(data, SPLIT, names=spec.labels, layout=layout)[: options.texts]
         encoded = encode(texts, TextTokenizer(directory), checkpoint, tokens)
         reached = reaches(observe_all(checkpoint, encoded)[0])
         print(f"\n{reach_table(reached, len(encoded))}")
@@ -279,29 +281,48 @@ def inspect_command(options: argparse.Namespace) -> int:
 
 
 def parameters(checkpoint: Checkpoint) -> int:
-    """How many numbers the encoder with its head has."""
-    return sum(array.size for array in checkpoint.arrays.values())
+    """How many numbers the encoder with its head has; the identity of an embedding counts none."""
+    return sum(parts(checkpoint).values())
+
+
+def parts(checkpoint: Checkpoint) -> dict[str, int]:
+    """The parameters by part: embedding, layer, head."""
+    found: dict[str, int] = {}
+    for name, array in checkpoint.arrays.items():
+        part = name.split(".")[0]
+        found[part] = found.get(part, 0) + array.size
+    if checkpoint.spec.task == EMBEDDING:
+        del found["head"]
+    return found
 
 
 def description(checkpoint: Checkpoint) -> str:
     """The structure in words, and the number of parameters by part."""
     spec = checkpoint.spec
-    parts: dict[str, int] = {}
-    for name, array in checkpoint.arrays.items():
-        part = name.split(".")[0]
-        parts[part] = parts.get(part, 0) + array.size
-    counted = ", ".join(f"{part} {count:,}" for part, count in parts.items())
-    head = [*spec.head_activations, "none"]
+    counted = ", ".join(f"{part} {count:,}" for part, count in parts(checkpoint).items())
     return "\n".join(
         [
             f"{checkpoint.directory}: maps to the encoder",
             f"{spec.layers} layers, hidden {spec.hidden}, {spec.heads} heads of {spec.head_size}, "
             f"feed-forward {spec.ffn} with {spec.activation}, {spec.norm}-norm, up to "
             f"{spec.max_tokens} tokens of {spec.vocabulary:,}, {spec.types} segment types",
-            f"head: {spec.pooling} token, {len(head)} linear layers with {', '.join(head)}; "
-            f"classes: {', '.join(spec.labels)}",
+            _outputs(checkpoint),
             f"{parameters(checkpoint):,} parameters: {counted}",
         ]
+    )
+
+
+def _outputs(checkpoint: Checkpoint) -> str:
+    """What leaves the encoder."""
+    spec = checkpoint.spec
+    pooled = "the first token" if spec.pooling == "first" else "the mean of the tokens"
+    if spec.task == EMBEDDING:
+        told = (checkpoint.directory / MODULES).is_file()
+        return f"embedding of {spec.outputs}: {pooled}{'' if told else f', as without {MODULES}'}"
+    head = [*spec.head_activations, "none"]
+    return (
+        f"head: {pooled}, {len(head)} linear layers with {', '.join(head)}; "
+        f"classes: {', '.join(spec.labels)}"
     )
 
 

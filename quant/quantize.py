@@ -146,7 +146,7 @@ class _Quantizer:
         values = {name: getattr(spec, name) for name in names}
         return values | {
             "ffn": self.ffn,
-            "labels": len(spec.labels),
+            "labels": spec.outputs,
             "types": spec.types,
             "position_offset": spec.position_offset,
             "norm": spec.norm,

@@ -1,8 +1,8 @@
-"""One description of an encoder classifier, whatever family its checkpoint came from.
+"""One description of an encoder and what it is for, whatever family its checkpoint came from.
 
 A loader (quant.checkpoint) turns a checkpoint into an EncoderSpec and named float32 arrays; every
 later stage reads only those. Names and shapes of the arrays, with H hidden, D = heads * head_size,
-F feed-forward, V vocabulary, P rows of the position table, T segment types, C labels:
+F feed-forward, V vocabulary, P rows of the position table, T segment types:
 
     embedding.token [V, H]   embedding.position [P, H]   embedding.type [T, H] where types > 0
     embedding.norm.gamma, .beta [H]                      where embedding_norm
@@ -14,7 +14,9 @@ F feed-forward, V vocabulary, P rows of the position table, T segment types, C l
     final.norm.gamma, .beta [H]                          where norm is "pre"
     head.j                   .weight [out, in]  .bias [out]
 
-A linear layer is y = x W^T + b. Where the checkpoint has no bias, the array holds zeros.
+A linear layer is y = x W^T + b. Where the checkpoint has no bias, the array holds zeros. The last
+layer of the head gives the outputs: a logit for each label, or the H numbers of an embedding, whose
+head is the identity.
 """
 
 import dataclasses
@@ -32,6 +34,15 @@ Arrays: TypeAlias = dict[str, Floats]
 
 NORMS = ("post", "pre")
 POOLINGS = ("first", "mean")
+CLASSIFICATION, EMBEDDING = TASKS = ("classification", "embedding")
+
+_USES = {
+    CLASSIFICATION: "is a classifier and makes no embeddings: use python -m quant.classify or "
+    "quant.evaluate",
+    EMBEDDING: "makes embeddings and has no classes: use python -m quant.embed or "
+    "quant.similarity, or fine-tune it first (python -m train.finetune)",
+}
+"""What a model of each task is for, said where another one is needed."""
 
 
 class CheckpointError(ValueError):
@@ -40,7 +51,10 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSpec:
-    """The shape and the choices of an encoder with a classification head.
+    """The shape and the choices of an encoder with a head.
+
+    task: what the outputs are. "classification": a logit for each of the labels, the largest is the
+    class. "embedding": a vector of the hidden size, whose direction is the meaning; no labels.
 
     norm: "post" normalises after each residual addition (BERT); "pre" before each branch, with a
     final norm after the last layer. pooling: what the head reads, the "first" token or the "mean"
@@ -65,13 +79,17 @@ class EncoderSpec:
     activation: str = "gelu"
     head_activations: tuple[str, ...] = ()
     epsilon: float = 1e-12
+    task: str = CLASSIFICATION
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
-        if len(self.labels) < 2:
+        _one_of("task", self.task, TASKS)
+        if self.task == CLASSIFICATION and len(self.labels) < 2:
             raise ValueError(f"labels are {self.labels}: a classifier needs at least 2")
+        if self.task == EMBEDDING and self.labels:
+            raise ValueError(f"labels are {self.labels}: an embedding has none")
         if self.types < 0:
             raise ValueError(f"types is {self.types}: it must be 0 (no segment embedding) or more")
         if not 0 <= self.position_offset < self.positions:
@@ -91,6 +109,16 @@ class EncoderSpec:
     def max_tokens(self) -> int:
         """The longest sequence that the position table covers."""
         return self.positions - self.position_offset
+
+    def require(self, task: str, model: object) -> None:
+        """Raises ValueError, which names the model and what it is for, unless this is its task."""
+        if self.task != task:
+            raise ValueError(f"{model} {_USES[self.task]}")
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers leave the head."""
+        return self.hidden if self.task == EMBEDDING else len(self.labels)
 
     @property
     def head_layers(self) -> int:
@@ -127,7 +155,7 @@ class EncoderSpec:
             norm("final.norm")
         for j in range(self.head_layers):
             last = j == self.head_layers - 1
-            linear(f"head.{j}", len(self.labels) if last else -1, -1 if j else self.hidden)
+            linear(f"head.{j}", self.outputs if last else -1, -1 if j else self.hidden)
         return shapes
 
     def to_json(self) -> dict[str, Any]:

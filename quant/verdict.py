@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from quant.compare import TensorError
+from quant.spec import CLASSIFICATION, EMBEDDING
 
 SQNR_DB = 15.0
 AGREEMENT = 0.97
+COSINE = 0.99
 NAMED_TENSORS = 5
 NAMED_CHANNELS = 4
 
@@ -34,7 +36,7 @@ class Verdict:
         return {
             "good": self.good,
             "findings": list(self.findings),
-            "bounds": {"sqnr_db": SQNR_DB, "agreement": AGREEMENT},
+            "bounds": {"sqnr_db": SQNR_DB, "agreement": AGREEMENT, "cosine": COSINE},
         }
 
     def __str__(self) -> str:
@@ -44,18 +46,25 @@ class Verdict:
         return "\n".join([*(f"warning: {line}" for line in self.findings), f"try: {ADVICE}"])
 
 
-def judge(errors: Mapping[str, TensorError], agreement: float, texts: int) -> Verdict:
+def judge(
+    errors: Mapping[str, TensorError], likeness: float, texts: int, task: str = CLASSIFICATION
+) -> Verdict:
     """The verdict on a model by the errors of its tensors and its agreement with the float model.
 
     A poor model's tensors with outlier channels are named, too: they are a likely cause.
 
-    agreement
-        The share of the `texts` texts that both models give the same class.
+    likeness
+        The share of the `texts` texts that both models give the same class; of embeddings the mean
+        cosine of the two.
     """
     findings = []
-    if agreement < AGREEMENT:
+    if task == EMBEDDING and likeness < COSINE:
         findings.append(
-            f"golden and float agree on {agreement:.2%} of {texts} texts: below {AGREEMENT:.0%}"
+            f"golden's mean cosine with float is {likeness:.4f} on {texts} texts: below {COSINE}"
+        )
+    elif task == CLASSIFICATION and likeness < AGREEMENT:
+        findings.append(
+            f"golden and float agree on {likeness:.2%} of {texts} texts: below {AGREEMENT:.0%}"
         )
     poor = sorted((error.sqnr, name) for name, error in errors.items() if error.sqnr < SQNR_DB)
     for sqnr, name in poor[:NAMED_TENSORS]:

@@ -11,7 +11,7 @@ from golden.store import DESCRIPTION
 from quant import hub
 from quant.calibrate import default_out, ensure
 from quant.checkpoint import DEFAULT_MODEL
-from quant.classify import Classifier
+from quant.quantized_model import QuantizedModel
 
 ROW_LATENCY = 20
 CALIBRATE = "python -m quant.calibrate"
@@ -108,7 +108,7 @@ def quantized_of(options: argparse.Namespace) -> Path:
     return out
 
 
-def classifier_of(options: argparse.Namespace) -> tuple[Path, Classifier]:
+def model_of(options: argparse.Namespace) -> tuple[Path, QuantizedModel]:
     """The quantized directory that the options name, and the model in it.
 
     Its checkpoint is that of `--model`, or the one that was calibrated if that is still there.
@@ -120,4 +120,4 @@ def classifier_of(options: argparse.Namespace) -> tuple[Path, Classifier]:
     """
     directory = quantized_of(options)
     checkpoint = None if options.model is None else hub.local(options.model)
-    return directory, Classifier.load(directory, checkpoint)
+    return directory, QuantizedModel.load(directory, checkpoint)

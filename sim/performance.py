@@ -18,14 +18,14 @@ import numpy as np
 
 from golden.encoder import run
 from golden.model import Model
-from quant.classify import Classifier
+from quant.quantized_model import QuantizedModel
 from quant.texts import imdb
 from rtl.compile.fit import fitting
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import LANES, Config
 from sim.cycles.model import predict
 from sim.harness import fast
-from sim.options import add_model_options, classifier_of
+from sim.options import add_model_options, model_of
 from sim.phases import macs
 from sim.report import table
 
@@ -102,7 +102,7 @@ def settings(lanes: Sequence[int], tokens: Sequence[int]) -> list[Setting]:
     return plan
 
 
-def real_ids(classifier: Classifier, tokens: int) -> np.ndarray:
+def real_ids(quantized: QuantizedModel, tokens: int) -> np.ndarray:
     """The first `tokens` ids of the first test review that has so many.
 
     Raises
@@ -110,11 +110,11 @@ def real_ids(classifier: Classifier, tokens: int) -> np.ndarray:
     ValueError
         No review, or no input of the model, is that long.
     """
-    longest = classifier.spec.max_tokens
+    longest = quantized.spec.max_tokens
     if tokens > longest:
         raise ValueError(f"{tokens} tokens are asked for: the model takes at most {longest}")
     for review in imdb("test"):
-        ids = classifier.tokens(review.text, max_tokens=max(tokens, 3)).ids
+        ids = quantized.tokens(review.text, max_tokens=max(tokens, 3)).ids
         if len(ids) >= tokens:
             return ids[:tokens]
     raise ValueError(f"no test review has {tokens} tokens")
@@ -139,7 +139,7 @@ def figures_of(
 
 
 def measure(
-    classifier: Classifier, plan: Sequence[Setting], processes: int
+    quantized: QuantizedModel, plan: Sequence[Setting], processes: int
 ) -> Iterator[tuple[int, Measurement]]:
     """Each setting's place in the plan and its figures, as they come.
 
@@ -148,9 +148,9 @@ def measure(
     HarnessError, SimulatorError, FitError, ValueError
         As sim.harness.fast, the compiler and `real_ids`.
     """
-    model = classifier.model
+    model = quantized.model
     longest = max(setting.tokens for setting in plan)
-    ids = {length: real_ids(classifier, length) for length in {setting.tokens for setting in plan}}
+    ids = {length: real_ids(quantized, length) for length in {setting.tokens for setting in plan}}
     golden = {length: run(model, tokens) for length, tokens in ids.items()}
 
     def together(place: int) -> tuple[int, int]:
@@ -245,9 +245,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    _, classifier = classifier_of(options)
+    _, quantized = model_of(options)
     plan = settings(options.lanes, options.tokens)
-    results = measure(classifier, plan, options.jobs)
+    results = measure(quantized, plan, options.jobs)
     found = dict(progress(results, "simulating", "settings", total=len(plan)))
     ordered = [found[place] for place in range(len(plan))]
     print(report(ordered))

@@ -160,7 +160,7 @@ def play_accelerator(reference: Reference, config: Config, around: Surroundings)
     Different
         As stated for `Verified`, and where the logits are not those of `reference`.
     """
-    model, tokens = reference.classifier.model, reference.tokens
+    model, tokens = reference.quantized.model, reference.tokens
     program = compile_model(model, config, whole_last_layer=around.whole_last_layer)
     inference = accelerator_inference(program, model, tokens.ids, tokens.types, name="text")
     played = _play(WHOLE, program, inference, around)
@@ -173,7 +173,7 @@ def play_attention(
     reference: Reference, config: Config, layer: int, around: Surroundings
 ) -> Verified:
     """The attention datapath of a layer on the text's activations."""
-    model = reference.classifier.model
+    model = reference.quantized.model
     before = f"layer.{layer - 1}.ffn.x8" if layer else "embedding.x8"
     if model.shape.norm == "pre":
         before = f"layer.{layer}.attention.x8"
@@ -211,7 +211,7 @@ def play_vectors(
     types, attend = tuple(map(int, tokens.types)), (1,) * len(tokens.ids)
     sequence = Sequence(tuple(map(int, tokens.ids)), types, attend, reference.text[:60])
     folder = around.folder / "vectors"
-    model = reference.classifier.model
+    model = reference.quantized.model
     vectors.write(folder, model, [sequence], [unit], vectors.LIMIT, {})
     values = sum(
         tensor.values.size

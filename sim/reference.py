@@ -9,8 +9,8 @@ import numpy as np
 
 from golden import encoder
 from quant import float_model
-from quant.classify import Classifier
 from quant.decode import lsb, twins
+from quant.quantized_model import QuantizedModel
 from quant.tokenizer import Tokens
 
 
@@ -26,7 +26,7 @@ class Reference:
     """
 
     text: str
-    classifier: Classifier
+    quantized: QuantizedModel
     tokens: Tokens
     golden: Mapping[str, np.ndarray]
     floats: Mapping[str, np.ndarray] | None
@@ -36,7 +36,7 @@ class Reference:
 
         None where the float model has no such tensor.
         """
-        formats = self.classifier.info["tensors"]
+        formats = self.quantized.info["tensors"]
         twin = tensor.removesuffix(".x8") + ".norm" if tensor.endswith(".x8") else tensor
         if self.floats is None or tensor not in formats or twin not in self.floats:
             return None
@@ -53,7 +53,7 @@ class Reference:
         return float(apart.max()), float(apart.mean())
 
 
-def reference(classifier: Classifier, text: str, tokens: int) -> Reference:
+def reference(quantized: QuantizedModel, text: str, tokens: int) -> Reference:
     """Golden and, where the checkpoint is there, the float model on at most `tokens` tokens.
 
     Raises
@@ -61,12 +61,12 @@ def reference(classifier: Classifier, text: str, tokens: int) -> Reference:
     ValueError
         The text is empty.
     """
-    sequence = classifier.tokens(text, max_tokens=tokens)
+    sequence = quantized.tokens(text, max_tokens=tokens)
     golden: dict[str, np.ndarray] = {}
-    golden["logits"] = encoder.run(classifier.model, sequence.ids, sequence.types, trace=golden)
+    golden["logits"] = encoder.run(quantized.model, sequence.ids, sequence.types, trace=golden)
     floats: dict[str, np.ndarray] | None = None
-    if classifier.checkpoint is not None:
+    if quantized.checkpoint is not None:
         floats = {}
-        spec, arrays = classifier.checkpoint.spec, classifier.checkpoint.arrays
+        spec, arrays = quantized.checkpoint.spec, quantized.checkpoint.arrays
         floats["logits"] = float_model.run(spec, arrays, sequence.ids, sequence.types, trace=floats)
-    return Reference(text, classifier, sequence, golden, floats)
+    return Reference(text, quantized, sequence, golden, floats)

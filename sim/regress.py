@@ -27,14 +27,16 @@ import numpy as np
 
 from golden import fast as golden_fast
 from quant import float_model
-from quant.classify import Classifier
 from quant.data_file import add_columns, layout_of
+from quant.quantized_model import QuantizedModel
+from quant.spec import EMBEDDING
 from quant.texts import load_texts
+from quant.vectors import cosines
 from rtl.compile.batches import pack
 from rtl.compile.fit import fitting
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import LANES, ceil_div
-from sim.options import add_memory_options, add_model_options, add_stream_ahead, classifier_of
+from sim.options import add_memory_options, add_model_options, add_stream_ahead, model_of
 from sim.phases import work
 from sim.report import table
 from sim.reviews import Review, Setup, shares, simulate
@@ -44,7 +46,8 @@ DESCRIPTION = """\
 Run many reviews through the simulated accelerator and compare every one with golden.
 
 All reviews: the logits, bit for bit. A sample of them: every write of every named intermediate. The
-accuracy of the float model, of golden and of the Verilog is counted on the same reviews.
+accuracy of the float model, of golden and of the Verilog is counted on the same reviews; of a model
+that makes embeddings it is their cosine.
 """
 EXAMPLES = """\
 examples:
@@ -58,7 +61,7 @@ examples:
 
 @dataclass(frozen=True)
 class Regression:
-    """What a regression found; `accuracy` is None where the texts have no labels.
+    """What a regression found.
 
     Attributes
     ----------
@@ -69,6 +72,12 @@ class Regression:
         Compared values (logits of all and intermediates of the sample), and how many differ.
     problems
         Reviews that ended in an error, lacked writes or differ, one line each.
+    accuracy
+        Of each model; None where the texts have no labels, empty where the model has no classes.
+    agreement, cosine
+        The share of the reviews that float and RTL give the same class, or the mean cosine of their
+        embeddings; None where the model makes the other, and the cosine where the float model is
+        not there.
     cycles
         Of all inferences.
     utilisation
@@ -87,7 +96,8 @@ class Regression:
     mismatches: int
     problems: list[str]
     accuracy: dict[str, float | None]
-    agreement: float
+    agreement: float | None
+    cosine: float | None
     cycles: int
     utilisation: tuple[float, float]
     simulated: int
@@ -104,7 +114,7 @@ def sample(reviews: int, size: int) -> set[int]:
     return {place * reviews // size for place in range(size)}
 
 
-def regress(classifier: Classifier, options: argparse.Namespace) -> Regression:
+def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regression:
     """Run the reviews and compare them.
 
     Raises
@@ -112,27 +122,27 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Regression:
     FitError, SimulatorError, HarnessError, ValueError
         As the parts it uses.
     """
-    names = classifier.spec.labels
+    names = quantized.spec.labels
     texts = load_texts(options.data, SPLIT, names=names, layout=layout_of(options))
     texts = texts[: options.reviews]
     sequences = [
-        classifier.tokens(text.text, text.pair, max_tokens=options.tokens) for text in texts
+        quantized.tokens(text.text, text.pair, max_tokens=options.tokens) for text in texts
     ]
     if not sequences:
         raise ValueError(f"{options.data} holds no text: nothing would be compared")
     lengths = [len(t.ids) for t in sequences]
-    config = fitting(classifier.model.shape, options.lanes, max(*lengths, options.batch or 1))
-    program = compile_model(classifier.model, config, whole_last_layer=options.whole_last_layer)
+    config = fitting(quantized.model.shape, options.lanes, max(*lengths, options.batch or 1))
+    program = compile_model(quantized.model, config, whole_last_layer=options.whole_last_layer)
     stage(f"running golden: {len(sequences):,} reviews")
     golden = golden_fast.run_batch(
-        classifier.model, [t.ids for t in sequences], [t.types for t in sequences]
+        quantized.model, [t.ids for t in sequences], [t.types for t in sequences]
     )
     traced = sample(len(sequences), options.trace_sample)
     setup = Setup(
-        model=classifier.model,
+        model=quantized.model,
         config=config,
         program=program,
-        rows=embedding_table(classifier.model, config.lanes),
+        rows=embedding_table(quantized.model, config.lanes),
         stream_bytes=options.stream_bytes,
         stream_ahead=options.stream_ahead,
         row_latency=options.row_latency,
@@ -162,21 +172,23 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Regression:
         if verdict.logits.shape == logits[index].shape:
             logits[index] = verdict.logits
     seconds = time.perf_counter() - began
-    labels = np.array([-1 if text.label is None else text.label for text in texts])
-    classes = {"golden": golden.argmax(1), "RTL": logits.argmax(1)}
-    if classifier.checkpoint is not None:
+    outputs = {"golden": golden, "RTL": logits}
+    if quantized.checkpoint is not None:
         floats = [
-            float_model.run(
-                classifier.checkpoint.spec, classifier.checkpoint.arrays, t.ids, t.types
-            )
+            float_model.run(quantized.checkpoint.spec, quantized.checkpoint.arrays, t.ids, t.types)
             for t in progress(sequences, "float")
         ]
-        classes = {"float": np.array(floats).argmax(1)} | classes
-    known = labels >= 0
-    accuracy = {
-        name: float((found == labels)[known].mean()) if known.any() else None
-        for name, found in classes.items()
-    }
+        outputs = {"float": np.array(floats)} | outputs
+    accuracy: dict[str, float | None] = {}
+    agreement = cosine = None
+    if quantized.spec.task == EMBEDDING:
+        if "float" in outputs:
+            cosine = float(cosines(outputs["float"], logits).mean())
+    else:
+        labels = np.array([-1 if text.label is None else text.label for text in texts])
+        accuracy = {name: _accuracy(found.argmax(1), labels) for name, found in outputs.items()}
+        same = outputs.get("float", golden).argmax(1) == logits.argmax(1)
+        agreement = float(same.mean())
     return Regression(
         reviews=len(sequences),
         traced=len(traced),
@@ -188,12 +200,19 @@ def regress(classifier: Classifier, options: argparse.Namespace) -> Regression:
         mismatches=mismatches,
         problems=problems,
         accuracy=accuracy,
-        agreement=float((classes.get("float", classes["golden"]) == classes["RTL"]).mean()),
+        agreement=agreement,
+        cosine=cosine,
         cycles=cycles,
         utilisation=utilisation(program, lengths, cycles),
         simulated=simulated,
         seconds=seconds,
     )
+
+
+def _accuracy(classes: np.ndarray, labels: np.ndarray) -> float | None:
+    """Over the texts with a label; None when none has one."""
+    known = labels >= 0
+    return float((classes == labels)[known].mean()) if known.any() else None
 
 
 def utilisation(program: Program, lengths: Sequence[int], cycles: int) -> tuple[float, float]:
@@ -219,6 +238,8 @@ def report(figures: Regression) -> str:
         rows.append([f"accuracy, {name}", "-" if value is None else f"{value:.2%}"])
     if "float" in figures.accuracy:
         rows.append(["same class, float and RTL", f"{figures.agreement:.2%}"])
+    if figures.cosine is not None:
+        rows.append(["mean cosine, float and RTL", f"{figures.cosine:.5f}"])
     rows += [
         ["cycles, mean", f"{figures.cycles / figures.reviews:,.0f}"],
         ["cycles, total", f"{figures.cycles:,}"],
@@ -290,8 +311,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    _, classifier = classifier_of(options)
-    figures = regress(classifier, options)
+    _, quantized = model_of(options)
+    figures = regress(quantized, options)
     print(report(figures))
     if options.json:
         # What depends on the machine stays out: the same reviews give the same file.

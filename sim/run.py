@@ -19,7 +19,7 @@ from rtl.generate.units import unit
 from rtl.interface.config import LANES, Config
 from sim import play, summary
 from sim.design import generated
-from sim.options import add_memory_options, add_model_options, classifier_of
+from sim.options import add_memory_options, add_model_options, model_of
 from sim.page.report import failure_page, run_page, run_picture
 from sim.play import ATTENTION, WHOLE, Surroundings, Verified
 from sim.reference import Reference, reference
@@ -89,15 +89,15 @@ def _run(options: argparse.Namespace) -> int:
     if (options.html or options.svg) and options.unit != WHOLE:
         name = "--html" if options.html else "--svg"
         raise ValueError(f"{name} shows a run of the whole model: leave --unit {options.unit} away")
-    quantized, classifier = classifier_of(options)
+    directory, quantized = model_of(options)
     review = options.review if options.review is not None else default_review()
-    text = reference(classifier, review, options.tokens)
+    text = reference(quantized, review, options.tokens)
     shown = " ".join(review.split())
     cut = f", {text.tokens.dropped} more cut" if text.tokens.dropped else ""
-    config = fitting(classifier.model.shape, options.lanes, len(text.tokens.ids))
+    config = fitting(quantized.model.shape, options.lanes, len(text.tokens.ids))
     print(f"review  {shown[:300]}{'...' if len(shown) > 300 else ''}")
     print(f"tokens  {len(text.tokens.ids)}{cut}")
-    print(f"model   {quantized}, INT8 of {classifier.info['checkpoint']['directory']}")
+    print(f"model   {directory}, INT8 of {quantized.info['checkpoint']['directory']}")
     print(f"unit    {options.unit}, {config.lanes} lanes, {options.simulator}\n", flush=True)
     stem = f"{options.unit}-{config.lanes}-{options.simulator}"
     fst = OUT / f"{stem}-waves" / f"{options.unit}.fst"
@@ -164,7 +164,7 @@ def _figures(
         played = play.play_accelerator(text, config, around)
         return summary.whole_model(text, played), played
     if name == ATTENTION:
-        layers = range(text.classifier.model.shape.layers)
+        layers = range(text.quantized.model.shape.layers)
         layered = [play.play_attention(text, config, layer, around) for layer in layers]
         return summary.attention_layers(text, layered, around.simulator), None
     begin = time.perf_counter()

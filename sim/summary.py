@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from quant import float_model
+from quant.spec import EMBEDDING
+from quant.vectors import cosines
 from rtl.interface.config import Config
 from sim.bench import PassedTest
 from sim.phases import Phase, phases, work
@@ -25,11 +27,11 @@ def kept(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def whole_model(text: Reference, played: Verified) -> dict[str, Any]:
-    """Class, probabilities and logits of the three models; cycles and differences by phase."""
+    """What the three models say of the text; cycles and differences by phase."""
     facts, program = played.facts, played.program
     tokens, lanes = len(text.tokens.ids), program.config.lanes
     said = verdicts(text, played.result)
-    print(table(["model", "class", *text.classifier.spec.labels, "logits"], _rows(said)), "\n")
+    print(table(*_said_table(text, said)), "\n")
     rows = phases(program, tokens, facts["operations"])
     print(table(*phase_table(rows, facts, text)))
     if text.floats is not None:
@@ -55,8 +57,11 @@ def whole_model(text: Reference, played: Verified) -> dict[str, Any]:
 
 
 def verdicts(text: Reference, rtl: np.ndarray) -> list[dict[str, Any]]:
-    """The float model, where it is there, golden and RTL: class, probabilities, logits."""
-    spec, scale = text.classifier.spec, text.classifier.logit_scale
+    """The float model, where it is there, golden and RTL: class, probabilities, logits.
+
+    Of a model that makes embeddings: the cosine with golden's.
+    """
+    spec, scale = text.quantized.spec, text.quantized.logit_scale
     golden = text.golden["logits"]
     found: list[tuple[str, np.ndarray, np.ndarray]] = [
         ("golden", golden * scale, golden),
@@ -64,6 +69,11 @@ def verdicts(text: Reference, rtl: np.ndarray) -> list[dict[str, Any]]:
     ]
     if text.floats is not None:
         found.insert(0, ("float", text.floats["logits"], text.floats["logits"]))
+    if spec.task == EMBEDDING:
+        return [
+            {"model": name, "cosine": float(cosines(logits[None], golden[None])[0])}
+            for name, _, logits in found
+        ]
     said = []
     for name, scaled, logits in found:
         shares = float_model.softmax(np.asarray(scaled, np.float32))
@@ -76,6 +86,17 @@ def verdicts(text: Reference, rtl: np.ndarray) -> list[dict[str, Any]]:
             }
         )
     return said
+
+
+def _said_table(
+    text: Reference, said: Sequence[dict[str, Any]]
+) -> tuple[list[str], list[list[object]]]:
+    """Headings and lines: a line a model."""
+    spec = text.quantized.spec
+    if spec.task == EMBEDDING:
+        headings = ["model", f"cosine with golden, {spec.outputs} numbers"]
+        return headings, [[one["model"], f"{one['cosine']:.6f}"] for one in said]
+    return ["model", "class", *spec.labels, "logits"], _rows(said)
 
 
 def _rows(said: Sequence[dict[str, Any]]) -> list[list[object]]:

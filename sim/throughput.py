@@ -13,14 +13,14 @@ from cli.files import write_json
 from cli.options import Parser, add_json, positive
 from cli.progress import progress
 
-from quant.classify import Classifier
+from quant.quantized_model import QuantizedModel
 from quant.texts import load_texts
 from rtl.compile.batches import pack
 from rtl.compile.fit import fitting
 from rtl.compile.program import Program, compile_model
 from rtl.interface.config import LANES
 from sim.cycles.model import predict
-from sim.options import add_model_options, add_stream_ahead, classifier_of
+from sim.options import add_model_options, add_stream_ahead, model_of
 from sim.regress import utilisation
 from sim.report import table
 
@@ -92,7 +92,7 @@ class Measurement:
 
 
 def measure(
-    classifier: Classifier,
+    quantized: QuantizedModel,
     data: str,
     lengths: Sequence[int],
     setting: Setting,
@@ -105,7 +105,7 @@ def measure(
     ahead
         Words of the stream that a buffer holds, for texts alone and batched.
     """
-    model = classifier.model
+    model = quantized.model
 
     def compiled(tokens: int, whole_last_layer: bool) -> Program:
         config = fitting(model.shape, setting.lanes, tokens)
@@ -210,17 +210,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    _, classifier = classifier_of(options)
+    _, quantized = model_of(options)
     plan = [
         (data, lengths, setting)
         for data, tokens in MIXES
-        for lengths in [_lengths(classifier, data, tokens, options.texts)]
+        for lengths in [_lengths(quantized, data, tokens, options.texts)]
         for setting in SETTINGS
         if setting.lanes in options.lanes
     ]
     found = [
         measure(
-            classifier,
+            quantized,
             data,
             lengths,
             setting,
@@ -235,9 +235,9 @@ def _run(options: argparse.Namespace) -> None:
         write_json(options.json, [asdict(one) for one in found])
 
 
-def _lengths(classifier: Classifier, data: str, tokens: int, texts: int) -> list[int]:
-    found = load_texts(data, "test", names=classifier.spec.labels)[:texts]
-    return [len(classifier.tokens(one.text, one.pair, max_tokens=tokens).ids) for one in found]
+def _lengths(quantized: QuantizedModel, data: str, tokens: int, texts: int) -> list[int]:
+    found = load_texts(data, "test", names=quantized.spec.labels)[:texts]
+    return [len(quantized.tokens(one.text, one.pair, max_tokens=tokens).ids) for one in found]
 
 
 if __name__ == "__main__":

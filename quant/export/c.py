@@ -85,6 +85,8 @@ def _shape(model: Model, info: Mapping[str, Any]) -> str:
 def _meaning(info: Mapping[str, Any]) -> Iterator[str]:
     """What the logits mean, where the description says it."""
     match info:
+        case {"spec": {"task": "embedding"}}:
+            yield "   The outputs are an embedding; its direction is what counts, not its length."
         case {"spec": {"labels": [*labels]}}:
             # JSON may escape a slash, and so nothing in it ends the comment.
             yield "   Labels: " + json.dumps(labels).replace("/", "\\/")

@@ -112,7 +112,7 @@ def heads(text: Reference) -> list[Head]:
 
     The integer weights are p / sum of golden, which the hardware's equal bit for bit.
     """
-    shape, words = text.classifier.model.shape, text.tokens.words[:WORDS]
+    shape, words = text.quantized.model.shape, text.tokens.words[:WORDS]
     found: list[Head] = []
     for layer in range(shape.layers):
         name = f"layer.{layer}"

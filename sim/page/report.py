@@ -156,7 +156,7 @@ def run_page(text: Reference, played: Verified, figures: Mapping[str, Any]) -> s
         failure=None,
         figures=figures,
         case=record.case,
-        model=text.classifier.info["checkpoint"]["directory"],
+        model=text.quantized.info["checkpoint"]["directory"],
         dropped=text.tokens.dropped,
         compared=sum(figures["compared"].values()),
         tensors=len(figures["compared"]),
@@ -174,9 +174,9 @@ def run_page(text: Reference, played: Verified, figures: Mapping[str, Any]) -> s
         bars=_bars(figures["phases"]),
         histograms=charts.histograms(text) if text.floats is not None else [],
         heads=charts.heads(text),
-        all_heads=text.classifier.model.shape.layers * text.classifier.model.shape.heads,
+        all_heads=text.quantized.model.shape.layers * text.quantized.model.shape.heads,
         words=text.tokens.words[: charts.WORDS],
-        pooling=text.classifier.model.shape.pooling,
+        pooling=text.quantized.model.shape.pooling,
     )
 
 

@@ -44,6 +44,7 @@ COMMANDS = {
 NEEDED = {
     "quant.classify": ["good"],
     "quant.export": ["c"],
+    "quant.similarity": ["good", "bad"],
     "host.classify": ["good"],
     "host.load": ["README.md"],
     "rtl.generate": ["softmax"],
@@ -138,7 +139,9 @@ def test_a_number_that_is_none(name, capsys):
     ("command", "option"),
     [
         *((f"quant.{name}", "--model") for name in ("ablation", "calibrate", "evaluate", "report")),
-        *((f"quant.{name}", "--quantized") for name in ("classify", "evaluate", "report")),
+        *((f"quant.{name}", "--model") for name in ("embed", "similarity")),
+        *((f"quant.{name}", "--quantized") for name in ("classify", "embed", "evaluate", "report")),
+        ("quant.similarity", "--quantized"),
         *((f"quant.{name}", "--data") for name in ("ablation", "calibrate")),
         *((name, "--quantized") for name in ("quant.export", "rtl.compile", "sim.cycles")),
     ],
@@ -165,9 +168,10 @@ def path_options(name: str, monkeypatch) -> list[tuple[str, str, str]]:
     found = []
     for action in caught.value.args[0]._actions:
         metavar = str(action.metavar)
+        option = (action.option_strings or [""])[-1]  # none: an argument without a name
         if action.type is Path or any(word in metavar for word in ("FILE", "DIR", "PATH")):
             assert metavar in PATHS, f"{name} {action.option_strings}: {metavar}"
-            found.append((action.option_strings[-1], action.dest, metavar))
+            found.append((option, action.dest, metavar))
     return found
 
 
@@ -203,12 +207,12 @@ def bad_paths(folder: Path, dest: str, metavar: str) -> dict[str, Path]:
 def test_every_path_that_cannot_be_used(name, tmp_path, monkeypatch, capsys):
     """Each is one line that names it, at once, and nothing is written."""
     for option, dest, metavar in path_options(name, monkeypatch):
-        folder = tmp_path / option.strip("-")
+        folder = tmp_path / dest
         folder.mkdir()
         bad = bad_paths(folder, dest, metavar)
         before = sorted(folder.rglob("*"))
         for kind, path in bad.items():
-            arguments = [*NEEDED.get(name, []), option, str(path)]
+            arguments = [*NEEDED.get(name, []), *filter(None, [option]), str(path)]
             assert ends(name, *arguments) == 2, (option, kind)
             error = capsys.readouterr().err.splitlines()
             told = [line for line in error if line.startswith("error: ")]

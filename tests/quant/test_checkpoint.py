@@ -99,7 +99,11 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
             },
             "embedding.projection: an embedding of 8 channels is projected to the hidden size",
         ),
-        ({"architectures": ["BertModel"]}, "only BertForSequenceClassification has the classifier"),
+        (
+            {"architectures": ["BertForTokenClassification"]},
+            "only BertForSequenceClassification and BertModel map",
+        ),
+        ({"architectures": ["BertModel"]}, "the tensor classifier.bias has no place"),
         ({"hidden_size": "12"}, "hidden_size is '12': it must be an integer"),
         ({"hidden_size": None}, "hidden_size is None: it must be an integer"),
         ({"num_attention_heads": 5}, "a hidden size of 12 cannot be split into 5 heads"),

@@ -6,7 +6,11 @@ import pytest
 
 from quant import activation, float_model
 from quant.checkpoint import Checkpoint, load
+from quant.embedder import packaged
 from quant.spec import EncoderSpec
+from quant.texts import rotten_tomatoes
+from quant.tokenizer import TextTokenizer
+from quant.vectors import unit
 from tests.quant import tiny
 
 CLASSES = {
@@ -41,9 +45,8 @@ def test_equals_hugging_face_on_real_reviews(shipped: Checkpoint, texts: list) -
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", sorted(CLASSES))
-@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
-def test_every_family_equals_hugging_face(tmp_path: Path, family: str, activation: str) -> None:
+def save_random(directory: Path, family: str, architecture: str, activation: str) -> None:
+    """A tiny checkpoint of a class of transformers."""
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
     torch.manual_seed(5)
@@ -57,12 +60,16 @@ def test_every_family_equals_hugging_face(tmp_path: Path, family: str, activatio
         sizes["type_vocab_size"] = 2 if family in SEGMENTS else 1
         sizes["pad_token_id"] = 1 if family == "roberta" else 0
         sizes |= {"embedding_size": 24} if family == "electra" else {}
-    model = getattr(transformers, CLASSES[family])(
-        transformers.AutoConfig.for_model(family, **sizes)
-    )
+    model = getattr(transformers, architecture)(transformers.AutoConfig.for_model(family, **sizes))
     for parameter in model.parameters():  # livelier than the initial 0.02, biases included
         torch.nn.init.normal_(parameter, std=0.3)
-    model.save_pretrained(tmp_path)
+    model.save_pretrained(directory)
+
+
+@pytest.mark.parametrize("family", sorted(CLASSES))
+@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
+def test_every_family_equals_hugging_face(tmp_path: Path, family: str, activation: str) -> None:
+    save_random(tmp_path, family, CLASSES[family], activation)
     checkpoint = load(tmp_path)
     assert checkpoint.spec.max_tokens == (22 if family == "roberta" else 24)
     rng = np.random.default_rng(2)
@@ -75,6 +82,39 @@ def test_every_family_equals_hugging_face(tmp_path: Path, family: str, activatio
         given = types.tolist() if family in SEGMENTS else None
         theirs = hugging_face(tmp_path, ids.tolist(), given)
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def mean_of_tokens(directory: Path, ids: list[int]) -> np.ndarray:
+    """The embedding by Hugging Face's own encoder, not of length 1."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    model = transformers.AutoModel.from_pretrained(directory).float().eval()
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([ids])).last_hidden_state[0].mean(dim=0).numpy()
+
+
+@pytest.mark.parametrize("family", sorted(CLASSES))
+def test_every_encoder_alone_equals_hugging_face(tmp_path: Path, family: str) -> None:
+    architecture = CLASSES[family].replace("ForSequenceClassification", "Model")
+    save_random(tmp_path, family, architecture, "gelu")
+    checkpoint = load(tmp_path)
+    assert (checkpoint.spec.task, checkpoint.spec.outputs) == ("embedding", 24)
+    rng = np.random.default_rng(2)
+    for length in (1, 9, 22):
+        ids = rng.integers(2, 40, length).astype(np.int32)
+        ours = float_model.run(checkpoint.spec, checkpoint.arrays, ids)
+        theirs = mean_of_tokens(tmp_path, ids.tolist())
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_minilm_equals_hugging_face_on_real_sentences() -> None:
+    directory = packaged()
+    checkpoint, tokenizer = load(directory), TextTokenizer(directory)
+    for review in rotten_tomatoes("test")[:4]:
+        tokens = tokenizer.encode(review.text, limit=checkpoint.spec.max_tokens)
+        ours = float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)
+        theirs = mean_of_tokens(directory, tokens.ids.tolist())
+        np.testing.assert_allclose(unit(ours), unit(theirs), rtol=0, atol=1e-5)
 
 
 def test_activations_against_their_formulas() -> None:

@@ -29,6 +29,8 @@ def test_json_brings_back_the_same_spec() -> None:
     [
         ({"layers": 0}, "layers is 0: it must be at least 1"),
         ({"labels": ("one",)}, r"labels are \('one',\): a classifier needs at least 2"),
+        ({"task": "ranking"}, "task is 'ranking': it must be one of classification, embedding"),
+        ({"task": "embedding"}, r"labels are \('no', 'yes'\): an embedding has none"),
         ({"types": -1}, r"types is -1: it must be 0 \(no segment embedding\) or more"),
         ({"position_offset": 5}, "position_offset is 5: it must be from 0 to below the 5 rows"),
         ({"epsilon": 0.0}, "epsilon is 0.0: LayerNorm needs it above 0"),
@@ -55,6 +57,24 @@ def test_shapes_follow_the_choices() -> None:
     assert "final.norm.gamma" in other.shapes()
     assert other.shapes()["head.1.weight"] == (2, -1)
     assert EncoderSpec(**FIELDS, position_offset=2).max_tokens == 3
+    embedding = EncoderSpec(**FIELDS | {"labels": (), "task": "embedding"})
+    assert embedding.shapes()["head.0.weight"] == (4, 4)
+
+
+def test_a_spec_of_before_there_were_tasks_is_of_a_classifier() -> None:
+    values = EncoderSpec(**FIELDS).to_json()
+    del values["task"]
+    assert EncoderSpec.from_json(values).task == "classification"
+
+
+def test_another_task_is_refused_with_what_to_use() -> None:
+    classifier = EncoderSpec(**FIELDS)
+    embedding = EncoderSpec(**FIELDS | {"labels": (), "task": "embedding"})
+    classifier.require("classification", "it")
+    with pytest.raises(ValueError, match=r"^it is a classifier .*: use python -m quant.classify"):
+        classifier.require("embedding", "it")
+    with pytest.raises(ValueError, match=r"^it makes embeddings .*: use python -m quant.embed"):
+        embedding.require("classification", "it")
 
 
 def test_arrays_are_checked_by_name() -> None:

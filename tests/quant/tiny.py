@@ -109,3 +109,38 @@ def write(
     (directory / "vocab.txt").write_text("\n".join(vocabulary or WORDS) + "\n")
     save_file(tensors() if arrays is None else arrays, directory / "model.safetensors")
     return directory
+
+
+def encoder_tensors(seed: int = 1) -> dict[str, np.ndarray]:
+    """The tensors of `tensors` as an encoder saved alone: no prefix, no classifier."""
+    return {
+        name.removeprefix("bert."): tensor
+        for name, tensor in tensors(seed).items()
+        if not name.startswith("classifier.")
+    }
+
+
+def write_embedder(
+    directory: Path,
+    config: dict[str, Any] | None = None,
+    arrays: dict[str, np.ndarray] | None = None,
+    modules: list[str] | None = None,
+    pooling: dict[str, Any] | None = None,
+    **others: dict[str, Any],
+) -> Path:
+    """A folder of sentence-transformers; others by the stem of their file."""
+    given = {"architectures": ["BertModel"], "id2label": None} | (config or {})
+    write(directory, given, encoder_tensors() if arrays is None else arrays)
+    kinds = ["Transformer", "Pooling", "Normalize"] if modules is None else modules
+    entries = [
+        {"idx": i, "path": f"{i}_{kind}" if i else "", "type": f"sentence_transformers.x.{kind}"}
+        for i, kind in enumerate(kinds)
+    ]
+    (directory / "modules.json").write_text(json.dumps(entries))
+    (directory / "1_Pooling").mkdir(exist_ok=True)
+    modes = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
+    modes = modes | {"include_prompt": True} if pooling is None else pooling
+    (directory / "1_Pooling" / "config.json").write_text(json.dumps(modes))
+    for stem, values in others.items():
+        (directory / f"{stem}.json").write_text(json.dumps(values))
+    return directory

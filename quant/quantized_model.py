@@ -1,0 +1,67 @@
+"""What `quant.calibrate` wrote, read again: the integer model with its tokenizer."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from golden import store
+from golden.model import Model
+from quant.calibrate import MAX_TOKENS
+from quant.checkpoint import Checkpoint, load
+from quant.spec import EncoderSpec
+from quant.tokenizer import TextTokenizer, Tokens
+
+
+@dataclass(frozen=True)
+class QuantizedModel:
+    """A quantized model with its tokenizer; the float checkpoint beside it where it is there.
+
+    logit_scale: an output of the float model is about this times the integer one. TASK: the one
+    that a model must have to be loaded as this class; None for any.
+    """
+
+    TASK: ClassVar[str | None] = None
+
+    model: Model
+    info: dict[str, Any]
+    spec: EncoderSpec
+    logit_scale: float
+    tokenizer: TextTokenizer
+    checkpoint: Checkpoint | None
+
+    @classmethod
+    def load(cls, quantized: Path, model: Path | None) -> Self:
+        """Without ``model`` the checkpoint that was calibrated is used where it is still there.
+
+        Raises ValueError naming the file when one of the two directories cannot be read, when they
+        do not belong together, and when the model is for another task.
+        """
+        integer_model, info = store.load(quantized)
+        try:
+            spec = EncoderSpec.from_json(info["spec"])
+            scale = float(info["tensors"]["logits"]["scale"])
+            directory, sha256 = info["checkpoint"]["directory"], info["checkpoint"]["sha256"]
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"{quantized / store.DESCRIPTION}: its info has no usable {error}; calibrate again"
+            ) from None
+        if cls.TASK is not None:
+            spec.require(cls.TASK, quantized)
+        checkpoint = None
+        if model or Path(directory).is_dir():
+            checkpoint = load(model or directory)
+            if checkpoint.sha256 != sha256:
+                if model:
+                    raise ValueError(f"{quantized} was not made from {model}: calibrate again")
+                checkpoint = None
+        return cls(integer_model, info, spec, scale, TextTokenizer(quantized), checkpoint)
+
+    def require_checkpoint(self) -> Checkpoint:
+        """Raises ValueError when only the integer model is there."""
+        if self.checkpoint is None:
+            raise ValueError("the float checkpoint of this quantized model is needed: give --model")
+        return self.checkpoint
+
+    def tokens(self, text: str, pair: str | None = None, max_tokens: int = MAX_TOKENS) -> Tokens:
+        limit = min(max_tokens, self.spec.max_tokens)
+        return self.tokenizer.encode(text, pair, limit=limit, segments=self.spec.types)

@@ -1,0 +1,152 @@
+"""Encoders that make embeddings: what their folder says, and what of it is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quant import float_model
+from quant.checkpoint import load
+from quant.spec import CheckpointError
+from tests.quant import tiny
+
+CLS = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+
+
+def test_an_encoder_alone_gives_its_hidden_size(tmp_path: Path) -> None:
+    checkpoint = load(tiny.write_embedder(tmp_path))
+    spec = checkpoint.spec
+    assert (spec.task, spec.labels, spec.outputs, spec.pooling) == ("embedding", (), 12, "mean")
+    np.testing.assert_array_equal(checkpoint.arrays["head.0.weight"], np.eye(12))
+    assert not checkpoint.arrays["head.0.bias"].any()
+    twin = load(tiny.write(tmp_path / "classifier"))
+    for name, array in checkpoint.arrays.items():
+        if not name.startswith("head."):
+            np.testing.assert_array_equal(array, twin.arrays[name])
+
+
+def test_with_the_prefix_of_its_family_it_is_the_same(tmp_path: Path) -> None:
+    arrays = {f"bert.{name}": array for name, array in tiny.encoder_tensors().items()}
+    prefixed = load(tiny.write_embedder(tmp_path / "a", arrays=arrays))
+    plain = load(tiny.write_embedder(tmp_path / "b"))
+    assert prefixed.spec == plain.spec
+    for name, array in plain.arrays.items():
+        np.testing.assert_array_equal(prefixed.arrays[name], array)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "expected"),
+    [
+        (CLS, "first"),
+        ({"pooling_mode_mean_tokens": True}, "mean"),
+        ({"pooling_mode": "cls"}, "first"),
+        ({"pooling_mode": ["mean"]}, "mean"),
+    ],
+)
+def test_the_pooling_is_that_of_the_folder(pooling: dict, expected: str, tmp_path: Path) -> None:
+    checkpoint = load(tiny.write_embedder(tmp_path, pooling=pooling))
+    assert checkpoint.spec.pooling == expected
+    trace: float_model.Trace = {}
+    ids = np.array([2, 5, 7, 3], np.int32)
+    outputs = float_model.run(checkpoint.spec, checkpoint.arrays, ids, trace=trace)
+    last = trace["layer.1.ffn.norm"]
+    right = last[0] if expected == "first" else last.mean(axis=0)
+    np.testing.assert_allclose(outputs, right, atol=1e-6)
+
+
+def test_without_modules_it_is_the_mean(tmp_path: Path) -> None:
+    directory = tiny.write_embedder(tmp_path, pooling=CLS)
+    (directory / "modules.json").unlink()
+    assert load(directory).spec.pooling == "mean"
+
+
+def test_the_longest_text_is_that_of_the_folder(tmp_path: Path) -> None:
+    cut = load(tiny.write_embedder(tmp_path / "a", sentence_bert_config={"max_seq_length": 9}))
+    assert (cut.spec.max_tokens, len(cut.arrays["embedding.position"])) == (9, 9)
+    for length in (None, 16, 400):
+        others = {"sentence_bert_config": {"max_seq_length": length}}
+        assert load(tiny.write_embedder(tmp_path / "b", **others)).spec.max_tokens == 16
+
+
+def test_positions_before_the_first_token_are_kept(tmp_path: Path) -> None:
+    config = {"architectures": ["RobertaModel"], "model_type": "roberta", "pad_token_id": 1}
+    others = {"sentence_bert_config": {"max_seq_length": 9}}
+    spec = load(tiny.write_embedder(tmp_path, config, **others)).spec
+    assert (spec.position_offset, spec.positions, spec.max_tokens) == (2, 11, 9)
+
+
+def test_the_hash_is_of_what_the_folder_says_too(tmp_path: Path) -> None:
+    """A model calibrated for one pooling is not taken for another."""
+    hashes = {
+        load(tiny.write_embedder(tmp_path / str(i), pooling=pooling, **others)).sha256
+        for i, (pooling, others) in enumerate(
+            [(None, {}), (CLS, {}), (None, {"sentence_bert_config": {"max_seq_length": 9}})]
+        )
+    }
+    assert len(hashes) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"modules": ["Transformer", "Pooling", "Dense"]},
+            "modules.json: the modules are Transformer, Pooling, Dense: only Transformer, Pooling",
+        ),
+        ({"modules": ["Transformer"]}, "the modules are Transformer: only"),
+        (
+            {"pooling": {"pooling_mode_max_tokens": True}},
+            r"1_Pooling/config.json: the pooling is max_tokens: it must be one of cls_token",
+        ),
+        (
+            {"pooling": CLS | {"pooling_mode_mean_tokens": True}},
+            "the pooling is cls_token and mean_tokens",
+        ),
+        ({"pooling": {}}, "the pooling is none"),
+        ({"pooling": {"pooling_mode": 3}}, "the pooling is 3"),
+        (
+            {"sentence_bert_config": {"max_seq_length": "9"}},
+            "sentence_bert_config.json: max_seq_length is '9': it must be 1 or more",
+        ),
+        ({"sentence_bert_config": {"max_seq_length": True}}, "max_seq_length is True"),
+        ({"sentence_bert_config": {"max_seq_length": 0}}, "max_seq_length is 0"),
+        (
+            {"config_sentence_transformers": {"default_prompt_name": "query"}},
+            "config_sentence_transformers.json: default_prompt_name is 'query': a text that is put",
+        ),
+        (
+            {"config": {"architectures": ["BertForMaskedLM"]}},
+            "only BertForSequenceClassification and BertModel map",
+        ),
+        (
+            {"config": {"hidden_size": 1 << 40, "num_attention_heads": 1}},
+            "embedding.token has shape",
+        ),
+        ({"config": {"is_decoder": True}}, "layer.0.attention: a decoder"),
+    ],
+)
+def test_what_is_refused(changes: dict, message: str, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        load(tiny.write_embedder(tmp_path, **changes))
+
+
+@pytest.mark.parametrize("name", ["modules.json", "1_Pooling/config.json"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[3]", b"7", b"\xff\xfe", b"[" * 100_000, None])
+def test_a_damaged_file_is_named(name: str, content: bytes | None, tmp_path: Path) -> None:
+    file = tiny.write_embedder(tmp_path) / name
+    if content is None:
+        file.unlink()
+        if name == "modules.json":
+            return  # the mean, as above
+    else:
+        file.write_bytes(content)
+    with pytest.raises(CheckpointError, match=file.name) as refusal:
+        load(tmp_path)
+    assert str(refusal.value).count("\n") == 0
+
+
+def test_a_classifier_does_not_look_at_them(tmp_path: Path) -> None:
+    directory = tiny.write(tmp_path)
+    before = load(directory).sha256
+    (directory / "modules.json").write_text("{")
+    assert load(directory).sha256 == before
