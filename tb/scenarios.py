@@ -16,6 +16,7 @@ from rtl.interface.command import VERSION, Opcode, bank_address, descriptor_byte
 from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
 from tb.case import Case, Inference, accelerator_inference, attention_inference
+from tb.packing import ENDS
 
 #: The families of encoders at their real size; vocabularies are cut, they only lengthen a table.
 FAMILIES = {
@@ -310,6 +311,12 @@ def refused_tokens(
             broken[place] |= np.uint32(1 << 24)
             yield f"type 1 at {place}", broken, Error.TOKEN
     yield "no valid key", words & ~attend, Error.NO_KEY
+    short = np.full(config.row_tiles + 1, attend | np.uint32(ENDS))
+    yield "one sequence too many", short, Error.LENGTH
+    for place in range(3):
+        broken = short[:3].copy()
+        broken[place] &= ~attend
+        yield f"no valid key in sequence {place} of 3", broken, Error.NO_KEY
     one = np.full(1, attend, np.uint32)
     yield "one token too many", np.tile(one, config.tokens + 1), Error.LENGTH
     yield "far too many tokens", np.tile(one, 2 * config.tokens + 5), Error.LENGTH

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,14 +52,19 @@ class Loaded:
     program: Program
     table: np.ndarray
 
-    def job(self, tokens: int, seed: int = 0, **options: int) -> Job:
+    def job(self, tokens: int, seed: int = 0, **options: Any) -> Job:
         rng = np.random.default_rng([tokens, seed])
         ids, types = rng.integers(0, 30, tokens), rng.integers(0, 2, tokens)
         return Job(self.program, self.table, ids, types, **options)
 
     def right(self, job: Job, result: Result) -> bool:
-        expected = golden(self.model, job.ids, job.types, np.ones(len(job.ids), bool))
-        return result.error is Error.NONE and result.logits.tolist() == expected.tolist()
+        ends = np.cumsum([len(job.ids)] if job.lengths is None else job.lengths)[:-1]
+        expected = [
+            logit
+            for ids, types in zip(np.split(job.ids, ends), np.split(job.types, ends))
+            for logit in golden(self.model, ids, types, np.ones(len(ids), bool)).tolist()
+        ]
+        return result.error is Error.NONE and result.logits.tolist() == expected
 
 
 @pytest.fixture(scope="module")
@@ -80,13 +86,21 @@ def followed(
     return results[::2]
 
 
-@pytest.mark.parametrize(("seed", "row_latency"), [(None, 1), (None, 9), (1, 3), (2, 20)])
-def test_abort_in_every_cycle(tiny: Loaded, seed: int | None, row_latency: int) -> None:
+@pytest.mark.parametrize(
+    ("lengths", "seed", "row_latency"),
+    [([3], None, 1), ([2, 5, 1], None, 9), ([3], 1, 3), ([1, 3, 4, 1], 2, 20)],
+)
+def test_abort_in_every_cycle(
+    tiny: Loaded, lengths: list[int], seed: int | None, row_latency: int
+) -> None:
     """Rows are asked for, words are offered, logits leave: the next inference never notices."""
-    (whole,) = fast.simulate(CONFIG, [tiny.job(3)], seed=seed, row_latency=row_latency)
+    tokens = sum(lengths)
+    (whole,) = fast.simulate(
+        CONFIG, [tiny.job(tokens, lengths=lengths)], seed=seed, row_latency=row_latency
+    )
     last = whole.cycles + 4
     moments = [*range(120), *range(120, last - 60, 13), *range(last - 60, last)]
-    jobs = [tiny.job(3, abort=moment) for moment in moments]
+    jobs = [tiny.job(tokens, lengths=lengths, abort=moment) for moment in moments]
     results = followed(tiny, jobs, seed, row_latency=row_latency)
     for job, result in zip(jobs, results, strict=True):
         if result.error is Error.NONE:  # it came after the end, or too late

@@ -156,10 +156,11 @@ def test_refused_streams_and_tokens(small: Any, tmp_path: Path) -> None:
 def test_interrupted_at_any_moment(
     kind: Any, simulator: str, moments: int, small: Any, tmp_path: Path
 ) -> None:
-    sound = small[2]
+    model, program, sound = small
+    sound = [*sound, *batches(model, program, 2)]
     rng = np.random.default_rng(6)
     bad = [
-        dataclasses.replace(sound[place % 3], name=f"{kind} in {after}", interruption=(kind, after))
+        dataclasses.replace(sound[place % 5], name=f"{kind} in {after}", interruption=(kind, after))
         for place, after in enumerate(map(int, np.sort(rng.integers(1, 3000, moments))))
     ]
     facts = play(tmp_path, simulator, LIMITS, between(sound, bad), idle=0.1, stall=0.2)
