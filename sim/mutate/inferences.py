@@ -13,7 +13,7 @@ import numpy as np
 
 from golden.encoder import run as golden
 from golden.model import Model
-from rtl.compile.program import compile_model
+from rtl.compile.program import Program, compile_model
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.cycles.model import predict
@@ -86,7 +86,7 @@ def _varied(model: Model, rng: np.random.Generator) -> Model:
 
 
 @functools.cache
-def _work(lanes: int) -> list[tuple[fast.Job, dict[str, np.ndarray]]]:
+def _work(lanes: int) -> list[tuple[Program, fast.Job, dict[str, np.ndarray]]]:
     """Inferences of every model, one token to as many as fit, and golden's trace of each."""
     found = []
     for subject in subjects(lanes):
@@ -99,7 +99,7 @@ def _work(lanes: int) -> list[tuple[fast.Job, dict[str, np.ndarray]]]:
             trace: dict[str, np.ndarray] = {}
             golden(model, one.ids, one.types, one.attend, trace)
             job = fast.Job(program, subject.table, one.ids, one.types, one.attend)
-            found.append((job, trace))
+            found.append((program, job, trace))
     return found
 
 
@@ -109,7 +109,7 @@ def _traced(
     work = _work(lanes)
     results = fast.simulate(
         config(lanes),
-        [job for job, _ in work],
+        [job for _, job, _ in work],
         row_latency=ROW_LATENCY,
         trace=True,
         seed=pace,
@@ -119,15 +119,15 @@ def _traced(
         flags=flags,
         mutant=mutant,
     )
-    for (job, trace), result in zip(work, results, strict=True):
+    for (program, job, trace), result in zip(work, results, strict=True):
         tokens = len(job.ids)
         if result.error is not Error.NONE:
             return f"the code is {result.error.name}"
-        fast.compare(job.program, trace, tokens, result, np.asarray(job.attend)).check()
+        fast.compare(program, trace, tokens, result, np.asarray(job.attend)).check()
         if result.logits.tolist() != trace["logits"].tolist():
             return f"logits are {result.logits.tolist()}, golden says {trace['logits'].tolist()}"
         told = (result.cycles, result.active, result.stalls)
-        model = predict(job.program, tokens, row_latency=ROW_LATENCY)
+        model = predict(program, tokens, row_latency=ROW_LATENCY)
         if pace is None and told != (model.cycles, model.active, model.stalls):
             return f"cycles, active and stalls are {told}, the cycle model says {model}"
         seen = [(o.number, o.first, o.last, o.active, o.stalls) for o in result.operations]
