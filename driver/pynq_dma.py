@@ -160,7 +160,7 @@ class Overlay:
         """
         return batches.infer_all(
             self.device.limits,
-            lambda *sequence: self._streams(*sequence, None),
+            lambda i, t, a: self._streams(i, t, a, None),
             lambda i, t, a, lengths: self.infer(i, t, a, seconds, lengths),
             ids,
             types,
