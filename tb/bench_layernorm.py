@@ -11,7 +11,9 @@ from tb.layernorm import (
     from_vector,
     level_operation,
     random_operation,
+    rounding_edges,
     small_shifts,
+    wide_rows,
 )
 
 
@@ -48,6 +50,18 @@ async def rows_that_hardly_vary(dut: Any) -> None:
     lanes, channels = ports.config["lanes"], min(33, ports.config["hidden"])
     tiles = min(30, -(-ports.config["tokens"] // lanes))
     await check_layernorm(ports, [level_operation(lanes, channels, tiles, seed=3)])
+
+
+@cocotb.test()
+async def roundings_that_hang_on_the_last_bits(dut: Any) -> None:
+    ports = await start(dut)
+    await check_layernorm(ports, rounding_edges(ports.config["lanes"]))
+
+
+@cocotb.test()
+async def rows_of_the_full_range(dut: Any) -> None:
+    ports = await start(dut)
+    await check_layernorm(ports, [wide_rows(ports.config["lanes"], ports.config["hidden"])])
 
 
 @cocotb.test()

@@ -8,6 +8,7 @@ import numpy as np
 from golden.layernorm import layernorm
 from golden.linear import operand
 from golden.model import Norm
+from golden.rsqrt import rsqrt
 from tb.compare import Comparison
 from tb.cut import Vector
 from tb.ports import Ports
@@ -250,6 +251,33 @@ def small_shifts(lanes: int, channels: int) -> list[Operation]:
         operation.norm = Norm(gamma, beta, shift, operation.norm.epsilon)
         found.append(operation)
     return found
+
+
+def rounding_edges(lanes: int) -> list[Operation]:
+    """Rows of two channels whose n lies beside the place where it is rounded the other way, so that
+    the last bits of z * scale and of its offset count."""
+    rng, found = np.random.default_rng(9), []
+    apart = np.arange(1, 1 << 15)
+    for epsilon in range(1, 9):
+        r, e = (x.astype(np.int64) for x in rsqrt(apart * apart + epsilon))
+        beyond = (apart * r + (1 << e + 3)) % (1 << e + 4)
+        edges = apart[np.minimum(beyond, (1 << e + 4) - beyond) <= 4]
+        z = rng.integers(-(1 << 15), 0, (3, lanes, 2))
+        z[..., 1] = z[..., 0] + rng.choice(edges, (3, lanes))
+        gamma = np.array([32767, -32768], np.int16)
+        norm = Norm(gamma, np.array([-5, 5], np.int32), 13, epsilon)
+        found.append(Operation(z.astype(np.int16), norm, [1] * 3, lambda t: False))
+    return found
+
+
+def wide_rows(lanes: int, channels: int) -> Operation:
+    """Rows of the full range, and all channels: the largest sums of squares that are no constant
+    row's, in outputs that show the last bit of n and are not saturated."""
+    rng = np.random.default_rng(10)
+    z = rng.integers(-(1 << 15), 1 << 15, (1, lanes, channels)).astype(np.int16)
+    gamma = rng.choice(np.array([-32768, 32767], np.int16), channels)
+    norm = Norm(gamma, np.zeros(channels, np.int32), 14, 1)
+    return Operation(z, norm, [1], lambda t: False)
 
 
 def from_vector(vector: Vector, lanes: int) -> Operation:

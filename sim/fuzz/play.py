@@ -66,6 +66,17 @@ def observed(
     coverage: Path | None = None,
     mutant: int = 0,
 ) -> Iterator[tuple[Case, tuple[Subject, ...], dict[str, Any]]]:
+    """`shown` of the cases of these numbers."""
+    return shown(program, lanes, [built(seed, lanes, n) for n in numbers], coverage, mutant)
+
+
+def shown(
+    program: Path,
+    lanes: int,
+    found: Sequence[tuple[Case, tuple[Subject, ...]]],
+    coverage: Path | None = None,
+    mutant: int = 0,
+) -> Iterator[tuple[Case, tuple[Subject, ...], dict[str, Any]]]:
     """Play these cases: each, the subjects of its runs, and what it showed.
 
     coverage
@@ -78,7 +89,6 @@ def observed(
     SimulatorError
         The simulation died.
     """
-    found = [built(seed, lanes, number) for number in numbers]
     tables = [subject.table for subject in subjects(lanes)]
     with tempfile.TemporaryDirectory(prefix="bert2rtl-") as folder:
         path = Path(folder) / "cases"
@@ -93,7 +103,8 @@ def observed(
     if done.returncode or len(lines) != len(found):
         raise SimulatorError(
             f"the simulation ended with code {done.returncode} in case "
-            f"{numbers[min(len(lines), len(numbers) - 1)]} of {lanes} lanes: {done.stderr.strip()}"
+            f"{found[min(len(lines), len(found) - 1)][0].number} of {lanes} lanes: "
+            f"{done.stderr.strip()}"
         )
 
 

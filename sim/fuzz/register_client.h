@@ -2,10 +2,10 @@
 // all that is not offered, and a judgement of every answer.
 //
 // The master of ../harness/registers.h makes one access at a time and waits for its end; this one is
-// driven and seen once in each cycle. Address and data of a write may come apart, an answer may be
-// taken late. What is wrong goes to `complain`: an answer that nobody asked for, that the account
-// (register_account.h) does not have, that is withdrawn or changed, or that depends on an input of
-// the same cycle.
+// driven and seen once in each cycle. Address and data of a write may come apart, the address of the
+// next write before the data of this one, an answer may be taken late. What is wrong goes to
+// `complain`: an answer that nobody asked for, that the account (register_account.h) does not have,
+// that is withdrawn or changed, or that depends on an input of the same cycle.
 
 #pragma once
 
@@ -55,7 +55,7 @@ class RegisterClient {
     bool idle() const { return transfers_.empty(); }
     void drop() {
         transfers_.clear();
-        in_transfer_ = false;
+        in_transfer_ = next_offered_ = next_taken_ = false;
     }
 
     // The inputs of a cycle.
@@ -81,6 +81,7 @@ class RegisterClient {
     Watch write_watch_, read_watch_;
     std::deque<Transfer> transfers_;
     bool in_transfer_ = false, address_taken_ = false, data_taken_ = false;
+    bool ahead_ = false, next_offered_ = false, next_taken_ = false;  // address of the next write
     uint32_t address_wait_ = 0, data_wait_ = 0;
     bool answered_ = false;                                // the write in hand
     std::optional<uint32_t> expected_, expected_status_;  // of the read in hand
@@ -97,10 +98,13 @@ inline void RegisterClient::drive() {
     Vtop& t = top_;
     if (!in_transfer_ && !transfers_.empty()) {
         in_transfer_ = true;
-        address_taken_ = data_taken_ = false;
+        address_taken_ = next_taken_;
+        data_taken_ = false;
         const uint32_t skew = uint32_t(coins_.next() & 15);
-        address_wait_ = skew == 1 ? 2 : 0;
-        data_wait_ = skew == 2 ? 2 : 0;
+        address_wait_ = skew == 1 && !next_offered_ ? 2 : 0;
+        data_wait_ = skew == 2 || skew == 3 ? 2 : 0;
+        ahead_ = skew & 1;
+        next_offered_ = next_taken_ = false;
     }
     t.s_axi_awvalid = t.s_axi_wvalid = t.s_axi_arvalid = 0;
     const uint64_t noise = coins_.next();  // on all that is not offered
@@ -117,6 +121,11 @@ inline void RegisterClient::drive() {
             if (t.s_axi_wvalid) {
                 t.s_axi_wdata = one.data;
                 t.s_axi_wstrb = one.strobe;
+            }
+            if (address_taken_ && ahead_ && transfers_.size() > 1 && transfers_[1].write) next_offered_ = true;
+            if (next_offered_ && !next_taken_) {
+                t.s_axi_awvalid = 1;
+                t.s_axi_awaddr = transfers_[1].address;
             }
         } else {
             t.s_axi_arvalid = !address_taken_;
@@ -148,7 +157,7 @@ inline void RegisterClient::see_transfer(bool under_way) {
     const Vtop& t = top_;
     const Transfer& one = transfers_.front();
     if (one.write) {
-        if (t.s_axi_awvalid && t.s_axi_awready) address_taken_ = true;
+        if (t.s_axi_awvalid && t.s_axi_awready) (address_taken_ ? next_taken_ : address_taken_) = true;
         if (t.s_axi_wvalid && t.s_axi_wready) data_taken_ = true;
         if (t.s_axi_bvalid && !answered_) see_write(one, t.s_axi_bresp, under_way);
         answered_ = t.s_axi_bvalid;

@@ -1,8 +1,10 @@
-"""The accelerator's bench for mutants, in C++: traced inferences, and the fuzzer's cases."""
+"""The accelerator's bench for mutants, in C++: traced inferences, edges of the banks, fuzzing."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 from cli.command import Different
@@ -10,14 +12,19 @@ from cli.command import Different
 import numpy as np
 
 from golden.encoder import run as golden
+from golden.model import Model
+from rtl.compile.program import Program, compile_model
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.cycles.model import predict
 from sim.design import Design
 from sim.fuzz import play
+from sim.fuzz.cases import built
+from sim.fuzz.job import Case
 from sim.fuzz.judge import judge
 from sim.fuzz.subject import Subject, config, subjects
 from sim.harness import fast
+from sim.mutate.edges import edges
 from sim.simulators import SimulatorError
 from tb.compare import Mismatch
 
@@ -42,9 +49,9 @@ def programs(design: Design, flags: tuple[str, ...]) -> tuple[Path, Path]:
 
 
 def exercises() -> tuple[str, ...]:
-    """What is played, by name: inferences whose every write is compared, then cases."""
+    """What is played, by name: inferences whose every write is compared, edges, and cases."""
     traced = [f"traced/pauses={pace is not None}" for pace in PACES]
-    return (*traced, *(f"fuzz/from={first}" for first in range(0, CASES, SHARE)))
+    return (*traced, "edges", *(f"fuzz/from={first}" for first in range(0, CASES, SHARE)))
 
 
 def played(design: Design, flags: tuple[str, ...], mutant: int, name: str) -> str:
@@ -54,8 +61,11 @@ def played(design: Design, flags: tuple[str, ...], mutant: int, name: str) -> st
     try:
         if kind == "traced":
             return _traced(design, flags, lanes, mutant, PACES[value.endswith("True")])
+        if kind == "edges":
+            return _judged(design, flags, lanes, mutant, edges(lanes))
         first = int(value.removeprefix("from="))
-        return _fuzzed(design, flags, lanes, mutant, range(first, first + SHARE))
+        cases = [built(SEED, lanes, number) for number in range(first, first + SHARE)]
+        return _judged(design, flags, lanes, mutant, cases)
     except (Different, Mismatch, SimulatorError) as error:
         return str(error)
 
@@ -65,18 +75,31 @@ def design_lanes(design: Design) -> int:
     return design.ports["s_axis_model_tdata"].width // 8
 
 
+def _varied(model: Model, rng: np.random.Generator) -> Model:
+    """The model with other multipliers in its attention, so that any of their bits is set."""
+    layers = []
+    for layer in model.layers:
+        score, context = (int(m) for m in rng.integers(1 << 15, 1 << 16, 2))
+        attention = dataclasses.replace(layer.attention, score_m=score, context_m=context)
+        layers.append(dataclasses.replace(layer, attention=attention))
+    return dataclasses.replace(model, layers=tuple(layers))
+
+
 @functools.cache
-def _work(lanes: int) -> list[tuple[Subject, fast.Job, dict[str, np.ndarray]]]:
+def _work(lanes: int) -> list[tuple[Program, fast.Job, dict[str, np.ndarray]]]:
     """Inferences of every model, one token to as many as fit, and golden's trace of each."""
     found = []
     for subject in subjects(lanes):
         rng = np.random.default_rng(subject.index)
-        for tokens in (subject.program.tokens, lanes + 1 + subject.index % lanes, 1):
-            one = subject.sequence(min(tokens, subject.program.tokens), rng)
+        model = _varied(subject.model, rng)
+        whole = subject.index % 2 == 0
+        program = compile_model(model, subject.config, whole_last_layer=whole)
+        for tokens in (program.tokens, lanes + 1 + subject.index % lanes, 1):
+            one = subject.sequence(min(tokens, program.tokens), rng)
             trace: dict[str, np.ndarray] = {}
-            golden(subject.model, one.ids, one.types, one.attend, trace)
-            job = fast.Job(subject.program, subject.table, one.ids, one.types, one.attend)
-            found.append((subject, job, trace))
+            golden(model, one.ids, one.types, one.attend, trace)
+            job = fast.Job(program, subject.table, one.ids, one.types, one.attend)
+            found.append((program, job, trace))
     return found
 
 
@@ -96,24 +119,34 @@ def _traced(
         flags=flags,
         mutant=mutant,
     )
-    for (subject, job, trace), result in zip(work, results, strict=True):
+    for (program, job, trace), result in zip(work, results, strict=True):
         tokens = len(job.ids)
         if result.error is not Error.NONE:
             return f"the code is {result.error.name}"
-        fast.compare(subject.program, trace, tokens, result, np.asarray(job.attend)).check()
+        fast.compare(program, trace, tokens, result, np.asarray(job.attend)).check()
         if result.logits.tolist() != trace["logits"].tolist():
             return f"logits are {result.logits.tolist()}, golden says {trace['logits'].tolist()}"
         told = (result.cycles, result.active, result.stalls)
-        model = predict(subject.program, tokens, row_latency=ROW_LATENCY)
+        model = predict(program, tokens, row_latency=ROW_LATENCY)
         if pace is None and told != (model.cycles, model.active, model.stalls):
             return f"cycles, active and stalls are {told}, the cycle model says {model}"
+        seen = [(o.number, o.first, o.last, o.active, o.stalls) for o in result.operations]
+        phases = [(p.number, p.first, p.last, p.active, p.stalls) for p in model.phases]
+        if pace is None and seen != phases:
+            return f"the operations are {seen}, the cycle model says {phases}"
     return ""
 
 
-def _fuzzed(design: Design, flags: tuple[str, ...], lanes: int, mutant: int, numbers: range) -> str:
+def _judged(
+    design: Design,
+    flags: tuple[str, ...],
+    lanes: int,
+    mutant: int,
+    cases: Sequence[tuple[Case, tuple[Subject, ...]]],
+) -> str:
     path = programs(design, flags)[1]
-    for case, runs, facts in play.observed(path, lanes, SEED, numbers, mutant=mutant):
+    for case, runs, facts in play.shown(path, lanes, cases, mutant=mutant):
         wrong = judge(case, runs, facts)
         if wrong:
-            return f"case {case.number}: {wrong[0]}"
+            return f"{case.kind} {case.number}: {wrong[0]}"
     return ""

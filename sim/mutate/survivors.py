@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from sim.mutate.netlist import Mutant
 
 LIST = Path(__file__).with_name("survivors.toml")
 NEEDED = {"unit", "reason"}
-FIELDS = NEEDED | {"line", "module", "cell", "mode", "port", "bits", "wire", "equivalent"}
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,10 @@ class Known:
     ----------
     unit, reason
         Of which unit, and why it may survive.
-    line, module, cell, mode, port, wire, bits
-        Where given: the text of a source line of its cell, its module, a part of the cell's name,
-        the mode, the port of the cell, the signal, the bits of the port.
+    line, module, cell, mode, port, wire, bits, other
+        Where given: the text of a source line of its cell, its module (`*` for any part of the
+        name), a part of the cell's name, the mode, the port of the cell, the signal, the bits of
+        the port, and the bit that decides whether they are inverted.
     equivalent
         No allowed input shows it, as the reason says: every one was played, or none sets the bit.
     """
@@ -40,19 +41,24 @@ class Known:
     port: str = ""
     wire: str = ""
     bits: tuple[int, ...] = ()
+    other: int = -1
 
     def covers(self, unit: str, mutant: Mutant) -> bool:
         """Whether this is one of its mutants."""
         return (
             self.unit == unit
             and self.line in ("", *mutant.lines)
-            and self.module in ("", mutant.module)
+            and fnmatchcase(mutant.module, self.module or "*")
             and self.cell in mutant.cell
             and self.mode in ("", mutant.mode)
             and self.port in ("", mutant.port)
             and self.wire in ("", mutant.wire.rpartition("[")[0])
             and (not self.bits or mutant.bit in self.bits)
+            and self.other in (-1, mutant.other)
         )
+
+
+FIELDS = {field.name for field in fields(Known)}
 
 
 def known(path: Path = LIST) -> list[Known]:

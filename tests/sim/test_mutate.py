@@ -16,8 +16,16 @@ from sim.design import Port, described
 from sim.mutate import __main__ as command
 from sim.mutate import bench, score
 from sim.mutate.equal import equivalents
-from sim.mutate.netlist import PARTS, SELECTOR, SELECTOR_BITS, drawn, sourced, with_selector
-from sim.mutate.survivors import known
+from sim.mutate.netlist import (
+    PARTS,
+    SELECTOR,
+    SELECTOR_BITS,
+    Mutant,
+    drawn,
+    sourced,
+    with_selector,
+)
+from sim.mutate.survivors import Known, known
 from sim.native.library import NativePorts, library
 from tests.ending import refusal
 
@@ -63,7 +71,7 @@ def test_inferences_and_cases_kill_mutants_of_the_accelerator(
     (found,) = json.loads(figures.read_text())
     assert found["mutants"] == 12
     assert found["killed"] >= 9
-    assert {kind.split("/")[0] for kind in found["kills"]} <= {"traced", "fuzz"}
+    assert {kind.split("/")[0] for kind in found["kills"]} <= {"traced", "edges", "fuzz"}
     assert not any(f"/{part}.py" in text for part in PARTS for text in found["new"])
 
 
@@ -151,6 +159,17 @@ def test_a_list_that_cannot_be_used(text: str, message: str, tmp_path: Path) -> 
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         known(path)
+
+
+def test_an_entry_covers_what_it_names_and_nothing_else() -> None:
+    entry = Known("rsqrt", "why", module="rsqrt.lane*", port="A", bits=(3,), other=5)
+    mutant = Mutant(
+        mode="cnot1", module="rsqrt.lane2", cell="$1", port="A", bit=3, other=5, wire="", sources=()
+    )
+    assert entry.covers("rsqrt", mutant)
+    for change in ({"module": "rsqrt.table"}, {"port": "B"}, {"bit": 4}, {"other": 4}):
+        assert not entry.covers("rsqrt", dataclasses.replace(mutant, **change)), change
+    assert not entry.covers("softmax", mutant)
 
 
 def test_every_known_survivor_names_a_line_that_stands() -> None:

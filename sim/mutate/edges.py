@@ -1,0 +1,49 @@
+"""Cases in which a tensor ends with its activation bank, or a word behind it."""
+
+from __future__ import annotations
+
+import functools
+from bisect import bisect_left
+
+from rtl.interface.command import BANK_SHIFT, Opcode
+from rtl.interface.operation import Error
+from sim.fuzz.account import account
+from sim.fuzz.job import Case, Packets, Run
+from sim.fuzz.streams import field_of, joined, parts, set_field
+from sim.fuzz.subject import POOL, Subject, subjects
+
+ADDRESSES = {
+    Opcode.LINEAR: ("source", "destination"),
+    Opcode.ATTEND: ("query", "key", "value", "context"),
+}
+
+
+def _moved(subject: Subject, run: Run, place: int, name: str, address: int) -> Run:
+    """`run` with another address in descriptor `place`."""
+    pieces = parts(subject)
+    set_field(pieces[place][0], name, address)
+    stream = joined(pieces, subject.lanes)
+    return run.but(model=Packets.whole(stream, subject.lanes), logits=None)
+
+
+def _refused(run: Run, subject: Subject) -> bool:
+    codes = account(run.model, run.tokens, run.row_words, subject.config).codes
+    return Error.NONE not in codes
+
+
+@functools.cache
+def edges(lanes: int) -> tuple[tuple[Case, tuple[Subject, ...]], ...]:
+    """Every address of every model: the last that fits its longest batch, and the one after it."""
+    found: list[tuple[Case, tuple[Subject, ...]]] = []
+    for subject in subjects(lanes):
+        run = max(map(subject.sound, range(POOL)), key=lambda run: len(run.tokens.last))
+        for place, (body, _) in enumerate(parts(subject)):
+            for name in ADDRESSES.get(Opcode(body[0]), ()):
+                begin = field_of(body, name)
+                offsets = range(begin, (begin >> BANK_SHIFT << BANK_SHIFT) + (1 << BANK_SHIFT))
+                runs = functools.partial(_moved, subject, run, place, name)
+                first = bisect_left(offsets, True, key=lambda a: _refused(runs(a), subject))
+                for address in offsets[max(first - 1, 0) : first + 1]:
+                    case = Case(len(found), name, (runs(address),))
+                    found.append((case, (subject,)))
+    return tuple(found)
