@@ -1,11 +1,12 @@
-"""Cases in which a tensor ends with its activation bank, or a word behind it."""
+"""Cases in which a tensor ends with its bank, or a word behind it, or lies in another bank."""
 
 from __future__ import annotations
 
 import functools
 from bisect import bisect_left
+from itertools import pairwise
 
-from rtl.interface.command import BANK_SHIFT, Opcode
+from rtl.interface.command import BANK_SHIFT, Flag, Opcode
 from rtl.interface.operation import Error
 from sim.fuzz.account import account
 from sim.fuzz.job import Case, Packets, Run
@@ -26,6 +27,17 @@ def _moved(subject: Subject, run: Run, place: int, name: str, address: int) -> R
     return run.but(model=Packets.whole(stream, subject.lanes), logits=None)
 
 
+def _elsewhere(subject: Subject, run: Run, bank: int) -> Run:
+    """`run` with its feed-forward buffers in the bank of the keys or of the values: same logits."""
+    pieces = parts(subject)
+    linear = [body for body, _ in pieces if body[0] == Opcode.LINEAR]
+    for first, second in pairwise(linear):
+        if second[1] & Flag.BANK and field_of(second, "source") == 0:
+            set_field(first, "destination", bank << BANK_SHIFT)
+            set_field(second, "source", bank << BANK_SHIFT)
+    return run.but(model=Packets.whole(joined(pieces, subject.lanes), subject.lanes))
+
+
 def _refused(run: Run, subject: Subject) -> bool:
     codes = account(run.model, run.tokens, run.row_words, subject.config).codes
     return Error.NONE not in codes
@@ -33,10 +45,16 @@ def _refused(run: Run, subject: Subject) -> bool:
 
 @functools.cache
 def edges(lanes: int) -> tuple[tuple[Case, tuple[Subject, ...]], ...]:
-    """Every address of every model: the last that fits its longest batch, and the one after it."""
+    """Every address of every model: the last that fits its longest batch, and the one after it.
+
+    And each model with feed-forward buffers in either bank that is free by then.
+    """
     found: list[tuple[Case, tuple[Subject, ...]]] = []
     for subject in subjects(lanes):
         run = max(map(subject.sound, range(POOL)), key=lambda run: len(run.tokens.last))
+        for bank in (1, 2):
+            case = Case(len(found), f"buffer in bank {bank}", (_elsewhere(subject, run, bank),))
+            found.append((case, (subject,)))
         for place, (body, _) in enumerate(parts(subject)):
             for name in ADDRESSES.get(Opcode(body[0]), ()):
                 begin = field_of(body, name)
