@@ -3,6 +3,7 @@
 device = DmaAccelerator(memory)
 device.use(image, address)        # the bytes of the image, which lies at `address` in memory
 print(device.infer(ids, types, attend))
+print(device.infer_all([ids, ids]))
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import struct
 import zlib
 from collections.abc import Callable, Sequence
 
-from driver import streams
+from driver import batches, streams
 from driver.accelerator import BUSY, Accelerator, DeviceError
 
 DMA_REGISTERS = {
@@ -39,7 +40,14 @@ class DmaAccelerator(Accelerator):
     """An accelerator that reads its model from memory.
 
     Parameters and errors are those of Accelerator.
+
+    Attributes
+    ----------
+    longest
+        Tokens of the longest sequence that the image in use takes; 0: none is in use.
     """
+
+    longest = 0
 
     def _set(self, name: str, value: int) -> None:
         self._memory.write(DMA_REGISTERS[name], value)
@@ -78,6 +86,7 @@ class DmaAccelerator(Accelerator):
             self._set(f"{name}_high", value >> 32)
         self._set("model_bytes", stream_bytes)
         self._set("row_bytes", row_bytes)
+        self.longest = longest
         return longest
 
     def send(
@@ -124,3 +133,39 @@ class DmaAccelerator(Accelerator):
         self.start()
         self.wait(seconds, interrupt)
         return self.logits()
+
+    def infer_all(
+        self,
+        ids: Sequence[Sequence[int]],
+        types: Sequence[Sequence[int]] | None = None,
+        attend: Sequence[Sequence[int]] | None = None,
+        seconds: float = 1.0,
+        interrupt: Callable[[float], object] | None = None,
+        row_tiles: int | None = None,
+    ) -> list[list[int]]:
+        """The logits of each sequence, in their order; as many share an inference as fit.
+
+        seconds, interrupt
+            As `wait`, for each inference.
+
+        Other parameters and errors as `batches.infer_all`.
+        """
+
+        def check(*sequence: Sequence[int]) -> None:
+            streams.tokens(*sequence)
+            if len(sequence[0]) > self.longest:
+                raise ValueError(
+                    f"the sequence has {len(sequence[0])} tokens: 1..{self.longest} can be run"
+                )
+
+        if not self.longest:
+            raise DeviceError("no image is in use: `use` one first")
+        return batches.infer_all(
+            self.limits,
+            check,
+            lambda i, t, a, lengths: self.infer(i, t, a, seconds, interrupt, lengths),
+            ids,
+            types,
+            attend,
+            row_tiles,
+        )

@@ -22,8 +22,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from driver import streams
-from driver.accelerator import SPAN, Accelerator, DeviceError, InferenceError
+from driver import batches, streams
+from driver.accelerator import SPAN, Accelerator, DeviceError
 
 USAGE = "usage: python3 -m driver.pynq_dma BITFILE MODEL ROWS ID [ID ...]"
 
@@ -155,42 +155,18 @@ class Overlay:
 
         seconds
             The bound of each inference.
-        row_tiles
-            How many an inference takes, as `python -m rtl.compile` prints for the model. None: as
-            many as the longest sequence that the accelerator was made for.
 
-        Raises
-        ------
-        ValueError
-            A sequence cannot be run, and is named; none was.
-        DeviceError
-            As `infer`; an InferenceError has the place of the sequence in `ids`.
+        Other parameters and errors as `batches.infer_all`.
         """
-        types = [[0] * len(one) for one in ids] if types is None else types
-        attend = [[1] * len(one) for one in ids] if attend is None else attend
-        for name, given in (("types", types), ("attend", attend)):
-            if len(given) != len(ids):
-                raise ValueError(f"{name} has {len(given)} sequences, ids has {len(ids)}")
-        for place, sequence in enumerate(zip(ids, types, attend)):
-            try:
-                self._streams(*sequence, None)
-            except ValueError as error:
-                raise ValueError(f"sequence {place}: {error}") from None
-        lanes, tokens = self.device.limits["lanes"], self.device.limits["tokens"]
-        room = -(-tokens // lanes) if row_tiles is None else row_tiles
-        lengths = [len(one) for one in ids]
-        found: dict[int, list[int]] = {}
-        for batch in streams.pack(lengths, lanes, room):
-            i, t, a = ([x for place in batch for x in part[place]] for part in (ids, types, attend))
-            try:
-                logits = self.infer(i, t, a, seconds, [lengths[place] for place in batch])
-            except InferenceError as error:
-                if error.sequence is None:
-                    raise
-                raise InferenceError(error.code, batch[error.sequence]) from None
-            for place in batch:
-                found[place], logits = logits[: self._labels], logits[self._labels :]
-        return [found[place] for place in range(len(ids))]
+        return batches.infer_all(
+            self.device.limits,
+            lambda i, t, a: self._streams(i, t, a, None),
+            lambda i, t, a, lengths: self.infer(i, t, a, seconds, lengths),
+            ids,
+            types,
+            attend,
+            row_tiles,
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

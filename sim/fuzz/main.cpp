@@ -75,6 +75,7 @@ class Machine {
     bool moved_ = false, idle_ = true;
     std::array<std::vector<uint64_t>, Event::AFTERS> taken_;  // when this run's words were
     bool begun_ = false;  // HURRY's `start` was taken
+    bool fell_ = false;   // the interrupt was low since the latest `start`
     Seen* seen_ = nullptr;
     std::vector<std::string> wrong_;
 
@@ -193,6 +194,7 @@ void Machine::cycle() {
         }
         take(Event::LOGITS);
     }
+    fell_ |= !interrupt();
     under_way_ = waits_ && !interrupt();
     t.clk = 1;
     t.eval();
@@ -281,14 +283,14 @@ bool Machine::run(const Run& job, Seen& seen) {
     for (uint32_t i = 0; i < job.idle; i++) cycle();
 
     idle_ = false;
-    if (!begun_) {
-        write(CONTROL, START);
-    }
+    fell_ = begun_;
+    if (!begun_) write(CONTROL, START);
     begun_ = false;
     const uint64_t origin = now_;
     bool ended = true;
-    for (int i = 0; i < BEGIN_CYCLES && interrupt(); i++) cycle();
-    if (interrupt()) {
+    // It may have ended again before the answer to the write was taken.
+    for (int i = 0; i < BEGIN_CYCLES && !fell_; i++) cycle();
+    if (!fell_) {
         seen.end = "not started";
     } else {
         seen.end = "done";

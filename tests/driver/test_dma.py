@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from driver import dma
-from driver.accelerator import DeviceError, InferenceError
+from driver.accelerator import REGISTERS, START, DeviceError, InferenceError
 from driver.dma import DmaAccelerator
+from rtl.compile.batches import pack
 from rtl.compile.image import image_bytes
 from rtl.dma.registers import DMA_REGISTERS
 from rtl.interface.operation import Error
@@ -32,13 +33,14 @@ class Registers:
     """A board as the Python driver reaches it: what is refused is a fault."""
 
     def __init__(self, board: Board) -> None:
-        self.board, self.writes = board, 0
+        self.board, self.writes, self.starts = board, 0, 0
 
     def read(self, offset: int) -> int:
         return self.board.read(offset)
 
     def write(self, offset: int, value: int) -> None:
         self.writes += 1
+        self.starts += offset == REGISTERS["control"] and value == START
         assert self.board.write(offset, value), f"the write of {value} to {offset:#x} is refused"
 
 
@@ -93,6 +95,38 @@ def test_python_gives_goldens_logits(device: DmaAccelerator) -> None:
     device._set("model_address", PLACE + 2)
     with pytest.raises(InferenceError, match="ADDRESS: an address or a size"):
         device.infer(*sequence(2))
+
+
+def test_python_fills_batches(device: DmaAccelerator, memory: Registers) -> None:
+    """As many an inference as fit; the logits, and what is refused, by the order of the texts."""
+    subject = subjects(LANES)[0]
+    with pytest.raises(DeviceError, match="no image is in use"):
+        device.infer_all([[1]])
+    device.use(image_bytes(subject.image), PLACE)
+    lengths = [3, 12, 1, 4, 5, 1]
+    drawn = [sequence(tokens) for tokens in lengths]
+    ids, types, attend = ([one[part] for one in drawn] for part in range(3))
+    starts = memory.starts
+    assert device.infer_all(ids, types, attend) == [subject.logits(tokens) for tokens in lengths]
+    batches = len(pack(subject.program, lengths))
+    assert memory.starts - starts == batches < len(lengths)
+    assert device.infer_all([]) == []
+    plain = [device.infer(one, [0] * len(one), [1] * len(one)) for one in ids]
+    assert device.infer_all(ids) == plain
+    for place in range(len(ids)):
+        hidden = [[int(place != number)] * len(one) for number, one in enumerate(ids)]
+        with pytest.raises(InferenceError, match=rf"NO_KEY.*\(sequence {place}\)$"):
+            device.infer_all(ids, None, hidden)
+    writes = memory.writes
+    for given, message in (
+        (([[1], []],), "^sequence 1: the sequence is empty"),
+        (([[1], [1] * 13],), r"^sequence 1: the sequence has 13 tokens: 1\.\.12 can be run"),
+        (([[1], [1]], [[0]]), "^types has 1 sequences, ids has 2"),
+        (([[1]], None, [[2]]), "^sequence 0: attend has 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            device.infer_all(*given)
+    assert memory.writes == writes
 
 
 def test_what_python_refuses(device: DmaAccelerator, memory: Registers) -> None:

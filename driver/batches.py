@@ -1,0 +1,71 @@
+"""Many sequences on an accelerator, as many an inference as fit; standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from driver import streams
+from driver.accelerator import InferenceError
+
+Ids = Sequence[int]
+
+
+def infer_all(
+    limits: Mapping[str, int],
+    check: Callable[[Ids, Ids, Ids], object],
+    infer: Callable[[Ids, Ids, Ids, Sequence[int]], list[int]],
+    ids: Sequence[Ids],
+    types: Sequence[Ids] | None,
+    attend: Sequence[Ids] | None,
+    row_tiles: int | None,
+) -> list[list[int]]:
+    """The logits of each sequence, in their order.
+
+    Parameters
+    ----------
+    limits
+        Lanes and tokens of the accelerator.
+    check
+        Refuses a sequence (its ids, types and attend) with a ValueError.
+    infer
+        The logits of the sequences of a batch, one after the other, from their ids, types and
+        attend, and their lengths.
+    types, attend
+        None: 0 for all tokens, 1 for all tokens.
+    row_tiles
+        How many an inference takes, as `python -m rtl.compile` prints for the model. None: as many
+        as the longest sequence that the accelerator was made for.
+
+    Raises
+    ------
+    ValueError
+        A sequence cannot be run, and is named; none was.
+    DeviceError
+        As `infer`; an InferenceError has the place of the sequence in `ids`.
+    """
+    types = [[0] * len(one) for one in ids] if types is None else types
+    attend = [[1] * len(one) for one in ids] if attend is None else attend
+    for name, given in (("types", types), ("attend", attend)):
+        if len(given) != len(ids):
+            raise ValueError(f"{name} has {len(given)} sequences, ids has {len(ids)}")
+    for place, sequence in enumerate(zip(ids, types, attend)):
+        try:
+            check(*sequence)
+        except ValueError as error:
+            raise ValueError(f"sequence {place}: {error}") from None
+    lanes, tokens = limits["lanes"], limits["tokens"]
+    room = -(-tokens // lanes) if row_tiles is None else row_tiles
+    lengths = [len(one) for one in ids]
+    found: dict[int, list[int]] = {}
+    for batch in streams.pack(lengths, lanes, room):
+        i, t, a = ([x for place in batch for x in part[place]] for part in (ids, types, attend))
+        try:
+            logits = infer(i, t, a, [lengths[place] for place in batch])
+        except InferenceError as error:
+            if error.sequence is None:
+                raise
+            raise InferenceError(error.code, batch[error.sequence]) from None
+        labels = len(logits) // len(batch)
+        for place in batch:
+            found[place], logits = logits[:labels], logits[labels:]
+    return [found[place] for place in range(len(ids))]
