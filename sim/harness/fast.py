@@ -48,7 +48,7 @@ __all__ = ["HarnessError", "Job", "Operation", "Result", "compare", "simulate", 
 
 HARNESS = Path(__file__).parent
 PATIENCE = 100_000
-#: Lanes from which a build that takes twice as long is worth a third more cycles a second.
+#: Lanes from which a build that takes twice as long is worth a fifth more cycles a second.
 MANY_LANES = 16
 ROW_LATENCY = 20
 
