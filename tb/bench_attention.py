@@ -1,18 +1,23 @@
 """The attention unit against golden.attention: q, k, v, scores, max, p, sum, context.
 
-CASE names a file of `tb.case.write_case`; without it small random layers are played.
+CASE names a file of `tb.case.write_case`; without it small random layers are played. What follows
+plays cycle by cycle on ports alone: programs of all that the unit can run, and what it refuses.
 """
 
+import dataclasses
 import os
 from typing import Any
 
 import cocotb
+import numpy as np
 from cocotb.triggers import FallingEdge
 
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from tb.cocotb_ports import start
-from tb.scenarios import small_attention_case
+from tb import layers
+from tb.attention import Bench, check
+from tb.cocotb_ports import NOT_EXHAUSTIVE, start
+from tb.scenarios import damaged_streams, small_attention_case
 from tb.session import check_case, check_case_file
 from tb.streams import Pins
 
@@ -74,3 +79,100 @@ async def small(dut: Any, stalls: float) -> None:
     machine = await machine_of(dut)
     config = Config(**machine.sheet["configuration"])
     await check_case(machine, small_attention_case(config, idle=stalls, stall=stalls))
+
+
+def bench_of(ports: Any, pauses: bool, seed: int = 1) -> tuple[Bench, Config]:
+    """The unit after reset, and its configuration."""
+    often = 0.3 if pauses else 0.0
+    return Bench(ports, idle=often, stall=often, seed=seed), Config(**ports.config)
+
+
+def lengths_for(config: Config, made: layers.Layer, number: int) -> list[int]:
+    """Of the sequences of a batch: one token, row tiles and about, as much as fits, several."""
+    n, most = config.lanes, min(made.program.tokens, 6 * config.lanes)
+    rows = min(made.program.row_tiles, 6)
+    batches = (
+        [most], [1], [min(n + 1, most)], [min(2 * n - 1, most), 1][:rows], [1] * rows,
+        [1, min(n + 2, most - n)] if rows > 2 else [1, 1], [n],
+    )  # fmt: skip
+    return batches[number % len(batches)]
+
+
+@cocotb.test(skip=NOT_EXHAUSTIVE)
+@cocotb.parametrize(pauses=[False, True])
+async def sound(dut: Any, pauses: bool) -> None:
+    """Layers of all shapes in all banks, whole and cut to first row tiles, packet behind packet."""
+    bench, config = bench_of(await start(dut), pauses)
+    played = []
+    for number in range(14):
+        banks = layers.BANKS[number // 2 % 4]
+        made = layers.layer(config, number, banks=banks, first=number % 3 == 2)
+        lengths = lengths_for(config, made, number + number // 7)
+        played.append((made, layers.inference(made, lengths, number)))
+    bench.queue(played[0][1])
+    for (made, inference), (_, following) in zip(played, [*played[1:], played[0]]):
+        bench.queue(following)
+        seen = await bench.run(inference, again=pauses)
+        check(bench, inference, seen, made.program.steps)
+
+
+@cocotb.test(skip=NOT_EXHAUSTIVE)
+@cocotb.parametrize(kind=["limits", "programs"])
+async def refused(dut: Any, kind: str) -> None:
+    """Streams that ask for what there is not, each at once and with nothing written."""
+    bench, config = bench_of(await start(dut), False)
+    cases = layers.out_of_limits if kind == "limits" else layers.no_programs
+    for inference in cases(config):
+        bench.queue(inference, tokens=False)
+        check(bench, inference, await bench.run(inference, late=True))
+
+
+@cocotb.test(skip=NOT_EXHAUSTIVE)
+async def wrong(dut: Any) -> None:
+    """Damaged streams and batches that are none, a sound inference after each few."""
+    bench, config = bench_of(await start(dut), True)
+    rng = np.random.default_rng(1)
+    made = layers.layer(config, 3)
+    sound = layers.inference(made, [config.lanes + 1], 1)
+    cases = [
+        # What a damaged payload holds is used until its CRC comes.
+        sound.damaged(name, error, stream=stream, writes=None if "payload" in name else sound.writes)
+        for name, stream, error in damaged_streams(made.program, rng)
+    ]
+    cases += layers.wrong_tokens(config, sound, made.program.tokens)
+    for place, inference in enumerate(cases):
+        for one in (inference, sound) if place % 4 == 0 else (inference,):
+            bench.queue(one)
+            check(bench, one, await bench.run(one))
+            await bench.rest(3)
+
+
+@cocotb.test(skip=NOT_EXHAUSTIVE)
+async def aborted(dut: Any) -> None:
+    """`abort` in cycles of all phases, and together with `start` or alone while nothing runs."""
+    bench, config = bench_of(await start(dut), False)
+    made = layers.layer(config, 3, short=True)
+    sound = layers.inference(made, [config.lanes + 1], 1)
+    bench.queue(sound)
+    whole = await bench.run(sound)
+    check(bench, sound, whole, made.program.steps)
+    for cycle in (*range(40), *range(41, whole.busy - 60, 3), *range(whole.busy - 60, whole.busy)):
+        one = dataclasses.replace(sound, interruption=("abort", cycle))
+        bench.queue(one)
+        check(bench, one, await bench.run(one), made.program.steps)
+        if cycle % 16 == 0:
+            await bench.idle_pulses()
+    bench.queue(sound)
+    check(bench, sound, await bench.run(sound), made.program.steps)
+
+
+@cocotb.test(skip=NOT_EXHAUSTIVE)
+async def edges(dut: Any) -> None:
+    """Tensors that end with their banks, and a word behind them."""
+    bench, config = bench_of(await start(dut), False)
+    n = config.lanes
+    for number, lengths in ((1, [1]), (4, [2 * n - 1, 1]), (7, [n + 1])):
+        for one in layers.at_the_ends(config, number, lengths):
+            bench.queue(one)
+            check(bench, one, await bench.run(one))
+            await bench.rest(2)

@@ -52,7 +52,7 @@ class CocotbPorts:
         if "length" in facts:
             element = facts["element"]
             return unpack(word, element["width"], facts["length"], element["signed"])
-        return unpack(word, facts["width"], 1, facts["signed"])[0]
+        return unpack(word, facts["width"], 1, facts.get("signed", False))[0]
 
     async def settle(self) -> None:
         await Timer(1, "ns")

@@ -24,12 +24,20 @@ from tb.packing import pack, unpack
 HERE = Path(__file__).parent
 LIBRARY_FLAGS = ("-CFLAGS", "-fPIC", "-LDFLAGS", "-shared")
 
+WORDS = {"abort", "interrupt"}
+"""Ports that Verilator calls __SYM__name in C++, where libraries have functions of these names."""
+
+CTYPES = {1: ctypes.c_uint8, 2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
+"""By the bytes of a port."""
+
 T = TypeVar("T")
 
 
 def _header(names: Sequence[str]) -> str:
     """The ports in their order, under the names that Verilator gives them in C++."""
-    members = [name.replace("__", "___05F") for name in names]
+    members = [
+        f"__SYM__{name}" if name in WORDS else name.replace("__", "___05F") for name in names
+    ]
     cases = " ".join(f"case {i}: return &t.{name};" for i, name in enumerate(members))
     sizes = ", ".join(f"sizeof(Vtop::{name})" for name in members)
     return (
@@ -110,6 +118,18 @@ class NativePorts:
             name: (ctypes.c_char * self._size[name]).from_address(lib.unit_port(self._unit, i))
             for name, i in self._number.items()
         }
+        #: Numbers of at most 64 bits as integers, their widths and whether they are signed: fast.
+        self._numbers = {
+            name: (
+                CTYPES[self._size[name]].from_address(lib.unit_port(self._unit, i)),
+                self._facts[name]["width"],
+                self._facts[name].get("signed", False),
+            )
+            for name, i in self._number.items()
+            if self._facts.get(name, {}).get("width")
+            and "length" not in self._facts[name]
+            and self._size[name] in CTYPES
+        }
         self.cycles = 0
         self._left = -1
         for name, value in inputs.items():
@@ -124,6 +144,13 @@ class NativePorts:
         self._memory[name].raw = word.to_bytes(self._size[name], "little")
 
     def set(self, name: str, value: int | Sequence[int]) -> None:
+        if name in self._numbers:
+            number, width, _ = self._numbers[name]
+            assert isinstance(value, int), name
+            if not -(1 << width - 1) <= value < 1 << width:
+                raise ValueError(f"{name} is {value}: it does not fit {width} bits")
+            number.value = value & (1 << width) - 1
+            return
         facts = self._facts[name]
         if "length" in facts:
             assert isinstance(value, Sequence), name
@@ -134,6 +161,10 @@ class NativePorts:
             self._put(name, pack([value], facts["width"]))
 
     def get(self, name: str) -> Any:
+        if name in self._numbers:
+            number, width, signed = self._numbers[name]
+            value = number.value
+            return value - (1 << width) if signed and value >> width - 1 else value
         facts = self._facts[name]
         if facts["width"] == 0:
             return 0
@@ -141,7 +172,7 @@ class NativePorts:
         if "length" in facts:
             element = facts["element"]
             return unpack(word, element["width"], facts["length"], element["signed"])
-        return unpack(word, facts["width"], 1, facts["signed"])[0]
+        return unpack(word, facts["width"], 1, facts.get("signed", False))[0]
 
     async def settle(self) -> None:
         self._lib.unit_settle(self._unit)
