@@ -39,6 +39,8 @@ class Source:
     ----------
     idle
         Probability of a pause of 1 to 8 cycles before a word.
+    packets
+        Taken so far.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Source:
     idle: float = 0.0
     words: list[int] = field(default_factory=list)
     pause: int = 0
+    packets: int = 0
     offered: bool = False
     quiet: bool = False
 
@@ -77,7 +80,7 @@ class Source:
         """Whether the unit takes the word that is offered."""
         if not self.offered or not ports.get(f"{self.name}__ready"):
             return False
-        self.words.pop(0)
+        self.packets += self.words.pop(0) >> self.width
         self.offered = False
         return True
 
@@ -129,6 +132,7 @@ class Bench:
             for name in ("model", "tokens", "i")
         )
         self.sources = (self.model, self.tokens, self.rows)
+        self.queued: list[Inference] = []
         self.seen = self._nothing()
         self.busy = self.done = False
 
@@ -193,13 +197,17 @@ class Bench:
             await self.rest(2)
 
     def queue(self, inference: Inference, *, tokens: bool = True) -> None:
-        """Give the sources the inference's packets."""
+        """Give the sources the inference's packets, behind those that are there."""
         n = self.lanes
+        self.queued.append(inference)
         padded = inference.stream + bytes(-len(inference.stream) % n)
         words = [int.from_bytes(padded[at : at + n], "little") for at in range(0, len(padded), n)]
         self.model.packet(words)
         if tokens:
             self.tokens.packet(inference.tokens.tolist())
+        self._give_rows(inference)
+
+    def _give_rows(self, inference: Inference) -> None:
         if inference.activations is not None:
             self.rows.packet(pack_rows(inference.activations, 8))
 
@@ -215,6 +223,8 @@ class Bench:
         """
         ports = self.ports
         self.seen = self._nothing()
+        self.queued.remove(inference)
+        before = [source.packets for source in self.sources]
         ports.set("start", 1)
         await self.tick()
         ports.set("start", int(again))
@@ -244,9 +254,18 @@ class Bench:
             raise Mismatch(f"cycles is {counted}: the unit was busy in {self.seen.busy}")
         if self.seen.error is Error.ABORTED and self.cycle - aborted > ABORT_CYCLES:
             raise Mismatch(f"the unit ends {self.cycle - aborted} cycles after an abort")
-        if self.seen.error is not Error.NONE:
+        if self.seen.error is Error.ABORTED:
+            self.queued = []
             for source in self.sources:
                 source.withdraw()
+            return self.seen
+        taken = [source.packets - count for source, count in zip(self.sources, before)]
+        if taken[:2] != [1, 1]:
+            raise Mismatch(f"{inference.name}: {taken[:2]} packets were taken of model and tokens")
+        if self.seen.error is not Error.NONE:  # nobody takes the rest of the activations
+            self.rows.withdraw()
+            for other in self.queued:
+                self._give_rows(other)
         return self.seen
 
 

@@ -93,7 +93,7 @@ def lengths_for(config: Config, made: layers.Layer, number: int) -> list[int]:
     rows = min(made.program.row_tiles, 6)
     batches = (
         [most], [1], [min(n + 1, most)], [min(2 * n - 1, most), 1][:rows], [1] * rows,
-        [1, min(n + 2, most - n)] if rows > 2 else [1, 1], [n],
+        [1, min(n + 2, most - n)] if rows > 2 else [1, 1], list(range(1, n + 1))[:rows],
     )  # fmt: skip
     return batches[number % len(batches)]
 
@@ -109,6 +109,7 @@ async def sound(dut: Any, pauses: bool) -> None:
         made = layers.layer(config, number, banks=banks, first=number % 3 == 2)
         lengths = lengths_for(config, made, number + number // 7)
         played.append((made, layers.inference(made, lengths, number)))
+    played += layers.telling(config)
     bench.queue(played[0][1])
     for (made, inference), (_, following) in zip(played, [*played[1:], played[0]]):
         bench.queue(following)
@@ -129,7 +130,7 @@ async def refused(dut: Any, kind: str) -> None:
 
 @cocotb.test(skip=NOT_EXHAUSTIVE)
 async def wrong(dut: Any) -> None:
-    """Damaged streams and batches that are none, a sound inference after each few."""
+    """Damaged streams and batches that are none; the next packets wait behind each."""
     bench, config = bench_of(await start(dut), True)
     rng = np.random.default_rng(1)
     made = layers.layer(config, 3)
@@ -139,12 +140,14 @@ async def wrong(dut: Any) -> None:
         sound.damaged(name, error, stream=stream, writes=None if "payload" in name else sound.writes)
         for name, stream, error in damaged_streams(made.program, rng)
     ]
-    cases += layers.wrong_tokens(config, sound, made.program.tokens)
-    for place, inference in enumerate(cases):
-        for one in (inference, sound) if place % 4 == 0 else (inference,):
-            bench.queue(one)
-            check(bench, one, await bench.run(one))
-            await bench.rest(3)
+    cases += layers.wrong_tokens(config, sound)
+    cases += layers.longest_of_models(config)
+    cases = [one for place, bad in enumerate(cases) for one in ((bad, sound)[: 1 + (place % 4 == 0)])]
+    bench.queue(cases[0])
+    for one, following in zip(cases, [*cases[1:], sound]):
+        bench.queue(following)
+        check(bench, one, await bench.run(one))
+        await bench.rest(3)
 
 
 @cocotb.test(skip=NOT_EXHAUSTIVE)
@@ -171,8 +174,10 @@ async def edges(dut: Any) -> None:
     """Tensors that end with their banks, and a word behind them."""
     bench, config = bench_of(await start(dut), False)
     n = config.lanes
-    for number, lengths in ((1, [1]), (4, [2 * n - 1, 1]), (7, [n + 1])):
-        for one in layers.at_the_ends(config, number, lengths):
-            bench.queue(one)
-            check(bench, one, await bench.run(one))
-            await bench.rest(2)
+    cases = list(layers.nearly_at_the_ends(config))
+    for number, lengths in ((1, [1]), (6, [2 * n - 1, 1]), (9, [n + 1])):
+        cases += layers.at_the_ends(config, number, lengths)
+    for one in cases:
+        bench.queue(one)
+        check(bench, one, await bench.run(one))
+        await bench.rest(2)

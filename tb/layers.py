@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from golden.attention import attention
+from golden.attention import attention, split_heads
 from golden.linear import linear
-from golden.model import Attention, Linear, Model, Shape
+from golden.matmul import matmul
+from golden.model import Attention, Linear, Shape
 from golden.random import random_model
+from golden.requantize import requantize
 from rtl.compile.program import Program, Step, compile_attention, compile_model
 from rtl.interface.command import (
     FIELDS,
@@ -33,7 +35,6 @@ from rtl.interface.operation import Error
 from tb.case import Inference
 from tb.expected import Writes, expected_writes
 from tb.packing import ENDS, token_words
-from tb.scenarios import sequence
 
 REST: dict[str, Any] = {
     "labels": 2, "vocabulary": 20, "positions": 1000, "types": 1, "pooling": "mean", "layers": 1,
@@ -43,6 +44,8 @@ SHAPES = (
     Shape(hidden=8, heads=1, head_size=8, ffn=13, **REST),
     Shape(hidden=4, heads=12, head_size=1, ffn=3, **REST),
     Shape(hidden=1, heads=1, head_size=10, ffn=1, **REST),
+    Shape(hidden=9, heads=3, head_size=3, ffn=16, **REST),
+    Shape(hidden=2, heads=1, head_size=2, ffn=2, **REST),
 )
 #: Of q, k, v and context; only what is not V may lie beyond bank 0 when it begins there.
 BANKS = ((0, 1, 2, 3), (3, 0, 1, 2), (1, 2, 3, 0), (2, 3, 0, 1))
@@ -77,13 +80,28 @@ class Layer:
         return int(self.hidden.weight.shape[1])
 
 
-def _varied(layer: Linear, rng: np.random.Generator) -> Linear:
-    """Multipliers of any bits and shifts, and a bias that is large beside them."""
+def _rounded(layer: Linear, rng: np.random.Generator) -> Linear:
+    """No weights, any multipliers, and biases whose rounding hangs on the last bit of m.
+
+    round(bias * m * 2^-s) changes with that bit, which is 0 in every second channel.
+    """
     size = len(layer.bias)
+    m = rng.integers(1 << 15, 1 << 16, size) & ~1 | np.arange(size) & 1
+    acc = rng.integers(1 << 8, 1 << 14, (4096, size)) * rng.choice([-1, 1], (4096, size))
+    s = np.array([int(x) for x in rng.choice([22, 23, 24], size)])
+
+    def rounds(m: np.ndarray) -> np.ndarray:
+        found: np.ndarray = (acc * m + (1 << s - 1)) >> s
+        return found
+
+    tells = (rounds(m) != rounds(m ^ 1)) & (abs(rounds(m)) < 127)
+    bias = acc[tells.argmax(axis=0), np.arange(size)]
     return dataclasses.replace(
         layer,
-        m=rng.integers(1 << 15, 1 << 16, size).astype(np.int32),
-        s=rng.choice([1, 8, 14, 19, 23, 31, 32, 47], size).astype(np.int32),
+        weight=np.zeros_like(layer.weight),
+        bias=bias.astype(np.int32),
+        m=m.astype(np.int32),
+        s=s.astype(np.int32),
     )
 
 
@@ -117,7 +135,7 @@ def layer(
     far = {"score_s": int(shifts[0])} if number % 3 == 0 else {"context_s": int(shifts[1])}
     two = dataclasses.replace(source.attention, **multipliers(), **far)
     up = dataclasses.replace(source.ffn.up, table=model.head[0].table)
-    hidden = _varied(up, rng) if number % 2 else up
+    hidden = _rounded(up, rng) if number % 2 else up
     table = rng.integers(-128, 128, 256, dtype=np.int8)
     after = dataclasses.replace(model.head[0], table=table)
     changed = dataclasses.replace(
@@ -221,6 +239,51 @@ def _result(made: Layer, lengths: Sequence[int], contexts: Sequence[np.ndarray])
         valid=np.concatenate(valid),
         index=np.concatenate(index),
     )
+
+
+def telling(config: Config, count: int = 200) -> Iterator[tuple[Layer, Inference]]:
+    """Contexts that hang on the last bit of the row scales: in each lane, where it is 0 and 1."""
+    n = config.lanes
+    made = layer(config, 0, short=True)
+    wanted = {(lane, bit) for lane in range(n) for bit in (0, 1)}
+    for seed in range(count):
+        found = inference(made, [min(made.program.tokens, 6 * n)], seed)
+        traces: dict[str, np.ndarray] = {}
+        x8, attend = activations(found, made.width)
+        attention(x8, made.two, made.heads, attend, traces, TWO)
+        v = split_heads(traces[f"{TWO}.v"], made.heads)
+        m, s = traces[f"{TWO}.row_m"][..., None], traces[f"{TWO}.row_s"][..., None]
+        acc = matmul(traces[f"{TWO}.p"], v)
+        tells = (requantize(acc, m, s) != requantize(acc, m ^ 1, s)).any(axis=-1)
+        shown = {(int(t) % n, int(m[h, t, 0]) & 1) for h, t in np.argwhere(tells)}
+        if shown & wanted:
+            wanted -= shown
+            yield made, found
+        if not wanted:
+            return
+
+
+def activations(given: Inference, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """x8 [L, H] and the attend bits of an inference of one sequence."""
+    assert given.activations is not None
+    n, tokens = given.activations.shape[1], len(given.tokens)
+    x8 = given.activations.reshape(-1, width, n).swapaxes(1, 2).reshape(-1, width)[:tokens]
+    return x8, given.tokens >> 25 & 1 == 1
+
+
+def nearly_at_the_ends(config: Config) -> Iterator[Inference]:
+    """Tensors of two words and more that would leave their bank with one more bit set."""
+    for bit in range((config.bank_words - 1).bit_length()):
+        q, k, v, context = (
+            bank_address(bank, config.bank_words - 1 ^ 1 << bit) for bank in (1, 3, 0, 2)
+        )
+        places = {"query": q, "key": k, "value": v, "context": context}
+        values: dict[str, dict[str, int]] = {
+            f"{ONE}.{short}": {"destination": places[field]} for short, field in FIELDS_OF.items()
+        }
+        both = values | {ONE: places, TWO: places, AFTER: {"source": context, "destination": q}}
+        made = layer(config, 5, banks=(1, 3, 0, 2), values=both)
+        yield inference(made, [2], bit)
 
 
 FIELDS_OF = {"q": "query", "k": "key", "v": "value"}
@@ -437,8 +500,20 @@ def no_programs(config: Config) -> Iterator[Inference]:
     yield _only(config, "END without ATTEND", after, Error.FORMAT)
 
 
-def wrong_tokens(config: Config, sound: Inference, most: int) -> Iterator[Inference]:
-    """The program of `sound`, which takes `most` tokens, with batches that are none."""
+def longest_of_models(config: Config) -> Iterator[Inference]:
+    """Models of few tokens, each with a sequence of so many and with one of a token more."""
+    for most in (1, 2, 3, 4, 7, 8, 15, 16):
+        if most < config.tokens - config.lanes:
+            made = layer(config, 3, short=True, values={"header": {"tokens": most}})
+            yield inference(made, [1, most] if most % 2 else [most], most)
+            for lengths in ([most + 1], [1, most + 1]):
+                sound = inference(layer(config, 3, short=True), lengths, most)
+                name = f"{lengths} tokens for a model of {most}"
+                yield sound.damaged(name, Error.LENGTH, stream=made.program.stream(), writes=())
+
+
+def wrong_tokens(config: Config, sound: Inference) -> Iterator[Inference]:
+    """The program of `sound` with batches that are none."""
     attend = 1 << 25
 
     def batch(*lengths: int, but: int = -1) -> np.ndarray:
@@ -452,8 +527,7 @@ def wrong_tokens(config: Config, sound: Inference, most: int) -> Iterator[Infere
     n, rows = config.lanes, config.row_tiles
     for name, tokens, error in (
         ("a token too many", batch(config.tokens + 1), Error.LENGTH),
-        ("a token too many for the model", batch(most + 1), Error.LENGTH),
-        ("a long sequence behind a short one", batch(1, most + 1), Error.LENGTH),
+        ("a long sequence behind a short one", batch(1, config.tokens + 1), Error.LENGTH),
         ("tokens without end", batch(4 * config.tokens + 3), Error.LENGTH),
         ("a sequence too many", batch(*[1] * (rows + 1)), Error.LENGTH),
         ("a row tile too many", batch(n + 1, *[1] * (rows - 1)), Error.LENGTH),
