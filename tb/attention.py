@@ -154,7 +154,7 @@ class Bench:
         await ports.settle()
         self.busy, self.done = bool(ports.get("busy")), bool(ports.get("done"))
         seen.busy += self.busy
-        moved = any([source.passes(ports) for source in self.sources])
+        moved = sum(source.passes(ports) for source in self.sources) > 0
         word = ports.get("o__payload") if ports.get("o__valid") else None
         if self.held is not None and word != self.held:
             raise Mismatch(f"a word of `o` was withdrawn or changed in cycle {self.cycle}")
@@ -211,9 +211,7 @@ class Bench:
         if inference.activations is not None:
             self.rows.packet(pack_rows(inference.activations, 8))
 
-    async def run(
-        self, inference: Inference, *, late: bool = False, again: bool = False
-    ) -> Seen:
+    async def run(self, inference: Inference, *, late: bool = False, again: bool = False) -> Seen:
         """Start, and go on to the end.
 
         late
@@ -272,8 +270,8 @@ class Bench:
 def active_cycles(inference: Inference, steps: Sequence[Any], lanes: int) -> int:
     """Operands of all tiles of a program's steps.
 
-    A LINEAR has column tiles x row tiles of K operands; an ATTEND for each head and row tile as many
-    score tiles of d operands as there are key tiles, and column tiles of a head's V of L operands.
+    A LINEAR has column tiles x row tiles of K operands; an ATTEND for each head and row tile as
+    many score tiles of d operands as there are key tiles, and column tiles of V of L operands.
     """
     lengths = lengths_of(inference.tokens)
     total = 0

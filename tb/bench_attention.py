@@ -15,6 +15,7 @@ from cocotb.triggers import FallingEdge
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from tb import layers
+from tb import refused as refusals
 from tb.attention import Bench, check
 from tb.cocotb_ports import NOT_EXHAUSTIVE, start
 from tb.scenarios import damaged_streams, small_attention_case
@@ -122,7 +123,7 @@ async def sound(dut: Any, pauses: bool) -> None:
 async def refused(dut: Any, kind: str) -> None:
     """Streams that ask for what there is not, each at once and with nothing written."""
     bench, config = bench_of(await start(dut), False)
-    cases = layers.out_of_limits if kind == "limits" else layers.no_programs
+    cases = refusals.out_of_limits if kind == "limits" else refusals.no_programs
     for inference in cases(config):
         bench.queue(inference, tokens=False)
         check(bench, inference, await bench.run(inference, late=True))
@@ -133,18 +134,22 @@ async def wrong(dut: Any) -> None:
     """Damaged streams and batches that are none; the next packets wait behind each."""
     bench, config = bench_of(await start(dut), True)
     rng = np.random.default_rng(1)
-    made = layers.layer(config, 3)
+    made = layers.layer(config, 3, short=True)
     sound = layers.inference(made, [config.lanes + 1], 1)
     cases = [
         # What a damaged payload holds is used until its CRC comes.
-        sound.damaged(name, error, stream=stream, writes=None if "payload" in name else sound.writes)
+        sound.damaged(
+            name, error, stream=stream, writes=None if "payload" in name else sound.writes
+        )
         for name, stream, error in damaged_streams(made.program, rng)
     ]
-    cases += layers.wrong_tokens(config, sound)
-    cases += layers.longest_of_models(config)
-    cases = [one for place, bad in enumerate(cases) for one in ((bad, sound)[: 1 + (place % 4 == 0)])]
-    bench.queue(cases[0])
-    for one, following in zip(cases, [*cases[1:], sound]):
+    cases += refusals.wrong_tokens(config, sound)
+    cases += refusals.longest_of_models(config)
+    played = []
+    for place, bad in enumerate(cases):
+        played += [bad, sound] if place % 4 == 0 else [bad]
+    bench.queue(played[0])
+    for one, following in zip(played, [*played[1:], sound]):
         bench.queue(following)
         check(bench, one, await bench.run(one))
         await bench.rest(3)
@@ -159,7 +164,7 @@ async def aborted(dut: Any) -> None:
     bench.queue(sound)
     whole = await bench.run(sound)
     check(bench, sound, whole, made.program.steps)
-    for cycle in (*range(40), *range(41, whole.busy - 60, 3), *range(whole.busy - 60, whole.busy)):
+    for cycle in (*range(40), *range(41, whole.busy - 44, 9), *range(whole.busy - 44, whole.busy)):
         one = dataclasses.replace(sound, interruption=("abort", cycle))
         bench.queue(one)
         check(bench, one, await bench.run(one), made.program.steps)

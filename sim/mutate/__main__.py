@@ -14,7 +14,7 @@ from cli.files import write_json
 from cli.options import Parser, add_dask, add_jobs, add_json, add_lanes, add_seed, whole
 
 from rtl.interface.config import LANES
-from sim.mutate.bench import ACCELERATOR, configuration
+from sim.mutate.bench import ACCELERATOR, ATTENTION, configuration
 from sim.mutate.netlist import MOST
 from sim.mutate.score import score
 from sim.mutate.survivors import LIST, Known, known
@@ -35,14 +35,17 @@ examples:
   python -m sim.mutate --count 10000 --dask tcp://head:8786
 """
 UNITS = ("requantize", "activation", "reciprocal", "rsqrt", "softmax", "layernorm", "matmul")
-ALL = (*UNITS, ACCELERATOR)
+ALL = (*UNITS, ATTENTION, ACCELERATOR)
 COUNT, SEED, DEFAULT_LANES = 200, 1, 4
 
 
 def _parser() -> Parser:
     parser = Parser("sim.mutate", DESCRIPTION, EXAMPLES)
     parser.add_argument(
-        "units", metavar="UNIT", nargs="*", help=f"of {', '.join(ALL)} (default: all but the last)"
+        "units",
+        metavar="UNIT",
+        nargs="*",
+        help=f"of {', '.join(ALL)} (default: all but the last two)",
     )
     parser.add_argument(
         "--count", type=whole(1, MOST), default=COUNT, metavar="N", help=f"mutants ({COUNT})"

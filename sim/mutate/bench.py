@@ -20,15 +20,16 @@ from sim.native.library import NativePorts, finish, library
 
 #: Yosys writes operands of unequal widths.
 FLAGS = ("-Wno-lint", "-Wno-fatal")
-#: Tests of a bench that need files of the user.
-WITH_FILES = {"real_reviews"}
+#: Tests of a bench that need files of the user, or a simulator.
+LEFT_OUT = {"real_reviews", "case", "small"}
 CHUNK = 10
-ACCELERATOR = "accelerator"
+ACCELERATOR, ATTENTION = "accelerator", "attention"
 
 
 def configuration(unit: str, lanes: int) -> Config:
-    """What a unit is built for: the accelerator for small models, all else as it comes."""
-    return inferences.limits(lanes) if unit == ACCELERATOR else Config(lanes=lanes)
+    """What a unit is built for: those that play inferences for small models, the others as is."""
+    small = unit in (ACCELERATOR, ATTENTION)
+    return inferences.limits(lanes) if small else Config(lanes=lanes)
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def exercises(unit: str) -> dict[str, Exercise]:
     for value in vars(module).values():
         if hasattr(value, "generate_tests"):
             for test in value.generate_tests():
-                if test.name not in WITH_FILES:
+                if test.name.partition("/")[0] not in LEFT_OUT:
                     found[test.name] = Exercise(test.name, test.func, dict(test.kwargs))
     return found
 

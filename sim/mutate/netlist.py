@@ -66,6 +66,11 @@ class Mutant:
     wire: str
     sources: tuple[str, ...]
 
+    def path(self, top: str) -> set[str]:
+        """Names of the parts that it lies in; those of a flat netlist are in its cells' names."""
+        flat = self.cell.rpartition(".")[0]
+        return set(re.split(r"[.\\]+", f"{self.module.removeprefix(top)}.{flat}"))
+
     @property
     def command(self) -> str:
         """What makes it in Yosys, the selector aside."""
@@ -207,8 +212,7 @@ def drawn(text: str, top: str, count: int, seed: int) -> tuple[str, list[Mutant]
     kept = [
         mutant
         for mutant in mutants
-        if not LEFT_OUT.fullmatch(mutant.port)
-        and not PARTS & set(mutant.module.removeprefix(top).split("."))
+        if not LEFT_OUT.fullmatch(mutant.port) and not PARTS & mutant.path(top)
     ]
     lines = _register_lines(whole)
     placed = [

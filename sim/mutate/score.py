@@ -13,6 +13,7 @@ from rtl.interface.config import Config
 from sim.mutate import bench
 from sim.mutate.equal import equivalents
 from sim.mutate.netlist import Mutant, drawn, sourced
+from sim.mutate.reduced import without_encoder
 from sim.mutate.survivors import Known
 
 
@@ -97,7 +98,10 @@ def score(
     known = list(known)
     found = Score(unit, config.lanes, seed)
     stage(f"drawing mutants of {unit}")
-    whole, mutants = drawn(sourced(unit, config), unit, count, seed)
+    text = sourced(unit, config)
+    if unit == bench.ATTENTION:
+        text = without_encoder(text)
+    whole, mutants = drawn(text, unit, count, seed)
     found.mutants = len(mutants)
     job = bench.prepared(unit, config, whole, mutants)
     killers = bench.play(job, len(mutants), jobs, dask)

@@ -21,10 +21,12 @@ from sim.mutate.netlist import (
     SELECTOR,
     SELECTOR_BITS,
     Mutant,
+    YosysError,
     drawn,
     sourced,
     with_selector,
 )
+from sim.mutate.reduced import without_encoder
 from sim.mutate.survivors import Known, known
 from sim.native.library import NativePorts, library
 from tests.ending import refusal
@@ -118,6 +120,29 @@ def test_a_proof_agrees_with_what_a_small_unit_shows() -> None:
     assert not all(proved)
     missed = [str(m) for m, p, u in zip(mutants, proved, unseen) if u and not p]
     assert len(missed) <= 2, missed  # a bound on the counter that induction has to find
+
+
+def test_attention_is_drawn_without_what_the_encoder_alone_has() -> None:
+    """No walker of EMBED's addresses, no NORM's parameters, no sums; the rules stay."""
+    small = without_encoder(sourced("attention", bench.configuration("attention", 4)))
+    _, mutants = drawn(small, "attention", 300, 1)
+    assert len(mutants) == 300
+    parts = [mutant.path("attention") for mutant in mutants]
+    for name in ("rules", "attend", "control", "tokens", "issuer"):
+        assert any(name in path for path in parts), name
+    for name in ("norm_writer", *PARTS):
+        assert not any(name in path for path in parts), name
+    with pytest.raises(YosysError, match="has no sequencer with the port i__payload"):
+        without_encoder(sourced("activation", CONFIG))
+
+
+@pytest.mark.slow
+@pytest.mark.verilator
+def test_the_bench_kills_mutants_of_attention(tmp_path: Path) -> None:
+    figures = tmp_path / "mutate.json"
+    assert command.main(["attention", "--count", "20", "--json", str(figures)]) == 0
+    (found,) = json.loads(figures.read_text())
+    assert found["killed"] >= 18
 
 
 def test_the_same_seed_draws_the_same_mutants() -> None:

@@ -1,0 +1,213 @@
+"""Streams and batches that the attention unit refuses, and those next to them that it takes."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from rtl.interface.command import FIELDS, MAGIC, VERSION, Flag, Opcode, descriptor_bytes
+from rtl.interface.config import Config, ceil_div
+from rtl.interface.operation import Error
+from tb.case import Inference
+from tb.layers import inference, layer
+from tb.packing import ENDS
+
+Entry = tuple[int, int, dict[str, int], bytes]
+"""A descriptor: opcode and flags, which may be any byte, fields and payload."""
+
+
+def stream(lanes: int, entries: Sequence[Entry]) -> bytes:
+    """The command stream of these descriptors, with right CRCs."""
+    data = bytearray()
+    for opcode, flags, values, payload in entries:
+        data += bytes([opcode, flags])
+        known = FIELDS[Opcode(opcode)] if opcode in set(Opcode) else ()
+        fields = b"".join(values.get(f.name, 0).to_bytes(f.bytes, "little") for f in known)
+        data += fields.ljust(26, b"\0")
+        data += zlib.crc32(data).to_bytes(4, "little")
+        data += bytes(descriptor_bytes(lanes) - 32)
+        data += payload + bytes(-len(payload) % lanes)
+    return bytes(data)
+
+
+def header(config: Config) -> dict[str, int]:
+    """The fields of a HEADER that asks for all there is."""
+    limits = {name: getattr(config, name) for name in ("tokens", "hidden", "ffn", "labels")}
+    return {"magic": MAGIC, "version": VERSION, "lanes": config.lanes, **limits}
+
+
+def linear_entry(config: Config, flags: int, **values: int) -> Entry:
+    """A LINEAR of one weight, or of so many as `values` says."""
+    small = {"length": 1, "columns": 1, "source_stride": 1, "destination_stride": 1, "shift": 0}
+    found = {**small, "source": 0, "destination": 0} | values
+    words = (found["length"] + 7) * ceil_div(found["columns"], config.lanes)
+    return Opcode.LINEAR, flags, found, bytes(words * config.lanes)
+
+
+def attend_entry(**values: int) -> Entry:
+    """An ATTEND of one channel."""
+    fields = {"heads": 1, "head_size": 1, "stride": 1, "score_m": 1 << 15, "context_m": 1 << 15}
+    return Opcode.ATTEND, 0, {**fields, "score_s": 15, "context_s": 15} | values, b""
+
+
+def _only(config: Config, name: str, entries: Sequence[Entry], error: Error) -> Inference:
+    """One token, a stream that is refused, and nothing written."""
+    return Inference(
+        name=name,
+        stream=stream(config.lanes, entries),
+        tokens=np.full(1, 1 << 25, np.uint32),
+        writes=(),
+        error=error,
+    )
+
+
+def out_of_limits(config: Config) -> Iterator[Inference]:
+    """Every field at its least and most, which is taken, and beyond: LIMIT.
+
+    Behind what is taken a second HEADER stands, of which the code is FORMAT.
+    """
+    first: Entry = (Opcode.HEADER, 0, header(config), b"")
+    bank, hidden, widest = config.bank_words, config.hidden, max(config.hidden, config.ffn)
+    offset = {"source", "destination", "query", "key", "value", "context"}
+    of_linear = {"columns": (1, 8), "shift": (0, 15), "destination": (0, bank - 1),
+                 "destination_stride": (0, 4 * bank)}  # fmt: skip
+    of_x8 = {"length": (1, hidden), "source_stride": (0, hidden), **of_linear}
+    of_bank = {"length": (1, widest), "source_stride": (0, 4 * bank), "source": (0, bank - 1)}
+    of_attend = {"heads": (1, 255), "head_size": (1, hidden), "stride": (0, bank),
+                 "score_s": (1, 47), "context_s": (1, 47),
+                 **dict.fromkeys(("query", "key", "value", "context"), (0, bank - 1))}  # fmt: skip
+    of_header = {"tokens": (1, 65535), **{n: (1, getattr(config, n)) for n in
+                 ("hidden", "ffn", "labels")}}  # fmt: skip
+    kinds = [
+        (Opcode.LINEAR, 0, of_x8),
+        (Opcode.LINEAR, Flag.BANK, of_bank | of_linear),
+        (Opcode.ATTEND, 0, of_attend),
+        (Opcode.HEADER, 0, of_header),
+    ]
+    for opcode, flags, ranges in kinds:
+        for field in FIELDS[opcode]:
+            if field.name not in ranges:
+                continue
+            least, most = ranges[field.name]
+            top = 1 << (22 if field.name in offset else 8 * field.bytes)
+            powers = [1 << bit for bit in range((top - 1).bit_length())]
+            tried = {0, least, most, most + 1, top - 1, *powers, *(p - 1 for p in powers)}
+            for value in sorted(tried):
+                good = least <= value <= most
+                if value >= top or (field.name == "columns" and value > most):
+                    continue
+                entry: Entry
+                if opcode is Opcode.LINEAR:
+                    if not good and field.name in ("length", "columns"):
+                        entry = (opcode, flags, linear_entry(config, flags)[2], b"")
+                        entry[2][field.name] = value
+                    else:
+                        entry = linear_entry(config, flags, **{field.name: value})
+                elif opcode is Opcode.ATTEND:
+                    entry = attend_entry(**{field.name: value})
+                else:
+                    entry = (opcode, 0, header(config) | {field.name: value}, b"")
+                before = [] if opcode is Opcode.HEADER else [first]
+                yield _only(
+                    config,
+                    f"{opcode.name}.{field.name} is {value}",
+                    [*before, entry, first],
+                    Error.FORMAT if good else Error.LIMIT,
+                )
+    wrong = linear_entry(config, 0)
+    wrong[2]["source"] = 1
+    yield _only(config, "LINEAR of X8 from 1 on", [first, wrong, first], Error.LIMIT)
+
+
+def no_programs(config: Config) -> Iterator[Inference]:
+    """Descriptors that are none, or stand where none such may: FORMAT.
+
+    Behind each stands a LINEAR of no columns, of which the code is LIMIT.
+    """
+    first: Entry = (Opcode.HEADER, 0, header(config), b"")
+    beyond: Entry = (Opcode.LINEAR, 0, {"length": 1}, b"")
+    norm = {"channels": 1, "shift": 8, "epsilon": 1}
+    embed = {"channels": 1, "token_rows": 1, "position_rows": 65535, "types": 1}
+    table: Entry = (Opcode.TABLE, 0, {}, bytes(256))
+    for name, bits in (("magic", 32), ("version", 8), ("lanes", 8)):
+        for bit in range(bits):
+            fields = header(config)
+            fields[name] ^= 1 << bit
+            entry: Entry = (Opcode.HEADER, 0, fields, b"")
+            yield _only(config, f"bit {bit} of {name}", [entry, beyond], Error.FORMAT)
+    sound: dict[int, dict[str, int]] = {
+        Opcode.HEADER: header(config),
+        Opcode.TABLE: {},
+        Opcode.NORM: norm,
+        Opcode.EMBED: embed,
+        Opcode.LINEAR: linear_entry(config, 0)[2],
+        Opcode.ATTEND: attend_entry()[2],
+        Opcode.END: {},
+    }
+    for opcode in [0, *range(8, 16), *(1 << bit | low for bit in range(4, 8) for low in range(8))]:
+        entry = (opcode, 0, {}, b"")
+        yield _only(config, f"opcode {opcode}", [first, entry, beyond], Error.FORMAT)
+    for opcode, fields in sound.items():
+        if opcode != Opcode.HEADER:
+            entry = (opcode, 0, fields, b"")
+            yield _only(config, f"opcode {opcode} first", [entry, beyond], Error.FORMAT)
+        if opcode in (Opcode.HEADER, Opcode.NORM, Opcode.EMBED, Opcode.END):
+            yield _only(config, f"opcode {opcode}", [first, (opcode, 0, fields, b""), beyond],
+                        Error.FORMAT)  # fmt: skip
+        for bit in range(8):
+            flag = 1 << bit
+            taken = {Opcode.LINEAR: 1 | 4 | 32, Opcode.ATTEND: 1}.get(Opcode(opcode), 0) & flag
+            before = [] if opcode == Opcode.HEADER else [first]
+            payload = bytes(8 * config.lanes) if opcode == Opcode.LINEAR else b""
+            entry = (opcode, flag, fields, payload)
+            yield _only(config, f"opcode {opcode} with flag {flag}", [*before, entry, beyond],
+                        Error.LIMIT if taken else Error.FORMAT)  # fmt: skip
+    for flags in range(256):
+        if flags.bit_count() == 2 or flags == 1 | 2 | 4 | 32:
+            taken = not flags & (8 | 16 | 64 | 128)
+            before = [first, table] if flags & Flag.TABLE and taken else [first]
+            entry = linear_entry(config, flags)
+            yield _only(config, f"LINEAR with flags {flags}", [*before, entry, beyond],
+                        Error.LIMIT if taken else Error.FORMAT)  # fmt: skip
+    after = [first, linear_entry(config, 0), (Opcode.END, 0, {}, b"")]
+    yield _only(config, "END without ATTEND", after, Error.FORMAT)
+
+
+def longest_of_models(config: Config) -> Iterator[Inference]:
+    """Models of few tokens, each with a sequence of so many and with one of a token more."""
+    for most in (1, 2, 3, 4, 7, 8, 15, 16):
+        if most < config.tokens - config.lanes:
+            made = layer(config, 3, short=True, values={"header": {"tokens": most}})
+            yield inference(made, [1, most] if most % 2 else [most], most)
+            for lengths in ([most + 1], [1, most + 1]):
+                sound = inference(layer(config, 3, short=True), lengths, most)
+                name = f"{lengths} tokens for a model of {most}"
+                yield sound.damaged(name, Error.LENGTH, stream=made.program.stream(), writes=())
+
+
+def wrong_tokens(config: Config, sound: Inference) -> Iterator[Inference]:
+    """The program of `sound` with batches that are none."""
+    attend = 1 << 25
+
+    def batch(*lengths: int, but: int = -1) -> np.ndarray:
+        words = np.concatenate([np.full(n, attend, np.uint32) for n in lengths])
+        words[np.cumsum(lengths) - 1] |= np.uint32(ENDS)
+        if but >= 0:
+            first = sum(lengths[:but])
+            words[first : first + lengths[but]] &= np.uint32(ENDS)
+        return words
+
+    n, rows = config.lanes, config.row_tiles
+    for name, tokens, error in (
+        ("a token too many", batch(config.tokens + 1), Error.LENGTH),
+        ("a long sequence behind a short one", batch(1, config.tokens + 1), Error.LENGTH),
+        ("tokens without end", batch(4 * config.tokens + 3), Error.LENGTH),
+        ("a sequence too many", batch(*[1] * (rows + 1)), Error.LENGTH),
+        ("a row tile too many", batch(n + 1, *[1] * (rows - 1)), Error.LENGTH),
+        ("no key", batch(1, but=0), Error.NO_KEY),
+        ("no key in a row tile", batch(n, but=0), Error.NO_KEY),
+        *((f"no key in sequence {k} of 3", batch(2, 3, 2, but=k), Error.NO_KEY) for k in range(3)),
+    ):
+        yield sound.damaged(name, error, tokens=tokens, writes=())

@@ -1,0 +1,107 @@
+"""The cycle-by-cycle bench of attention on a library: what it plays passes, and it sees faults."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from sim.design import described, generated
+from sim.mutate.bench import configuration, exercises
+from sim.native.library import NativePorts, finish, library
+from tb import layers
+from tb.attention import Bench, check
+from tb.compare import Mismatch
+from tests.rtl.mutation import mutated
+
+pytestmark = pytest.mark.verilator
+
+CONFIG = configuration("attention", 4)
+#: File, what stands there, what the fault says; the test that sees it and how.
+FAULTS = {
+    "tokens drained for ever": (
+        "control", "self.drain_tokens.eq(~tokens_over)", "self.drain_tokens.eq(1)",
+        "wrong", "packets were taken",
+    ),
+    "a model's tokens": (
+        "attention", "(tokens.longest > engine.limit.tokens)",
+        "(tokens.longest > engine.limit.tokens + 1)", "wrong", "the code is NONE, not LENGTH",
+    ),
+    "NORM taken": (
+        "rules", "rules.append(is_[Opcode.NORM] | residual | logits)",
+        "rules.append(residual | logits)", "refused/kind=programs", "opcode 3",
+    ),
+    "bounds, a word late": (
+        "bounds", "last.eq(area.start + area.words - 1)", "last.eq(area.start + area.words - 2)",
+        "edges", "the code is NONE, not LIMIT",
+    ),
+}  # fmt: skip
+
+
+def ports_of(fault: str = "") -> NativePorts:
+    if not fault:
+        design = generated("attention", CONFIG)
+        return NativePorts(library(design), design)
+    file, old, new, *_ = FAULTS[fault]
+    faulty = mutated(file, (old, new), unit="attention", config=CONFIG)
+    design = described(faulty, "attention", CONFIG)
+    return NativePorts(library(design, f"-{fault.replace(' ', '-')}"), design)
+
+
+@pytest.mark.parametrize("name", sorted(exercises("attention")))
+def test_the_sound_unit(name: str) -> None:
+    exercise = exercises("attention")[name]
+    finish(exercise.function(ports_of(), **exercise.arguments))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_seen(fault: str) -> None:
+    *_, name, message = FAULTS[fault]
+    exercise = exercises("attention")[name]
+    with pytest.raises(Mismatch, match=message):
+        finish(exercise.function(ports_of(fault), **exercise.arguments))
+
+
+@pytest.mark.parametrize("what", ["writes", "result", "last", "active", "code", "writes of none"])
+def test_what_is_expected_is_compared(what: str) -> None:
+    """One bit, word or code of what must come is changed, and the bench says so."""
+    made = layers.layer(CONFIG, 3, short=True)
+    sound = layers.inference(made, [3], 1)
+    wanted, steps = sound, made.program.steps
+    assert sound.writes is not None
+    assert sound.result is not None
+    match what:
+        case "writes":
+            values = sound.writes[-1].values.copy()
+            values[-1, 0] ^= 1
+            last = dataclasses.replace(sound.writes[-1], values=values)
+            wanted = dataclasses.replace(sound, writes=(*sound.writes[:-1], last))
+        case "result":
+            values = sound.result.values.copy()
+            values[-1, 2] ^= 1
+            wanted = dataclasses.replace(
+                sound, result=dataclasses.replace(sound.result, values=values)
+            )
+        case "last":
+            pass
+        case "active":
+            steps = steps[:-2]
+        case "code":
+            wanted = sound.damaged("code", layers.Error.CRC)
+        case "writes of none":
+            wanted = dataclasses.replace(sound, writes=())
+
+    async def play() -> None:
+        ports = ports_of()
+        await ports.reset()
+        bench = Bench(ports)
+        bench.queue(sound)
+        seen = await bench.run(sound)
+        check(bench, sound, seen, made.program.steps)
+        if what == "last":
+            seen.words[-1] ^= 1 << bench.rows.width
+        check(bench, wanted, seen, steps)
+
+    with pytest.raises(Mismatch):
+        finish(play())
