@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from rtl.interface.operation import Error
 from sim.design import described, generated
 from sim.mutate.bench import configuration, exercises
 from sim.native.library import NativePorts, finish, library
@@ -88,7 +89,7 @@ def test_what_is_expected_is_compared(what: str) -> None:
         case "active":
             steps = steps[:-2]
         case "code":
-            wanted = sound.damaged("code", layers.Error.CRC)
+            wanted = sound.damaged("code", Error.CRC)
         case "writes of none":
             wanted = dataclasses.replace(sound, writes=())
 
