@@ -1,9 +1,9 @@
 """The netlist of the attention unit without what its engine has for the encoder alone.
 
 `Rules(encoder=False)` refuses EMBED, NORM, sums and logits, so that the loader gives the sequencer
-LINEAR and ATTEND alone, without these flags. Said at the sequencer's port, Yosys removes what hangs
-on them, and what nobody reads. That the rest is the unit as it runs shows in its bench, which is
-played on it; what the loader makes of a refused descriptor stays, and has mutants.
+LINEAR and ATTEND alone, without these flags. Said at the sequencer's port, Yosys removes what it
+finds constant then, and what nobody reads. That the rest is the unit as it runs shows in its bench,
+which is played on it; what the loader makes of a refused descriptor stays, and has mutants.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ FAULTS = {
         "control", "self.drain_tokens.eq(~tokens_over)", "self.drain_tokens.eq(1)",
         "wrong", "packets were taken",
     ),
-    "a model's tokens": (
+    "a token too many": (
         "attention", "(tokens.longest > engine.limit.tokens)",
         "(tokens.longest > engine.limit.tokens + 1)", "wrong", "the code is NONE, not LENGTH",
     ),
@@ -32,9 +32,9 @@ FAULTS = {
         "rules", "rules.append(is_[Opcode.NORM] | residual | logits)",
         "rules.append(residual | logits)", "refused/kind=programs", "opcode 3",
     ),
-    "bounds, a word late": (
+    "bounds at the first word": (
         "bounds", "last.eq(area.start + area.words - 1)", "last.eq(area.start + area.words - 2)",
-        "edges", "the code is NONE, not LIMIT",
+        "edges", "the code is LIMIT, not NONE",
     ),
 }  # fmt: skip
 

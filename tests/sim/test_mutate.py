@@ -123,14 +123,17 @@ def test_a_proof_agrees_with_what_a_small_unit_shows() -> None:
 
 
 def test_attention_is_drawn_without_what_the_encoder_alone_has() -> None:
-    """No walker of EMBED's addresses, no NORM's parameters, no sums; the rules stay."""
-    small = without_encoder(sourced("attention", bench.configuration("attention", 4)))
+    """No sums with X16; the rules stay, and what is a unit of its own is left out."""
+    whole = sourced("attention", bench.configuration("attention", 4))
+    small = without_encoder(whole)
+    assert "total_0" in whole
+    assert "total_0" not in small
     _, mutants = drawn(small, "attention", 300, 1)
     assert len(mutants) == 300
     parts = [mutant.path("attention") for mutant in mutants]
     for name in ("rules", "attend", "control", "tokens", "issuer"):
         assert any(name in path for path in parts), name
-    for name in ("norm_writer", *PARTS):
+    for name in PARTS:
         assert not any(name in path for path in parts), name
     with pytest.raises(YosysError, match="has no sequencer with the port i__payload"):
         without_encoder(sourced("activation", CONFIG))
