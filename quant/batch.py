@@ -14,7 +14,7 @@ from cli import files
 
 from golden import fast
 from golden.model import Model
-from quant.answers import answer
+from quant.answers import answer, right_of
 from quant.data_file import Review, TextError
 from quant.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, EncoderSpec, Floats
 from quant.tokenizer import InputError, Tokens
@@ -96,16 +96,6 @@ class Counts:
         return said
 
 
-def right_of(spec: EncoderSpec, review: Review) -> Any:
-    """What the file says of a text, as `answer` says it: a class, labels, or numbers by name."""
-    if review.targets is None:
-        return None if review.label is None else spec.labels[review.label]
-    named = zip(spec.labels, review.targets)
-    if spec.task == REGRESSION:
-        return dict(named)
-    return [name for name, holds in named if holds]
-
-
 def classified(
     model: Model,
     spec: EncoderSpec,
@@ -139,7 +129,7 @@ def classified(
                 line["pair"] = review.pair
             if (right := right_of(spec, review)) is not None:
                 line["label"] = right
-            given = answer(spec, row * logit_scale)
+            given = answer(spec, row * logit_scale, row)
             given.pop("logits", None)
             yield (
                 line

@@ -23,7 +23,7 @@ import numpy as np
 
 from golden import encoder
 from quant import batch, float_model, hub
-from quant.answers import KIND, answer, figures, headings, said
+from quant.answers import answer, said, table
 from quant.calibrate import MAX_TOKENS, default_out, ensure
 from quant.checkpoint import DEFAULT_MODEL
 from quant.data_file import add_columns, layout_of, stream_texts
@@ -74,7 +74,7 @@ class Classification:
         return {
             "tokens": len(self.tokens.ids),
             "dropped_tokens": self.tokens.dropped,
-            "golden": answer(self.spec, self.logits) | integers,
+            "golden": answer(self.spec, self.logits, self.integer_logits) | integers,
             "float": floats,
         }
 
@@ -82,26 +82,11 @@ class Classification:
         values, spec = self.to_json(), self.spec
         golden, floats = values["golden"], values["float"]
         cut = f" ({self.tokens.dropped} more cut)" if self.tokens.dropped else ""
-        kind = KIND[spec.task]
-        width = max(len(kind), *map(len, spec.labels))
-        first, *others = headings(spec)
-        titles = [first, *others, *([f"float {first}", *others] if floats else [])]
-        lines = [
-            f"{said(golden)}   from {values['tokens']} tokens{cut}",
-            _line(f"{kind:{width}}", "integer logit", titles),
-        ]
-        for name in spec.labels:
-            cells = figures(spec, golden, name) + (figures(spec, floats, name) if floats else [])
-            logit = str(golden["integer_logits"][name])
-            lines.append(_line(f"{name:{width}}", logit, cells))
+        lines = [f"{said(golden)}   from {values['tokens']} tokens{cut}"]
+        lines += table(spec, golden, floats)
         if floats and spec.task != REGRESSION and said(floats) != said(golden):
             lines.append(f"the float model says {said(floats)}")
         return "\n".join(lines)
-
-
-def _line(name: str, logit: str, cells: Sequence[str]) -> str:
-    widths = (9, 12, 12, 12)
-    return f"{name}{logit:>14}" + "".join(f" {cell:>{w}}" for cell, w in zip(cells, widths))
 
 
 def parser() -> Parser:

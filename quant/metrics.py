@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Classes = NDArray[np.int64]
-Numbers = NDArray[np.float64]
+Numbers = NDArray[np.floating[Any]]
 
 
 def confusion_matrix(labels: Classes, predictions: Classes, classes: int) -> Classes:

@@ -13,6 +13,8 @@ import numpy as np
 
 from golden import reciprocal, rsqrt, softmax
 from golden.model import Layer, Linear, Model, Norm
+from quant.decode import scale
+from quant.spec import MULTI_LABEL, REGRESSION
 
 INFERENCE = ("bert2rtl.h", "bert2rtl_model.h", "bert2rtl.c", "main.c")
 GENERATED = ("bert2rtl_shape.h", "bert2rtl_model.c")
