@@ -93,8 +93,10 @@ def _figures(spec: EncoderSpec, values: dict[str, Any], name: str) -> list[str]:
 
 def right_of(spec: EncoderSpec, review: Review) -> Any:
     """What the file says of a text, as `answer` says it: a class, labels, or numbers by name."""
-    if review.targets is None:
+    if spec.task == CLASSIFICATION:
         return None if review.label is None else spec.labels[review.label]
+    if review.targets is None:
+        return None
     named = zip(spec.labels, review.targets)
     if spec.task == REGRESSION:
         return dict(named)

@@ -100,17 +100,20 @@ class Outputs:
             name = self.COUNTED
             counted = f"so there is no {name}" if not labelled else f"{name} is over {labelled}"
             lines.append(f"{texts - labelled} of {texts} texts have no label: {counted}")
-        lines += self.measure_lines(values)
+        lines += self.measure_lines(values) + self.difference_lines(values)
+        if self.errors:
+            lines += ["", f"tensors over {self.traced} texts, worst first", table(self.errors)]
+        return "\n".join(lines)
+
+    def difference_lines(self, values: dict[str, Any]) -> list[str]:
+        """How far the logits are apart, all of them together."""
         difference = values["logit_difference"]
-        lines.append(
+        return [
             f"logit difference  largest {difference['largest']:.4f} "
             f"({difference['largest_lsb']:.0f} LSB), mean {difference['mean']:.5f} "
             f"({difference['mean_lsb']:.0f} LSB); the logits' deviation is "
             f"{difference['float_spread']:.3f}"
-        )
-        if self.errors:
-            lines += ["", f"tensors over {self.traced} texts, worst first", table(self.errors)]
-        return "\n".join(lines)
+        ]
 
 
 @dataclass(frozen=True)
@@ -293,6 +296,10 @@ class NumberEvaluation(Outputs):
                 for i, name in enumerate(self.names)
             },
         }
+
+    def difference_lines(self, _: dict[str, Any]) -> list[str]:
+        """None: the numbers have units of their own."""
+        return []
 
     def measure_lines(self, values: dict[str, Any]) -> list[str]:
         lines, floats, integers = [], values["float"], values["golden"]
