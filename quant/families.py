@@ -25,6 +25,11 @@ def _task(config: Config, family: str) -> str:
     classes = {f"{family}ForSequenceClassification": CLASSIFICATION, f"{family}Model": EMBEDDING}
     known = architectures if isinstance(architectures, list) else []
     tasks = [task for name, task in classes.items() if name in known]
+    if not tasks and f"{family}ForTokenClassification" in known:
+        raise CheckpointError(
+            "classifier: a class for every token is not supported: the logits are those of one "
+            "token or of the mean"
+        )
     if not tasks:
         raise CheckpointError(
             f"config.json: architectures is {architectures}: only {' and '.join(classes)} map, a "

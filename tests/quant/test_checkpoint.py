@@ -104,6 +104,10 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
             "only BertForSequenceClassification and BertModel map",
         ),
         ({"architectures": ["BertModel"]}, "the tensor classifier.bias has no place"),
+        (
+            {"architectures": ["BertForTokenClassification"]},
+            "classifier: a class for every token is not supported",
+        ),
         ({"hidden_size": "12"}, "hidden_size is '12': it must be an integer"),
         ({"hidden_size": None}, "hidden_size is None: it must be an integer"),
         ({"num_attention_heads": 5}, "a hidden size of 12 cannot be split into 5 heads"),

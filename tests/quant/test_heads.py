@@ -14,11 +14,15 @@ from safetensors.numpy import load_file, save_file
 from golden import encoder, store
 from quant import calibrate, classify, evaluate, float_model, inspect, report
 from quant.answers import answer, sigmoid
+from quant.calibrate import Calibrator
 from quant.checkpoint import DEFAULT_MODEL, load
 from quant.export import __main__ as export
-from quant.spec import CheckpointError
+from quant.options import Options
+from quant.quantize import Quantized
+from quant.spec import MULTI_LABEL, REGRESSION, CheckpointError
 from quant.texts import imdb
 from quant.tokenizer import TextTokenizer
+from quant.verdict import judge
 from tests.quant import tiny
 from tests.quant.test_float_model import CLASSES, hugging_face, save_random
 
@@ -231,3 +235,47 @@ def test_a_probability_of_one_half_does_not_hold(tmp_path: Path) -> None:
     assert said["labels"] == ["good"]
     assert list(said["probabilities"].values()) == pytest.approx([0.5, 0.5, 0])
     assert sigmoid(np.array([800.0])).tolist() == [1]
+
+
+def calibrator(folder: Path, config: dict[str, Any]) -> tuple[Calibrator, Quantized, np.ndarray]:
+    """On the texts of ROWS, with its integer model and the numbers that this gives."""
+    arrays = tiny.tensors()
+    arrays["classifier.weight"] *= np.array([[1], [100], [0]], np.float32)
+    checkpoint = load(tiny.write(folder, config, arrays))
+    tokenizer = TextTokenizer(folder)
+    texts = [tokenizer.encode(text, limit=16, segments=2) for text, _ in ROWS]
+    found = Calibrator(checkpoint, texts)
+    quantized = found.quantize(Options(remedies=()))
+    integers = np.stack([encoder.run(quantized.model, t.ids, t.types) for t in texts])
+    format = quantized.info["tensors"]["logits"]
+    return found, quantized, integers * format["scale"] * np.array(format["factors"])
+
+
+def test_calibration_measures_numbers_in_their_deviations(tmp_path: Path) -> None:
+    """One number is a hundred times another, the third does not vary."""
+    found, quantized, numbers = calibrator(tmp_path, SEVERAL)
+    deviation = found.exact.std(axis=0)
+    assert deviation[1] > 10 * deviation[0] > 0 == deviation[2]
+    error = np.abs(numbers - found.exact) / [deviation[0], deviation[1], 1]
+    assert found.error(quantized) == pytest.approx(error.mean())
+    square = np.square(numbers - found.exact).mean(axis=0)[:2] / deviation[:2] ** 2
+    assert found.likeness(quantized) == pytest.approx(1 - square.max())
+
+
+def test_calibration_counts_labels_that_are_the_same(tmp_path: Path) -> None:
+    found, quantized, numbers = calibrator(tmp_path, MULTI)
+    assert found.error(quantized) == pytest.approx(np.abs(numbers - found.exact).mean())
+    assert found.likeness(quantized) == 1
+    found.exact = np.where(np.eye(4, 3, dtype=bool), -found.exact, found.exact)
+    assert found.likeness(quantized) == 9 / 12
+
+
+def test_the_verdict_knows_what_the_outputs_are() -> None:
+    (labels,) = judge({}, 0.9688, 128, MULTI_LABEL).findings
+    assert labels == "golden and float agree on 96.88% of 128 texts' labels: below 97%"
+    (numbers,) = judge({}, 0.98, 128, REGRESSION).findings
+    assert numbers == (
+        "golden's numbers explain 0.9800 of the variance of float's on 128 texts: below 0.99"
+    )
+    assert judge({}, 0.97, 128, MULTI_LABEL).good
+    assert judge({}, 0.99, 128, REGRESSION).good
