@@ -121,6 +121,9 @@ def heads(options: argparse.Namespace) -> None:
     if not isinstance(model, BertForSequenceClassification):
         raise TrainError(f"{options.model} is no BERT: only that family is trained with such heads")
     model.config.problem_type = PROBLEMS[options.task]
+    torch.manual_seed(options.seed)
+    torch.nn.init.normal_(model.classifier.weight, std=model.config.initializer_range)
+    torch.nn.init.zeros_(model.classifier.bias)  # as many outputs, perhaps, but of other meaning
     model.to(device)
     several = options.task == MULTI_LABEL
     mean, deviation = np.zeros(len(names)), np.ones(len(names))
