@@ -101,6 +101,8 @@ def read(options: argparse.Namespace) -> tuple[dict[str, list[Review]], tuple[st
 def heads(options: argparse.Namespace) -> None:
     """Train as the options say, and write checkpoint and, if asked, texts and figures."""
     device = device_of(options)
+    if not options.model.is_dir():
+        raise TrainError(f"--model {options.model} is no folder: give one that holds a BERT")
     reviews, names = read(options)
     if len(reviews["train"]) < options.batch:
         raise TrainError(

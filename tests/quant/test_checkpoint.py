@@ -100,7 +100,7 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
             "embedding.projection: an embedding of 8 channels is projected to the hidden size",
         ),
         (
-            {"architectures": ["BertForTokenClassification"]},
+            {"architectures": ["BertForMaskedLM"]},
             "only BertForSequenceClassification and BertModel map",
         ),
         ({"architectures": ["BertModel"]}, "the tensor classifier.bias has no place"),
