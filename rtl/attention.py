@@ -23,7 +23,7 @@ class Attention(wiring.Component):
     sections 3 and 6. `i` and `o` carry words of N tokens of one channel, row tile after row tile,
     channel after channel; the last row tile is padded with any values.
 
-    Latency: of the tokens and of `i`, then as the cycle model says, then a word of `o` every four cycles.
+    Latency: of the tokens and of `i`, then as the cycle model says, then 4 cycles a word of `o`.
 
     Members
     -------
