@@ -53,7 +53,7 @@ class Layer:
     hidden, after
         A layer on the activations, and one on the second context, both with a table.
     first
-        The second ATTEND and what follows it compute the first row tile of each sequence.
+        All but q, k, v and the first ATTEND compute the first row tile of each sequence.
     """
 
     program: Program
@@ -148,10 +148,11 @@ def layer(
         "length": min(width, whole["head.0"].values["length"]), "source": context,
         "source_stride": width, "destination": k,
     }  # fmt: skip
+    hidden_step = whole["layer.0.ffn.hidden"]
     steps = [
         alone.steps[0],
         dataclasses.replace(whole["layer.0.ffn.hidden.table"], name=f"{HIDDEN}.table"),
-        dataclasses.replace(whole["layer.0.ffn.hidden"], name=HIDDEN),
+        dataclasses.replace(hidden_step, name=HIDDEN, flags=hidden_step.flags | flags),
         _placed(whole["layer.0.q"], f"{ONE}.q", q),
         _placed(whole["layer.0.k"], f"{ONE}.k", k),
         _placed(whole["layer.0.v"], f"{ONE}.v", v),
