@@ -1,7 +1,7 @@
 """What a path that an option names has to be, asked before any work is done.
 
 Options say by their metavar what they take: FILE, DIR, DIR|FILE or NAME|FILE. Those called --out,
---work, --json, --html, --svg and --image are written, all others are read.
+--work, --json, --html, --svg, --image and --splits are written, all others are read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import stat
 from pathlib import Path
 
-WRITTEN = ("out", "work", "json", "html", "svg", "image")
+WRITTEN = ("out", "work", "json", "html", "svg", "image", "splits")
 
 
 def problem(option: str, metavar: str, value: str | Path) -> str:

@@ -27,9 +27,10 @@ from golden.store import load
 from host.batches import Room
 from host.board import Board, BoardError, InferenceError
 from host.options import add_board, image_in, link_of
+from quant import decode
+from quant.answers import answer, right_of, said, table
 from quant.data_file import Review, add_columns, layout_of, read_texts
-from quant.float_model import softmax
-from quant.spec import CLASSIFICATION, EncoderSpec
+from quant.spec import CLASSIFICATION, LABELLED, MULTI_LABEL, REGRESSION, EncoderSpec
 from quant.tokenizer import TextTokenizer, Tokens
 from rtl.compile.image import HEADER
 
@@ -50,18 +51,19 @@ class Texts:
     model: Model
     tokenizer: TextTokenizer
     spec: EncoderSpec
-    scale: float
+    scale: float | decode.Doubles
 
     @classmethod
     def load(cls, quantized: Path) -> Texts:
-        """Raises ValueError naming the folder where it holds no quantized classifier."""
+        """Raises ValueError naming the folder where it holds no quantized model
+        that gives classes, labels or numbers."""
         model, info = load(quantized)
         try:
             spec = EncoderSpec.from_json(info["spec"])
-            scale = float(info["tensors"]["logits"]["scale"])
+            scale = decode.scale(info["tensors"]["logits"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"{quantized} has no usable {error}: calibrate again") from None
-        spec.require(CLASSIFICATION, quantized)
+        spec.require(LABELLED, quantized)
         return cls(model, TextTokenizer(quantized), spec, scale)
 
     def tokens(self, review: Review, limit: int) -> Tokens:
@@ -73,16 +75,13 @@ class Texts:
         )
 
     def figures(self, tokens: Tokens, codes: np.ndarray) -> dict[str, Any]:
-        """Class and logits of a text."""
+        """What is said of a text, and its logits."""
         labels = self.spec.labels
         logits = (codes * self.scale).astype(np.float32)
-        return {
-            "class": labels[int(codes.argmax())],
+        return answer(self.spec, logits, codes) | {
             "tokens": len(tokens.ids),
             "dropped_tokens": tokens.dropped,
             "integer_logits": dict(zip(labels, map(int, codes))),
-            "logits": dict(zip(labels, map(float, logits))),
-            "probabilities": dict(zip(labels, map(float, softmax(logits)))),
         }
 
 
@@ -177,7 +176,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.data is None:
         reviews = [Review(options.text, None, options.pair)]
     else:
-        reviews = read_texts(options.data, names=texts.spec.labels, layout=layout_of(options))
+        spec, layout = texts.spec, layout_of(options)
+        reviews = read_texts(options.data, names=spec.labels, layout=layout, task=spec.task)
     with link_of(options) as link:
         board = Board(link)
         info = board.info()
@@ -195,50 +195,55 @@ def _run(options: argparse.Namespace) -> int:
     figures: dict[str, Any]
     if options.data is None:
         figures = answers[0] | took[0].figures(info)
-        _show(figures)
+        _show(texts.spec, figures)
     else:
         total = {"batches": len(took)} | Batch.sum(took).figures(info)
         parts = [{"places": b} | one.figures(info) for b, one in zip(batches, took, strict=True)]
         figures = {"answers": answers, "batches": parts, "total": total}
-        _show_all(reviews, answers, total)
+        _show_all(texts.spec, reviews, answers, total)
     if options.json:
         write_json(options.json, figures)
     return 0
 
 
-def _show(answer: dict[str, Any]) -> None:
-    cut = f" ({answer['dropped_tokens']} more cut)" if answer["dropped_tokens"] else ""
-    print(f"{answer['class']}   from {answer['tokens']} tokens{cut}")
-    width = max(5, *map(len, answer["logits"]))
-    print(f"{'class':{width}}{'integer logit':>14} {'logit':>9} {'probability':>12}")
-    for label, logit in answer["logits"].items():
-        print(
-            f"{label:{width}}{answer['integer_logits'][label]:14} {logit:9.4f} "
-            f"{answer['probabilities'][label]:12.2%}"
-        )
+def _show(spec: EncoderSpec, found: dict[str, Any]) -> None:
+    cut = f" ({found['dropped_tokens']} more cut)" if found["dropped_tokens"] else ""
+    print(f"{said(found)}   from {found['tokens']} tokens{cut}")
+    print("\n".join(table(spec, found)))
     print(
-        f"{answer['cycles']:,} clock cycles, {answer['board_milliseconds']:.3f} ms on the board, "
-        f"{1000 * answer['seconds']:.0f} ms with the line"
+        f"{found['cycles']:,} clock cycles, {found['board_milliseconds']:.3f} ms on the board, "
+        f"{1000 * found['seconds']:.0f} ms with the line"
     )
 
 
 def _show_all(
-    reviews: Sequence[Review], answers: Sequence[dict[str, Any]], total: dict[str, Any]
+    spec: EncoderSpec,
+    reviews: Sequence[Review],
+    answers: Sequence[dict[str, Any]],
+    total: dict[str, Any],
 ) -> None:
-    for review, answer in zip(reviews, answers, strict=True):
-        probability = answer["probabilities"][answer["class"]]
+    for review, found in zip(reviews, answers, strict=True):
+        shown = said(found)
+        if spec.task == CLASSIFICATION:
+            shown = f"{shown:12} {found['probabilities'][shown]:7.2%}"
         text = " ".join(review.text.split())
-        print(f"{answer['class']:12} {probability:7.2%}  {text[:80]}")
+        print(f"{shown}  {text[:80]}")
     print(
         f"{total['texts']:,} texts in {total['batches']:,} inferences: {total['cycles']:,} clock "
         f"cycles, {total['cycles_a_text']:,.0f} a text; {total['board_milliseconds']:.3f} ms on "
         f"the board, {total['board_milliseconds_a_text']:.3f} a text; "
         f"{1000 * total['seconds']:.0f} ms with the line"
     )
-    known = [(r, a) for r, a in zip(reviews, answers) if r.label is not None]
-    if known:
-        right = sum(a["class"] == list(a["logits"])[r.label or 0] for r, a in known)
-        print(f"{right} of {len(known)} as their labels say")
+    known = [
+        (right, a) for r, a in zip(reviews, answers) if (right := right_of(spec, r)) is not None
+    ]
+    if known and spec.task == REGRESSION:
+        for name in spec.labels:
+            squares = [(a["values"][name] - right[name]) ** 2 for right, a in known]
+            print(f"{name}: mean squared error {np.mean(squares):.4f} of {len(known)}")
+    elif known:
+        key = "labels" if spec.task == MULTI_LABEL else "class"
+        print(f"{sum(right == a[key] for right, a in known)} of {len(known)} as their labels say")
 
 
 if __name__ == "__main__":

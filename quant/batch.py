@@ -14,8 +14,9 @@ from cli import files
 
 from golden import fast
 from golden.model import Model
-from quant import float_model
+from quant.answers import answer, right_of
 from quant.data_file import Review, TextError
+from quant.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, EncoderSpec, Floats
 from quant.tokenizer import InputError, Tokens
 
 CHUNK = 256
@@ -28,28 +29,52 @@ Encode = Callable[[str, str | None], Tokens]
 class Counts:
     """What the lines of a file came to.
 
-    classes: texts by the class they were given; right: of the `labelled` ones.
+    classes: texts by the class they were given, or by each of their labels; right: of the
+    `labelled` ones, with every label. Of a regression sums: of each output, and of the squared
+    errors of the labelled texts.
     """
 
+    task: str = CLASSIFICATION
     texts: int = 0
     tokens: int = 0
     cut: int = 0
     labelled: int = 0
     right: int = 0
     classes: Counter[str] = field(default_factory=Counter)
+    sums: dict[str, float] = field(default_factory=dict)
+    squares: dict[str, float] = field(default_factory=dict)
 
     def add(self, line: dict[str, Any]) -> None:
         self.texts += 1
         self.tokens += line["tokens"]
         self.cut += line["dropped_tokens"] > 0
-        self.classes[line["class"]] += 1
-        if "label" in line:
-            self.labelled += 1
-            self.right += line["label"] == line["class"]
+        self.labelled += "label" in line
+        if self.task == REGRESSION:
+            for name, value in line["values"].items():
+                self.sums[name] = self.sums.get(name, 0.0) + value
+                if "label" in line:
+                    square = (value - line["label"][name]) ** 2
+                    self.squares[name] = self.squares.get(name, 0.0) + square
+            return
+        given = line["labels"] if self.task == MULTI_LABEL else line["class"]
+        self.classes.update(given if self.task == MULTI_LABEL else [given])
+        self.right += "label" in line and line["label"] == given
+
+    @property
+    def means(self) -> dict[str, float]:
+        return {name: total / self.texts for name, total in self.sums.items()}
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """Mean squared, over the texts with a label."""
+        return {name: total / self.labelled for name, total in self.squares.items()}
 
     def to_json(self) -> dict[str, Any]:
-        accuracy = self.right / self.labelled if self.labelled else None
         counted = {"texts": self.texts, "tokens": self.tokens, "cut_texts": self.cut}
+        if self.task == REGRESSION:
+            found: dict[str, Any] = {"means": self.means, "mean_squared_errors": self.errors}
+            return counted | {"labelled_texts": self.labelled} | found
+        accuracy = self.right / self.labelled if self.labelled else None
         return counted | {
             "classes": dict(sorted(self.classes.items())),
             "labelled_texts": self.labelled,
@@ -57,23 +82,31 @@ class Counts:
         }
 
     def __str__(self) -> str:
-        shares = ", ".join(f"{name} {count:,}" for name, count in sorted(self.classes.items()))
-        said = f"{self.texts:,} texts, {self.tokens:,} tokens ({self.cut:,} texts cut): {shares}"
+        said = f"{self.texts:,} texts, {self.tokens:,} tokens ({self.cut:,} texts cut): "
+        if self.task == REGRESSION:
+            said += "mean " + ", ".join(f"{name} {mean:.4f}" for name, mean in self.means.items())
+            if self.labelled:
+                errors = ", ".join(f"{name} {error:.4f}" for name, error in self.errors.items())
+                said += f"; mean squared error {errors} of {self.labelled:,} with a number"
+            return said
+        said += ", ".join(f"{name} {count:,}" for name, count in sorted(self.classes.items()))
         if self.labelled:
-            said += f"; accuracy {self.right / self.labelled:.2%} of {self.labelled:,} with a label"
+            what = "every label right" if self.task == MULTI_LABEL else "accuracy"
+            said += f"; {what} {self.right / self.labelled:.2%} of {self.labelled:,} with a label"
         return said
 
 
 def classified(
     model: Model,
-    labels: tuple[str, ...],
-    logit_scale: float,
+    spec: EncoderSpec,
+    logit_scale: float | Floats,
     encode: Encode,
     reviews: Iterable[Review],
 ) -> Iterator[dict[str, Any]]:
     """A JSON object for each text, in order: class, probabilities, integer logits, tokens.
 
-    The integers are golden's, bit for bit, by the compiled engine. A label is an index of `labels`.
+    In place of class and probabilities labels or values, as the task has it. The integers are
+    golden's, bit for bit, by the compiled engine.
 
     Raises
     ------
@@ -90,25 +123,28 @@ def classified(
             except InputError as error:
                 raise TextError(f"text {number}: {error}") from None
         codes = fast.run_batch(model, [t.ids for t in encoded], [t.types for t in encoded])
-        probabilities = float_model.softmax(codes * logit_scale)
-        for review, tokens, row, shares in zip(chunk, encoded, codes, probabilities):
+        for review, tokens, row in zip(chunk, encoded, codes):
             line: dict[str, Any] = {"text": review.text}
             if review.pair is not None:
                 line["pair"] = review.pair
-            if review.label is not None:
-                line["label"] = labels[review.label]
-            yield line | {
-                "class": labels[int(row.argmax())],
-                "probabilities": dict(zip(labels, map(float, shares))),
-                "integer_logits": dict(zip(labels, map(int, row))),
-                "tokens": len(tokens.ids),
-                "dropped_tokens": tokens.dropped,
-            }
+            if (right := right_of(spec, review)) is not None:
+                line["label"] = right
+            given = answer(spec, row * logit_scale, row)
+            given.pop("logits", None)
+            yield (
+                line
+                | given
+                | {
+                    "integer_logits": dict(zip(spec.labels, map(int, row))),
+                    "tokens": len(tokens.ids),
+                    "dropped_tokens": tokens.dropped,
+                }
+            )
 
 
-def write_lines(lines: Iterable[dict[str, Any]], out: Path | None) -> Counts:
+def write_lines(lines: Iterable[dict[str, Any]], out: Path | None, spec: EncoderSpec) -> Counts:
     """Write a line of JSON for each, to `out` or standard output; `out` appears whole or not."""
-    counts = Counts()
+    counts = Counts(spec.task)
     with ExitStack() as stack:
         file = sys.stdout
         if out is not None:

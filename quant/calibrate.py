@@ -22,17 +22,27 @@ from numpy.typing import NDArray
 
 from golden import encoder, fast, store
 from golden.model import Model
-from quant import choose, float_model, hub, vectors
+from quant import choose, decode, float_model, hub, vectors
+from quant.answers import held
 from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
 from quant.compare import TensorError, compare, table
 from quant.data_file import Review, add_columns, layout_of
 from quant.logit_correction import correct_logits
+from quant.metrics import determination
 from quant.observers import METHODS, Observer, observe
 from quant.options import REMEDIES, Options
 from quant.quantize import Quantized, quantize
 from quant.quantizers import CalibrationError
 from quant.rewriting import REWRITINGS, Rewritten, rewrite
-from quant.spec import CLASSIFICATION, EMBEDDING, Arrays, EncoderSpec, Floats
+from quant.spec import (
+    EMBEDDING,
+    LABELLED,
+    MULTI_LABEL,
+    REGRESSION,
+    Arrays,
+    EncoderSpec,
+    Floats,
+)
 from quant.texts import CORPORA, load_texts
 from quant.tokenizer import FILES, TextTokenizer, Tokens
 from quant.verdict import judge
@@ -156,19 +166,30 @@ class Calibrator:
     def error(self, quantized: Quantized) -> float:
         """The mean difference of the integer logits from the float ones on the texts.
 
-        Of embeddings, whose length says nothing, the mean distance of the unit vectors.
+        Of embeddings, whose length says nothing, the mean distance of the unit vectors; of numbers,
+        whose units differ, in standard deviations of each.
         """
-        scale = quantized.info["tensors"]["logits"]["scale"]
+        scale = decode.scale(quantized.info["tensors"]["logits"])
         logits = golden_logits(quantized.model, self.texts) * scale
-        if self.checkpoint.spec.task == EMBEDDING:
+        task = self.checkpoint.spec.task
+        if task == EMBEDDING:
             return vectors.distance(logits, self.exact)
-        return float(np.abs(logits - self.exact).mean())
+        difference = np.abs(logits - self.exact)
+        if task == REGRESSION:
+            deviation = self.exact.std(axis=0)
+            difference /= np.where(deviation > 0, deviation, 1)
+        return float(difference.mean())
 
     def likeness(self, quantized: Quantized) -> float:
-        """The share of the texts with the float model's class, or the mean cosine of embeddings."""
-        logits = golden_logits(quantized.model, self.texts)
-        if self.checkpoint.spec.task == EMBEDDING:
+        """How alike golden and float are on the texts, as quant.verdict takes it."""
+        logits, task = golden_logits(quantized.model, self.texts), self.checkpoint.spec.task
+        if task == EMBEDDING:
             return float(vectors.cosines(logits, self.exact).mean())
+        if task == MULTI_LABEL:
+            return float(np.mean(held(logits) == held(self.exact)))
+        if task == REGRESSION:
+            scale = decode.scale(quantized.info["tensors"]["logits"])
+            return float(determination(logits * scale, self.exact).min())
         return float(np.mean(logits.argmax(axis=1) == self.exact.argmax(axis=1)))
 
     def choose(self, options: Options) -> tuple[Options, dict[str, float]]:
@@ -248,17 +269,17 @@ def save(quantized: Quantized, checkpoint: Checkpoint, out: Path) -> None:
 
 
 def ensure(
-    model: Path = DEFAULT_MODEL, out: Path | None = None, task: str = CLASSIFICATION
+    model: Path = DEFAULT_MODEL, out: Path | None = None, tasks: Sequence[str] = LABELLED
 ) -> Path:
     """The directory of the quantized model of a checkpoint, calibrated with the defaults if needed.
 
     It is needed when there is none yet, or one of another checkpoint, and said on stderr. Of two
     commands that need it at once, one calibrates and the other waits. Raises ValueError for a
-    checkpoint of another task before anything is written.
+    checkpoint of another task than these before anything is written.
     """
     out = out or default_out(model)
     checkpoint = load(model)
-    checkpoint.spec.require(task, model)
+    checkpoint.spec.require(tasks, model)
     with files.locked(out.with_name(f".{out.name}.lock")):
         return _ensured(checkpoint, model, out)
 
@@ -351,9 +372,9 @@ def calibrate_command(options: argparse.Namespace) -> int:
     checkpoint = load(options.model)
     tokenizer = TextTokenizer(options.model)
     data = options.data or default_data(checkpoint.spec)
-    reviews = load_texts(data, SPLIT, names=checkpoint.spec.labels, layout=layout_of(options))[
-        : options.samples
-    ]
+    spec, layout = checkpoint.spec, layout_of(options)
+    reviews = load_texts(data, SPLIT, names=spec.labels, layout=layout, task=spec.task)
+    reviews = reviews[: options.samples]
     texts = encode(reviews, tokenizer, checkpoint, options.tokens)
     source = {"data": data, "max_tokens": options.tokens}
     if data in CORPORA:
@@ -383,8 +404,10 @@ def summary(quantized: Quantized, errors: dict[str, TensorError]) -> str:
     name = max(proof, key=lambda name: proof[name]["bound"] / proof[name]["limit"])
     bound, limit = proof[name]["bound"], proof[name]["limit"]
     trials = quantized.info["trials"]
-    embeds = quantized.info["spec"]["task"] == EMBEDDING
-    measure = "distance of the embeddings" if embeds else "error of the logits"
+    task = quantized.info["spec"]["task"]
+    measure = "distance of the embeddings" if task == EMBEDDING else "error of the logits"
+    if task == REGRESSION:
+        measure = "error in deviations"
     tried = f"; tried, by the mean {measure}: " if trials else ""
     return (
         f"{table(errors)}\n"

@@ -1,7 +1,8 @@
 """`python -m quant.classify "That movie was terrible!"`: one text through golden and float.
 
-Prints the class, the integer logits and the probabilities of the integer model, and the float
-model's beside them. With --batch all texts of a file, through the integer model alone.
+Prints what the integer model says (a class, several labels, or numbers), its integer logits and
+their probabilities, and the float model's beside them. With --batch all texts of a file, through
+the integer model alone.
 """
 
 import argparse
@@ -22,11 +23,12 @@ import numpy as np
 
 from golden import encoder
 from quant import batch, float_model, hub
+from quant.answers import answer, said, table
 from quant.calibrate import MAX_TOKENS, default_out, ensure
 from quant.checkpoint import DEFAULT_MODEL
 from quant.data_file import add_columns, layout_of, stream_texts
 from quant.quantized_model import QuantizedModel
-from quant.spec import CLASSIFICATION, Floats
+from quant.spec import LABELLED, REGRESSION, EncoderSpec, Floats
 from quant.tokenizer import Tokens
 
 EXAMPLES = """\
@@ -40,9 +42,9 @@ examples:
 
 
 class Classifier(QuantizedModel):
-    """A quantized model that gives a text a class."""
+    """A quantized model that gives a text a class, several labels or numbers."""
 
-    TASK = CLASSIFICATION
+    TASKS = LABELLED
 
     def classify(self, tokens: Tokens) -> "Classification":
         logits = encoder.run(self.model, tokens.ids, tokens.types)
@@ -52,7 +54,7 @@ class Classifier(QuantizedModel):
                 self.checkpoint.spec, self.checkpoint.arrays, tokens.ids, tokens.types
             )
         return Classification(
-            self.spec.labels, tokens, logits, (logits * self.logit_scale).astype(np.float32), floats
+            self.spec, tokens, logits, (logits * self.logit_scale).astype(np.float32), floats
         )
 
 
@@ -60,57 +62,30 @@ class Classifier(QuantizedModel):
 class Classification:
     """The integer logits, the same in units of the float logits, and the float model's own."""
 
-    labels: tuple[str, ...]
+    spec: EncoderSpec
     tokens: Tokens
     integer_logits: np.ndarray
     logits: Floats
     float_logits: Floats | None
 
-    @property
-    def label(self) -> str:
-        return self.labels[int(self.integer_logits.argmax())]
-
     def to_json(self) -> dict[str, Any]:
-        def of(logits: Floats) -> dict[str, Any]:
-            probabilities = float_model.softmax(logits)
-            return {
-                "class": self.labels[int(logits.argmax())],
-                "logits": dict(zip(self.labels, map(float, logits))),
-                "probabilities": dict(zip(self.labels, map(float, probabilities))),
-            }
-
-        integer = of(self.logits) | {
-            "integer_logits": dict(zip(self.labels, map(int, self.integer_logits)))
-        }
+        integers = {"integer_logits": dict(zip(self.spec.labels, map(int, self.integer_logits)))}
+        floats = None if self.float_logits is None else answer(self.spec, self.float_logits)
         return {
             "tokens": len(self.tokens.ids),
             "dropped_tokens": self.tokens.dropped,
-            "golden": integer,
-            "float": None if self.float_logits is None else of(self.float_logits),
+            "golden": answer(self.spec, self.logits, self.integer_logits) | integers,
+            "float": floats,
         }
 
     def __str__(self) -> str:
-        values = self.to_json()
+        values, spec = self.to_json(), self.spec
         golden, floats = values["golden"], values["float"]
-        width = max(5, *map(len, self.labels))
         cut = f" ({self.tokens.dropped} more cut)" if self.tokens.dropped else ""
-        columns = f"{'integer logit':>14} {'logit':>9} {'probability':>12}"
-        if floats:
-            columns += f" {'float logit':>12} {'probability':>12}"
-        lines = [
-            f"{self.label}   from {values['tokens']} tokens{cut}",
-            f"{'class':{width}}{columns}",
-        ]
-        for label in self.labels:
-            line = (
-                f"{label:{width}}{golden['integer_logits'][label]:14} "
-                f"{golden['logits'][label]:9.4f} {golden['probabilities'][label]:12.2%}"
-            )
-            if floats:
-                line += f" {floats['logits'][label]:12.4f} {floats['probabilities'][label]:12.2%}"
-            lines.append(line)
-        if floats and floats["class"] != golden["class"]:
-            lines.append(f"the float model says {floats['class']}")
+        lines = [f"{said(golden)}   from {values['tokens']} tokens{cut}"]
+        lines += table(spec, golden, floats)
+        if floats and spec.task != REGRESSION and said(floats) != said(golden):
+            lines.append(f"the float model says {said(floats)}")
         return "\n".join(lines)
 
 
@@ -187,19 +162,19 @@ def classify_command(options: argparse.Namespace) -> int:
 
 def classify_file(classifier: Classifier, options: argparse.Namespace) -> int:
     """Every text of --batch; the counts go to stderr where the lines go to standard output."""
-    labels = classifier.spec.labels
-    reviews = stream_texts(options.batch, names=labels, layout=layout_of(options))
+    spec, layout = classifier.spec, layout_of(options)
+    reviews = stream_texts(options.batch, names=spec.labels, layout=layout, task=spec.task)
     first = next(reviews, None)
     if first is None:
         raise ValueError(f"{options.batch} holds no text")
     lines = batch.classified(
         classifier.model,
-        labels,
+        spec,
         classifier.logit_scale,
         lambda text, pair: classifier.tokens(text, pair, options.tokens),
         progress(chain([first], reviews), "classifying"),
     )
-    counts = batch.write_lines(lines, options.out)
+    counts = batch.write_lines(lines, options.out, spec)
     print(counts, file=sys.stderr if options.out is None else sys.stdout)
     if options.json:
         files.write_json(options.json, counts.to_json())

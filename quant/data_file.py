@@ -8,21 +8,21 @@ import argparse
 import codecs
 import csv
 import json
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from quant import parquet
+from quant import parquet, targets
+from quant.data_label import INDEX, LARGEST_INDEX, label_index, shown, word
+from quant.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION
+from quant.targets import Targets
 
 TEXT_COLUMNS = ("text", "text_a", "text1", "sentence1", "sentence", "premise")
 PAIR_COLUMNS = ("pair", "text_pair", "text_b", "text2", "sentence2", "hypothesis")
 
 _CSV_FIELD_LIMIT = 1 << 24
 _DELIMITERS = ",;\t"
-_INDEX = re.compile(r"([0-9]+)(\.0*)?")
-_LARGEST_INDEX = 4095
 
 Row = tuple[int, dict[str, object]]  # number of line or row from 1, values by column
 
@@ -33,11 +33,16 @@ class TextError(ValueError):
 
 @dataclass(frozen=True)
 class Review:
-    """A text, its class (an index from 0, None without a label) and the second text of a pair."""
+    """A text, its class (an index from 0, None without a label) and the second text of a pair.
+
+    targets: in place of a class, what the file says of each output of a model that gives several
+    labels at once or numbers (quant.targets).
+    """
 
     text: str
     label: int | None
     pair: str | None = None
+    targets: Targets | None = None
 
 
 @dataclass(frozen=True)
@@ -92,35 +97,58 @@ def layout_of(options: argparse.Namespace) -> Layout:
 
 
 def read_texts(
-    path: str | Path, *, names: Sequence[str] | None = None, layout: Layout | None = None
+    path: str | Path,
+    *,
+    names: Sequence[str] | None = None,
+    layout: Layout | None = None,
+    task: str = CLASSIFICATION,
 ) -> list[Review]:
     """The texts of a file: .csv, .tsv or .parquet, .jsonl (an object a line) or .txt (a line).
 
     A label is an index from 0 (1 and 1.0 are the same), or one of ``names`` in any case, whose
     position is then its index; an absent or empty label is None. Without ``names`` every label must
-    be an index; where they are the empty tuple, labels are not looked at. Empty lines are skipped.
+    be an index; where they are the empty tuple, labels are not looked at. For a ``task`` of several
+    labels or of numbers, whose outputs are called ``names``, a text has targets in place of a
+    label, in the label's column or, where there is none, in columns with the names of the outputs.
+    Empty lines are skipped.
     Columns that are not read are named on stderr. Raises TextError naming the file and line (of a
     Parquet file the row) for what cannot be read.
     """
-    reviews = list(stream_texts(path, names=names, layout=layout))
+    reviews = list(stream_texts(path, names=names, layout=layout, task=task))
     if not reviews:
         raise TextError(f"{path} holds no text")
     return reviews
 
 
 def stream_texts(
-    path: str | Path, *, names: Sequence[str] | None = None, layout: Layout | None = None
+    path: str | Path,
+    *,
+    names: Sequence[str] | None = None,
+    layout: Layout | None = None,
+    task: str = CLASSIFICATION,
 ) -> Iterator[Review]:
     """What read_texts reads, one at a time: for files larger than memory."""
     path, layout = Path(path), layout or Layout()
-    for line, row, columns in _placed(path, layout):
+    outputs = (names or ()) if task in (MULTI_LABEL, REGRESSION) else ()
+    for line, row, columns in _placed(path, layout, outputs):
         text = _string(path, line, row, columns.text)
         pair = None if columns.pair is None else _string(path, line, row, columns.pair)
+        if columns.outputs:
+            try:
+                fields = [row.get(name) for name in columns.outputs]
+                found = targets.of_fields(fields, columns.outputs, task)
+            except ValueError as error:
+                raise TextError(f"{_place(path, line)}: {error}") from None
+            yield Review(text, None, pair, found)
+            continue
         try:
-            label = None if names == () else label_index(row.get(columns.label), names)
+            value = row.get(columns.label)
+            if outputs:
+                yield Review(text, None, pair, targets.of_field(value, outputs, task))
+            else:
+                yield Review(text, None if names == () else label_index(value, names), pair)
         except ValueError as error:
             raise TextError(f"{_place(path, line)}: {columns.label!r} {error}") from None
-        yield Review(text, label, pair)
 
 
 def label_names(path: str | Path, *, layout: Layout | None = None) -> list[str]:
@@ -132,16 +160,16 @@ def label_names(path: str | Path, *, layout: Layout | None = None) -> list[str]:
     path, layout = Path(path), layout or Layout()
     values: dict[str, str] = {}
     for _, row, columns in _placed(path, layout):
-        if word := _word(row.get(columns.label)):
-            values.setdefault(word.casefold(), word)
+        if name := word(row.get(columns.label)):
+            values.setdefault(name.casefold(), name)
     if not values:
         raise TextError(f"{path} has no labels: a {layout.label!r} column or key is needed")
-    indices = [_INDEX.fullmatch(value) for value in values]
+    indices = [INDEX.fullmatch(value) for value in values]
     if all(indices):
         largest = max(int(match[1]) for match in indices if match)
-        if largest > _LARGEST_INDEX:
+        if largest > LARGEST_INDEX:
             raise TextError(
-                f"{path}: label {largest} is too large: indices count from 0 to {_LARGEST_INDEX}"
+                f"{path}: label {largest} is too large: indices count from 0 to {LARGEST_INDEX}"
             )
         return [str(index) for index in range(largest + 1)]
     return sorted(values.values())
@@ -149,17 +177,30 @@ def label_names(path: str | Path, *, layout: Layout | None = None) -> list[str]:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of one file, spelled as there."""
+    """The columns of one file, spelled as there.
+
+    outputs: one for each output of the model, where those hold what is right; else empty.
+    """
 
     text: str
     pair: str | None
     label: str
+    outputs: tuple[str, ...] = ()
 
     @classmethod
     def choose(
-        cls, path: Path, line: int, found: list[str], layout: Layout, say: bool = True
+        cls,
+        path: Path,
+        line: int,
+        found: list[str],
+        layout: Layout,
+        say: bool = True,
+        outputs: Sequence[str] = (),
     ) -> "Columns":
-        """Raises TextError when the file has no text column, or not one that was asked for."""
+        """Raises TextError when the file has no text column, or not one that was asked for.
+
+        ``outputs`` are looked for by their names where there is no column of labels.
+        """
         spelled = {name.strip().casefold(): name for name in reversed(found)}
 
         def one_of(names: Sequence[str], needed: bool) -> str | None:
@@ -180,45 +221,37 @@ class Columns:
         pair = one_of([layout.pair] if layout.pair else PAIR_COLUMNS, needed=bool(layout.pair))
         asked = layout.label != "label" and path.suffix.lower() != ".jsonl"
         label = one_of([layout.label], needed=asked) or layout.label
-        unread = [name for name in found if name not in (text, pair, label)]
+        each: tuple[str, ...] = ()
+        if label not in found:
+            places = [spelled.get(name.strip().casefold()) for name in outputs]
+            each = tuple(place for place in places if place is not None)
+            if each and len(each) < len(outputs):
+                missing = outputs[places.index(None)]
+                raise TextError(
+                    f"{path}:{line}: it has a column {each[0]!r} and none {missing!r}: each output "
+                    f"of the model needs one, or all are in {layout.label!r}"
+                )
+        unread = [name for name in found if name not in (text, pair, label, *each)]
         if unread and say:
             print(f"note: {path}: not read: {_names(unread)}", file=sys.stderr, flush=True)
-        return cls(text, pair, label)
+        return cls(text, pair, label, each)
 
 
-def label_index(value: object, names: Sequence[str] | None) -> int | None:
-    """The class that a label names; None for none. Raises ValueError that goes on "is ..."."""
-    word = _word(value)
-    if not word:
-        return None
-    if names is not None and not isinstance(value, bool):
-        if word in names:
-            return list(names).index(word)
-        same = [i for i, name in enumerate(names) if name.casefold() == word.casefold()]
-        if len(same) == 1:
-            return same[0]
-    allowed = "an index from 0" if names is None else f"one of {', '.join(names)} or an index"
-    match = _INDEX.fullmatch(word)
-    if isinstance(value, bool) or match is None:
-        raise ValueError(f"is {_shown(value)}, not {allowed}")
-    index = int(match[1])
-    limit = _LARGEST_INDEX + 1 if names is None else len(names)
-    if index >= limit:
-        raise ValueError(f"is {index}: an index must be at least 0 below {limit}")
-    return index
-
-
-def _placed(path: Path, layout: Layout) -> Iterator[tuple[int, dict[str, object], Columns]]:
+def _placed(
+    path: Path, layout: Layout, outputs: Sequence[str] = ()
+) -> Iterator[tuple[int, dict[str, object], Columns]]:
     """The rows of a file with the columns that are read; the objects of a .jsonl may differ."""
     if path.suffix.lower() in parquet.SUFFIXES:
-        yield from _parquet_rows(path, layout)
+        yield from _parquet_rows(path, layout, outputs)
         return
     chosen: dict[tuple[str, ...], Columns] = {}
     first: Columns | None = None
     for line, row in rows(path, layout.encoding):
         keys = tuple(row)
         if keys not in chosen:
-            chosen[keys] = Columns.choose(path, line, list(keys), layout, say=first is None)
+            chosen[keys] = Columns.choose(
+                path, line, list(keys), layout, say=first is None, outputs=outputs
+            )
         first = first or chosen[keys]
         if (first.pair is None) != (chosen[keys].pair is None):
             has, before = ("no pair", "have one") if first.pair else ("a pair", "have none")
@@ -230,14 +263,10 @@ def _names(columns: Sequence[str]) -> str:
     return ", ".join(" ".join(name.split()) for name in columns)[:200] or "nothing"
 
 
-def _word(value: object) -> str:
-    return "" if value is None else str(value).strip()
-
-
 def _string(path: Path, line: int, row: dict[str, object], column: str) -> str:
     text = row.get(column)
     if not isinstance(text, str):
-        raise TextError(f"{_place(path, line)}: {column!r} is {_shown(text)}, not a string")
+        raise TextError(f"{_place(path, line)}: {column!r} is {shown(text)}, not a string")
     if not text.strip():
         raise TextError(f"{_place(path, line)}: {column!r} is empty")
     return text
@@ -245,10 +274,6 @@ def _string(path: Path, line: int, row: dict[str, object], column: str) -> str:
 
 def _place(path: Path, line: int) -> str:
     return f"{path}: row {line}" if path.suffix.lower() in parquet.SUFFIXES else f"{path}:{line}"
-
-
-def _shown(value: object) -> str:
-    return "missing" if value is None else repr(value)[:60]
 
 
 def rows(path: Path, encoding: str = "utf-8") -> Iterator[Row]:
@@ -339,12 +364,15 @@ def _plain_rows(path: Path, file: Iterator[str]) -> Iterator[Row]:
             yield number, {"text": line.strip()}
 
 
-def _parquet_rows(path: Path, layout: Layout) -> Iterator[tuple[int, dict[str, object], Columns]]:
+def _parquet_rows(
+    path: Path, layout: Layout, outputs: Sequence[str]
+) -> Iterator[tuple[int, dict[str, object], Columns]]:
     """The rows with the columns that are read; the others are not."""
     try:
         found = parquet.names(path)
-        columns = Columns.choose(path, 0, found, layout)
-        wanted = dict.fromkeys(filter(None, (columns.text, columns.pair, columns.label)))
+        columns = Columns.choose(path, 0, found, layout, outputs=outputs)
+        read = (columns.text, columns.pair, columns.label, *columns.outputs)
+        wanted = dict.fromkeys(filter(None, read))
         for number, row in parquet.rows(path, [name for name in wanted if name in found]):
             yield number, row, columns
     except parquet.ParquetError as error:

@@ -43,6 +43,11 @@ def twins(
     return values, exact
 
 
+def scale(format: Mapping[str, Any]) -> Doubles:
+    """What one step of a tensor's codes is, or of each channel's that have steps of their own."""
+    return np.float64(format["scale"]) * np.array(format.get("factors", 1.0))
+
+
 def lsb(format: Mapping[str, Any]) -> float:
     """The step of a tensor's codes; of channels with steps of their own the root mean square."""
     factors = np.array(format.get("factors", 1.0))

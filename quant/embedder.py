@@ -26,7 +26,7 @@ DEFAULT_OUT = BUILD / "all-minilm-l6-v2"
 class Embedder(QuantizedModel):
     """A quantized model that gives a text a vector."""
 
-    TASK = EMBEDDING
+    TASKS = (EMBEDDING,)
 
     def integers(self, texts: Sequence[Tokens]) -> NDArray[np.float64]:
         """Unit vectors [n, H] of the integer model, whose outputs are golden's bit for bit."""
@@ -81,5 +81,5 @@ def embedder_of(options: argparse.Namespace) -> tuple[Path, Embedder]:
     if quantized is None:
         out = DEFAULT_OUT if model is None else default_out(model)
         model = model or packaged()
-        quantized = ensure(model, out, EMBEDDING)
+        quantized = ensure(model, out, (EMBEDDING,))
     return quantized, Embedder.load(quantized, model)

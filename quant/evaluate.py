@@ -8,7 +8,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from math import nan
 from typing import Any
 
 from cli import files
@@ -18,20 +18,23 @@ from cli.progress import progress
 from cli.workers import each
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quant import hub
 from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, ensure
 from quant.classify import Classifier
-from quant.compare import TensorError, table
 from quant.data_file import add_columns, layout_of
-from quant.metrics import Classes, Scores, confusion_matrix, mcnemar, percent, points
+from quant.evaluation import Evaluation, LabelEvaluation, NumberEvaluation, Outputs
 from quant.paired import Models, Pairs, shares
 from quant.paired import run as run_both
+from quant.spec import CLASSIFICATION, MULTI_LABEL
+from quant.targets import Targets
 from quant.texts import CORPORA, SPLITS, load_texts
 from quant.tokenizer import Tokens
 
 TRACED = 32
+
+Right = int | Targets
+"""What a file says of a text: a class, or what quant.targets reads."""
 
 EXAMPLES = """\
 examples:
@@ -42,152 +45,17 @@ examples:
 """
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """What both models said of the same texts.
-
-    float_logits float32 and integer_logits int64 [n, C], in units of logit_scale; labels [n], -1
-    where a text has none; errors by tensor over the ``traced`` first texts.
-    """
-
-    names: tuple[str, ...]
-    labels: Classes
-    float_logits: NDArray[np.float32]
-    integer_logits: NDArray[np.int64]
-    logit_scale: float
-    tokens: int
-    errors: dict[str, TensorError]
-    traced: int
-
-    @property
-    def float_classes(self) -> Classes:
-        return self.float_logits.argmax(axis=1)
-
-    @property
-    def integer_classes(self) -> Classes:
-        return self.integer_logits.argmax(axis=1)
-
-    @property
-    def difference(self) -> NDArray[np.float64]:
-        """|integer - float| of every logit, in units of the float logits."""
-        return np.abs(self.integer_logits * self.logit_scale - self.float_logits)
-
-    @property
-    def labelled(self) -> NDArray[np.bool_]:
-        """Which texts have a label [n]."""
-        return self.labels >= 0
-
-    @property
-    def agreement(self) -> float:
-        return float(np.mean(self.float_classes == self.integer_classes))
-
-    def scores(self, classes: Classes) -> Scores | None:
-        """Against the labels of the texts that have one; None when none has."""
-        if not self.labelled.any():
-            return None
-        known = self.labelled
-        return Scores(confusion_matrix(self.labels[known], classes[known], len(self.names)))
-
-    def flips(self) -> dict[str, Any]:
-        """Texts whose class differs: which of the two models was right, and McNemar's p."""
-        float_classes, integer_classes = self.float_classes, self.integer_classes
-        result: dict[str, Any] = {"changed": int(np.sum(float_classes != integer_classes))}
-        if self.labelled.any():
-            float_right = (float_classes == self.labels)[self.labelled]
-            integer_right = (integer_classes == self.labels)[self.labelled]
-            lost = int(np.sum(float_right & ~integer_right))
-            won = int(np.sum(~float_right & integer_right))
-            result |= {"only_float_right": lost, "only_golden_right": won}
-            result["mcnemar_p"] = mcnemar(lost, won)
-        return result
-
-    def to_json(self) -> dict[str, Any]:
-        difference = self.difference
-        floats, integers = self.scores(self.float_classes), self.scores(self.integer_classes)
-        return {
-            "texts": len(self.float_logits),
-            "labelled_texts": int(self.labelled.sum()),
-            "tokens": self.tokens,
-            "classes": list(self.names),
-            "float": floats.to_json() if floats else None,
-            "golden": integers.to_json() if integers else None,
-            "agreement": self.agreement,
-            "flips": self.flips(),
-            "logit_difference": {
-                "largest": float(difference.max()),
-                "mean": float(difference.mean()),
-                "lsb": self.logit_scale,
-                "largest_lsb": float(difference.max() / self.logit_scale),
-                "mean_lsb": float(difference.mean() / self.logit_scale),
-                "float_spread": float(self.float_logits.std()),
-            },
-            "traced_texts": self.traced,
-            "tensors": {
-                name: error.to_json()
-                for name, error in sorted(self.errors.items(), key=lambda item: item[1].sqnr)
-            },
-        }
-
-    def __str__(self) -> str:
-        values = self.to_json()
-        texts, labelled = values["texts"], values["labelled_texts"]
-        lines = [f"{texts} texts, {values['tokens']} tokens"]
-        if labelled < texts:
-            counted = "so there is no accuracy" if not labelled else f"accuracy is over {labelled}"
-            lines.append(f"{texts - labelled} of {texts} texts have no label: {counted}")
-        if values["float"] and values["golden"]:
-            lines += self._scores_table(values["float"], values["golden"])
-        flips, difference = values["flips"], values["logit_difference"]
-        lines.append(f"agreement         {self.agreement:.2%}, {flips['changed']} texts differ")
-        if "mcnemar_p" in flips:
-            lines.append(
-                f"{'':18}only float right {flips['only_float_right']}, only golden right "
-                f"{flips['only_golden_right']}, McNemar p = {flips['mcnemar_p']:.3f}"
-            )
-        lines.append(
-            f"logit difference  largest {difference['largest']:.4f} "
-            f"({difference['largest_lsb']:.0f} LSB), mean {difference['mean']:.5f} "
-            f"({difference['mean_lsb']:.0f} LSB); the logits' deviation is "
-            f"{difference['float_spread']:.3f}"
-        )
-        if self.errors:
-            lines += ["", f"tensors over {self.traced} texts, worst first", table(self.errors)]
-        return "\n".join(lines)
-
-    def _scores_table(self, floats: dict[str, Any], integers: dict[str, Any]) -> list[str]:
-        def change(a: float | None, b: float | None) -> str:
-            return f"{percent(a):>9} {percent(b):>9} {points(a, b):>8}"
-
-        low, high = floats["accuracy_95"]
-        lines = [
-            f"{'':18}{'float':>9} {'golden':>9} {'points':>8}",
-            f"{'accuracy':18}{change(floats['accuracy'], integers['accuracy'])}"
-            f"   float 95 % interval {low:.2%} to {high:.2%}",
-        ]
-        for i, name in enumerate(self.names):
-            for key in ("precision", "recall", "f1"):
-                label = f"{key} {name}"
-                lines.append(f"{label:18}{change(floats[key][i], integers[key][i])}")
-        lines += ["confusion (row: true class)", *self._confusion(floats, integers)]
-        return lines
-
-    def _confusion(self, floats: dict[str, Any], integers: dict[str, Any]) -> list[str]:
-        lines = []
-        for name, a, b in zip(self.names, floats["confusion"], integers["confusion"]):
-            rows = ["".join(f"{count:8}" for count in row) for row in (a, b)]
-            lines.append(f"  {name:14}{rows[0]}    |{rows[1]}")
-        return lines
-
-
 def evaluate(
     classifier: Classifier,
     texts: Sequence[Tokens],
-    labels: Sequence[int],
+    right: Sequence[Right],
     traced: int = TRACED,
     dask: str | None = None,
-) -> Evaluation:
+) -> Outputs:
     """Run both models on every text, the first ``traced`` with the errors of their tensors.
 
+    right
+        As `labelled_texts` gives it.
     dask
         As for `cli.workers.each`; by default everything runs in this process.
     """
@@ -199,36 +67,46 @@ def evaluate(
     for pairs, i in progress(several, "evaluating float and golden", total=len(texts)):
         if i == 0:
             found.append(pairs)
-    return Evaluation(
-        names=checkpoint.spec.labels,
-        labels=np.asarray(labels, np.int64),
-        float_logits=np.concatenate([pairs.float_logits for pairs in found]),
-        integer_logits=np.concatenate([pairs.integer_logits for pairs in found]),
-        logit_scale=classifier.logit_scale,
-        tokens=sum(len(tokens.ids) for tokens in texts),
-        errors=found[0].errors,
-        traced=min(traced, len(texts)),
-    )
+    spec = checkpoint.spec
+    common: dict[str, Any] = {
+        "names": spec.labels,
+        "float_logits": np.concatenate([pairs.float_logits for pairs in found]),
+        "integer_logits": np.concatenate([pairs.integer_logits for pairs in found]),
+        "logit_scale": classifier.logit_scale,
+        "tokens": sum(len(tokens.ids) for tokens in texts),
+        "errors": found[0].errors,
+        "traced": min(traced, len(texts)),
+    }
+    if spec.task == CLASSIFICATION:
+        return Evaluation(**common, labels=np.asarray(right, np.int64))
+    kind = LabelEvaluation if spec.task == MULTI_LABEL else NumberEvaluation
+    return kind(**common, targets=np.asarray(right, np.float64))
 
 
 def labelled_texts(
     options: argparse.Namespace, classifier: Classifier
-) -> tuple[list[Tokens], list[int]]:
-    """The texts that the options of `add_text_options` name as tokens, and their labels or -1.
+) -> tuple[list[Tokens], list[Right]]:
+    """The texts that the options of `add_text_options` name as tokens, and what is right of each.
 
-    Raises ValueError when a label is none of the model's classes.
+    That is a class, -1 for none; of other tasks the targets, not a number for none. Raises
+    ValueError when a label is none of the model's classes.
     """
-    names = classifier.spec.labels
-    reviews = load_texts(options.data, options.split, names=names, layout=layout_of(options))
+    spec, layout = classifier.spec, layout_of(options)
+    reviews = load_texts(
+        options.data, options.split, names=spec.labels, layout=layout, task=spec.task
+    )
     reviews = reviews[: options.samples]
+    texts = [classifier.tokens(r.text, r.pair, max_tokens=options.tokens) for r in reviews]
+    if spec.task != CLASSIFICATION:
+        unknown = (nan,) * len(spec.labels)
+        return texts, [unknown if r.targets is None else r.targets for r in reviews]
     labels = [-1 if review.label is None else review.label for review in reviews]
-    if max(labels) >= len(names):
+    if max(labels) >= len(spec.labels):
         raise ValueError(
             f"{options.data} has the label {max(labels)}: the model's classes are 0 to "
-            f"{len(names) - 1} ({', '.join(names)})"
+            f"{len(spec.labels) - 1} ({', '.join(spec.labels)})"
         )
-    texts = [classifier.tokens(r.text, r.pair, max_tokens=options.tokens) for r in reviews]
-    return texts, labels
+    return texts, list(labels)
 
 
 def add_text_options(parser: Parser, samples: int | None) -> None:
@@ -274,9 +152,9 @@ def evaluate_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
     quantized = options.quantized or ensure(options.model)
     classifier = Classifier.load(quantized, options.model)
-    texts, labels = labelled_texts(options, classifier)
+    texts, right = labelled_texts(options, classifier)
     start = time.perf_counter()
-    result = evaluate(classifier, texts, labels, dask=options.dask)
+    result = evaluate(classifier, texts, right, dask=options.dask)
     print(result)
     print(f"{time.perf_counter() - start:.0f} s")
     if options.json:

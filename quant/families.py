@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from quant.spec import CLASSIFICATION, EMBEDDING, Arrays, CheckpointError, EncoderSpec
-from quant.tensors import Config, Tensors, activation, head_size, integer, labels_of, number
+from quant.tensors import Config, Tensors, activation, answers_of, head_size, integer, number
 from quant.transformer import transformer
 
 FACTORISED = (
@@ -25,6 +25,11 @@ def _task(config: Config, family: str) -> str:
     classes = {f"{family}ForSequenceClassification": CLASSIFICATION, f"{family}Model": EMBEDDING}
     known = architectures if isinstance(architectures, list) else []
     tasks = [task for name, task in classes.items() if name in known]
+    if not tasks and f"{family}ForTokenClassification" in known:
+        raise CheckpointError(
+            "classifier: a class for every token is not supported: the logits are those of one "
+            "token or of the mean"
+        )
     if not tasks:
         raise CheckpointError(
             f"config.json: architectures is {architectures}: only {' and '.join(classes)} map, a "
@@ -42,11 +47,6 @@ def _task(config: Config, family: str) -> str:
         )
     if config.get("pruned_heads"):
         raise CheckpointError("layer.0.attention: pruned heads are not supported")
-    if config.get("problem_type") not in (None, "single_label_classification"):
-        raise CheckpointError(
-            f"classifier: problem_type {config['problem_type']!r} is not supported: "
-            "it must be single_label_classification"
-        )
     return tasks[0]
 
 
@@ -58,8 +58,8 @@ def bert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         return _bert_embedder(config, tensors, arrays)
     arrays |= tensors.linear("bert.pooler.dense", "head.0")
     arrays |= tensors.linear("classifier", "head.1")
-    labels = labels_of(config, arrays["head.1.weight"])
-    return _bert_spec(config, arrays, labels, head_activations=("tanh",)), arrays
+    answers = answers_of(config, arrays["head.1.weight"])
+    return _bert_spec(config, arrays, head_activations=("tanh",), **answers), arrays
 
 
 def roberta(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
@@ -71,9 +71,9 @@ def roberta(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         return _bert_embedder(config, tensors, arrays, position_offset=offset)
     arrays |= tensors.linear("classifier.dense", "head.0")
     arrays |= tensors.linear("classifier.out_proj", "head.1")
-    labels = labels_of(config, arrays["head.1.weight"])
-    spec = _bert_spec(config, arrays, labels, head_activations=("tanh",), position_offset=offset)
-    return spec, arrays
+    answers = answers_of(config, arrays["head.1.weight"])
+    choices = answers | {"head_activations": ("tanh",), "position_offset": offset}
+    return _bert_spec(config, arrays, **choices), arrays
 
 
 def _bert_embedder(
@@ -82,7 +82,8 @@ def _bert_embedder(
     """The encoder alone; its pooler, which only pre-training reads, is left out."""
     tensors.drop("pooler.", f"{config['model_type']}.pooler.")
     arrays = arrays | _identity(arrays, integer(config, "hidden_size"))
-    return _bert_spec(config, arrays, (), task=EMBEDDING, pooling="mean", **choices), arrays
+    choices |= {"labels": (), "task": EMBEDDING, "pooling": "mean"}
+    return _bert_spec(config, arrays, **choices), arrays
 
 
 def _identity(arrays: Arrays, hidden: int) -> Arrays:
@@ -114,9 +115,7 @@ def _bert_encoder(config: Config, tensors: Tensors, family: str) -> Arrays:
     return arrays
 
 
-def _bert_spec(
-    config: Config, arrays: Arrays, labels: tuple[str, ...], **choices: Any
-) -> EncoderSpec:
+def _bert_spec(config: Config, arrays: Arrays, **choices: Any) -> EncoderSpec:
     hidden, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
     return EncoderSpec(
         layers=integer(config, "num_hidden_layers"),
@@ -124,7 +123,6 @@ def _bert_spec(
         heads=heads,
         head_size=head_size(hidden, heads),
         ffn=integer(config, "intermediate_size"),
-        labels=labels,
         vocabulary=arrays["embedding.token"].shape[0],
         positions=integer(config, "max_position_embeddings"),
         types=integer(config, "type_vocab_size"),
@@ -160,8 +158,8 @@ def distilbert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     else:
         arrays |= tensors.linear("pre_classifier", "head.0")
         arrays |= tensors.linear("classifier", "head.1")
-        labels = labels_of(config, arrays["head.1.weight"])
-        choices = {"labels": labels, "head_activations": ("relu",)}
+        answers = answers_of(config, arrays["head.1.weight"])
+        choices = answers | {"head_activations": ("relu",)}
     hidden, heads = integer(config, "dim"), integer(config, "n_heads")
     spec = EncoderSpec(
         layers=layers,
@@ -190,8 +188,8 @@ def electra(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         return _bert_embedder(config, tensors, arrays)
     arrays |= tensors.linear("classifier.dense", "head.0")
     arrays |= tensors.linear("classifier.out_proj", "head.1")
-    labels = labels_of(config, arrays["head.1.weight"])
-    return _bert_spec(config, arrays, labels, head_activations=("gelu",)), arrays
+    answers = answers_of(config, arrays["head.1.weight"])
+    return _bert_spec(config, arrays, head_activations=("gelu",), **answers), arrays
 
 
 def fused(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
@@ -215,7 +213,7 @@ def fused(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
             "classifier is missing: the encoder is only pre-trained, fine-tune it"
         )
     arrays |= tensors.linear("classifier", "head.0")
-    return _bert_spec(config, arrays, labels_of(config, arrays["head.0.weight"])), arrays
+    return _bert_spec(config, arrays, **answers_of(config, arrays["head.0.weight"])), arrays
 
 
 FAMILIES: dict[str, Callable[[Config, Tensors], tuple[EncoderSpec, Arrays]]] = {

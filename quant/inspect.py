@@ -27,7 +27,7 @@ from quant.data_file import add_columns, layout_of
 from quant.observers import Observer
 from quant.quantizers import activation_table
 from quant.sentence import MODULES
-from quant.spec import EMBEDDING, EncoderSpec
+from quant.spec import CLASSIFICATION, EMBEDDING, MULTI_LABEL, REGRESSION, EncoderSpec
 from quant.texts import CORPORA, load_texts
 from quant.tokenizer import TextTokenizer
 from rtl.compile.fit import longest_sequence
@@ -36,6 +36,12 @@ from rtl.interface.config import LANES, Config, ceil_div
 from sim.cycles.model import predict
 from sim.estimate.area import estimate
 from sim.report import table
+
+_ANSWERS = {
+    CLASSIFICATION: "classes",
+    MULTI_LABEL: "labels, several at once",
+    REGRESSION: "numbers",
+}
 
 TEXTS = 16
 TOKENS = 128
@@ -271,7 +277,8 @@ def inspect_command(options: argparse.Namespace) -> int:
     if options.texts:
         layout = layout_of(options)
         data = options.data or default_data(spec)
-        texts = load_texts(data, SPLIT, names=spec.labels, layout=layout)[: options.texts]
+        texts = load_texts(data, SPLIT, names=spec.labels, layout=layout, task=spec.task)
+        texts = texts[: options.texts]
         encoded = encode(texts, TextTokenizer(directory), checkpoint, tokens)
         reached = reaches(observe_all(checkpoint, encoded)[0])
         print(f"\n{reach_table(reached, len(encoded))}")
@@ -332,7 +339,7 @@ def _outputs(checkpoint: Checkpoint) -> str:
     head = [*spec.head_activations, "none"]
     return (
         f"head: {pooled}, {len(head)} linear layers with {', '.join(head)}; "
-        f"classes: {', '.join(spec.labels)}"
+        f"{_ANSWERS[spec.task]}: {', '.join(spec.labels)}"
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golden.model import Linear
+from quant import decode
 from quant.quantize import Quantized
 from quant.quantizers import named, rounded
 
@@ -22,7 +23,7 @@ def correct_logits(
 
     logits: its integer logits [n, C] on some texts; exact: the float model's on the same.
     """
-    model, scale = quantized.model, quantized.info["tensors"]["logits"]["scale"]
+    model, scale = quantized.model, decode.scale(quantized.info["tensors"]["logits"])
     error = rounded((logits - exact / scale).mean(axis=0)).astype(np.int32)
     last = model.head[-1]
     name = f"head.{len(model.head) - 1}"

@@ -1,4 +1,4 @@
-"""Measures of a classifier and of the agreement of two, from labels and predictions [n]."""
+"""Measures of a model's answers, and of the agreement of two models, from what is right."""
 
 from dataclasses import dataclass
 from math import comb, sqrt
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Classes = NDArray[np.int64]
+Numbers = NDArray[np.floating[Any]]
 
 
 def confusion_matrix(labels: Classes, predictions: Classes, classes: int) -> Classes:
@@ -51,6 +52,69 @@ class Scores:
             "f1": _defined(self.f1),
             "confusion": self.confusion.tolist(),
         }
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """Measures of several labels at once, from which hold and which are said to, bool [n, C].
+
+    F1 of a label as in Scores; macro: the mean of those that are defined; micro: of all decisions
+    counted together; exact: the share of the texts with every label right.
+    """
+
+    right: NDArray[np.bool_]
+    said: NDArray[np.bool_]
+
+    @property
+    def counts(self) -> Classes:
+        """[C, 3]: true positives, false positives, false negatives."""
+        right, said = self.right, self.said
+        return np.stack([(right & said).sum(0), (~right & said).sum(0), (right & ~said).sum(0)], 1)
+
+    def to_json(self) -> dict[str, Any]:
+        true, false, missed = self.counts.T
+        f1 = _ratio(2 * true, 2 * true + false + missed)
+        total = self.counts.sum(axis=0, keepdims=True).T
+        micro = _ratio(2 * total[0], 2 * total[0] + total[1] + total[2])
+        exact = (self.right == self.said).all(axis=1)
+        return {
+            "exact": float(exact.mean()),
+            "exact_95": wilson(int(exact.sum()), len(exact)),
+            "micro_f1": _defined(micro)[0],
+            "macro_f1": None if np.isnan(f1).all() else float(np.nanmean(f1)),
+            "precision": _defined(_ratio(true, true + false)),
+            "recall": _defined(_ratio(true, true + missed)),
+            "f1": _defined(f1),
+        }
+
+
+def determination(values: Numbers, exact: Numbers) -> Numbers:
+    """R^2 of each column of [n, C]: 1 - sum (value - exact)^2 / sum (exact - mean)^2.
+
+    1 where the exact values are all the same, of which no share can be explained.
+    """
+    spread = np.square(exact - exact.mean(axis=0)).sum(axis=0)
+    error = np.square(values - exact).sum(axis=0)
+    return 1 - np.divide(error, spread, out=np.zeros(len(spread)), where=spread > 0)
+
+
+def pearson(a: Numbers, b: Numbers) -> float | None:
+    """The correlation of two series [n]; None where one of them does not vary."""
+    a, b = a - a.mean(), b - b.mean()
+    norm = sqrt(float(a @ a) * float(b @ b))
+    return float(a @ b) / norm if norm > 0 else None
+
+
+def ranks(values: Numbers) -> Numbers:
+    """From 1; equal values have the mean of their ranks."""
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(count)
+    return (last - (count - 1) / 2)[place]
+
+
+def spearman(a: Numbers, b: Numbers) -> float | None:
+    """The correlation of the ranks of two series [n] (Spearman, 1904)."""
+    return pearson(ranks(a), ranks(b))
 
 
 def _ratio(part: Classes, whole: Classes) -> NDArray[np.float64]:

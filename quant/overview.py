@@ -8,7 +8,7 @@ import numpy as np
 
 from quant import svg
 from quant.compare import TensorError
-from quant.evaluate import Evaluation
+from quant.evaluation import Evaluation
 from quant.metrics import percent, points
 from quant.tokenizer import Tokens
 from quant.verdict import ADVICE, AGREEMENT, SQNR_DB, judge

@@ -34,7 +34,7 @@ from quant.observers import (
 from quant.options import Options
 from quant.quantizers import CalibrationError, named, normalise
 from quant.rewriting import Rewritten
-from quant.spec import Arrays, EncoderSpec, Floats
+from quant.spec import CLASSIFICATION, EMBEDDING, Arrays, EncoderSpec, Floats
 from quant.splitting import Split, split, splittable
 
 LOG2_E = log2(np.e)
@@ -250,7 +250,7 @@ class _Quantizer:
             operand.scale,
             output_scale,
             input_means=operand.means if self.options.bias_correction else None,
-            per_channel=self.options.per_channel,
+            per_channel=self.options.per_channel and not (output_scale is None and self._compared),
             multiplier_bits=self.options.multiplier_bits,
             table=table,
         )
@@ -424,7 +424,13 @@ class _Quantizer:
             head.append(layer)
         last = f"head.{self.spec.head_layers - 1}"
         head.append(self._linear(last, operand, None))
-        self.description.tensor(
-            "logits", operand.scale * self.description.weights[last]["scales"][0], 32
-        )
+        scales = operand.scale * np.array(self.description.weights[last]["scales"])
+        self.description.tensor("logits", scales.max(), 32)
+        if scales.min() < scales.max():
+            self.description.multiply("logits", scales / scales.max())
         return tuple(head)
+
+    @property
+    def _compared(self) -> bool:
+        """The outputs are compared with each other, so that they need one scale."""
+        return self.spec.task in (CLASSIFICATION, EMBEDDING)

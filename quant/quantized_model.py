@@ -1,14 +1,16 @@
 """What `quant.calibrate` wrote, read again: the integer model with its tokenizer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from golden import store
 from golden.model import Model
+from quant import decode
 from quant.calibrate import MAX_TOKENS
 from quant.checkpoint import Checkpoint, load
-from quant.spec import EncoderSpec
+from quant.spec import TASKS, EncoderSpec
 from quant.tokenizer import TextTokenizer, Tokens
 
 
@@ -16,16 +18,16 @@ from quant.tokenizer import TextTokenizer, Tokens
 class QuantizedModel:
     """A quantized model with its tokenizer; the float checkpoint beside it where it is there.
 
-    logit_scale: an output of the float model is about this times the integer one. TASK: the one
-    that a model must have to be loaded as this class; None for any.
+    logit_scale: an output of the float model is about this times the integer one, a number or one
+    for each output [C]. TASKS: those of which a model must have one to be loaded as this class.
     """
 
-    TASK: ClassVar[str | None] = None
+    TASKS: ClassVar[Sequence[str]] = TASKS
 
     model: Model
     info: dict[str, Any]
     spec: EncoderSpec
-    logit_scale: float
+    logit_scale: decode.Doubles
     tokenizer: TextTokenizer
     checkpoint: Checkpoint | None
 
@@ -39,14 +41,13 @@ class QuantizedModel:
         integer_model, info = store.load(quantized)
         try:
             spec = EncoderSpec.from_json(info["spec"])
-            scale = float(info["tensors"]["logits"]["scale"])
+            scale = decode.scale(info["tensors"]["logits"])
             directory, sha256 = info["checkpoint"]["directory"], info["checkpoint"]["sha256"]
         except (KeyError, TypeError) as error:
             raise ValueError(
                 f"{quantized / store.DESCRIPTION}: its info has no usable {error}; calibrate again"
             ) from None
-        if cls.TASK is not None:
-            spec.require(cls.TASK, quantized)
+        spec.require(cls.TASKS, quantized)
         checkpoint = None
         if model or Path(directory).is_dir():
             checkpoint = load(model or directory)

@@ -80,7 +80,7 @@ def linear(
     per_channel: bool = True,
     multiplier_bits: int = MULTIPLIER_BITS,
 ) -> QuantizedLinear:
-    """Weights to int8 with one scale a channel (one in all for the logits, output_scale None).
+    """Weights to int8 with one scale a channel, or one in all; output_scale None for the logits.
 
     A weight scale is at least |bias| / (input_scale (2^30 - K 128 127)), so that the bias leaves
     room for the sum, and large enough for the requantizer's shift. ``input_means`` turns bias
@@ -98,7 +98,7 @@ def linear(
     if output_scale is not None:
         # 2^-31 instead of 2^-32: the multiplier may round down.
         scales = np.maximum(scales, 2.0**-31 * output_scale / input_scale)
-    if output_scale is None or not per_channel:
+    if not per_channel:
         scales = np.full_like(scales, scales.max())
     scales = np.maximum(scales, np.finfo(np.float32).tiny)
     codes = rounded(w / scales[:, None]).clip(-WEIGHT_MAX, WEIGHT_MAX)

@@ -23,8 +23,10 @@ from quant import float_model, hub, overview, svg
 from quant.activation import ACTIVATIONS
 from quant.calibrate import BUILD, ensure, observe_all
 from quant.classify import Classifier
-from quant.evaluate import Evaluation, add_text_options, evaluate, labelled_texts
+from quant.evaluate import add_text_options, evaluate, labelled_texts
+from quant.evaluation import Evaluation
 from quant.observers import BINS, Observer
+from quant.spec import CLASSIFICATION
 from quant.style import STYLE
 from quant.texts import SPLITS
 from quant.tokenizer import Tokens
@@ -264,10 +266,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def report_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
-    classifier = Classifier.load(options.quantized or ensure(options.model), options.model)
+    quantized = options.quantized or ensure(options.model, tasks=(CLASSIFICATION,))
+    classifier = Classifier.load(quantized, options.model)
+    classifier.spec.require((CLASSIFICATION,), quantized)
     sentence = classifier.tokens(options.sentence, max_tokens=min(40, options.tokens))
     texts, labels = labelled_texts(options, classifier)
     result = evaluate(classifier, texts, labels)
+    assert isinstance(result, Evaluation)
     out = options.out or BUILD / f"report-{options.model.resolve().name}.html"
     files.write(out, page(classifier, result, texts, sentence).encode())
     print(f"wrote {out}")

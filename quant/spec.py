@@ -15,12 +15,12 @@ F feed-forward, V vocabulary, P rows of the position table, T segment types:
     head.j                   .weight [out, in]  .bias [out]
 
 A linear layer is y = x W^T + b. Where the checkpoint has no bias, the array holds zeros. The last
-layer of the head gives the outputs: a logit for each label, or the H numbers of an embedding, whose
-head is the identity.
+layer of the head gives the outputs: a logit or a number for each label, or the H numbers of an
+embedding, whose head is the identity.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -34,11 +34,20 @@ Arrays: TypeAlias = dict[str, Floats]
 
 NORMS = ("post", "pre")
 POOLINGS = ("first", "mean")
-CLASSIFICATION, EMBEDDING = TASKS = ("classification", "embedding")
+CLASSIFICATION, EMBEDDING, MULTI_LABEL, REGRESSION = TASKS = (
+    "classification",
+    "embedding",
+    "multi-label",
+    "regression",
+)
+LABELLED = (CLASSIFICATION, MULTI_LABEL, REGRESSION)
+"""Tasks whose outputs have names and can be held to what a file of texts says of each."""
 
+_CLASSIFY = "use python -m quant.classify or quant.evaluate"
 _USES = {
-    CLASSIFICATION: "is a classifier and makes no embeddings: use python -m quant.classify or "
-    "quant.evaluate",
+    CLASSIFICATION: f"is a classifier and makes no embeddings: {_CLASSIFY}",
+    MULTI_LABEL: f"gives several labels at once, not one class or an embedding: {_CLASSIFY}",
+    REGRESSION: f"gives numbers, not a class or an embedding: {_CLASSIFY}",
     EMBEDDING: "makes embeddings and has no classes: use python -m quant.embed or "
     "quant.similarity, or fine-tune it first (python -m train.finetune)",
 }
@@ -54,7 +63,9 @@ class EncoderSpec:
     """The shape and the choices of an encoder with a head.
 
     task: what the outputs are. "classification": a logit for each of the labels, the largest is the
-    class. "embedding": a vector of the hidden size, whose direction is the meaning; no labels.
+    class. "multi-label": a logit for each of the labels, which holds where its own is above 0, a
+    probability above one half. "regression": a number for each of the labels. "embedding": a vector
+    of the hidden size, whose direction is the meaning; no labels.
 
     norm: "post" normalises after each residual addition (BERT); "pre" before each branch, with a
     final norm after the last layer. pooling: what the head reads, the "first" token or the "mean"
@@ -88,6 +99,8 @@ class EncoderSpec:
         _one_of("task", self.task, TASKS)
         if self.task == CLASSIFICATION and len(self.labels) < 2:
             raise ValueError(f"labels are {self.labels}: a classifier needs at least 2")
+        if self.task in LABELLED and not self.labels:
+            raise ValueError(f"labels are (): {self.task} needs at least 1")
         if self.task == EMBEDDING and self.labels:
             raise ValueError(f"labels are {self.labels}: an embedding has none")
         if self.types < 0:
@@ -110,9 +123,9 @@ class EncoderSpec:
         """The longest sequence that the position table covers."""
         return self.positions - self.position_offset
 
-    def require(self, task: str, model: object) -> None:
-        """Raises ValueError, which names the model and what it is for, unless this is its task."""
-        if self.task != task:
+    def require(self, tasks: Sequence[str], model: object) -> None:
+        """Raises ValueError, which names the model and what it is for, for a task not of these."""
+        if self.task not in tasks:
             raise ValueError(f"{model} {_USES[self.task]}")
 
     @property

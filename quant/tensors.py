@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 
 from quant.activation import ACTIVATIONS
-from quant.spec import Arrays, CheckpointError, Floats
+from quant.spec import (
+    CLASSIFICATION,
+    MULTI_LABEL,
+    REGRESSION,
+    Arrays,
+    CheckpointError,
+    Floats,
+)
 
 Config = Mapping[str, Any]
 
@@ -139,6 +146,36 @@ def labels_of(config: Config, classifier: Floats) -> tuple[str, ...]:
         raise CheckpointError(
             f"classifier has {count} outputs, but id2label in config.json names {len(names)} labels"
         )
-    if count < 2:
-        raise CheckpointError("classifier has one output: regression is not supported")
     return tuple(str(names[str(i)]) for i in range(count))
+
+
+_PROBLEMS = {
+    "single_label_classification": CLASSIFICATION,
+    "multi_label_classification": MULTI_LABEL,
+    "regression": REGRESSION,
+}
+
+
+def task_of(config: Config, classifier: Floats) -> str:
+    """What the outputs of a classifier mean: problem_type, and without one what transformers does.
+
+    That is a regression of one output, and a class of several.
+    """
+    count, problem = classifier.shape[0], config.get("problem_type")
+    if problem is None:
+        return REGRESSION if count == 1 else CLASSIFICATION
+    if not isinstance(problem, str) or problem not in _PROBLEMS:
+        raise CheckpointError(
+            f"config.json: problem_type is {problem!r}: it must be one of {', '.join(_PROBLEMS)}"
+        )
+    if count == 1 and _PROBLEMS[problem] == CLASSIFICATION:
+        raise CheckpointError(
+            "classifier has one output, but problem_type in config.json is "
+            "single_label_classification, which needs 2: one output is a regression"
+        )
+    return _PROBLEMS[problem]
+
+
+def answers_of(config: Config, classifier: Floats) -> dict[str, Any]:
+    """The fields `labels` and `task` of the EncoderSpec whose last layer is this classifier."""
+    return {"labels": labels_of(config, classifier), "task": task_of(config, classifier)}

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from quant.data_file import Layout, Review, TextError, read_texts, rows
+from quant.spec import CLASSIFICATION
 
 SPLITS = ("train", "validation", "test")
 SPLIT_SEED = 2026
@@ -48,7 +49,12 @@ CORPORA: dict[str, Callable[[str], list[Review]]] = {
 
 
 def load_texts(
-    source: str, split: str, *, names: Sequence[str] | None = None, layout: Layout | None = None
+    source: str,
+    split: str,
+    *,
+    names: Sequence[str] | None = None,
+    layout: Layout | None = None,
+    task: str = CLASSIFICATION,
 ) -> list[Review]:
     """The texts of ``source``: a corpus by name (then ``split`` chooses), or the path of a file.
 
@@ -62,7 +68,7 @@ def load_texts(
             f"no data set or file named {source!r}: give one of {', '.join(CORPORA)}, "
             "or the path of a .csv, .tsv, .jsonl, .txt or .parquet file"
         )
-    return read_texts(source, names=names, layout=layout)
+    return read_texts(source, names=names, layout=layout, task=task)
 
 
 def _checked(split: str) -> str:

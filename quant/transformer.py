@@ -16,10 +16,10 @@ from quant.tensors import (
     Config,
     Tensors,
     activation,
+    answers_of,
     boolean,
     head_size,
     integer,
-    labels_of,
     number,
 )
 
@@ -74,7 +74,6 @@ def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         heads=heads,
         head_size=head_size(hidden, heads),
         ffn=integer(config, "intermediate_size"),
-        labels=labels_of(config, arrays["head.0.weight"]),
         vocabulary=integer(config, "vocab_size"),
         positions=positions,
         norm="pre" if pre else "post",
@@ -82,6 +81,7 @@ def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         pooling=pooling,
         activation=activation(config, "hidden_act", None),
         epsilon=number(config, "layer_norm_eps"),
+        **answers_of(config, arrays["head.0.weight"]),
     )
     return spec, arrays
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from quant.compare import TensorError
-from quant.spec import CLASSIFICATION, EMBEDDING
+from quant.spec import CLASSIFICATION, EMBEDDING, MULTI_LABEL, REGRESSION
 
 SQNR_DB = 15.0
 AGREEMENT = 0.97
 COSINE = 0.99
+FIT = 0.99
 NAMED_TENSORS = 5
 NAMED_CHANNELS = 4
 
@@ -36,7 +37,12 @@ class Verdict:
         return {
             "good": self.good,
             "findings": list(self.findings),
-            "bounds": {"sqnr_db": SQNR_DB, "agreement": AGREEMENT, "cosine": COSINE},
+            "bounds": {
+                "sqnr_db": SQNR_DB,
+                "agreement": AGREEMENT,
+                "cosine": COSINE,
+                "fit": FIT,
+            },
         }
 
     def __str__(self) -> str:
@@ -54,17 +60,24 @@ def judge(
     A poor model's tensors with outlier channels are named, too: they are a likely cause.
 
     likeness
-        The share of the `texts` texts that both models give the same class; of embeddings the mean
-        cosine of the two.
+        The share of the `texts` texts that both models give the same class; of several labels the
+        share of the labels that both hold or both do not; of embeddings the mean cosine of the two;
+        of a regression R^2 of golden's numbers as those of float (quant.metrics.determination).
     """
     findings = []
     if task == EMBEDDING and likeness < COSINE:
         findings.append(
             f"golden's mean cosine with float is {likeness:.4f} on {texts} texts: below {COSINE}"
         )
-    elif task == CLASSIFICATION and likeness < AGREEMENT:
+    elif task in (CLASSIFICATION, MULTI_LABEL) and likeness < AGREEMENT:
+        decided = "texts" if task == CLASSIFICATION else "texts' labels"
         findings.append(
-            f"golden and float agree on {likeness:.2%} of {texts} texts: below {AGREEMENT:.0%}"
+            f"golden and float agree on {likeness:.2%} of {texts} {decided}: below {AGREEMENT:.0%}"
+        )
+    elif task == REGRESSION and likeness < FIT:
+        findings.append(
+            f"golden's numbers explain {likeness:.4f} of the variance of float's on {texts} texts: "
+            f"below {FIT}"
         )
     poor = sorted((error.sqnr, name) for name, error in errors.items() if error.sqnr < SQNR_DB)
     for sqnr, name in poor[:NAMED_TENSORS]:

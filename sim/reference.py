@@ -53,15 +53,19 @@ class Reference:
         return float(apart.max()), float(apart.mean())
 
 
-def reference(quantized: QuantizedModel, text: str, tokens: int) -> Reference:
+def reference(
+    quantized: QuantizedModel, text: str, tokens: int, pair: str | None = None
+) -> Reference:
     """Golden and, where the checkpoint is there, the float model on at most `tokens` tokens.
+
+    `pair` is the second text of a model that reads two.
 
     Raises
     ------
     ValueError
         The text is empty.
     """
-    sequence = quantized.tokens(text, max_tokens=tokens)
+    sequence = quantized.tokens(text, pair, max_tokens=tokens)
     golden: dict[str, np.ndarray] = {}
     golden["logits"] = encoder.run(quantized.model, sequence.ids, sequence.types, trace=golden)
     floats: dict[str, np.ndarray] | None = None

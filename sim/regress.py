@@ -27,9 +27,12 @@ import numpy as np
 
 from golden import fast as golden_fast
 from quant import float_model
+from quant.answers import held
+from quant.data_file import Review as Text
 from quant.data_file import add_columns, layout_of
+from quant.metrics import determination
 from quant.quantized_model import QuantizedModel
-from quant.spec import EMBEDDING
+from quant.spec import EMBEDDING, MULTI_LABEL, REGRESSION, EncoderSpec
 from quant.texts import load_texts
 from quant.vectors import cosines
 from rtl.compile.batches import pack
@@ -49,7 +52,7 @@ Run many reviews through the simulated accelerator and compare every one with go
 
 All reviews: the logits, bit for bit. A sample of them: every write of every named intermediate. The
 accuracy of the float model, of golden and of the Verilog is counted on the same reviews; of a model
-that makes embeddings it is their cosine.
+that makes embeddings it is their cosine, of numbers R^2.
 """
 EXAMPLES = """\
 examples:
@@ -67,6 +70,8 @@ class Regression:
 
     Attributes
     ----------
+    task
+        What the model's outputs are, as in quant.spec.
     reviews, traced, inferences
         How many were run, how many of them were asked for with all intermediates compared, and how
         many inferences they shared.
@@ -75,11 +80,13 @@ class Regression:
     problems
         Reviews that ended in an error, lacked writes or differ, one line each.
     accuracy
-        Of each model; None where the texts have no labels, empty where the model has no classes.
-    agreement, cosine
-        The share of the reviews that float and RTL give the same class, or the mean cosine of their
-        embeddings; None where the model makes the other, and the cosine where the float model is
-        not there.
+        Of each model, of several labels at once with every label right; None where the texts have
+        no labels, empty where the model has none.
+    agreement, cosine, fit
+        The share of the reviews that float and RTL give the same class, or of the labels that both
+        give or both do not; the mean cosine of their embeddings; R^2 of RTL's numbers as those of
+        float, the least of the outputs. None where the model makes others; the last two also where
+        the float model is not there.
     cycles
         Of all inferences.
     utilisation
@@ -89,6 +96,7 @@ class Regression:
         out where that is made here.
     """
 
+    task: str
     reviews: int
     traced: int
     inferences: int
@@ -101,6 +109,7 @@ class Regression:
     accuracy: dict[str, float | None]
     agreement: float | None
     cosine: float | None
+    fit: float | None
     cycles: int
     utilisation: tuple[float, float]
     simulated: int
@@ -125,8 +134,8 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
     FitError, SimulatorError, HarnessError, ValueError
         As the parts it uses.
     """
-    names = quantized.spec.labels
-    texts = load_texts(options.data, SPLIT, names=names, layout=layout_of(options))
+    spec, layout = quantized.spec, layout_of(options)
+    texts = load_texts(options.data, SPLIT, names=spec.labels, layout=layout, task=spec.task)
     texts = texts[: options.reviews]
     sequences = [
         quantized.tokens(text.text, text.pair, max_tokens=options.tokens) for text in texts
@@ -185,16 +194,24 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
         ]
         outputs = {"float": np.array(floats)} | outputs
     accuracy: dict[str, float | None] = {}
-    agreement = cosine = None
-    if quantized.spec.task == EMBEDDING:
+    agreement = cosine = fit = None
+    if spec.task == EMBEDDING:
         if "float" in outputs:
             cosine = float(cosines(outputs["float"], logits).mean())
+    elif spec.task == MULTI_LABEL:
+        right = np.array([_targets(text, spec) for text in texts])
+        accuracy = {name: _exact(held(found), right) for name, found in outputs.items()}
+        agreement = float((held(outputs.get("float", golden)) == held(logits)).mean())
+    elif spec.task == REGRESSION:
+        if "float" in outputs:
+            fit = float(determination(logits * quantized.logit_scale, outputs["float"]).min())
     else:
         labels = np.array([-1 if text.label is None else text.label for text in texts])
         accuracy = {name: _accuracy(found.argmax(1), labels) for name, found in outputs.items()}
         same = outputs.get("float", golden).argmax(1) == logits.argmax(1)
         agreement = float(same.mean())
     return Regression(
+        task=spec.task,
         reviews=len(sequences),
         traced=len(traced),
         inferences=len(batches),
@@ -207,11 +224,22 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
         accuracy=accuracy,
         agreement=agreement,
         cosine=cosine,
+        fit=fit,
         cycles=cycles,
         utilisation=utilisation(program, lengths, cycles),
         simulated=simulated,
         seconds=seconds,
     )
+
+
+def _targets(text: Text, spec: EncoderSpec) -> tuple[float, ...]:
+    return (np.nan,) * len(spec.labels) if text.targets is None else text.targets
+
+
+def _exact(said: np.ndarray, right: np.ndarray) -> float | None:
+    """Every label right, over the texts with labels; None when none has them."""
+    known = ~np.isnan(right).any(axis=1)
+    return float((said == (right > 0))[known].all(axis=1).mean()) if known.any() else None
 
 
 def _accuracy(classes: np.ndarray, labels: np.ndarray) -> float | None:
@@ -242,7 +270,10 @@ def report(figures: Regression) -> str:
     for name, value in figures.accuracy.items():
         rows.append([f"accuracy, {name}", "-" if value is None else f"{value:.2%}"])
     if "float" in figures.accuracy:
-        rows.append(["same class, float and RTL", f"{figures.agreement:.2%}"])
+        same = "same labels" if figures.task == MULTI_LABEL else "same class"
+        rows.append([f"{same}, float and RTL", f"{figures.agreement:.2%}"])
+    if figures.fit is not None:
+        rows.append(["R^2 of RTL by float", f"{figures.fit:.5f}"])
     if figures.cosine is not None:
         rows.append(["mean cosine, float and RTL", f"{figures.cosine:.5f}"])
     rows += [

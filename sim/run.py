@@ -55,6 +55,7 @@ def default_review() -> str:
 def parser() -> Parser:
     result = Parser("sim.run", DESCRIPTION, EXAMPLES)
     result.add_argument("--review", metavar="TEXT", help="default: a review of the test split")
+    result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
     result.add_argument("--unit", default=WHOLE, help=f"default: {WHOLE}, the whole model")
     add_model_options(result)
     add_lanes(result, LANES)
@@ -91,11 +92,13 @@ def _run(options: argparse.Namespace) -> int:
         raise ValueError(f"{name} shows a run of the whole model: leave --unit {options.unit} away")
     directory, quantized = model_of(options)
     review = options.review if options.review is not None else default_review()
-    text = reference(quantized, review, options.tokens)
+    text = reference(quantized, review, options.tokens, options.pair)
     shown = " ".join(review.split())
     cut = f", {text.tokens.dropped} more cut" if text.tokens.dropped else ""
     config = fitting(quantized.model.shape, options.lanes, len(text.tokens.ids))
     print(f"review  {shown[:300]}{'...' if len(shown) > 300 else ''}")
+    if options.pair is not None:
+        print(f"pair    {' '.join(options.pair.split())[:300]}")
     print(f"tokens  {len(text.tokens.ids)}{cut}")
     print(f"model   {directory}, INT8 of {quantized.info['checkpoint']['directory']}")
     print(f"unit    {options.unit}, {config.lanes} lanes, {options.simulator}\n", flush=True)
@@ -124,6 +127,7 @@ def _run(options: argparse.Namespace) -> int:
             "lanes": config.lanes,
             "tokens": len(text.tokens.ids),
             "review": review,
+            "pair": options.pair,
             "total_seconds": seconds,
             "stall_causes": CAUSES,
             **figures,

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from quant import float_model
-from quant.spec import EMBEDDING
+from quant import answers
+from quant.answers import answer
+from quant.spec import CLASSIFICATION, EMBEDDING, REGRESSION
 from quant.vectors import cosines
 from rtl.interface.config import Config
 from sim.bench import PassedTest
@@ -57,7 +58,7 @@ def whole_model(text: Reference, played: Verified) -> dict[str, Any]:
 
 
 def verdicts(text: Reference, rtl: np.ndarray) -> list[dict[str, Any]]:
-    """The float model, where it is there, golden and RTL: class, probabilities, logits.
+    """The float model, where it is there, golden and RTL: what they say of it, and the logits.
 
     Of a model that makes embeddings: the cosine with golden's.
     """
@@ -74,18 +75,14 @@ def verdicts(text: Reference, rtl: np.ndarray) -> list[dict[str, Any]]:
             {"model": name, "cosine": float(cosines(logits[None], golden[None])[0])}
             for name, _, logits in found
         ]
-    said = []
-    for name, scaled, logits in found:
-        shares = float_model.softmax(np.asarray(scaled, np.float32))
-        said.append(
-            {
-                "model": name,
-                "class": spec.labels[int(np.argmax(logits))],
-                "probabilities": dict(zip(spec.labels, map(float, shares), strict=True)),
-                "logits": dict(zip(spec.labels, logits.tolist(), strict=True)),
-            }
-        )
-    return said
+    return [
+        {
+            "model": name,
+            **answer(spec, np.asarray(scaled, np.float32), logits),
+            "logits": dict(zip(spec.labels, logits.tolist(), strict=True)),
+        }
+        for name, scaled, logits in found
+    ]
 
 
 def _said_table(
@@ -96,18 +93,23 @@ def _said_table(
     if spec.task == EMBEDDING:
         headings = ["model", f"cosine with golden, {spec.outputs} numbers"]
         return headings, [[one["model"], f"{one['cosine']:.6f}"] for one in said]
-    return ["model", "class", *spec.labels, "logits"], _rows(said)
+    if spec.task == REGRESSION:
+        return ["model", *spec.labels, "integers"], _rows(said, "values", "{:.4f}")
+    kind = "class" if spec.task == CLASSIFICATION else "labels"
+    lines = _rows(said, "probabilities", "{:.2%}")
+    for line, one in zip(lines, said, strict=True):
+        line.insert(1, answers.said(one))
+    return ["model", kind, *spec.labels, "logits"], lines
 
 
-def _rows(said: Sequence[dict[str, Any]]) -> list[list[object]]:
+def _rows(said: Sequence[dict[str, Any]], shown: str, form: str) -> list[list[object]]:
     def number(value: float) -> str:
         return f"{value:.4f}" if isinstance(value, float) else str(value)
 
     return [
         [
             one["model"],
-            one["class"],
-            *(f"{share:.2%}" for share in one["probabilities"].values()),
+            *(form.format(value) for value in one[shown].values()),
             " ".join(map(number, one["logits"].values())),
         ]
         for one in said

@@ -236,7 +236,8 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _lengths(quantized: QuantizedModel, data: str, tokens: int, texts: int) -> list[int]:
-    found = load_texts(data, "test", names=quantized.spec.labels)[:texts]
+    spec = quantized.spec
+    found = load_texts(data, "test", names=spec.labels, task=spec.task)[:texts]
     return [len(quantized.tokens(one.text, one.pair, max_tokens=tokens).ids) for one in found]
 
 

@@ -16,6 +16,7 @@ from quant import hub
 from quant.calibrate import default_out, ensure
 from quant.checkpoint import DEFAULT_MODEL
 from quant.export import c
+from quant.spec import TASKS
 
 DESCRIPTION = """\
 Write a quantized model for use without Python; its logits are those of golden, bit for bit.
@@ -59,7 +60,7 @@ def export_command(options: argparse.Namespace) -> int:
     quantized = options.quantized
     if quantized is None:
         checkpoint = DEFAULT_MODEL if options.model is None else hub.local(options.model)
-        quantized = ensure(checkpoint, default_out(checkpoint))
+        quantized = ensure(checkpoint, default_out(checkpoint), TASKS)
     name = quantized.resolve().name
     if options.format == "onnx":
         return export_onnx(quantized, options.out or OUT / f"{name}.onnx")

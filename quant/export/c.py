@@ -13,6 +13,8 @@ import numpy as np
 
 from golden import reciprocal, rsqrt, softmax
 from golden.model import Layer, Linear, Model, Norm
+from quant.decode import scale
+from quant.spec import MULTI_LABEL, REGRESSION
 
 INFERENCE = ("bert2rtl.h", "bert2rtl_model.h", "bert2rtl.c", "main.c")
 GENERATED = ("bert2rtl_shape.h", "bert2rtl_model.c")
@@ -87,12 +89,19 @@ def _meaning(info: Mapping[str, Any]) -> Iterator[str]:
     match info:
         case {"spec": {"task": "embedding"}}:
             yield "   The outputs are an embedding; its direction is what counts, not its length."
-        case {"spec": {"labels": [*labels]}}:
+        case {"spec": {"labels": [*labels], **spec}}:
             # JSON may escape a slash, and so nothing in it ends the comment.
             yield "   Labels: " + json.dumps(labels).replace("/", "\\/")
+            if spec.get("task") == MULTI_LABEL:
+                yield "   Each label whose logit is above 0 holds, none of them or several."
+            elif spec.get("task") == REGRESSION:
+                yield "   The outputs are numbers, not the logits of classes."
     match info:
-        case {"tensors": {"logits": {"scale": float(scale)}}}:
-            yield f"   A logit of the float model is about {scale!r} times the integer."
+        case {"tensors": {"logits": {"scale": float(), "factors": [*_]} as format}}:
+            steps = ", ".join(repr(float(step)) for step in scale(format))
+            yield f"   Outputs of the float model are about {steps} times the integers."
+        case {"tensors": {"logits": {"scale": float(step)}}}:
+            yield f"   A logit of the float model is about {step!r} times the integer."
 
 
 def _model(model: Model) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -302,3 +303,51 @@ def test_a_port_has_to_be_named(
     monkeypatch.setattr("host.link.list_ports.comports", lambda: [Port(name) for name in found])
     assert exit_code(host.info.main, []) == 2
     assert capsys.readouterr().err == message
+
+
+@pytest.mark.parametrize("task", ["multi-label", "regression"])
+def test_other_heads(
+    task: str, make_board: Make, command: Make, sample: Sample, tmp_path: Path
+) -> None:
+    """Several labels at once and numbers, of a text and of a file, with what is right of each."""
+    make_board()
+    folder = shutil.copytree(sample.quantized, tmp_path / "model")
+    file = folder / "quantized.json"
+    description = json.loads(file.read_text())
+    factors = [1.0, 0.5, 0.25]
+    description["info"]["spec"]["task"] = task
+    description["info"]["tensors"]["logits"]["factors"] = factors
+    file.write_text(json.dumps(description))
+    texts = ["the film was good", "not a bad film !", "bad bad bad"]
+    integers = [sample.right(words) for words in texts]
+    held = [[n for n, x in zip(LABELS, row) if x > 0] for row in integers]
+    values = [[SCALE * f * x for f, x in zip(factors, row)] for row in integers]
+    right = [*held[:2], ["undecided"]] if task == "multi-label" else [[0.5, 1, 2]] * 3
+    data, out = tmp_path / "texts.jsonl", tmp_path / "answers.json"
+    lines = [json.dumps({"text": t, "label": x}) for t, x in zip(texts, right)]
+    data.write_text("\n".join(lines))
+    options = ["--quantized", str(folder), "--json", str(out)]
+    assert command(host.load, str(sample.image))[0] == 0
+    code, shown, _ = command(host.classify, "--data", str(data), *options)
+    assert code == 0
+    answers = json.loads(out.read_text())["answers"]
+    assert [list(a["integer_logits"].values()) for a in answers] == integers
+    if task == "multi-label":
+        assert [a["labels"] for a in answers] == held
+        same = sum(row == label for row, label in zip(held, right))
+        assert shown.endswith(f"\n{same} of 3 as their labels say\n")
+    else:
+        for answer, expected in zip(answers, values):
+            np.testing.assert_allclose(list(answer["values"].values()), expected, rtol=1e-6)
+        error = np.square(np.array(values) - [0.5, 1, 2]).mean(axis=0)
+        for name, square in zip(LABELS, error):
+            assert f"{name}: mean squared error {square:.4f} of 3" in shown
+    code, shown, _ = command(host.classify, texts[0], *options)
+    assert code == 0
+    first = json.loads(out.read_text())
+    assert first["integer_logits"] == dict(zip(LABELS, integers[0]))
+    head = shown.splitlines()[0]
+    said = held[0] or ["no label"] if task == "multi-label" else [
+        f"{name} {value:.4f}" for name, value in zip(LABELS, values[0])
+    ]  # fmt: skip
+    assert head == f"{', '.join(said)}   from {first['tokens']} tokens"

@@ -88,7 +88,7 @@ def test_texts_are_read_as_they_are_needed(classifier: Classifier, monkeypatch) 
 
     found = batch.classified(
         classifier.model,
-        classifier.spec.labels,
+        classifier.spec,
         classifier.logit_scale,
         classifier.tokens,
         endless(),

@@ -12,7 +12,7 @@ from quant.calibrate import main as calibrate
 from quant.checkpoint import DEFAULT_MODEL
 from quant.classify import Classifier
 from quant.classify import main as classify
-from quant.evaluate import Evaluation
+from quant.evaluation import Evaluation
 from quant.tokenizer import TextTokenizer, Tokens
 from tests.quant import tiny
 

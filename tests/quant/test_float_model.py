@@ -1,5 +1,6 @@
 from math import erf, sqrt
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,12 +46,18 @@ def test_equals_hugging_face_on_real_reviews(shipped: Checkpoint, texts: list) -
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
 
 
-def save_random(directory: Path, family: str, architecture: str, activation: str) -> None:
+def save_random(
+    directory: Path, family: str, architecture: str, activation: str, **config: Any
+) -> None:
     """A tiny checkpoint of a class of transformers."""
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
     torch.manual_seed(5)
-    sizes = {"vocab_size": 40, "max_position_embeddings": 24, "num_labels": 5}
+    sizes: dict[str, Any] = {
+        "vocab_size": 40,
+        "max_position_embeddings": 24,
+        "num_labels": 5,
+    } | config
     if family == "distilbert":
         sizes |= {"dim": 24, "n_heads": 3, "n_layers": 2, "hidden_dim": 36}
         sizes["activation"] = activation

@@ -6,7 +6,7 @@ import numpy as np
 
 from quant import overview
 from quant.compare import TensorError
-from quant.evaluate import Evaluation
+from quant.evaluation import Evaluation
 from quant.tokenizer import Tokens
 
 # Labels 0 0 1 1 and none. The first is right, the second changed, the third wrong in both models,

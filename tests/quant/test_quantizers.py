@@ -108,7 +108,7 @@ def test_a_dead_channel_and_a_large_bias_get_a_scale_that_fits() -> None:
 
 def test_the_logits_and_the_ablation_share_one_scale() -> None:
     weight = np.array([[1.0, 0.5], [0.01, 0.02]], np.float32)
-    logits = linear("head.1", weight, np.zeros(2, np.float32), 0.1, None)
+    logits = linear("head.1", weight, np.zeros(2, np.float32), 0.1, None, per_channel=False)
     assert logits.linear.m is None
     assert len(set(logits.weight_scales)) == 1
     whole = linear("x", weight, np.zeros(2, np.float32), 0.1, 1.0, per_channel=False)

@@ -70,11 +70,11 @@ def test_a_spec_of_before_there_were_tasks_is_of_a_classifier() -> None:
 def test_another_task_is_refused_with_what_to_use() -> None:
     classifier = EncoderSpec(**FIELDS)
     embedding = EncoderSpec(**FIELDS | {"labels": (), "task": "embedding"})
-    classifier.require("classification", "it")
+    classifier.require(("classification",), "it")
     with pytest.raises(ValueError, match=r"^it is a classifier .*: use python -m quant.classify"):
-        classifier.require("embedding", "it")
+        classifier.require(("embedding",), "it")
     with pytest.raises(ValueError, match=r"^it makes embeddings .*: use python -m quant.embed"):
-        embedding.require("classification", "it")
+        embedding.require(("classification",), "it")
 
 
 def test_arrays_are_checked_by_name() -> None:

@@ -168,3 +168,52 @@ def test_a_plain_transformer(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert regress.main([*options, *given, "--json", str(figures)]) == Exit.OK
     assert "passed: equal bit for bit" in capsys.readouterr().out
     assert json.loads(figures.read_text())["traced"] == 3
+
+
+@pytest.mark.verilator
+@pytest.mark.parametrize(
+    ("config", "labels"),
+    [
+        pytest.param({"id2label": {"0": "stars"}}, 1, id="one number"),
+        pytest.param({"problem_type": "regression"}, 3, id="several numbers"),
+        pytest.param({"problem_type": "multi_label_classification"}, 3, id="several labels"),
+    ],
+)
+def test_other_heads(
+    config: dict[str, Any], labels: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Numbers and several labels at once, a single output among them, from file to Verilog."""
+    arrays = tiny.tensors(labels=labels)
+    arrays["classifier.weight"] *= np.linspace(1, 0.01, labels, dtype=np.float32)[:, None]
+    model = tiny.write(tmp_path / "checkpoint", config, arrays)
+    texts, mine, figures = (tmp_path / name for name in ("texts.jsonl", "mine", "figures.json"))
+    several = config.get("problem_type", "").startswith("multi")
+    targets: list[Any] = [["good"], [], ["bad", "mixed"]] if several else [[1.5] * labels] * 3
+    words = ("a good film !", "the bad films", "a bad film , the films good !")
+    rows = [{"text": t, "pair": "the film", "label": x} for t, x in zip(words, targets)]
+    texts.write_text("\n".join(map(json.dumps, rows)))
+    given = ["--data", str(texts)]
+    assert calibrate.main(["--model", str(model), *given, "--out", str(mine)]) == Exit.OK
+    options = ["--quantized", str(mine), "--lanes", "4", "--json", str(figures)]
+    assert regress.main([*options, *given, "--trace-sample", "3", "--jobs", "1"]) == Exit.OK
+    printed = capsys.readouterr().out
+    assert "passed: equal bit for bit" in printed
+    found = json.loads(figures.read_text())
+    assert found["traced"] == 3
+    if several:
+        assert found["accuracy"]["RTL"] == found["accuracy"]["golden"] is not None
+        assert found["agreement"] > 0.8
+        assert "same labels, float and RTL" in printed
+    else:
+        assert (found["accuracy"], found["agreement"]) == ({}, None)
+        assert 0.4 < found["fit"] < 1  # texts so alike that an output hardly varies
+        assert "R^2 of RTL by float" in printed
+    pair = ["--review", words[2], "--pair", "the film"]
+    assert run.main([*options, *pair, "--tokens", "16"]) == Exit.OK
+    assert "Every bit equal to the golden model." in capsys.readouterr().out
+    found = json.loads(figures.read_text())
+    assert found["tokens"] == 9 + 2 + 3  # [CLS] and two [SEP]
+    golden, rtl = found["verdicts"][1:]
+    assert len(rtl["logits"]) == labels
+    assert golden["logits"] == rtl["logits"]
+    assert golden["labels" if several else "values"] == rtl["labels" if several else "values"]

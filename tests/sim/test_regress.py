@@ -53,6 +53,7 @@ def result(logits: list[int], error: Error = Error.NONE) -> Result:
 
 def figures(**changes: object) -> regress.Regression:
     sound = regress.Regression(
+        task="classification",
         reviews=4,
         traced=2,
         inferences=3,
@@ -65,6 +66,7 @@ def figures(**changes: object) -> regress.Regression:
         accuracy={"float": 0.75, "golden": 0.5, "RTL": None},
         agreement=0.75,
         cosine=None,
+        fit=None,
         cycles=4000,
         utilisation=(0.5, 0.75),
         simulated=4400,

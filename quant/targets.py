@@ -1,0 +1,118 @@
+"""What a file says of a text whose model gives several labels at once, or numbers.
+
+One column holds all of it, or each output has a column of its name. Several labels: a 1 for each
+that holds and a 0 for the others. A regression: the numbers.
+
+    several labels   a,b  a;b  a|b  ["a", "b"]  [0, 2]  [1.0, 0.0, 1.0]  []: names in any case or
+                     indices, a list of floats has one for each label; in columns 0, 1, false, true
+    numbers          3.5  [3.5, -1.0]: as many as the model has outputs; in columns one each
+
+An empty field, or one that is not there, says nothing of the text.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from math import isfinite
+
+from quant.data_label import label_index, shown
+from quant.spec import MULTI_LABEL
+
+Targets = tuple[float, ...]
+
+_BETWEEN = re.compile(r"[,;|]")
+_TRUTH = {"0": 0.0, "0.0": 0.0, "false": 0.0, "1": 1.0, "1.0": 1.0, "true": 1.0}
+
+
+def of_field(value: object, names: Sequence[str], task: str) -> Targets | None:
+    """The targets that one field holds; None where it is empty.
+
+    Raises ValueError that goes on "is ...".
+    """
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    found = _list(value)
+    if task == MULTI_LABEL:
+        return _labels(value, found, names)
+    numbers = [value] if found is None else found
+    if len(numbers) != len(names):
+        raise ValueError(
+            f"is {shown(value)}, {_counted(len(numbers), 'number')}: the model gives {len(names)} "
+            f"({', '.join(names)[:200]})"
+        )
+    return tuple(_number(number) for number in numbers)
+
+
+def of_fields(values: Sequence[object], columns: Sequence[str], task: str) -> Targets | None:
+    """The targets that a field each holds; None where all are empty.
+
+    Raises ValueError that names the column.
+    """
+    empty = [value is None or not str(value).strip() for value in values]
+    if all(empty):
+        return None
+    targets = []
+    for value, column, missing in zip(values, columns, empty):
+        try:
+            if missing:
+                raise ValueError("is empty, though other outputs of the text are not")
+            targets.append(_truth(value) if task == MULTI_LABEL else _number(value))
+        except ValueError as error:
+            raise ValueError(f"{column!r} {error}") from None
+    return tuple(targets)
+
+
+def _labels(value: object, found: list[object] | None, names: Sequence[str]) -> Targets:
+    if found is not None and found and all(isinstance(item, float) for item in found):
+        if len(found) != len(names) or not set(found) <= {0.0, 1.0}:
+            raise ValueError(
+                f"is {shown(value)}: a list of floats must hold a 0.0 or 1.0 for each of the "
+                f"{len(names)} labels; of the indices of those that hold, write integers"
+            )
+        return tuple(float(str(item)) for item in found)
+    if found is None:
+        word = str(value).strip()
+        whole = word.casefold() in [name.casefold() for name in names]
+        found = [word] if whole else list(_BETWEEN.split(word))
+    targets = [0.0] * len(names)
+    for item in found:
+        index = label_index(item, names)
+        if index is None:
+            raise ValueError(f"is {shown(value)}, with an empty label: leave it out")
+        if targets[index]:
+            raise ValueError(f"is {shown(value)}, where {names[index]} is twice")
+        targets[index] = 1.0
+    return tuple(targets)
+
+
+def _list(value: object) -> list[object] | None:
+    """A list, or the one that a string holds as JSON; None for no list."""
+    if isinstance(value, str) and value.strip().startswith("["):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise ValueError(f"is {shown(value)}, no JSON list") from None
+    return list(value) if isinstance(value, list) else None
+
+
+def _number(value: object) -> float:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        number = float(value) if isinstance(value, int | float) else float(str(value))
+    except (ValueError, OverflowError):
+        raise ValueError(f"is {shown(value)}, not a number") from None
+    if not isfinite(number):
+        raise ValueError(f"is {shown(value)}, not a finite number")
+    return number
+
+
+def _truth(value: object) -> float:
+    word = str(value).strip().lower()
+    if word not in _TRUTH:
+        raise ValueError(f"is {shown(value)}, not one of 0, 1, false, true")
+    return _TRUTH[word]
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count} {name}{'' if count == 1 else 's'}"
