@@ -46,6 +46,9 @@ VERILATOR_FLAGS = (
 OPTIMISATION = "OPT_FAST=-O1"
 #: For what is played for minutes.
 FASTER = "OPT_FAST=-O2"
+#: Characters of Verilog up to which its C++ is compiled as one file. Apart, two precompiled headers
+#: take longer than the files; only of more is there enough to compile on two cores.
+ONE_FILE = 1_000_000
 
 HARNESS_FLAGS = (
     "--cc", "--exe", "--build",
@@ -73,6 +76,11 @@ def folder_of(design: Design, simulator: str, *, waves: bool = False, variant: s
     """Build folder of a design on a simulator."""
     parts = [design.name, design.configuration, variant, simulator, "waves" if waves else ""]
     return BUILDS / "-".join(filter(None, parts))
+
+
+def _make(design: Design, optimisation: str) -> tuple[str, ...]:
+    """Variables of Verilator's makefile for a design."""
+    return (optimisation, *(("VM_PARALLEL_BUILDS=0",) if len(design.verilog) <= ONE_FILE else ()))
 
 
 def _key(*facts: str) -> str:
@@ -113,9 +121,8 @@ def built(
     flags: tuple[str, ...] = ()
     if simulator == "verilator":
         flags = (*VERILATOR_FLAGS, *(("--trace-fst",) if waves else ()))
-    key = _key(
-        design.verilog, visibility, *flags, OPTIMISATION, version(simulator), cocotb.__version__
-    )
+    make = " ".join(_make(design, OPTIMISATION))
+    key = _key(design.verilog, visibility, *flags, make, version(simulator), cocotb.__version__)
     stamp = folder / "stamp"
     while True:
         build(design, simulator, folder, key, visibility, flags, waves)
@@ -150,7 +157,7 @@ def build(
         sources = [control, source] if simulator == "verilator" else [source]
         try:
             with clean_environment():
-                os.environ["MAKEFLAGS"] = OPTIMISATION
+                os.environ["MAKEFLAGS"] = " ".join(_make(design, OPTIMISATION))
                 runner(simulator).build(
                     sources=sources,
                     hdl_toplevel=design.name,
@@ -215,7 +222,8 @@ def build_harness(
         Verilator is missing, or it or the compiler refuses the sources.
     """
     check("verilator")
-    flags = [*HARNESS_FLAGS, "-MAKEFLAGS", optimisation, *flags]
+    make = [word for value in _make(design, optimisation) for word in ("-MAKEFLAGS", value)]
+    flags = [*HARNESS_FLAGS, *make, *flags]
     folder = folder_of(design, "harness", variant=variant)
     made = dict(headers or {})
     texts = [path.read_text() for path in _with_included(sources)] + [*made, *made.values()]

@@ -18,8 +18,10 @@ from sim.bench import run_bench
 from sim.cycles.model import predict
 from sim.harness import fast
 from tb.case import Case, accelerator_inference, write_case
+from tb.scenarios import SMALL_LIMITS
 
-CONFIG = Config(lanes=4)
+#: As in tests/tb/test_bench_accelerator.py, so that one build serves both.
+CONFIG = Config(lanes=4, **SMALL_LIMITS)
 SHAPE = Shape(
     layers=2, hidden=16, heads=2, head_size=8, ffn=32, labels=2, vocabulary=30, positions=16,
     types=2,

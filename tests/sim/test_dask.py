@@ -15,7 +15,8 @@ from sim.mutate import __main__ as mutate
 from tests.cli.test_cluster import scheduler, workers
 
 FUZZ = ["--cases", "450", "--lanes", "4", "--seed", "5"]
-MUTATE = ["activation", "--count", "30"]
+#: As many as in test_mutate.py, so that one build serves both.
+MUTATE = ["activation", "--count", "40"]
 REGRESS = ["--reviews", "20", "--tokens", "12", "--lanes", "4", "--trace-sample", "3"]
 EVALUATE = ["--samples", "150", "--tokens", "24"]
 
@@ -83,7 +84,7 @@ def test_mutants(address: str, tmp_path: Path) -> None:
         with workers(address, count):
             assert mutate.main([*MUTATE, *there, "--json", str(out)]) == 0
         reports.append(out.read_bytes())
-    assert b'"mutants": 30' in reports[0]
+    assert b'"mutants": 40' in reports[0]
     assert reports == [reports[0]] * 2
 
 

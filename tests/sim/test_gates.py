@@ -85,7 +85,7 @@ def test_a_fault_in_the_fold_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     """It takes registers away and switches none on."""
     monkeypatch.setattr(gates, "FOLDER", tmp_path)
     monkeypatch.setattr(fold, "_clocked", lambda *arguments: None)
-    broken = gates.netlist(generated("requantize", CONFIG))
+    broken = gates.netlist(generated("reciprocal", CONFIG))
     with pytest.raises(BenchError, match="values differ"):
         run_bench(broken, "icarus", variant="broken-gates")
 

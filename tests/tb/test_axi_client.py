@@ -4,13 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from rtl.generate.verilog import PLAIN
 from rtl.interface.config import Config
 from sim.bench import BenchError, run_bench
 from sim.design import described
+from tb.scenarios import SMALL_LIMITS
 from tests.rtl.mutation import mutated
 
 BENCH = Path(__file__).with_name("bench_axi_client.py")
-CONFIG = Config(lanes=4, tokens=8, hidden=16, ffn=16, labels=4)
+#: As in test_bench_accelerator.py, so that one build serves both.
+CONFIG = Config(lanes=4, **SMALL_LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +57,7 @@ def test_a_deliberate_fault_is_seen(name: str) -> None:
     variant = f"client-{list(FAULTS).index(name)}"
     with pytest.raises(BenchError, match=test):
         run_bench(
-            described(unit, "accelerator", CONFIG),
+            described(unit, "accelerator", CONFIG, lowering=PLAIN),
             "icarus",
             CONFIG,
             bench=BENCH,

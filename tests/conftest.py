@@ -1,0 +1,7 @@
+"""What holds for all tests."""
+
+import gc
+
+# A look for cyclic garbage goes over all that Amaranth, Numba and torch have made by then, which
+# at Python's thresholds is a tenth of the time of a test that simulates or compiles.
+gc.set_threshold(100_000, 50, 100)
