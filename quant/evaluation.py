@@ -4,6 +4,7 @@ One class a task: Evaluation of classes, LabelEvaluation of several labels at on
 NumberEvaluation of numbers. All give the same figures of the distance between the models.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,7 +29,7 @@ from quant.metrics import (
 
 
 @dataclass(frozen=True)
-class Outputs:
+class Outputs(ABC):
     """What both models said of the same texts.
 
     float_logits float32 and integer_logits int64 [n, C], in units of logit_scale (a number, or one
@@ -56,17 +57,17 @@ class Outputs:
         return np.abs(self.scaled - self.float_logits)
 
     @property
+    @abstractmethod
     def labelled(self) -> NDArray[np.bool_]:
         """Of which texts it is known what is right [n]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def measures(self) -> dict[str, Any]:
         """The figures of this task: float, golden, and how they agree."""
-        raise NotImplementedError
 
+    @abstractmethod
     def measure_lines(self, values: dict[str, Any]) -> list[str]:
         """They, in words."""
-        raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
         difference = self.difference
@@ -104,6 +105,14 @@ class Outputs:
         if self.errors:
             lines += ["", f"tensors over {self.traced} texts, worst first", table(self.errors)]
         return "\n".join(lines)
+
+    def lines_by_name(self, floats: dict[str, Any], integers: dict[str, Any]) -> list[str]:
+        """Precision, recall and F1 of each class or label, float beside golden."""
+        return [
+            f"{f'{key} {name}':18}{_change(floats[key][i], integers[key][i])}"
+            for i, name in enumerate(self.names)
+            for key in ("precision", "recall", "f1")
+        ]
 
     def difference_lines(self, values: dict[str, Any]) -> list[str]:
         """How far the logits are apart, all of them together."""
@@ -188,10 +197,7 @@ class Evaluation(Outputs):
             f"{'accuracy':18}{_change(floats['accuracy'], integers['accuracy'])}"
             f"   float 95 % interval {low:.2%} to {high:.2%}",
         ]
-        for i, name in enumerate(self.names):
-            for key in ("precision", "recall", "f1"):
-                label = f"{key} {name}"
-                lines.append(f"{label:18}{_change(floats[key][i], integers[key][i])}")
+        lines += self.lines_by_name(floats, integers)
         lines += ["confusion (row: true class)", *self._confusion(floats, integers)]
         return lines
 
@@ -241,10 +247,7 @@ class LabelEvaluation(Outputs):
             ):  # fmt: skip
                 note = f"   float 95 % interval {low:.2%} to {high:.2%}" if key == "exact" else ""
                 lines.append(f"{name:18}{_change(floats[key], integers[key])}{note}")
-            for i, name in enumerate(self.names):
-                for key in ("precision", "recall", "f1"):
-                    label = f"{key} {name}"
-                    lines.append(f"{label:18}{_change(floats[key][i], integers[key][i])}")
+            lines += self.lines_by_name(floats, integers)
         lines.append(
             f"agreement         {values['agreement']:.2%} of the labels, "
             f"{values['changed_texts']} texts differ"

@@ -80,7 +80,12 @@ def _counted(design: Design, family: str, say: Callable[[str], None]) -> Counts:
             write_if_changed(folder / f"{design.name}.v", design.verilog)
             write = "delete t:$scopeinfo; write_json netlist.json"
             commands = f"read_verilog {design.name}.v; {script}; {write}"
-            run_tool("yosys", "-q", "-p", commands, folder=folder)
+            try:
+                run_tool("yosys", "-q", "-p", commands, folder=folder)
+            except SynthesisError as error:
+                raise SynthesisError(
+                    f"{design.name} for {family}: {error}\n--family leaves families out"
+                ) from None
             netlist = json.loads((folder / "netlist.json").read_text())["modules"][design.name]
             cells = Counter(cell["type"] for cell in netlist["cells"].values())
             seconds = round(time.monotonic() - start, 1)

@@ -25,7 +25,7 @@ from tests.ending import refusal
 
 CONFIG = Config(lanes=4)
 
-#: A product behind two registers, as LayerNorm has it, and one whose operand feeds another product.
+#: A product behind two registers, as LayerNorm has it.
 TWO_REGISTERS = """\
 module row(input clk, input [15:0] a, input [10:0] r, output reg [25:0] scale);
   reg [25:0] product = 0;
@@ -135,6 +135,15 @@ def test_the_table_and_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert one["family"] in shown
         assert f"{one['used']['LUT']:,}" in shown
         assert one["used"] == used(one["family"], one["cells"])
+
+
+def test_a_family_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(counting, "FOLDER", tmp_path)
+    broken = dataclasses.replace(FAMILIES["gowin"], script="synth_gowin -family none -top {top}")
+    monkeypatch.setitem(FAMILIES, "gowin", broken)
+    with pytest.raises(SynthesisError, match="requantize for gowin: yosys failed; the end of"):
+        count(generated("requantize", CONFIG), ["gowin"])
+    assert not list(tmp_path.glob("*/*.json"))
 
 
 def test_it_is_counted_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
