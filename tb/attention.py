@@ -24,6 +24,9 @@ from tb.trace import ELEMENTS, TRACE_PORTS
 SILENCE = 1500
 """Cycles without a word or a write that are a hang: more than a row tile of the longest takes."""
 
+LONGEST = 10_000
+"""Cycles of an inference that never ends, though words or writes go on."""
+
 OUTPUT_INTERVAL = 4
 """Cycles from a word of `o` to the next, when each is taken at once."""
 
@@ -243,6 +246,8 @@ class Bench:
                 raise Mismatch(f"{inference.name}: idle in cycle {cycle}, and it has not ended")
             if quiet > SILENCE:
                 raise Mismatch(f"{inference.name}: nothing has happened for {SILENCE} cycles")
+            if cycle > LONGEST:
+                raise Mismatch(f"{inference.name}: it has not ended in {LONGEST} cycles")
         ports.set("start", 0)
         ports.set("abort", 0)
         await ports.settle()

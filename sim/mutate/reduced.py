@@ -50,6 +50,6 @@ def without_encoder(text: str) -> str:
     tied = before + NOT + cell + after.replace(GIVEN, told, 1)
     script = (
         "read_rtlil unit.il\nhierarchy -top attention\ndffunmap\nflatten\n"
-        "opt -full -nodffe -nosdff\nwrite_rtlil small.il\n"
+        "opt -full -nodffe -nosdff\nopt_clean -purge\nwrite_rtlil small.il\n"
     )
     return yosys(script, {"unit.il": tied}, "small.il")["small.il"]

@@ -106,3 +106,20 @@ def test_what_is_expected_is_compared(what: str) -> None:
 
     with pytest.raises(Mismatch):
         finish(play())
+
+
+def test_what_goes_on_for_ever_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound on all cycles: a fault that writes without end is never silent."""
+    monkeypatch.setattr("tb.attention.LONGEST", 100)
+    made = layers.layer(CONFIG, 3, short=True)
+    sound = layers.inference(made, [3], 1)
+
+    async def play() -> None:
+        ports = ports_of()
+        await ports.reset()
+        bench = Bench(ports)
+        bench.queue(sound)
+        await bench.run(sound)
+
+    with pytest.raises(Mismatch, match="it has not ended in 100 cycles"):
+        finish(play())
