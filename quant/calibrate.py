@@ -92,6 +92,8 @@ def observe_all(
 ) -> tuple[dict[str, Observer], Floats]:
     """An observer for every tensor of the float model on these texts, and its logits [n, C].
 
+    Of a model without pooling n counts the tokens of all texts, here and below.
+
     The model runs in float64. In float32 the last bit depends on the processor and the number of
     threads, which would reach some of the rounded multipliers; here every machine gets the same.
     """
@@ -103,7 +105,7 @@ def observe_all(
         float_model.run(checkpoint.spec, doubles, tokens.ids, tokens.types, trace=trace)
         observe(trace, observers)
         logits.append(trace["logits"])
-    return observers, np.stack(logits)
+    return observers, np.vstack(logits)
 
 
 def golden_logits(model: Model, texts: Sequence[Tokens]) -> NDArray[np.int64]:
