@@ -14,6 +14,7 @@ def infer_all(
     limits: Mapping[str, int],
     check: Callable[[Ids, Ids, Ids], object],
     infer: Callable[[Ids, Ids, Ids, Sequence[int]], list[int]],
+    logits: Callable[[int], int],
     ids: Sequence[Ids],
     types: Sequence[Ids] | None,
     attend: Sequence[Ids] | None,
@@ -30,6 +31,8 @@ def infer_all(
     infer
         The logits of the sequences of a batch, one after the other, from their ids, types and
         attend, and their lengths.
+    logits
+        How many come of a sequence of so many tokens.
     types, attend
         None: 0 for all tokens, 1 for all tokens.
     row_tiles
@@ -60,12 +63,12 @@ def infer_all(
     for batch in streams.pack(lengths, lanes, room):
         i, t, a = ([x for place in batch for x in part[place]] for part in (ids, types, attend))
         try:
-            logits = infer(i, t, a, [lengths[place] for place in batch])
+            left = infer(i, t, a, [lengths[place] for place in batch])
         except InferenceError as error:
             if error.sequence is None:
                 raise
             raise InferenceError(error.code, batch[error.sequence]) from None
-        labels = len(logits) // len(batch)
         for place in batch:
-            found[place], logits = logits[:labels], logits[labels:]
+            count = logits(lengths[place])
+            found[place], left = left[:count], left[count:]
     return [found[place] for place in range(len(ids))]

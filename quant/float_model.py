@@ -1,9 +1,10 @@
 """The float reference: the encoder classifier from scratch in NumPy, reading like the papers.
 
 Vaswani et al., "Attention is all you need" (2017); Devlin et al., "BERT" (2019). One sequence at a
-time: ids [L] to logits [C], without pooling to those of every token [L, C]. ``trace``, where given, receives every intermediate under the name that
-docs/numerics.md section 9 gives its integer twin, and three that only exist in float:
-``layer.i.ffn.up`` and ``head.j.linear`` before the activation, ``layer.i.probs`` after the softmax.
+time: ids [L] to logits [C], without pooling to those of every token [L, C]. ``trace``, where given,
+receives every intermediate under the name that docs/numerics.md section 9 gives its integer twin,
+and three that only exist in float: ``layer.i.ffn.up`` and ``head.j.linear`` before the activation,
+``layer.i.probs`` after the softmax.
 """
 
 from math import sqrt

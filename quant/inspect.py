@@ -30,7 +30,7 @@ from quant.sentence import MODULES
 from quant.spec import CLASSIFICATION, EMBEDDING, MULTI_LABEL, REGRESSION, EncoderSpec
 from quant.texts import CORPORA, load_texts
 from quant.tokenizer import TextTokenizer
-from rtl.compile.fit import longest_sequence
+from rtl.compile.fit import longest_sequence, needed_labels
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, Config, ceil_div
 from sim.cycles.model import predict
@@ -97,6 +97,7 @@ class Reach:
 
 def shape_of(spec: EncoderSpec) -> Shape:
     """Golden's shape of a checkpoint, before calibration adds copies of neurons."""
+    pooling: Any = spec.pooling
     return Shape(
         layers=spec.layers,
         hidden=spec.hidden,
@@ -110,7 +111,7 @@ def shape_of(spec: EncoderSpec) -> Shape:
         position_offset=spec.position_offset,
         norm="pre" if spec.norm == "pre" else "post",
         embedding_norm=spec.embedding_norm,
-        pooling="mean" if spec.pooling == "mean" else "first",
+        pooling=pooling,
     )
 
 
@@ -181,6 +182,7 @@ def smallest(model: Model, lanes: int, tokens: int) -> Config:
         ffn=max([shape.ffn, *(width for width in widths if width > hidden)]),
         labels=shape.labels,
     )
+    config = replace(config, labels=needed_labels(shape, config))
     found = longest_sequence(model, config)
     if found < tokens:
         raise ValueError(f"{tokens} tokens: the model takes {found} at most at {lanes} lanes")

@@ -38,7 +38,8 @@ class Models:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Logits [n, C] of both models, without pooling of every token; errors by tensor over the texts that were traced."""
+    """Logits [n, C] of both models, without pooling those of every token; errors by tensor over the
+    texts that were traced."""
 
     float_logits: NDArray[np.float32]
     integer_logits: NDArray[np.int64]

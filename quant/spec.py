@@ -72,9 +72,10 @@ class EncoderSpec:
 
     norm: "post" normalises after each residual addition (BERT); "pre" before each branch, with a
     final norm after the last layer. pooling: what the head reads, the "first" token, the "mean"
-    over the attended tokens or ("none") every token by itself. head_activations: one for each hidden layer of the head, so the head
-    has one linear layer more than that. Token t takes row t + position_offset of the position
-    table. Raises ValueError naming the field, its value and what is allowed.
+    over the attended tokens or ("none") every token by itself. head_activations: one for each
+    hidden layer of the head, so the head has one linear layer more than that. Token t takes row
+    t + position_offset of the position table. Raises ValueError naming the field,
+    its value and what is allowed.
     """
 
     layers: int

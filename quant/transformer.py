@@ -1,8 +1,8 @@
 """The plain Transformer encoder, as torch.nn.TransformerEncoder has it (Vaswani et al., 2017).
 
 Token embeddings and fixed sinusoidal positions, layers with the norms before or after each branch,
-the mean of the tokens, the first one or each into one linear classifier. The fields of the config and the
-names of the tensors, which are those of PyTorch's own state dict, are in docs/models.md.
+the mean of the tokens, the first one or each into one linear classifier. The fields of the config
+and the names of the tensors, which are those of PyTorch's own state dict, are in docs/models.md.
 """
 
 from math import sqrt
@@ -38,7 +38,7 @@ def sinusoids(positions: int, hidden: int) -> Floats:
 
 
 def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
-    """The layout of train.transformer: one linear layer on the mean of the tokens, the first or each."""
+    """The layout of train.transformer: one linear layer on the mean of the tokens, one, or each."""
     pre, embedding_norm = boolean(config, "norm_first"), boolean(config, "embedding_norm")
     _check_norms(pre, embedding_norm, boolean(config, "final_norm"))
     words = tensors.table("embedding.weight")
