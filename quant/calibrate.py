@@ -45,6 +45,7 @@ from quant.spec import (
 )
 from quant.texts import CORPORA, load_texts
 from quant.tokenizer import FILES, TextTokenizer, Tokens
+from quant.tokenizer import encode as encode_text
 from quant.verdict import judge
 
 BUILD = Path("build")
@@ -80,10 +81,9 @@ def encode(
     texts: Sequence[Review], tokenizer: TextTokenizer, checkpoint: Checkpoint, max_tokens: int
 ) -> list[Tokens]:
     """The tokens of each text, cut to ``max_tokens`` or to what the position table covers."""
-    limit = min(max_tokens, checkpoint.spec.max_tokens)
-    types = checkpoint.spec.types
     return [
-        tokenizer.encode(review.text, review.pair, limit=limit, segments=types) for review in texts
+        encode_text(checkpoint.spec, tokenizer, review.content, review.pair, max_tokens)
+        for review in texts
     ]
 
 

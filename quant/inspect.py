@@ -27,7 +27,14 @@ from quant.data_file import add_columns, layout_of
 from quant.observers import Observer
 from quant.quantizers import activation_table
 from quant.sentence import MODULES
-from quant.spec import CLASSIFICATION, EMBEDDING, MULTI_LABEL, REGRESSION, EncoderSpec
+from quant.spec import (
+    CLASSIFICATION,
+    EMBEDDING,
+    MULTI_LABEL,
+    REGRESSION,
+    TOKEN_CLASSIFICATION,
+    EncoderSpec,
+)
 from quant.texts import CORPORA, load_texts
 from quant.tokenizer import TextTokenizer
 from rtl.compile.fit import longest_sequence, needed_labels
@@ -41,7 +48,10 @@ _ANSWERS = {
     CLASSIFICATION: "classes",
     MULTI_LABEL: "labels, several at once",
     REGRESSION: "numbers",
+    TOKEN_CLASSIFICATION: "classes of every token",
 }
+
+_POOLED = {"first": "the first token", "mean": "the mean of the tokens", "none": "every token"}
 
 TEXTS = 16
 TOKENS = 128
@@ -334,7 +344,7 @@ def description(checkpoint: Checkpoint) -> str:
 def _outputs(checkpoint: Checkpoint) -> str:
     """What leaves the encoder."""
     spec = checkpoint.spec
-    pooled = "the first token" if spec.pooling == "first" else "the mean of the tokens"
+    pooled = _POOLED[spec.pooling]
     if spec.task == EMBEDDING:
         told = (checkpoint.directory / MODULES).is_file()
         return f"embedding of {spec.outputs}: {pooled}{'' if told else f', as without {MODULES}'}"

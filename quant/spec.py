@@ -41,7 +41,7 @@ CLASSIFICATION, EMBEDDING, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION = TASKS
     "regression",
     "token-classification",
 )
-LABELLED = (CLASSIFICATION, MULTI_LABEL, REGRESSION)
+LABELLED = (CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION)
 """Tasks whose outputs have names and can be held to what a file of texts says of each."""
 
 _CLASSIFY = "use python -m quant.classify or quant.evaluate"
