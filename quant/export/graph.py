@@ -171,7 +171,9 @@ class _Encoder(Graph):
             for name in ("ids", "types", "attend")
         ]
         self.nodes[-1].output[0] = "logits"
-        sizes = [*(["tokens"] if self.every else []), self.shape.labels]
+        sizes: list[str | int | None] = [self.shape.labels]
+        if self.every:
+            sizes.insert(0, "tokens")
         output = helper.make_tensor_value_info("logits", TensorProto.INT32, sizes)
         made = helper.make_model(
             helper.make_graph(self.nodes, "encoder", inputs, [output], self.constants),
