@@ -25,7 +25,7 @@ def infer_all(
     Parameters
     ----------
     limits
-        Lanes and tokens of the accelerator.
+        Lanes, tokens and labels of the accelerator.
     check
         Refuses a sequence (its ids, types and attend) with a ValueError.
     infer
@@ -37,7 +37,8 @@ def infer_all(
         None: 0 for all tokens, 1 for all tokens.
     row_tiles
         How many an inference takes, as `python -m rtl.compile` prints for the model. None: as many
-        as the longest sequence that the accelerator was made for.
+        as the longest sequence that the accelerator was made for, or as it holds the logits of
+        where every token has some.
 
     Raises
     ------
@@ -57,7 +58,10 @@ def infer_all(
         except ValueError as error:
             raise ValueError(f"sequence {place}: {error}") from None
     lanes, tokens = limits["lanes"], limits["tokens"]
-    room = -(-tokens // lanes) if row_tiles is None else row_tiles
+    room = -(-tokens // lanes)
+    if logits(2) > logits(1):
+        room = min(room, limits["labels"] * -(-room // lanes) // logits(1))
+    room = room if row_tiles is None else row_tiles
     lengths = [len(one) for one in ids]
     found: dict[int, list[int]] = {}
     for batch in streams.pack(lengths, lanes, room):

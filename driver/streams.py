@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-HEADER, TABLE, NORM, EMBED, LINEAR, ATTEND, END = 1, 2, 3, 4, 5, 6, 7
+HEADER, TABLE, NORM, EMBED, LINEAR = 1, 2, 3, 4, 5
 DESCRIPTOR_BYTES = 32
 SHIFTS = 128  # flag of a NORM with a plane more
 FIRST_TILE, LOGITS = 1, 64  # flags of a LINEAR

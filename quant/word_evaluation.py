@@ -28,12 +28,12 @@ class WordEvaluation(Evaluation):
     cut: int
 
     def entity_scores(self, classes: Classes) -> dict[str, Any] | None:
-        """Of the texts of which every word has a tag; None where there is none, or no entities."""
+        """Of the words that have a tag, as if the others were not there; None without tags."""
         if not tagged(self.names):
             return None
         ends = np.searchsorted(self.text, np.arange(1, self.texts))
         several = [np.split(part, ends) for part in (self.labels, classes)]
-        known = [(a, b) for a, b in zip(*several) if len(a) and (a >= 0).all()]
+        known = [(a[a >= 0], b[a >= 0]) for a, b in zip(*several) if (a >= 0).any()]
         if not known:
             return None
         right, said = ([[self.names[one] for one in tags] for tags in part] for part in zip(*known))

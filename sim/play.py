@@ -164,9 +164,9 @@ def play_accelerator(reference: Reference, config: Config, around: Surroundings)
     program = compile_model(model, config, whole_last_layer=around.whole_last_layer)
     inference = accelerator_inference(program, model, tokens.ids, tokens.types, name="text")
     played = _play(WHOLE, program, inference, around)
-    logits, golden = played.result.reshape(-1), reference.golden["logits"]
-    _equal("the logits", logits, golden.reshape(-1))
-    logits = logits.reshape(golden.shape)
+    found, golden = played.result.reshape(-1), reference.golden["logits"]
+    _equal("the logits", found, golden.reshape(-1))
+    logits = found.reshape(golden.shape)
     return Verified(program, played.facts, played.seconds, logits, played.activity)
 
 

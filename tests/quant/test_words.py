@@ -130,7 +130,7 @@ def test_calibration_and_evaluation_agree_with_both_models_one_by_one(
         assert len({said for _, said in both}) > 1
     agree = [a == b for x, y in zip(*names.values()) for a, b in zip(x, y)]
     assert found["agreement"] == np.mean(agree)
-    assert found["entities"]["float"]["entities"] == 6  # the second text has a word without tag
+    assert found["entities"]["float"]["entities"] == 6
 
 
 def test_a_text_cut_in_the_middle_says_so(
