@@ -63,3 +63,22 @@ def test_areas(seed: int) -> None:
         return found
 
     assert simulate(Bounds(CONFIG), exercise) > 50
+
+
+@pytest.mark.parametrize("words", [1, 3, CONFIG.lanes])
+@pytest.mark.parametrize("behind", [-1, 0, 1, 2, BANK])
+def test_logits_end_with_their_memory(words: int, behind: int) -> None:
+    """The last word that there is, and the first that there is not."""
+    start = CONFIG.logit_words - words + behind
+    area = {"used": 1, "start": start, "words": words, "bank": 0, "spans": 0, "logits": 1}
+
+    async def exercise(ports: Any) -> int:
+        ctx, unit = ports.ctx, ports.component
+        for name, value in area.items():
+            ctx.set(getattr(unit.areas[1], name), value)
+        ctx.set(unit.en, 1)
+        for _ in range(4):
+            await ctx.tick()
+        return int(ctx.get(unit.outside))
+
+    assert simulate(Bounds(CONFIG), exercise) == (behind > 0)
