@@ -55,8 +55,8 @@ class Bounds(wiring.Component):
 
     A tensor that outgrows its bank would be read from, or written into, another one, and logits of
     every token may be more than there is room for. How many row tiles there are is known with the
-    sequence alone, so the check is of each tile, not of the descriptor. It takes
-    3 cycles; no tile is computed in fewer than 20.
+    sequence alone, so the check is of each tile, not of the descriptor. It takes 3 cycles; no tile
+    is computed in fewer than 20.
 
     Members
     -------
