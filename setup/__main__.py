@@ -28,8 +28,8 @@ examples:
 
 @dataclass(frozen=True)
 class Profile:
-    """What a make target needs: extras of pyproject.toml, whether it simulates, tests, and has a
-    CPU in its simulation."""
+    """What a make target needs: extras of pyproject.toml, and what the system has to have where it
+    simulates, tests, or simulates a CPU with its firmware."""
 
     extras: tuple[str, ...]
     simulates: bool = False

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import litex
 from cli.command import ToolError
+
+import litex
 from litex.soc.integration import export
 
 from sim.simulators import ROOT

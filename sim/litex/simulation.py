@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import version as release
 from pathlib import Path
 
-from cli.command import ToolError
 from cli.files import locked
 from cli.progress import stage
 
