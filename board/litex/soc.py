@@ -79,7 +79,7 @@ class Accelerator(LiteXModule):
 
 def _signals(prefix: str, interface: Any, channels: Sequence[str]) -> dict[str, Any]:
     """The signals of an interface by the names that AXI gives them."""
-    found = {}
+    found: dict[str, Any] = {}
     for channel in channels:
         endpoint = getattr(interface, channel)
         names = ["valid", "ready", "last"]

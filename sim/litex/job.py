@@ -127,7 +127,12 @@ class Job:
         address = self.memory.index(b"B2RTIMG")
         return [
             predict_dma(
-                self.program, one.ids, one.types, bus=self.bus, latency=LATENCY, address=address
+                self.program,
+                one.ids.tolist(),
+                one.types.tolist(),
+                bus=self.bus,
+                latency=LATENCY,
+                address=address,
             ).cycles
             for one in self.sequences
         ]
