@@ -44,7 +44,8 @@ class Kind(IntEnum):
            bytes twice are as good as once. No image is in use then until the next USE.
     USE    nothing; nothing. The memory from address 0 on is checked as an image, then used.
     RUN    a word a token, id[23:0], type[24], attend[25], ends[26] with the last of a sequence
-           that another one follows; cycles 4, logits 4 each, sequence by sequence.
+           that another one follows; cycles 4, logits 4 each, sequence by sequence; where the image
+           has a class for every token, token by token.
     ERROR  only as a reply: code 1, detail 4.
     """
 

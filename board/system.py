@@ -75,7 +75,7 @@ class Choices:
                 f"longest is {self.longest}: it must be 4 above a multiple of {ALIGNMENT}, in "
                 f"12..{LONGEST}"
             )
-        sequences = self.config.row_tiles
+        sequences = self.config.gathered_tiles * self.config.lanes
         most = (LONGEST_REPLY - 4) // 4 // sequences
         if self.config.labels > most:
             raise ValueError(

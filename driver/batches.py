@@ -14,6 +14,7 @@ def infer_all(
     limits: Mapping[str, int],
     check: Callable[[Ids, Ids, Ids], object],
     infer: Callable[[Ids, Ids, Ids, Sequence[int]], list[int]],
+    logits: Callable[[int], int],
     ids: Sequence[Ids],
     types: Sequence[Ids] | None,
     attend: Sequence[Ids] | None,
@@ -24,17 +25,20 @@ def infer_all(
     Parameters
     ----------
     limits
-        Lanes and tokens of the accelerator.
+        Lanes, tokens and labels of the accelerator.
     check
         Refuses a sequence (its ids, types and attend) with a ValueError.
     infer
         The logits of the sequences of a batch, one after the other, from their ids, types and
         attend, and their lengths.
+    logits
+        How many come of a sequence of so many tokens.
     types, attend
         None: 0 for all tokens, 1 for all tokens.
     row_tiles
         How many an inference takes, as `python -m rtl.compile` prints for the model. None: as many
-        as the longest sequence that the accelerator was made for.
+        as the longest sequence that the accelerator was made for, or as it holds the logits of
+        where every token has some.
 
     Raises
     ------
@@ -54,18 +58,21 @@ def infer_all(
         except ValueError as error:
             raise ValueError(f"sequence {place}: {error}") from None
     lanes, tokens = limits["lanes"], limits["tokens"]
-    room = -(-tokens // lanes) if row_tiles is None else row_tiles
+    room = -(-tokens // lanes)
+    if logits(2) > logits(1):
+        room = min(room, limits["labels"] * -(-room // lanes) // logits(1))
+    room = room if row_tiles is None else row_tiles
     lengths = [len(one) for one in ids]
     found: dict[int, list[int]] = {}
     for batch in streams.pack(lengths, lanes, room):
         i, t, a = ([x for place in batch for x in part[place]] for part in (ids, types, attend))
         try:
-            logits = infer(i, t, a, [lengths[place] for place in batch])
+            left = infer(i, t, a, [lengths[place] for place in batch])
         except InferenceError as error:
             if error.sequence is None:
                 raise
             raise InferenceError(error.code, batch[error.sequence]) from None
-        labels = len(logits) // len(batch)
         for place in batch:
-            found[place], logits = logits[:labels], logits[labels:]
+            count = logits(lengths[place])
+            found[place], left = left[:count], left[count:]
     return [found[place] for place in range(len(ids))]

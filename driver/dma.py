@@ -48,6 +48,7 @@ class DmaAccelerator(Accelerator):
     """
 
     longest = 0
+    _stream = b""
 
     def _set(self, name: str, value: int) -> None:
         self._memory.write(DMA_REGISTERS[name], value)
@@ -78,7 +79,8 @@ class DmaAccelerator(Accelerator):
             raise DeviceError(
                 f"the image lies at {address:#x}: it must be a multiple of {ALIGNMENT}"
             )
-        longest = self.check(image[stream : stream + stream_bytes])
+        commands = image[stream : stream + stream_bytes]
+        longest = self.check(commands)
         if self._read("status") & BUSY:
             raise DeviceError("an inference is under way: wait for it or abort it")
         for name, value in (("model_address", address + stream), ("rows_address", address + rows)):
@@ -86,7 +88,7 @@ class DmaAccelerator(Accelerator):
             self._set(f"{name}_high", value >> 32)
         self._set("model_bytes", stream_bytes)
         self._set("row_bytes", row_bytes)
-        self.longest = longest
+        self.longest, self._stream = longest, commands
         return longest
 
     def send(
@@ -164,6 +166,7 @@ class DmaAccelerator(Accelerator):
             self.limits,
             check,
             lambda i, t, a, lengths: self.infer(i, t, a, seconds, interrupt, lengths),
+            lambda tokens: streams.logits(self._stream, tokens),
             ids,
             types,
             attend,

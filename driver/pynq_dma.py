@@ -67,7 +67,6 @@ class Overlay:
         address = overlay.ip_dict["bert2rtl_0"]["phys_addr"]
         self.device = Accelerator(pynq.MMIO(address, SPAN), sleep)
         self.longest = self.device.check(stream)
-        self._labels = streams.embed(stream)["labels"]
         self._model = self._buffer(stream)
 
     def _buffer(self, data: bytes) -> Any:
@@ -116,8 +115,8 @@ class Overlay:
         found = self._streams(ids, types, attend, lengths)
         channel = self._dma["logits"].recvchannel
         logits = [
-            self._pynq.allocate(shape=(self._labels,), dtype="i4")
-            for _ in ([len(ids)] if lengths is None else lengths)
+            self._pynq.allocate(shape=(streams.logits(self.stream, tokens),), dtype="i4")
+            for tokens in ([len(ids)] if lengths is None else lengths)
         ]
         buffers = {name: self._buffer(data) for name, data in found.items()}
         coming = iter(logits)
@@ -162,6 +161,7 @@ class Overlay:
             self.device.limits,
             lambda i, t, a: self._streams(i, t, a, None),
             lambda i, t, a, lengths: self.infer(i, t, a, seconds, lengths),
+            lambda tokens: streams.logits(self.stream, tokens),
             ids,
             types,
             attend,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-HEADER, TABLE, NORM, EMBED = 1, 2, 3, 4
+HEADER, TABLE, NORM, EMBED, LINEAR = 1, 2, 3, 4, 5
 DESCRIPTOR_BYTES = 32
 SHIFTS = 128  # flag of a NORM with a plane more
+FIRST_TILE, LOGITS = 1, 64  # flags of a LINEAR
+PARAMETER_PLANES = 7
 
 
 def embed(stream: bytes) -> dict[str, int]:
@@ -18,34 +20,63 @@ def embed(stream: bytes) -> dict[str, int]:
     ValueError
         It is none, or it is cut.
     """
-    if len(stream) < DESCRIPTOR_BYTES or stream[0] != HEADER or stream[2:6] != b"B2RT":
-        raise ValueError("this is no command stream: rtl.compile writes one (model.bin)")
-    lanes, labels = stream[7], int.from_bytes(stream[14:16], "little")
-    if not lanes:
-        raise ValueError("the command stream says 0 lanes: it is damaged")
-    size = -(-DESCRIPTOR_BYTES // lanes) * lanes  # whole words
-    at = size
-    while at + DESCRIPTOR_BYTES <= len(stream):
-        opcode, flags = stream[at], stream[at + 1]
+    for opcode, _, fields in _descriptors(stream):
         if opcode == EMBED:
             channels, low, high, positions, offset, types, wide = struct.unpack_from(
-                "<HHBHHBB", stream, at + 4
+                "<HHBHHBB", fields, 2
             )
+            lanes = stream[7]
             return {
                 "lanes": lanes,
-                "labels": labels,
+                "labels": int.from_bytes(stream[14:16], "little"),
                 "row_words": -(-channels // lanes) << (wide & 1),
                 "token_rows": low | high << 16,
                 "position_rows": positions,
                 "offset": offset,
                 "types": types,
             }
-        channels = int.from_bytes(stream[at + 2 : at + 4], "little")
-        planes = {TABLE: 0, NORM: 7 if flags & SHIFTS else 6}.get(opcode)
-        if planes is None:
+        if opcode not in (TABLE, NORM):
             break
-        at += size + (256 if opcode == TABLE else -(-channels // lanes) * planes * lanes)
     raise ValueError("the command stream has no EMBED where one must come: it is cut or damaged")
+
+
+def logits(stream: bytes, tokens: int) -> int:
+    """How many logits come of a sequence with so many tokens.
+
+    That is the model's labels, or, where it has a class for every token, so many for each.
+
+    Raises
+    ------
+    ValueError
+        It is no command stream, or it is cut.
+    """
+    for opcode, flags, fields in _descriptors(stream):
+        if opcode == LINEAR and flags & LOGITS:
+            columns = int.from_bytes(fields[2:4], "little")
+            return columns * (1 if flags & FIRST_TILE else tokens)
+    raise ValueError("the command stream computes no logits: it is cut or damaged")
+
+
+def _descriptors(stream: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Opcode, flags and fields (26 bytes) of each behind HEADER, as far as the stream goes."""
+    if len(stream) < DESCRIPTOR_BYTES or stream[0] != HEADER or stream[2:6] != b"B2RT":
+        raise ValueError("this is no command stream: rtl.compile writes one (model.bin)")
+    lanes = stream[7]
+    if not lanes:
+        raise ValueError("the command stream says 0 lanes: it is damaged")
+    size = -(-DESCRIPTOR_BYTES // lanes) * lanes  # whole words
+    at = size
+    while at + DESCRIPTOR_BYTES <= len(stream):
+        opcode, flags = stream[at], stream[at + 1]
+        fields = stream[at + 2 : at + 28]
+        yield opcode, flags, fields
+        first, second = struct.unpack_from("<HH", fields)
+        words = {
+            TABLE: 256 // lanes,
+            NORM: -(-first // lanes) * (7 if flags & SHIFTS else 6),
+            LINEAR: -(-second // lanes) * (first + PARAMETER_PLANES),
+        }
+        at += size + words.get(opcode, 0) * lanes
 
 
 def tokens(

@@ -24,7 +24,7 @@ def run(
     attend: Integers | None = None,
     trace: Trace = None,
 ) -> np.ndarray:
-    """Logits of one text, int32 [labels].
+    """Logits of one text, int32 [labels]; without pooling those of every token, [L, labels].
 
     ids [L] token ids, types [L] segment ids (default all 0), attend [L] 1 for tokens that serve as
     keys and 0 for masked ones (default all 1; holes are allowed). A dict given as trace receives
@@ -45,7 +45,7 @@ def run(
     if model.final_norm is not None:
         x, x8 = normalize(x, model.final_norm, trace, "final")
 
-    y = record(trace, "pooled", x8[0] if shape.pooling == "first" else pool(x8, attend, model))
+    y = record(trace, "pooled", pool(x8, attend, model))
     for j, hidden in enumerate(model.head[:-1]):
         y = record(trace, f"head.{j}", linear(y, hidden))
     return record(trace, "logits", accumulate(y, model.head[-1]))
@@ -60,6 +60,8 @@ def run_batch(
     traces: list[dict[str, np.ndarray]] | None = None,
 ) -> np.ndarray:
     """Logits of several texts that share one inference, int32 [texts, labels].
+
+    Without pooling they are those of all tokens, text by text: int32 [tokens, labels].
 
     A batch is its texts one by one, bit for bit: ids, types and attend hold them one after the
     other, `lengths` the tokens of each. A list given as traces receives the intermediates of each.
@@ -82,7 +84,7 @@ def run_batch(
         logits.append(run(model, ids[part], types[part], attend[part], trace))
         if traces is not None and trace is not None:
             traces.append(trace)
-    return np.stack(logits)
+    return np.vstack(logits)
 
 
 def normalize(z: np.ndarray, norm: Norm, trace: Trace, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -139,9 +141,15 @@ def feed_forward(
 
 
 def pool(x8: np.ndarray, attend: np.ndarray, model: Model) -> np.ndarray:
-    """The mean over the valid tokens: attention of one query with equal scores. int8 [H]."""
+    """What the head reads, by the model's pooling.
+
+    "first": token 0, int8 [H]. "none": every token, masked ones too, int8 [L, H]. "mean": the mean
+    over the valid tokens, which is attention of one query with equal scores, int8 [H].
+    """
+    if model.shape.pooling != "mean":
+        return x8[0] if model.shape.pooling == "first" else x8
     if model.mean_m is None or model.mean_s is None:
-        raise ValueError("the model has no mean_m and mean_s; its pooling is 'first'")
+        raise ValueError("the model has no mean_m and mean_s; its pooling is 'mean'")
     p = np.where(attend, 255, 0).astype(np.uint8)
     row_m, row_s = row_scale(p.sum(dtype=np.int32), model.mean_m, model.mean_s)
     return requantize(matmul(p[None], x8)[0], row_m, row_s)

@@ -21,7 +21,7 @@ OPERAND_SHIFTS = (1, 8)  # of a channel's int16 to its int8 operand; at 8 all of
 EPSILON_MAX = (1 << 50) - 1
 
 NormPlacement = Literal["post", "pre"]
-Pooling = Literal["first", "mean"]
+Pooling = Literal["first", "mean", "none"]
 
 
 def _check_integer(name: str, value: int, low: int, high: int) -> None:
@@ -65,7 +65,8 @@ class Shape:
 
     `positions` counts the rows of the position table; token t reads row t + position_offset.
     `types` is 0 without segment embeddings. `norm` places the LayerNorm after ("post", BERT) or
-    before ("pre") each half of a layer; `pooling` feeds the head with the first token or the mean.
+    before ("pre") each half of a layer; `pooling` feeds the head with the first token, the mean, or
+    ("none") every token by itself.
     """
 
     layers: int
@@ -100,7 +101,8 @@ class Shape:
         for name, allowed in (("norm", NormPlacement), ("pooling", Pooling)):
             value = getattr(self, name)
             if value not in get_args(allowed):
-                choices = " and ".join(repr(choice) for choice in get_args(allowed))
+                *most, last = map(repr, get_args(allowed))
+                choices = f"{', '.join(most)} and {last}"
                 raise ValueError(f"shape.{name} is {value!r}; allowed {choices}")
         if not isinstance(self.embedding_norm, bool):
             raise ValueError(

@@ -53,9 +53,12 @@ class InferenceError(BoardError):
 
 @dataclass(frozen=True)
 class Answer:
-    """The logits of a batch, int32 [sequences, labels], and the clock cycles that they took."""
+    """The logits of each sequence, int32, and the clock cycles that they took.
 
-    logits: np.ndarray
+    They are [labels], or [tokens, labels] of a model with a class for every token.
+    """
+
+    logits: tuple[np.ndarray, ...]
     cycles: int
 
 
@@ -125,7 +128,12 @@ class Board:
         raise AssertionError("the last load returns or raises")
 
     def run(
-        self, sequences: Sequence[tuple[Ids, Ids]], labels: int, seconds: float | None = None
+        self,
+        sequences: Sequence[tuple[Ids, Ids]],
+        labels: int,
+        seconds: float | None = None,
+        *,
+        every: bool = False,
     ) -> Answer:
         """The logits of a batch, all tokens of it attended to.
 
@@ -133,6 +141,8 @@ class Board:
             Ids and types of each; together they are at most what the board takes (`host.batches`).
         labels
             Of the model: how many logits each has to have.
+        every
+            Each token of it has as many.
 
         Raises
         ------
@@ -159,14 +169,17 @@ class Board:
         if len(reply) < 8 or len(reply) % 4:
             raise LinkError(f"the board's answer has {len(reply)} bytes: no cycles and logits")
         logits = np.frombuffer(reply, "<i4", offset=4)
-        if len(logits) != len(sequences) * labels:
+        shapes = [(len(ids), labels) if every else (labels,) for ids, _ in sequences]
+        *ends, count = np.cumsum([int(np.prod(shape)) for shape in shapes])
+        if len(logits) != count:
             raise BoardError(
                 f"the board answers with {len(logits)} logits to a batch of {len(sequences)}, this "
                 f"model has {labels} classes: load its image, or name the other model with "
                 "--quantized"
             )
         cycles = int.from_bytes(reply[:4], "little")
-        return Answer(logits.reshape(len(sequences), labels), cycles)
+        parts = zip(np.split(logits, ends), shapes, strict=True)
+        return Answer(tuple(part.reshape(shape) for part, shape in parts), cycles)
 
     def _refused(self, error: RefusedError) -> Exception:
         """The refusal in words."""

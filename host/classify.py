@@ -28,10 +28,17 @@ from host.batches import Room
 from host.board import Board, BoardError, InferenceError
 from host.options import add_board, image_in, link_of
 from quant import decode
-from quant.answers import answer, right_of, said, table
+from quant.answers import answer, numbers, right_of, said, table
 from quant.data_file import Review, add_columns, layout_of, read_texts
-from quant.spec import CLASSIFICATION, LABELLED, MULTI_LABEL, REGRESSION, EncoderSpec
-from quant.tokenizer import TextTokenizer, Tokens
+from quant.spec import (
+    CLASSIFICATION,
+    LABELLED,
+    MULTI_LABEL,
+    REGRESSION,
+    TOKEN_CLASSIFICATION,
+    EncoderSpec,
+)
+from quant.tokenizer import TextTokenizer, Tokens, encode
 from rtl.compile.image import HEADER
 
 MODEL = Path("build/bert-tiny-imdb")
@@ -67,21 +74,15 @@ class Texts:
         return cls(model, TextTokenizer(quantized), spec, scale)
 
     def tokens(self, review: Review, limit: int) -> Tokens:
-        return self.tokenizer.encode(
-            review.text,
-            review.pair,
-            limit=min(limit, self.spec.max_tokens),
-            segments=self.spec.types,
-        )
+        return encode(self.spec, self.tokenizer, review.content, review.pair, limit)
 
     def figures(self, tokens: Tokens, codes: np.ndarray) -> dict[str, Any]:
         """What is said of a text, and its logits."""
-        labels = self.spec.labels
         logits = (codes * self.scale).astype(np.float32)
-        return answer(self.spec, logits, codes) | {
+        return answer(self.spec, tokens, logits, codes) | {
             "tokens": len(tokens.ids),
             "dropped_tokens": tokens.dropped,
-            "integer_logits": dict(zip(labels, map(int, codes))),
+            "integer_logits": numbers(self.spec, tokens, codes),
         }
 
 
@@ -118,14 +119,16 @@ def classified(
     BoardError, LinkError
         As `Board.run`; an error of one text of several names it.
     """
-    labels, took = len(texts.spec.labels), []
+    labels, every = len(texts.spec.labels), texts.spec.task == TOKEN_CLASSIFICATION
+    took = []
 
     def rows() -> Iterator[tuple[int, np.ndarray]]:
         for batch in batches:
             parts = [encoded[place] for place in batch]
             began = time.monotonic()
             try:
-                answer = board.run([(t.ids.tolist(), t.types.tolist()) for t in parts], labels)
+                sequences = [(t.ids.tolist(), t.types.tolist()) for t in parts]
+                answer = board.run(sequences, labels, every=every)
             except InferenceError as error:
                 if error.sequence is None or len(encoded) == 1:
                     raise
@@ -200,7 +203,7 @@ def _run(options: argparse.Namespace) -> int:
         total = {"batches": len(took)} | Batch.sum(took).figures(info)
         parts = [{"places": b} | one.figures(info) for b, one in zip(batches, took, strict=True)]
         figures = {"answers": answers, "batches": parts, "total": total}
-        _show_all(texts.spec, reviews, answers, total)
+        _show_all(texts.spec, reviews, encoded, answers, total)
     if options.json:
         write_json(options.json, figures)
     return 0
@@ -219,6 +222,7 @@ def _show(spec: EncoderSpec, found: dict[str, Any]) -> None:
 def _show_all(
     spec: EncoderSpec,
     reviews: Sequence[Review],
+    encoded: Sequence[Tokens],
     answers: Sequence[dict[str, Any]],
     total: dict[str, Any],
 ) -> None:
@@ -226,8 +230,8 @@ def _show_all(
         shown = said(found)
         if spec.task == CLASSIFICATION:
             shown = f"{shown:12} {found['probabilities'][shown]:7.2%}"
-        text = " ".join(review.text.split())
-        print(f"{shown}  {text[:80]}")
+        text = "" if "words" in found else f"  {' '.join(review.text.split())[:80]}"
+        print(f"{shown}{text}")
     print(
         f"{total['texts']:,} texts in {total['batches']:,} inferences: {total['cycles']:,} clock "
         f"cycles, {total['cycles_a_text']:,.0f} a text; {total['board_milliseconds']:.3f} ms on "
@@ -235,8 +239,17 @@ def _show_all(
         f"{1000 * total['seconds']:.0f} ms with the line"
     )
     known = [
-        (right, a) for r, a in zip(reviews, answers) if (right := right_of(spec, r)) is not None
+        (right, a)
+        for r, t, a in zip(reviews, encoded, answers)
+        if (right := right_of(spec, r, t)) is not None
     ]
+    if spec.task == TOKEN_CLASSIFICATION:
+        pairs = [pair for right, a in known for pair in zip(right, a["labels"], strict=True)]
+        tagged = [(tag, label) for tag, label in pairs if tag is not None]
+        if tagged:
+            same = sum(tag == label for tag, label in tagged)
+            print(f"{same:,} of {len(tagged):,} words as their tags say")
+        return
     if known and spec.task == REGRESSION:
         for name in spec.labels:
             squares = [(a["values"][name] - right[name]) ** 2 for right, a in known]

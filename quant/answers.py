@@ -2,9 +2,11 @@
 
 classification: the label of the largest logit, and softmax(logits). Several labels at once: those
 whose logit is above 0, and sigmoid(logit) of each; since a scale is positive, the integers alone
-decide. Regression: the outputs in the units of the float model. An embedding has none of it.
+decide. Regression: the outputs in the units of the float model. A class for every token: of each
+word the class of the token with which it begins. An embedding has none of it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,19 @@ from numpy.typing import NDArray
 
 from quant.data_file import Review
 from quant.float_model import softmax
-from quant.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, EncoderSpec
+from quant.spec import (
+    CLASSIFICATION,
+    MULTI_LABEL,
+    REGRESSION,
+    TOKEN_CLASSIFICATION,
+    EncoderSpec,
+)
+from quant.tokenizer import Tokens
 
 Numbers = NDArray[np.floating[Any]]
+
+OUTSIDE = "O"
+"""The tag of a word that belongs to nothing, in the schemes of Ramshaw and Marcus (1995) on."""
 
 _KIND = {CLASSIFICATION: "class", MULTI_LABEL: "label", REGRESSION: "output"}
 """What one output of each task is called."""
@@ -32,15 +44,22 @@ def held(logits: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def answer(
-    spec: EncoderSpec, logits: Numbers, codes: NDArray[np.integer[Any]] | None = None
+    spec: EncoderSpec,
+    tokens: Tokens,
+    logits: Numbers,
+    codes: NDArray[np.integer[Any]] | None = None,
 ) -> dict[str, Any]:
     """The outputs [C] of one text, in the units of the float model, as plain JSON values.
 
     codes: the integers of which the logits are multiples; where they are given, they decide.
     {"class", "logits", "probabilities"} of a class; {"labels", "logits", "probabilities"} of
     several; {"values"} of a regression; all but the label or labels by the names of the outputs.
+    Of outputs [L, C] {"words", "labels", "probabilities", "logits"}, lists with an entry for each
+    word of the text: its label, the probability of that, all its logits.
     """
     names = spec.labels
+    if spec.task == TOKEN_CLASSIFICATION:
+        return _of_words(spec, tokens, logits, logits if codes is None else codes)
     deciding: NDArray[Any] = logits if codes is None else codes
     outputs = dict(zip(names, map(float, logits), strict=True))
     if spec.task == REGRESSION:
@@ -55,8 +74,40 @@ def answer(
     return found | {"logits": outputs, "probabilities": dict(zip(names, map(float, shares)))}
 
 
+def _of_words(
+    spec: EncoderSpec, tokens: Tokens, logits: Numbers, deciding: NDArray[Any]
+) -> dict[str, Any]:
+    logits, classes = logits[tokens.first], deciding[tokens.first].argmax(axis=1)
+    shares = softmax(logits)[np.arange(len(classes)), classes]
+    return {
+        "words": [tokens.spelling[word] for word in tokens.kept],
+        "labels": [spec.labels[one] for one in classes],
+        "probabilities": shares.astype(float).tolist(),
+        "logits": logits.astype(float).tolist(),
+    }
+
+
+def texts_of(
+    spec: EncoderSpec, rows: NDArray[Any], texts: Sequence[Tokens]
+) -> Sequence[NDArray[Any]]:
+    """Of the outputs [n, C] of texts one after the other those of each text: [C], or [L, C]."""
+    if spec.task != TOKEN_CLASSIFICATION:
+        return list(rows)
+    return np.split(rows, np.cumsum([len(tokens.ids) for tokens in texts])[:-1])
+
+
+def numbers(spec: EncoderSpec, tokens: Tokens, outputs: NDArray[Any]) -> Any:
+    """Logits or integers as JSON values: by the names of the outputs; of words a list each."""
+    if spec.task == TOKEN_CLASSIFICATION:
+        return outputs[tokens.first].tolist()
+    return dict(zip(spec.labels, outputs.tolist(), strict=True))
+
+
 def said(values: dict[str, Any]) -> str:
-    """An answer in a few words."""
+    """An answer in a few words; of words they themselves, a label behind those that are not O."""
+    if "words" in values:
+        pairs = zip(values["words"], values["labels"], strict=True)
+        return " ".join(word if tag == OUTSIDE else f"{word}/{tag}" for word, tag in pairs)
     if "class" in values:
         return str(values["class"])
     if "labels" in values:
@@ -67,7 +118,12 @@ def said(values: dict[str, Any]) -> str:
 def table(
     spec: EncoderSpec, values: dict[str, Any], floats: dict[str, Any] | None = None
 ) -> list[str]:
-    """Lines of an answer with its "integer_logits", an output each; the float model's beside it."""
+    """Lines of an answer with its "integer_logits"; the float model's beside it.
+
+    An output each; of words a word each, without the integers.
+    """
+    if spec.task == TOKEN_CLASSIFICATION:
+        return _words_table(values, floats)
     kind = _KIND[spec.task]
     width = max(len(kind), 5, *map(len, spec.labels))
     titles = ["value"] if spec.task == REGRESSION else ["logit", "probability"]
@@ -84,6 +140,24 @@ def table(
     ]
 
 
+def _words_table(values: dict[str, Any], floats: dict[str, Any] | None) -> list[str]:
+    shown = [one for one in (values, floats) if one]
+    lines = [["word", "label", "probability"], *([word] for word in values["words"])]
+    if floats:
+        lines[0] += ["float label", "probability"]
+    for one in shown:
+        for line, tag, share in zip(lines[1:], one["labels"], one["probabilities"], strict=True):
+            line += [tag, f"{share:.2%}"]
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    return [
+        "  ".join(
+            cell.rjust(width) if number % 2 == 0 and number else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(line, widths))
+        ).rstrip()
+        for line in lines
+    ]
+
+
 def _figures(spec: EncoderSpec, values: dict[str, Any], name: str) -> list[str]:
     """Of one output: logit and probability, or the number."""
     if spec.task == REGRESSION:
@@ -91,8 +165,16 @@ def _figures(spec: EncoderSpec, values: dict[str, Any], name: str) -> list[str]:
     return [f"{values['logits'][name]:.4f}", f"{values['probabilities'][name]:.2%}"]
 
 
-def right_of(spec: EncoderSpec, review: Review) -> Any:
-    """What the file says of a text, as `answer` says it: a class, labels, or numbers by name."""
+def right_of(spec: EncoderSpec, review: Review, tokens: Tokens) -> Any:
+    """What the file says of a text, as `answer` says it: a class, labels, or numbers by name.
+
+    Of words a list of labels, None where it says nothing of a word; None where of none.
+    """
+    if spec.task == TOKEN_CLASSIFICATION:
+        if review.words is None or not any(tag is not None for tag in review.tags):
+            return None
+        tags = [review.tags[word] for word in tokens.kept]
+        return [None if tag is None else spec.labels[tag] for tag in tags]
     if spec.task == CLASSIFICATION:
         return None if review.label is None else spec.labels[review.label]
     if review.targets is None:

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,15 +14,23 @@ from cli import files
 
 from golden import fast
 from golden.model import Model
-from quant.answers import answer, right_of
-from quant.data_file import Review, TextError
-from quant.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, EncoderSpec, Floats
+from quant.answers import answer, numbers, right_of, texts_of
+from quant.data_file import Review
+from quant.rows import TextError
+from quant.spec import (
+    CLASSIFICATION,
+    MULTI_LABEL,
+    REGRESSION,
+    TOKEN_CLASSIFICATION,
+    EncoderSpec,
+    Floats,
+)
 from quant.tokenizer import InputError, Tokens
 
 CHUNK = 256
 """Texts in memory at a time."""
 
-Encode = Callable[[str, str | None], Tokens]
+Encode = Callable[[str | Sequence[str], str | None], Tokens]
 
 
 @dataclass
@@ -31,7 +39,7 @@ class Counts:
 
     classes: texts by the class they were given, or by each of their labels; right: of the
     `labelled` ones, with every label. Of a regression sums: of each output, and of the squared
-    errors of the labelled texts.
+    errors of the labelled texts. Where every token has a class, these three count words.
     """
 
     task: str = CLASSIFICATION
@@ -48,6 +56,12 @@ class Counts:
         self.texts += 1
         self.tokens += line["tokens"]
         self.cut += line["dropped_tokens"] > 0
+        if self.task == TOKEN_CLASSIFICATION:
+            self.classes.update(line["labels"])
+            right = line.get("label", [None] * len(line["labels"]))
+            self.labelled += sum(one is not None for one in right)
+            self.right += sum(a == b for a, b in zip(right, line["labels"], strict=True))
+            return
         self.labelled += "label" in line
         if self.task == REGRESSION:
             for name, value in line["values"].items():
@@ -75,9 +89,10 @@ class Counts:
             found: dict[str, Any] = {"means": self.means, "mean_squared_errors": self.errors}
             return counted | {"labelled_texts": self.labelled} | found
         accuracy = self.right / self.labelled if self.labelled else None
+        of_words = self.task == TOKEN_CLASSIFICATION
         return counted | {
             "classes": dict(sorted(self.classes.items())),
-            "labelled_texts": self.labelled,
+            "labelled_words" if of_words else "labelled_texts": self.labelled,
             "accuracy": accuracy,
         }
 
@@ -92,7 +107,9 @@ class Counts:
         said += ", ".join(f"{name} {count:,}" for name, count in sorted(self.classes.items()))
         if self.labelled:
             what = "every label right" if self.task == MULTI_LABEL else "accuracy"
-            said += f"; {what} {self.right / self.labelled:.2%} of {self.labelled:,} with a label"
+            unit = "words " if self.task == TOKEN_CLASSIFICATION else ""
+            share = self.right / self.labelled
+            said += f"; {what} {share:.2%} of {self.labelled:,} {unit}with a label"
         return said
 
 
@@ -105,8 +122,8 @@ def classified(
 ) -> Iterator[dict[str, Any]]:
     """A JSON object for each text, in order: class, probabilities, integer logits, tokens.
 
-    In place of class and probabilities labels or values, as the task has it. The integers are
-    golden's, bit for bit, by the compiled engine.
+    In place of class and probabilities labels, values or words, as the task has it. The integers
+    are golden's, bit for bit, by the compiled engine.
 
     Raises
     ------
@@ -119,23 +136,23 @@ def classified(
         for review in chunk:
             number += 1
             try:
-                encoded.append(encode(review.text, review.pair))
+                encoded.append(encode(review.content, review.pair))
             except InputError as error:
                 raise TextError(f"text {number}: {error}") from None
         codes = fast.run_batch(model, [t.ids for t in encoded], [t.types for t in encoded])
-        for review, tokens, row in zip(chunk, encoded, codes):
+        for review, tokens, row in zip(chunk, encoded, texts_of(spec, codes, encoded)):
             line: dict[str, Any] = {"text": review.text}
             if review.pair is not None:
                 line["pair"] = review.pair
-            if (right := right_of(spec, review)) is not None:
+            if (right := right_of(spec, review, tokens)) is not None:
                 line["label"] = right
-            given = answer(spec, row * logit_scale, row)
+            given = answer(spec, tokens, row * logit_scale, row)
             given.pop("logits", None)
             yield (
                 line
                 | given
                 | {
-                    "integer_logits": dict(zip(spec.labels, map(int, row))),
+                    "integer_logits": numbers(spec, tokens, row),
                     "tokens": len(tokens.ids),
                     "dropped_tokens": tokens.dropped,
                 }

@@ -45,6 +45,7 @@ from quant.spec import (
 )
 from quant.texts import CORPORA, load_texts
 from quant.tokenizer import FILES, TextTokenizer, Tokens
+from quant.tokenizer import encode as encode_text
 from quant.verdict import judge
 
 BUILD = Path("build")
@@ -80,10 +81,9 @@ def encode(
     texts: Sequence[Review], tokenizer: TextTokenizer, checkpoint: Checkpoint, max_tokens: int
 ) -> list[Tokens]:
     """The tokens of each text, cut to ``max_tokens`` or to what the position table covers."""
-    limit = min(max_tokens, checkpoint.spec.max_tokens)
-    types = checkpoint.spec.types
     return [
-        tokenizer.encode(review.text, review.pair, limit=limit, segments=types) for review in texts
+        encode_text(checkpoint.spec, tokenizer, review.content, review.pair, max_tokens)
+        for review in texts
     ]
 
 
@@ -91,6 +91,8 @@ def observe_all(
     checkpoint: Checkpoint, texts: Sequence[Tokens]
 ) -> tuple[dict[str, Observer], Floats]:
     """An observer for every tensor of the float model on these texts, and its logits [n, C].
+
+    Of a model without pooling n counts the tokens of all texts, here and below.
 
     The model runs in float64. In float32 the last bit depends on the processor and the number of
     threads, which would reach some of the rounded multipliers; here every machine gets the same.
@@ -103,7 +105,7 @@ def observe_all(
         float_model.run(checkpoint.spec, doubles, tokens.ids, tokens.types, trace=trace)
         observe(trace, observers)
         logits.append(trace["logits"])
-    return observers, np.stack(logits)
+    return observers, np.vstack(logits)
 
 
 def golden_logits(model: Model, texts: Sequence[Tokens]) -> NDArray[np.int64]:

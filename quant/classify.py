@@ -1,8 +1,8 @@
 """`python -m quant.classify "That movie was terrible!"`: one text through golden and float.
 
-Prints what the integer model says (a class, several labels, or numbers), its integer logits and
-their probabilities, and the float model's beside them. With --batch all texts of a file, through
-the integer model alone.
+Prints what the integer model says (a class, several labels, numbers, or a class for each word), its
+integer logits and their probabilities, and the float model's beside them. With --batch all texts of
+a file, through the integer model alone.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import numpy as np
 
 from golden import encoder
 from quant import batch, float_model, hub
-from quant.answers import answer, said, table
+from quant.answers import answer, numbers, said, table
 from quant.calibrate import MAX_TOKENS, default_out, ensure
 from quant.checkpoint import DEFAULT_MODEL
 from quant.data_file import add_columns, layout_of, stream_texts
@@ -42,7 +42,7 @@ examples:
 
 
 class Classifier(QuantizedModel):
-    """A quantized model that gives a text a class, several labels or numbers."""
+    """A quantized model that gives a text a class, several labels or numbers, or words a class."""
 
     TASKS = LABELLED
 
@@ -69,12 +69,15 @@ class Classification:
     float_logits: Floats | None
 
     def to_json(self) -> dict[str, Any]:
-        integers = {"integer_logits": dict(zip(self.spec.labels, map(int, self.integer_logits)))}
-        floats = None if self.float_logits is None else answer(self.spec, self.float_logits)
+        spec, tokens, codes = self.spec, self.tokens, self.integer_logits
+        floats = None
+        if self.float_logits is not None:
+            floats = answer(spec, tokens, self.float_logits)
         return {
             "tokens": len(self.tokens.ids),
             "dropped_tokens": self.tokens.dropped,
-            "golden": answer(self.spec, self.logits, self.integer_logits) | integers,
+            "golden": answer(spec, tokens, self.logits, codes)
+            | {"integer_logits": numbers(spec, tokens, codes)},
             "float": floats,
         }
 
@@ -101,7 +104,8 @@ def parser() -> Parser:
         "--batch",
         type=Path,
         metavar="FILE",
-        help="instead of a text: a .csv, .tsv, .jsonl, .txt or .parquet file of any length",
+        help="instead of a text: a .csv, .tsv, .jsonl, .txt or .parquet file of any length; for "
+        "a model with a class for every token .conll, too",
     )
     result.add_argument(
         "-o",

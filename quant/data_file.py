@@ -1,34 +1,24 @@
 """Texts of the user: a table (.csv, .tsv, .parquet), an object or a text a line (.jsonl, .txt).
 
-A .csv is separated by commas, semicolons or tabs, whichever its header shows, and quoted as RFC
-4180 says. In a .tsv a line is a row and a quote a character, unless it encloses a whole field.
+For a model with a class for every token a file has the words of a text and the tag of each
+(quant.data_words).
 """
 
 import argparse
 import codecs
-import csv
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from quant import parquet, targets
+from quant import data_words, parquet, targets
 from quant.data_label import INDEX, LARGEST_INDEX, label_index, shown, word
-from quant.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION
+from quant.rows import TextError, place, rows
+from quant.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
 from quant.targets import Targets
 
 TEXT_COLUMNS = ("text", "text_a", "text1", "sentence1", "sentence", "premise")
 PAIR_COLUMNS = ("pair", "text_pair", "text_b", "text2", "sentence2", "hypothesis")
-
-_CSV_FIELD_LIMIT = 1 << 24
-_DELIMITERS = ",;\t"
-
-Row = tuple[int, dict[str, object]]  # number of line or row from 1, values by column
-
-
-class TextError(ValueError):
-    """A text source that cannot be read; the message says where, why and what is allowed."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +26,21 @@ class Review:
     """A text, its class (an index from 0, None without a label) and the second text of a pair.
 
     targets: in place of a class, what the file says of each output of a model that gives several
-    labels at once or numbers (quant.targets).
+    labels at once or numbers (quant.targets). words: of a text that the file has word by word;
+    tags: the class of each, None for none (quant.data_words).
     """
 
     text: str
     label: int | None
     pair: str | None = None
     targets: Targets | None = None
+    words: tuple[str, ...] | None = None
+    tags: tuple[int | None, ...] = ()
+
+    @property
+    def content(self) -> str | Sequence[str]:
+        """The words where the file has them, else the text."""
+        return self.text if self.words is None else self.words
 
 
 @dataclass(frozen=True)
@@ -129,6 +127,11 @@ def stream_texts(
 ) -> Iterator[Review]:
     """What read_texts reads, one at a time: for files larger than memory."""
     path, layout = Path(path), layout or Layout()
+    if task == TOKEN_CLASSIFICATION:
+        asked = None if layout.label == "label" else layout.label
+        for one in data_words.stream(path, names or (), layout.text, asked, layout.encoding):
+            yield Review(one.text, None, words=one.words, tags=one.tags)
+        return
     outputs = (names or ()) if task in (MULTI_LABEL, REGRESSION) else ()
     for line, row, columns in _placed(path, layout, outputs):
         text = _string(path, line, row, columns.text)
@@ -138,7 +141,7 @@ def stream_texts(
                 fields = [row.get(name) for name in columns.outputs]
                 found = targets.of_fields(fields, columns.outputs, task)
             except ValueError as error:
-                raise TextError(f"{_place(path, line)}: {error}") from None
+                raise TextError(f"{place(path, line)}: {error}") from None
             yield Review(text, None, pair, found)
             continue
         try:
@@ -148,7 +151,7 @@ def stream_texts(
             else:
                 yield Review(text, None if names == () else label_index(value, names), pair)
         except ValueError as error:
-            raise TextError(f"{_place(path, line)}: {columns.label!r} {error}") from None
+            raise TextError(f"{place(path, line)}: {columns.label!r} {error}") from None
 
 
 def label_names(path: str | Path, *, layout: Layout | None = None) -> list[str]:
@@ -266,102 +269,10 @@ def _names(columns: Sequence[str]) -> str:
 def _string(path: Path, line: int, row: dict[str, object], column: str) -> str:
     text = row.get(column)
     if not isinstance(text, str):
-        raise TextError(f"{_place(path, line)}: {column!r} is {shown(text)}, not a string")
+        raise TextError(f"{place(path, line)}: {column!r} is {shown(text)}, not a string")
     if not text.strip():
-        raise TextError(f"{_place(path, line)}: {column!r} is empty")
+        raise TextError(f"{place(path, line)}: {column!r} is empty")
     return text
-
-
-def _place(path: Path, line: int) -> str:
-    return f"{path}: row {line}" if path.suffix.lower() in parquet.SUFFIXES else f"{path}:{line}"
-
-
-def rows(path: Path, encoding: str = "utf-8") -> Iterator[Row]:
-    """The rows of a file with their line numbers; every failure is a TextError."""
-    kinds = {".csv": _csv_rows, ".tsv": _tsv_rows, ".jsonl": _jsonl_rows, ".txt": _plain_rows}
-    kind = kinds.get(path.suffix.lower())
-    if kind is None:
-        raise TextError(f"{path}: unknown kind of file, use {', '.join(kinds)} or .parquet")
-    is_utf8 = codecs.lookup(encoding).name == "utf-8"
-    try:
-        with path.open(encoding="utf-8-sig" if is_utf8 else encoding, newline="") as file:
-            yield from kind(path, file)
-    except UnicodeError as error:
-        reason, start = getattr(error, "reason", str(error)), getattr(error, "start", None)
-        place = "" if start is None else f" at byte {start}"
-        raise TextError(
-            f"{path} is not {'UTF-8' if is_utf8 else encoding} text: {reason}{place}: give its "
-            "--encoding (latin-1, cp1252, utf-16 ...)"
-        ) from None
-    except OSError as error:
-        raise TextError(f"cannot read {path}: {error.strerror}") from None
-
-
-def _csv_rows(path: Path, file: Iterator[str]) -> Iterator[Row]:
-    csv.field_size_limit(_CSV_FIELD_LIMIT)
-    first = next(file, "")
-    delimiter = max(_DELIMITERS, key=first.count)
-
-    def lines() -> Iterator[str]:
-        yield first
-        yield from file
-
-    reader = csv.reader(lines(), delimiter=delimiter, strict=True)
-    try:
-        header = next(reader, [])
-        for values in reader:
-            if values:
-                yield reader.line_num, _row(path, reader.line_num, header, values)
-    except csv.Error as error:
-        raise TextError(f"{path}:{reader.line_num}: not CSV: {error}") from None
-
-
-def _tsv_rows(path: Path, file: Iterator[str]) -> Iterator[Row]:
-    header: list[str] | None = None
-    for number, line in enumerate(file, 1):
-        values = [_unquoted(value) for value in line.rstrip("\r\n").split("\t")]
-        if header is None:
-            header = values
-        elif line.strip():
-            yield number, _row(path, number, header, values)
-
-
-def _unquoted(field: str) -> str:
-    inner = field[1:-1].replace('""', "")
-    if len(field) > 1 and field[0] == field[-1] == '"' and '"' not in inner:
-        return field[1:-1].replace('""', '"')
-    return field
-
-
-def _row(path: Path, line: int, header: list[str], values: list[str]) -> dict[str, object]:
-    if len(values) > len(header):
-        raise TextError(
-            f"{path}:{line}: {len(values)} values under a header of {len(header)}: quote a text "
-            "that holds the separator"
-        )
-    missing: list[str | None] = [None] * (len(header) - len(values))
-    return dict(zip(header, [*values, *missing]))
-
-
-def _jsonl_rows(path: Path, file: Iterator[str]) -> Iterator[Row]:
-    for number, line in enumerate(file, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise TextError(f"{path}:{number}: not JSON: {error.msg}") from None
-        except (ValueError, RecursionError):  # an integer of too many digits, too many brackets
-            raise TextError(f"{path}:{number}: not JSON that can be read") from None
-        if not isinstance(row, dict):
-            raise TextError(f"{path}:{number}: not a JSON object with a 'text' key")
-        yield number, row
-
-
-def _plain_rows(path: Path, file: Iterator[str]) -> Iterator[Row]:
-    for number, line in enumerate(file, 1):
-        if line.strip():
-            yield number, {"text": line.strip()}
 
 
 def _parquet_rows(

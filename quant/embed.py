@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quant.calibrate import SENTENCES
-from quant.data_file import Review, TextError, add_columns, layout_of, stream_texts
+from quant.data_file import Review, add_columns, layout_of, stream_texts
 from quant.embedder import Embedder, add_embedder, embedder_of
+from quant.rows import TextError
 from quant.texts import CORPORA
 from quant.tokenizer import InputError, Tokens
 from quant.vectors import cosines, nearest

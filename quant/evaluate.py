@@ -18,23 +18,25 @@ from cli.progress import progress
 from cli.workers import each
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quant import hub
 from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, ensure
 from quant.classify import Classifier
-from quant.data_file import add_columns, layout_of
+from quant.data_file import Review, add_columns, layout_of
 from quant.evaluation import Evaluation, LabelEvaluation, NumberEvaluation, Outputs
 from quant.paired import Models, Pairs, shares
 from quant.paired import run as run_both
-from quant.spec import CLASSIFICATION, MULTI_LABEL
+from quant.spec import CLASSIFICATION, MULTI_LABEL, TOKEN_CLASSIFICATION
 from quant.targets import Targets
 from quant.texts import CORPORA, SPLITS, load_texts
 from quant.tokenizer import Tokens
+from quant.word_evaluation import UNCOUNTED, WordEvaluation
 
 TRACED = 32
 
-Right = int | Targets
-"""What a file says of a text: a class, or what quant.targets reads."""
+Right = int | Targets | NDArray[np.int64]
+"""What a file says of a text: a class, what quant.targets reads, or the class of each token."""
 
 EXAMPLES = """\
 examples:
@@ -79,8 +81,35 @@ def evaluate(
     }
     if spec.task == CLASSIFICATION:
         return Evaluation(**common, labels=np.asarray(right, np.int64))
+    if spec.task == TOKEN_CLASSIFICATION:
+        return _of_words(common, texts, np.concatenate(right))
     kind = LabelEvaluation if spec.task == MULTI_LABEL else NumberEvaluation
     return kind(**common, targets=np.asarray(right, np.float64))
+
+
+def _of_words(
+    common: dict[str, Any], texts: Sequence[Tokens], labels: NDArray[np.int64]
+) -> WordEvaluation:
+    """The rows of the tokens with which words begin."""
+    begins = labels != UNCOUNTED
+    for name in ("float_logits", "integer_logits"):
+        common[name] = common[name][begins]
+    counts = [len(tokens.ids) for tokens in texts]
+    return WordEvaluation(
+        **common,
+        labels=labels[begins],
+        text=np.repeat(np.arange(len(texts)), counts)[begins],
+        texts=len(texts),
+        cut=sum(len(tokens.begins) - len(tokens.kept) for tokens in texts),
+    )
+
+
+def classes_of_tokens(review: Review, tokens: Tokens) -> NDArray[np.int64]:
+    """The class of each token with which a word begins, -1 for none; of others UNCOUNTED."""
+    found = np.full(len(tokens.ids), UNCOUNTED)
+    tags = [-1 if tag is None else tag for tag in review.tags] or [-1] * len(tokens.spelling)
+    found[tokens.first] = np.array(tags, np.int64)[tokens.kept]
+    return found
 
 
 def labelled_texts(
@@ -88,7 +117,8 @@ def labelled_texts(
 ) -> tuple[list[Tokens], list[Right]]:
     """The texts that the options of `add_text_options` name as tokens, and what is right of each.
 
-    That is a class, -1 for none; of other tasks the targets, not a number for none. Raises
+    That is a class, -1 for none; of words those of `classes_of_tokens`; of other tasks the targets,
+    not a number for none. Raises
     ValueError when a label is none of the model's classes.
     """
     spec, layout = classifier.spec, layout_of(options)
@@ -96,7 +126,9 @@ def labelled_texts(
         options.data, options.split, names=spec.labels, layout=layout, task=spec.task
     )
     reviews = reviews[: options.samples]
-    texts = [classifier.tokens(r.text, r.pair, max_tokens=options.tokens) for r in reviews]
+    texts = [classifier.tokens(r.content, r.pair, max_tokens=options.tokens) for r in reviews]
+    if spec.task == TOKEN_CLASSIFICATION:
+        return texts, [classes_of_tokens(*one) for one in zip(reviews, texts)]
     if spec.task != CLASSIFICATION:
         unknown = (nan,) * len(spec.labels)
         return texts, [unknown if r.targets is None else r.targets for r in reviews]

@@ -1,7 +1,8 @@
 """What both models said of the same texts, held to each other and to what is right.
 
 One class a task: Evaluation of classes, LabelEvaluation of several labels at once,
-NumberEvaluation of numbers. All give the same figures of the distance between the models.
+NumberEvaluation of numbers; that of a class for every token is in quant.word_evaluation. All give
+the same figures of the distance between the models.
 """
 
 from abc import ABC, abstractmethod
@@ -30,13 +31,14 @@ from quant.metrics import (
 
 @dataclass(frozen=True)
 class Outputs(ABC):
-    """What both models said of the same texts.
+    """What both models said of the same texts, a row of logits for each, which is a UNIT.
 
     float_logits float32 and integer_logits int64 [n, C], in units of logit_scale (a number, or one
     for each output); errors by tensor over the ``traced`` first texts.
     """
 
     COUNTED: ClassVar[str] = "accuracy"
+    UNIT: ClassVar[str] = "texts"
 
     names: tuple[str, ...]
     float_logits: NDArray[np.float32]
@@ -73,8 +75,8 @@ class Outputs(ABC):
         difference = self.difference
         steps = difference / self.logit_scale
         return {
-            "texts": len(self.float_logits),
-            "labelled_texts": int(self.labelled.sum()),
+            self.UNIT: len(self.float_logits),
+            f"labelled_{self.UNIT}": int(self.labelled.sum()),
             "tokens": self.tokens,
             "classes": list(self.names),
             **self.measures(),
@@ -95,21 +97,25 @@ class Outputs(ABC):
 
     def __str__(self) -> str:
         values = self.to_json()
-        texts, labelled = values["texts"], values["labelled_texts"]
-        lines = [f"{texts} texts, {values['tokens']} tokens"]
-        if labelled < texts:
+        all_, labelled = values[self.UNIT], values[f"labelled_{self.UNIT}"]
+        lines = [self.counted(values)]
+        if labelled < all_:
             name = self.COUNTED
             counted = f"so there is no {name}" if not labelled else f"{name} is over {labelled}"
-            lines.append(f"{texts - labelled} of {texts} texts have no label: {counted}")
+            lines.append(f"{all_ - labelled} of {all_} {self.UNIT} have no label: {counted}")
         lines += self.measure_lines(values) + self.difference_lines(values)
         if self.errors:
             lines += ["", f"tensors over {self.traced} texts, worst first", table(self.errors)]
         return "\n".join(lines)
 
+    def counted(self, values: dict[str, Any]) -> str:
+        """How much was looked at."""
+        return f"{values['texts']} texts, {values['tokens']} tokens"
+
     def lines_by_name(self, floats: dict[str, Any], integers: dict[str, Any]) -> list[str]:
         """Precision, recall and F1 of each class or label, float beside golden."""
         return [
-            f"{f'{key} {name}':18}{_change(floats[key][i], integers[key][i])}"
+            f"{f'{key} {name}':18}{change(floats[key][i], integers[key][i])}"
             for i, name in enumerate(self.names)
             for key in ("precision", "recall", "f1")
         ]
@@ -182,7 +188,9 @@ class Evaluation(Outputs):
         if values["float"] and values["golden"]:
             lines += self._scores_table(values["float"], values["golden"])
         flips = values["flips"]
-        lines.append(f"agreement         {self.agreement:.2%}, {flips['changed']} texts differ")
+        lines.append(
+            f"agreement         {self.agreement:.2%}, {flips['changed']} {self.UNIT} differ"
+        )
         if "mcnemar_p" in flips:
             lines.append(
                 f"{'':18}only float right {flips['only_float_right']}, only golden right "
@@ -194,7 +202,7 @@ class Evaluation(Outputs):
         low, high = floats["accuracy_95"]
         lines = [
             f"{'':18}{'float':>9} {'golden':>9} {'points':>8}",
-            f"{'accuracy':18}{_change(floats['accuracy'], integers['accuracy'])}"
+            f"{'accuracy':18}{change(floats['accuracy'], integers['accuracy'])}"
             f"   float 95 % interval {low:.2%} to {high:.2%}",
         ]
         lines += self.lines_by_name(floats, integers)
@@ -246,7 +254,7 @@ class LabelEvaluation(Outputs):
                 ("exact", "every label right"), ("micro_f1", "micro F1"), ("macro_f1", "macro F1"),
             ):  # fmt: skip
                 note = f"   float 95 % interval {low:.2%} to {high:.2%}" if key == "exact" else ""
-                lines.append(f"{name:18}{_change(floats[key], integers[key])}{note}")
+                lines.append(f"{name:18}{change(floats[key], integers[key])}{note}")
             lines += self.lines_by_name(floats, integers)
         lines.append(
             f"agreement         {values['agreement']:.2%} of the labels, "
@@ -329,7 +337,8 @@ def _known(targets: NDArray[np.float64]) -> NDArray[np.bool_]:
     return known
 
 
-def _change(a: float | None, b: float | None) -> str:
+def change(a: float | None, b: float | None) -> str:
+    """Two shares and the points between them, as cells of a line."""
     return f"{percent(a):>9} {percent(b):>9} {points(a, b):>8}"
 
 

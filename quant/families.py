@@ -9,8 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from quant.spec import CLASSIFICATION, EMBEDDING, Arrays, CheckpointError, EncoderSpec
-from quant.tensors import Config, Tensors, activation, answers_of, head_size, integer, number
+from quant.spec import (
+    CLASSIFICATION,
+    EMBEDDING,
+    TOKEN_CLASSIFICATION,
+    Arrays,
+    CheckpointError,
+    EncoderSpec,
+)
+from quant.tensors import (
+    Config,
+    Tensors,
+    activation,
+    answers_of,
+    head_size,
+    integer,
+    labels_of,
+    number,
+)
 from quant.transformer import transformer
 
 FACTORISED = (
@@ -22,18 +38,19 @@ FACTORISED = (
 def _task(config: Config, family: str) -> str:
     """What the checkpoint is for, by its class; CheckpointError for what no encoder here has."""
     architectures = config.get("architectures") or []
-    classes = {f"{family}ForSequenceClassification": CLASSIFICATION, f"{family}Model": EMBEDDING}
+    classes = {
+        f"{family}ForSequenceClassification": CLASSIFICATION,
+        f"{family}ForTokenClassification": TOKEN_CLASSIFICATION,
+        f"{family}Model": EMBEDDING,
+    }
     known = architectures if isinstance(architectures, list) else []
     tasks = [task for name, task in classes.items() if name in known]
-    if not tasks and f"{family}ForTokenClassification" in known:
-        raise CheckpointError(
-            "classifier: a class for every token is not supported: the logits are those of one "
-            "token or of the mean"
-        )
     if not tasks:
+        *most, last = classes
         raise CheckpointError(
-            f"config.json: architectures is {architectures}: only {' and '.join(classes)} map, a "
-            "classifier and an encoder that makes embeddings (fine-tune another head first)"
+            f"config.json: architectures is {architectures}: only {', '.join(most)} and {last} "
+            "map, classifiers of texts and of tokens and an encoder that makes embeddings "
+            "(fine-tune another head first)"
         )
     if config.get("position_embedding_type", "absolute") != "absolute":
         raise CheckpointError(
@@ -56,6 +73,8 @@ def bert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     arrays = _bert_encoder(config, tensors, "bert")
     if task == EMBEDDING:
         return _bert_embedder(config, tensors, arrays)
+    if task == TOKEN_CLASSIFICATION:
+        return _bert_token_classifier(config, tensors, arrays)
     arrays |= tensors.linear("bert.pooler.dense", "head.0")
     arrays |= tensors.linear("classifier", "head.1")
     answers = answers_of(config, arrays["head.1.weight"])
@@ -69,6 +88,8 @@ def roberta(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     offset = integer(config, "pad_token_id") + 1
     if task == EMBEDDING:
         return _bert_embedder(config, tensors, arrays, position_offset=offset)
+    if task == TOKEN_CLASSIFICATION:
+        return _bert_token_classifier(config, tensors, arrays, position_offset=offset)
     arrays |= tensors.linear("classifier.dense", "head.0")
     arrays |= tensors.linear("classifier.out_proj", "head.1")
     answers = answers_of(config, arrays["head.1.weight"])
@@ -84,6 +105,21 @@ def _bert_embedder(
     arrays = arrays | _identity(arrays, integer(config, "hidden_size"))
     choices |= {"labels": (), "task": EMBEDDING, "pooling": "mean"}
     return _bert_spec(config, arrays, **choices), arrays
+
+
+def _bert_token_classifier(
+    config: Config, tensors: Tensors, arrays: Arrays, **choices: Any
+) -> tuple[EncoderSpec, Arrays]:
+    """One linear layer on every token; a pooler, which it does not read, is left out."""
+    tensors.drop("pooler.", f"{config['model_type']}.pooler.")
+    arrays = arrays | tensors.linear("classifier", "head.0")
+    choices |= _token_answers(config, arrays)
+    return _bert_spec(config, arrays, **choices), arrays
+
+
+def _token_answers(config: Config, arrays: Arrays) -> dict[str, Any]:
+    labels = labels_of(config, arrays["head.0.weight"])
+    return {"labels": labels, "task": TOKEN_CLASSIFICATION, "pooling": "none"}
 
 
 def _identity(arrays: Arrays, hidden: int) -> Arrays:
@@ -155,6 +191,9 @@ def distilbert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     if task == EMBEDDING:
         arrays |= _identity(arrays, integer(config, "dim"))
         choices = {"labels": (), "task": EMBEDDING, "pooling": "mean"}
+    elif task == TOKEN_CLASSIFICATION:
+        arrays |= tensors.linear("classifier", "head.0")
+        choices = _token_answers(config, arrays)
     else:
         arrays |= tensors.linear("pre_classifier", "head.0")
         arrays |= tensors.linear("classifier", "head.1")
@@ -186,6 +225,8 @@ def electra(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     arrays = _bert_encoder(config, tensors, "electra")
     if task == EMBEDDING:
         return _bert_embedder(config, tensors, arrays)
+    if task == TOKEN_CLASSIFICATION:
+        return _bert_token_classifier(config, tensors, arrays)
     arrays |= tensors.linear("classifier.dense", "head.0")
     arrays |= tensors.linear("classifier.out_proj", "head.1")
     answers = answers_of(config, arrays["head.1.weight"])

@@ -1,9 +1,10 @@
 """The float reference: the encoder classifier from scratch in NumPy, reading like the papers.
 
 Vaswani et al., "Attention is all you need" (2017); Devlin et al., "BERT" (2019). One sequence at a
-time: ids [L] to logits [C]. ``trace``, where given, receives every intermediate under the name that
-docs/numerics.md section 9 gives its integer twin, and three that only exist in float:
-``layer.i.ffn.up`` and ``head.j.linear`` before the activation, ``layer.i.probs`` after the softmax.
+time: ids [L] to logits [C], without pooling to those of every token [L, C]. ``trace``, where given,
+receives every intermediate under the name that docs/numerics.md section 9 gives its integer twin,
+and three that only exist in float: ``layer.i.ffn.up`` and ``head.j.linear`` before the activation,
+``layer.i.probs`` after the softmax.
 """
 
 from math import sqrt
@@ -46,7 +47,7 @@ def run(
     attend: NDArray[np.bool_] | None = None,
     trace: Trace | None = None,
 ) -> Floats:
-    """Logits [C] of one sequence; types default to 0 and every token is attended by default."""
+    """Logits [C] of one sequence, or [L, C]; types default to 0, every token is attended to."""
     trace = {} if trace is None else trace
     length = len(ids)
     if attend is None:
@@ -102,7 +103,8 @@ def run(
         x = layer(f"layer.{i}", x)
     if spec.norm == "pre":
         x = trace["final.norm"] = norm("final.norm", x)
-    x = x[0] if spec.pooling == "first" else x[attend].mean(axis=0)
+    if spec.pooling != "none":
+        x = x[0] if spec.pooling == "first" else x[attend].mean(axis=0)
     trace["pooled"] = x
     for j, activation in enumerate(spec.head_activations):
         x = trace[f"head.{j}.linear"] = linear(f"head.{j}", x)

@@ -27,10 +27,17 @@ from quant.data_file import add_columns, layout_of
 from quant.observers import Observer
 from quant.quantizers import activation_table
 from quant.sentence import MODULES
-from quant.spec import CLASSIFICATION, EMBEDDING, MULTI_LABEL, REGRESSION, EncoderSpec
+from quant.spec import (
+    CLASSIFICATION,
+    EMBEDDING,
+    MULTI_LABEL,
+    REGRESSION,
+    TOKEN_CLASSIFICATION,
+    EncoderSpec,
+)
 from quant.texts import CORPORA, load_texts
 from quant.tokenizer import TextTokenizer
-from rtl.compile.fit import longest_sequence
+from rtl.compile.fit import longest_sequence, needed_labels
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, Config, ceil_div
 from sim.cycles.model import predict
@@ -41,7 +48,10 @@ _ANSWERS = {
     CLASSIFICATION: "classes",
     MULTI_LABEL: "labels, several at once",
     REGRESSION: "numbers",
+    TOKEN_CLASSIFICATION: "classes of every token",
 }
+
+_POOLED = {"first": "the first token", "mean": "the mean of the tokens", "none": "every token"}
 
 TEXTS = 16
 TOKENS = 128
@@ -97,6 +107,7 @@ class Reach:
 
 def shape_of(spec: EncoderSpec) -> Shape:
     """Golden's shape of a checkpoint, before calibration adds copies of neurons."""
+    pooling: Any = spec.pooling
     return Shape(
         layers=spec.layers,
         hidden=spec.hidden,
@@ -110,7 +121,7 @@ def shape_of(spec: EncoderSpec) -> Shape:
         position_offset=spec.position_offset,
         norm="pre" if spec.norm == "pre" else "post",
         embedding_norm=spec.embedding_norm,
-        pooling="mean" if spec.pooling == "mean" else "first",
+        pooling=pooling,
     )
 
 
@@ -181,6 +192,7 @@ def smallest(model: Model, lanes: int, tokens: int) -> Config:
         ffn=max([shape.ffn, *(width for width in widths if width > hidden)]),
         labels=shape.labels,
     )
+    config = replace(config, labels=needed_labels(shape, config))
     found = longest_sequence(model, config)
     if found < tokens:
         raise ValueError(f"{tokens} tokens: the model takes {found} at most at {lanes} lanes")
@@ -332,7 +344,7 @@ def description(checkpoint: Checkpoint) -> str:
 def _outputs(checkpoint: Checkpoint) -> str:
     """What leaves the encoder."""
     spec = checkpoint.spec
-    pooled = "the first token" if spec.pooling == "first" else "the mean of the tokens"
+    pooled = _POOLED[spec.pooling]
     if spec.task == EMBEDDING:
         told = (checkpoint.directory / MODULES).is_file()
         return f"embedding of {spec.outputs}: {pooled}{'' if told else f', as without {MODULES}'}"

@@ -38,7 +38,8 @@ class Models:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Logits [n, C] of both models; errors by tensor over the texts that were traced."""
+    """Logits [n, C] of both models, without pooling those of every token; errors by tensor over the
+    texts that were traced."""
 
     float_logits: NDArray[np.float32]
     integer_logits: NDArray[np.int64]
@@ -71,4 +72,4 @@ def run(models: Models, share: tuple[Sequence[Tokens], int]) -> Pairs:
             encoder.run(models.integers, tokens.ids, tokens.types, trace=integers)
             compare(errors, floats, integers, models.tensors)
     logits = fast.run_batch(models.integers, [t.ids for t in texts], [t.types for t in texts])
-    return Pairs(np.stack(float_logits), logits.astype(np.int64), errors)
+    return Pairs(np.vstack(float_logits), logits.astype(np.int64), errors)

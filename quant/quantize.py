@@ -34,7 +34,7 @@ from quant.observers import (
 from quant.options import Options
 from quant.quantizers import CalibrationError, named, normalise
 from quant.rewriting import Rewritten
-from quant.spec import CLASSIFICATION, EMBEDDING, Arrays, EncoderSpec, Floats
+from quant.spec import CLASSIFICATION, EMBEDDING, TOKEN_CLASSIFICATION, Arrays, EncoderSpec, Floats
 from quant.splitting import Split, split, splittable
 
 LOG2_E = log2(np.e)
@@ -433,4 +433,4 @@ class _Quantizer:
     @property
     def _compared(self) -> bool:
         """The outputs are compared with each other, so that they need one scale."""
-        return self.spec.task in (CLASSIFICATION, EMBEDDING)
+        return self.spec.task in (CLASSIFICATION, EMBEDDING, TOKEN_CLASSIFICATION)

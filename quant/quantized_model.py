@@ -11,7 +11,7 @@ from quant import decode
 from quant.calibrate import MAX_TOKENS
 from quant.checkpoint import Checkpoint, load
 from quant.spec import TASKS, EncoderSpec
-from quant.tokenizer import TextTokenizer, Tokens
+from quant.tokenizer import TextTokenizer, Tokens, encode
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,8 @@ class QuantizedModel:
             raise ValueError("the float checkpoint of this quantized model is needed: give --model")
         return self.checkpoint
 
-    def tokens(self, text: str, pair: str | None = None, max_tokens: int = MAX_TOKENS) -> Tokens:
-        limit = min(max_tokens, self.spec.max_tokens)
-        return self.tokenizer.encode(text, pair, limit=limit, segments=self.spec.types)
+    def tokens(
+        self, text: str | Sequence[str], pair: str | None = None, max_tokens: int = MAX_TOKENS
+    ) -> Tokens:
+        """Of a text or its words; of a model with a class for every token with where they begin."""
+        return encode(self.spec, self.tokenizer, text, pair, max_tokens)

@@ -33,14 +33,15 @@ Floats: TypeAlias = NDArray[np.floating[Any]]  # float32; float64 where calibrat
 Arrays: TypeAlias = dict[str, Floats]
 
 NORMS = ("post", "pre")
-POOLINGS = ("first", "mean")
-CLASSIFICATION, EMBEDDING, MULTI_LABEL, REGRESSION = TASKS = (
+POOLINGS = ("first", "mean", "none")
+CLASSIFICATION, EMBEDDING, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION = TASKS = (
     "classification",
     "embedding",
     "multi-label",
     "regression",
+    "token-classification",
 )
-LABELLED = (CLASSIFICATION, MULTI_LABEL, REGRESSION)
+LABELLED = (CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION)
 """Tasks whose outputs have names and can be held to what a file of texts says of each."""
 
 _CLASSIFY = "use python -m quant.classify or quant.evaluate"
@@ -48,6 +49,7 @@ _USES = {
     CLASSIFICATION: f"is a classifier and makes no embeddings: {_CLASSIFY}",
     MULTI_LABEL: f"gives several labels at once, not one class or an embedding: {_CLASSIFY}",
     REGRESSION: f"gives numbers, not a class or an embedding: {_CLASSIFY}",
+    TOKEN_CLASSIFICATION: f"gives every token a class, not one to a text: {_CLASSIFY}",
     EMBEDDING: "makes embeddings and has no classes: use python -m quant.embed or "
     "quant.similarity, or fine-tune it first (python -m train.finetune)",
 }
@@ -65,13 +67,15 @@ class EncoderSpec:
     task: what the outputs are. "classification": a logit for each of the labels, the largest is the
     class. "multi-label": a logit for each of the labels, which holds where its own is above 0, a
     probability above one half. "regression": a number for each of the labels. "embedding": a vector
-    of the hidden size, whose direction is the meaning; no labels.
+    of the hidden size, whose direction is the meaning; no labels. "token-classification": a class
+    for every token, which is the pooling "none" and no other task's.
 
     norm: "post" normalises after each residual addition (BERT); "pre" before each branch, with a
-    final norm after the last layer. pooling: what the head reads, the "first" token or the "mean"
-    over the attended tokens. head_activations: one for each hidden layer of the head, so the head
-    has one linear layer more than that. Token t takes row t + position_offset of the position
-    table. Raises ValueError naming the field, its value and what is allowed.
+    final norm after the last layer. pooling: what the head reads, the "first" token, the "mean"
+    over the attended tokens or ("none") every token by itself. head_activations: one for each
+    hidden layer of the head, so the head has one linear layer more than that. Token t takes row
+    t + position_offset of the position table. Raises ValueError naming the field,
+    its value and what is allowed.
     """
 
     layers: int
@@ -97,7 +101,7 @@ class EncoderSpec:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
         _one_of("task", self.task, TASKS)
-        if self.task == CLASSIFICATION and len(self.labels) < 2:
+        if self.task in (CLASSIFICATION, TOKEN_CLASSIFICATION) and len(self.labels) < 2:
             raise ValueError(f"labels are {self.labels}: a classifier needs at least 2")
         if self.task in LABELLED and not self.labels:
             raise ValueError(f"labels are (): {self.task} needs at least 1")
@@ -114,6 +118,11 @@ class EncoderSpec:
             raise ValueError(f"epsilon is {self.epsilon}: LayerNorm needs it above 0")
         _one_of("norm", self.norm, NORMS)
         _one_of("pooling", self.pooling, POOLINGS)
+        if (self.pooling == "none") != (self.task == TOKEN_CLASSIFICATION):
+            raise ValueError(
+                f"pooling is {self.pooling!r} and task {self.task!r}: without pooling the task is "
+                f"{TOKEN_CLASSIFICATION}, and with one it is another"
+            )
         _one_of("activation", self.activation, tuple(ACTIVATIONS))
         for activation in self.head_activations:
             _one_of("head_activations", activation, tuple(ACTIVATIONS))

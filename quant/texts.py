@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
-from quant.data_file import Layout, Review, TextError, read_texts, rows
+from quant.data_file import Layout, Review, read_texts
+from quant.rows import TextError, rows
 from quant.spec import CLASSIFICATION
 
 SPLITS = ("train", "validation", "test")

@@ -1,8 +1,8 @@
 """The plain Transformer encoder, as torch.nn.TransformerEncoder has it (Vaswani et al., 2017).
 
 Token embeddings and fixed sinusoidal positions, layers with the norms before or after each branch,
-the mean of the tokens or the first one into one linear classifier. The fields of the config and the
-names of the tensors, which are those of PyTorch's own state dict, are in docs/models.md.
+the mean of the tokens, the first one or each into one linear classifier. The fields of the config
+and the names of the tensors, which are those of PyTorch's own state dict, are in docs/models.md.
 """
 
 from math import sqrt
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from golden.model import TOKENS_MAX
-from quant.spec import Arrays, CheckpointError, EncoderSpec, Floats
+from quant.spec import TOKEN_CLASSIFICATION, Arrays, CheckpointError, EncoderSpec, Floats
 from quant.tensors import (
     Config,
     Tensors,
@@ -38,7 +38,7 @@ def sinusoids(positions: int, hidden: int) -> Floats:
 
 
 def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
-    """The layout of train.transformer: one linear layer on the mean of the tokens or the first."""
+    """The layout of train.transformer: one linear layer on the mean of the tokens, one, or each."""
     pre, embedding_norm = boolean(config, "norm_first"), boolean(config, "embedding_norm")
     _check_norms(pre, embedding_norm, boolean(config, "final_norm"))
     words = tensors.table("embedding.weight")
@@ -68,6 +68,9 @@ def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     arrays |= tensors.linear("classifier", "head.0")
     hidden, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
     pooling: Any = config.get("pooling")
+    answers = answers_of(config, arrays["head.0.weight"])
+    if pooling == "none":
+        answers["task"] = TOKEN_CLASSIFICATION
     spec = EncoderSpec(
         layers=layers,
         hidden=hidden,
@@ -81,7 +84,7 @@ def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         pooling=pooling,
         activation=activation(config, "hidden_act", None),
         epsilon=number(config, "layer_norm_eps"),
-        **answers_of(config, arrays["head.0.weight"]),
+        **answers,
     )
     return spec, arrays
 

@@ -69,7 +69,7 @@ def run(model: Model, tokens: Tokens, variant: Variant) -> np.ndarray:
             x8 = operand(x, layer.norm2.operand_shifts)
     if model.final_norm is not None:
         x8 = operand(layernorm(x, model.final_norm), model.final_norm.operand_shifts)
-    y = x8[0] if shape.pooling == "first" else pool(x8, attend, model)
+    y = pool(x8, attend, model)
     for hidden in model.head[:-1]:
         y = linear(y, hidden)
     return accumulate(y, model.head[-1])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quant.compare import TensorError
-from quant.spec import CLASSIFICATION, EMBEDDING, MULTI_LABEL, REGRESSION
+from quant.spec import CLASSIFICATION, EMBEDDING, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
 
 SQNR_DB = 15.0
 AGREEMENT = 0.97
@@ -16,6 +16,13 @@ COSINE = 0.99
 FIT = 0.99
 NAMED_TENSORS = 5
 NAMED_CHANNELS = 4
+
+_DECIDED = {
+    CLASSIFICATION: "texts",
+    MULTI_LABEL: "texts' labels",
+    TOKEN_CLASSIFICATION: "texts' tokens",
+}
+"""What both models decide, of the tasks that decide."""
 
 ADVICE = (
     "texts like those that the model will see (--data), more of them (--samples), another "
@@ -61,7 +68,8 @@ def judge(
 
     likeness
         The share of the `texts` texts that both models give the same class; of several labels the
-        share of the labels that both hold or both do not; of embeddings the mean cosine of the two;
+        share of the labels that both hold or both do not; of a class for every token the share of
+        the tokens; of embeddings the mean cosine of the two;
         of a regression R^2 of golden's numbers as those of float (quant.metrics.determination).
     """
     findings = []
@@ -69,8 +77,8 @@ def judge(
         findings.append(
             f"golden's mean cosine with float is {likeness:.4f} on {texts} texts: below {COSINE}"
         )
-    elif task in (CLASSIFICATION, MULTI_LABEL) and likeness < AGREEMENT:
-        decided = "texts" if task == CLASSIFICATION else "texts' labels"
+    elif task in _DECIDED and likeness < AGREEMENT:
+        decided = _DECIDED[task]
         findings.append(
             f"golden and float agree on {likeness:.2%} of {texts} {decided}: below {AGREEMENT:.0%}"
         )

@@ -18,7 +18,7 @@ from rtl.interface.command import MAGIC, VERSION
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from rtl.interface.trace import Stall, Trace, trace
-from rtl.primitives.memory import Memory
+from rtl.primitives.memory import DistributedMemory, Memory
 from rtl.primitives.pipeline import register
 
 
@@ -222,26 +222,44 @@ class Accelerator(wiring.Component):
         ]
 
     def _logits(self, m: Module, control: Control, tokens: Tokens) -> None:
-        """Holds the logits until the engine has finished well, then sends a packet a sequence."""
+        """Holds the logits until the engine has finished well, then sends a packet a sequence.
+
+        Where they are those of every token, a packet has one token's after the other's.
+        """
         engine, config = self.engine, self.config
-        depth = config.labels * config.gathered_tiles
+        every, depth = engine.logits.every, config.logit_words
         m.submodules.logits = logits = Memory(engine.logit.value.shape(), depth, config.lanes)
+        m.submodules.lengths = lengths = DistributedMemory(
+            range(config.tokens + 1), config.row_tiles
+        )
         index, base = Signal(range(depth + 1)), Signal(range(depth + 1))
-        left = Signal(range(config.labels + 1))  # logits of this sequence
+        left = Signal(range(config.labels + 1))  # logits of this sequence or token
+        tokens_left = Signal(range(config.tokens + 1))  # of this sequence
         number, lane = Signal.like(tokens.batch.sequences), Signal(range(config.lanes))
         wait = Signal(range(Memory.latency + 1))
-        last_sequence, sent, label_last = Signal(), Signal(), self.m_axis_logits.tlast
-        next_base = base + Mux(lane == config.lanes - 1, engine.logits.stride, 0)
+        last_sequence, sent = Signal(), Signal()
+        label_last, token_last = Signal(), Signal()
+        row_tile_last = (lane == config.lanes - 1) | (every & token_last)
+        next_base = base + Mux(row_tile_last, engine.logits.stride, 0)
         m.d.comb += [
             logits.write.en.eq(engine.logit.lanes & engine.logit.en.replicate(config.lanes)),
             logits.write.address.eq(engine.logit.index),
             logits.write.data.eq(engine.logit.value),
             logits.read.address.eq(index),
+            lengths.write.en.eq(tokens.length.en),
+            lengths.write.address.eq(tokens.length.address),
+            lengths.write.data.eq(tokens.length.data),
+            lengths.read.address.eq(number),
             self.m_axis_logits.tdata.eq(logits.read.data[lane]),
+            self.m_axis_logits.tlast.eq(label_last & token_last),
             sent.eq((wait == 0) & self.m_axis_logits.tready),
         ]
         # Settled before the memory has answered.
-        m.d.sync += [label_last.eq(left == 1), last_sequence.eq(number == tokens.batch.sequences)]
+        m.d.sync += [
+            label_last.eq(left == 1),
+            token_last.eq(~every | (tokens_left == 1)),
+            last_sequence.eq(number == tokens.batch.sequences),
+        ]
         m.d.sync += wait.eq(Mux(wait == 0, 0, wait - 1))
         with m.FSM(name="output"):
             with m.State("COMPUTE"):
@@ -253,6 +271,8 @@ class Accelerator(wiring.Component):
                     left.eq(engine.logits.labels),
                     wait.eq(Memory.latency),
                 ]
+                with m.If(tokens.length.en & (tokens.length.address == 0)):
+                    m.d.sync += tokens_left.eq(tokens.length.data)
                 with m.If(~control.reset & engine.finished):
                     m.next = "SEND"
             with m.State("SEND"):
@@ -266,10 +286,12 @@ class Accelerator(wiring.Component):
                     m.d.sync += [
                         index.eq(next_base),
                         base.eq(next_base),
-                        lane.eq(lane + 1),
-                        number.eq(number + 1),
+                        lane.eq(Mux(row_tile_last, 0, lane + 1)),
                         left.eq(engine.logits.labels),
+                        tokens_left.eq(tokens_left - 1),
                     ]
+                with m.If(sent & label_last & token_last):
+                    m.d.sync += [number.eq(number + 1), tokens_left.eq(lengths.read.data)]
                     with m.If(last_sequence):
                         m.d.comb += control.finished.eq(1)
                         m.next = "COMPUTE"

@@ -27,14 +27,16 @@ import numpy as np
 
 from golden import fast as golden_fast
 from quant import float_model
-from quant.answers import held
+from quant.answers import held, texts_of
 from quant.data_file import Review as Text
 from quant.data_file import add_columns, layout_of
+from quant.evaluate import classes_of_tokens
 from quant.metrics import determination
 from quant.quantized_model import QuantizedModel
-from quant.spec import EMBEDDING, MULTI_LABEL, REGRESSION, EncoderSpec
+from quant.spec import EMBEDDING, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION, EncoderSpec
 from quant.texts import load_texts
 from quant.vectors import cosines
+from quant.word_evaluation import UNCOUNTED
 from rtl.compile.batches import pack
 from rtl.compile.fit import fitting
 from rtl.compile.program import Program, compile_model, embedding_table
@@ -80,13 +82,13 @@ class Regression:
     problems
         Reviews that ended in an error, lacked writes or differ, one line each.
     accuracy
-        Of each model, of several labels at once with every label right; None where the texts have
-        no labels, empty where the model has none.
+        Of each model, of several labels at once with every label right, of a class for every token
+        that of words; None where the texts have no labels, empty where the model has none.
     agreement, cosine, fit
-        The share of the reviews that float and RTL give the same class, or of the labels that both
-        give or both do not; the mean cosine of their embeddings; R^2 of RTL's numbers as those of
-        float, the least of the outputs. None where the model makes others; the last two also where
-        the float model is not there.
+        The share of the reviews (or words) that float and RTL give the same class, or of the labels
+        that both give or both do not; the mean cosine of their embeddings; R^2 of RTL's numbers as
+        those of float, the least of the outputs. None where the model makes others; the last two
+        also where the float model is not there.
     cycles
         Of all inferences.
     utilisation
@@ -138,7 +140,7 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
     texts = load_texts(options.data, SPLIT, names=spec.labels, layout=layout, task=spec.task)
     texts = texts[: options.reviews]
     sequences = [
-        quantized.tokens(text.text, text.pair, max_tokens=options.tokens) for text in texts
+        quantized.tokens(text.content, text.pair, max_tokens=options.tokens) for text in texts
     ]
     if not sequences:
         raise ValueError(f"{options.data} holds no text: nothing would be compared")
@@ -149,6 +151,7 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
     golden = golden_fast.run_batch(
         quantized.model, [t.ids for t in sequences], [t.types for t in sequences]
     )
+    of_texts = texts_of(spec, golden, sequences)
     traced = sample(len(sequences), options.trace_sample)
     setup = Setup(
         model=quantized.model,
@@ -162,9 +165,10 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
     )
     reviews = [
         Review(tokens, logits, index in traced)
-        for index, (tokens, logits) in enumerate(zip(sequences, golden))
+        for index, (tokens, logits) in enumerate(zip(sequences, of_texts))
     ]
     logits = np.zeros_like(golden)
+    of_rtl = texts_of(spec, logits, sequences)
     values = mismatches = cycles = simulated = 0
     problems: list[str] = []
     batches = (
@@ -183,8 +187,8 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
         cycles, simulated = cycles + verdict.cycles, simulated + verdict.simulated
         if verdict.problem:
             problems.append(f"review {index} ({lengths[index]} tokens): {verdict.problem}")
-        if verdict.logits.shape == logits[index].shape:
-            logits[index] = verdict.logits
+        if verdict.logits.shape == of_rtl[index].shape:
+            of_rtl[index][...] = verdict.logits
     seconds = time.perf_counter() - began
     outputs = {"golden": golden, "RTL": logits}
     if quantized.checkpoint is not None:
@@ -192,7 +196,7 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
             float_model.run(quantized.checkpoint.spec, quantized.checkpoint.arrays, t.ids, t.types)
             for t in progress(sequences, "float")
         ]
-        outputs = {"float": np.array(floats)} | outputs
+        outputs = {"float": np.vstack(floats)} | outputs
     accuracy: dict[str, float | None] = {}
     agreement = cosine = fit = None
     if spec.task == EMBEDDING:
@@ -207,6 +211,12 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
             fit = float(determination(logits * quantized.logit_scale, outputs["float"]).min())
     else:
         labels = np.array([-1 if text.label is None else text.label for text in texts])
+        if spec.task == TOKEN_CLASSIFICATION:
+            labels = np.concatenate([classes_of_tokens(*one) for one in zip(texts, sequences)])
+            begins = labels != UNCOUNTED
+            labels, logits = labels[begins], logits[begins]
+            outputs = {name: found[begins] for name, found in outputs.items()}
+            golden = outputs["golden"]
         accuracy = {name: _accuracy(found.argmax(1), labels) for name, found in outputs.items()}
         same = outputs.get("float", golden).argmax(1) == logits.argmax(1)
         agreement = float(same.mean())

@@ -117,9 +117,14 @@ def simulate(setup: Setup, share: Share) -> list[Verdict]:
 
 def check(setup: Setup, batch: Sequence[Review], result: fast.Result) -> list[Verdict]:
     """Hold the result of an inference to golden, review by review."""
-    labels = len(batch[0].golden)
-    whole = result.error is Error.NONE and result.logits.size == labels * len(batch)
-    parts = result.logits.reshape(-1, labels) if whole else [result.logits] * len(batch)
+    *ends, size = np.cumsum([review.golden.size for review in batch])
+    whole = result.error is Error.NONE and result.logits.size == size
+    parts = [result.logits] * len(batch)
+    if whole:
+        parts = [
+            logits.reshape(review.golden.shape)
+            for review, logits in zip(batch, np.split(result.logits, ends), strict=True)
+        ]
     found = []
     for place, (review, logits) in enumerate(zip(batch, parts, strict=True)):
         values, mismatches, problem = _logits(review, logits, result)

@@ -9,7 +9,8 @@ import numpy as np
 
 from quant import answers
 from quant.answers import answer
-from quant.spec import CLASSIFICATION, EMBEDDING, REGRESSION
+from quant.answers import numbers as logits_of
+from quant.spec import CLASSIFICATION, EMBEDDING, REGRESSION, TOKEN_CLASSIFICATION
 from quant.vectors import cosines
 from rtl.interface.config import Config
 from sim.bench import PassedTest
@@ -78,8 +79,8 @@ def verdicts(text: Reference, rtl: np.ndarray) -> list[dict[str, Any]]:
     return [
         {
             "model": name,
-            **answer(spec, np.asarray(scaled, np.float32), logits),
-            "logits": dict(zip(spec.labels, logits.tolist(), strict=True)),
+            **answer(spec, text.tokens, np.asarray(scaled, np.float32), logits),
+            "logits": logits_of(spec, text.tokens, logits),
         }
         for name, scaled, logits in found
     ]
@@ -88,11 +89,17 @@ def verdicts(text: Reference, rtl: np.ndarray) -> list[dict[str, Any]]:
 def _said_table(
     text: Reference, said: Sequence[dict[str, Any]]
 ) -> tuple[list[str], list[list[object]]]:
-    """Headings and lines: a line a model."""
+    """Headings and lines: a line a model; of a class for every token a line a word."""
     spec = text.quantized.spec
     if spec.task == EMBEDDING:
         headings = ["model", f"cosine with golden, {spec.outputs} numbers"]
         return headings, [[one["model"], f"{one['cosine']:.6f}"] for one in said]
+    if spec.task == TOKEN_CLASSIFICATION:
+        columns = [one["labels"] for one in said] + [
+            [f"{share:.2%}" for share in said[-1]["probabilities"]]
+        ]
+        headings = ["word", *(one["model"] for one in said), "of RTL's"]
+        return headings, [list(line) for line in zip(said[0]["words"], *columns, strict=True)]
     if spec.task == REGRESSION:
         return ["model", *spec.labels, "integers"], _rows(said, "values", "{:.4f}")
     kind = "class" if spec.task == CLASSIFICATION else "labels"

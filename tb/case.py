@@ -24,7 +24,7 @@ from golden.model import Model
 from rtl.compile.program import Program, embedding_table
 from rtl.interface.operation import Error
 from tb.expected import Writes, expected_writes
-from tb.packing import Integers, token_words
+from tb.packing import Integers, lengths_of, token_words
 
 SETTINGS = ("idle", "stall", "interval", "row_latency", "seed")
 ARRAYS = ("address", "values", "valid", "index")
@@ -72,6 +72,25 @@ class Inference:
     error: Error = Error.NONE
     interruption: tuple[Literal["abort", "reset"], int] | None = None
     complete: bool = True
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Whether each word of the result ends a packet, bool [words].
+
+        A context is one packet. Of logits each sequence has one, with as many for each as the
+        others, or, where every token has its own, with as many for each token.
+        """
+        assert self.result is not None
+        count = len(self.result.address)
+        shares = [1]
+        if self.rows is not None:
+            shares = lengths_of(self.tokens)
+            labels = int(self.result.index.max()) + 1
+            if count != labels * sum(shares):
+                shares = [1] * len(shares)
+        found = np.zeros(count, bool)
+        found[np.cumsum(shares) * count // sum(shares) - 1] = True
+        return found
 
     def damaged(self, name: str, error: Error, **changes: Any) -> Inference:
         """This inference with other inputs, which must end with `error` and give no result."""

@@ -187,7 +187,8 @@ class _Layout:
         place, row, channel = order.T
         port = "x" if step.flags & Flag.RESIDUAL else "bank"
         tensor = self.all(step.name)
-        if step.name.startswith("head."):  # the head's layers compute the first tokens alone
+        first = step.name.startswith("head.") and bool(step.flags & Flag.FIRST_TILE)
+        if first:  # the head's layers compute the first tokens alone
             spread = np.zeros((sum(self.lengths), columns), tensor.dtype)
             spread[self.first_tokens] = tensor
             tensor = spread
@@ -196,7 +197,7 @@ class _Layout:
             writes = self.by_channel(
                 port, step.name, tensor, order[:, 1:], base + row * stride + channel
             )
-            if step.name.startswith("head.") and not self.gathered:
+            if first and not self.gathered:
                 writes.valid[:, 1:] = False
             return writes
         lane, row = place % self.lanes, place // self.lanes
@@ -212,9 +213,15 @@ class _Layout:
         return writes
 
     def logits(self, step: Step) -> Writes:
-        """Lane 0 as it is computed: of each sequence, or of each N that were gathered."""
+        """Lane 0 as it is computed: of each sequence, or of each N that were gathered.
+
+        Without FIRST_TILE of each row tile: `tensor` has its tokens at their places then.
+        """
         tensor, labels = self.all("logits"), step.values["columns"]
-        number = np.arange(0, len(tensor), self.lanes if self.gathered else 1)
+        every = not step.flags & Flag.FIRST_TILE
+        if every:
+            tensor = tensor[np.maximum(self.token, 0)]
+        number = np.arange(0, len(tensor), self.lanes if self.gathered or every else 1)
         order = np.array(
             [
                 (sequence, label)

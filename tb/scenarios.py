@@ -64,6 +64,14 @@ SMALL = {
         layers=1, hidden=7, heads=1, head_size=9, ffn=5, labels=4,
         vocabulary=20, positions=30, types=2, pooling="mean",
     ),
+    "every-token": Shape(
+        layers=1, hidden=10, heads=2, head_size=5, ffn=14, labels=5,
+        vocabulary=20, positions=34, types=2, pooling="none",
+    ),
+    "every-token-pre-norm": Shape(
+        layers=2, hidden=8, heads=1, head_size=4, ffn=9, labels=1,
+        vocabulary=20, positions=32, types=1, norm="pre", pooling="none",
+    ),
 }  # fmt: skip
 
 #: Holds every model of SMALL.
@@ -87,7 +95,7 @@ def family(name: str, shape: Shape, seed: int = 1) -> Model:
             for layer in model.layers
         ]
         model = dataclasses.replace(model, layers=tuple(layers))
-    if name in ("no-pooler", "post-norm-mean"):
+    if name in ("no-pooler", "post-norm-mean", "every-token"):
         model = dataclasses.replace(model, head=model.head[-1:])
     return model
 

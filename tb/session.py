@@ -22,7 +22,7 @@ from tb import activity
 from tb.case import Case, Inference, read_case
 from tb.compare import Comparison, Mismatch, Recorded
 from tb.monitor import Monitor
-from tb.packing import lengths_of, pack_rows
+from tb.packing import pack_rows
 from tb.streams import PERIOD_NS, Passed, Pins, Rows, Sink, Source, cycles, now
 
 
@@ -324,10 +324,7 @@ class Session:
                 played.problems.append(f"{len(values)} words of a result came, none may come")
             return values
         played.comparison.writes("result", [expected], taken, whole=True, addressed=False)
-        inference = played.inference
-        packets = 1 if inference.rows is None else len(lengths_of(inference.tokens))
-        packet = len(expected.address) // packets
-        if lasts != ([0] * (packet - 1) + [1]) * packets:
+        if lasts != played.inference.ends.astype(int).tolist():
             played.problems.append("`last` does not come with the last word of a result alone")
         return values
 

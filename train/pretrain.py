@@ -20,7 +20,8 @@ import torch
 from torch.nn import functional
 from transformers import BertConfig, BertForMaskedLM
 
-from quant.data_file import Review, TextError, stream_texts
+from quant.data_file import Review, stream_texts
+from quant.rows import TextError
 from quant.texts import CORPORA, imdb, rotten_tomatoes
 from train.batches import Batch
 from train.card import encoder_card, table

@@ -17,13 +17,14 @@ import torch
 from torch import nn
 
 from quant.checkpoint import load
-from quant.spec import NORMS, POOLINGS
+from quant.spec import NORMS
 from quant.transformer import sinusoids
 from train.failure import TrainError
 from train.layout import Config, load_matching
 
 FAMILY = "transformer"
 _ACTIVATIONS = ("relu", "gelu")
+_POOLINGS = ("first", "mean")
 _CHOICES = {"norm": "pre", "pooling": "mean", "activation": "relu", "unscaled": False}
 
 
@@ -166,7 +167,7 @@ def add_transformer(parser: Parser) -> None:
         **absent,
     )
     group.add_argument(
-        "--pooling", choices=POOLINGS, help="tokens that the classifier reads (mean)", **absent
+        "--pooling", choices=_POOLINGS, help="tokens that the classifier reads (mean)", **absent
     )
     group.add_argument(
         "--activation", choices=_ACTIVATIONS, help="of the feed-forward (relu)", **absent

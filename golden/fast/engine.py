@@ -23,8 +23,9 @@ def run(
     types: Integers | None = None,
     attend: Integers | None = None,
 ) -> np.ndarray:
-    """golden.encoder.run without a trace: logits of one text, int32 [labels]."""
-    return run_batch(model, [ids], [types], [attend])[0]
+    """golden.encoder.run without a trace: logits of one text, int32 [labels] or [L, labels]."""
+    logits = run_batch(model, [ids], [types], [attend])
+    return logits if model.shape.pooling == "none" else logits[0]
 
 
 def run_batch(
@@ -35,6 +36,7 @@ def run_batch(
 ) -> np.ndarray:
     """Logits of many texts of any lengths, int32 [texts, labels], each as golden.encoder.run's.
 
+    Without pooling those of all tokens, text by text: int32 [tokens, labels].
     types and attend hold one entry a text (None: all 0, all 1). Texts of similar length share a
     batch, padded with masked tokens, which change no other token's integers. The model is prepared
     once and kept as long as it lives; its arrays must not change after that.
@@ -113,16 +115,17 @@ class Engine:
         inputs = [
             check_input(self.model, *text) for text in zip(ids, types or none, attend or none)
         ]
-        logits = np.empty((len(inputs), self.model.shape.labels), np.int32)
+        logits = [np.empty(0, np.int32)] * len(inputs)
         order = sorted(range(len(inputs)), key=lambda i: len(inputs[i][0]))
         while order:
             count = max(1, TOKENS_TOGETHER // len(inputs[order[-1]][0]))
             together, order = order[-count:], order[:-count]
-            logits[together] = self._run([inputs[i] for i in together])
-        return logits
+            for i, found in zip(together, self._run([inputs[i] for i in together])):
+                logits[i] = found[: len(inputs[i][0])] if found.ndim > 1 else found
+        return np.vstack([np.empty((0, self.model.shape.labels), np.int32), *logits])
 
     def _run(self, inputs: list[Inputs]) -> np.ndarray:
-        """Logits of texts that are padded to one length."""
+        """Logits of texts that are padded to one length; without pooling [texts, L, labels]."""
         shape, embedding = self.model.shape, self.model.embedding
         batch, length = len(inputs), max(len(ids) for ids, _, _ in inputs)
         ids, types = np.zeros((2, batch, length), np.int64)
@@ -156,7 +159,8 @@ class Engine:
             self._normalize(x, self.final_norm, x, x8)
         if shape.pooling == "mean":
             return self._head(self._mean(x8.reshape(batch, length, -1), attend))
-        return self._head(x8)
+        logits = self._head(x8)
+        return logits.reshape(batch, length, -1) if shape.pooling == "none" else logits
 
     def _layer(
         self, x: np.ndarray, x8: np.ndarray, layer: FastLayer, attend: np.ndarray, queries: int
@@ -211,7 +215,7 @@ class Engine:
         """golden.encoder.pool of every text, codes [batch, H]."""
         model = self.model
         if model.mean_m is None or model.mean_s is None:
-            raise ValueError("the model has no mean_m and mean_s; its pooling is 'first'")
+            raise ValueError("the model has no mean_m and mean_s; its pooling is 'mean'")
         kind = sum_type(x8.shape[1] * P_MAX * CODE)
         p = np.where(attend, P_MAX, 0).astype(kind)[:, None, None]
         acc = np.matmul(p, x8.astype(kind, copy=False)[:, None])  # [batch, 1, 1, H]

@@ -72,7 +72,8 @@ def export_c(quantized: Path, out: Path) -> int:
     model, info = store.load(quantized)
     write_c(c.sources(model, info), out)
     shape = model.shape
-    print(f"{out}: C99 source of {quantized}, up to {shape.tokens} tokens, {shape.labels} logits")
+    logits = f"{shape.labels} logits{' each' if shape.pooling == 'none' else ''}"
+    print(f"{out}: C99 source of {quantized}, up to {shape.tokens} tokens, {logits}")
     print(f"compile: cc -std=c99 -O2 -o {out}-infer {out}/*.c")
     print(f"run:     echo 101 2023 102 | {out}-infer")
     return 0

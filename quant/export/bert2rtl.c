@@ -243,8 +243,9 @@ static void encode(bert2rtl_workspace *w, const bert2rtl_layer *layer, const uin
     }
 }
 
-/* The operand of the head: that of token 0, or the mean over the keys, attention with equal p. */
-static void pool(const bert2rtl_workspace *w, const uint8_t *attend, int32_t tokens, int8_t *y)
+/* The operand of the head: that of a token, or the mean over the keys, attention with equal p. */
+static void pool(const bert2rtl_workspace *w, const uint8_t *attend, int32_t tokens, int32_t token,
+                 int8_t *y)
 {
     int32_t c, t, acc, row_m = 0, row_s = 0, sum = 0;
     if (BERT2RTL_MEAN) {
@@ -258,7 +259,8 @@ static void pool(const bert2rtl_workspace *w, const uint8_t *attend, int32_t tok
         for (t = 0; BERT2RTL_MEAN && t < tokens; t++) {
             acc += is_key(attend, t) ? INT32_C(255) * w->x8[t][c] : 0;
         }
-        y[c] = (int8_t)(BERT2RTL_MEAN ? requantize(acc, row_m, row_s, LIMIT8) : w->x8[0][c]);
+        y[c] = (int8_t)(BERT2RTL_MEAN ? requantize(acc, row_m, row_s, LIMIT8)
+                                  : w->x8[token][c]);
     }
 }
 
@@ -311,12 +313,14 @@ int bert2rtl_infer(bert2rtl_workspace *workspace, const uint32_t *ids, const uin
     for (t = 0; t < tokens && model->final_norm; t++) {
         normalize(model->final_norm, w->x[t], w->x[t], w->x8[t]);
     }
-    pool(w, attend, tokens, w->head[0]);
-    for (i = 0; i < BERT2RTL_HEAD - 1; i++) {
-        linear(&model->head[i], w->head[i % 2], w->head[(i + 1) % 2]);
-    }
-    for (row = 0; row < BERT2RTL_LABELS; row++) {
-        logits[row] = accumulate(last, row, w->head[i % 2]);
+    for (t = 0; t < (BERT2RTL_EVERY ? tokens : 1); t++) {
+        pool(w, attend, tokens, t, w->head[0]);
+        for (i = 0; i < BERT2RTL_HEAD - 1; i++) {
+            linear(&model->head[i], w->head[i % 2], w->head[(i + 1) % 2]);
+        }
+        for (row = 0; row < BERT2RTL_LABELS; row++) {
+            *logits++ = accumulate(last, row, w->head[i % 2]);
+        }
     }
     return BERT2RTL_OK;
 }

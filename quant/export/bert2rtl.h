@@ -33,7 +33,8 @@ typedef struct {
     int8_t head[2][BERT2RTL_HEAD_WIDTH];
 } bert2rtl_workspace;
 
-/* The BERT2RTL_LABELS logits of one text.
+/* The BERT2RTL_LABELS logits of one text; where BERT2RTL_EVERY is 1 as many for each of its tokens,
+   token by token, at most BERT2RTL_LOGITS.
 
    ids, types, attend: `tokens` values each. types are segment ids, NULL for all 0. attend is 1 for
    tokens that serve as keys and 0 for masked ones (holes are allowed), NULL for all 1. */

@@ -14,7 +14,7 @@ import numpy as np
 from golden import reciprocal, rsqrt, softmax
 from golden.model import Layer, Linear, Model, Norm
 from quant.decode import scale
-from quant.spec import MULTI_LABEL, REGRESSION
+from quant.spec import MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
 
 INFERENCE = ("bert2rtl.h", "bert2rtl_model.h", "bert2rtl.c", "main.c")
 GENERATED = ("bert2rtl_shape.h", "bert2rtl_model.c")
@@ -45,7 +45,7 @@ def sources(model: Model, info: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _shape(model: Model, info: Mapping[str, Any]) -> str:
-    shape = model.shape
+    shape, every = model.shape, model.shape.pooling == "none"
     widths = [shape.hidden, *(layer.weight.shape[0] for layer in model.head[:-1])]
     values: dict[str, int | str] = {
         "LAYERS": shape.layers,
@@ -62,6 +62,8 @@ def _shape(model: Model, info: Mapping[str, Any]) -> str:
         "TYPES": max(shape.types, 1),
         "PRE_NORM": int(shape.norm == "pre"),
         "MEAN": int(shape.pooling == "mean"),
+        "EVERY": int(every),
+        "LOGITS": shape.labels * (shape.tokens if every else 1),
         "HEAD": len(model.head),
         "HEAD_WIDTH": max(widths),
     }
@@ -96,6 +98,8 @@ def _meaning(info: Mapping[str, Any]) -> Iterator[str]:
                 yield "   Each label whose logit is above 0 holds, none of them or several."
             elif spec.get("task") == REGRESSION:
                 yield "   The outputs are numbers, not the logits of classes."
+            elif spec.get("task") == TOKEN_CLASSIFICATION:
+                yield "   Every token has the logits of all labels; the largest is its class."
     match info:
         case {"tensors": {"logits": {"scale": float(), "factors": [*_]} as format}}:
             steps = ", ".join(repr(float(step)) for step in scale(format))

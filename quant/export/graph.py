@@ -25,7 +25,7 @@ _FURTHEST = 9 << 8  # d of docs/numerics.md section 6 from which on p is 0
 
 
 def graph(model: Model) -> onnx.ModelProto:
-    """ids, types and attend, int64 [tokens], to logits, int32 [labels].
+    """ids, types and attend, int64 [tokens], to logits, int32 [labels] or [tokens, labels].
 
     The logits are those of golden.encoder.run bit for bit, for input that it takes; an id, type or
     length beyond the tables is an error of the runtime; a negative one may count from the end, and
@@ -161,7 +161,9 @@ class _Encoder(Graph):
         for hidden in model.head[:-1]:
             y = self.linear(y, hidden)
         logits = self.accumulate(y, model.head[-1])
-        self.logits = self.node("Reshape", logits, np.array([-1]))
+        self.every = self.shape.pooling == "none"
+        sizes = [-1, self.shape.labels] if self.every else [-1]
+        self.logits = self.node("Reshape", logits, np.array(sizes))
 
     def proto(self) -> onnx.ModelProto:
         inputs = [
@@ -169,7 +171,10 @@ class _Encoder(Graph):
             for name in ("ids", "types", "attend")
         ]
         self.nodes[-1].output[0] = "logits"
-        output = helper.make_tensor_value_info("logits", TensorProto.INT32, [self.shape.labels])
+        sizes: list[str | int | None] = [self.shape.labels]
+        if self.every:
+            sizes.insert(0, "tokens")
+        output = helper.make_tensor_value_info("logits", TensorProto.INT32, sizes)
         made = helper.make_model(
             helper.make_graph(self.nodes, "encoder", inputs, [output], self.constants),
             producer_name="bert2rtl",
@@ -269,7 +274,9 @@ class _Encoder(Graph):
         return self.cast(joined, TensorProto.INT32)
 
     def pool(self, x8: str) -> str:
-        """int32 [1, H]"""
+        """int32 [1, H], without pooling [tokens, H]"""
+        if self.shape.pooling == "none":
+            return x8
         if self.model.mean_m is None or self.model.mean_s is None:
             return self.table(x8, np.array([0]))
         p = self.node("Unsqueeze", self.node("Where", self.attend, 255, 0), np.array([0]))

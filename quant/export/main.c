@@ -62,9 +62,10 @@ static int read_line(int c)
 
 int main(void)
 {
-    int32_t logits[BERT2RTL_LABELS];
+    static int32_t logits[BERT2RTL_LOGITS];
     unsigned long line = 1;
-    int c, label;
+    int32_t label;
+    int c;
     for (; (c = getchar()) != EOF; line++) {
         int tokens = read_line(c);
         int code = BERT2RTL_OK;
@@ -77,7 +78,7 @@ int main(void)
             fprintf(stderr, "error: line %lu: %s\n", line, message);
             return 1;
         }
-        for (label = 0; label < BERT2RTL_LABELS; label++) {
+        for (label = 0; label < BERT2RTL_LABELS * (BERT2RTL_EVERY ? (int32_t)tokens : 1); label++) {
             printf("%s%" PRId32, label ? " " : "", logits[label]);
         }
         printf("\n");

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from golden.model import Model, Shape
 from rtl.interface.config import Config, ceil_div
 
@@ -22,13 +24,21 @@ def fitting(shape: Shape, lanes: int, tokens: int) -> Config:
     """
     minimum = Config(lanes=lanes)
     value_width = shape.heads * ceil_div(shape.head_size, lanes) * lanes
-    return Config(
+    found = Config(
         lanes=lanes,
         tokens=max(minimum.tokens, tokens),
         hidden=max(minimum.hidden, shape.hidden, value_width),
         ffn=max(minimum.ffn, shape.ffn),
         labels=max(minimum.labels, shape.labels),
     )
+    return replace(found, labels=max(found.labels, needed_labels(shape, found)))
+
+
+def needed_labels(shape: Shape, config: Config) -> int:
+    """The least `labels` of a configuration like this that takes its tokens with this model."""
+    if shape.pooling != "none":
+        return shape.labels
+    return ceil_div(shape.labels * config.row_tiles, config.gathered_tiles)
 
 
 def longest_sequence(model: Model, config: Config) -> int:
@@ -50,7 +60,7 @@ def longest_sequence(model: Model, config: Config) -> int:
                 f"{what} is {value}, the configuration's {limit} takes {maximum}: "
                 f"generate one with {limit}={value} or more"
             )
-    between = max((outputs for outputs, _ in wide[:-1]), default=1)
+    between = _between(model)
     if between > config.bank_words:
         raise FitError(
             f"widest hidden layer of the head is {between}, a bank has {config.bank_words} words: "
@@ -68,19 +78,26 @@ def longest_sequence(model: Model, config: Config) -> int:
 def most_row_tiles(model: Model, config: Config) -> int:
     """Row tiles that the sequences of a batch may take together."""
     # Where nothing gathers them, a hidden layer of the head has a row tile for each of them.
-    between = max((layer.weight.shape[0] for layer in model.head[:-1]), default=1)
-    return min(_row_tiles(model, config), config.bank_words // between)
+    return min(_row_tiles(model, config), config.bank_words // _between(model))
+
+
+def _between(model: Model) -> int:
+    """Outputs of the widest hidden layer of the head."""
+    return max((layer.weight.shape[0] for layer in model.head[:-1]), default=1)
 
 
 def _row_tiles(model: Model, config: Config) -> int:
-    """Row tiles that the memories have room for."""
+    """Row tiles of a sequence that the memories have room for."""
     shape, n = model.shape, config.lanes
-    return min(
+    room = [
         config.x_words // shape.hidden,
         config.bank_words // max(shape.inner, _value_width(model, n)),
         BANKS * config.bank_words // shape.ffn,
         config.row_tiles,
-    )
+    ]
+    if shape.pooling == "none":  # the head computes all of them
+        room += [config.bank_words // _between(model), config.logit_words // shape.labels]
+    return min(room)
 
 
 def _value_width(model: Model, lanes: int) -> int:

@@ -81,7 +81,7 @@ def compile_model(model: Model, config: Config, *, whole_last_layer: bool = Fals
 
     Where the head reads token 0 alone the last layer computes row tile 0 alone: Q, scores, context,
     output and feed-forward; K and V stay whole. With `whole_last_layer` it computes all row tiles.
-    Same logits.
+    Same logits. Without pooling the head computes all row tiles, too.
 
     Raises
     ------
@@ -288,15 +288,16 @@ class _Compiler:
     def head(self) -> Iterator[Step]:
         shape = self.model.shape
         source: int | None = None
+        first = NO_FLAGS if shape.pooling == "none" else Flag.FIRST_TILE
         if shape.pooling == "mean":
             yield from self._mean()
             source = CONTEXT
         *hidden, last = self.model.head
         for number, linear in enumerate(hidden):
             target = QUERY if source == CONTEXT else CONTEXT
-            yield from self.int8(f"head.{number}", linear, source, target, Flag.FIRST_TILE)
+            yield from self.int8(f"head.{number}", linear, source, target, first)
             source = target
-        yield self._linear("logits", last, Flag.LOGITS | Flag.FIRST_TILE, source, 0, shape.labels)
+        yield self._linear("logits", last, Flag.LOGITS | first, source, 0, shape.labels)
 
     def _mean(self) -> Iterator[Step]:
         """Mean pooling as attention with equal scores over V = X8."""

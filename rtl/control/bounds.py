@@ -1,4 +1,4 @@
-"""Whether every tile stays within the activation banks that its descriptor names."""
+"""Whether every tile stays within the activation banks that its descriptor names, or the logits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from rtl.interface.config import Config
 
 
 def offset_bits(config: Config) -> int:
-    """Width of sums of bank addresses and strides: they show that they have left the four banks."""
-    return (config.bank_words - 1).bit_length() + 3
+    """Width of sums of addresses and strides: they show that they have left the four banks.
+
+    Logits that begin within their memory and end behind it fit, too.
+    """
+    banks = (config.bank_words - 1).bit_length() + 3
+    return max(banks, (config.logit_words + config.labels - 1).bit_length())
 
 
 class Area(data.StructLayout):
-    """Consecutive words of the activation banks.
+    """Consecutive words of the activation banks, or of the logits' memory.
 
     Members
     -------
@@ -29,6 +33,8 @@ class Area(data.StructLayout):
         In which bank they must lie.
     spans
         They may lie in any (the feed-forward buffer, which begins in bank 0).
+    logits
+        They are words of the logits' memory; bank and spans do not count.
     """
 
     def __init__(self, config: Config) -> None:
@@ -39,6 +45,7 @@ class Area(data.StructLayout):
                 "words": unsigned(config.length_bits),
                 "bank": unsigned(2),
                 "spans": unsigned(1),
+                "logits": unsigned(1),
             }
         )
 
@@ -46,9 +53,10 @@ class Area(data.StructLayout):
 class Bounds(wiring.Component):
     """Looks at the areas of each tile as it is made.
 
-    A tensor that outgrows its bank would be read from, or written into, another one. How many row
-    tiles there are is known with the sequence alone, so the check is of each tile, not of the
-    descriptor. It takes 3 cycles; no tile is computed in fewer than 20.
+    A tensor that outgrows its bank would be read from, or written into, another one, and logits of
+    every token may be more than there is room for. How many row tiles there are is known with the
+    sequence alone, so the check is of each tile, not of the descriptor. It takes 3 cycles; no tile
+    is computed in fewer than 20.
 
     Members
     -------
@@ -87,6 +95,7 @@ class Bounds(wiring.Component):
                 (first_bank > 3) | (last_bank > 3),
                 (first_bank != known.bank) | (last_bank != known.bank),
             )
-            with m.If(known.used & left):
+            beyond = last > self.config.logit_words - 1
+            with m.If(known.used & Mux(known.logits, beyond, left)):
                 m.d.sync += self.outside.eq(1)
         return m

@@ -134,7 +134,7 @@ class Rules(wiring.Component):
             of_x8 & (waiting | flags.residual | (narrow & ~flags.first_tile)),
             residual & (~waiting | (flags.first_tile != waiting_narrow)),
             (residual | logits) & (flags.table | flags.transposed),
-            logits & (flags.residual | ~flags.first_tile),
+            logits & flags.residual,
             linear & flags.table & ~tabled,
         ]
         if self.encoder:

@@ -187,6 +187,7 @@ class Sequencer(wiring.Component):
         linear = fields(Opcode.LINEAR, op.fields)
         with m.If((op.opcode == Opcode.LINEAR) & op.flags.logits):
             m.d.sync += [
+                self.logits.every.eq(~op.flags.first_tile),
                 self.logits.labels.eq(linear.columns),
                 self.logits.stride.eq(linear.destination_stride),
             ]

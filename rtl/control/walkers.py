@@ -310,7 +310,8 @@ class LinearWalker(Walker):
             m.d.comb += area.spans.eq((area.bank == 0) & ~flags.transposed)
         m.d.comb += [
             self.areas[0].used.eq(flags.bank),
-            self.areas[1].used.eq(~flags.residual & ~flags.logits),
+            self.areas[1].used.eq(~flags.residual & ~(flags.logits & flags.first_tile)),
+            self.areas[1].logits.eq(flags.logits),
         ]
 
         with m.If(self.begin):

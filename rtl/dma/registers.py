@@ -136,7 +136,8 @@ class DmaRegisters(wiring.Component):
         ]
 
         # All of a batch, of which none may be read before the interrupt.
-        logits = fifo.SyncFIFOBuffered(width=32, depth=fifo_words(config.labels * config.row_tiles))
+        most = config.logit_words * config.lanes
+        logits = fifo.SyncFIFOBuffered(width=32, depth=fifo_words(most))
         m.submodules.logits = ResetInserter(self.clear_logits)(logits)
         m.d.comb += [
             logits.w_data.eq(self.logits.payload),

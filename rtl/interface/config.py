@@ -32,7 +32,8 @@ class Config:
     ffn
         Widest feed-forward layer.
     labels
-        Most logits.
+        Most logits of a sequence; where every token has some, those of its row tiles together take
+        `logit_words`.
     dsp_macs
         How many of the N^2 MACs use a DSP multiplier; the others are built from LUTs.
         None: all of them.
@@ -76,6 +77,11 @@ class Config:
     def gathered_tiles(self) -> int:
         """Row tiles of the first tokens of as many sequences as there may be."""
         return ceil_div(self.row_tiles, self.lanes)
+
+    @property
+    def logit_words(self) -> int:
+        """Depth of the logits' memory: a word is one logit of N sequences, or of N tokens."""
+        return self.labels * self.gathered_tiles
 
     @property
     def x_words(self) -> int:

@@ -60,7 +60,7 @@ def address_bits(config: Config) -> int:
         (config.x_words - 1).bit_length(),
         (2 * config.weight_words - 1).bit_length(),
         (config.places - 1).bit_length(),
-        (config.labels * config.gathered_tiles - 1).bit_length(),
+        (config.logit_words - 1).bit_length(),
     )
 
 

@@ -151,7 +151,7 @@ class Inference:
 
     def predict(self) -> Prediction:
         """The whole program."""
-        labels = 0
+        logits = 0
         for number, step in enumerate(self.program.steps):
             # The descriptor's words, then its CRC is looked at, then it acts.
             act = self.words.take(descriptor_words(self.lanes), self.loader) + 2
@@ -164,10 +164,12 @@ class Inference:
                 case Opcode.NORM:
                     self._norm(step, act)
                 case Opcode.END:
-                    return self._end(act, labels)
+                    return self._end(act, logits)
                 case _:
                     if Flag.LOGITS in step.flags:
-                        labels = step.values["columns"]
+                        first = Flag.FIRST_TILE in step.flags
+                        packets = len(self.lengths) if first else sum(self.lengths)
+                        logits = packets * step.values["columns"]
                     self._operation(number, step, act)
         raise ValueError("the program has no END")
 
@@ -338,10 +340,10 @@ class Inference:
                 for _ in range(value_tiles - 1):
                     self.array.tile(tokens)
 
-    def _end(self, act: int, labels: int) -> Prediction:
+    def _end(self, act: int, logits: int) -> Prediction:
         """Logits leave one every Memory.latency + 1 cycles; the last one ends the inference."""
         finished = max(act + 1, self.array.made, self.array.quiet)
-        cycles = finished + len(self.lengths) * labels * (Memory.latency + 1) + 1
+        cycles = finished + logits * (Memory.latency + 1) + 1
         stalls = {cause: sum(p.stalls[cause] for p in self.phases) for cause in CAUSES}
         stalls["idle"] += cycles - self.array.last
         active = sum(phase.active for phase in self.phases)

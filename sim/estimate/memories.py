@@ -113,7 +113,7 @@ def memories(config: Config, batches: bool = True) -> tuple[Memory, ...]:
         Memory("parameters of LayerNorm", 51, config.hidden),
         Memory("logits", 32 * lanes, config.labels * (packets or 1), lanes=lanes),
         *(
-            [Memory("lengths", config.tokens.bit_length(), config.row_tiles, 2, at_once=True)]
+            [Memory("lengths", config.tokens.bit_length(), config.row_tiles, 3, at_once=True)]
             if batches
             else []
         ),

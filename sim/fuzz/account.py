@@ -60,15 +60,14 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Codes that are right, how many logits come with NONE, and how many in a packet.
+    """Codes that are right, and the logits that come with NONE: those of each packet.
 
     failing
         By code, the sequences of which it may be; not of a sequence, and said to be 0, are others.
     """
 
     codes: frozenset[Error]
-    logits: int
-    labels: int
+    packets: tuple[int, ...]
     failing: dict[Error, set[int]]
 
 
@@ -149,7 +148,7 @@ def _misplaced_linear(
     if flags & RESIDUAL:
         fits = len(waiting) == 1 and not (waiting[0].flags ^ flags) & FIRST
         return not fits or from_x8 or bool(flags & (TABLE | TRANSPOSED | LOGITS))
-    return bool(flags & LOGITS) and (not flags & FIRST or bool(flags & (TABLE | TRANSPOSED)))
+    return bool(flags & LOGITS) and bool(flags & (TABLE | TRANSPOSED))
 
 
 def exceeds(one: Descriptor, before: list[Descriptor], config: Config) -> bool:
@@ -311,8 +310,8 @@ def account(model: Packets, tokens: Packets, row_words: int, config: Config) -> 
     if model.first() is None or packet is None:
         codes.discard(Error.NONE)
         codes.add(Error.ABORTED)
-    labels = max(_columns(found), default=0)
-    return Verdict(frozenset(codes), labels * len(sequences(words)), labels, failing)
+    packets = tuple(_packets(found, [len(sequence) for sequence in sequences(words)]))
+    return Verdict(frozenset(codes), packets, failing)
 
 
 def _unknown(words: list[int], found: list[Descriptor]) -> Iterator[int]:
@@ -326,5 +325,9 @@ def _unknown(words: list[int], found: list[Descriptor]) -> Iterator[int]:
                     return
 
 
-def _columns(found: list[Descriptor]) -> Iterator[int]:
-    return (d.values["columns"] for d in found if d.opcode == Opcode.LINEAR and d.flags & LOGITS)
+def _packets(found: list[Descriptor], lengths: list[int]) -> Iterator[int]:
+    """Logits of each sequence: those of its first token, or of all."""
+    for one in found:
+        if one.opcode == Opcode.LINEAR and one.flags & LOGITS:
+            for tokens in lengths:
+                yield one.values["columns"] * (1 if one.flags & FIRST else tokens)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 from rtl.interface.operation import Error
@@ -100,14 +101,14 @@ def _logits(
     expected: tuple[int, ...] | None, verdict: Verdict, seen: dict[str, Any], code: Error
 ) -> Iterator[str]:
     logits, lasts = tuple(seen["logits"]), seen["lasts"]
-    packet = verdict.labels or len(logits) or 1
-    if lasts != [*range(packet - 1, len(logits), packet)]:
+    wanted = [last - 1 for last in accumulate(verdict.packets) if last <= len(logits)]
+    if lasts != wanted:
         yield f"{len(logits)} logits came with `last` at {lasts}"
     if code is Error.NONE:
         if expected is not None and logits != expected:
             yield f"logits are {list(logits)}, golden says {list(expected)}"
-        elif len(logits) != verdict.logits:
-            yield f"{len(logits)} logits came, the stream asks for {verdict.logits}"
+        elif len(logits) != sum(verdict.packets):
+            yield f"{len(logits)} logits came, the stream asks for {sum(verdict.packets)}"
         elif not logits:
             yield "code NONE without a logit"
     elif logits:

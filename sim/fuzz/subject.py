@@ -32,6 +32,10 @@ SHAPES = (
         layers=1, hidden=8, heads=1, head_size=8, ffn=16, labels=1,
         vocabulary=20, positions=28, types=1, norm="pre",
     ),
+    Shape(
+        layers=1, hidden=8, heads=2, head_size=4, ffn=12, labels=2,
+        vocabulary=20, positions=32, types=2, pooling="none",
+    ),
 )  # fmt: skip
 POOL = 10  # sound inferences of a model whose logits are computed once
 

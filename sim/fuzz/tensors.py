@@ -21,11 +21,17 @@ def leaves_its_bank(
 ) -> bool:
     """A tensor of the descriptor does not stay in the bank that its address names.
 
-    One that begins in bank 0 by a LINEAR without TRANSPOSED may run on through all four.
+    Nor do logits of every token in their memory. A tensor that begins in bank 0 by a LINEAR without
+    TRANSPOSED may run on through all four banks.
 
     lengths, gathered
         Tokens of each sequence; a sum before this one has gathered the first of each.
     """
+    if opcode == Opcode.LINEAR and flags & Flag.LOGITS and not flags & Flag.FIRST_TILE:
+        row_tiles = sum(-(-tokens // config.lanes) for tokens in lengths)
+        room = config.labels * -(-config.row_tiles // config.lanes)
+        if (row_tiles - 1) * values["destination_stride"] + values["columns"] > room:
+            return True
     for address, last in _extents(opcode, flags, values, lengths, gathered, config.lanes):
         bank, offset = address >> OFFSET_BITS, address & (1 << OFFSET_BITS) - 1
         spans = opcode == Opcode.LINEAR and not flags & Flag.TRANSPOSED and bank == 0

@@ -117,7 +117,10 @@ class Job:
     def logits(self) -> list[tuple[int, ...]]:
         """golden's, of each sequence."""
         return [
-            tuple(int(logit) for logit in golden(self.model, one.ids, one.types, one.attend))
+            tuple(
+                int(logit)
+                for logit in golden(self.model, one.ids, one.types, one.attend).reshape(-1)
+            )
             for one in self.sequences
         ]
 

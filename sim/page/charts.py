@@ -124,7 +124,7 @@ def heads(text: Reference) -> list[Head]:
             place = f"layer {layer}, head {head}"
             both = {"float": None if floats is None else floats[head], "integer": integers[head]}
             rows = {
-                model: weights.mean(axis=0) if shape.pooling == "mean" else weights[0]
+                model: weights[0] if shape.pooling == "first" else weights.mean(axis=0)
                 for model, weights in both.items()
                 if weights is not None
             }

@@ -96,7 +96,8 @@ def test_an_image_is_loaded_and_sequences_are_answered(
     for _ in range(4):
         right(board, rng)
     words = [1 | ATTEND, 2 | 1 << 24 | ATTEND]
-    assert board.run([([1, 2], [0, 1])], 3).logits.tolist() == [answer(IMAGE, words)]
+    (logits,) = board.run([([1, 2], [0, 1])], 3).logits
+    assert [logits.tolist()] == [answer(IMAGE, words)]
     for lengths in ([17], [9, 8], [6, 6, 6]):
         with pytest.raises(InferenceError, match="error 6: more tokens") as error:
             board.run([(range(n), [0] * n) for n in lengths], 3)

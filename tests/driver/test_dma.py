@@ -21,7 +21,7 @@ from rtl.interface.operation import Error
 from sim.dma.board import BASE, Board, design_of, library
 from sim.driver.board import DRIVER, driver_library
 from tests.driver.device import Device
-from tests.sim.dma_subjects import BUS, board_of, limits, subjects
+from tests.sim.dma_subjects import BUS, board_of, limits, subjects, tagger
 
 pytestmark = pytest.mark.verilator
 PLACE = 0x4000
@@ -127,6 +127,23 @@ def test_python_fills_batches(device: DmaAccelerator, memory: Registers) -> None
         with pytest.raises(ValueError, match=message):
             device.infer_all(*given)
     assert memory.writes == writes
+
+
+def test_python_gives_every_token_its_logits(device: DmaAccelerator, memory: Registers) -> None:
+    """No more tokens together than there is room for the logits of; a packet each."""
+    subject = tagger(LANES)
+    memory.board.hold({PLACE: image_bytes(subject.image)})
+    assert device.use(image_bytes(subject.image), PLACE) == 8
+    lengths = [3, 8, 1, 4, 5]
+    drawn = [[part.tolist() for part in subject.sequence(tokens)] for tokens in lengths]
+    ids, types, attend = ([one[part] for one in drawn] for part in range(3))
+    starts = memory.starts
+    found = device.infer_all(ids, types, attend)
+    assert found == [subject.logits(tokens) for tokens in lengths]
+    assert [len(logits) for logits in found] == [2 * tokens for tokens in lengths]
+    assert memory.starts - starts == len(pack(subject.program, lengths)) == 4
+    with pytest.raises(InferenceError, match="LIMIT"):
+        device.infer_all(ids, types, attend, row_tiles=3)
 
 
 def test_what_python_refuses(device: DmaAccelerator, memory: Registers) -> None:

@@ -13,7 +13,7 @@ from driver import accelerator, streams
 from driver.accelerator import Accelerator, DeviceError, InferenceError
 from rtl.compile.program import compile_model
 from rtl.control.axi import ADDRESS, REGISTERS
-from rtl.interface.command import MAGIC, VERSION, Opcode
+from rtl.interface.command import MAGIC, PARAMETER_PLANES, VERSION, Flag, Opcode
 from rtl.interface.operation import Error
 from sim.cycles.model import predict
 from sim.driver.board import DRIVER, Board
@@ -154,7 +154,7 @@ def test_any_header(device: Accelerator) -> None:
 
 
 def test_any_damaged_stream_is_refused_in_one_line() -> None:
-    """EMBED is found, or a ValueError says that it is not; never another error."""
+    """EMBED and LOGITS are found, or a ValueError says that not; never another error."""
     rng = Random(11)
     for _ in range(3000):
         stream = bytearray(rng.choice(subjects(LANES)).stream)
@@ -163,6 +163,8 @@ def test_any_damaged_stream_is_refused_in_one_line() -> None:
         del stream[rng.choice((len(stream), rng.randrange(400))) :]
         with suppress(ValueError):
             assert streams.embed(bytes(stream))["lanes"] > 0
+        with suppress(ValueError):
+            assert streams.logits(bytes(stream), 1) < 1 << 16
 
 
 @pytest.mark.parametrize("lanes", [LANES, 64])
@@ -180,11 +182,18 @@ def test_the_fields_of_embed(lanes: int, any_subject: Subject) -> None:
         "offset": shape.position_offset,
         "types": shape.types,
     }
+    five = 5 * shape.labels if shape.pooling == "none" else shape.labels
+    assert [streams.logits(stream, tokens) for tokens in (1, 5)] == [shape.labels, five]
+    with pytest.raises(ValueError, match="computes no logits: it is cut or damaged"):
+        streams.logits(stream[: len(stream) // 2], 1)
     with pytest.raises(ValueError, match="the command stream says 0 lanes: it is damaged"):
         streams.embed(stream[:7] + b"\0" + stream[8:])
 
 
 def test_the_opcodes_of_streams() -> None:
-    assert [Opcode.HEADER, Opcode.TABLE, Opcode.NORM, Opcode.EMBED] == [
-        streams.HEADER, streams.TABLE, streams.NORM, streams.EMBED
+    assert [Opcode.HEADER, Opcode.TABLE, Opcode.NORM, Opcode.EMBED, Opcode.LINEAR] == [
+        streams.HEADER, streams.TABLE, streams.NORM, streams.EMBED, streams.LINEAR
+    ]  # fmt: skip
+    assert [Flag.SHIFTS, Flag.FIRST_TILE, Flag.LOGITS, PARAMETER_PLANES] == [
+        streams.SHIFTS, streams.FIRST_TILE, streams.LOGITS, streams.PARAMETER_PLANES
     ]  # fmt: skip

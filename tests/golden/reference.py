@@ -211,6 +211,12 @@ def ref_run(model: Model, ids: list[int], types: list[int], attend: list[bool]) 
         last = "final"
         normalize(x, model.final_norm, last)
     x8 = trace[f"{last}.x8"]
+    if shape.pooling == "none":
+        trace["pooled"] = rows = x8
+        for j, hidden in enumerate(model.head[:-1]):
+            rows = trace[f"head.{j}"] = [ref_linear(row, hidden) for row in rows]
+        trace["logits"] = [ref_accumulate(row, model.head[-1]) for row in rows]
+        return trace
     if shape.pooling == "first":
         y = x8[0]
     else:

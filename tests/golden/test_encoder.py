@@ -12,6 +12,8 @@ SHAPES = {
     "mean": Shape(2, 10, 1, 10, 9, 3, 30, 12, 0, pooling="mean"),
     "pre-norm": Shape(2, 12, 3, 4, 20, 2, 30, 12, 0, norm="pre", embedding_norm=False),
     "pre-norm, embeddings too": Shape(1, 9, 3, 3, 5, 2, 30, 12, 1, norm="pre", pooling="mean"),
+    "every token": Shape(2, 11, 2, 5, 16, 3, 30, 12, 2, pooling="none"),
+    "every token, pre-norm": Shape(1, 9, 3, 3, 5, 1, 30, 12, 1, norm="pre", pooling="none"),
     "one of all": Shape(1, 1, 1, 1, 1, 1, 1, 12, 0),
 }
 
@@ -80,6 +82,18 @@ def test_trace_has_the_names_types_and_shapes_of_the_contract() -> None:
     trace: dict[str, np.ndarray] = {}
     run(model, range(7), trace=trace)
     assert {name: (value.dtype, value.shape) for name, value in trace.items()} == TRACE_OF_BERT
+
+
+def test_without_pooling_the_head_has_a_row_for_every_token() -> None:
+    """Masked tokens, too: they attend to the others, and none to them."""
+    model = random_model(SHAPES["every token"], 0)
+    trace: dict[str, np.ndarray] = {}
+    logits = run(model, range(7), attend=[1, 1, 1, 1, 1, 0, 0], trace=trace)
+    assert (trace["pooled"].shape, trace["head.0"].shape) == ((7, 11), (7, 11))
+    assert trace["pooled"].tolist() == trace["layer.1.ffn.x8"].tolist()
+    assert (logits.shape, logits.dtype) == ((7, 3), np.int32)
+    assert logits[:5].tolist() == run(model, range(5)).tolist()
+    assert len(np.unique(logits, axis=0)) == 7
 
 
 def test_order_of_a_pre_norm_layer() -> None:

@@ -26,6 +26,8 @@ SHAPES = {
     "mean": Shape(2, 10, 1, 10, 9, 3, 300, 40, 0, pooling="mean"),
     "pre-norm": Shape(2, 12, 3, 4, 20, 2, 300, 40, 0, norm="pre", embedding_norm=False),
     "pre-norm mean": Shape(2, 24, 3, 8, 20, 2, 300, 40, 1, norm="pre", pooling="mean"),
+    "every token": Shape(2, 24, 3, 8, 20, 3, 300, 40, 2, pooling="none"),
+    "every token, pre-norm": Shape(2, 12, 3, 4, 20, 1, 300, 40, 0, norm="pre", pooling="none"),
     "one of all": Shape(1, 1, 1, 1, 1, 1, 300, 40, 0),
 }
 
@@ -50,7 +52,10 @@ def test_batches_of_every_shape(name: str) -> None:
         batch = list(texts(shape, seed, 12, min(40, shape.tokens)))
         logits = fast.run_batch(model, *zip(*batch))
         assert logits.dtype == np.int32
-        assert logits.tolist() == [run(model, *text).tolist() for text in batch]
+        assert logits.tolist() == np.vstack([run(model, *text) for text in batch]).tolist()
+        alone = fast.run(model, *batch[1])
+        assert alone.tolist() == run(model, *batch[1]).tolist()
+        assert alone.ndim == (2 if shape.pooling == "none" else 1)
 
 
 def test_lengths_beyond_what_float32_sums_exactly() -> None:

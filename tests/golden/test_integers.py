@@ -129,7 +129,7 @@ def watch_floats(found: set[str]) -> Callable:
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("pooling", ["first", "mean"])
+@pytest.mark.parametrize("pooling", ["first", "mean", "none"])
 def test_a_run_has_no_float(norm: str, pooling: str, tmp_path: Path) -> None:
     shape = Shape(2, 12, 2, 5, 9, 3, 40, 16, 2, norm=norm, pooling=pooling)
     found: set[str] = set()

@@ -29,7 +29,7 @@ PRE = Shape(1, 12, 2, 5, 16, 3, 30, 12, 2, norm="pre", pooling="mean")
         ),
         ({"labels": True}, r"shape\.labels is True; allowed 1\.\.65535"),
         ({"norm": "rms"}, r"shape\.norm is 'rms'; allowed 'post' and 'pre'"),
-        ({"pooling": "max"}, r"shape\.pooling is 'max'; allowed 'first' and 'mean'"),
+        ({"pooling": "max"}, r"shape\.pooling is 'max'; allowed 'first', 'mean' and 'none'"),
         ({"embedding_norm": 1}, r"shape\.embedding_norm is 1; allowed True and False"),
         ({"embedding_norm": False}, "allowed is True where shape.norm is 'post'"),
     ],

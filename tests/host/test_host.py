@@ -8,6 +8,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,13 @@ import host.classify
 import host.info
 import host.load
 from board.protocol import Kind
+from golden.encoder import run
+from golden.random import random_model
+from golden.store import save
+from quant.spec import EncoderSpec
+from quant.tokenizer import TextTokenizer
 from tests.ending import exit_code, refusal
-from tests.host.conftest import LABELS, SCALE, Sample, image_of, text
+from tests.host.conftest import LABELS, SCALE, SHAPE, WORDS, Sample, image_of, text
 from tests.host.pretended import Line
 
 Make = Callable[..., Any]
@@ -351,3 +357,48 @@ def test_other_heads(
         f"{name} {value:.4f}" for name, value in zip(LABELS, values[0])
     ]  # fmt: skip
     assert head == f"{', '.join(said)}   from {first['tokens']} tokens"
+
+
+def test_a_class_for_every_token(make_board: Make, command: Make, tmp_path: Path) -> None:
+    """Words with their labels, of a text and of a file with tags; texts share inferences."""
+    model = random_model(replace(SHAPE, pooling="none"), seed=6)
+    spec = EncoderSpec(
+        layers=1, hidden=10, heads=2, head_size=5, ffn=12, labels=LABELS, vocabulary=len(WORDS),
+        positions=14, types=2, pooling="none", task="token-classification",
+    )  # fmt: skip
+    folder, image, data = (tmp_path / name for name in ("model", "model.img", "texts.jsonl"))
+    save(model, folder, {"spec": spec.to_json(), "tensors": {"logits": {"scale": SCALE}}})
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    image.write_bytes(image_of(model))
+
+    def runs(words: list[tuple[int, int, int]]) -> list[int]:
+        ids, types = (np.array([word[place] for word in words]) for place in (0, 1))
+        return [int(x) for x in run(model, ids, types).reshape(-1)]
+
+    make_board(runs=runs)
+    texts, out = [["the", "film", "was", "good"], ["bad"], ["not", "a"]], tmp_path / "answers.json"
+    rows = []
+    for words in texts:
+        tokens = TextTokenizer(folder).encode(words, limit=14, words=True)
+        rows.append(run(model, tokens.ids, tokens.types)[tokens.first])
+    right = [[LABELS[row.argmax()] for row in part] for part in rows]
+    wrong = next(name for name in LABELS if name != right[1][0])
+    tags = [[*right[0][:3], None], [wrong], right[2]]
+    lines = [json.dumps({"tokens": w, "tags": t}) for w, t in zip(texts, tags)]
+    data.write_text("\n".join(lines))
+    options = ["--quantized", str(folder), "--json", str(out)]
+    assert command(host.load, str(image))[0] == 0
+    code, shown, error = command(host.classify, "--data", str(data), *options)
+    assert (code, error.startswith("error")) == (0, False), error
+    found = json.loads(out.read_text())
+    assert [a["integer_logits"] for a in found["answers"]] == [part.tolist() for part in rows]
+    assert [a["labels"] for a in found["answers"]] == right
+    assert [a["words"] for a in found["answers"]] == texts
+    assert found["total"]["batches"] == 2  # 8 tokens have room for their logits
+    assert shown.endswith("\n5 of 6 words as their tags say\n")
+    code, shown, _ = command(host.classify, " ".join(texts[0]), *options)
+    said = [w if label == "O" else f"{w}/{label}" for w, label in zip(texts[0], right[0])]
+    assert (code, shown.splitlines()[0]) == (0, f"{' '.join(said)}   from 6 tokens")
+    other = command(host.classify, "good", "--pair", "bad", *options)
+    assert other[0] == 2
+    assert "reads one text: give no pair" in other[2]

@@ -110,7 +110,7 @@ def random_shape(seed: int) -> Shape:
         position_offset=draw(0, positions - 1) if seed % 4 > 1 else 0,
         norm="pre" if norm == "pre" else "post",
         embedding_norm=norm == "post" or bool(draw(0, 1)),
-        pooling="mean" if draw(0, 1) else "first",
+        pooling="none" if seed % 5 == 4 else "mean" if draw(0, 1) else "first",
     )
 
 

@@ -101,12 +101,12 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
         ),
         (
             {"architectures": ["BertForMaskedLM"]},
-            "only BertForSequenceClassification and BertModel map",
+            "only BertForSequenceClassification, BertForTokenClassification and BertModel map",
         ),
         ({"architectures": ["BertModel"]}, "the tensor classifier.bias has no place"),
         (
-            {"architectures": ["BertForTokenClassification"]},
-            "classifier: a class for every token is not supported",
+            {"architectures": ["BertForTokenClassification"], "id2label": {"0": "a"}},
+            "classifier has 3 outputs, but id2label .* names 1 labels",
         ),
         ({"hidden_size": "12"}, "hidden_size is '12': it must be an integer"),
         ({"hidden_size": None}, "hidden_size is None: it must be an integer"),

@@ -91,6 +91,29 @@ def test_every_family_equals_hugging_face(tmp_path: Path, family: str, activatio
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("family", sorted(CLASSES))
+def test_every_token_classifier_equals_hugging_face(tmp_path: Path, family: str) -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    save_random(tmp_path, family, CLASSES[family].replace("Sequence", "Token"), "gelu")
+    checkpoint = load(tmp_path)
+    spec = checkpoint.spec
+    assert (spec.task, spec.pooling, spec.outputs) == ("token-classification", "none", 5)
+    model = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path).float().eval()
+    rng = np.random.default_rng(2)
+    for length in (1, 2, 9, 22):
+        ids = rng.integers(2, 40, length).astype(np.int32)
+        types = np.zeros(length, np.int32)
+        if family in SEGMENTS:
+            types[length // 2 :] = 1
+        ours = float_model.run(spec, checkpoint.arrays, ids, types)
+        segments = {"token_type_ids": torch.tensor([types.tolist()])} if types.any() else {}
+        with torch.no_grad():
+            theirs = model(input_ids=torch.tensor([ids.tolist()]), **segments).logits[0].numpy()
+        assert ours.shape == (length, 5)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
 def mean_of_tokens(directory: Path, ids: list[int]) -> np.ndarray:
     """The embedding by Hugging Face's own encoder, not of length 1."""
     torch = pytest.importorskip("torch")

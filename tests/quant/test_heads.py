@@ -21,7 +21,7 @@ from quant.options import Options
 from quant.quantize import Quantized
 from quant.spec import MULTI_LABEL, REGRESSION, CheckpointError
 from quant.texts import imdb
-from quant.tokenizer import TextTokenizer
+from quant.tokenizer import TextTokenizer, Tokens
 from quant.verdict import judge
 from tests.quant import tiny
 from tests.quant.test_float_model import CLASSES, hugging_face, save_random
@@ -231,7 +231,8 @@ def test_the_page_of_classes_refuses_them(config: dict, tmp_path: Path, capsys) 
 
 def test_a_probability_of_one_half_does_not_hold(tmp_path: Path) -> None:
     spec = load(tiny.write(tmp_path, MULTI)).spec
-    said = answer(spec, np.array([0.0, 1e-9, -800.0]))
+    tokens = Tokens(np.array([2, 3], np.int32), np.zeros(2, np.int32), ())
+    said = answer(spec, tokens, np.array([0.0, 1e-9, -800.0]))
     assert said["labels"] == ["good"]
     assert list(said["probabilities"].values()) == pytest.approx([0.5, 0.5, 0])
     assert sigmoid(np.array([800.0])).tolist() == [1]

@@ -25,6 +25,8 @@ VARIED = [
     {"norm": "pre", "embedding_norm": False, "pooling": "mean", "activation": "gelu-tanh"},
     {"pooling": "mean", "head_activations": ("relu", "tanh"), "position_offset": 3},
     {"head_activations": ("tanh",), "types": 1, "labels": ("a", "b", "c", "d", "e")},
+    {"pooling": "none", "task": "token-classification"},
+    {"pooling": "none", "task": "token-classification", "norm": "pre", "labels": ("a", "b", "c")},
 ]
 
 
@@ -72,7 +74,7 @@ def test_every_kind_of_encoder_follows_its_float_model(choices: dict, remedies: 
         logits = encoder.run(quantized.model, tokens.ids, tokens.types) * scale
         signal.append(exact - exact.mean())
         noise.append(logits - exact)
-    ratio = np.square(signal).sum() / np.square(noise).sum()
+    ratio = np.square(np.vstack(signal)).sum() / np.square(np.vstack(noise)).sum()
     assert 10 * np.log10(ratio) > 20
 
 

@@ -35,7 +35,19 @@ def test_json_brings_back_the_same_spec() -> None:
         ({"position_offset": 5}, "position_offset is 5: it must be from 0 to below the 5 rows"),
         ({"epsilon": 0.0}, "epsilon is 0.0: LayerNorm needs it above 0"),
         ({"norm": "none"}, "norm is 'none': it must be one of post, pre"),
-        ({"pooling": "max"}, "pooling is 'max': it must be one of first, mean"),
+        ({"pooling": "max"}, "pooling is 'max': it must be one of first, mean, none"),
+        (
+            {"pooling": "none"},
+            "pooling is 'none' and task 'classification': without pooling the task is token-class",
+        ),
+        (
+            {"task": "token-classification"},
+            "pooling is 'first' and task 'token-classification': without",
+        ),
+        (
+            {"task": "token-classification", "pooling": "none", "labels": ("one",)},
+            r"labels are \('one',\): a classifier needs at least 2",
+        ),
         ({"activation": "silu"}, "activation is 'silu': it must be one of gelu, gelu-tanh"),
         ({"head_activations": ("x",)}, "head_activations is 'x': it must be one of"),
     ],

@@ -13,6 +13,7 @@ SHAPES = [
     Shape(2, 24, 3, 5, 30, 3, 40, 20, 2),
     Shape(2, 16, 2, 8, 20, 2, 40, 20, 0, norm="pre", embedding_norm=False, pooling="mean"),
     Shape(1, 16, 2, 8, 20, 2, 40, 20, 1, norm="pre"),
+    Shape(1, 16, 2, 8, 20, 2, 40, 20, 1, pooling="none"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Areas of tiles against the banks as ranges of words."""
+"""Areas of tiles against the banks, and the logits' memory, as ranges of words."""
 
 from typing import Any
 
@@ -9,13 +9,15 @@ from rtl.control.bounds import Bounds, offset_bits
 from rtl.interface.config import Config
 from tb.amaranth_ports import simulate
 
-CONFIG = Config(lanes=4, tokens=8, hidden=8, ffn=20)
+CONFIG = Config(lanes=4, tokens=8, hidden=8, ffn=20, labels=13)
 BANK = CONFIG.bank_words
 Area = dict[str, int]
 
 
 def inside(area: Area) -> bool:
     words = range(area["start"], area["start"] + area["words"])
+    if area["logits"]:
+        return not area["used"] or words[-1] < CONFIG.labels * 1  # one sequence's a row tile here
     first = 0 if area["spans"] else area["bank"] * BANK
     last = 4 * BANK if area["spans"] else first + BANK
     return not area["used"] or (first <= words[0] and words[-1] < last)
@@ -26,8 +28,12 @@ def random_area(rng: np.random.Generator) -> Area:
     bank, words = int(rng.integers(4)), int(rng.integers(1, 2 * CONFIG.lanes))
     edge = int(rng.integers(-3, 12)) * BANK // 2 - words + int(rng.integers(-2, 3))
     start = min(max(edge, 0), (1 << offset_bits(CONFIG)) - 1)
-    used, spans = int(rng.random() < 0.7), int(rng.random() < 0.3)
-    return {"used": used, "start": start, "words": words, "bank": bank, "spans": spans}
+    used, spans, logits = (int(rng.random() < share) for share in (0.7, 0.3, 0.3))
+    if logits:
+        start = max(0, CONFIG.labels - words + int(rng.integers(-2, 3)))
+        start = start if rng.random() < 0.8 else int(rng.integers(1 << offset_bits(CONFIG)))
+    area = {"used": used, "start": start, "words": words, "bank": bank, "spans": spans}
+    return area | {"logits": logits}
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -57,3 +63,22 @@ def test_areas(seed: int) -> None:
         return found
 
     assert simulate(Bounds(CONFIG), exercise) > 50
+
+
+@pytest.mark.parametrize("words", [1, 3, CONFIG.lanes])
+@pytest.mark.parametrize("behind", [-1, 0, 1, 2, BANK])
+def test_logits_end_with_their_memory(words: int, behind: int) -> None:
+    """The last word that there is, and the first that there is not."""
+    start = CONFIG.logit_words - words + behind
+    area = {"used": 1, "start": start, "words": words, "bank": 0, "spans": 0, "logits": 1}
+
+    async def exercise(ports: Any) -> int:
+        ctx, unit = ports.ctx, ports.component
+        for name, value in area.items():
+            ctx.set(getattr(unit.areas[1], name), value)
+        ctx.set(unit.en, 1)
+        for _ in range(4):
+            await ctx.tick()
+        return int(ctx.get(unit.outside))
+
+    assert simulate(Bounds(CONFIG), exercise) == (behind > 0)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from golden.model import Linear, Shape
-from rtl.compile.fit import FitError
+from golden.random import random_model
+from rtl.compile.fit import FitError, fitting, longest_sequence
 from rtl.compile.program import Program, compile_attention, compile_model, embedding_table
 from rtl.interface.command import Flag, Opcode
 from rtl.interface.config import LANES, Config
@@ -109,6 +110,48 @@ def test_longest_sequence_is_what_the_banks_hold() -> None:
     assert program.tokens == CONFIG.bank_words // 48 * 4 < 32
 
 
+@pytest.mark.parametrize(
+    ("labels", "limit", "between", "row_tiles"),
+    [
+        (5, 5, None, 2),  # 2 gathered row tiles of 5 words
+        (4, 5, None, 2),
+        (3, 5, None, 3),
+        (1, 5, None, 8),
+        (5, 20, None, 8),
+        (5, 19, None, 7),
+        (1, 5, 32, 8),  # a hidden layer of the head has a row tile for each, too: 256 words
+        (1, 5, 40, 6),
+    ],
+)
+def test_logits_of_every_token_need_room(
+    labels: int, limit: int, between: int | None, row_tiles: int
+) -> None:
+    model = family("bert-tiny", dataclasses.replace(SHAPE, labels=labels, pooling="none"))
+    head = model.head[-1:]
+    if between is not None:
+        ones = np.full(between, 1 << 15, np.int32), np.full(between, 15, np.int32)
+        zeros = [np.zeros(size, np.int8) for size in ((between, 20), (labels, between))]
+        biases = [np.zeros(size, np.int32) for size in (between, labels)]
+        head = Linear(zeros[0], biases[0], *ones), Linear(zeros[1], biases[1])
+    program = compile_model(dataclasses.replace(model, head=head), changed(labels=limit))
+    assert (program.row_tiles, program.tokens) == (row_tiles, row_tiles * 4)
+    assert [step.name for step in program.steps if Flag.LOGITS in step.flags] == ["logits"]
+    assert not any(Flag.FIRST_TILE in step.flags for step in program.steps)
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("labels", [1, 9, 64, 100])
+def test_the_fitting_configuration_has_room_for_every_token(lanes: int, labels: int) -> None:
+    shape = Shape(1, 8, 1, 8, 8, labels, 20, 300, 0, pooling="none")
+    model = random_model(shape, 1)
+    for tokens in (1, 128, 200):
+        config = fitting(shape, lanes, tokens)
+        assert longest_sequence(model, config) >= tokens
+        if config.labels > Config.labels:
+            less = dataclasses.replace(config, labels=config.labels - 1)
+            assert longest_sequence(model, less) < config.tokens
+
+
 def weights_of(program: Program, name: str) -> tuple[np.ndarray, np.ndarray]:
     """[columns, K] weights and [columns, 7] parameter bytes of a LINEAR, out of its payload."""
     n = program.config.lanes
@@ -182,7 +225,7 @@ def test_a_table_is_sent_when_it_changes() -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_whole_last_layer(name: str) -> None:
-    """The last layer computes row tile 0 alone, but K and V; mean pooling needs all rows."""
+    """The last layer computes row tile 0 alone, but K and V; other poolings need all rows."""
     model = family(name, SMALL[name])
     config = Config(lanes=4, tokens=24, hidden=32, ffn=32, labels=8)
     whole, pruned = (compile_model(model, config, whole_last_layer=x) for x in (True, False))
@@ -191,7 +234,7 @@ def test_whole_last_layer(name: str) -> None:
         step.name for step, other in zip(whole.steps, pruned.steps) if step.flags != other.flags
     }
     last = f"layer.{model.shape.layers - 1}"
-    if model.shape.pooling == "mean":
+    if model.shape.pooling != "first":
         assert not differ
         return
     assert {f"{last}.q", last, f"{last}.attention.sum", f"{last}.ffn.hidden"} <= differ

@@ -93,7 +93,7 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
                 if entry.flags & ~(FIRST | RESIDUAL | BANK) or not entry.has(BANK):
                     return True
                 return not waiting or entry.has(FIRST) != norms[-1].has(FIRST)
-            if entry.has(LOGITS) and (entry.flags & ~BANK != LOGITS | FIRST or not encoder):
+            if entry.has(LOGITS) and (entry.flags & ~(BANK | FIRST) != LOGITS or not encoder):
                 return True
             return not entry.has(BANK) and (waiting or (narrow and not entry.has(FIRST)))
     return True

@@ -34,8 +34,16 @@ def subjects(lanes: int) -> tuple[Subject, ...]:
     return first, Subject(1, limits(lanes), -(-end // 4096) * 4096 + 4096 - lanes)
 
 
+@cache
+def tagger(lanes: int) -> Subject:
+    """One with logits for every token, behind the others."""
+    last = subjects(lanes)[-1]
+    end = last.address + len(image_bytes(last.image))
+    return Subject(2, limits(lanes), -(-end // 64) * 64)
+
+
 def board_of(lanes: int, bus: Bus, design: Any = None, variant: str = "") -> Board:
     made = design or design_of(limits(lanes), bus)
     board = Board(library(made, bus, variant), bus)
-    board.hold({one.address: image_bytes(one.image) for one in subjects(lanes)})
+    board.hold({one.address: image_bytes(one.image) for one in (*subjects(lanes), tagger(lanes))})
     return board

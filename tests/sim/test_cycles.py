@@ -46,6 +46,9 @@ SHAPES = {
     "three-heads": Shape(
         layers=1, hidden=96, heads=3, head_size=32, ffn=200, labels=5, **SIZES, norm="pre"
     ),
+    "every-token": Shape(
+        layers=2, hidden=20, heads=2, head_size=10, ffn=30, labels=5, **SIZES, pooling="none"
+    ),
     "one": Shape(layers=1, hidden=1, heads=1, head_size=1, ffn=1, labels=1, **SIZES),
 }  # fmt: skip
 
@@ -82,6 +85,8 @@ CASES = {
         Case("one", 1, None, 1),
         Case("one", 7, 1),
         Case("one", 128, 2, 50),
+        Case("every-token", 23, 3, 20),
+        Case("every-token", 128),
         Case("bert-tiny", 16, 2, 20, True),
     ],
     8: [
@@ -92,6 +97,8 @@ CASES = {
         Case("three-heads", 50, None, 3),
         Case("three-heads", 128, 2, 20, True),
         Case("one", 16, 8),
+        Case("every-token", 1),
+        Case("every-token", 100, 2, 20),
         Case("bert-tiny", 1),
         Case("bert-tiny", 40, 3, 60),
         Case("bert-tiny", 64, None, 20, True),
@@ -109,6 +116,7 @@ CASES = {
         Case("odd", 17, 5, 2),
         Case("odd", 128, None, 20),
         Case("chained", 31, 16, 40),
+        Case("every-token", 33, 9, 2),
         Case("three-heads", 128, None, 20, True),
         Case("one", 33, 3, 1),
     ],
@@ -211,11 +219,13 @@ BATCHES = {
         ("chained", (2, 3, 1, 9, 9, 40), 1, True),
         ("three-heads", (33, 1, 1, 20, 4, 4, 4, 8), None, False),
         ("one", (1, 2, 3, 4, 5), None, False),
+        ("every-token", (5, 4, 30, 1, 1, 9), None, False),
         ("one", (1,) * 9, 2, True),
     ],
     8: [
         ("bert-tiny", (9, 40, 8, 1, 30), 2, False),
         ("odd", (8,) * 9, 5, False),
+        ("every-token", (9, 1, 8, 16, 17), 3, False),
         ("chained", (1, 17, 3), None, False),
     ],
     64: [

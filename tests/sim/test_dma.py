@@ -26,7 +26,7 @@ from sim.design import described
 from sim.dma.board import ABORT, Board, design_of, library
 from tb.packing import token_words
 from tests.rtl.mutation import replaced
-from tests.sim.dma_subjects import BUS, Subject, board_of, limits, subjects
+from tests.sim.dma_subjects import BUS, Subject, board_of, limits, subjects, tagger
 
 pytestmark = pytest.mark.verilator
 
@@ -96,6 +96,28 @@ def test_a_batch(lengths: tuple[int, ...], board: Board) -> None:
         assert board.infer(words) == (Error.NONE, wanted.tolist())
         memory = {"latency": 20, "address": subject.address}
         counted(board, subject.program, ids, types, lengths=lengths, **memory)
+
+
+def test_logits_of_every_token_fill_the_fifo_and_no_more(board: Board) -> None:
+    """As many tokens as there is room for, and one sequence more than that: LIMIT."""
+    subject = tagger(4)
+    assert (subject.program.row_tiles, subject.config.row_tiles) == (2, 3)
+    board.pace(20)
+    for tokens in (1, 5, 8):
+        right(board, subject, tokens)
+        ids, types, _ = subject.sequence(tokens)
+        counted(board, subject.program, ids, types, latency=20, address=subject.address)
+    for lengths in ((1, 4), (4, 4), (3, 2)):
+        ids, types, attend = subject.sequence(sum(lengths))
+        attend[np.cumsum(lengths) - 1] = 1
+        wanted = run_batch(subject.model, ids, types, attend, lengths).reshape(-1)
+        found = board.infer(token_words(ids, types, attend, lengths).tolist())
+        assert found == (Error.NONE, wanted.tolist())
+        memory = {"latency": 20, "address": subject.address}
+        counted(board, subject.program, ids, types, lengths=lengths, **memory)
+    words = token_words(np.ones(9, int), None, None, [8, 1]).tolist()
+    assert board.infer(words) == (Error.LIMIT, [])
+    right(board, subject, 8)
 
 
 @pytest.mark.slow

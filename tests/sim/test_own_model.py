@@ -217,3 +217,43 @@ def test_other_heads(
     assert len(rtl["logits"]) == labels
     assert golden["logits"] == rtl["logits"]
     assert golden["labels" if several else "values"] == rtl["labels" if several else "values"]
+
+
+@pytest.mark.verilator
+def test_a_class_for_every_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From words with tags to Verilog, several texts an inference, every stream resting at will."""
+    labels = ("O", "B-X", "I-X", "B-Y", "I-Y")
+    config = {
+        "architectures": ["BertForTokenClassification"],
+        "id2label": {str(i): name for i, name in enumerate(labels)},
+    }
+    arrays = tiny.tensors(3, len(labels))
+    arrays["classifier.bias"][3] -= 2
+    model = tiny.write(tmp_path / "checkpoint", config, arrays)
+    texts, mine, figures = (tmp_path / name for name in ("texts.jsonl", "mine", "figures.json"))
+    rows = [("a good film !", [0, 1, 2, 0]), ("the bad films", [0, 3, 4]), ("films", [3]),
+            ("a bad film , the films good !", [0, 1, 2, 0, None, 3, 0, 0])]  # fmt: skip
+    lines = [json.dumps({"tokens": words.split(), "ner_tags": tags}) for words, tags in rows]
+    texts.write_text("\n".join(lines))
+    given = ["--data", str(texts)]
+    assert calibrate.main(["--model", str(model), *given, "--out", str(mine)]) == Exit.OK
+    options = ["--quantized", str(mine), "--lanes", "4", "--json", str(figures)]
+    more = ["--batch", "24", "--stalls", "5", "--trace-sample", "4", "--jobs", "1"]
+    assert regress.main([*options, *given, *more]) == Exit.OK
+    assert "passed: equal bit for bit" in capsys.readouterr().out
+    found = json.loads(figures.read_text())
+    assert found["accuracy"]["RTL"] == found["accuracy"]["golden"] is not None
+    assert found["inferences"] < found["reviews"] == 4
+    assert run.main([*options, "--review", "good films, bad", "--tokens", "16"]) == Exit.OK
+    printed = capsys.readouterr().out
+    assert "Every bit equal to the golden model." in printed
+    found = json.loads(figures.read_text())
+    floats, golden, rtl = found["verdicts"]
+    assert golden["words"] == ["good", "films", ",", "bad"]
+    assert golden["labels"] == rtl["labels"]
+    assert golden["logits"] == rtl["logits"]
+    assert np.shape(rtl["logits"]) == (4, len(labels))
+    assert found["compared"]["logits"] >= 7 * len(labels)  # [CLS], [SEP] and the part of a word
+    for word, *labels_of in zip(golden["words"], floats["labels"], golden["labels"], rtl["labels"]):
+        line = next(line for line in printed.splitlines() if line.startswith(f"{word} "))
+        assert line.split()[:4] == [word, *labels_of]

@@ -16,7 +16,8 @@ from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.bench import BenchError, run_bench
 from sim.design import Design, described, generated
-from tb.case import Case, Inference, write_case
+from tb.case import Case, Inference, accelerator_inference, write_case
+from tb.packing import token_words
 from tb.scenarios import (
     FAMILIES,
     SMALL,
@@ -28,6 +29,7 @@ from tb.scenarios import (
     limits,
     refused_streams,
     refused_tokens,
+    sequences,
 )
 from tests.rtl.mutation import mutated
 
@@ -147,6 +149,23 @@ def test_refused_streams_and_tokens(small: Any, tmp_path: Path) -> None:
         Error.FORMAT, Error.LIMIT, Error.TOKEN, Error.NO_KEY, Error.LENGTH,
     }  # fmt: skip
     play(tmp_path, "verilator", LIMITS, between(sound, bad), idle=0.1, stall=0.2)
+
+
+@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
+def test_logits_of_more_tokens_than_there_is_room_for(simulator: str, tmp_path: Path) -> None:
+    """5 labels of a row tile each in 16 words: three row tiles fit, a batch of four is refused."""
+    model = family("every-token", SMALL["every-token"])
+    program = compile_model(model, LIMITS)
+    assert (program.tokens, program.row_tiles, LIMITS.row_tiles) == (12, 3, 6)
+    sound = inferences(model, program, [12, 9])
+    for lengths in ([3, 5], [1, 2, 3]):  # each ends within a row tile
+        parts = sequences(model, lengths, 2)
+        sound.append(accelerator_inference(program, model, *parts, lengths=lengths))
+    bad = []
+    for lengths in ([12, 1], [1, 2, 3, 4], [12, 12]):
+        words = token_words(*sequences(model, lengths, 1), lengths)
+        bad.append(sound[0].damaged(f"{lengths}", Error.LIMIT, tokens=words))
+    play(tmp_path, simulator, LIMITS, sound + between(sound, bad), idle=0.1, stall=0.2)
 
 
 @pytest.mark.parametrize("kind", ["abort", "reset"])

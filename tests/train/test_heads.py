@@ -12,20 +12,8 @@ from quant.checkpoint import load
 from quant.data_file import read_texts
 from quant.tokenizer import TextTokenizer
 from tests.ending import refusal
-from train import finetune, heads
-
-SHAPE = ["--hidden", "16", "--layers", "1", "--heads", "2", "--ffn", "32", "--positions", "24"]
-FAST = ["--length", "16", "--batch", "16", "--learning-rate", "0.01", "--precision", "float32"]
-
-
-@pytest.fixture
-def base(words, reviews, tmp_path):
-    """A BERT that tells the two kinds of review apart."""
-    new = ["--vocab", str(words), "--embeddings", "none", *SHAPE, "--teacher", "none"]
-    places = ["--out", str(tmp_path / "base"), "--work", str(tmp_path / "work-base")]
-    made = ["--data", str(reviews), "--stages", "16:4", *new, *FAST, *places]
-    assert finetune.main(made) == 0
-    return tmp_path / "base"
+from tests.train.conftest import FAST
+from train import heads
 
 
 @pytest.fixture

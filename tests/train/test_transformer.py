@@ -108,7 +108,7 @@ def test_what_cannot_be_done_is_one_clear_line(arguments, tmp_path, capsys, extr
     ("fields", "message"),
     [
         ({"hidden_act": "gelu_new"}, "the activation 'gelu_new' cannot be trained here: it must"),
-        ({"pooling": "max"}, "pooling is 'max': it must be one of first, mean"),
+        ({"pooling": "max"}, "pooling is 'max': it must be one of first, mean, none"),
         ({"num_hidden_layers": 3}, "encoder.layers.2.self_attn.in_proj_weight is missing"),
     ],
 )

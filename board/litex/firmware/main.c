@@ -16,7 +16,7 @@
 
 #include "bert2rtl_dma.h"
 
-enum { LABELS = 64, POLLS = 10000000, SLEEPS = 100000, NAP = 100, NOTHING_THERE = 0x20000000 };
+enum { LOGITS = 512, POLLS = 10000000, SLEEPS = 100000, NAP = 100, NOTHING_THERE = 0x20000000 };
 
 struct job {
     uint32_t image, image_bytes, sequences;
@@ -104,7 +104,7 @@ static void require(int code, const char *what)
 
 static void infer(const char *step, const uint32_t *words, uint32_t count, int by_interrupt)
 {
-    int32_t logits[LABELS];
+    static int32_t logits[LOGITS];
     uint32_t waiting = 0;
     b2rtl_counters counters = {0};
     int code;
@@ -113,7 +113,7 @@ static void infer(const char *step, const uint32_t *words, uint32_t count, int b
     require(b2rtl_start(&device), "start");
     code = by_interrupt ? b2rtl_wait_interrupt(&device, sleep, 0, SLEEPS)
                         : b2rtl_wait(&device, POLLS);
-    require(b2rtl_read_logits(&device, logits, LABELS, &waiting), "logits");
+    require(b2rtl_read_logits(&device, logits, LOGITS, &waiting), "logits");
     require(b2rtl_read_counters(&device, &counters), "counters");
     text(step);
     text(": code ");
@@ -121,7 +121,7 @@ static void infer(const char *step, const uint32_t *words, uint32_t count, int b
     text(", ");
     number((int32_t)counters.cycles);
     text(" cycles, logits");
-    for (uint32_t i = 0; i < waiting; i++) {
+    for (uint32_t i = 0; i < waiting && i < LOGITS; i++) {
         put(' ');
         number(logits[i]);
     }

@@ -153,15 +153,16 @@ class NormProgress(wiring.Signature):
 
 
 class LogitWrite(wiring.Signature):
-    """A logit of N sequences, or of one of them.
+    """A logit of N sequences, of one of them, or of N tokens.
 
     Members
     -------
     en : Out
     lanes : Out
-        Sequence s of the batch is lane s modulo N: those whose logit it is.
+        Those whose logit it is: sequence s of the batch is lane s modulo N; of the logits of every
+        token a row tile's are its lanes.
     index : Out
-        (s div N) * stride + label, see `LogitLayout`.
+        (s div N) * stride + label, or row tile * stride + label, see `LogitLayout`.
     value : Out, Array(signed(32))
     """
 
@@ -170,7 +171,7 @@ class LogitWrite(wiring.Signature):
             {
                 "en": Out(1),
                 "lanes": Out(config.lanes),
-                "index": Out(range(config.labels * config.gathered_tiles)),
+                "index": Out(range(config.logit_words)),
                 "value": Out(data.ArrayLayout(signed(32), config.lanes)),
             }
         )

@@ -102,10 +102,12 @@ class LogitLayout(wiring.Signature):
 
     Members
     -------
+    every : Out
+        They are those of every token, not of the first one of each sequence.
     labels, stride : Out
-        Logits of a sequence; words from N sequences to the next N. Of the LINEAR with LOGITS,
-        stable until the reset.
+        Logits of a sequence, or of a token; words from N of them to the next N. Of the LINEAR with
+        LOGITS, stable until the reset.
     """
 
     def __init__(self) -> None:
-        super().__init__({"labels": Out(16), "stride": Out(16)})
+        super().__init__({"every": Out(1), "labels": Out(16), "stride": Out(16)})

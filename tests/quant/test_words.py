@@ -1,0 +1,269 @@
+"""A class for every token, from the checkpoint to what every command says of the words."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from golden import encoder, store
+from quant import calibrate, classify, evaluate, float_model, inspect, report
+from quant.calibrate import Calibrator
+from quant.checkpoint import DEFAULT_MODEL, load
+from quant.classify import Classifier
+from quant.options import Options
+from quant.tokenizer import InputError, TextTokenizer
+from quant.verdict import judge
+from quant.word_evaluation import UNCOUNTED
+from tests.ending import refusal
+from tests.quant import tiny
+
+LABELS = ("O", "B-X", "I-X", "B-Y", "I-Y")
+ROWS = [
+    (["good", "films", "a", "bad"], [1, 2, 0, 3]),
+    (["the", "film"], [0, None]),
+    (["a"], [0]),
+    (["bads", "goods", "!", *["films"] * 6], [1, 2, 0, 3, 4, 3, 3, 0, 1]),
+]
+
+
+def checkpoint(folder: Path, labels: tuple[str, ...] = LABELS) -> Path:
+    config = {
+        "architectures": ["BertForTokenClassification"],
+        "id2label": {str(i): name for i, name in enumerate(labels)},
+    }
+    arrays = tiny.tensors(3, len(labels))
+    arrays["classifier.bias"][3] -= 2  # which is the class of all words otherwise
+    return tiny.write(folder, config, arrays)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return checkpoint(tmp_path / "model")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    lines = [json.dumps({"tokens": words, "ner_tags": tags}) for words, tags in ROWS]
+    (tmp_path / "words.jsonl").write_text("\n".join(lines))
+    return tmp_path / "words.jsonl"
+
+
+@pytest.fixture
+def quantized(model: Path, data: Path, tmp_path: Path) -> Path:
+    out = tmp_path / "quantized"
+    assert calibrate.main(["--model", str(model), "--data", str(data), "--out", str(out)]) == 0
+    return out
+
+
+def test_the_checkpoint(model: Path, tmp_path: Path) -> None:
+    spec = load(model).spec  # with the pooler that an old checkpoint still has
+    assert (spec.task, spec.pooling, spec.labels) == ("token-classification", "none", LABELS)
+    config = tiny.TRANSFORMER | {"pooling": "none", "problem_type": None}
+    plain = load(tiny.write(tmp_path / "plain", config, tiny.transformer_tensors(tiny.tensors())))
+    assert (plain.spec.task, plain.spec.pooling, plain.spec.norm) == (
+        "token-classification", "none", "pre",
+    )  # fmt: skip
+
+
+def test_a_plain_transformer_has_the_same_head_on_every_token(tmp_path: Path) -> None:
+    """Its head is linear: the mean of all tokens' logits is the logits of their mean."""
+    arrays = tiny.transformer_tensors(tiny.tensors())
+    ids = np.array([2, 5, 7, 3, 9], np.int32)
+    found = []
+    for pooling in ("none", "mean"):
+        folder = tiny.write(tmp_path / pooling, tiny.TRANSFORMER | {"pooling": pooling}, arrays)
+        source = load(folder)
+        found.append(float_model.run(source.spec, source.arrays, ids))
+    assert found[0].shape == (5, 3)
+    assert found[0].std(axis=0).min() > 0.1
+    np.testing.assert_allclose(found[0].mean(axis=0), found[1], atol=1e-5)
+
+
+def test_words_begin_where_transformers_says(texts: list) -> None:
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoTokenizer.from_pretrained(DEFAULT_MODEL)
+    ours = TextTokenizer(DEFAULT_MODEL)
+    words = ["Unbelievably", ",", "Ms.", "Streep-Smith's", "\u200b", "performance", "(", "2013"]
+    words += [")", "is", "naïve", ":", "中文", "!"]
+    for limit in (512, 12, 5):
+        found = ours.encode(words, limit=limit, words=True)
+        right = theirs(words, is_split_into_words=True, truncation=True, max_length=limit)
+        assert found.ids.tolist() == right["input_ids"]
+        of_tokens = right.word_ids()
+        begins = [of_tokens.index(i) if i in of_tokens else -1 for i in range(len(words))]
+        assert (list(found.begins), list(found.spelling)) == (begins, words)
+        assert -1 in begins  # a zero width space has no token; later ones are cut
+        assert found.first.tolist() == [place for place in begins if place >= 0]
+
+
+def test_words_of_a_whole_text() -> None:
+    text = "It's naïvely  good, unbelievably so."
+    found = TextTokenizer(DEFAULT_MODEL).encode(text, limit=512, words=True)
+    assert found.spelling == ("It", "'", "s", "naïvely", "good", ",", "unbelievably", "so", ".")
+    assert [found.words[place][:2] for place in found.first] == [
+        "it", "'", "s", "na", "good"[:2], ",", "un", "so", ".",
+    ]  # fmt: skip
+    assert found.ids.tolist() == TextTokenizer(DEFAULT_MODEL).encode(text, limit=512).ids.tolist()
+
+
+def test_calibration_and_evaluation_agree_with_both_models_one_by_one(
+    model: Path, quantized: Path, data: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "evaluation.json"
+    line = ["--model", str(model), "--quantized", str(quantized), "--data", str(data)]
+    assert evaluate.main([*line, "--json", str(out)]) == 0
+    found = json.loads(out.read_text())
+    integers, _ = store.load(quantized)
+    source, tokenizer = load(model), TextTokenizer(model)
+    names: dict[str, list[list[str]]] = {"float": [], "golden": []}
+    kept = []
+    for words, _ in ROWS:
+        tokens = tokenizer.encode(words, limit=16, segments=2, words=True)
+        kept.append(tokens.kept.tolist())
+        logits = {
+            "float": float_model.run(source.spec, source.arrays, tokens.ids, tokens.types),
+            "golden": encoder.run(integers, tokens.ids, tokens.types),
+        }
+        for name, rows in logits.items():
+            names[name].append([LABELS[row.argmax()] for row in rows[tokens.first]])
+    assert [len(words) for words in kept] == [4, 2, 1, 8]  # 16 tokens: one word is cut
+    right = [[tags[word] for word in words] for (_, tags), words in zip(ROWS, kept)]
+    pairs = {
+        name: [
+            (LABELS[t], s) for r, said in zip(right, rows) for t, s in zip(r, said) if t is not None
+        ]
+        for name, rows in names.items()
+    }
+    assert (found["texts"], found["words"], found["labelled_words"]) == (4, 15, 14)
+    assert found["cut_words"] == 1
+    for name, both in pairs.items():
+        assert found[name]["accuracy"] == np.mean([a == b for a, b in both])
+        assert len({said for _, said in both}) > 1
+    agree = [a == b for x, y in zip(*names.values()) for a, b in zip(x, y)]
+    assert found["agreement"] == np.mean(agree)
+    assert found["entities"]["float"]["entities"] == 6
+
+
+def test_a_text_cut_in_the_middle_says_so(
+    model: Path, quantized: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["--model", str(model), "--quantized", str(quantized), "--data", str(data)]
+    assert evaluate.main(line) == 0
+    shown = capsys.readouterr().out
+    assert "4 texts, 30 tokens, 15 words (1 more cut)" in shown
+    assert "1 of 15 words have no label: accuracy is over 14" in shown
+    assert "entities          6, of which all words must be right" in shown
+    assert "micro F1" in shown
+    assert "words differ" in shown
+
+
+def test_names_that_are_no_tags_have_no_entities(tmp_path: Path, data: Path) -> None:
+    model = checkpoint(tmp_path / "model", ("noun", "verb", "other", "mark", "x"))
+    out, quantized = tmp_path / "evaluation.json", tmp_path / "quantized"
+    line = ["--model", str(model), "--data", str(data)]
+    assert calibrate.main([*line, "--remedies", "none", "--out", str(quantized)]) == 0
+    assert evaluate.main([*line, "--quantized", str(quantized), "--json", str(out)]) == 0
+    found = json.loads(out.read_text())
+    assert found["entities"] is None
+    assert found["float"]["accuracy"] is not None
+
+
+def test_texts_without_tags(model: Path, quantized: Path, tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "texts.txt").write_text("good films, bad the\na film!\n")
+    line = ["--model", str(model), "--quantized", str(quantized)]
+    assert evaluate.main([*line, "--data", str(tmp_path / "texts.txt")]) == 0
+    assert "8 of 8 words have no label: so there is no accuracy" in capsys.readouterr().out
+
+
+def test_classify(quantized: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "one.json"
+    line = ["good films, bad the", "--quantized", str(quantized), "--json", str(out)]
+    assert classify.main(line) == 0
+    shown = capsys.readouterr().out.splitlines()
+    found = json.loads(out.read_text())
+    model, info = store.load(quantized)
+    tokens = TextTokenizer(quantized).encode("good films, bad the", limit=16, words=True)
+    rows = encoder.run(model, tokens.ids, tokens.types)[tokens.first]
+    labels = [LABELS[row.argmax()] for row in rows]
+    golden = found["golden"]
+    assert golden["words"] == ["good", "films", ",", "bad", "the"]
+    assert golden["labels"] == labels
+    assert golden["integer_logits"] == rows.tolist()
+    scaled = rows * info["tensors"]["logits"]["scale"]
+    shares = np.exp(scaled) / np.exp(scaled).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(golden["probabilities"], shares.max(axis=1), rtol=1e-5)
+    said = [w if t == "O" else f"{w}/{t}" for w, t in zip(golden["words"], labels)]
+    assert shown[0] == f"{' '.join(said)}   from 8 tokens"
+    assert shown[1].split() == ["word", "label", "probability", "float", "label", "probability"]
+    assert [line.split()[:2] for line in shown[2:7]] == [
+        [word, label] for word, label in zip(golden["words"], labels)
+    ]
+
+
+def test_a_file(quantized: Path, data: Path, tmp_path: Path, capsys: Any) -> None:
+    out = tmp_path / "lines.jsonl"
+    assert classify.main(["--batch", str(data), "--quantized", str(quantized), "-o", str(out)]) == 0
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    classifier = Classifier.load(quantized, None)
+    right = said = 0
+    for line, (words, tags) in zip(lines, ROWS, strict=True):
+        one = classifier.classify(classifier.tokens(words)).to_json()["golden"]
+        assert (line["words"], line["labels"]) == (one["words"], one["labels"])
+        assert line["integer_logits"] == one["integer_logits"]
+        named = [None if tag is None else LABELS[tag] for tag in tags[: len(line["words"])]]
+        assert line["label"] == named
+        right += sum(a == b for a, b in zip(named, line["labels"]))
+        said += sum(tag is not None for tag in named)
+    shown = capsys.readouterr().out
+    assert f"accuracy {right / said:.2%} of {said} words with a label" in shown
+
+
+def test_labels_of_tokens(quantized: Path) -> None:
+    classifier = Classifier.load(quantized, None)
+    review = evaluate.Review("films a", None, words=("films", "a"), tags=(3, None))
+    tokens = classifier.tokens(review.content)
+    assert list(tokens.words) == ["[CLS]", "film", "##s", "a", "[SEP]"]
+    found = evaluate.classes_of_tokens(review, tokens).tolist()
+    assert found == [UNCOUNTED, 3, UNCOUNTED, -1, UNCOUNTED]
+
+
+def test_what_other_commands_say(model: Path, quantized: Path, data: Path, capsys: Any) -> None:
+    assert inspect.main([str(model), "--tokens", "16"]) == 0
+    shown = capsys.readouterr().out
+    assert "head: every token, 1 linear layers with none; classes of every token: O, B-X" in shown
+    assert "--lanes 4 --tokens 16 --hidden 12 --ffn 20 --labels 20" in shown  # 4 row tiles of 5
+    line = ["--model", str(model), "--data", str(data)]
+    refused: Callable[[list[str]], int] = report.main
+    said = refusal(refused, [*line, "--quantized", str(quantized)], capsys)
+    assert "gives every token a class, not one to a text: use python -m quant.classify" in said
+    said = refusal(classify.main, ["a", "--pair", "b", "--quantized", str(quantized)], capsys)
+    assert "a model with a class for every token reads one text: give no pair" in said
+
+
+def test_the_verdict_counts_tokens(model: Path) -> None:
+    source = load(model)
+    tokenizer = TextTokenizer(model)
+    texts = [tokenizer.encode(words, limit=16, words=True) for words, _ in ROWS]
+    calibrator = Calibrator(source, texts)
+    quantized = calibrator.quantize(Options(remedies=()))
+    same = [
+        encoder.run(quantized.model, t.ids, t.types).argmax(1)
+        == float_model.run(source.spec, source.arrays, t.ids, t.types).argmax(1)
+        for t in texts
+    ]
+    assert calibrator.likeness(quantized) == np.concatenate(same).mean()
+    (finding,) = judge({}, 0.9, 4, "token-classification").findings
+    assert finding == "golden and float agree on 90.00% of 4 texts' tokens: below 97%"
+
+
+def test_one_scale_for_all_classes(quantized: Path) -> None:
+    """Classes of a token are compared with each other."""
+    assert "factors" not in store.load(quantized)[1]["tensors"]["logits"]
+
+
+def test_a_pair_is_refused(quantized: Path) -> None:
+    with pytest.raises(InputError, match="reads one text: give no pair"):
+        Classifier.load(quantized, None).tokens("a", "b")
