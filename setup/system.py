@@ -77,6 +77,11 @@ SIMULATION_PACKAGES: dict[str, Probe] = {
 TEST_PACKAGES: dict[str, Probe] = {
     "ghdl": _command("ghdl"),
 }
+# What LiteX's simulation of a SoC is compiled with.
+FIRMWARE_PACKAGES: dict[str, Probe] = {
+    "libevent-dev": _header("event2/event.h"),
+    "libjson-c-dev": _header("json-c/json.h"),
+}
 
 
 def _missing(packages: dict[str, Probe]) -> list[str]:

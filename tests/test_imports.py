@@ -45,10 +45,11 @@ THIRD_PARTY = {
     | {"huggingface_hub", "onnx", "pyarrow"},
     "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "peakrdl_html"} | {"wavedrom"},
     "tb": {"numpy", "amaranth", "cocotb"},
-    "board": {"amaranth"},
+    "board": {"amaranth", "litex", "migen"},
     "host": {"numpy", "serial", "tqdm"},
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm"} | TRAINING,
-    "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "jinja2", "markupsafe"},
+    "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "jinja2", "markupsafe"}
+    | {"litex"},
     "setup": set(),
 }
 # The rooms of rtl/, lowest first; "rtl" itself holds the tops, which only assemble.

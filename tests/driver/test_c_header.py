@@ -32,11 +32,12 @@ def test_it_is_c_and_cpp(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr.decode()) == (0, "")
 
 
+@pytest.mark.parametrize("source", ["bert2rtl.c", "bert2rtl_dma.c"])
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_the_driver_compiles_as_it_stands(compiler: str, tmp_path: Path) -> None:
+def test_the_driver_compiles_as_it_stands(compiler: str, source: str, tmp_path: Path) -> None:
     """With its own access to memory, at every level of optimisation."""
     for level in ("-O0", "-Os", "-O3"):
-        command = [compiler, *STRICT, level, "-ffreestanding", "-c", str(DRIVER / "bert2rtl.c")]
+        command = [compiler, *STRICT, level, "-ffreestanding", "-c", str(DRIVER / source)]
         done = subprocess.run([*command, "-o", str(tmp_path / "o")], capture_output=True)
         assert (done.returncode, done.stderr.decode()) == (0, "")
 

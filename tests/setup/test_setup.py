@@ -69,6 +69,8 @@ def test_only_the_tests_need_what_only_they_use(monkeypatch):
         asked.clear()
         command.set_up(profile)
         assert ("ghdl" in asked) == (name == "test"), name
+        assert ("libevent-dev" in asked) == (name == "litex"), name
+        assert ("firmware" in profile.extras) == (name == "litex"), name
 
 
 def test_every_profile_names_extras_of_pyproject():

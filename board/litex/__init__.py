@@ -1,0 +1,1 @@
+"""The accelerator in a LiteX SoC."""

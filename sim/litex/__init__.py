@@ -1,0 +1,1 @@
+"""The accelerator in a LiteX SoC, simulated as LiteX does, with the C driver on its CPU."""
