@@ -24,7 +24,7 @@ from tb.trace import ELEMENTS, TRACE_PORTS
 SILENCE = 1500
 """Cycles without a word or a write that are a hang: more than a row tile of the longest takes."""
 
-LONGEST = 10_000
+LONGEST = 50_000
 """Cycles of an inference that never ends, though words or writes go on."""
 
 OUTPUT_INTERVAL = 4
@@ -214,11 +214,15 @@ class Bench:
         if inference.activations is not None:
             self.rows.packet(pack_rows(inference.activations, 8))
 
-    async def run(self, inference: Inference, *, late: bool = False, again: bool = False) -> Seen:
+    async def run(
+        self, inference: Inference, *, late: bool = False, after: int = 0, again: bool = False
+    ) -> Seen:
         """Start, and go on to the end.
 
         late
             The tokens come when the command stream was taken, and not with it.
+        after
+            They come after so many cycles, if any.
         again
             Write `start` in every cycle, of which the unit must take the first alone.
         """
@@ -229,24 +233,24 @@ class Bench:
         ports.set("start", 1)
         await self.tick()
         ports.set("start", int(again))
-        after = -2 if inference.interruption is None else inference.interruption[1]
+        abort = -2 if inference.interruption is None else inference.interruption[1]
         quiet, cycle, aborted = 0, 0, 0
         self.done = False
         while not self.done:
-            if cycle == after:
+            if cycle == abort:
                 self.seen.aborted, aborted = True, self.cycle
-            if after <= cycle <= after + 1:
-                ports.set("abort", int(cycle == after))
-            if late and not self.model.words:
+            if abort <= cycle <= abort + 1:
+                ports.set("abort", int(cycle == abort))
+            if (late and not self.model.words) or (after and cycle == after):
                 self.tokens.packet(inference.tokens.tolist())
                 late = False
-            quiet = 0 if await self.tick() else quiet + 1
+            quiet = 0 if await self.tick() or cycle < after else quiet + 1
             cycle += 1
             if not self.busy:
                 raise Mismatch(f"{inference.name}: idle in cycle {cycle}, and it has not ended")
             if quiet > SILENCE:
                 raise Mismatch(f"{inference.name}: nothing has happened for {SILENCE} cycles")
-            if cycle > LONGEST:
+            if cycle > after + LONGEST:
                 raise Mismatch(f"{inference.name}: it has not ended in {LONGEST} cycles")
         ports.set("start", 0)
         ports.set("abort", 0)

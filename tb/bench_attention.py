@@ -93,7 +93,7 @@ def lengths_for(config: Config, made: layers.Layer, number: int) -> list[int]:
     n, most = config.lanes, min(made.program.tokens, 6 * config.lanes)
     rows = min(made.program.row_tiles, 6)
     batches = (
-        [most], [1], [min(n + 1, most)], [min(2 * n - 1, most), 1][:rows], [1] * rows,
+        [most], [1], [min(n + 1, most)], [min(2 * n - 1, most), 1][: max(rows - 1, 1)], [1] * rows,
         [1, min(n + 2, most - n)] if rows > 2 else [1, 1], list(range(1, n + 1))[:rows],
     )  # fmt: skip
     return batches[number % len(batches)]
@@ -186,3 +186,16 @@ async def edges(dut: Any) -> None:
         bench.queue(one)
         check(bench, one, await bench.run(one))
         await bench.rest(2)
+
+
+@cocotb.test(skip=NOT_EXHAUSTIVE)
+async def many(dut: Any) -> None:
+    """More cycles than 16 bits count, and more columns than there is room for."""
+    bench, config = bench_of(await start(dut), False)
+    made = layers.layer(config, 3, short=True)
+    sound = layers.inference(made, [config.lanes + 1], 1)
+    bench.queue(sound, tokens=False)
+    check(bench, sound, await bench.run(sound, after=(1 << 16) + 5), made.program.steps)
+    for inference in refusals.too_many_columns(config):
+        bench.queue(inference)
+        check(bench, inference, await bench.run(inference))

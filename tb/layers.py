@@ -36,6 +36,7 @@ SHAPES = (
     Shape(hidden=1, heads=1, head_size=10, ffn=1, **REST),
     Shape(hidden=9, heads=3, head_size=3, ffn=16, **REST),
     Shape(hidden=2, heads=1, head_size=2, ffn=2, **REST),
+    Shape(hidden=3, heads=1, head_size=9, ffn=5, **REST),
 )
 #: Of q, k, v and context; only what is not V may lie beyond bank 0 when it begins there.
 BANKS = ((0, 1, 2, 3), (3, 0, 1, 2), (1, 2, 3, 0), (2, 3, 0, 1))

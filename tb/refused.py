@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from rtl.interface.command import FIELDS, MAGIC, VERSION, Flag, Opcode, descriptor_bytes
+from rtl.interface.command import (
+    FIELDS,
+    MAGIC,
+    VERSION,
+    Flag,
+    Opcode,
+    bank_address,
+    descriptor_bytes,
+)
 from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
 from tb.case import Inference
@@ -119,6 +128,25 @@ def out_of_limits(config: Config) -> Iterator[Inference]:
     wrong = linear_entry(config, 0)
     wrong[2]["source"] = 1
     yield _only(config, "LINEAR of X8 from 1 on", [first, wrong, first], Error.LIMIT)
+
+
+def too_many_columns(config: Config) -> Iterator[Inference]:
+    """LINEARs of 2^k columns, or 2 tiles more, where the bank has room for 2 tiles: LIMIT."""
+    n = config.lanes
+    first: Entry = (Opcode.HEADER, 0, header(config), b"")
+    least = (2 * n).bit_length()
+    for columns in (1 << bit | more for bit in range(least, 14) for more in (0, 2 * n)):
+        values = {"destination": bank_address(3, config.bank_words - 2 * n), "columns": columns}
+        yield dataclasses.replace(
+            _only(
+                config,
+                f"{columns} columns in the last {2 * n} words",
+                [first, linear_entry(config, Flag.BANK, **values), (Opcode.END, 0, {}, b"")],
+                Error.LIMIT,
+            ),
+            writes=None,
+            activations=np.zeros((config.hidden, n), np.int8),
+        )
 
 
 def no_programs(config: Config) -> Iterator[Inference]:

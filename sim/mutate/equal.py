@@ -22,6 +22,9 @@ SECONDS = 4
 ALL_SECONDS = 600
 """For all questions of one kind."""
 
+TOGETHER = 4
+"""Questions that one process answers: its memory grows with each, and has an end."""
+
 STEPS = 8
 INDUCTION = f"-tempinduct -maxsteps {STEPS}"
 CLOCKS = ("CLK", "RD_CLK", "WR_CLK")
@@ -59,8 +62,11 @@ def _selector(number: int) -> str:
 
 def _proved(miters: Sequence[str], options: str) -> list[bool]:
     """Whether `trigger` of each module `both` stays 0."""
-    if not miters:
-        return []
+    shares = [miters[at : at + TOGETHER] for at in range(0, len(miters), TOGETHER)]
+    return [same for share in shares for same in _answered(share, options, len(shares))]
+
+
+def _answered(miters: Sequence[str], options: str, processes: int) -> list[bool]:
     script = "".join(
         f"log question {k} .\nread_json {k}.json\nhierarchy -top both\nopt -full\n"
         # Bit by bit: what stands twice and is the same becomes one, what nobody reads goes.
@@ -69,7 +75,7 @@ def _proved(miters: Sequence[str], options: str) -> list[bool]:
         for k in range(len(miters))
     )
     files = {f"{k}.json": miter for k, miter in enumerate(miters)}
-    log = yosys(script, files, seconds=ALL_SECONDS)["log"]
+    log = yosys(script, files, seconds=ALL_SECONDS / processes)["log"]
     answers = {answer.split(" ")[0] for answer in log.split("\nquestion ") if "SUCCESS!" in answer}
     return [str(k) in answers for k in range(len(miters))]
 
@@ -158,6 +164,7 @@ def both(module: Cell, selector: str, registers: str) -> str:
         }
     }
     driven = {bit for cell in kept.values() for bit in _bits(cell, _outputs(cell))}
+    held = {bit for c in kept.values() if c["type"] == "$dff" for bit in c["connections"]["Q"]}
     used = [bit for cell in kept.values() for bit in _bits(cell, _given(cell))]
     free = [bit for bit in dict.fromkeys(used) if isinstance(bit, int) and bit not in driven]
     found = {
@@ -166,7 +173,7 @@ def both(module: Cell, selector: str, registers: str) -> str:
             "trigger": {"direction": "output", "bits": [trigger]},
         },
         "cells": kept,
-        "netnames": _power_up(module["netnames"], twin, driven),
+        "netnames": _power_up(module["netnames"], twin, driven, held),
     }
     return json.dumps({"modules": {"both": found}})
 
@@ -184,14 +191,20 @@ def _needed(cells: dict[str, Cell], wanted: list[Bit]) -> dict[str, Cell]:
     return dict(sorted(found.items()))
 
 
-def _power_up(nets: dict[str, Any], twin: dict[Bit, Bit], driven: set[Bit]) -> dict[str, Any]:
-    """The bits of the registers that have a value at power-up, of those that stand twice too."""
+def _power_up(
+    nets: dict[str, Any], twin: dict[Bit, Bit], driven: set[Bit], held: set[Bit]
+) -> dict[str, Any]:
+    """The bits of the registers that have a value at power-up, of those that stand twice too.
+
+    What stands twice and is no register's any more, since the mutant is at its output, has none.
+    """
     found = {}
     for name, net in nets.items():
         values = reversed(net["attributes"].get("init", ""))
         for place, (bit, value) in enumerate(zip(net["bits"], values)):
-            for copy, one in (("", bit), ("$twin", twin.get(bit, bit))):
-                if value in "01" and one in driven and (not copy or one != bit):
-                    known = {"attributes": {"init": value}, "bits": [one]}
-                    found[f"{name}{copy}${place}"] = known
+            second = twin.get(bit, bit)
+            ones = [("", bit)] * (bit in driven) + [("$twin", second)] * (second in held)
+            for copy, one in ones:
+                if value in "01" and (not copy or one != bit):
+                    found[f"{name}{copy}${place}"] = {"attributes": {"init": value}, "bits": [one]}
     return found
