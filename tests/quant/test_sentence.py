@@ -116,7 +116,7 @@ def test_the_hash_is_of_what_the_folder_says_too(tmp_path: Path) -> None:
         ),
         (
             {"config": {"architectures": ["BertForMaskedLM"]}},
-            "only BertForSequenceClassification and BertModel map",
+            "only BertForSequenceClassification, BertForTokenClassification and BertModel map",
         ),
         (
             {"config": {"hidden_size": 1 << 40, "num_attention_heads": 1}},

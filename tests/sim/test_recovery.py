@@ -182,7 +182,7 @@ def refused(program: Program) -> Iterator[tuple[str, tuple[Step, ...], Error]]:
     yield "logits twice", doubled(p, "logits"), Error.FORMAT
     yield "no CHAINED", changed(p, f"{layer}.attention.norm", drop=Flag.CHAINED), Error.FORMAT
     yield "narrow NORM", changed(p, f"{layer}.ffn.norm", add=Flag.FIRST_TILE), Error.FORMAT
-    yield "all logits", changed(p, "logits", drop=Flag.FIRST_TILE), Error.FORMAT
+    yield "logits of all tokens", changed(p, "logits", drop=Flag.FIRST_TILE), Error.LIMIT
     yield "header only", (p.steps[0],) * 2, Error.FORMAT
     for name, values in (
         ("header", {"labels": 0}), ("header", {"hidden": 0}),
