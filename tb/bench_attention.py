@@ -18,6 +18,7 @@ from tb import layers
 from tb import refused as refusals
 from tb.attention import Bench, check
 from tb.cocotb_ports import NOT_EXHAUSTIVE, start
+from tb.compare import Mismatch
 from tb.scenarios import damaged_streams, small_attention_case
 from tb.session import check_case, check_case_file
 from tb.streams import Pins
@@ -94,7 +95,8 @@ def lengths_for(config: Config, made: layers.Layer, number: int) -> list[int]:
     rows = min(made.program.row_tiles, 6)
     batches = (
         [most], [1], [min(n + 1, most)], [min(2 * n - 1, most), 1][: max(rows - 1, 1)], [1] * rows,
-        [1, min(n + 2, most - n)] if rows > 2 else [1, 1], list(range(1, n + 1))[:rows],
+        [1, min(n + 2, most - n)] if rows > 2 else [1, 1],
+        [1 + (k + k // n) % n for k in range(rows)],
     )  # fmt: skip
     return batches[number % len(batches)]
 
@@ -186,6 +188,24 @@ async def edges(dut: Any) -> None:
         bench.queue(one)
         check(bench, one, await bench.run(one))
         await bench.rest(2)
+
+
+@cocotb.test(skip=NOT_EXHAUSTIVE)
+async def late(dut: Any) -> None:
+    """What is told of a batch that comes a cycle later, sound or refused, is told a cycle later."""
+    bench, config = bench_of(await start(dut), False)
+    made = layers.layer(config, 3, short=True)
+    sound = layers.inference(made, [config.lanes + 1], 1)
+    for one in (sound, *refusals.longest_of_models(config), *refusals.wrong_tokens(config, sound)):
+        busy = []
+        for after in range(400, 404):
+            bench.queue(one, tokens=False)
+            seen = await bench.run(one, after=after)
+            check(bench, one, seen, made.program.steps if one is sound else ())
+            busy.append(seen.busy - after)
+            await bench.rest(2)
+        if len(set(busy)) > 1:
+            raise Mismatch(f"{one.name}: it ends {busy} cycles after the batch")
 
 
 @cocotb.test(skip=NOT_EXHAUSTIVE)

@@ -32,7 +32,7 @@ REST: dict[str, Any] = {
 SHAPES = (
     Shape(hidden=10, heads=2, head_size=5, ffn=16, **REST),
     Shape(hidden=8, heads=1, head_size=8, ffn=13, **REST),
-    Shape(hidden=4, heads=12, head_size=1, ffn=3, **REST),
+    Shape(hidden=4, heads=16, head_size=1, ffn=3, **REST),
     Shape(hidden=1, heads=1, head_size=10, ffn=1, **REST),
     Shape(hidden=9, heads=3, head_size=3, ffn=16, **REST),
     Shape(hidden=2, heads=1, head_size=2, ffn=2, **REST),
@@ -72,21 +72,27 @@ class Layer:
 
 
 def _rounded(layer: Linear, rng: np.random.Generator) -> Linear:
-    """No weights, any multipliers, and biases whose rounding hangs on the last bit of m.
+    """No weights, any multipliers, and biases whose rounding hangs on their last bit and that of m.
 
-    round(bias * m * 2^-s) changes with that bit, which is 0 in every second channel.
+    round(bias * m * 2^-s) changes with either; that of m is 0 in every second channel.
     """
     size = len(layer.bias)
     m = rng.integers(1 << 15, 1 << 16, size) & ~1 | np.arange(size) & 1
-    acc = rng.integers(1 << 8, 1 << 14, (4096, size)) * rng.choice([-1, 1], (4096, size))
-    s = np.array([int(x) for x in rng.choice([22, 23, 24], size)])
+    s = np.array([int(x) for x in rng.choice([26, 27, 28], size)])
+    k = rng.integers(64, 126, (64, size)) * rng.choice([-1, 1], (64, size))
+    half = (2 * k + 1) << s - 1  # where k becomes k + 1
+    # The next bias that rounds up, or down: on the side that m's last bit leads away from.
+    up = (m & 1 == 1) == (k > 0)
+    acc = np.where(up, -(-half // m), (half - 1) // m)
+    tells = acc & 1 == up  # so does the bias' own
 
-    def rounds(m: np.ndarray) -> np.ndarray:
+    def rounds(acc: np.ndarray, m: np.ndarray) -> np.ndarray:
         found: np.ndarray = (acc * m + (1 << s - 1)) >> s
         return found
 
-    tells = (rounds(m) != rounds(m ^ 1)) & (abs(rounds(m)) < 127)
     bias = acc[tells.argmax(axis=0), np.arange(size)]
+    assert (rounds(bias, m) != rounds(bias, m ^ 1)).all()
+    assert (rounds(bias, m) != rounds(bias ^ 1, m)).all()
     return dataclasses.replace(
         layer,
         weight=np.zeros_like(layer.weight),
@@ -115,6 +121,9 @@ def layer(
     rng = np.random.default_rng(number)
     model = random_model(SHAPES[number % len(SHAPES)], number)
     source = model.layers[0]
+    if number % 4 > 1:
+        v = _rounded(source.attention.v, rng)
+        source = dataclasses.replace(source, attention=dataclasses.replace(source.attention, v=v))
     q, k, v, context = map(bank_address, banks)
 
     def multipliers() -> dict[str, Any]:

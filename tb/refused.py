@@ -131,16 +131,21 @@ def out_of_limits(config: Config) -> Iterator[Inference]:
 
 
 def too_many_columns(config: Config) -> Iterator[Inference]:
-    """LINEARs of 2^k columns, or 2 tiles more, where the bank has room for 2 tiles: LIMIT."""
+    """LINEARs of 2^k columns, or 2 tiles more, where bank or banks have room for less: LIMIT."""
     n = config.lanes
     first: Entry = (Opcode.HEADER, 0, header(config), b"")
-    least = (2 * n).bit_length()
-    for columns in (1 << bit | more for bit in range(least, 14) for more in (0, 2 * n)):
-        values = {"destination": bank_address(3, config.bank_words - 2 * n), "columns": columns}
+    tried = [
+        (1 << bit | more, start, room)
+        for start, room in ((bank_address(3, config.bank_words - 2 * n), 2 * n),
+                            (bank_address(0, 1), 4 * config.bank_words - 1))
+        for bit in range(room.bit_length(), 14) for more in (0, 2 * n)
+    ]  # fmt: skip
+    for columns, start, room in tried:
+        values = {"destination": start, "columns": columns}
         yield dataclasses.replace(
             _only(
                 config,
-                f"{columns} columns in the last {2 * n} words",
+                f"{columns} columns where there is room for {room}",
                 [first, linear_entry(config, Flag.BANK, **values), (Opcode.END, 0, {}, b"")],
                 Error.LIMIT,
             ),

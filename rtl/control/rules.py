@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,10 +19,19 @@ from rtl.interface.command import (
     RESIDUAL_SHIFT_MAX,
     SHIFT_MAX,
     VERSION,
+    Flag,
     Opcode,
 )
 from rtl.interface.config import Config
-from rtl.interface.operation import FLAGS, Error, fields
+from rtl.interface.operation import FLAG_NAMES, FLAGS, Error, fields
+
+OF_ENCODER = Flag.RESIDUAL | Flag.LOGITS
+WITHOUT_ENCODER = {
+    opcode: flags & ~OF_ENCODER
+    for opcode, flags in ALLOWED_FLAGS.items()
+    if opcode not in (Opcode.NORM, Opcode.EMBED)
+}
+"""What attention alone knows: opcodes and their flags."""
 
 
 class Rules(wiring.Component):
@@ -48,11 +60,13 @@ class Rules(wiring.Component):
         Limits.
     encoder
         True: EMBED comes first and LOGITS last. False: X8 is filled from outside, the result is
-        the context of an ATTEND; EMBED, NORM and what needs them are refused.
+        the context of an ATTEND; EMBED, NORM, RESIDUAL and LOGITS are refused as what no opcode
+        and no flag is.
     """
 
     def __init__(self, config: Config, *, encoder: bool = True) -> None:
         self.config, self.encoder = config, encoder
+        self.allowed = ALLOWED_FLAGS if encoder else WITHOUT_ENCODER
         super().__init__(
             {
                 "opcode": In(8),
@@ -66,8 +80,10 @@ class Rules(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         self._tokens = Signal(16)  # the model's longest sequence
-        is_ = {opcode: Signal(name=f"is_{opcode.name.lower()}") for opcode in Opcode}
-        m.d.comb += [signal.eq(self.opcode == opcode) for opcode, signal in is_.items()]
+        is_: dict[Opcode, Value] = dict.fromkeys(Opcode, Const(0))
+        for opcode in self.allowed:
+            is_[opcode] = signal = Signal(name=f"is_{opcode.name.lower()}")
+            m.d.comb += signal.eq(self.opcode == opcode)
         # Every few rules have a register, so that the verdict is an OR of few signals.
         no_program, exceeds = _few_by_few(self._format(m, is_)), _few_by_few(self._limit(is_))
         format_broken, limit_broken = Signal(len(no_program)), Signal(len(exceeds))
@@ -78,12 +94,18 @@ class Rules(wiring.Component):
             m.d.comb += self.error.eq(Error.LIMIT)
         return m
 
-    def _format(self, m: Module, is_: dict[Opcode, Signal]) -> list[Value]:
+    def _known_flags(self) -> data.View:
+        """The descriptor's flags; one that no opcode has reads as 0."""
+        known = reduce(or_, self.allowed.values())
+        bits = (self.flags[n] if 1 << n & known else Const(0) for n in range(len(FLAG_NAMES)))
+        return data.View(FLAGS, Cat(*bits))
+
+    def _format(self, m: Module, is_: dict[Opcode, Value]) -> list[Value]:
         """Conditions that must not hold; the states between descriptors."""
-        flags = data.View(FLAGS, self.flags[: FLAGS.size])
+        flags = self._known_flags()
         header = fields(Opcode.HEADER, self.fields)
         begun, computed, tabled = Signal(), Signal(), Signal()
-        summed = Signal(init=not self.encoder)  # X16 and X8 hold something
+        summed = Signal()  # X16 and X8 hold something
         waiting = Signal()  # a NORM waits for its sum
         waiting_narrow = Signal()  # of row tile 0 alone
         narrow = Signal()  # the latest sum is one of row tile 0 alone
@@ -116,10 +138,10 @@ class Rules(wiring.Component):
                     if not self.encoder:
                         m.d.sync += computed.eq(1)
         allowed = Signal(8)
-        for opcode, signal in is_.items():
-            with m.If(signal):
-                m.d.comb += allowed.eq(int(ALLOWED_FLAGS[opcode]))
-        rules = [
+        for opcode, known in self.allowed.items():
+            with m.If(is_[opcode]):
+                m.d.comb += allowed.eq(int(known))
+        of_any = [
             ~Cat(*is_.values()).any(),
             (self.flags & ~allowed).any(),
             is_[Opcode.HEADER] == begun,
@@ -127,6 +149,8 @@ class Rules(wiring.Component):
             is_[Opcode.HEADER]
             & ((header.version != VERSION) | (header.lanes != self.config.lanes)),
             is_[Opcode.END] & ~computed,
+        ]
+        of_encoder = [
             is_[Opcode.NORM] & (waiting | (flags.chained & ~stored)),
             is_[Opcode.NORM] & Mux(flags.first_tile, ~summed, narrow),
             is_[Opcode.EMBED] & (summed | ~waiting),
@@ -135,15 +159,13 @@ class Rules(wiring.Component):
             residual & (~waiting | (flags.first_tile != waiting_narrow)),
             (residual | logits) & (flags.table | flags.transposed),
             logits & flags.residual,
-            linear & flags.table & ~tabled,
         ]
-        if self.encoder:
-            rules.append(computed & ~is_[Opcode.END])
-        else:
-            rules.append(is_[Opcode.NORM] | residual | logits)
-        return rules
+        without_table = linear & flags.table & ~tabled
+        if not self.encoder:
+            return [*of_any, without_table]
+        return [*of_any, *of_encoder, without_table, computed & ~is_[Opcode.END]]
 
-    def _limit(self, is_: dict[Opcode, Signal]) -> list[Value]:
+    def _limit(self, is_: dict[Opcode, Value]) -> list[Value]:
         """Conditions that must not hold."""
         config = self.config
         header = fields(Opcode.HEADER, self.fields)
@@ -151,7 +173,7 @@ class Rules(wiring.Component):
         embed = fields(Opcode.EMBED, self.fields)
         linear = fields(Opcode.LINEAR, self.fields)
         attend = fields(Opcode.ATTEND, self.fields)
-        flags = data.View(FLAGS, self.flags[: FLAGS.size])
+        flags = self._known_flags()
         bank_bits = (config.bank_words - 1).bit_length()
         int8 = ~flags.residual & ~flags.logits
 
