@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -120,6 +120,33 @@ def test_a_proof_agrees_with_what_a_small_unit_shows() -> None:
     assert not all(proved)
     missed = [str(m) for m, p, u in zip(mutants, proved, unseen) if u and not p]
     assert len(missed) <= 2, missed  # a bound on the counter that induction has to find
+
+
+class Flags(wiring.Component):
+    """A register that is 1 and stays so, and one that says where it is known."""
+
+    i: In(1)
+    o: Out(2)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        always, once = Signal(init=1), Signal(init=1)
+        m.d.sync += [always.eq(always | self.i), once.eq(self.i)]
+        m.d.comb += self.o.eq(Cat(always, once))
+        return m
+
+
+def test_a_mutant_at_the_output_of_a_register_that_powers_up_as_one() -> None:
+    """Its own value is not what the register has then; the register behind is what it was."""
+    whole, mutants = drawn(netlist(Flags(), "flags", sources=True), "flags", 60, 1)
+    outputs = [mutant for mutant in mutants if mutant.port == "Q"]
+    proved = {
+        (mutant.mode, mutant.wire)
+        for mutant, same in zip(outputs, equivalents(whole, "flags", outputs), strict=True)
+        if same
+    }
+    assert {mutant.mode for mutant in outputs} >= {"inv", "const0", "const1"}
+    assert proved == {("const1", "o[0]")}
 
 
 def test_attention_is_drawn_without_what_the_encoder_alone_has() -> None:
