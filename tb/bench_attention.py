@@ -96,7 +96,7 @@ def lengths_for(config: Config, made: layers.Layer, number: int) -> list[int]:
     batches = (
         [most], [1], [min(n + 1, most)], [min(2 * n - 1, most), 1][: max(rows - 1, 1)], [1] * rows,
         [1, min(n + 2, most - n)] if rows > 2 else [1, 1],
-        [1 + (k + k // n) % n for k in range(rows)],
+        [1 + (k + k // n) % n for k in range(rows)], [n + 1, 1, n + 2] if rows > 4 else [1],
     )  # fmt: skip
     return batches[number % len(batches)]
 
@@ -110,8 +110,12 @@ async def sound(dut: Any, pauses: bool) -> None:
     for number in range(14):
         banks = layers.BANKS[number // 2 % 4]
         made = layers.layer(config, number, banks=banks, first=number % 3 == 2)
-        lengths = lengths_for(config, made, number + number // 7)
+        lengths = lengths_for(config, made, number + number // 8)
         played.append((made, layers.inference(made, lengths, number)))
+    for number in (2, 5):  # of several sequences the first row tiles alone
+        made = layers.layer(config, number, first=True)
+        lengths_of = [lengths_for(config, made, place) for place in range(8)]
+        played += [(made, layers.inference(made, lengths, number)) for lengths in lengths_of]
     played += layers.telling(config)
     bench.queue(played[0][1])
     for (made, inference), (_, following) in zip(played, [*played[1:], played[0]]):

@@ -122,8 +122,10 @@ def layer(
     model = random_model(SHAPES[number % len(SHAPES)], number)
     source = model.layers[0]
     if number % 4 > 1:
-        v = _rounded(source.attention.v, rng)
-        source = dataclasses.replace(source, attention=dataclasses.replace(source.attention, v=v))
+        rounded = _rounded(source.attention.v, rng)
+        source = dataclasses.replace(
+            source, attention=dataclasses.replace(source.attention, v=rounded)
+        )
     q, k, v, context = map(bank_address, banks)
 
     def multipliers() -> dict[str, Any]:
@@ -244,16 +246,17 @@ def _result(made: Layer, lengths: Sequence[int], contexts: Sequence[np.ndarray])
 def telling(config: Config, count: int = 200) -> Iterator[tuple[Layer, Inference]]:
     """Contexts that hang on the last bit of the row scales: in each lane, where it is 0 and 1."""
     n = config.lanes
-    made = layer(config, 0, short=True)
+    varied = [layer(config, number) for number in (0, 1, 4)]
     wanted = {(lane, bit) for lane in range(n) for bit in (0, 1)}
     for seed in range(count):
+        made = varied[seed % len(varied)]
         found = inference(made, [min(made.program.tokens, 6 * n)], seed)
         traces: dict[str, np.ndarray] = {}
         x8, attend = activations(found, made.width)
-        attention(x8, made.two, made.heads, attend, traces, TWO)
-        v = split_heads(traces[f"{TWO}.v"], made.heads)
-        m, s = traces[f"{TWO}.row_m"][..., None], traces[f"{TWO}.row_s"][..., None]
-        acc = matmul(traces[f"{TWO}.p"], v)
+        attention(x8, made.one, made.heads, attend, traces, ONE)
+        v = split_heads(traces[f"{ONE}.v"], made.heads)
+        m, s = traces[f"{ONE}.row_m"][..., None], traces[f"{ONE}.row_s"][..., None]
+        acc = matmul(traces[f"{ONE}.p"], v)
         tells = (requantize(acc, m, s) != requantize(acc, m ^ 1, s)).any(axis=-1)
         shown = {(int(t) % n, int(m[h, t, 0]) & 1) for h, t in np.argwhere(tells)}
         if shown & wanted:

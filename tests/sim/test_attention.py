@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
+from golden.attention import attention, split_heads
 from rtl.interface.operation import Error
 from sim.design import described, generated
 from sim.mutate.bench import configuration, exercises
@@ -28,9 +30,14 @@ FAULTS = {
         "attention", "(tokens.longest > engine.limit.tokens)",
         "(tokens.longest > engine.limit.tokens + 1)", "wrong", "the code is NONE, not LENGTH",
     ),
-    "NORM taken": (
-        "rules", "rules.append(is_[Opcode.NORM] | residual | logits)",
-        "rules.append(residual | logits)", "refused/kind=programs", "opcode 3",
+    "RESIDUAL taken": (
+        "rules", "OF_ENCODER = Flag.RESIDUAL | Flag.LOGITS", "OF_ENCODER = Flag.LOGITS",
+        "refused/kind=programs", "opcode 5 with flag 8",
+    ),
+    "late by a cycle of two": (
+        "attention", "(tokens.longest > engine.limit.tokens)",
+        "(tokens.longest > engine.limit.tokens) & self.cycles[0]",
+        "late", "cycles after the batch",
     ),
     "bounds at the first word": (
         "bounds", "last.eq(area.start + area.words - 1)", "last.eq(area.start + area.words - 2)",
@@ -53,6 +60,22 @@ def ports_of(fault: str = "") -> NativePorts:
 def test_the_sound_unit(name: str) -> None:
     exercise = exercises("attention")[name]
     finish(exercise.function(ports_of(), **exercise.arguments))
+
+
+def test_contexts_hang_on_the_last_bit_of_each_lanes_row_scale() -> None:
+    """Written down from the rule of rounding: acc * m and acc * (m ^ 1) round to two values."""
+    config, shown = configuration("attention", 4), set()
+    for made, found in layers.telling(config):
+        traces: dict[str, np.ndarray] = {}
+        x8, attend = layers.activations(found, made.width)
+        attention(x8, made.one, made.heads, attend, traces, "one")
+        values = split_heads(traces["one.v"], made.heads).astype(np.int64)
+        acc = traces["one.p"].astype(np.int64) @ values
+        m, s = (traces[f"one.row_{part}"].astype(np.int64)[..., None] for part in "ms")
+        two = [np.clip((acc * factor + (1 << s - 1)) >> s, -128, 127) for factor in (m, m ^ 1)]
+        for head, token in np.argwhere((two[0] != two[1]).any(axis=-1)):
+            shown.add((int(token) % 4, int(m[head, token, 0]) & 1))
+    assert shown == {(lane, bit) for lane in range(4) for bit in (0, 1)}
 
 
 @pytest.mark.slow
