@@ -2,7 +2,8 @@
 
 The netlist is flattened. What a mutant cannot reach, through logic and registers, is the same in
 both units and stands once; what it reaches stands twice. A memory is taken out: what it reads is
-any value, the same for both, and what it is given must be the same; so both hold the same words.
+any value, the same for both, and what it is given must be the same, words and their addresses where
+they are written; so both hold the same words.
 Three questions are put to Yosys, until one is answered with yes: does one step from any common
 state give equal outputs and states; does induction over some cycles show that all outputs stay
 equal, whatever the registers hold that the mutant cannot reach; and does it, with these registers.
@@ -46,7 +47,7 @@ def equivalents(text: str, top: str, mutants: Sequence[Mutant]) -> list[bool]:
         {"unit.il": text},
         "flat.json",
     )
-    module = json.loads(flat["flat.json"])["modules"][top]
+    module = _with_words_where_written(json.loads(flat["flat.json"])["modules"][top])
     same = [False] * len(mutants)
     for kept, options in (("", ""), ("reached", INDUCTION), ("all", INDUCTION)):
         rest = [k for k, proved in enumerate(same) if not proved]
@@ -90,6 +91,50 @@ def _given(cell: Cell) -> set[str]:
 
 def _bits(cell: Cell, ports: Iterable[str]) -> list[Bit]:
     return [bit for port in ports for bit in cell["connections"][port]]
+
+
+def _unused(module: Cell) -> int:
+    """The least number that no bit of it has, nor any above."""
+    bits = [bit for cell in module["cells"].values() for bit in _bits(cell, cell["connections"])]
+    bits += [bit for port in module["ports"].values() for bit in port["bits"]]
+    return max(bit for bit in bits if isinstance(bit, int)) + 1
+
+
+def _with_words_where_written(module: Cell) -> Cell:
+    """The module with the words and addresses of every memory's write ports 0 where none writes."""
+    cells: dict[str, Cell] = dict(module["cells"])
+    fresh = _unused(module)
+
+    def added(name: str, kind: str, a: list[Bit], b: list[Bit], width: int) -> list[Bit]:
+        nonlocal fresh
+        y: list[Bit] = list(range(fresh, fresh + width))
+        fresh += width
+        given = {"A": a, "B": b} if b else {"A": a}
+        sizes = {f"{p}_WIDTH": format(len(bits), "032b") for p, bits in (*given.items(), ("Y", y))}
+        cells[name] = {
+            "type": kind,
+            "parameters": {f"{p}_SIGNED": "0" for p in given} | sizes,
+            "attributes": {},
+            "port_directions": dict.fromkeys(given, "input") | {"Y": "output"},
+            "connections": given | {"Y": y},
+        }
+        return y
+
+    for name, cell in module["cells"].items():
+        if not cell["type"].startswith("$mem") or not cell["connections"].get("WR_EN"):
+            continue
+        there = cell["connections"]
+        enable, address = there["WR_EN"], there["WR_ADDR"]
+        ports = int(cell["parameters"]["WR_PORTS"], 2)
+        width, places = len(enable) // ports, len(address) // ports
+        writes: list[Bit] = []
+        for port in range(ports):
+            bits = enable[port * width : (port + 1) * width]
+            writes += added(f"{name}$writes{port}", "$reduce_or", bits, [], 1) * places
+        words = added(f"{name}$words", "$and", there["WR_DATA"], enable, len(enable))
+        where = added(f"{name}$where", "$and", address, writes, len(address))
+        cells[name] = {**cell, "connections": there | {"WR_DATA": words, "WR_ADDR": where}}
+    return {**module, "cells": cells}
 
 
 def _renamed(cell: Cell, names: dict[Bit, Bit]) -> Cell:
@@ -137,9 +182,7 @@ def both(module: Cell, selector: str, registers: str) -> str:
             waiting += new
     if registers == "reached":
         taken_out |= {n: c for n, c in cells.items() if c["type"] == "$dff" and n not in reached}
-    numbers = [bit for cell in cells.values() for bit in _bits(cell, cell["connections"])]
-    numbers += [bit for port in ports.values() for bit in port["bits"]]
-    fresh = max(bit for bit in numbers if isinstance(bit, int)) + 1
+    fresh = _unused(module)
     twin: dict[Bit, Bit] = off | {bit: fresh + k for k, bit in enumerate(touched)} | {chosen: "1"}
 
     compared = _bits({"connections": {n: p["bits"] for n, p in ports.items()}}, (

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from rtl.generate.verilog import netlist
@@ -147,6 +148,38 @@ def test_a_mutant_at_the_output_of_a_register_that_powers_up_as_one() -> None:
     }
     assert {mutant.mode for mutant in outputs} >= {"inv", "const0", "const1"}
     assert proved == {("const1", "o[0]")}
+
+
+class Written(wiring.Component):
+    """A memory that is given words, or 0 instead, and writes them where bit 0 of `i` is set."""
+
+    i: In(4)
+    o: Out(4)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.ram = ram = Memory(shape=4, depth=4, init=[])
+        write, read = ram.write_port(), ram.read_port()
+        with m.If(self.i[0]):
+            m.d.comb += write.data.eq(self.i)
+        m.d.comb += [write.en.eq(self.i[0]), write.addr.eq(self.i[2:] & self.i[:1].replicate(2))]
+        m.d.comb += [read.en.eq(1), read.addr.eq(self.i[2:]), self.o.eq(read.data)]
+        return m
+
+
+def test_what_a_memory_is_given_and_does_not_write_is_nothing() -> None:
+    whole, mutants = drawn(netlist(Written(), "written", sources=True), "written", 200, 1)
+    (choice,) = {mutant.cell for mutant in mutants if "mux" in mutant.cell}
+    (gate,) = {mutant.cell for mutant in mutants if mutant.port == "B"} - {choice}
+    unseen = [(choice, "S", "const1"), (choice, "A", "const1"), (choice, "B", "const1"),
+              (gate, "B", "const1")]  # fmt: skip
+    seen = [(choice, "Y", "inv"), (choice, "S", "const0"), (gate, "Y", "const1"),
+            ("ram", "WR_EN", "const1")]  # fmt: skip
+    asked = [
+        dataclasses.replace(mutants[0], cell=cell, port=port, mode=mode, bit=0, other=-1)
+        for cell, port, mode in unseen + seen
+    ]
+    assert equivalents(whole, "written", asked) == [True] * len(unseen) + [False] * len(seen)
 
 
 def test_attention_is_drawn_without_what_the_encoder_alone_has() -> None:
