@@ -71,6 +71,10 @@ class Layer:
         return int(self.hidden.weight.shape[1])
 
 
+def _as_it_is(layer: Linear, rng: np.random.Generator) -> Linear:
+    return layer
+
+
 def _rounded(layer: Linear, rng: np.random.Generator) -> Linear:
     """No weights, any multipliers, and biases whose rounding hangs on their last bit and that of m.
 
@@ -102,6 +106,19 @@ def _rounded(layer: Linear, rng: np.random.Generator) -> Linear:
     )
 
 
+def _shifted(layer: Linear, rng: np.random.Generator) -> Linear:
+    """No weights, any shifts of 9 and more, and biases that make 20 to 100 of them."""
+    size = len(layer.bias)
+    s = rng.integers(9, 26, size)
+    wanted = rng.integers(20, 100, size) * rng.choice([-1, 1], size)
+    return dataclasses.replace(
+        layer,
+        weight=np.zeros_like(layer.weight),
+        bias=((wanted << s) // layer.m).astype(np.int32),
+        s=s.astype(np.int32),
+    )
+
+
 def layer(
     config: Config,
     number: int,
@@ -121,11 +138,8 @@ def layer(
     rng = np.random.default_rng(number)
     model = random_model(SHAPES[number % len(SHAPES)], number)
     source = model.layers[0]
-    if number % 4 > 1:
-        rounded = _rounded(source.attention.v, rng)
-        source = dataclasses.replace(
-            source, attention=dataclasses.replace(source.attention, v=rounded)
-        )
+    of_v = (_as_it_is, _shifted, _rounded, _rounded)[number % 4](source.attention.v, rng)
+    source = dataclasses.replace(source, attention=dataclasses.replace(source.attention, v=of_v))
     q, k, v, context = map(bank_address, banks)
 
     def multipliers() -> dict[str, Any]:
@@ -138,7 +152,7 @@ def layer(
         far = {"score_s": int(shifts[0])}
     two = dataclasses.replace(source.attention, **multipliers(), **far)
     up = dataclasses.replace(source.ffn.up, table=model.head[0].table)
-    hidden = _rounded(up, rng) if number % 2 else up
+    hidden = (_as_it_is, _rounded, _shifted, _rounded)[number % 4](up, rng)
     table = rng.integers(-128, 128, 256, dtype=np.int8)
     after = dataclasses.replace(model.head[0], table=table)
     changed = dataclasses.replace(
@@ -175,9 +189,12 @@ def layer(
         head = dataclasses.replace(
             whole["head.0"], name=AFTER, flags=Flag.BANK | Flag.TABLE | flags, values=narrow
         )
-        steps += [dataclasses.replace(whole["head.0.table"], name=f"{AFTER}.table"), head]
+        early = 3 if number % 2 else len(steps)  # behind a layer that looks up in the table before
+        steps.insert(early, dataclasses.replace(whole["head.0.table"], name=f"{AFTER}.table"))
+        steps.append(head)
     if short:
-        steps = [steps[0], *steps[3:6], steps[7]]
+        left = (f"{HIDDEN}.table", HIDDEN, ONE, f"{AFTER}.table", AFTER)
+        steps = [step for step in steps if step.name not in left]
     steps = [
         dataclasses.replace(step, values=step.values | (values or {}).get(step.name, {}))
         for step in (*steps, alone.steps[-1])

@@ -214,7 +214,10 @@ def longest_of_models(config: Config) -> Iterator[Inference]:
         if most < config.tokens - config.lanes:
             made = layer(config, 3, short=True, values={"header": {"tokens": most}})
             yield inference(made, [1, most] if most % 2 else [most], most)
-            for lengths in ([most + 1], [1, most + 1]):
+            batches = [[most + 1], [1, most + 1], [most + 1, most]]
+            if 2 * ceil_div(most + 1, config.lanes) > config.row_tiles:
+                del batches[2]
+            for lengths in batches:
                 sound = inference(layer(config, 3, short=True), lengths, most)
                 name = f"{lengths} tokens for a model of {most}"
                 yield sound.damaged(name, Error.LENGTH, stream=made.program.stream(), writes=())

@@ -283,7 +283,8 @@ class Inference:
         n, length, columns = self.lanes, step.values["length"], step.values["columns"]
         rows, residual = self._rows(step), Flag.RESIDUAL in step.flags
         gathers = residual and Flag.FIRST_TILE in step.flags and not self.gathered
-        norm = None if Flag.BANK in step.flags else self.norms[-1]
+        of_bank = Flag.BANK in step.flags or not self.norms
+        norm = None if of_bank else self.norms[-1]
         available, taken = [], []
         cycle = self.loader
         for column in range(0, columns, n):

@@ -14,7 +14,7 @@ from cli.workers import each
 
 from rtl.interface.config import Config
 from sim.design import Design, Port, generated
-from sim.mutate import inferences
+from sim.mutate import inferences, predicted
 from sim.mutate.netlist import SELECTOR, SELECTOR_BITS, Mutant, with_selector
 from sim.native.library import NativePorts, finish, library
 
@@ -57,7 +57,7 @@ class Job:
 
 
 def exercises(unit: str) -> dict[str, Exercise]:
-    """The tests of tb/bench_<unit>.py by name, the exhaustive ones included."""
+    """The tests of tb/bench_<unit>.py by name, the exhaustive ones included, and one of cycles."""
     module = importlib.import_module(f"tb.bench_{unit}")
     found = {}
     for value in vars(module).values():
@@ -65,6 +65,8 @@ def exercises(unit: str) -> dict[str, Exercise]:
             for test in value.generate_tests():
                 if test.name.partition("/")[0] not in LEFT_OUT:
                     found[test.name] = Exercise(test.name, test.func, dict(test.kwargs))
+    if unit == ATTENTION:
+        found["cycles"] = Exercise("cycles", predicted.cycles, {})
     return found
 
 
