@@ -288,6 +288,7 @@ bool Machine::run(const Run& job, Seen& seen) {
     begun_ = false;
     const uint64_t origin = now_;
     bool ended = true;
+    const uint32_t starts = registers_.starts();
     // It may have ended again before the answer to the write was taken.
     for (int i = 0; i < BEGIN_CYCLES && !fell_; i++) cycle();
     if (!fell_) {
@@ -325,7 +326,8 @@ bool Machine::run(const Run& job, Seen& seen) {
     if (job.flags & Run::KNOCK) registers_.queue_write(CONTROL, START | ABORT);
     finish_transfers();
     for (int i = 0; i < QUIET_CYCLES; i++) cycle();
-    begun_ = hurry && !interrupt();
+    // An event may have written `start` in the very last cycle, so that it acts behind the end.
+    begun_ = (hurry || registers_.starts() != starts) && !interrupt();
     idle_ = !begun_;
     if (!begun_) {
         if (!poll && !interrupt()) complain("an inference has begun unasked");

@@ -67,6 +67,8 @@ class RegisterClient {
     uint32_t data() const { return data_; }
     uint32_t status() const { return status_; }
     void forget_status() { status_ = 0; }
+    // Starts that were accepted so far.
+    uint32_t starts() const { return starts_; }
     // Whether the interrupt is.
     bool enabled() const { return enabled_; }
     // What `failed_sequence` said after the end: it stays.
@@ -85,7 +87,7 @@ class RegisterClient {
     uint32_t address_wait_ = 0, data_wait_ = 0;
     bool answered_ = false;                                // the write in hand
     std::optional<uint32_t> expected_, expected_status_;  // of the read in hand
-    uint32_t data_ = 0, status_ = 0;
+    uint32_t data_ = 0, status_ = 0, starts_ = 0;
     bool enabled_ = true;
 
     void check_paths();
@@ -189,7 +191,10 @@ inline void RegisterClient::see_write(const Transfer& write, uint32_t response, 
                   std::to_string(response));
     if (address == registers::INTERRUPT_ENABLE && acts) enabled_ = write.data & 1;
     account_.enable(enabled_);
-    if (start && acts) account_.begin();
+    if (start && acts) {
+        account_.begin();
+        starts_++;
+    }
 }
 
 inline void RegisterClient::see_read(const Transfer& read, uint32_t response, uint32_t data) {

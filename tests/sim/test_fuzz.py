@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,10 @@ from sim.design import described
 from sim.fuzz import __main__ as command
 from sim.fuzz.account import account
 from sim.fuzz.cases import KINDS, TURNS, built
-from sim.fuzz.job import Packets
-from sim.fuzz.play import play, program
+from sim.fuzz.clients import CONTROL, START
+from sim.fuzz.job import Action, Case, Event, Packets
+from sim.fuzz.judge import judge
+from sim.fuzz.play import play, program, shown
 from sim.fuzz.streams import joined, parts, set_field
 from sim.fuzz.subject import POOL, config, subjects
 from tests.rtl.mutation import mutated
@@ -32,7 +35,11 @@ FAULTS = {
         "with m.If(self.leaving & ~self.abort):",
     ),
     "END needs no logits": ("rules", "is_[Opcode.END] & ~computed,", ""),
-    "a tensor may leave its bank": ("bounds", "with m.If(known.used & left):", "with m.If(0):"),
+    "a tensor may leave its bank": (
+        "bounds",
+        "with m.If(known.used & Mux(known.logits, beyond, left)):",
+        "with m.If(known.used & known.logits & beyond):",
+    ),
     "an interrupt needs no enable": (
         "axi",
         "self.interrupt.eq(pending & enable)",
@@ -103,6 +110,27 @@ def test_a_deliberate_fault_is_found(name: str) -> None:
     design = described(unit, "accelerator", config(4))
     path = program(4, design, f"-{list(FAULTS).index(name)}", FLAGS)
     assert any(outcome.wrong for outcome in play({4: path}, 1, range(40 * len(TURNS))))
+
+
+def test_start_in_every_cycle_around_the_end() -> None:
+    """It is refused while the inference runs, or begins the next one; neither is a failure."""
+    rng, subject = Random(1), subjects(4)[0]
+    first, second = (subject.sound(rng.randrange(POOL)) for _ in range(2))
+
+    def played(*events: Event) -> tuple[list[str], dict[str, Any]]:
+        case = Case(0, "registers", (first.but(events=events), second))
+        ((_, subjects_of, facts),) = shown(program(4), 4, [(case, (subject, subject))])
+        return judge(case, subjects_of, facts), facts["runs"][0]
+
+    wrong, alone = played()
+    assert wrong == []
+    begun = []
+    for cycle in range(alone["cycles"] - 12, alone["cycles"] + 1):
+        wrong, run = played(Event(cycle, Action.WRITE, CONTROL, 15, START))
+        assert wrong == [], cycle
+        begun.append(run["status"] < 0)
+    assert not begun[0]
+    assert any(begun)
 
 
 def test_a_case_stands_alone() -> None:
