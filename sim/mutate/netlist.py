@@ -72,6 +72,12 @@ class Mutant:
         return set(re.split(r"[.\\]+", f"{self.module.removeprefix(top)}.{flat}"))
 
     @property
+    def nameless_files(self) -> set[str]:
+        """Where it comes from, if its cell has a name of Yosys' that says nothing of its part."""
+        named = not self.cell.startswith("$auto")
+        return set() if named else {Path(s.partition(":")[0]).name for s in self.sources}
+
+    @property
     def command(self) -> str:
         """What makes it in Yosys, the selector aside."""
         other = f" -ctrlbit {self.other}" if self.other >= 0 else ""
@@ -219,9 +225,10 @@ def drawn(text: str, top: str, count: int, seed: int) -> tuple[str, list[Mutant]
         mutant
         if mutant.sources
         else replace(mutant, sources=lines.get((mutant.module, mutant.cell), ()))
-        for mutant in kept[:count]
+        for mutant in kept
     ]
-    return whole, placed
+    others = {f"{part}.py" for part in PARTS - {top}}
+    return whole, [mutant for mutant in placed if not others & mutant.nameless_files][:count]
 
 
 def with_selector(text: str, mutants: Sequence[Mutant]) -> str:
