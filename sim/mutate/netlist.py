@@ -198,10 +198,15 @@ def _bits(text: str) -> int:
     return sum(isinstance(bit, int) for bit in bits)
 
 
-def drawn(text: str, top: str, count: int, seed: int) -> tuple[str, list[Mutant]]:
+def drawn(
+    text: str, top: str, count: int, seed: int, *, flat: bool = False
+) -> tuple[str, list[Mutant]]:
     """The prepared netlist, and that many of its mutants, spread over it by Yosys.
 
     Parts that are units of their own are left out: their own benches answer for them.
+
+    flat
+        Modules are in the cells' names alone, and of those that Yosys named the source file tells.
     """
     prepared = yosys(
         "read_rtlil unit.il\ndffunmap\nopt_clean\nwrite_rtlil whole.il\nwrite_json whole.json\n",
@@ -227,7 +232,7 @@ def drawn(text: str, top: str, count: int, seed: int) -> tuple[str, list[Mutant]
         else replace(mutant, sources=lines.get((mutant.module, mutant.cell), ()))
         for mutant in kept
     ]
-    others = {f"{part}.py" for part in PARTS - {top}}
+    others = {f"{part}.py" for part in PARTS} if flat else set()
     return whole, [mutant for mutant in placed if not others & mutant.nameless_files][:count]
 
 

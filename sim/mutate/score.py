@@ -101,7 +101,7 @@ def score(
     text = sourced(unit, config)
     if unit == bench.ATTENTION:
         text = without_encoder(text)
-    whole, mutants = drawn(text, unit, count, seed)
+    whole, mutants = drawn(text, unit, count, seed, flat=unit == bench.ATTENTION)
     found.mutants = len(mutants)
     job = bench.prepared(unit, config, whole, mutants)
     killers = bench.play(job, len(mutants), jobs, dask)

@@ -188,13 +188,14 @@ def test_attention_is_drawn_without_what_the_encoder_alone_has() -> None:
     small = without_encoder(whole)
     assert "total_0" in whole
     assert "total_0" not in small
-    _, mutants = drawn(small, "attention", 300, 1)
+    _, mutants = drawn(small, "attention", 300, 1, flat=True)
     assert len(mutants) == 300
     parts = [mutant.path("attention") for mutant in mutants]
     for name in ("rules", "attend", "control", "tokens", "issuer"):
         assert any(name in path for path in parts), name
     for name in PARTS:
         assert not any(name in path for path in parts), name
+        assert not any(f"{name}.py" in mutant.nameless_files for mutant in mutants), name
     with pytest.raises(YosysError, match="has no sequencer with the port i__payload"):
         without_encoder(sourced("activation", CONFIG))
 
