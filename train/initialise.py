@@ -13,12 +13,21 @@ from typing import TypeAlias
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import BertForMaskedLM, BertForSequenceClassification
+from transformers import (
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    RobertaForSequenceClassification,
+)
 
 from train.failure import TrainError
 from train.heartbert import FusedForMaskedLM
 
-Encoder: TypeAlias = BertForSequenceClassification | BertForMaskedLM | FusedForMaskedLM
+Encoder: TypeAlias = (
+    BertForSequenceClassification
+    | RobertaForSequenceClassification
+    | BertForMaskedLM
+    | FusedForMaskedLM
+)
 
 _WORD_EMBEDDINGS = ("embeddings.word_embeddings.weight", "bert.embeddings.word_embeddings.weight")
 _DEVIATION = 0.02  # of BERT's initialisation
@@ -70,7 +79,8 @@ def attend_to_neighbours(model: Encoder) -> None:
         words, positions = model.embeddings.word.weight, model.embeddings.position.weight
         query, key, _ = model.layers[0].qkv.weight.chunk(3)
     else:
-        table, first = model.bert.embeddings, model.bert.encoder.layer[0].attention.self
+        encoder = model.base_model
+        table, first = encoder.embeddings, encoder.encoder.layer[0].attention.self
         words, positions = table.word_embeddings.weight, table.position_embeddings.weight
         query, key = first.query.weight, first.key.weight
     hidden = words.shape[1]

@@ -24,7 +24,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from train.batches import clip, pad
-from train.checkpoint import Classifier
+from train.checkpoint import Classifier, positions_of
 from train.model import logits_of
 from train.tokens import SpecialTokens
 
@@ -120,7 +120,7 @@ class CheckpointTeacher:
     @torch.no_grad()
     def __call__(self, texts: Sequence[Ids]) -> Logits:
         """Logits [texts, labels] of sequences of token ids, cut to the teacher's positions."""
-        positions = self.model.config.max_position_embeddings
+        positions = positions_of(self.model.config.to_dict())
         batch = pad([clip(ids, positions, self.special) for ids in texts], self.special)
         logits: Logits = logits_of(self.model, batch, self.device).float().cpu().numpy()
         return logits

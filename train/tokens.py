@@ -1,26 +1,29 @@
-"""WordPiece token ids of texts, and the files of a tokenizer in a checkpoint directory."""
+"""Token ids of texts: the vocabularies of BERT (WordPiece) and RoBERTa (byte-level BPE)."""
 
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TypeAlias
 
 from cli.progress import progress
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
-from transformers import BertTokenizer
+from transformers import BertTokenizer, RobertaTokenizer
 
 from train.failure import TrainError
+
+CheckpointTokenizer: TypeAlias = BertTokenizer | RobertaTokenizer
 
 _CHUNK = 256
 
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Ids of the tokens that BERT's input format needs."""
+    """Ids of the tokens that the input format needs; RoBERTa calls cls <s> and sep </s>."""
 
     pad: int
     cls: int
@@ -57,7 +60,32 @@ def load_tokenizer(vocabulary: Path) -> BertTokenizer:
     return BertTokenizer(vocab=ids, do_lower_case=True)
 
 
-def special_tokens(tokenizer: BertTokenizer) -> SpecialTokens:
+def load_byte_pairs(directory: Path) -> RobertaTokenizer:
+    """The tokenizer of a RoBERTa's directory. Raises TrainError where it has none."""
+    kinds = ("tokenizer.json",), ("vocab.json", "merges.txt")
+    if not any(all((directory / name).is_file() for name in kind) for kind in kinds):
+        raise TrainError(
+            f"{directory} has no tokenizer.json, and no vocab.json with merges.txt: "
+            "a RoBERTa needs one of them"
+        )
+    tokenizer = RobertaTokenizer.from_pretrained(directory)
+    for name in ("is_local", "local_files_only"):  # of this loading, but they would be saved
+        tokenizer.init_kwargs.pop(name, None)
+    return tokenizer
+
+
+def save_tokenizer(tokenizer: CheckpointTokenizer, directory: Path) -> None:
+    """tokenizer.json with its config, and the vocabulary in the form of before that file."""
+    tokenizer.save_pretrained(directory)
+    if isinstance(tokenizer, RobertaTokenizer):
+        tokenizer.backend_tokenizer.model.save(str(directory))  # vocab.json and merges.txt
+        return
+    words = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    text = "".join(f"{word}\n" for word, _ in words)
+    (directory / "vocab.txt").write_text(text, encoding="utf-8")
+
+
+def special_tokens(tokenizer: CheckpointTokenizer) -> SpecialTokens:
     return SpecialTokens(
         pad=tokenizer.pad_token_id,
         cls=tokenizer.cls_token_id,
@@ -67,9 +95,9 @@ def special_tokens(tokenizer: BertTokenizer) -> SpecialTokens:
 
 
 def encode(
-    texts: Sequence[str], tokenizer: BertTokenizer, description: str
+    texts: Sequence[str], tokenizer: CheckpointTokenizer, description: str
 ) -> list[npt.NDArray[np.int32]]:
-    """[CLS] text [SEP] as ids of each text, of any length."""
+    """Ids of each text, of any length, with the special tokens around."""
     fast: Tokenizer = tokenizer.backend_tokenizer
     fast.no_truncation()
     fast.no_padding()

@@ -25,7 +25,7 @@ from train.layout import Config, load_matching
 FAMILY = "transformer"
 _ACTIVATIONS = ("relu", "gelu")
 _POOLINGS = ("first", "mean")
-_CHOICES = {"norm": "pre", "pooling": "mean", "activation": "relu", "unscaled": False}
+CHOICES = {"norm": "pre", "pooling": "mean", "activation": "relu", "unscaled": False}
 
 
 @dataclass(kw_only=True)
@@ -178,21 +178,6 @@ def add_transformer(parser: Parser) -> None:
         help="token embeddings as they are, not times sqrt(hidden)",
         **absent,
     )
-
-
-def check_family(options: argparse.Namespace) -> None:
-    """Settle the options of `add_transformer`, or refuse those that the new model does not have."""
-    if options.family != FAMILY:
-        given = [name for name in _CHOICES if name in options]
-        if given:
-            raise TrainError(f"--{given[0]} is for a new model with --family {FAMILY}")
-        return
-    if options.model is not None:
-        raise TrainError(f"--family {FAMILY} is for a new model, --model has a family already")
-    if options.neighbours:
-        raise TrainError(f"--neighbours sets learned positions, those of a {FAMILY} are fixed")
-    for name, default in _CHOICES.items():
-        setattr(options, name, getattr(options, name, default))
 
 
 def choices_of(options: argparse.Namespace) -> dict[str, Any]:

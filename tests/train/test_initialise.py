@@ -47,7 +47,7 @@ SHAPE |= {"num_attention_heads": 2, "max_position_embeddings": 64}
 
 def drawn(deviation):
     rates = {"dropout": 0.0, "attention_dropout": 0.0}
-    model = new_bert("ab", vocabulary=3000, deviation=deviation, seed=7, **rates, **SHAPE)
+    model = new_bert("ab", vocab_size=3000, deviation=deviation, seed=7, **rates, **SHAPE)
     return model.state_dict()
 
 

@@ -1,0 +1,163 @@
+"""The families of new models, `train.finetune --family`, and what differs between them."""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cli.options import Parser
+
+from train.checkpoint import Classifier, new_bert
+from train.distil import NONE
+from train.failure import TrainError
+from train.initialise import attend_to_neighbours, pca_embeddings
+from train.roberta import FAMILY as ROBERTA
+from train.roberta import add_roberta, byte_pairs, new_roberta
+from train.tokens import CheckpointTokenizer, default_vocabulary, load_tokenizer, minilm
+from train.transformer import CHOICES as TRANSFORMER_CHOICES
+from train.transformer import FAMILY as TRANSFORMER
+from train.transformer import (
+    add_transformer,
+    choices_of,
+    embedding_deviation,
+    new_transformer,
+)
+
+BERT = "bert"
+MINILM = "minilm"
+"""The default of --embeddings where the vocabulary is BERT's."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """What is particular in making a new model.
+
+    tokenizer
+        By the options and the training texts.
+    model
+        By the options, the labels and ``drawn``: what the constructors of all families take.
+    own
+        The options that it alone has, and their defaults.
+    refused
+        The options that it does not have, and the reason.
+    embeddings
+        The default of --embeddings.
+    """
+
+    tokenizer: Callable[[argparse.Namespace, Sequence[str]], CheckpointTokenizer]
+    model: Callable[[argparse.Namespace, Sequence[str], Mapping[str, Any]], Classifier]
+    own: Mapping[str, Any]
+    refused: Mapping[str, str]
+    embeddings: str = MINILM
+
+
+def _word_pieces(options: argparse.Namespace, _: Sequence[str]) -> CheckpointTokenizer:
+    return load_tokenizer(options.vocab or default_vocabulary())
+
+
+def _byte_pairs(options: argparse.Namespace, texts: Sequence[str]) -> CheckpointTokenizer:
+    tokenizer = byte_pairs(texts, options.vocab_size)
+    options.vocab_size = len(tokenizer)
+    return tokenizer
+
+
+def _bert(
+    options: argparse.Namespace, labels: Sequence[str], drawn: Mapping[str, Any]
+) -> Classifier:
+    model = new_bert(labels, **drawn)
+    if options.embeddings != NONE:
+        pca_embeddings(model.bert.embeddings.word_embeddings.weight, _source(options))
+    if options.neighbours:
+        attend_to_neighbours(model)
+    return model
+
+
+def _transformer(
+    options: argparse.Namespace, labels: Sequence[str], drawn: Mapping[str, Any]
+) -> Classifier:
+    model = new_transformer(labels, **drawn, **choices_of(options))
+    if options.embeddings != NONE:
+        deviation = embedding_deviation(model.config)
+        pca_embeddings(model.embedding.weight, _source(options), deviation)
+    return model
+
+
+def _roberta(
+    options: argparse.Namespace, labels: Sequence[str], drawn: Mapping[str, Any]
+) -> Classifier:
+    model = new_roberta(labels, **drawn)
+    if options.neighbours:
+        attend_to_neighbours(model)
+    return model
+
+
+def _source(options: argparse.Namespace) -> Path:
+    return minilm() if options.embeddings == MINILM else Path(options.embeddings)
+
+
+FAMILIES = {
+    BERT: Family(_word_pieces, _bert, own={}, refused={}),
+    TRANSFORMER: Family(
+        _word_pieces,
+        _transformer,
+        own=TRANSFORMER_CHOICES,
+        refused={"neighbours": "sets learned positions, those of a transformer are fixed"},
+    ),
+    ROBERTA: Family(
+        _byte_pairs,
+        _roberta,
+        own={"vocab_size": None},
+        refused={
+            "vocab": "names WordPieces, a roberta makes byte pairs of its training texts",
+            "embeddings": "are of another vocabulary than the byte pairs that a roberta makes",
+        },
+        embeddings=NONE,
+    ),
+}
+
+
+def add_families(parser: Parser) -> None:
+    """The options that one family alone has."""
+    add_transformer(parser)
+    add_roberta(parser)
+
+
+def settle_family(options: argparse.Namespace) -> None:
+    """Settle the options of the family, or refuse those that its new model does not have."""
+    family = FAMILIES[options.family]
+    for name, other in FAMILIES.items():
+        given = [option for option in other.own if option in options]
+        if given and other is not family:
+            option = given[0].replace("_", "-")
+            raise TrainError(f"--{option} is for a new model with --family {name}")
+    if options.model is not None and options.family != BERT:
+        raise TrainError(
+            f"--family {options.family} is for a new model, --model has a family already"
+        )
+    for option, reason in family.refused.items():
+        if getattr(options, option) not in (None, False, NONE):
+            raise TrainError(f"--{option} {reason}")
+    for option, default in family.own.items():
+        setattr(options, option, getattr(options, option, default))
+    if options.embeddings is None:
+        options.embeddings = family.embeddings
+
+
+def new_classifier(
+    options: argparse.Namespace, labels: Sequence[str], vocabulary: int
+) -> Classifier:
+    """A new model of the options, its random weights drawn with --seed."""
+    drawn = {
+        "deviation": options.deviation,
+        "dropout": options.dropout,
+        "attention_dropout": options.attention_dropout,
+        "seed": options.seed,
+        "vocab_size": vocabulary,
+        "hidden_size": options.hidden,
+        "num_hidden_layers": options.layers,
+        "num_attention_heads": options.heads,
+        "intermediate_size": options.ffn,
+        "max_position_embeddings": options.positions,
+    }
+    return FAMILIES[options.family].model(options, labels, drawn)
