@@ -200,20 +200,21 @@ class Evaluation(Outputs):
 
     def _scores_table(self, floats: dict[str, Any], integers: dict[str, Any]) -> list[str]:
         low, high = floats["accuracy_95"]
+        width = max(14, *map(len, self.names))
         lines = [
             f"{'':18}{'float':>9} {'golden':>9} {'points':>8}",
             f"{'accuracy':18}{change(floats['accuracy'], integers['accuracy'])}"
             f"   float 95 % interval {low:.2%} to {high:.2%}",
         ]
         lines += self.lines_by_name(floats, integers)
-        lines += ["confusion (row: true class)", *self._confusion(floats, integers)]
-        return lines
-
-    def _confusion(self, floats: dict[str, Any], integers: dict[str, Any]) -> list[str]:
-        lines = []
-        for name, a, b in zip(self.names, floats["confusion"], integers["confusion"]):
-            rows = ["".join(f"{count:8}" for count in row) for row in (a, b)]
-            lines.append(f"  {name:14}{rows[0]}    |{rows[1]}")
+        for key, title, cell in (
+            ("confusion", "confusion (row: true class)", str),
+            ("confusion_shares", "confusion in percent of the true class", percent),
+        ):
+            lines.append(title)
+            for name, *rows in zip(self.names, floats[key], integers[key]):
+                a, b = ("".join(f"{cell(value):>8}" for value in row) for row in rows)
+                lines.append(f"  {name:{width}}{a}    |{b}")
         return lines
 
 

@@ -43,6 +43,13 @@ class Scores:
         margins = self.confusion.sum(axis=0) + self.confusion.sum(axis=1)
         return _ratio(2 * self.confusion.diagonal(), margins)
 
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """The confusion matrix in shares of each true class, a row; the diagonal is the recall."""
+        total = self.confusion.sum(axis=1, keepdims=True)
+        empty = np.full(self.confusion.shape, np.nan)
+        return np.divide(self.confusion, total, out=empty, where=total > 0)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "accuracy": self.accuracy,
@@ -51,6 +58,7 @@ class Scores:
             "recall": _defined(self.recall),
             "f1": _defined(self.f1),
             "confusion": self.confusion.tolist(),
+            "confusion_shares": [_defined(row) for row in self.shares],
         }
 
 

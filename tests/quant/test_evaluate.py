@@ -47,6 +47,34 @@ def test_figures_by_hand() -> None:
     assert "only float right 1, only golden right 1, McNemar p = 1.000" in text
 
 
+def test_the_confusion_of_many_classes_in_percent_of_the_true_one() -> None:
+    names = ("imdb negative", "imdb positive", "sentence negative", "never seen")
+    labels = np.array([0, 0, 0, 0, 1, 1, 2, 2, 2])
+    said = [0, 0, 0, 2, 1, 1, 2, 0, 3], [0, 0, 1, 1, 1, 2, 2, 2, 2]
+    logits = [np.eye(4)[list(classes)] for classes in said]
+    many = replace(
+        FOUR, names=names, labels=labels,
+        float_logits=logits[0].astype(np.float32), integer_logits=logits[1].astype(np.int64),
+    )  # fmt: skip
+    values = many.to_json()
+    assert values["float"]["confusion"] == [[3, 0, 1, 0], [0, 2, 0, 0], [1, 0, 1, 1], [0] * 4]
+    assert values["golden"]["confusion_shares"][2] == [0, 0, 1, 0]
+    printed = str(many)
+    counts, shares = printed.split("confusion in percent of the true class\n")
+    assert counts.splitlines()[-4:] == [
+        "  imdb negative           3       0       1       0    |       2       2       0       0",
+        "  imdb positive           0       2       0       0    |       0       1       1       0",
+        "  sentence negative       1       0       1       1    |       0       0       3       0",
+        "  never seen              0       0       0       0    |       0       0       0       0",
+    ]
+    assert shares.splitlines()[:4] == [
+        "  imdb negative      75.00%   0.00%  25.00%   0.00%    |  50.00%  50.00%   0.00%   0.00%",
+        "  imdb positive       0.00% 100.00%   0.00%   0.00%    |   0.00%  50.00%  50.00%   0.00%",
+        "  sentence negative  33.33%   0.00%  33.33%  33.33%    |   0.00%   0.00% 100.00%   0.00%",
+        "  never seen              -       -       -       -    |       -       -       -       -",
+    ]
+
+
 def test_the_fast_engine_is_golden(classifier: Classifier, texts: list[Tokens]) -> None:
     sample = texts[:35]  # more than one step of the progress bar
     plain = [encoder.run(classifier.model, t.ids, t.types).tolist() for t in sample[:10]]

@@ -17,6 +17,7 @@ def test_scores_by_hand() -> None:
     assert scores.recall.tolist() == [3 / 4, 4 / 6]
     np.testing.assert_allclose(scores.f1, [6 / 9, 8 / 11])
     assert scores.to_json()["confusion"] == [[3, 1], [2, 4]]
+    assert scores.to_json()["confusion_shares"] == [[3 / 4, 1 / 4], [2 / 6, 4 / 6]]
 
 
 def test_what_is_not_defined_is_no_number() -> None:
@@ -26,6 +27,7 @@ def test_what_is_not_defined_is_no_number() -> None:
     assert values["precision"] == [1, None, 0, None]
     assert values["recall"] == [1, 0, None, None]
     assert values["f1"] == [1, 0, 0, None]
+    assert values["confusion_shares"] == [[1, 0, 0, 0], [0, 0, 1, 0], [None] * 4, [None] * 4]
     assert [percent(value) for value in values["recall"]] == ["100.00%", "0.00%", "-", "-"]
     assert [points(0.5, 0.25), points(None, 1), points(1, None)] == ["-25.00", "-", "-"]
 
