@@ -112,10 +112,15 @@ class Outputs(ABC):
         """How much was looked at."""
         return f"{values['texts']} texts, {values['tokens']} tokens"
 
+    @property
+    def column(self) -> int:
+        """Characters of the first column: a name, and before it what is measured of it."""
+        return max(18, *(len(f"precision {name}") for name in self.names))
+
     def lines_by_name(self, floats: dict[str, Any], integers: dict[str, Any]) -> list[str]:
         """Precision, recall and F1 of each class or label, float beside golden."""
         return [
-            f"{f'{key} {name}':18}{change(floats[key][i], integers[key][i])}"
+            f"{f'{key} {name}':{self.column}}{change(floats[key][i], integers[key][i])}"
             for i, name in enumerate(self.names)
             for key in ("precision", "recall", "f1")
         ]
@@ -202,8 +207,8 @@ class Evaluation(Outputs):
         low, high = floats["accuracy_95"]
         width = max(14, *map(len, self.names))
         lines = [
-            f"{'':18}{'float':>9} {'golden':>9} {'points':>8}",
-            f"{'accuracy':18}{change(floats['accuracy'], integers['accuracy'])}"
+            f"{'':{self.column}}{'float':>9} {'golden':>9} {'points':>8}",
+            f"{'accuracy':{self.column}}{change(floats['accuracy'], integers['accuracy'])}"
             f"   float 95 % interval {low:.2%} to {high:.2%}",
         ]
         lines += self.lines_by_name(floats, integers)
@@ -250,12 +255,13 @@ class LabelEvaluation(Outputs):
         lines, floats, integers = [], values["float"], values["golden"]
         if floats and integers:
             low, high = floats["exact_95"]
-            lines.append(f"{'':18}{'float':>9} {'golden':>9} {'points':>8}")
+            lines.append(f"{'':{self.column}}{'float':>9} {'golden':>9} {'points':>8}")
             for key, name in (
                 ("exact", "every label right"), ("micro_f1", "micro F1"), ("macro_f1", "macro F1"),
             ):  # fmt: skip
                 note = f"   float 95 % interval {low:.2%} to {high:.2%}" if key == "exact" else ""
-                lines.append(f"{name:18}{change(floats[key], integers[key])}{note}")
+                cells = change(floats[key], integers[key])
+                lines.append(f"{name:{self.column}}{cells}{note}")
             lines += self.lines_by_name(floats, integers)
         lines.append(
             f"agreement         {values['agreement']:.2%} of the labels, "

@@ -60,6 +60,10 @@ def test_the_confusion_of_many_classes_in_percent_of_the_true_one() -> None:
     assert values["float"]["confusion"] == [[3, 0, 1, 0], [0, 2, 0, 0], [1, 0, 1, 1], [0] * 4]
     assert values["golden"]["confusion_shares"][2] == [0, 0, 1, 0]
     printed = str(many)
+    lines = {line[:27].rstrip(): line[27:] for line in printed.splitlines()[1:15]}
+    assert lines[""] == "    float    golden   points"
+    assert lines["accuracy"].startswith("   66.67%    66.67%    +0.00   float 95 %")
+    assert lines["recall sentence negative"] == "   33.33%   100.00%   +66.67"
     counts, shares = printed.split("confusion in percent of the true class\n")
     assert counts.splitlines()[-4:] == [
         "  imdb negative           3       0       1       0    |       2       2       0       0",
