@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from train.command import recorded
+from train.families import settle_family
 from train.finetune import _parser, name_teachers
 from train.recipe import settle
 
@@ -22,6 +23,7 @@ def test_the_command_repeats_the_recorded_recipe(page):
     command = re.search(r"\n    python -m train\.finetune (--stages 128:6.*?)\n\n", text, re.DOTALL)
     options = _parser().parse_args(shlex.split(command[1].replace("\\\n", " ")))
     name_teachers(options)
+    settle_family(options)
     settle(options, texts=TEXTS, positions=options.positions)
     card = CARD.read_text()
     meant = {name: str(value) for name, value in recorded(options).items()}
