@@ -71,13 +71,14 @@ bitstream: setup-synth  ## The bitstream of BOARD=ulx3s, if it meets its clock
 flash: setup-synth  ## Bitstream and image into the board, or what would write them: ARGS='--load FILE'
 	@$(RUN) -m sim.board.program $(ARGS)
 
-regress: setup-test setup-litex  ## The slow tests, 100,000 fuzz cases, coverage, 2,060 mutants, many reviews: make regress ARGS='--reviews 1000'
+regress: setup-test setup-litex  ## The slow tests, 100,000 fuzz cases, coverage, 2,060 mutants, BERT-Base, many reviews: make regress ARGS='--reviews 1000'
 	@$(RUN) -m pytest -n 2 --dist worksteal -m slow
 	@$(RUN) -m sim.fuzz --cases 100000
 	@$(RUN) -m sim.coverage --cases 2000 --json build/coverage.json
 	@$(RUN) -m sim.mutate requantize activation matmul reciprocal --count 300
 	@$(RUN) -m sim.mutate softmax layernorm rsqrt attention --count 200
 	@$(RUN) -m sim.mutate accelerator --count 60
+	@$(RUN) -m sim.published --lanes 32 --play
 	@$(RUN) -m sim.regress $(ARGS)
 
 docs: setup-docs  ## The documentation as a site, build/site/index.html; a warning is an error

@@ -38,12 +38,14 @@ class Profile:
 
 
 HARDWARE = ("quant", "rtl", "sim")
-OPTIONAL = ("parquet", "onnx", "host", "package", "docs", "cluster", "synth", "litex", "train")
+OPTIONAL = (
+    "parquet", "onnx", "fast", "host", "package", "docs", "cluster", "synth", "litex", "train"
+)  # fmt: skip
 PROFILES = {
     "quant": Profile(("quant",)),
     "parquet": Profile(("quant", "parquet")),
     "onnx": Profile(("quant", "onnx")),
-    "train": Profile(("quant", "train")),
+    "train": Profile(("quant", "fast", "train")),
     "host": Profile(("quant", "host")),
     "sim": Profile(HARDWARE, simulates=True),
     "synth": Profile(("rtl", "synth")),

@@ -40,7 +40,7 @@ PROGRAMS = {
 TRAINING = {"torch", "transformers", "sklearn"}
 THIRD_PARTY = {
     "cli": {"tqdm", "distributed"},
-    "golden": {"numpy", "numba"},
+    "golden": {"numpy", "numba", "onnx", "onnxruntime"},
     "quant": {"numpy", "numba", "safetensors", "scipy", "tokenizers", "tqdm"}
     | {"huggingface_hub", "onnx", "pyarrow"},
     "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "peakrdl_html"} | {"wavedrom"},

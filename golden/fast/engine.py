@@ -1,19 +1,25 @@
 """The encoder on batches: the functions of golden/encoder.py by BLAS and compiled loops."""
 
 from collections.abc import Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from golden.encoder import Integers, check_input
-from golden.fast import kernels
-from golden.fast.exact import CODE, P_MAX, ExactWeight, exact_weight, multiply, sum_type
+from golden.fast import integer, kernels
+from golden.fast.exact import CODE, P_MAX, FloatProducts, sum_type
 from golden.model import Layer, Linear, Model, Norm
 
 # Tokens that go through the encoder together: their activations stay in the second-level cache,
 # and matrix products of this height already run at full speed.
 TOKENS_TOGETHER = 2048
 
+# Products of tokens and weights, a tenth of a second of BLAS, after which it is worth the half
+# second that loading the integer instructions takes.
+WORTH_LOADING = 1 << 32
+
+Products = FloatProducts | integer.IntegerProducts
 Inputs = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -49,14 +55,20 @@ def run_batch(
 class FastLinear:
     """A Linear prepared for the kernels; several with one operand may be stacked."""
 
-    def __init__(self, *layers: Linear) -> None:
-        self.weight: ExactWeight = exact_weight(np.concatenate([x.weight for x in layers]))
+    def __init__(self, products: Products, *layers: Linear) -> None:
+        weight = np.concatenate([x.weight for x in layers])
+        self.weight: Any = products.prepare(weight)
+        self.out, self.size = len(weight), weight.size
         self.bias = np.concatenate([x.bias for x in layers]).astype(np.float64)
         scales = [np.ldexp(x.m, -x.s) for x in layers if x.m is not None and x.s is not None]
         self.factor = np.concatenate(scales) if scales else np.zeros(0)
         table = layers[0].table
         # entry c + 128 for the code c
-        self.table = None if table is None else np.roll(table, 128).astype(np.float32)
+        self.table = (
+            None
+            if table is None
+            else (np.roll(table, 128).astype(np.int16) + products.zero).astype(products.operand)
+        )
 
 
 class FastNorm:
@@ -66,19 +78,20 @@ class FastNorm:
         self.gamma, self.beta = norm.gamma.astype(np.float64), norm.beta.astype(np.float64)
         self.shift, self.epsilon = norm.shift, norm.epsilon
         shifts = norm.operand_shifts
-        self.operand_shifts = (np.full(len(norm.gamma), 8) if shifts is None else shifts).astype(
-            np.int32
+        self.operand_scale = np.ldexp(
+            1.0, -np.full(len(norm.gamma), 8) if shifts is None else -shifts.astype(int)
         )
 
 
 class FastLayer:
     """A Layer prepared for the kernels."""
 
-    def __init__(self, layer: Layer) -> None:
+    def __init__(self, products: Products, layer: Layer) -> None:
         attention = layer.attention
-        self.qkv = FastLinear(attention.q, attention.k, attention.v)
-        self.o = FastLinear(attention.o)
-        self.up, self.down = FastLinear(layer.ffn.up), FastLinear(layer.ffn.down)
+        self.qkv = FastLinear(products, attention.q, attention.k, attention.v)
+        self.o = FastLinear(products, attention.o)
+        self.up = FastLinear(products, layer.ffn.up)
+        self.down = FastLinear(products, layer.ffn.down)
         self.norm1, self.norm2 = FastNorm(layer.norm1), FastNorm(layer.norm2)
         self.score_factor = attention.score_m * 2.0**-attention.score_s
         self.context = attention.context_m, attention.context_s
@@ -87,19 +100,39 @@ class FastLayer:
 
 
 class Engine:
-    """A model prepared for batches. Not for use by several threads at a time."""
+    """A model prepared for batches. Not for use by several threads at a time.
 
-    def __init__(self, model: Model) -> None:
+    It begins with `products`, by default BLAS, which is there at once; where that is the default,
+    integer instructions take over after WORTH_LOADING products, if there are any.
+    """
+
+    def __init__(self, model: Model, products: Products | None = None) -> None:
         self.model = model
-        self.layers = [FastLayer(layer) for layer in model.layers]
-        self.head = [FastLinear(layer) for layer in model.head]
+        self._prepare(products or FloatProducts())
+        self._until_loading = None if products else WORTH_LOADING
         norm, final = model.embedding.norm, model.final_norm
         self.embedding_norm = None if norm is None else FastNorm(norm)
         self.final_norm = None if final is None else FastNorm(final)
         low = model.embedding.token_low, model.embedding.position_low
         none = np.empty((0, 0), np.int8), np.empty((0, 0, 0), np.int8)
         self.low = [empty if table is None else table for table, empty in zip(low, none)]
+
+    def _prepare(self, products: Products) -> None:
+        self.products = products
+        self.layers = [FastLayer(products, layer) for layer in self.model.layers]
+        self.head = [FastLinear(products, layer) for layer in self.model.head]
         self._memory: dict[str, np.ndarray] = {}
+
+    def _count(self, tokens: int) -> None:
+        """Take the integer instructions once so much is computed that they are worth it."""
+        if self._until_loading is None:
+            return
+        weights = [w for x in self.layers for w in (x.qkv, x.o, x.up, x.down)]
+        self._until_loading -= tokens * sum(weight.size for weight in weights)
+        if self._until_loading < 0:
+            self._until_loading = None
+            if found := integer.load():
+                self._prepare(found)
 
     def run_batch(
         self,
@@ -115,6 +148,7 @@ class Engine:
         inputs = [
             check_input(self.model, *text) for text in zip(ids, types or none, attend or none)
         ]
+        self._count(sum(len(text) for text, _, _ in inputs))
         logits = [np.empty(0, np.int32)] * len(inputs)
         order = sorted(range(len(inputs)), key=lambda i: len(inputs[i][0]))
         while order:
@@ -136,7 +170,7 @@ class Engine:
 
         rows = batch * length
         x = self._array("x", (rows, shape.hidden), np.int16)
-        x8 = self._array("x8", (rows, shape.hidden), np.float32)
+        x8 = self._array("x8", (rows, shape.hidden), self.products.operand)
         kernels.embed(
             ids,
             types,
@@ -173,7 +207,7 @@ class Engine:
         context = self._attention(x8, layer, attend, queries)
         if queries < length:
             x = np.ascontiguousarray(x.reshape(batch, length, -1)[:, :queries].reshape(-1, hidden))
-            x8 = self._array("x8.first", x.shape, np.float32)
+            x8 = self._array("x8.first", x.shape, self.products.operand)
 
         self._residual(context, layer.o, x, layer.attention_shift)
         if pre:
@@ -194,7 +228,10 @@ class Engine:
         shape = self.model.shape
         batch, length = attend.shape
         heads, size = shape.heads, shape.head_size
-        qkv = self._linear(x8, layer.qkv, "qkv").reshape(batch, length, 3, heads, size)
+        acc = self._accumulate(x8, layer.qkv)
+        codes = self._array("qkv", acc.shape, np.float32)
+        kernels.requantize_to_codes(acc, layer.qkv.bias, layer.qkv.factor, 0, codes)
+        qkv = codes.reshape(batch, length, 3, heads, size)
         q, k, v = qkv.transpose(2, 0, 3, 1, 4)  # [batch, heads, length, size] each
 
         acc = self._array("scores", (batch, heads, queries, length), sum_type(size * CODE * CODE))
@@ -207,38 +244,40 @@ class Engine:
 
         acc = self._array("context.acc", (batch, heads, queries, size), kind)
         np.matmul(p, v.astype(kind, copy=False), out=acc)
-        context = self._array("context", (batch, queries, heads, size), np.float32)
-        kernels.scale_context(acc, row_factor, context)
+        products = self.products
+        context = self._array("context", (batch, queries, heads, size), products.operand)
+        kernels.scale_context(acc, row_factor, products.zero, context)
         return context.reshape(batch * queries, heads * size)
 
     def _mean(self, x8: np.ndarray, attend: np.ndarray) -> np.ndarray:
         """golden.encoder.pool of every text, codes [batch, H]."""
-        model = self.model
+        model, products = self.model, self.products
         if model.mean_m is None or model.mean_s is None:
             raise ValueError("the model has no mean_m and mean_s; its pooling is 'mean'")
         kind = sum_type(x8.shape[1] * P_MAX * CODE)
         p = np.where(attend, P_MAX, 0).astype(kind)[:, None, None]
-        acc = np.matmul(p, x8.astype(kind, copy=False)[:, None])  # [batch, 1, 1, H]
+        codes = x8.astype(kind) - products.zero
+        acc = np.matmul(p, codes[:, None])  # [batch, 1, 1, H]
         row_factor = np.array(
             [kernels.row_scale(P_MAX * int(n), model.mean_m, model.mean_s) for n in attend.sum(1)]
         )
-        pooled = np.empty((len(x8), 1, 1, x8.shape[2]), np.float32)
-        kernels.scale_context(acc, row_factor[:, None, None], pooled)
+        pooled = np.empty((len(x8), 1, 1, x8.shape[2]), products.operand)
+        kernels.scale_context(acc, row_factor[:, None, None], products.zero, pooled)
         return pooled.reshape(len(x8), -1)
 
     def _head(self, y: np.ndarray) -> np.ndarray:
         for layer in self.head[:-1]:
-            y = self._linear(y, layer, f"head.{layer.weight.out}")
+            y = self._linear(y, layer, f"head.{layer.out}")
         last = self.head[-1]
-        acc = multiply(y, last.weight, np.empty((len(y), last.weight.out), np.float32))
+        acc = self._accumulate(y, last)
         return (acc.astype(np.int64) + last.bias.astype(np.int64)).astype(np.int32)
 
     def _linear(self, x8: np.ndarray, layer: FastLinear, name: str) -> np.ndarray:
         """golden.linear.linear: codes [rows, out]."""
         acc = self._accumulate(x8, layer)
-        out = self._array(name, acc.shape, np.float32)
+        out = self._array(name, acc.shape, self.products.operand)
         if layer.table is None:
-            kernels.requantize_to_codes(acc, layer.bias, layer.factor, out)
+            kernels.requantize_to_codes(acc, layer.bias, layer.factor, self.products.zero, out)
         else:
             kernels.requantize_by_table(acc, layer.bias, layer.factor, layer.table, out)
         return out
@@ -249,8 +288,8 @@ class Engine:
         kernels.add_residual(acc, layer.bias, layer.factor, x, shift)
 
     def _accumulate(self, x8: np.ndarray, layer: FastLinear) -> np.ndarray:
-        acc = self._array("acc", (len(x8), layer.weight.out), np.float32)
-        return multiply(x8, layer.weight, acc)
+        acc = self._array("acc", (len(x8), layer.out), self.products.sums)
+        return self.products.multiply(x8, layer.weight, acc)
 
     def _normalize(
         self, z: np.ndarray, norm: FastNorm, x: np.ndarray | None, x8: np.ndarray
@@ -259,12 +298,11 @@ class Engine:
         if x is None:
             x = self._array("normalised", z.shape, np.int16)
         kernels.layernorm(
-            z, norm.gamma, norm.beta, norm.shift, norm.epsilon, norm.operand_shifts, x, x8
-        )
+            z, norm.gamma, norm.beta, norm.shift, norm.epsilon, norm.operand_scale, x,
+            self.products.zero, x8,
+        )  # fmt: skip
 
-    def _array(
-        self, name: str, shape: tuple[int, ...], kind: type[np.floating] | type[np.int16]
-    ) -> np.ndarray:
+    def _array(self, name: str, shape: tuple[int, ...], kind: type[np.generic]) -> np.ndarray:
         """Memory for an intermediate, used again by the next batch: first touches are dear."""
         size = int(np.prod(shape))
         kept = self._memory.get(name)

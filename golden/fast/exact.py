@@ -54,6 +54,30 @@ def exact_weight(weight: np.ndarray) -> ExactWeight:
     return ExactWeight(tuple(parts))
 
 
+class FloatProducts:
+    """Products by BLAS.
+
+    Attributes
+    ----------
+    operand, zero
+        Type of the arrays that hold codes, and what stands for the code 0 there.
+    sums
+        Type of the array that `multiply` is given for its result.
+    """
+
+    operand = np.float32
+    zero = 0
+    sums = np.float32
+
+    def prepare(self, weight: np.ndarray) -> ExactWeight:
+        """weight int8 [out, K]."""
+        return exact_weight(weight)
+
+    def multiply(self, x: np.ndarray, weight: ExactWeight, acc: np.ndarray) -> np.ndarray:
+        """The function of this name."""
+        return multiply(x, weight, acc)
+
+
 def multiply(x: np.ndarray, weight: ExactWeight, acc: np.ndarray) -> np.ndarray:
     """x [rows, K] codes in float32; the products in acc (float32 [rows, out]) or in float64.
 

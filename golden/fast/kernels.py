@@ -1,10 +1,10 @@
 """The loops between the matrix products, compiled by Numba.
 
-They work on integers that are held in floats. float64 is exact here: an accumulator has 32 bits and
-a multiplier m * 2^-s has 16 significant ones, so acc * m * 2^-s has 48, and with the half that
-rounds it 49 of the 53 that float64 keeps. floor(acc * m * 2^-s + 0.5) therefore equals
-(acc * m + 2^(s-1)) >> s bit for bit. LayerNorm's two products have 43 bits (D * r) and 34 (n *
-gamma + beta).
+They work on integers that are held in floats, or on int32 sums and codes in bytes. float64 is exact
+here: an accumulator has 32 bits and a multiplier m * 2^-s has 16 significant ones, so acc * m *
+2^-s has 48, and with the half that rounds it 49 of the 53 that float64 keeps. floor(acc * m * 2^-s
++ 0.5) therefore equals (acc * m + 2^(s-1)) >> s bit for bit. LayerNorm's two products have 43 bits
+(D * r) and 34 (n * gamma + beta).
 """
 
 import numpy as np
@@ -32,15 +32,15 @@ compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 @compiled
 def requantize_to_codes(
-    acc: np.ndarray, bias: np.ndarray, factor: np.ndarray, out: np.ndarray
+    acc: np.ndarray, bias: np.ndarray, factor: np.ndarray, zero: float, out: np.ndarray
 ) -> None:
-    """out = saturate(floor((acc + bias) * factor + 0.5), 8); [rows, channels]."""
+    """out = saturate(floor((acc + bias) * factor + 0.5), 8) + zero; [rows, channels]."""
     for row in range(acc.shape[0]):
         for c in range(acc.shape[1]):
             y = np.floor((acc[row, c] + bias[c]) * factor[c] + 0.5)
             y = -128.0 if y < -128.0 else y
             y = 127.0 if y > 127.0 else y
-            out[row, c] = y
+            out[row, c] = y + zero
 
 
 @compiled
@@ -135,8 +135,8 @@ def row_scale(total: int, m: int, s: int) -> float:
 
 
 @compiled
-def scale_context(acc: np.ndarray, row_factor: np.ndarray, out: np.ndarray) -> None:
-    """[batch, heads, queries, d] to codes [batch, queries, heads, d]."""
+def scale_context(acc: np.ndarray, row_factor: np.ndarray, zero: float, out: np.ndarray) -> None:
+    """[batch, heads, queries, d] to codes + zero [batch, queries, heads, d]."""
     batch, heads, queries, size = acc.shape
     for b in range(batch):
         for q in range(queries):
@@ -146,7 +146,7 @@ def scale_context(acc: np.ndarray, row_factor: np.ndarray, out: np.ndarray) -> N
                     y = np.floor(acc[b, h, q, c] * factor + 0.5)
                     y = -128.0 if y < -128.0 else y
                     y = 127.0 if y > 127.0 else y
-                    out[b, q, h, c] = y
+                    out[b, q, h, c] = y + zero
 
 
 @compiled
@@ -156,18 +156,25 @@ def layernorm(
     beta: np.ndarray,
     shift: int,
     epsilon: int,
-    shifts: np.ndarray,
+    operand_scale: np.ndarray,
     x16: np.ndarray,
+    zero: int,
     x8: np.ndarray,
 ) -> None:
-    """x16 = golden.layernorm.layernorm(z) and its operand x8 by shifts [H]; [rows, H]."""
+    """x16 = golden.layernorm.layernorm(z), x8 its operand + zero; [rows, H].
+
+    operand_scale [H] is 2^-shift of each channel: floor(x16 * 2^-shift + 0.5) is the rounding
+    shift, and vectors of floats have a floor where those of int64 may have no shift.
+    """
     rows, hidden = z.shape
     scale = POWER[shift]
+    line = np.empty(hidden)  # z may be x16, and loops on one array are not made vectors
     for row in range(rows):
         s1 = np.int64(0)
         s2 = np.int64(0)
         for c in range(hidden):
             value = np.int32(z[row, c])
+            line[c] = value
             s1 += value
             s2 += value * value
         v = hidden * s2 - s1 * s1 + epsilon
@@ -180,14 +187,17 @@ def layernorm(
         factor = r * POWER[e + 4]
         mean = np.float64(s1)
         for c in range(hidden):
-            n = np.floor((hidden * np.float64(z[row, c]) - mean) * factor + 0.5)
+            n = np.floor((hidden * line[c] - mean) * factor + 0.5)
             y = np.floor((n * gamma[c] + beta[c]) * scale + 0.5)
             y = -32768.0 if y < -32768.0 else y
-            y = 32767.0 if y > 32767.0 else y
-            code = np.int32(y)
-            x16[row, c] = code
-            code = (code + (1 << shifts[c] >> 1)) >> shifts[c]
-            x8[row, c] = min(max(code, -128), 127)
+            line[c] = 32767.0 if y > 32767.0 else y
+        for c in range(hidden):
+            x16[row, c] = np.int32(line[c])
+        for c in range(hidden):
+            y = np.floor(line[c] * operand_scale[c] + 0.5)
+            y = -128.0 if y < -128.0 else y
+            y = 127.0 if y > 127.0 else y
+            x8[row, c] = np.int32(y) + zero
 
 
 @compiled

@@ -1,15 +1,17 @@
 """golden.fast against the specification, bit for bit."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from golden import fast
 from golden.encoder import run
-from golden.fast import kernels
-from golden.fast.exact import FLOAT32_EXACT, exact_weight, multiply, sum_type
+from golden.fast import Engine, engine, integer, kernels
+from golden.fast.exact import FLOAT32_EXACT, FloatProducts, exact_weight, multiply, sum_type
 from golden.layernorm import layernorm
 from golden.linear import operand
 from golden.matmul import matmul
@@ -44,13 +46,22 @@ def texts(shape: Shape, seed: int, count: int, longest: int) -> Iterator[tuple]:
         yield ids, types if i % 3 else None, attend if i % 2 else None
 
 
+@pytest.fixture(params=["BLAS", "integers"])
+def products(request: pytest.FixtureRequest) -> engine.Products:
+    if request.param == "BLAS":
+        return FloatProducts()
+    found = integer.load()
+    assert found, "onnxruntime is of the tests' requirements, and exact on every CPU that it knows"
+    return found
+
+
 @pytest.mark.parametrize("name", SHAPES)
-def test_batches_of_every_shape(name: str) -> None:
+def test_batches_of_every_shape(name: str, products: engine.Products) -> None:
     shape = SHAPES[name]
     for seed in range(3):
         model = random_model(shape, seed)
         batch = list(texts(shape, seed, 12, min(40, shape.tokens)))
-        logits = fast.run_batch(model, *zip(*batch))
+        logits = Engine(model, products).run_batch(*zip(*batch))
         assert logits.dtype == np.int32
         assert logits.tolist() == np.vstack([run(model, *text) for text in batch]).tolist()
         alone = fast.run(model, *batch[1])
@@ -148,6 +159,64 @@ def test_every_part_of_a_weight_is_exact(k: int) -> None:
     assert acc.astype(np.int64).tolist() == matmul(x8, weight.T).tolist()
 
 
+@pytest.mark.parametrize("k", [1, 2, 64, 1032, 4096])
+@pytest.mark.parametrize("rows", [1, 2, 13])
+def test_integer_products(k: int, rows: int) -> None:
+    """The largest sums of either sign beside random ones, in odd shapes."""
+    products = integer.load()
+    assert products
+    rng = np.random.default_rng(k)
+    weight = rng.integers(-127, 128, (37, k), dtype=np.int8)
+    weight[:2] = [[127], [-127]]
+    x8 = rng.integers(-128, 128, (rows, k), dtype=np.int8)
+    x8[0] = -128
+    bytes_ = (x8.astype(int) + products.zero).astype(products.operand)
+    acc = np.empty((rows, 37), products.sums)
+    products.multiply(bytes_, products.prepare(weight), acc)
+    assert acc.tolist() == matmul(x8, weight.T).tolist()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_integer_products_take_over(monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
+    """After so many products, once; in the same integers; BLAS goes on where there are none."""
+    shape = SHAPES["three heads"]
+    model = random_model(shape, 3)
+    batch = list(texts(shape, 3, 4, 40))
+    expected = [run(model, *text).tolist() for text in batch]
+    tokens = sum(len(ids) for ids, _, _ in batch)
+    weights = shape.layers * (4 * 96 * 96 + 2 * 96 * 200)
+    monkeypatch.setattr(engine, "WORTH_LOADING", 2 * tokens * weights)
+    load = Mock(return_value=integer.load() if there else None)
+    monkeypatch.setattr(integer, "load", load)
+    made = Engine(model)
+    kinds = []
+    for _ in range(4):
+        assert made.run_batch(*zip(*batch)).tolist() == expected
+        kinds.append(type(made.products))
+    then = integer.IntegerProducts if there else FloatProducts
+    assert kinds == [FloatProducts, FloatProducts, then, then]
+    load.assert_called_once_with()
+
+
+def test_products_that_are_not_exact_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU whose instructions saturate, and a computer without onnxruntime."""
+
+    class Saturating(integer.IntegerProducts):
+        def multiply(self, x: np.ndarray, weight: np.ndarray, acc: np.ndarray) -> np.ndarray:
+            pairs = x[:, ::2].astype(int)[..., None] * (weight[::2].astype(int) - 128)
+            odd = x[:, 1::2].astype(int)[..., None] * (weight[1::2].astype(int) - 128)
+            sums = np.clip(pairs + odd, -32768, 32767).sum(axis=1)
+            acc[:] = sums - 128 * (weight.astype(int) - 128).sum(axis=0)
+            return acc
+
+    with monkeypatch.context() as patch:
+        patch.setattr(integer, "IntegerProducts", Saturating)
+        assert integer.load() is None
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "onnxruntime", None)
+        assert integer.load() is None
+
+
 def test_wide_layers_split_along_k() -> None:
     """FFN of 2,500 random weights needs two parts; golden and fast agree all the same."""
     model = random_model(Shape(1, 16, 2, 8, 2500, 2, 50, 16, 0), 0)
@@ -169,7 +238,7 @@ def accumulators(size: int, s: np.ndarray, m: np.ndarray, bits: int, seed: int) 
     return np.where(rng.random(size) < 0.5, np.clip(tie, -(1 << 31), (1 << 31) - 1), acc)
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32])
 def test_requantize_over_the_whole_range(kind: type) -> None:
     """Extremes of acc + bias, m and s, in every kernel that requantizes, against golden."""
     rng = np.random.default_rng(0)
@@ -184,9 +253,11 @@ def test_requantize_over_the_whole_range(kind: type) -> None:
     arguments = acc.astype(kind)[None], bias.astype(np.float64), factor
     out = np.empty((1, size), np.float32)
 
-    kernels.requantize_to_codes(*arguments, out)
+    kernels.requantize_to_codes(*arguments, 0, out)
     codes = requantize(acc + bias, m, s)
     assert (out[0] == codes).all()
+    kernels.requantize_to_codes(*arguments, 128, out)
+    assert (out[0] == codes.astype(int) + 128).all()
 
     table = rng.integers(-128, 128, 256)
     kernels.requantize_by_table(*arguments, np.roll(table, 128).astype(np.float32), out)
@@ -251,11 +322,15 @@ def test_layernorm_over_the_whole_range(hidden: int) -> None:
         )
         x16, x8 = np.empty_like(z), np.empty(z.shape, np.float32)
         gamma, beta = norm.gamma.astype(np.float64), norm.beta.astype(np.float64)
-        shifts = norm.operand_shifts.astype(np.int32)
-        kernels.layernorm(z, gamma, beta, shift, epsilon, shifts, x16, x8)
+        scale = 2.0 ** -norm.operand_shifts.astype(int)
+        kernels.layernorm(z, gamma, beta, shift, epsilon, scale, x16, 0, x8)
         expected = layernorm(z, norm)
         assert (x16 == expected).all()
-        assert (x8 == operand(expected, norm.operand_shifts)).all()
+        codes = operand(expected, norm.operand_shifts)
+        assert (x8 == codes).all()
+        x8 = np.empty(z.shape, np.uint8)
+        kernels.layernorm(z, gamma, beta, shift, epsilon, scale, x16, 128, x8)
+        assert (x8 == codes.astype(int) + 128).all()
 
 
 def test_exp2_is_the_table_of_every_distance() -> None:
@@ -267,8 +342,11 @@ def test_exp2_is_the_table_of_every_distance() -> None:
 def test_real_reviews(calibrated: tuple[Model, list[np.ndarray]]) -> None:
     """The shipped checkpoint on real reviews of up to 512 tokens, in one batch and one by one."""
     model, ids = calibrated
+    found = integer.load()
+    assert found
     expected = [run(model, text).tolist() for text in ids]
     assert len({len(text) for text in ids}) > 8
     assert max(len(text) for text in ids) == 512
     assert fast.run_batch(model, ids).tolist() == expected
+    assert Engine(model, found).run_batch(ids).tolist() == expected
     assert [fast.run(model, text).tolist() for text in ids[:4]] == expected[:4]
