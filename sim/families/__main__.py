@@ -26,7 +26,7 @@ Counts are of the unit alone, with trace ports. A LUT, a DSP and a block RAM are
 calls so; the lines below the table say what one is.
 
 With --route nexus the unit is placed and routed on a Lattice LIFCL-40 instead, between two shift
-registers as `python -m sim.synth` has it on the ECP5. It takes the accelerator half an hour or more.
+registers as `python -m sim.synth` has it on the ECP5, which takes half an hour for the accelerator.
 """
 EXAMPLES = """\
 examples:

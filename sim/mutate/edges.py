@@ -1,4 +1,4 @@
-"""Cases in which a tensor ends with its bank, or a word behind it, or lies in another bank."""
+"""Cases in which a tensor ends with its bank, a word behind it, far behind, or in another bank."""
 
 from __future__ import annotations
 
@@ -43,13 +43,20 @@ def _refused(run: Run, subject: Subject) -> bool:
     return Error.NONE not in codes
 
 
+def _bits_outside(subject: Subject) -> range:
+    """Bits of an offset that no word of a bank has."""
+    return range((subject.config.bank_words - 1).bit_length(), BANK_SHIFT)
+
+
 @functools.cache
 def edges(lanes: int) -> tuple[tuple[Case, tuple[Subject, ...]], ...]:
     """Every address of every model: the last that fits its longest batch, and the one after it.
 
-    And each model with feed-forward buffers in either bank that is free by then.
+    Of each kind of address the offsets that a single bit puts outside, too, and each model with
+    feed-forward buffers in either bank that is free by then.
     """
     found: list[tuple[Case, tuple[Subject, ...]]] = []
+    far = set()
     for subject in subjects(lanes):
         run = max(map(subject.sound, range(POOL)), key=lambda run: len(run.tokens.last))
         for bank in (1, 2):
@@ -61,7 +68,12 @@ def edges(lanes: int) -> tuple[tuple[Case, tuple[Subject, ...]], ...]:
                 offsets = range(begin, (begin >> BANK_SHIFT << BANK_SHIFT) + (1 << BANK_SHIFT))
                 runs = functools.partial(_moved, subject, run, place, name)
                 first = bisect_left(offsets, True, key=lambda a: _refused(runs(a), subject))
-                for address in offsets[max(first - 1, 0) : first + 1]:
+                addresses = [*offsets[max(first - 1, 0) : first + 1]]
+                outside = [begin | 1 << bit for bit in _bits_outside(subject)]
+                if name not in far and _refused(runs(outside[-1]), subject):
+                    far.add(name)
+                    addresses += outside
+                for address in addresses:
                     case = Case(len(found), name, (runs(address),))
                     found.append((case, (subject,)))
     return tuple(found)

@@ -12,8 +12,9 @@ from cli.command import Different
 import numpy as np
 
 from golden.encoder import run as golden
-from golden.model import Model
-from rtl.compile.program import Program, compile_model
+from golden.model import Model, Shape
+from golden.random import random_model
+from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.cycles.model import predict
@@ -35,6 +36,15 @@ PACES = (None, 1)
 """Seeds of the pauses on the streams of traced inferences; None: no pauses."""
 
 VARIANT = "mutants"
+
+LARGE = tuple(
+    Shape(
+        layers=1, hidden=10, heads=1, head_size=10, ffn=16, labels=4,
+        vocabulary=rows, positions=24, types=2,
+    )
+    for rows in (0x0AAAAA, 0x155555)
+)  # fmt: skip
+"""One head as wide as the model, and numbers of rows with 20 and 21 bits: too large for a case."""
 
 
 def limits(lanes: int) -> Config:
@@ -100,7 +110,20 @@ def _work(lanes: int) -> list[tuple[Program, fast.Job, dict[str, np.ndarray]]]:
             golden(model, one.ids, one.types, one.attend, trace)
             job = fast.Job(program, subject.table, one.ids, one.types, one.attend)
             found.append((program, job, trace))
-    return found
+    return found + [_large(shape, lanes) for shape in LARGE]
+
+
+def _large(shape: Shape, lanes: int) -> tuple[Program, fast.Job, dict[str, np.ndarray]]:
+    """One inference of any tokens."""
+    model = random_model(shape, shape.vocabulary)
+    program = compile_model(model, config(lanes), whole_last_layer=True)
+    rng = np.random.default_rng(shape.vocabulary)
+    ids, types = (rng.integers(0, n, program.tokens) for n in (shape.vocabulary, shape.types))
+    attend = np.ones(program.tokens, np.int64)
+    trace: dict[str, np.ndarray] = {}
+    golden(model, ids, types, attend, trace)
+    table = embedding_table(model, lanes)
+    return program, fast.Job(program, table, ids, types, attend), trace
 
 
 def _traced(
