@@ -23,8 +23,8 @@ SECONDS = 4
 ALL_SECONDS = 600
 """For all questions of one kind."""
 
-TOGETHER = 4
-"""Questions that one process answers: its memory grows with each, and has an end."""
+TOGETHER = 2
+"""Questions that one process answers: each of the accelerator takes a gigabyte, of four in all."""
 
 STEPS = 8
 INDUCTION = f"-tempinduct -maxsteps {STEPS}"
