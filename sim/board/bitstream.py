@@ -24,8 +24,8 @@ from board.system import IMAGE_IN_FLASH, Choices
 from board.ulx3s import CRYSTAL_MHZ, NAME
 from rtl.interface.options import add_config_options, config_of
 from sim.board.top import MEGAHERTZ, design_of
-from sim.synth import fold
 from sim.synth.ecp5 import DEVICE, PLACERS, run_tool, run_yosys
+from sim.synth.passes import improve_file
 
 ROOT = Path(__file__).resolve().parents[2]
 PINS = ROOT / "board" / "ulx3s.lpf"
@@ -99,7 +99,7 @@ def _made(options: argparse.Namespace, choices: Choices, verilog: str) -> dict[s
     write_if_changed(FOLDER / f"{NAME}.v", verilog)
     stage(f"synthesis (log: {FOLDER / 'yosys.log'})")
     run_yosys(f"read_verilog {NAME}.v", NAME, f"write_json {NAME}.json", FOLDER)
-    fold.fold_file(FOLDER / f"{NAME}.json", NAME)
+    improve_file(FOLDER / f"{NAME}.json", NAME, placed=True)
     arguments = [*DEVICE, "--json", f"{NAME}.json", "--lpf", str(PINS)]
     log = FOLDER / "nextpnr-ecp5.log"
     stage(f"{'packing' if options.no_route else 'place and route'} (log: {log})")

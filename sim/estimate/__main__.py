@@ -88,8 +88,7 @@ def _measured() -> dict[str, object]:
         c = point.config
         name = f"{c.lanes}, {c.tokens}, {c.hidden}, {c.ffn}"
         use = "held out" if point.held_out else "fitted"
-        now = point.channel_shifts and point.batches
-        row: list[object] = [name, use if now else f"{use}, older state"]
+        row: list[object] = [name, use]
         for resource in RESOURCES:
             row += [point.resources[resource], f"{off[resource]:+.1%}"]
         rows.append(row)

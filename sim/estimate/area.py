@@ -10,8 +10,7 @@ by least squares to points of points.toml, which `sim.synth` has measured:
 
     FF   = N^2 (17 + 2 acc) + 4 + rest
     LUT4 = k N^2 acc + 149 (MACs without a multiplier) + rest
-    rest = a + b N,  with a smaller b where NORM had no shift for each channel yet, or an
-                     inference took one sequence
+    rest = a + b N
 
 where acc is the width of an accumulator. What wider addresses add (more tokens, hidden and ffn) is
 left out. Points that are marked `held_out` have no part in the fit: how far the formulas are off
@@ -43,10 +42,6 @@ class Point:
 
     Attributes
     ----------
-    channel_shifts
-        NORM has a shift for each channel, as now.
-    batches
-        It takes several sequences, as now.
     resources, array
         What it takes, and what of that is the array.
     held_out
@@ -54,8 +49,6 @@ class Point:
     """
 
     config: Config
-    channel_shifts: bool
-    batches: bool
     resources: dict[str, int]
     array: dict[str, int]
     held_out: bool
@@ -68,8 +61,6 @@ def points() -> tuple[Point, ...]:
     return tuple(
         Point(
             config=Config(**entry["configuration"]),
-            channel_shifts=entry["channel_shifts"],
-            batches=entry["batches"],
             resources={name: entry[name] for name in RESOURCES},
             array=entry["array"],
             held_out=entry["held_out"],
@@ -83,17 +74,17 @@ def multipliers(config: Config) -> int:
     return config.lanes**2 if config.dsp_macs is None else config.dsp_macs
 
 
-def _terms(config: Config, channel_shifts: bool = True, batches: bool = True) -> list[float]:
+def _terms(config: Config) -> list[float]:
     """What the rest is a linear function of."""
-    return [1, config.lanes, config.lanes * channel_shifts, config.lanes * batches]
+    return [1, config.lanes]
 
 
-def _known(config: Config, luts_per_bit: float, batches: bool = True) -> dict[str, float]:
+def _known(config: Config, luts_per_bit: float) -> dict[str, float]:
     """LUT4 and FF of the array and around the memories."""
     macs, acc = config.lanes**2, config.acc_bits
     in_luts = macs - multipliers(config)
     array = luts_per_bit * macs * acc + MULTIPLIER_LUTS * in_luts
-    used = memories(config, batches)
+    used = memories(config)
     return {
         "LUT4": array + sum(memory.luts for memory in used),
         "FF": macs * (17 + 2 * acc) + 4 + sum(memory.flip_flops for memory in used),
@@ -107,18 +98,16 @@ class Fit:
     luts_per_bit: float
     rest: Mapping[str, np.ndarray]
 
-    def of(
-        self, config: Config, channel_shifts: bool = True, batches: bool = True
-    ) -> dict[str, int]:
+    def of(self, config: Config) -> dict[str, int]:
         """The four resources of a configuration."""
-        known = _known(config, self.luts_per_bit, batches)
-        terms = np.array(_terms(config, channel_shifts, batches))
+        known = _known(config, self.luts_per_bit)
+        terms = np.array(_terms(config))
         luts, flip_flops = (known[name] + terms @ self.rest[name] for name in ("LUT4", "FF"))
         return {
             "LUT4": round(float(luts)),
             "FF": round(float(flip_flops)),
             "DSP": multipliers(config) + 5 * config.lanes + 15,
-            "block RAM": sum(memory.blocks for memory in memories(config, batches)),
+            "block RAM": sum(memory.blocks for memory in memories(config)),
         }
 
 
@@ -130,7 +119,7 @@ def fitted(measured: tuple[Point, ...]) -> Fit:
     ValueError
         They are too few to tell the coefficients apart.
     """
-    terms = np.array([_terms(p.config, p.channel_shifts, p.batches) for p in measured], float)
+    terms = np.array([_terms(p.config) for p in measured], float)
     if np.linalg.matrix_rank(terms) < terms.shape[1]:
         raise ValueError(f"{len(measured)} points do not determine {terms.shape[1]} coefficients")
     bits = np.array([p.config.lanes**2 * p.config.acc_bits for p in measured], float)
@@ -138,9 +127,7 @@ def fitted(measured: tuple[Point, ...]) -> Fit:
     luts_per_bit = float(bits @ luts / (bits @ bits))
     rest = {}
     for name in ("LUT4", "FF"):
-        left = [
-            p.resources[name] - _known(p.config, luts_per_bit, p.batches)[name] for p in measured
-        ]
+        left = [p.resources[name] - _known(p.config, luts_per_bit)[name] for p in measured]
         rest[name] = np.linalg.lstsq(terms, np.array(left), rcond=None)[0]
     return Fit(luts_per_bit, rest)
 
@@ -158,7 +145,7 @@ def estimate(config: Config) -> dict[str, int]:
 
 def error(point: Point) -> dict[str, float]:
     """By resource: estimate / measured - 1 at a point."""
-    told = fit().of(point.config, point.channel_shifts, point.batches)
+    told = fit().of(point.config)
     return {name: told[name] / point.resources[name] - 1 for name in RESOURCES}
 
 

@@ -88,33 +88,30 @@ class Memory:
         return self.count * self.width if self.distributed and not self.at_once else 0
 
 
-def memories(config: Config, batches: bool = True) -> tuple[Memory, ...]:
-    """Every memory of the accelerator that `config` makes.
-
-    batches
-        It takes several sequences, as now.
-    """
-    n = config.lanes
-    lanes, places, packets = (n, config.places, config.gathered_tiles) if batches else (1, 0, 0)
+def memories(config: Config) -> tuple[Memory, ...]:
+    """Every memory of the accelerator that `config` makes."""
+    n, lengths = config.lanes, config.tokens.bit_length()
     buffers = power_of_two(config.tokens) + config.tokens
     return (
-        Memory("X16", 16 * n, config.x_words, lanes=lanes),
+        Memory("X16", 16 * n, config.x_words, lanes=n),
         Memory("X8", 8 * n, config.x_words),
         Memory("banks Q, K, V, C", 8 * n, config.bank_words, 4),
         Memory("weights", 8 * n, 2 * config.weight_words),
         Memory("scores", 16 * n + 1, buffers),
         Memory("p", 8 * n, buffers),
-        Memory("mask", 1, places or config.tokens),
-        Memory("token ids", 26 if batches else 25, places or config.tokens),
+        Memory("mask", 1, config.places),
+        Memory("token ids", 26, config.places),
         Memory("activation tables", 8, 256, n),
         Memory("exponential tables", 9, 256, n // 2),
         Memory("reciprocal table", 25, 128),
         Memory("rsqrt table", 61, 256),
         Memory("parameters of LayerNorm", 51, config.hidden),
-        Memory("logits", 32 * lanes, config.labels * (packets or 1), lanes=lanes),
-        *(
-            [Memory("lengths", config.tokens.bit_length(), config.row_tiles, 3, at_once=True)]
-            if batches
-            else []
+        Memory("logits", 32 * n, config.labels * config.gathered_tiles, lanes=n),
+        Memory("lengths", lengths, config.row_tiles, 2, at_once=True),
+        Memory(
+            "lengths in row tiles, too",
+            lengths + config.row_tiles.bit_length() + 1,
+            config.row_tiles,
+            at_once=True,
         ),
     )

