@@ -153,15 +153,20 @@ class Embedding(wiring.Component):
                 with m.If(~self.rows.active):
                     m.next = "IDLE"
 
-        # Rows come in: word within the row, kind of row, lane, token.
-        word = Signal.like(words)
+        # Rows come in: word within the row, kind of row, lane, token. What ends with a word is
+        # known when it comes; a token takes two rows, so what it ends may be known a cycle late.
+        word, row_ends = Signal.like(words), Signal()
         kind = Signal()
         lane = Signal(range(n))
         token = Signal(range(self.config.tokens + 1))  # of its sequence
         coming = Signal(range(self.config.row_tiles))  # that sequence
-        sequence_end = token + 1 == lengths.read.data
+        sequence_ends, batch_ends = Signal(), Signal()
+        m.d.sync += [
+            sequence_ends.eq(token + 1 == lengths.read.data),
+            batch_ends.eq(coming + 1 == self.batch.sequences),
+        ]
         taken = self.i.valid & self.i.ready
-        row_end = taken & (word + 1 == words)
+        row_end = taken & row_ends
         asks = self.request.valid & self.request.ready
         m.d.sync += pending.eq(pending + Mux(asks, words, 0) - taken)
         m.d.comb += [
@@ -172,18 +177,20 @@ class Embedding(wiring.Component):
             ),
             self.write.data.eq(self.i.payload.data),
             lengths.read.address.eq(coming),
-            self.rows.last.eq(sequence_end & (coming + 1 == self.batch.sequences)),
-            self.rows.done.eq(row_end & kind & (sequence_end | (lane == n - 1))),
+            self.rows.last.eq(sequence_ends & batch_ends),
+            self.rows.done.eq(row_end & kind & (sequence_ends | (lane == n - 1))),
         ]
         with m.If(taken):
-            m.d.sync += word.eq(word + 1)
+            m.d.sync += [word.eq(word + 1), row_ends.eq(word + 2 == words)]
             with m.If(self.i.payload.last != row_end):
                 m.d.sync += [self.error.eq(Error.ROW), self.number.eq(coming)]
+        with m.If(row_end | ~self.rows.active):
+            m.d.sync += [word.eq(0), row_ends.eq(words == 1)]
         with m.If(row_end):
-            m.d.sync += [word.eq(0), kind.eq(~kind)]
+            m.d.sync += kind.eq(~kind)
             with m.If(kind):
                 m.d.sync += [lane.eq(lane + 1), token.eq(token + 1)]
-                with m.If(sequence_end):
+                with m.If(sequence_ends):
                     m.d.sync += [lane.eq(0), token.eq(0), coming.eq(coming + 1)]
         with m.If(self.rows.done & self.rows.last):
             m.d.sync += coming.eq(0)

@@ -90,52 +90,56 @@ class Sequencer(wiring.Component):
                 ),
                 queued_kind.eq(Cat(*(coming.opcode == opcode for opcode in WALKERS))),
             ]
-        begin, done = self._walk(m, op, kind)
+        begin = Signal(len(WALKERS))  # by walker
+        done = self._walk(m, op, kind, begin)
+        attends = 1 << list(WALKERS).index(Opcode.ATTEND)
 
+        m.d.sync += begin.eq(0)
         with m.FSM(name="state") as fsm:
             m.d.comb += self.idle.eq(fsm.ongoing("IDLE") & ~self.i.valid & ~following.o.valid)
             with m.State("IDLE"):
                 m.d.comb += following.o.ready.eq(self.batch.ready & (self.quiet | ~fence))
                 m.d.sync += [op.eq(queued), kind.eq(queued_kind)]
                 with m.If(following.o.valid & following.o.ready):
+                    m.d.sync += begin.eq(queued_kind & ~attends)
                     m.next = "BEGIN"
             with m.State("BEGIN"):
                 m.next = "WALK"
-                with m.If(op.opcode == Opcode.ATTEND):
+                with m.If(kind & attends):
+                    m.d.sync += begin.eq(attends)
                     m.next = "BEGIN ATTEND"
-                with m.Else():
-                    m.d.comb += begin.eq(1)
                 self._constants(m, op)
             with m.State("BEGIN ATTEND"):
-                m.d.comb += begin.eq(1)
                 m.next = "WALK"
             with m.State("WALK"):
                 with m.If(done):
                     m.next = "IDLE"
         return m
 
-    def _walk(self, m: Module, op: Signal, kind: Signal) -> tuple[Signal, Signal]:
-        """The walkers and the check of their tiles; (the operation's begin, and its end).
+    def _walk(self, m: Module, op: Signal, kind: Signal, begin: Signal) -> Signal:
+        """The walkers and the check of their tiles; the operation's end.
 
         Only the walker of `kind` is ever valid.
         """
         walkers = {opcode: walker(self.config) for opcode, walker in WALKERS.items()}
         m.submodules.bounds = bounds = Bounds(self.config)
+        # Measured as they are written, long before they are read; the first two are registers, too.
+        length, number = Signal(Length(self.config)), Signal(range(self.config.row_tiles))
         m.submodules.lengths = lengths = DistributedMemory(
-            range(self.config.tokens + 1), self.config.row_tiles
+            Length(self.config), self.config.row_tiles
         )
-        connect(m, flipped(self.length), lengths.write)
-        # Of the first two known long before they are needed, of the others as they are read.
-        of_number = [Signal(Length(self.config), name=f"length_{number}") for number in range(2)]
-        of_read = Signal(Length(self.config))
-        m.d.comb += measured(of_read, lengths.read.data, self.config.lanes)
-        for number, length in enumerate(of_number):
-            tokens = Signal(lengths.shape, name=f"tokens_{number}")
-            with m.If(self.length.en & (self.length.address == number)):
-                m.d.sync += tokens.eq(self.length.data)
-            m.d.sync += measured(length, tokens, self.config.lanes)
+        m.d.sync += [
+            lengths.write.en.eq(self.length.en),
+            number.eq(self.length.address),
+            *measured(length, self.length.data, self.config.lanes),
+        ]
+        m.d.comb += [lengths.write.address.eq(number), lengths.write.data.eq(length)]
+        of_number = [Signal(Length(self.config), name=f"length_{place}") for place in range(2)]
+        for place, first in enumerate(of_number):
+            with m.If(lengths.write.en & (number == place)):
+                m.d.sync += first.eq(length)
         gathered = Signal()
-        begin, done, half_done, half = Signal(), Signal(), Signal(), Signal()
+        done, half_done, half = Signal(), Signal(), Signal()
         with m.If(half_done):
             m.d.sync += half.eq(~half)
         # The first sum of the first tokens gathers them.
@@ -146,15 +150,15 @@ class Sequencer(wiring.Component):
             bounds.en.eq((self.o.valid & self.o.ready) | passes),
             self.outside.eq(bounds.outside),
         ]
-        for (opcode, walker), walks in zip(walkers.items(), kind, strict=True):
+        for (opcode, walker), walks, begins in zip(walkers.items(), kind, begin, strict=True):
             m.submodules[opcode.name.lower()] = walker
             m.d.comb += [
-                walker.begin.eq(begin & walks),
+                walker.begin.eq(begins),
                 walker.operation.eq(op),
                 walker.batch.sequences.eq(self.batch.sequences),
                 walker.batch.row_tiles.eq(self.batch.row_tiles),
                 walker.batch.gathered.eq(self.batch.gathered),
-                walker.length.eq(of_read),
+                walker.length.eq(lengths.read.data),
                 walker.first.eq(of_number[0]),
                 walker.second.eq(of_number[1]),
                 walker.gathered.eq(gathered),
@@ -179,7 +183,7 @@ class Sequencer(wiring.Component):
             self.o.payload.operation.eq(op.number),
             self.o.payload.tag.weight_buffer.eq(half),
         ]
-        return begin, done
+        return done
 
     def _constants(self, m: Module, op: Signal) -> None:
         """What holds for a whole EMBED or ATTEND, and of the logits to the end."""
