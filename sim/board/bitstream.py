@@ -24,7 +24,7 @@ from board.system import IMAGE_IN_FLASH, Choices
 from board.ulx3s import CRYSTAL_MHZ, NAME
 from rtl.interface.options import add_config_options, config_of
 from sim.board.top import MEGAHERTZ, design_of
-from sim.synth.ecp5 import DEVICE, PLACERS, run_tool, run_yosys
+from sim.synth.ecp5 import DEVICE, PLACERS, ROUTERS, run_tool, run_yosys
 from sim.synth.passes import improve_file
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,6 +56,7 @@ def _parser() -> Parser:
     )  # fmt: skip
     result.add_argument("--no-route", action="store_true", help="map and pack, no bitstream")
     result.add_argument("--placer", choices=PLACERS, default=PLACERS[0], help="static")
+    result.add_argument("--router", choices=ROUTERS, default=ROUTERS[0], help="router1")
     add_seed(result, "the placement", default=1)
     add_json(result)
     add_config_options(result)
@@ -108,7 +109,8 @@ def _made(options: argparse.Namespace, choices: Choices, verilog: str) -> dict[s
     else:
         arguments += ["--textcfg", f"{NAME}.config", "--report", "timing.json"]
         arguments += ["--timing-allow-fail", "--seed", str(options.seed)]
-        run_tool("nextpnr-ecp5", *arguments, "--placer", options.placer, folder=FOLDER)
+        arguments += ["--placer", options.placer, "--router", options.router]
+        run_tool("nextpnr-ecp5", *arguments, folder=FOLDER)
     cells = used(log.read_text(errors="replace"))
     for kind, (some, all_) in cells.items():
         print(f"{kind:16} {some:>7,} of {all_:>7,}  {some / all_:6.1%}")

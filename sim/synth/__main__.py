@@ -15,7 +15,7 @@ from cli.progress import stage
 from rtl.interface.options import add_config_options, config_of
 from sim.design import generated
 from sim.report import table
-from sim.synth.ecp5 import AVAILABLE, PLACERS, Cost, synthesise
+from sim.synth.ecp5 import AVAILABLE, PLACERS, ROUTERS, Cost, synthesise
 from sim.synth.throughput import LAYERS, Throughput, throughput
 
 DESCRIPTION = """\
@@ -117,6 +117,7 @@ def _parser() -> Parser:
         help="seeds to place with, 1 to 32; the median counts, 1",
     )
     result.add_argument("--placer", choices=PLACERS, default=PLACERS[0], help="static")
+    result.add_argument("--router", choices=ROUTERS, default=ROUTERS[0], help="router1")
     add_json(result)
     add_config_options(result)
     return result
@@ -130,6 +131,7 @@ def _run(options: argparse.Namespace) -> None:
         route=not options.no_route,
         freq=options.freq,
         placer=options.placer,
+        router=options.router,
         seeds=range(options.seed, options.seed + options.placements),
         say=stage,
     )
