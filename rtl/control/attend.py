@@ -77,9 +77,14 @@ class AttendWalker(Walker):
         # Of the row tile and of the head's first one: without the bank, and the address in Q.
         offset, head_offset = Signal(self.width), Signal(self.width)
         query, head_query = Signal(self.width), Signal(self.width)
-        first_row, first_offset = Signal.like(row), Signal(self.width)  # where the sequence begins
+        first_row = Signal.like(row)  # where the sequence begins
         key = Signal(range(config.tokens + n))
-        key_row, key_offset = Signal.like(row), Signal(self.width)
+        key_row = Signal.like(row)
+        # Behind the key tile, and behind the sequence's first one: offset, and address in Q and K.
+        behind, first_behind = (
+            [Signal(self.width, name=f"{name}_{of}") for of in ("offset", "query", "keys")]
+            for name in ("behind", "first_behind")
+        )
         keys, head_keys = Signal(self.width), Signal(self.width)  # and the head's first key tile
         keys_left = Signal(range(config.tokens + 1))
         head_last = Signal()
@@ -100,11 +105,8 @@ class AttendWalker(Walker):
                 tile.tag.softmax_buffer.eq(half),
             ]
             self.show_areas(m, (attend.query, query, tile.length), (attend.key, keys, tile.length))
-        next_row, next_offset = Signal.like(row), Signal(self.width)
-        m.d.comb += [
-            next_row.eq(key_row + 1),
-            next_offset.eq(key_offset + attend.stride),
-        ]
+        next_row = Signal.like(row)
+        m.d.comb += next_row.eq(key_row + 1)
         sequence_ends = turn & taken & end & ends
         coming = self.look_up(m, following, self.begin, sequence_ends)
 
@@ -112,9 +114,14 @@ class AttendWalker(Walker):
         m.d.comb += new.eq(Mux(self.begin, self.first, coming))
         with m.If(self.begin | sequence_ends):
             # The next sequence begins behind the last key tile of this one.
-            start, start_row = Signal(self.width), Signal.like(row)
-            with m.If(~self.begin):
-                m.d.comb += [start.eq(next_offset), start_row.eq(next_row)]
+            bases = (0, self.bank_word(attend.query), self.bank_word(attend.key))
+            starts = [Signal(self.width, name=f"start_{number}") for number in range(3)]
+            start_row = Signal.like(row)
+            with m.If(self.begin):
+                m.d.comb += [start.eq(base) for start, base in zip(starts, bases, strict=True)]
+            with m.Else():
+                m.d.comb += [start.eq(last) for start, last in zip(starts, behind, strict=True)]
+                m.d.comb += start_row.eq(next_row)
             m.d.sync += [
                 tokens.eq(new.tokens),
                 keys_left.eq(new.tokens),
@@ -124,15 +131,17 @@ class AttendWalker(Walker):
                 head_last.eq(attend.heads == 1),
                 *(signal.eq(0) for signal in (row, head, key)),
                 *(signal.eq(start_row) for signal in (first_row, key_row)),
-                *(s.eq(start) for s in (offset, head_offset, first_offset, key_offset)),
-                *(s.eq(self.bank_word(attend.query) + start) for s in (query, head_query)),
-                *(s.eq(self.bank_word(attend.key) + start) for s in (keys, head_keys)),
+                *(s.eq(starts[0]) for s in (offset, head_offset)),
+                *(s.eq(starts[1]) for s in (query, head_query)),
+                *(s.eq(starts[2]) for s in (keys, head_keys)),
+                *(s.eq(x + attend.stride) for s, x in zip(behind, starts, strict=True)),
+                *(s.eq(x + attend.stride) for s, x in zip(first_behind, starts, strict=True)),
             ]
         with m.Elif(turn & taken & end):
             m.d.sync += [
                 key.eq(0),
                 key_row.eq(first_row),
-                key_offset.eq(first_offset),
+                *(s.eq(first) for s, first in zip(behind, first_behind, strict=True)),
                 keys_left.eq(tokens),
                 end.eq(tokens <= n),
             ]
@@ -158,7 +167,7 @@ class AttendWalker(Walker):
             m.d.sync += [
                 key.eq(key + n),
                 key_row.eq(next_row),
-                key_offset.eq(next_offset),
+                *(s.eq(s + attend.stride) for s in behind),
                 keys.eq(keys + attend.stride),
                 keys_left.eq(keys_left - n),
                 end.eq(keys_left <= 2 * n),

@@ -18,11 +18,21 @@ def after(state: int, data: int, bits: int) -> int:
     return state
 
 
+def before(state: int, bits: int) -> int:
+    """The state that becomes `state` after so many zero bits."""
+    for _ in range(bits):
+        odd = state >> 31  # the polynomial's top bit is set: it was taken
+        state = ((state ^ (POLYNOMIAL if odd else 0)) << 1 | odd) & 0xFFFFFFFF
+    return state
+
+
 class Crc(wiring.Component):
     """CRC-32/ISO-HDLC of all words so far, and whether they end with their own CRC and zeros.
 
     The state after a word is linear in state and word over GF(2), so each of its bits is one XOR of
-    some of theirs; which, is found by feeding `after` one bit at a time.
+    some of theirs; which, is found by feeding `after` one bit at a time. What is kept is the state
+    that a word of zeros would take to it: up to 32 bits of a word then meet one bit of it each,
+    where they would meet half of them, and come late in the cycle.
 
     Parameters
     ----------
@@ -51,13 +61,15 @@ class Crc(wiring.Component):
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        state = Signal(32, init=0xFFFFFFFF)
-        sources = [state[i] for i in range(32)] + [self.data[i] for i in range(self.width)]
-        images = [after(1 << i, 0, self.width) for i in range(32)]
-        images += [after(0, 1 << i, self.width) for i in range(self.width)]
+        width = self.width
+        state = Signal(32, init=before(0xFFFFFFFF, width))
+        sources = [state[i] for i in range(32)] + [self.data[i] for i in range(width)]
+        images = [after(1 << i, 0, width) for i in range(32)]
+        images += [before(after(0, 1 << i, width), width) for i in range(width)]
         with m.If(self.en):
             for bit in range(32):
                 terms = [s for s, image in zip(sources, images) if image >> bit & 1]
                 m.d.sync += state[bit].eq(Cat(*terms).xor())
-        m.d.comb += self.good.eq(state == after(RESIDUE, 0, self.padding))
+        good = before(after(RESIDUE, 0, self.padding), width)
+        m.d.comb += self.good.eq(state == good)
         return m

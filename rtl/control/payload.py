@@ -192,6 +192,7 @@ class NormWriter(wiring.Component):
         shifts, first, moves = Signal(8 * n), Signal(), Signal()
         written, count = Signal(range(n)), Signal(range(NORM_PLANES))
         channel = Signal(range(self.config.hidden + n))
+        final = Signal()  # `channel` is the last one, known from the second of a plane on
         m.d.comb += [
             first.eq(writing & (written == 0)),
             moves.eq(writing & ~(first & self.shifts & ~self.i.valid)),
@@ -208,7 +209,7 @@ class NormWriter(wiring.Component):
             self.o.operand_shift.eq(
                 Mux(self.shifts, Mux(first, self.i.payload, shifts).word_select(written, 8)[:3], 0)
             ),
-            self.done.eq(moves & (written == n - 1) & (channel + 1 >= self.channels)),
+            self.done.eq(moves & (written == n - 1) & final),
         ]
         with m.If(self.i.valid & ~writing):
             m.d.sync += [held.eq(Cat(held[8 * n :], self.i.payload)), count.eq(count + 1)]
@@ -217,7 +218,11 @@ class NormWriter(wiring.Component):
         with m.If(first):
             m.d.sync += shifts.eq(self.i.payload)
         with m.If(moves):
-            m.d.sync += [written.eq(written + 1), channel.eq(channel + 1)]
+            m.d.sync += [
+                written.eq(written + 1),
+                channel.eq(channel + 1),
+                final.eq(channel + 2 >= self.channels),
+            ]
             with m.If(written == n - 1):
                 m.d.sync += writing.eq(0)
         with m.If(self.done):

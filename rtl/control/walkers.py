@@ -162,8 +162,7 @@ class EmbedWalker(Walker):
         result, source = Signal(self.width), Signal(address_bits(self.config))
         row_start = Signal(self.width)  # result of the row tile's first column tile
         wide = embed.wide[0]
-        columns_left = Signal(16)
-        column_end = columns_left <= n
+        columns_left, column_end = Signal(16), Signal()
         tokens_left, _ = self.follow(m, self.begin, taken & column_end)
         m.d.comb += [
             self.o.valid.eq(running),
@@ -187,6 +186,7 @@ class EmbedWalker(Walker):
                 row_start.eq(0),
                 source.eq(self.weight_base),
                 columns_left.eq(embed.channels),
+                column_end.eq(embed.channels <= n),
             ]
         with m.Elif(taken & column_end):
             m.d.sync += [
@@ -195,12 +195,14 @@ class EmbedWalker(Walker):
                 row_start.eq(row_start + embed.channels),
                 source.eq(Mux(self.weight_base == 0, self.config.weight_words, 0)),
                 columns_left.eq(embed.channels),
+                column_end.eq(embed.channels <= n),
             ]
         with m.Elif(taken):
             m.d.sync += [
                 result.eq(result + n),
                 source.eq(source + Mux(wide, 4 * n, 2 * n)),
                 columns_left.eq(columns_left - n),
+                column_end.eq(columns_left <= 2 * n),
             ]
         return m
 

@@ -20,7 +20,7 @@ module wire_instead (input CLK, input [WIDTH-1:0] D, output [WIDTH-1:0] Q);
 endmodule
 """
 PARTS_AS_PORTS = "hierarchy -top formula; expose -evert unit; "
-STATE_AS_PORTS = "hierarchy -top formula; proc; expose -evert-dff unit; "
+STATE_AS_PORTS = "hierarchy -top formula; proc; expose -evert-dff unit; setattr -unset init w:*; "
 READ = "read_verilog -sv unit.v formula.v; "
 FLAT = "prep -flatten -top formula; memory_map; "
 AS_WIRES = "techmap -map wires.v; opt -full; select -assert-none t:$dff; "
@@ -34,7 +34,7 @@ def proved(unit: Any, formula: str, folder: Path, *, before: str = "") -> bool:
     Registers are taken as wires, which changes nothing in such a pipeline. With PARTS_AS_PORTS
     `before`, the ports of the unit's parts are its own, called part.port: what comes from them may
     be anything, and what goes to them can be asserted; with STATE_AS_PORTS, register.q and
-    register.d. Products that stand on both sides are one to the prover.
+    register.d, and what registers begin with is left out. Products that stand on both sides are one to the prover.
     """
     return _sat(unit, formula, folder, f"{READ}{before}{FLAT}{AS_WIRES}{ASSERTS}{SAT}formula")
 
