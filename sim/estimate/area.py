@@ -9,7 +9,7 @@ LUTs and flip-flops are the array's, those around memories, and a rest whose coe
 by least squares to points of points.toml, which `sim.synth` has measured:
 
     FF   = N^2 (17 + 2 acc) + 4 + rest
-    LUT4 = k N^2 acc + 149 (MACs without a multiplier) + rest
+    LUT4 = k N^2 acc + 79 (MACs without a multiplier) + rest
     rest = a + b N
 
 where acc is the width of an accumulator. What wider addresses add (more tokens, hidden and ffn) is
@@ -32,8 +32,8 @@ from sim.estimate.memories import memories
 
 POINTS = Path(__file__).with_name("points.toml")
 RESOURCES = ("LUT4", "FF", "DSP", "block RAM")
-MULTIPLIER_LUTS = 149
-"""LUT4 of a MAC without a DSP: `make synth UNIT=matmul LANES=8 ARGS="--dsp-macs 32 --no-route"`."""
+MULTIPLIER_LUTS = 79
+"""LUT4 of a MAC without a DSP, carry chains included: tests/sim/test_carry.py counts them."""
 
 
 @dataclass(frozen=True)

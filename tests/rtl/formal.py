@@ -34,7 +34,8 @@ def proved(unit: Any, formula: str, folder: Path, *, before: str = "") -> bool:
     Registers are taken as wires, which changes nothing in such a pipeline. With PARTS_AS_PORTS
     `before`, the ports of the unit's parts are its own, called part.port: what comes from them may
     be anything, and what goes to them can be asserted; with STATE_AS_PORTS, register.q and
-    register.d, and what registers begin with is left out. Products that stand on both sides are one to the prover.
+    register.d, and what registers begin with is left out. Products that stand on both sides are
+    one to the prover.
     """
     return _sat(unit, formula, folder, f"{READ}{before}{FLAT}{AS_WIRES}{ASSERTS}{SAT}formula")
 
