@@ -11,7 +11,7 @@ from sim.synth import carry, fold, netlist
 from sim.synth.fold import Folded
 
 #: What decides what comes out, for keys of files that are kept.
-SOURCES = tuple(Path(str(module.__file__)) for module in (carry, fold, netlist))
+SOURCES = (Path(__file__), *(Path(str(module.__file__)) for module in (carry, fold, netlist)))
 
 
 @dataclass(frozen=True)
