@@ -240,7 +240,7 @@ class Accelerator(wiring.Component):
         last_sequence, sent = Signal(), Signal()
         label_last, token_last = Signal(), Signal()
         row_tile_last = (lane == config.lanes - 1) | (every & token_last)
-        next_base = base + Mux(row_tile_last, engine.logits.stride, 0)
+        next_base = Signal.like(base)
         m.d.comb += [
             logits.write.en.eq(engine.logit.lanes & engine.logit.en.replicate(config.lanes)),
             logits.write.address.eq(engine.logit.index),
@@ -259,6 +259,7 @@ class Accelerator(wiring.Component):
             label_last.eq(left == 1),
             token_last.eq(~every | (tokens_left == 1)),
             last_sequence.eq(number == tokens.batch.sequences),
+            next_base.eq(base + Mux(row_tile_last, engine.logits.stride, 0)),
         ]
         m.d.sync += wait.eq(Mux(wait == 0, 0, wait - 1))
         with m.FSM(name="output"):

@@ -235,7 +235,8 @@ class Engine(wiring.Component):
         bank_bits = (config.bank_words - 1).bit_length()
         banks = []
         reading = Signal(address_bits(config))
-        m.d.comb += reading.eq(Mux(issuer.quiet, self.bank.address, issuer.o.a_address))
+        outside = register(m, issuer.quiet, "outside", reset=True)  # a tile starts a cycle later
+        m.d.comb += reading.eq(Mux(outside, self.bank.address, issuer.o.a_address))
         a_bank, b_bank = reading[bank_bits:][:2], issuer.o.b_address[bank_bits:][:2]
         for number, name in enumerate(("query", "key", "value", "context")):
             bank = Memory(word, config.bank_words)
@@ -276,7 +277,6 @@ class Engine(wiring.Component):
         # Chosen a cycle before it is used, for all lanes.
         index = delay(m, issuer.o.index, Memory.latency - 1, "index")
         place, carried = one_hot(index, self.sequencer.factor)
-        place, carried = register(m, place, "place"), register(m, carried, "carried")
         for lane in range(self.config.lanes):
             a = Signal(signed(A_BITS), name=f"a_{lane}")
             b = Signal(signed(B_BITS), name=f"b_{lane}")
@@ -286,7 +286,10 @@ class Engine(wiring.Component):
                     (Operand.X8, x8[lane]),
                     (Operand.BANK, a_banked[lane]),
                     (Operand.P, softmax.p.data[lane]),
-                    (Operand.ONE_HOT, Mux(place == lane, carried, 0)),
+                    (
+                        Operand.ONE_HOT,
+                        register(m, Mux(place == lane, carried, 0), f"one_hot_{lane}"),
+                    ),
                 ):
                     with m.Case(source):
                         m.d.comb += a.eq(value)

@@ -110,17 +110,24 @@ class AttendWalker(Walker):
         sequence_ends = turn & taken & end & ends
         coming = self.look_up(m, following, self.begin, sequence_ends)
 
+        # Where a sequence begins, and one stride further; chosen before it is known whether.
+        bases = (0, self.bank_word(attend.query), self.bank_word(attend.key))
+        starts, furthers = (
+            [Signal(self.width, name=f"{name}_{number}") for number in range(3)]
+            for name in ("start", "further")
+        )
+        for start, further, base, last in zip(starts, furthers, bases, behind, strict=True):
+            m.d.comb += [
+                start.eq(Mux(self.begin, base, last)),
+                further.eq(start + attend.stride),
+            ]
+
         new = Signal(Length(config))
         m.d.comb += new.eq(Mux(self.begin, self.first, coming))
         with m.If(self.begin | sequence_ends):
             # The next sequence begins behind the last key tile of this one.
-            bases = (0, self.bank_word(attend.query), self.bank_word(attend.key))
-            starts = [Signal(self.width, name=f"start_{number}") for number in range(3)]
             start_row = Signal.like(row)
-            with m.If(self.begin):
-                m.d.comb += [start.eq(base) for start, base in zip(starts, bases, strict=True)]
-            with m.Else():
-                m.d.comb += [start.eq(last) for start, last in zip(starts, behind, strict=True)]
+            with m.If(~self.begin):
                 m.d.comb += start_row.eq(next_row)
             m.d.sync += [
                 tokens.eq(new.tokens),
@@ -134,8 +141,8 @@ class AttendWalker(Walker):
                 *(s.eq(starts[0]) for s in (offset, head_offset)),
                 *(s.eq(starts[1]) for s in (query, head_query)),
                 *(s.eq(starts[2]) for s in (keys, head_keys)),
-                *(s.eq(x + attend.stride) for s, x in zip(behind, starts, strict=True)),
-                *(s.eq(x + attend.stride) for s, x in zip(first_behind, starts, strict=True)),
+                *(s.eq(further) for s, further in zip(behind, furthers, strict=True)),
+                *(s.eq(further) for s, further in zip(first_behind, furthers, strict=True)),
             ]
         with m.Elif(turn & taken & end):
             m.d.sync += [
@@ -167,7 +174,7 @@ class AttendWalker(Walker):
             m.d.sync += [
                 key.eq(key + n),
                 key_row.eq(next_row),
-                *(s.eq(s + attend.stride) for s in behind),
+                *(s.eq(further) for s, further in zip(behind, furthers, strict=True)),
                 keys.eq(keys + attend.stride),
                 keys_left.eq(keys_left - n),
                 end.eq(keys_left <= 2 * n),

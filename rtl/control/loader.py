@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Elaboratable, Module, Signal
+from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -29,6 +29,23 @@ from rtl.interface.ports.loading import (
 )
 from rtl.interface.tile import NORM_INDEX_BITS
 from rtl.interface.word import stream_word
+from rtl.primitives.pipeline import register
+
+STATES = (
+    "IDLE",
+    "FETCH",
+    "CHECK",
+    "DISPATCH",
+    "LINEAR",
+    "TABLE",
+    "NORM",
+    "NORM PUSH",
+    "EMBED",
+    "ENDED",
+    "FAILED",
+)
+Move = tuple[str, Value, str]
+"""In a state, when to leave it, and for which; of a state's moves one at most is made."""
 
 
 class Loader(wiring.Component):
@@ -119,65 +136,46 @@ class Loader(wiring.Component):
             rules.flags.eq(self._descriptor[8:16]),
             rules.fields.eq(self._descriptor[16 : 16 + 8 * FIELD_BYTES]),
         ]
-        users = Signal(8)  # operations in hand that use the table; a new one counts a cycle late
-        table_user = Signal()
-        m.d.sync += [
-            table_user.eq(self.operation.valid & self.operation.ready & self._flags.table),
-            users.eq(users + table_user - self.table_done),
-        ]
+        # One hot, each bit of its own neighbours alone: whether a word is taken hangs on it.
+        self._state = {
+            name: Signal(name=f"state_{name.lower().replace(' ', '_')}", init=name == "IDLE")
+            for name in STATES
+        }
         number = Signal(8, init=0xFF)
         norm_index = Signal(NORM_INDEX_BITS)
         damaged = Signal()  # the descriptor in hand, by its CRC
-        # Who has the stream, apart from the state: whether a word is taken hangs on it.
-        self._fetching = Signal()
-        self._serving: dict[str, Signal] = {}  # by the writers' states
+        with m.If(self._state["CHECK"]):
+            m.d.sync += [number.eq(number + 1), damaged.eq(~crc.good)]
+        with m.If(self._state["NORM PUSH"] & self.norm.ready):
+            m.d.sync += norm_index.eq(norm_index + 1)
         self._hand_on(m, number, norm_index)
         payload = self._writers(m)
 
-        with m.FSM(name="state"):
-            with m.State("IDLE"):
-                with m.If(self.start):
-                    self._next(m, "FETCH")
-            with m.State("FETCH"):
-                self._fetch(m)
-            with m.State("CHECK"):
-                m.d.sync += [number.eq(number + 1), damaged.eq(~crc.good)]
-                m.next = "DISPATCH"
-            with m.State("DISPATCH"):
-                with m.If(damaged):
-                    self._fail(m, Error.CRC)
-                with m.Else():
-                    self._dispatch(m, rules, users)
-            for name, writer in payload.items():
-                with m.State(name):
-                    with m.If(writer.done):
-                        self._next(m, "NORM PUSH" if name == "NORM" else "FETCH")
-                    with m.If(self._taken & self.model.payload.last):
-                        self._fail(m, Error.TRUNCATED)
-            with m.State("EMBED"):
-                m.d.comb += self.rows.active.eq(1)
-                with m.If(self.rows.done & self.rows.last):
-                    self._next(m, "FETCH")
-            with m.State("NORM PUSH"):
-                m.d.comb += self.norm.valid.eq(1)
-                with m.If(self.norm.ready):
-                    m.d.sync += norm_index.eq(norm_index + 1)
-                    self._next(m, "FETCH")
-            with m.State("ENDED"):
-                m.d.comb += self.end.eq(1)
-            with m.State("FAILED"):
-                pass
+        cut = Signal()  # `last` came with a word of a payload
+        m.d.comb += [
+            cut.eq(self._taken & self.model.payload.last & ~self._state["FETCH"]),
+            self.rows.active.eq(self._state["EMBED"]),
+            self.norm.valid.eq(self._state["NORM PUSH"]),
+            self.end.eq(self._state["ENDED"]),
+        ]
+        with m.If(cut):
+            m.d.sync += self.error.eq(Error.TRUNCATED)
+        moves: list[Move] = [
+            ("IDLE", self.start, "FETCH"),
+            *self._fetch(m),
+            ("CHECK", Const(1), "DISPATCH"),
+            *self._dispatch(m, rules, damaged),
+            *((name, cut, "FAILED") for name in payload),
+            ("EMBED", self.rows.done & self.rows.last, "FETCH"),
+            ("NORM PUSH", self.norm.ready, "FETCH"),
+        ]
+        for name, writer in payload.items():
+            moves.append((name, writer.done & ~cut, "NORM PUSH" if name == "NORM" else "FETCH"))
+        for name, state in self._state.items():
+            enters = [self._state[source] & when for source, when, to in moves if to == name]
+            leaves = [when for source, when, _ in moves if source == name]
+            m.d.sync += state.eq(Cat(*enters).any() | (state & ~Cat(*leaves).any()))
         return m
-
-    def _next(self, m: Module, state: str) -> None:
-        """To a state; the stream is the state's that takes words."""
-        m.d.sync += self._fetching.eq(state == "FETCH")
-        m.d.sync += [serves.eq(state == name) for name, serves in self._serving.items()]
-        m.next = state
-
-    def _fail(self, m: Module, error: Error | Signal) -> None:
-        m.d.sync += self.error.eq(error)
-        self._next(m, "FAILED")
 
     def _fields(self, opcode: Opcode) -> data.View:
         return fields(opcode, self._descriptor[16 : 16 + 8 * FIELD_BYTES])
@@ -229,69 +227,92 @@ class Loader(wiring.Component):
             "TABLE": table,
             "NORM": norm,
         }
-        ready = self._fetching
+        ready = self._state["FETCH"]
         for name, writer in writers.items():
-            self._serving[name] = serves = Signal(name=f"serves_{name.lower()}")
             m.d.comb += [
                 writer.i.payload.eq(self.model.payload.data),
-                writer.i.valid.eq(self.model.valid & serves),
+                writer.i.valid.eq(self.model.valid & self._state[name]),
             ]
-            ready |= serves & writer.i.ready
+            ready |= self._state[name] & writer.i.ready
         m.d.comb += self.model.ready.eq(ready)
         return writers
 
-    def _fetch(self, m: Module) -> None:
+    def _fetch(self, m: Module) -> list[Move]:
         """Takes the words of a descriptor."""
         n, word = self.config.lanes, self.model.payload.data
         words = descriptor_words(n)
         count = Signal(range(words))
-        with m.If(self.model.valid):
+        complete = Signal()
+        taken = self._state["FETCH"] & self.model.valid
+        m.d.comb += complete.eq(count == words - 1)
+        with m.If(taken):
             m.d.sync += [
                 self._descriptor.eq(
                     Cat(self._descriptor[8 * n :], word)
                     if words > 1
                     else word[: 8 * DESCRIPTOR_BYTES]  # what follows is padding
                 ),
-                count.eq(count + 1),
+                count.eq(Mux(complete, 0, count + 1)),
                 self._ended.eq(self.model.payload.last),
             ]
-            with m.If(count == words - 1):
-                m.d.sync += count.eq(0)
-                self._next(m, "CHECK")
-            with m.Elif(self.model.payload.last):
-                self._fail(m, Error.TRUNCATED)
+        truncated = self.model.valid & ~complete & self.model.payload.last
+        with m.If(self._state["FETCH"] & truncated):
+            m.d.sync += self.error.eq(Error.TRUNCATED)
+        return [
+            ("FETCH", self.model.valid & complete, "CHECK"),
+            ("FETCH", truncated, "FAILED"),
+        ]
 
-    def _dispatch(self, m: Module, rules: Rules, users: Signal) -> None:
+    def _dispatch(self, m: Module, rules: Rules, damaged: Signal) -> list[Move]:
         """Refuses the descriptor, or has it act as soon as its unit is free."""
+        # Known before it is looked at: it was complete two cycles before.
         opcode, header = self._descriptor[:8], self._fields(Opcode.HEADER)
-        with m.If(rules.error != Error.NONE):
-            self._fail(m, rules.error)
-        with m.Elif((opcode == Opcode.END) & ~self._ended):
-            self._fail(m, Error.OVERRUN)
-        with m.Elif((opcode != Opcode.END) & self._ended):
-            self._fail(m, Error.TRUNCATED)
-        with m.Else():
-            with m.Switch(opcode):
-                with m.Case(Opcode.HEADER):
-                    m.d.sync += [self.limit.tokens.eq(header.tokens), self.limit.valid.eq(1)]
-                    m.d.comb += rules.accept.eq(1)
-                    self._next(m, "FETCH")
-                with m.Case(Opcode.TABLE):
-                    with m.If(users == 0):
-                        m.d.comb += rules.accept.eq(1)
-                        self._next(m, "TABLE")
-                with m.Case(Opcode.NORM):
-                    with m.If(self.norm_free):
-                        m.d.comb += rules.accept.eq(1)
-                        self._next(m, "NORM")
-                with m.Case(Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND):
-                    m.d.comb += self.operation.valid.eq(1)
-                    with m.If(self.operation.ready):
-                        m.d.comb += rules.accept.eq(1)
-                        self._next(m, "FETCH")
-                        with m.If(opcode == Opcode.EMBED):
-                            self._next(m, "EMBED")
-                        with m.If(opcode == Opcode.LINEAR):
-                            self._next(m, "LINEAR")
-                with m.Case(Opcode.END):
-                    self._next(m, "ENDED")
+        is_ = {of: register(m, opcode == of, f"is_{of.name.lower()}") for of in Opcode}
+        overrun = register(m, (opcode == Opcode.END) & ~self._ended, "overrun")
+        truncated = register(m, (opcode != Opcode.END) & self._ended, "truncated")
+        users = Signal(8)  # operations in hand that use the table; a new one counts a cycle late
+        unused = Signal(init=1)  # there are none
+        table_user = Signal()
+        m.d.sync += [
+            table_user.eq(self.operation.valid & self.operation.ready & self._flags.table),
+            users.eq(users + table_user - self.table_done),
+        ]
+        with m.If(table_user != self.table_done):
+            m.d.sync += unused.eq(self.table_done & (users == 1))
+
+        verdict = Signal(Error)
+        with m.If(damaged):
+            m.d.comb += verdict.eq(Error.CRC)
+        with m.Elif(rules.error != Error.NONE):
+            m.d.comb += verdict.eq(rules.error)
+        with m.Elif(overrun):
+            m.d.comb += verdict.eq(Error.OVERRUN)
+        with m.Elif(truncated):
+            m.d.comb += verdict.eq(Error.TRUNCATED)
+        good = Signal()
+        m.d.comb += good.eq(~(damaged | overrun | truncated) & (rules.error == Error.NONE))
+        dispatch, handed_on = self._state["DISPATCH"], Signal()
+        with m.If(dispatch):
+            m.d.sync += self.error.eq(verdict)
+        with m.If(dispatch & good & is_[Opcode.HEADER]):
+            m.d.sync += [self.limit.tokens.eq(header.tokens), self.limit.valid.eq(1)]
+        operation = is_[Opcode.EMBED] | is_[Opcode.LINEAR] | is_[Opcode.ATTEND]
+        acts = {
+            Opcode.HEADER: ("FETCH", good),
+            Opcode.TABLE: ("TABLE", good & unused),
+            Opcode.NORM: ("NORM", good & self.norm_free),
+            Opcode.EMBED: ("EMBED", handed_on),
+            Opcode.LINEAR: ("LINEAR", handed_on),
+            Opcode.ATTEND: ("FETCH", handed_on),
+        }
+        accepted = Cat(*(is_[opcode] & when for opcode, (_, when) in acts.items())).any()
+        m.d.comb += [
+            self.operation.valid.eq(dispatch & good & operation),
+            handed_on.eq(good & self.operation.ready),
+            rules.accept.eq(dispatch & accepted),
+        ]
+        return [
+            ("DISPATCH", ~good, "FAILED"),
+            ("DISPATCH", good & is_[Opcode.END], "ENDED"),
+            *(("DISPATCH", is_[opcode] & when, to) for opcode, (to, when) in acts.items()),
+        ]

@@ -190,11 +190,12 @@ class NormWriter(wiring.Component):
         n = self.config.lanes
         held, writing = Signal(8 * n * NORM_PLANES), Signal()
         shifts, first, moves = Signal(8 * n), Signal(), Signal()
-        written, count = Signal(range(n)), Signal(range(NORM_PLANES))
+        written, at_first = Signal(range(n)), Signal(init=1)  # and whether it is 0
+        count = Signal(range(NORM_PLANES))
         channel = Signal(range(self.config.hidden + n))
         final = Signal()  # `channel` is the last one, known from the second of a plane on
         m.d.comb += [
-            first.eq(writing & (written == 0)),
+            first.eq(writing & at_first),
             moves.eq(writing & ~(first & self.shifts & ~self.i.valid)),
             self.i.ready.eq(~writing | (first & self.shifts)),
             self.o.en.eq(moves & (channel < self.channels)),
@@ -220,6 +221,7 @@ class NormWriter(wiring.Component):
         with m.If(moves):
             m.d.sync += [
                 written.eq(written + 1),
+                at_first.eq(written == n - 1),
                 channel.eq(channel + 1),
                 final.eq(channel + 2 >= self.channels),
             ]

@@ -68,9 +68,8 @@ class RowBorder(wiring.Component):
             offered.eq(self.asked.valid & ~self.asked.ready),
             kept.eq(self.asked.payload),
         ]
-        outstanding, some = Signal(OUTSTANDING_BITS), Signal()
+        outstanding, some = Signal(OUTSTANDING_BITS), Signal()  # `some` is outstanding != 0
         m.d.comb += [
-            some.eq(outstanding != 0),
             self.i.ready.eq(some & (self.reset | self.o.ready)),
             self.o.valid.eq(self.i.valid & some & ~self.reset),
             self.o.payload.eq(self.i.payload),
@@ -79,7 +78,7 @@ class RowBorder(wiring.Component):
         asked = self.asked.valid & self.asked.ready
         ended = self.i.valid & self.i.ready & self.i.payload.last
         with m.If(asked & ~ended):
-            m.d.sync += outstanding.eq(outstanding + 1)
+            m.d.sync += [outstanding.eq(outstanding + 1), some.eq(1)]
         with m.Elif(ended & ~asked):
-            m.d.sync += outstanding.eq(outstanding - 1)
+            m.d.sync += [outstanding.eq(outstanding - 1), some.eq(outstanding != 1)]
         return m

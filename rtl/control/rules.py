@@ -221,10 +221,20 @@ class Rules(wiring.Component):
             is_[Opcode.EMBED] & beyond(embed.channels, config.hidden),
             is_[Opcode.EMBED] & (embed.token_rows == 0),
             is_[Opcode.EMBED] & (embed.wide > 1),
-            is_[Opcode.EMBED] & (embed.offset + self._tokens > embed.position_rows),
+            is_[Opcode.EMBED] & _sum_exceeds(embed.offset, self._tokens, embed.position_rows),
             *(is_[Opcode.LINEAR] & rule for rule in linear_rules),
             *(is_[Opcode.ATTEND] & rule for rule in attend_rules),
         ]
+
+
+def _sum_exceeds(a: Value, b: Value, limit: Value) -> Value:
+    """a + b > limit, of one width, in one chain of carries.
+
+    a + b + (2^width - 1 - limit) reaches 2^width; the three are two after a carry-save adder.
+    """
+    rest = ~limit
+    carries = (a & b) | (a & rest) | (b & rest)
+    return ((a ^ b ^ rest) + Cat(Const(0, 1), carries))[len(limit) :].any()
 
 
 def _few_by_few(rules: list[Value], few: int = 3) -> Value:

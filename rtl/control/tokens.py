@@ -95,7 +95,7 @@ class Tokens(wiring.Component):
                 m.d.sync += self.batch.sequences.eq(self.batch.sequences + 1)
                 with m.If(self.batch.sequences[: n.bit_length() - 1] == 0):
                     m.d.sync += self.batch.gathered.eq(self.batch.gathered + 1)
-                with m.If(following > self.longest):
+                with m.If(tokens >= self.longest):
                     m.d.sync += [
                         self.longest.eq(following),
                         self.longest_number.eq(self.batch.sequences),

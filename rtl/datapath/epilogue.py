@@ -282,13 +282,25 @@ class Epilogue(wiring.Component):
                         bits = stored[half][i].as_value().word_select(plane, 8)
                         m.d.sync += bits.eq(planes.word_select(i, 8))
 
-        of_column = Signal(BYTE_PLANE)
-        m.d.sync += of_column.eq(
-            Array([*map(data.View.as_value, stored[0]), *map(data.View.as_value, stored[1])])[
-                Cat(at[SELECTED].index, at[SELECTED].weight_buffer)
-            ]
-        )
+        # Selected in two steps, by the low bits of the column and by the others.
+        values = [*map(data.View.as_value, stored[0]), *map(data.View.as_value, stored[1])]
+        low, high = (at[SELECTED - step].index for step in (1, 0))
+        of_four = [
+            register(m, Array(values[four : four + 4])[low[:2]], f"of_four_{four}")
+            for four in range(0, 2 * n, 4)
+        ]
+        of_column = Signal(BYTE_PLANE, reset_less=True)
+        m.d.sync += of_column.eq(Array(of_four)[Cat(high[2:], at[SELECTED].weight_buffer)])
         m.d.comb += self.row.buffer.eq(at[DRAINED].softmax_buffer)
+        # Whose the column's parameters are, known a cycle before all lanes ask.
+        kind = at[SELECTED].epilogue
+        scores = register(m, kind == Kind.SCORE, "scores")
+        contexts = register(m, kind == Kind.CONTEXT, "contexts")
+        by_stream = register(
+            m,
+            (kind == Kind.INT8) | (kind == Kind.RESIDUAL) | (kind == Kind.LOGITS),
+            "by_stream",
+        )
         self._bias = [Signal(signed(32), name=f"bias_{i}") for i in range(n)]
         self._m = [Signal(16, name=f"m_{i}") for i in range(n)]
         self._s = [Signal(6, name=f"s_{i}") for i in range(n)]
@@ -296,18 +308,17 @@ class Epilogue(wiring.Component):
             of_lane = Signal(BYTE_PLANE, name=f"of_lane_{i}")
             m.d.comb += of_lane.eq(Mux(at[DRAINED].weight_buffer, stored[1][i], stored[0][i]))
             chosen = Signal(BYTE_PLANE, name=f"chosen_{i}")
-            with m.Switch(at[DRAINED].epilogue):
-                with m.Case(Kind.SCORE):
-                    m.d.comb += [
-                        chosen.m.eq(self.score_multiplier.m),
-                        chosen.s.eq(self.score_multiplier.s),
-                    ]
-                with m.Case(Kind.CONTEXT):
-                    m.d.comb += [chosen.m.eq(self.row.m[i]), chosen.s.eq(self.row.s[i])]
-                with m.Case(Kind.EMBEDDING):
-                    m.d.comb += [chosen.m.eq(UNIT_M), chosen.s.eq(UNIT_S)]
-                with m.Default():
-                    m.d.comb += chosen.eq(Mux(at[DRAINED].transposed, of_lane, of_column))
+            with m.If(by_stream):
+                m.d.comb += chosen.eq(Mux(at[DRAINED].transposed, of_lane, of_column))
+            with m.Elif(scores):
+                m.d.comb += [
+                    chosen.m.eq(self.score_multiplier.m),
+                    chosen.s.eq(self.score_multiplier.s),
+                ]
+            with m.Elif(contexts):
+                m.d.comb += [chosen.m.eq(self.row.m[i]), chosen.s.eq(self.row.s[i])]
+            with m.Else():
+                m.d.comb += [chosen.m.eq(UNIT_M), chosen.s.eq(UNIT_S)]
             m.d.sync += [
                 self._bias[i].eq(chosen.bias),
                 self._m[i].eq(chosen.m),
