@@ -216,16 +216,15 @@ class Engine(wiring.Component):
         m.submodules.weights = weights = Memory(int8_word(self.config.lanes), 2 * words)
         by_b = o.b[1]  # of its sources WEIGHT alone has this bit
         m.d.comb += weights.read.address.eq(Mux(by_b, o.b_address, o.a_address))
+        source = Mux(loader.rows.active, self.rows_write.data, loader.weight.data)
         m.d.sync += [
             weights.write.en.eq(loader.weight.en | self.rows_write.en),
             weights.write.address.eq(
                 Mux(loader.rows.active, self.rows_write.address, loader.weight.address)
                 | Mux(loader.weight.buffer, words, 0)
             ),
-            weights.write.data.eq(
-                Mux(loader.rows.active, self.rows_write.data, loader.weight.data)
-            ),
         ]
+        m.d.comb += weights.write.data.eq(register(m, source, "write_data"))
         return weights.read.data
 
     def _banks(self, m: Module) -> tuple[data.View, data.View]:

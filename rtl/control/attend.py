@@ -9,6 +9,7 @@ from rtl.control.walkers import Length, Walker, minimum, padded
 from rtl.interface.command import Opcode
 from rtl.interface.operation import fields
 from rtl.interface.tile import Epilogue, Operand
+from rtl.primitives.pipeline import unreset
 
 
 class AttendWalker(Walker):
@@ -37,7 +38,7 @@ class AttendWalker(Walker):
         ahead = Signal(2)  # S made whose C is not
         scores_left, turn = Signal(), Signal()  # S are still to come; C is in turn
         half = Signal()  # of the next S
-        held = [Signal(self._place, name=f"held_{number}") for number in range(2)]
+        held = [unreset(self._place, f"held_{number}") for number in range(2)]
         place, scored, last = self._scores(m, ~turn, taken, half)
         context_half = half ^ ahead[0]
         context, following = Signal(self._place), Signal(self._place)
@@ -69,24 +70,24 @@ class AttendWalker(Walker):
         """In its turn, the tile of S over a key tile; (its place, its last, the very last)."""
         n, config, tile, attend = self.config.lanes, self.config, self.o.payload, self._attend
         one_row = self.operation.flags.first_tile
-        tokens = Signal(range(config.tokens + 1))  # of the sequence
-        following = Signal(range(config.row_tiles + 1))  # the sequence after it
-        row, rows = Signal(config.row_tiles.bit_length()), Signal(config.row_tiles.bit_length())
+        tokens = unreset(range(config.tokens + 1))  # of the sequence
+        following = unreset(range(config.row_tiles + 1))  # the sequence after it
+        row, rows = unreset(config.row_tiles.bit_length()), unreset(config.row_tiles.bit_length())
         head_ends, end = Signal(), Signal(name="key_end")  # the row tile's, the key tile's
-        head = Signal(8)
+        head = unreset(8)
         # Of the row tile and of the head's first one: without the bank, and the address in Q.
-        offset, head_offset = Signal(self.width), Signal(self.width)
-        query, head_query = Signal(self.width), Signal(self.width)
-        first_row = Signal.like(row)  # where the sequence begins
-        key = Signal(range(config.tokens + n))
-        key_row = Signal.like(row)
+        offset, head_offset = unreset(self.width), unreset(self.width)
+        query, head_query = unreset(self.width), unreset(self.width)
+        first_row = unreset(row.shape())  # where the sequence begins
+        key = unreset(range(config.tokens + n))
+        key_row = unreset(row.shape())
         # Behind the key tile, and behind the sequence's first one: offset, and address in Q and K.
         behind, first_behind = (
-            [Signal(self.width, name=f"{name}_{of}") for of in ("offset", "query", "keys")]
+            [unreset(self.width, f"{name}_{of}") for of in ("offset", "query", "keys")]
             for name in ("behind", "first_behind")
         )
-        keys, head_keys = Signal(self.width), Signal(self.width)  # and the head's first key tile
-        keys_left = Signal(range(config.tokens + 1))
+        keys, head_keys = unreset(self.width), unreset(self.width)  # and the head's first key tile
+        keys_left = unreset(range(config.tokens + 1))
         head_last = Signal()
         ends = head_ends & head_last
         with m.If(turn):
@@ -204,16 +205,13 @@ class AttendWalker(Walker):
             The place of the C after it.
         """
         n, tile, attend = self.config.lanes, self.o.payload, self._attend
-        value, head_value = (
-            Signal(self.width),
-            Signal(self.width),
-        )  # address, and its head's
-        channel = Signal(self.width)  # first channel of the column tile within the head
-        channels_left = Signal(16)
+        value, head_value = unreset(self.width), unreset(self.width)  # address, and its head's
+        channel = unreset(self.width)  # first channel of the column tile within the head
+        channels_left = unreset(16)
         end = Signal(name="channel_end")
         # V of the head's column tiles lies one after the other, a word a place.
         next_value = value + padded(self.batch.row_tiles, n)
-        result = Signal(self.width)
+        result = unreset(self.width)
         with m.If(turn):
             m.d.comb += [
                 tile.a.eq(Operand.P),

@@ -80,8 +80,10 @@ class Bounds(wiring.Component):
         made = Signal()
         m.d.sync += made.eq(self.en)
         for number in range(2):
-            area = Signal(Area(self.config), name=f"area_{number}")
-            last = Signal(range(2 << offset_bits(self.config)), name=f"last_{number}")
+            area = Signal(Area(self.config), name=f"area_{number}", reset_less=True)
+            last = Signal(
+                range(2 << offset_bits(self.config)), name=f"last_{number}", reset_less=True
+            )
             known = Signal(Area(self.config), name=f"known_{number}")
             m.d.sync += [
                 area.eq(self.areas[number]),

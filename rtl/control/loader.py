@@ -123,7 +123,8 @@ class Loader(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         self._taken = Signal()  # a word of the stream
-        self._descriptor = Signal(8 * DESCRIPTOR_BYTES)  # the one in hand, shifted in word by word
+        # The one in hand, shifted in word by word.
+        self._descriptor = Signal(8 * DESCRIPTOR_BYTES, reset_less=True)
         self._ended = Signal()  # `last` came with its last word
         n = self.config.lanes
         m.submodules.crc = crc = Crc(8 * n, 8 * (descriptor_bytes(n) - DESCRIPTOR_BYTES))

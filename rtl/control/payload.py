@@ -67,7 +67,7 @@ class TileWriter(wiring.Component):
         half, planes = Signal(), Signal()  # which half; its weights are there, planes follow
         weights_full, parameters_full = Signal(2), Signal(2)
         count = Signal(range(max(self.config.weight_words, PARAMETER_PLANES)))
-        columns_left = Signal(16)
+        columns_left = Signal(16, reset_less=True)
         at_end = Signal()  # `count` is the last one of the weights, or of the planes
         final = Signal()  # the column tile is the last one
         taken, complete = Signal(), Signal()
@@ -137,7 +137,7 @@ class TableWriter(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         n, words = self.lanes, TABLE_BYTES // self.lanes
-        held, writing = Signal(8 * n), Signal()
+        held, writing = Signal(8 * n, reset_less=True), Signal()
         written, count = Signal(range(n)), Signal(range(words))
         m.d.comb += [
             self.i.ready.eq(~writing),
@@ -188,8 +188,8 @@ class NormWriter(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         n = self.config.lanes
-        held, writing = Signal(8 * n * NORM_PLANES), Signal()
-        shifts, first, moves = Signal(8 * n), Signal(), Signal()
+        held, shifts = (Signal(8 * n * p, reset_less=True) for p in (NORM_PLANES, 1))
+        writing, first, moves = Signal(), Signal(), Signal()
         written, at_first = Signal(range(n)), Signal(init=1)  # and whether it is 0
         count = Signal(range(NORM_PLANES))
         channel = Signal(range(self.config.hidden + n))

@@ -74,7 +74,7 @@ class Sequencer(wiring.Component):
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        op = Signal(OPERATION)
+        op = Signal(OPERATION, reset_less=True)
         # One operation waits behind the one in hand, so that the loader is ahead by its weights.
         m.submodules.following = following = OneDeepQueue(OPERATION)
         connect(m, flipped(self.i), following.i)

@@ -64,7 +64,7 @@ class TileQueue(wiring.Component):
         coming = self._normalised(m, self.i.payload, "coming")
         places, known = [], []
         for index in range(self.capacity):
-            place = Signal(Tile(self.config), name=f"place_{index}")
+            place = Signal(Tile(self.config), name=f"place_{index}", reset_less=True)
             normalised = Signal(name=f"normalised_{index}")
             m.d.sync += normalised.eq(self._normalised(m, place, f"waiting_{index}"))
             with m.If(~full & (tail == index)):

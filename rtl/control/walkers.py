@@ -14,6 +14,7 @@ from rtl.interface.config import Config
 from rtl.interface.operation import OPERATION, fields
 from rtl.interface.ports.batch import Batch
 from rtl.interface.tile import Epilogue, Operand, Tile, address_bits
+from rtl.primitives.pipeline import unreset
 
 
 class Length(data.StructLayout):
@@ -107,8 +108,8 @@ class Walker(wiring.Component):
         With `restart` the next cycle is at the first row tile, with `advance` at the next one.
         """
         n = self.config.lanes
-        tokens_left = Signal(range(self.config.tokens + 1))
-        following = Signal(range(self.config.row_tiles + 1))  # the sequence after this one
+        tokens_left = unreset(range(self.config.tokens + 1))
+        following = unreset(range(self.config.row_tiles + 1))  # the sequence after this one
         ends = advance & (tokens_left <= n)
         coming = self.look_up(m, following, restart, ends)
         with m.If(restart):
@@ -124,7 +125,7 @@ class Walker(wiring.Component):
 
         The memory of the lengths is read for the sequence after it, from register to register.
         """
-        coming = Signal(Length(self.config))
+        coming = unreset(Length(self.config))
         with m.If(restart):
             m.d.sync += [following.eq(1), coming.eq(self.second), self.number.eq(2)]
         with m.Elif(ends):
@@ -158,11 +159,11 @@ class EmbedWalker(Walker):
         running = self.start(m)
         taken = self.o.valid & self.o.ready
         embed = fields(Opcode.EMBED, self.operation.fields)
-        row = Signal.like(self.batch.row_tiles)
-        result, source = Signal(self.width), Signal(address_bits(self.config))
-        row_start = Signal(self.width)  # result of the row tile's first column tile
+        row = unreset(self.batch.row_tiles.shape())
+        result, source = unreset(self.width), unreset(address_bits(self.config))
+        row_start = unreset(self.width)  # result of the row tile's first column tile
         wide = embed.wide[0]
-        columns_left, column_end = Signal(16), Signal()
+        columns_left, column_end = unreset(16), Signal()
         tokens_left, _ = self.follow(m, self.begin, taken & column_end)
         m.d.comb += [
             self.o.valid.eq(running),
@@ -222,12 +223,12 @@ class LinearWalker(Walker):
         taken = self.o.valid & self.o.ready
         linear = fields(Opcode.LINEAR, self.operation.fields)
         gathered, single, first = Signal(), Signal(), Signal()
-        rows = Signal(range(self.config.row_tiles + 1))
-        row = Signal.like(rows)
-        address, result = Signal(self.width), Signal(self.width)
-        column_start = Signal(self.width)  # result of the column tile's first row tile
-        gathered_result = Signal(self.width)  # where the sequence in turn is gathered
-        columns_left = Signal(16)
+        rows = unreset(range(self.config.row_tiles + 1))
+        row = unreset(rows.shape())
+        address, result = unreset(self.width), unreset(self.width)
+        column_start = unreset(self.width)  # result of the column tile's first row tile
+        gathered_result = unreset(self.width)  # where the sequence in turn is gathered
+        columns_left = unreset(16)
         row_end, column_end = Signal(), Signal()  # in registers, since much hangs on them
         again = Signal()
         tokens_left, following = self.follow(m, again, (taken & ~row_end) | self.passes)
@@ -251,7 +252,7 @@ class LinearWalker(Walker):
             with m.If(taken & single):
                 m.d.sync += lane.eq(lane + 1)
         # Transposed, the columns of what was gathered are as many sequences.
-        sequences_left = Signal.like(self.batch.sequences)
+        sequences_left = unreset(self.batch.sequences.shape())
         with m.If(again):
             m.d.sync += sequences_left.eq(self.batch.sequences)
         with m.Elif(taken):

@@ -136,10 +136,14 @@ class Epilogue(wiring.Component):
 
         # BIASED and SUMMED.
         for i in range(n):
-            acc = Signal(signed(self.config.acc_bits), name=f"acc_{i}")
-            m.d.sync += acc.eq(self.column[i])
-            m.d.sync += requantize.acc[i].eq(acc + self._bias[i])
-            m.d.sync += [requantize.m[i].eq(self._m[i]), requantize.s[i].eq(self._s[i])]
+            acc = register(m, self.column[i], f"acc_{i}")
+            biased = Signal(signed(32), name=f"biased_{i}", reset_less=True)
+            m.d.sync += biased.eq(acc + self._bias[i])
+            m.d.comb += [
+                requantize.acc[i].eq(biased),
+                requantize.m[i].eq(register(m, self._m[i], f"m_biased_{i}")),
+                requantize.s[i].eq(register(m, self._s[i], f"s_biased_{i}")),
+            ]
         m.d.comb += [
             self.logit.en.eq(at[SUMMED].write & (at[SUMMED].epilogue == Kind.LOGITS)),
             self.logit.lanes.eq(written_lanes(at[SUMMED], n)),
@@ -163,11 +167,10 @@ class Epilogue(wiring.Component):
         ]
         self._residual(m, at)
         for i in range(n):
-            code = Signal(signed(8), name=f"code_{i}")
-            m.d.sync += code.eq(saturate(requantize.o[i], 8))
-            m.d.comb += table.i[i].eq(code)
+            code = register(m, saturate(requantize.o[i], 8), f"code_{i}")
             plain = delay(m, code, table.latency, f"plain_{i}")
-            m.d.sync += self.bank.data[i].eq(Mux(at[LOOKED_UP].table, table.o[i], plain))
+            word = register(m, Mux(at[LOOKED_UP].table, table.o[i], plain), f"word_{i}")
+            m.d.comb += [table.i[i].eq(code), self.bank.data[i].eq(word)]
         # An entry is written a cycle after it came, long before its first user.
         m.d.sync += [
             table.write.en.eq(self.table.en),
@@ -301,9 +304,9 @@ class Epilogue(wiring.Component):
             (kind == Kind.INT8) | (kind == Kind.RESIDUAL) | (kind == Kind.LOGITS),
             "by_stream",
         )
-        self._bias = [Signal(signed(32), name=f"bias_{i}") for i in range(n)]
-        self._m = [Signal(16, name=f"m_{i}") for i in range(n)]
-        self._s = [Signal(6, name=f"s_{i}") for i in range(n)]
+        self._bias = [Signal(signed(32), name=f"bias_{i}", reset_less=True) for i in range(n)]
+        self._m = [Signal(16, name=f"m_{i}", reset_less=True) for i in range(n)]
+        self._s = [Signal(6, name=f"s_{i}", reset_less=True) for i in range(n)]
         for i in range(n):
             of_lane = Signal(BYTE_PLANE, name=f"of_lane_{i}")
             m.d.comb += of_lane.eq(Mux(at[DRAINED].weight_buffer, stored[1][i], stored[0][i]))
@@ -354,7 +357,7 @@ class Epilogue(wiring.Component):
             total = register(m, saturate(doubled_sum >> 1, 16), f"total_{i}")
             totals.append(delay(m, total, WRITTEN - CODE - 3, f"total_{i}"))
             chosen = Mux(at[WRITTEN - 1].gather, totals[0], totals[i])
-            m.d.sync += self.x.write_data[i].eq(chosen)
+            m.d.comb += self.x.write_data[i].eq(register(m, chosen, f"x_word_{i}"))
 
 
 def written_lanes(column: data.View, lanes: int) -> Value:

@@ -158,11 +158,11 @@ class LayerNorm(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         operation = Operation(
-            channels=Signal(range(self.hidden + 1)),
-            last_channel=Signal(range(self.hidden)),
-            tiles=Signal(range(self.row_tiles + 1)),
-            shift=Signal(5),
-            epsilon=Signal(EPSILON),
+            channels=Signal(range(self.hidden + 1), reset_less=True),
+            last_channel=Signal(range(self.hidden), reset_less=True),
+            tiles=Signal(range(self.row_tiles + 1)),  # 0 until the first start
+            shift=Signal(5, reset_less=True),
+            epsilon=Signal(EPSILON, reset_less=True),
         )
         with m.If(self.start):
             m.d.sync += [
@@ -266,16 +266,17 @@ class LayerNorm(wiring.Component):
         """gamma, beta and shift of the channel that reaches the lanes' second multiplier."""
         parameter = data.StructLayout({"gamma": signed(16), "beta": signed(32), "operand_shift": 3})
         m.submodules.parameters = parameters = Memory(parameter, self.hidden)
-        channel = Signal(range(self.hidden))
-        m.d.comb += parameters.read.address.eq(channel)
+        channel = Signal(range(self.hidden), reset_less=True)
+        written = Signal(parameter, reset_less=True)
         # Written a cycle late, and long before pass 2 reads them.
         m.d.sync += [
             parameters.write.en.eq(self.parameter.en),
             parameters.write.address.eq(self.parameter.address),
-            parameters.write.data.gamma.eq(self.parameter.gamma),
-            parameters.write.data.beta.eq(self.parameter.beta),
-            parameters.write.data.operand_shift.eq(self.parameter.operand_shift),
+            written.gamma.eq(self.parameter.gamma),
+            written.beta.eq(self.parameter.beta),
+            written.operand_shift.eq(self.parameter.operand_shift),
         ]
+        m.d.comb += [parameters.read.address.eq(channel), parameters.write.data.eq(written)]
         with m.If(norms.en[NormLane.gamma_latency - 1]):  # 1 + READ_LATENCY before gamma is used
             m.d.sync += channel.eq(channel + 1)
         with m.If(norms.last[NormLane.gamma_latency - 1] | self.start):
@@ -328,7 +329,7 @@ class LayerNorm(wiring.Component):
             m.d.sync += occupied.eq(0)
 
         queue = [
-            Signal(data.StructLayout({"s1": SUM, "s2": SQUARES}), name=f"queue{n}")
+            Signal(data.StructLayout({"s1": SUM, "s2": SQUARES}), name=f"queue{n}", reset_less=True)
             for n in range(self.lanes)
         ]
         for n, lane in enumerate(lanes):
@@ -343,7 +344,7 @@ class LayerNorm(wiring.Component):
             constants.channels.eq(operation.channels),
             constants.epsilon.eq(operation.epsilon),
         ]
-        coming = [Signal(CONSTANTS, name=f"coming{n}") for n in range(self.lanes)]
+        coming = [Signal(CONSTANTS, name=f"coming{n}", reset_less=True) for n in range(self.lanes)]
         with m.If(arrives):
             for n in range(self.lanes - 1):
                 m.d.sync += coming[n].eq(coming[n + 1])
@@ -352,7 +353,7 @@ class LayerNorm(wiring.Component):
 
     def _current(self, m: Module, norms: Flags, coming: Any, n: int) -> Any:
         """A lane's constants; each changes just before the first word of a pass 2 needs it."""
-        current = Signal(CONSTANTS, name=f"current{n}")
+        current = Signal(CONSTANTS, name=f"current{n}", reset_less=True)
         with m.If(norms.first[READ_LATENCY - 1]):
             m.d.sync += current.scale.eq(coming.scale)
         with m.If(norms.first[READ_LATENCY + NormLane.offset_latency - 1]):

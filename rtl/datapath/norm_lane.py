@@ -85,10 +85,12 @@ class NormLane(wiring.Component):
         z = register(m, z, "z_high")
         scale_high = delay(m, self.scale[13:], 2, "scale_high")
         # Cycle 3: sums of pass 1; second product of pass 2.
+        s1, s2 = Signal(SUM, reset_less=True), Signal(SQUARES, reset_less=True)
+        m.d.comb += [self.s1.eq(s1), self.s2.eq(s2)]
         with m.If(self.sum_en):
             m.d.sync += [
-                self.s1.eq(Mux(self.sum_first, 0, self.s1) + z),
-                self.s2.eq(Mux(self.sum_first, 0, self.s2) + low[:31]),
+                s1.eq(Mux(self.sum_first, 0, s1) + z),
+                s2.eq(Mux(self.sum_first, 0, s2) + low[:31]),
             ]
         high = register(m, z * scale_high, "high")
         # Cycle 4: from the multipliers to the adder. Cycle 5: z * scale.

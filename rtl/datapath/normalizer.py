@@ -70,7 +70,7 @@ class Normalizer(wiring.Component):
 
         connect(m, flipped(self.parameter), unit.parameter)
         complete = Signal(range(config.row_tiles + 1))  # row tiles of the present sum
-        norm = Signal(NORM)
+        norm = Signal(NORM, reset_less=True)
         tiles = Signal.like(complete)
         m.d.comb += [
             tiles.eq(Mux(norm.flags.first_tile, self.batch.gathered, self.batch.row_tiles)),

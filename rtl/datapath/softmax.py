@@ -207,7 +207,8 @@ class Softmax(wiring.Component):
     def _jobs(self, m: Module, column: Column) -> Pass:
         """One job runs, one may wait; a job's pass reads a key a cycle."""
         layout = data.StructLayout({"buffer": 1, "last_key": range(self.tokens), "m": 16, "s": 6})
-        arriving, waiting, job = Signal(layout), Signal(layout), Signal(layout)
+        arriving = Signal(layout)
+        waiting, job = (Signal(layout, name=name, reset_less=True) for name in ("waiting", "job"))
         arrives, waits, active, reading, finishing, starts = (
             Signal(name=name)
             for name in ("arrives", "waits", "active", "reading", "finishing", "starts")
@@ -248,7 +249,7 @@ class Softmax(wiring.Component):
         """p of the key that was read, READ_LATENCY + 3 cycles after its word."""
         # Cycle 1: distance to the maximum. Cycles 2 and 3: table.
         # Cycle 4: weight in halves. Cycle 5: weight.
-        p = Signal(data.ArrayLayout(unsigned(8), self.lanes))
+        p = Signal(data.ArrayLayout(unsigned(8), self.lanes), reset_less=True)
         shared: list[Rom] = []
         attend = register(m, word.attend, "attend")
         for n in range(self.lanes):
@@ -299,7 +300,10 @@ class Softmax(wiring.Component):
         ]
         row_en = delay(m, turning, RowScale.latency, "row_en", reset=True)
         rows = data.StructLayout({"m": 16, "s": 6})
-        scales = [Signal(data.ArrayLayout(rows, lanes), name=f"scales{b}") for b in range(2)]
+        scales = [
+            Signal(data.ArrayLayout(rows, lanes), name=f"scales{b}", reset_less=True)
+            for b in range(2)
+        ]
         for b in range(2):
             with m.If(row_en & (run.job.buffer == b)):
                 m.d.sync += scales[b][lanes - 1].eq(Cat(row_scale.row_m, row_scale.row_s))

@@ -5,6 +5,11 @@ from typing import Any
 from amaranth.hdl import Module, Signal, Value, ValueCastable, ValueLike
 
 
+def unreset(shape: Any, name: str | None = None) -> Signal:
+    """A register without reset: whoever begins to use it sets it first."""
+    return Signal(shape, name=name, reset_less=True, src_loc_at=1)
+
+
 def register(m: Module, value: ValueLike, name: str, *, reset: bool = False) -> Signal:
     """A register of the shape of value that takes it each cycle.
 

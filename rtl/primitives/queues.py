@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Elaboratable, Module, ShapeLike
+from amaranth.hdl import Elaboratable, Module, ShapeLike, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -39,10 +39,11 @@ class OneDeepQueue(wiring.Component):
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        m.d.comb += self.i.ready.eq(~self.o.valid)
+        payload = Signal(self.shape, reset_less=True)
+        m.d.comb += [self.i.ready.eq(~self.o.valid), self.o.payload.eq(payload)]
         # `valid` may come late in the cycle: it decides about one register, not about the payload.
         with m.If(~self.o.valid):
-            m.d.sync += [self.o.payload.eq(self.i.payload), self.o.valid.eq(self.i.valid)]
+            m.d.sync += [payload.eq(self.i.payload), self.o.valid.eq(self.i.valid)]
         with m.Elif(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
         return m
