@@ -95,7 +95,7 @@ class Embedding(wiring.Component):
         bits = n.bit_length() - 1
         asked = Signal(range(self.config.places + n))  # place of the token that is asked for
         asking = Signal(range(self.config.row_tiles))  # its sequence
-        position = Signal(32, reset_less=True)  # row of this token's position, of type 0
+        position = Signal(32)  # row of this token's position, of type 0
         first_position = Signal(32)
         wait = Signal(range(Memory.latency + 1))
         entry = ids.read.data

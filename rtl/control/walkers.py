@@ -223,7 +223,7 @@ class LinearWalker(Walker):
         taken = self.o.valid & self.o.ready
         linear = fields(Opcode.LINEAR, self.operation.fields)
         gathered, single, first = Signal(), Signal(), Signal()
-        rows = unreset(range(self.config.row_tiles + 1))
+        rows = Signal(range(self.config.row_tiles + 1))
         row = unreset(rows.shape())
         address, result = unreset(self.width), unreset(self.width)
         column_start = unreset(self.width)  # result of the column tile's first row tile
