@@ -42,7 +42,7 @@ def equivalents(text: str, top: str, mutants: Sequence[Mutant]) -> list[bool]:
         f"mutate -ctrl {_selector(k)} 1 1 {mutant.command}\n" for k, mutant in enumerate(mutants)
     )
     flat = yosys(
-        f"read_rtlil unit.il\n{lines}hierarchy -top {top}\nmemory_map -rom-only\nflatten\n"
+        f"read_rtlil unit.il\n{lines}hierarchy -top {top}\nmemory_map -rom-only\nflatten\nsplitcells\n"
         "opt_clean\nwrite_json flat.json\n",
         {"unit.il": text},
         "flat.json",
