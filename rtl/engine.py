@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Elaboratable, Module, Mux, Signal, signed
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
+
+from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -25,6 +29,14 @@ from rtl.interface.trace import Activity, AttentionTrace, trace
 from rtl.interface.word import int8_word, stream_word
 from rtl.primitives.memory import Memory, ReadPort, WritePort
 from rtl.primitives.pipeline import delay, register
+
+
+class Banks(NamedTuple):
+    """Words of the activation banks, and the numbers of A's and B's, a cycle before their words."""
+
+    words: list[data.View]
+    a: Value
+    b: Value
 
 
 class Engine(wiring.Component):
@@ -134,8 +146,7 @@ class Engine(wiring.Component):
         m.submodules.softmax = self.softmax
         self._connect(m)
         x8, weights = self._x8(m), self._weights(m)
-        a_banked, b_banked = self._banks(m)
-        self._operands(m, x8, weights, a_banked, b_banked)
+        self._operands(m, x8, weights, self._banks(m))
         return m
 
     def _connect(self, m: Module) -> None:
@@ -227,8 +238,8 @@ class Engine(wiring.Component):
         m.d.comb += weights.write.data.eq(register(m, source, "write_data"))
         return weights.read.data
 
-    def _banks(self, m: Module) -> tuple[data.View, data.View]:
-        """The four banks, and the words of operands A and B that lie there."""
+    def _banks(self, m: Module) -> Banks:
+        """The four banks, and which of them operands A and B come from."""
         config, issuer, epilogue = self.config, self.issuer, self.epilogue
         word = int8_word(config.lanes)
         bank_bits = (config.bank_words - 1).bit_length()
@@ -249,54 +260,53 @@ class Engine(wiring.Component):
                 bank.write.address.eq(epilogue.bank.address),
                 bank.write.data.eq(epilogue.bank.data),
             ]
-        a_banked, b_banked = Signal(word), Signal(word)
-        for banked, bank, name in ((a_banked, a_bank, "a_bank"), (b_banked, b_bank, "b_bank")):
-            with m.Switch(delay(m, bank, Memory.latency, name)):
-                for case, read in enumerate(banks):
-                    with m.Case(case):
-                        m.d.comb += banked.eq(read)
-        m.d.comb += self.bank.data.eq(a_banked)
-        return a_banked, b_banked
+        # Which bank, known a cycle before its word.
+        early = Memory.latency - 1
+        a_number = delay(m, a_bank, early, "a_bank")
+        b_number = delay(m, b_bank, early, "b_bank")
+        asked = register(m, a_number, "asked_bank")
+        with m.Switch(asked):
+            for number, bank in enumerate(banks):
+                with m.Case(number):
+                    m.d.comb += self.bank.data.eq(bank)
+        return Banks(banks, a_number, b_number)
 
-    def _operands(
-        self, m: Module, x8: data.View, weights: data.View, a_banked: data.View, b_banked: data.View
-    ) -> None:
+    def _operands(self, m: Module, x8: data.View, weights: data.View, banks: Banks) -> None:
         """The mux of the sources, a cycle after the memories' words, and the array's control.
 
-        The operands take a word in every cycle, so that they need no enable: without `valid` it has
-        no meaning.
+        It is an OR of words, all but one of which are held at 0; which, is known a cycle before for
+        all lanes. The operands take a word in every cycle, so that they need no enable: without
+        `valid` it has no meaning.
         """
         issuer, matmul, softmax = self.issuer, self.matmul, self.softmax
         m.d.comb += [
             softmax.p.address.eq(issuer.o.a_address),
             softmax.p.buffer.eq(issuer.tile.tag.softmax_buffer),
         ]
-        a_source = delay(m, issuer.o.a, Memory.latency, "a_source")
-        b_source = delay(m, issuer.o.b, Memory.latency, "b_source")
-        # Chosen a cycle before it is used, for all lanes.
-        index = delay(m, issuer.o.index, Memory.latency - 1, "index")
+        early = Memory.latency - 1
+        a_source = delay(m, issuer.o.a, early, "a_source")
+        b_source = delay(m, issuer.o.b, early, "b_source")
+        index = delay(m, issuer.o.index, early, "index")
         place, carried = one_hot(index, self.sequencer.factor)
+        words = {Operand.X8: x8, Operand.WEIGHT: weights, Operand.P: softmax.p.data}
+        a_words = [(words[of], register(m, a_source == of, f"a_{of.name.lower()}")) for of in words]
+        b_words = [
+            (words[of], register(m, b_source == of, f"b_{of.name.lower()}"))
+            for of in (Operand.X8, Operand.WEIGHT)
+        ]
+        for number, word in enumerate(banks.words):
+            in_a = (a_source == Operand.BANK) & (banks.a == number)
+            in_b = (b_source == Operand.BANK) & (banks.b == number)
+            a_words.append((word, register(m, in_a, f"a_bank_{number}")))
+            b_words.append((word, register(m, in_b, f"b_bank_{number}")))
         for lane in range(self.config.lanes):
+            here = (a_source == Operand.ONE_HOT) & (place == lane)
+            selects = register(m, Mux(here, carried, 0), f"one_hot_{lane}")
             a = Signal(signed(A_BITS), name=f"a_{lane}")
             b = Signal(signed(B_BITS), name=f"b_{lane}")
-            m.d.comb += [a.eq(weights[lane]), b.eq(weights[lane])]
-            with m.Switch(a_source):
-                for source, value in (
-                    (Operand.X8, x8[lane]),
-                    (Operand.BANK, a_banked[lane]),
-                    (Operand.P, softmax.p.data[lane]),
-                    (
-                        Operand.ONE_HOT,
-                        register(m, Mux(place == lane, carried, 0), f"one_hot_{lane}"),
-                    ),
-                ):
-                    with m.Case(source):
-                        m.d.comb += a.eq(value)
-            with m.Switch(b_source):
-                for source, value in ((Operand.X8, x8[lane]), (Operand.BANK, b_banked[lane])):
-                    with m.Case(source):
-                        m.d.comb += b.eq(value)
             m.d.comb += [
+                a.eq(reduce(or_, (Mux(taken, word[lane], 0) for word, taken in a_words), selects)),
+                b.eq(reduce(or_, (Mux(taken, word[lane], 0) for word, taken in b_words))),
                 matmul.a[lane].eq(register(m, a, f"operand_a_{lane}")),
                 matmul.b[lane].eq(register(m, b, f"operand_b_{lane}")),
             ]

@@ -1,10 +1,11 @@
 """The int8 operand of a channel: a rounding shift of its int16, taken before that saturates."""
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from rtl.primitives.saturate import end, fits, saturate
+from rtl.primitives.pipeline import register
+from rtl.primitives.saturate import end, saturate
 
 SHIFTS = 8
 
@@ -36,20 +37,29 @@ class Operand(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Cycle 1: shift and saturate. Where a value is too long for nine bits, its end hangs on the
-        # sign alone: one choice behind the eight shifts.
-        kept, short = Signal(9), Signal()
-        halves = Signal(signed(9), reset_less=True)
+        # Cycle 1: shift. Whether nine bits hold the result is asked of all bits above them at once,
+        # each for the shifts that leave it there, and not of what each shift leaves.
+        sign = self.i[-1]
+        kept = Signal(signed(9), reset_less=True)
         with m.Switch(self.s):
             for code in range(SHIFTS):
-                shifted = self.i >> (code - 1) % SHIFTS
                 with m.Case(code):
-                    m.d.comb += [kept.eq(shifted[:9]), short.eq(fits(shifted, 9))]
-        m.d.sync += halves.eq(Mux(short, kept, end(self.i[-1], 9)))
-        # Cycle 2: round; 128 saturates.
+                    m.d.sync += kept.eq((self.i >> dropped(code))[:9])
+        longer = [
+            (bit != sign) & self.s.matches(*(s for s in range(SHIFTS) if dropped(s) + 8 <= place))
+            for place, bit in enumerate(self.i)
+            if place >= 8
+        ]
+        short = register(m, ~Cat(*longer).any(), "short")
+        negative = register(m, sign, "negative")
+        # Cycle 2: round and saturate; 128 does, too.
         rounded = Signal(signed(9))
-        result = Signal(signed(8), reset_less=True)
-        m.d.comb += rounded.eq(halves[1:].as_signed() + halves[0])
-        m.d.sync += result.eq(saturate(rounded, 8))
+        m.d.comb += rounded.eq(kept[1:].as_signed() + kept[0])
+        result = register(m, Mux(short, saturate(rounded, 8), end(negative, 8)), "result")
         m.d.comb += self.o.eq(result)
         return m
+
+
+def dropped(code: int) -> int:
+    """Bits that a shift drops before it rounds: all but the last one."""
+    return (code - 1) % SHIFTS

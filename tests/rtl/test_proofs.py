@@ -209,9 +209,10 @@ def test_product_of_adders(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("fits(shifted, 9)", "fits(shifted, 10)"),
+        ("dropped(s) + 8 <= place", "dropped(s) + 9 <= place"),
         ("(code - 1) % SHIFTS", "(code - 1) % 7"),
-        ("+ halves[0]", ""),
+        ("+ kept[0]", ""),
+        ("end(negative, 8)", "end(~negative, 8)"),
     ],
 )
 def test_a_fault_in_an_operand_is_refuted(old: str, new: str, tmp_path: Path) -> None:
