@@ -1,9 +1,10 @@
 """Which mutants are equivalent: no input sequence at all shows them. Proved by SAT, never assumed.
 
-The netlist is flattened. What a mutant cannot reach, through logic and registers, is the same in
-both units and stands once; what it reaches stands twice. A memory is taken out: what it reads is
-any value, the same for both, and what it is given must be the same, words and their addresses where
-they are written; so both hold the same words.
+The netlist is flattened, and its cells are split where their bits have readers of their own. What a
+mutant cannot reach, through logic and registers, is the same in both units and stands once; what it
+reaches stands twice. A memory is taken out: what it reads is any value, the same for both, and what
+it is given must be the same, words and their addresses where they are written; so both hold the
+same words.
 Three questions are put to Yosys, until one is answered with yes: does one step from any common
 state give equal outputs and states; does induction over some cycles show that all outputs stay
 equal, whatever the registers hold that the mutant cannot reach; and does it, with these registers.
@@ -42,8 +43,8 @@ def equivalents(text: str, top: str, mutants: Sequence[Mutant]) -> list[bool]:
         f"mutate -ctrl {_selector(k)} 1 1 {mutant.command}\n" for k, mutant in enumerate(mutants)
     )
     flat = yosys(
-        f"read_rtlil unit.il\n{lines}hierarchy -top {top}\nmemory_map -rom-only\nflatten\nsplitcells\n"
-        "opt_clean\nwrite_json flat.json\n",
+        f"read_rtlil unit.il\n{lines}hierarchy -top {top}\nmemory_map -rom-only\nflatten\n"
+        "splitcells\nopt_clean\nwrite_json flat.json\n",
         {"unit.il": text},
         "flat.json",
     )
