@@ -98,7 +98,7 @@ class Accelerator(wiring.Component):
         m.d.comb += [
             engine.model.payload.data.eq(self.s_axis_model.tdata),
             engine.model.payload.last.eq(self.s_axis_model.tlast),
-            engine.model.valid.eq(self.s_axis_model.tvalid & ~control.reset),
+            engine.model.valid.eq(self.s_axis_model.tvalid),  # nothing keeps a word of it in reset
             self.s_axis_model.tready.eq(
                 Mux(control.reset, control.drain_model, engine.model.ready)
             ),
@@ -307,13 +307,17 @@ class Accelerator(wiring.Component):
             m.d.sync += ended.eq(1)
         with m.Elif(registers.start):
             m.d.sync += ended.eq(0)
-        counters = {"cycles": control.busy, "active": control.busy & engine.activity.active}
+        # Counted three cycles later, long before anyone can look, but not in the next inference.
+        busy = register(m, control.busy, "busy_before", reset=True)
+        events = {
+            "cycles": busy,
+            "active": busy & register(m, engine.activity.active, "active_before"),
+        }
         for cause in ("IDLE", "WEIGHTS", "NORM", "SOFTMAX", "DRAIN"):
-            counters[f"stall_{cause.lower()}"] = control.busy & (
-                engine.activity.stall == Stall[cause]
-            )
-        for name, of_now in counters.items():
-            event = register(m, of_now, f"{name}_event", reset=True)  # long before anyone can look
+            name, now = f"stall_{cause.lower()}", engine.activity.stall == Stall[cause]
+            events[name] = busy & register(m, now, f"{name}_before")
+        for name, happened in events.items():
+            event = register(m, happened & ~registers.start, f"{name}_event", reset=True)
             counter = Signal(32, name=name)
             m.d.comb += getattr(registers.value, name).eq(counter)
             with m.If(registers.start):

@@ -21,7 +21,7 @@ class Control(wiring.Component):
     start, abort
         Pulses. A start while busy or together with an abort, and an abort while idle, are ignored.
     error, number
-        Failures of the units, NONE while there is none; the sequence that has failed.
+        Failures of the units, NONE while there is none; the sequence that has failed, 0 while none.
     leaving
         The inference has ended well, its results are on their way out.
     finished
@@ -91,13 +91,11 @@ class Control(wiring.Component):
                 with m.Elif(self.abort):
                     m.d.sync += [self.reset.eq(1), self.code.eq(Error.ABORTED)]
                     m.next = "ABORT"
-                with m.Elif(self.error != Error.NONE):
-                    m.d.sync += [
-                        self.reset.eq(1),
-                        self.code.eq(self.error),
-                        self.failed.eq(self.number),
-                    ]
-                    m.next = "DRAIN"
+                with m.Else():
+                    m.d.sync += [self.code.eq(self.error), self.failed.eq(self.number)]
+                    with m.If(self.error != Error.NONE):
+                        m.d.sync += self.reset.eq(1)
+                        m.next = "DRAIN"
             with m.State("DRAIN"):
                 m.d.comb += [
                     self.drain_model.eq(~model_over),

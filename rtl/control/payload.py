@@ -212,8 +212,12 @@ class NormWriter(wiring.Component):
             ),
             self.done.eq(moves & (written == n - 1) & final),
         ]
+        # A plane is loaded whether it is valid or not: `valid`, which comes late, reaches few bits.
+        for plane in range(NORM_PLANES):
+            with m.If(~writing & (count == plane)):
+                m.d.sync += held.word_select(plane, 8 * n).eq(self.i.payload)
         with m.If(self.i.valid & ~writing):
-            m.d.sync += [held.eq(Cat(held[8 * n :], self.i.payload)), count.eq(count + 1)]
+            m.d.sync += count.eq(count + 1)
             with m.If(count == NORM_PLANES - 1):
                 m.d.sync += [count.eq(0), writing.eq(1)]
         with m.If(first):

@@ -9,7 +9,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.interface.config import Config
-from rtl.primitives.pipeline import register
+from rtl.primitives.pipeline import delay, register
 
 A_BITS = 9  # operand A is int8, or p, a uint8
 B_BITS = 8
@@ -55,8 +55,8 @@ class MatMul(wiring.Component):
     Tiles must end at least N cycles apart: an earlier `last` overwrites undrained columns.
     """
 
-    #: Cycles from the last operand to column 0: product, accumulator, shadow.
-    latency = 3
+    #: Cycles from the last operand to column 0: operands, product, accumulator, shadow.
+    latency = 4
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -77,20 +77,20 @@ class MatMul(wiring.Component):
         n, width = self.config.lanes, self.config.acc_bits
         dsp_macs = n * n if self.config.dsp_macs is None else self.config.dsp_macs
 
-        valid_p, first_p, last_p, copy = Signal(), Signal(), Signal(), Signal()
-        m.d.sync += [
-            valid_p.eq(self.valid),
-            first_p.eq(self.first),
-            last_p.eq(self.valid & self.last),
-            copy.eq(last_p),
-        ]
+        # An operand goes all over the part; multipliers with registers of their own take these in.
+        a_words = [register(m, value, f"a_{i}") for i, value in enumerate(self.a)]
+        b_words = [register(m, value, f"b_{j}") for j, value in enumerate(self.b)]
+        valid_p = delay(m, self.valid, 2, "valid", reset=True)
+        first_p = delay(m, self.first, 2, "first", reset=True)
+        last_p = delay(m, self.valid & self.last, 2, "last", reset=True)
+        copy = register(m, last_p, "copy", reset=True)
         for i in range(n):
             shadow = [
                 Signal(signed(width), name=f"shadow_{i}_{j}", reset_less=True) for j in range(n)
             ]
             m.d.comb += self.o[i].eq(shadow[0])
             for j in range(n):
-                a, b = self.a[i], self.b[j]
+                a, b = a_words[i], b_words[j]
                 ab = a * b if i * n + j < dsp_macs else lut_product(a, b)
                 product = register(m, ab, f"product_{i}_{j}")
                 acc = Signal(signed(width), name=f"acc_{i}_{j}", reset_less=True)

@@ -28,7 +28,7 @@ class RowConstants(wiring.Component):
     s1, s2 : In, signed(27) and unsigned(41)
         Sum of z and of z^2.
     channels, epsilon : In, 11 and 50
-        H and E; steady while tokens are on their way.
+        H and E; steady while tokens are on their way, H from the cycle before on.
     scale, offset, shift : Out, unsigned(26), signed(43), 5
 
     Attributes
@@ -54,10 +54,11 @@ class RowConstants(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        channels = register(m, self.channels, "channels")  # near its multipliers
         # Cycle 1: partial products. S2 in parts of 14 bits, S1 = high * 2^14 + low.
-        part0 = register(m, self.channels * self.s2[:14], "part0")
-        part1 = register(m, self.channels * self.s2[14:28], "part1")
-        part2 = register(m, self.channels * self.s2[28:], "part2")
+        part0 = register(m, channels * self.s2[:14], "part0")
+        part1 = register(m, channels * self.s2[14:28], "part1")
+        part2 = register(m, channels * self.s2[28:], "part2")
         low, high = self.s1[:14], self.s1[14:].as_signed()
         low_low = register(m, low * low, "low_low")
         high_low = register(m, high * low, "high_low")
@@ -80,7 +81,7 @@ class RowConstants(wiring.Component):
         m.d.comb += rsqrt.i.eq(v)
         s1 = delay(m, self.s1, 4 + Rsqrt.latency, "s1")
         # Cycle 19: products with r; S1 = high * 2^16 + low.
-        scale = register(m, (self.channels * rsqrt.r)[: SCALE.width], "scale_product")
+        scale = register(m, (channels * rsqrt.r)[: SCALE.width], "scale_product")
         offset_low = register(m, s1[:16] * rsqrt.r, "offset_low")
         offset_high = register(m, s1[16:].as_signed() * rsqrt.r, "offset_high")
         shift = register(m, rsqrt.e + NORM_SHIFT, "shift_sum")

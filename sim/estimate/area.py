@@ -8,7 +8,7 @@ Multipliers and block RAMs are counted from the design:
 LUTs and flip-flops are the array's, those around memories, and a rest whose coefficients are fitted
 by least squares to points of points.toml, which `sim.synth` has measured:
 
-    FF   = N^2 (17 + 2 acc) + 4 + rest
+    FF   = N^2 (17 + 2 acc) + 17 N + 7 + rest
     LUT4 = k N^2 acc + 79 (MACs without a multiplier) + rest
     rest = a + b N
 
@@ -84,10 +84,11 @@ def _known(config: Config, luts_per_bit: float) -> dict[str, float]:
     macs, acc = config.lanes**2, config.acc_bits
     in_luts = macs - multipliers(config)
     array = luts_per_bit * macs * acc + MULTIPLIER_LUTS * in_luts
+    registers = macs * (17 + 2 * acc) + 17 * config.lanes + 7
     used = memories(config)
     return {
         "LUT4": array + sum(memory.luts for memory in used),
-        "FF": macs * (17 + 2 * acc) + 4 + sum(memory.flip_flops for memory in used),
+        "FF": registers + sum(memory.flip_flops for memory in used),
     }
 
 

@@ -18,15 +18,13 @@ class RegisterAccount {
         busy_ = done_ = blind_ = false;
         failed_ = 0;
         enabled_ = true;
-        counts_.fill(0);
-        coming_.fill(0);
+        for (auto* counts : {&counts_, &coming_, &happened_}) counts->fill(0);
     }
     void begin() {  // in the first cycle of an inference
         busy_ = true;
         done_ = blind_ = false;
         failed_.reset();
-        counts_.fill(0);
-        coming_.fill(0);
+        for (auto* counts : {&counts_, &coming_, &happened_}) counts->fill(0);
     }
     void enable(bool on) { enabled_ = on; }
     // Before the reads of a cycle; `interrupt` shows in the first cycle after an inference.
@@ -39,13 +37,14 @@ class RegisterAccount {
             blind_ = true;  // its end cannot be seen
         }
     }
-    // After the reads of a cycle. A counter has it two cycles later.
+    // After the reads of a cycle. A counter has it three cycles later.
     void count(bool active, uint32_t stall) {
         counts_ = coming_;
+        coming_ = happened_;
         if (!busy_) return;
-        coming_[0]++;
-        coming_[1] += active;
-        if (stall > 0 && stall < CAUSES) coming_[1 + stall]++;
+        happened_[0]++;
+        happened_[1] += active;
+        if (stall > 0 && stall < CAUSES) happened_[1 + stall]++;
     }
     // What a read of this address gives whose address is taken in this cycle; nothing: not known.
     std::optional<uint32_t> expected(uint32_t address) const {
@@ -77,5 +76,5 @@ class RegisterAccount {
     const std::map<uint32_t, uint32_t>& fixed_;
     bool busy_ = false, done_ = false, enabled_ = true, blind_ = false;
     std::optional<uint32_t> failed_ = 0;
-    std::array<uint64_t, 1 + CAUSES> counts_{}, coming_{};  // cycles, active, and each cause
+    std::array<uint64_t, 1 + CAUSES> counts_{}, coming_{}, happened_{};  // cycles, active, each cause
 };

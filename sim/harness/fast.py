@@ -73,6 +73,7 @@ def simulate_each(
     seed: int | None = None,
     processes: int = 1,
     patience: int = PATIENCE,
+    longest: int = 0,
     design: Design | None = None,
     variant: str = "",
     flags: Sequence[str] = (),
@@ -99,6 +100,8 @@ def simulate_each(
         How many run at once; the jobs are shared out by their lengths.
     patience
         Cycles without any progress that count as a hang.
+    longest
+        Cycles of an inference that count as one, with progress; 0: any number is right.
     design, variant
         A design in place of the accelerator of `config`, and a name to keep its build apart.
     flags
@@ -124,12 +127,15 @@ def simulate_each(
     ):
         if value < 1:
             raise ValueError(f"{name} is {value}: it must be 1 or more")
+    if longest < 0:
+        raise ValueError(f"longest is {longest}: it must be 0 or more")
     if seed is not None and not 0 <= seed < 1 << 64:
         raise ValueError(f"seed is {seed}: it must lie in 0..2^64-1")
     if not jobs:
         return
     interval = ceil_div(config.lanes, stream_bytes or config.lanes)
-    settings = (config.lanes, interval, stream_ahead, row_latency, patience, seed is not None)
+    streams = (config.lanes, interval, stream_ahead, row_latency)
+    settings = (*streams, patience, longest, seed is not None)
     program = built(design or generated("accelerator", config), variant, flags)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bert2rtl-")))

@@ -129,7 +129,7 @@ def job_file(
     lanes = settings[0]
     programs = {id(jobs[i].program): jobs[i].program for i in share}
     tables = {id(jobs[i].table): jobs[i].table for i in share}
-    parts = [struct.pack("<7IQ", MAGIC, *settings, seed), struct.pack("<I", len(programs))]
+    parts = [struct.pack("<8IQ", MAGIC, *settings, seed), struct.pack("<I", len(programs))]
     for program in programs.values():
         stream = program if isinstance(program, bytes) else program.stream()
         if len(stream) % lanes:

@@ -29,6 +29,7 @@ struct JobFile {
     uint32_t ahead = 1;        // words of it that are there before they are taken
     uint32_t row_latency = 0;  // cycles from a request to its row's first word
     uint32_t patience = 0;     // cycles without progress that count as a hang
+    uint32_t longest = 0;      // cycles of an inference that do, with progress; 0: any number is right
     bool stalls = false;
     uint64_t seed = 0;
     std::vector<std::vector<uint8_t>> streams;
@@ -44,6 +45,7 @@ struct JobFile {
         ahead = word();
         row_latency = word();
         patience = word();
+        longest = word();
         stalls = word();
         seed = word();
         seed |= uint64_t(word()) << 32;

@@ -213,6 +213,8 @@ void Machine::run(const Inference& job, const std::string& folder) {
         }
         if (ended) break;
         if (moved) progress = now;
+        if (busy && jobs_.longest && cycle > int64_t(jobs_.longest))
+            throw Failure("still at it after " + std::to_string(jobs_.longest) + " cycles");
         if (now - progress > int64_t(jobs_.patience))
             throw Failure(
                 "no progress for " + std::to_string(jobs_.patience) + " cycles since cycle "

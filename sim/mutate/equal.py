@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from sim.mutate.netlist import Mutant, yosys
@@ -21,8 +22,8 @@ from sim.mutate.netlist import Mutant, yosys
 SECONDS = 4
 """For each step of a question; a proof that takes longer is none."""
 
-ALL_SECONDS = 600
-"""For all questions of one kind."""
+QUESTION_SECONDS = 90
+"""For each question, its netlist read and reduced: whether it is answered hangs on no other one."""
 
 TOGETHER = 2
 """Questions that one process answers: each of the accelerator takes a gigabyte, of four in all."""
@@ -35,8 +36,12 @@ Bit = int | str
 Cell = dict[str, Any]
 
 
-def equivalents(text: str, top: str, mutants: Sequence[Mutant]) -> list[bool]:
-    """Whether each mutant of this prepared netlist is proved to be the sound unit."""
+def equivalents(text: str, top: str, mutants: Sequence[Mutant], jobs: int = 1) -> list[bool]:
+    """Whether each mutant of this prepared netlist is proved to be the sound unit.
+
+    jobs
+        Processes that prove at once.
+    """
     if not mutants:
         return []
     lines = "".join(
@@ -52,7 +57,7 @@ def equivalents(text: str, top: str, mutants: Sequence[Mutant]) -> list[bool]:
     same = [False] * len(mutants)
     for kept, options in (("", ""), ("reached", INDUCTION), ("all", INDUCTION)):
         rest = [k for k, proved in enumerate(same) if not proved]
-        answers = _proved([both(module, _selector(k), kept) for k in rest], options)
+        answers = _proved([both(module, _selector(k), kept) for k in rest], options, jobs)
         for k, proved in zip(rest, answers):
             same[k] = proved
     return same
@@ -62,13 +67,15 @@ def _selector(number: int) -> str:
     return f"mutant_{number}"
 
 
-def _proved(miters: Sequence[str], options: str) -> list[bool]:
+def _proved(miters: Sequence[str], options: str, jobs: int) -> list[bool]:
     """Whether `trigger` of each module `both` stays 0."""
     shares = [miters[at : at + TOGETHER] for at in range(0, len(miters), TOGETHER)]
-    return [same for share in shares for same in _answered(share, options, len(shares))]
+    with ThreadPoolExecutor(jobs) as processes:
+        answers = processes.map(lambda share: _answered(share, options), shares)
+        return [same for share in answers for same in share]
 
 
-def _answered(miters: Sequence[str], options: str, processes: int) -> list[bool]:
+def _answered(miters: Sequence[str], options: str) -> list[bool]:
     script = "".join(
         f"log question {k} .\nread_json {k}.json\nhierarchy -top both\nopt -full\n"
         # Bit by bit: what stands twice and is the same becomes one, what nobody reads goes.
@@ -77,7 +84,7 @@ def _answered(miters: Sequence[str], options: str, processes: int) -> list[bool]
         for k in range(len(miters))
     )
     files = {f"{k}.json": miter for k, miter in enumerate(miters)}
-    log = yosys(script, files, seconds=ALL_SECONDS / processes)["log"]
+    log = yosys(script, files, seconds=QUESTION_SECONDS * len(miters))["log"]
     answers = {answer.split(" ")[0] for answer in log.split("\nquestion ") if "SUCCESS!" in answer}
     return [str(k) in answers for k in range(len(miters))]
 

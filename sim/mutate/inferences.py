@@ -6,14 +6,16 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cli.command import Different
 
 import numpy as np
 
 from golden.encoder import run as golden
-from golden.model import Model, Shape
+from golden.model import Attention, FeedForward, Linear, Model, Shape
 from golden.random import random_model
+from golden.requantize import SHIFT_MAX, SHIFT_MIN
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
@@ -25,7 +27,7 @@ from sim.fuzz.job import Case
 from sim.fuzz.judge import judge
 from sim.fuzz.subject import Subject, config, subjects
 from sim.harness import fast
-from sim.mutate.edges import edges
+from sim.mutate.edges import edges, fields
 from sim.simulators import SimulatorError
 from tb.compare import Mismatch
 
@@ -34,6 +36,9 @@ CASES, SHARE = 600, 50
 ROW_LATENCY = 2
 PACES = (None, 1)
 """Seeds of the pauses on the streams of traced inferences; None: no pauses."""
+
+LONGEST = 300_000
+"""Cycles of any of them, rests included, that count as a hang."""
 
 VARIANT = "mutants"
 
@@ -45,6 +50,12 @@ LARGE = tuple(
     for rows in (0x0AAAAA, 0x155555)
 )  # fmt: skip
 """One head as wide as the model, and numbers of rows with 20 and 21 bits: too large for a case."""
+
+DEEP = Shape(
+    layers=24, hidden=10, heads=2, head_size=5, ffn=16, labels=4,
+    vocabulary=20, positions=26, types=2, position_offset=2,
+)  # fmt: skip
+"""Numbers of operations to near 2^8, cycles and active ones beyond 2^15."""
 
 
 def limits(lanes: int) -> Config:
@@ -61,7 +72,7 @@ def programs(design: Design, flags: tuple[str, ...]) -> tuple[Path, Path]:
 def exercises() -> tuple[str, ...]:
     """What is played, by name: inferences whose every write is compared, edges, and cases."""
     traced = [f"traced/pauses={pace is not None}" for pace in PACES]
-    return (*traced, "edges", *(f"fuzz/from={first}" for first in range(0, CASES, SHARE)))
+    return (*traced, "edges", "fields", *(f"fuzz/from={first}" for first in range(0, CASES, SHARE)))
 
 
 def played(design: Design, flags: tuple[str, ...], mutant: int, name: str) -> str:
@@ -71,8 +82,9 @@ def played(design: Design, flags: tuple[str, ...], mutant: int, name: str) -> st
     try:
         if kind == "traced":
             return _traced(design, flags, lanes, mutant, PACES[value.endswith("True")])
-        if kind == "edges":
-            return _judged(design, flags, lanes, mutant, edges(lanes))
+        if kind in ("edges", "fields"):
+            found = edges if kind == "edges" else fields
+            return _judged(design, flags, lanes, mutant, found(lanes))
         first = int(value.removeprefix("from="))
         cases = [built(SEED, lanes, number) for number in range(first, first + SHARE)]
         return _judged(design, flags, lanes, mutant, cases)
@@ -110,15 +122,64 @@ def _work(lanes: int) -> list[tuple[Program, fast.Job, dict[str, np.ndarray]]]:
             golden(model, one.ids, one.types, one.attend, trace)
             job = fast.Job(program, subject.table, one.ids, one.types, one.attend)
             found.append((program, job, trace))
-    return found + [_large(shape, lanes) for shape in LARGE]
+    wild = [_wild(subject.model, subject.index) for subject in subjects(lanes)[::2]]
+    models = [random_model(shape, shape.vocabulary) for shape in (*LARGE, DEEP)]
+    return found + [_one(model, lanes) for model in (*wild, *models)]
 
 
-def _large(shape: Shape, lanes: int) -> tuple[Program, fast.Job, dict[str, np.ndarray]]:
-    """One inference of any tokens."""
-    model = random_model(shape, shape.vocabulary)
+def _wild(model: Model, seed: int) -> Model:
+    """The model with any biases, and shifts up to the largest ones, in half of its channels.
+
+    Shifts of scores and contexts are large, too, and so is one factor of the embedding.
+    """
+    rng = np.random.default_rng(seed)
+
+    def changed(linear: Linear) -> Linear:
+        if linear.m is None or linear.s is None:
+            return linear
+        sums = 128 * np.abs(linear.weight.astype(np.int64)).sum(axis=1)
+        bias = rng.integers(sums - (1 << 31) + 1, (1 << 31) - sums)
+        m = rng.integers(1 << 15, 1 << 16, len(bias))
+        s = np.log2(np.abs(bias * m) + 1).astype(int) - rng.integers(4, 8, len(bias))
+        taken = rng.random(len(bias)) < 0.5
+        return dataclasses.replace(
+            linear,
+            bias=np.where(taken, bias, linear.bias).astype(np.int32),
+            m=np.where(taken, m, linear.m).astype(np.int32),
+            s=np.where(taken, s.clip(SHIFT_MIN, SHIFT_MAX), linear.s).astype(np.int32),
+        )
+
+    def of(part: Attention | FeedForward) -> dict[str, Any]:
+        linears = {name: value for name, value in vars(part).items() if isinstance(value, Linear)}
+        return {name: changed(linear) for name, linear in linears.items()}
+
+    tokens = model.shape.tokens
+    context = SHIFT_MAX - (255 * tokens).bit_length()  # the largest that golden takes
+    shifts: dict[str, Any] = {"score_s": SHIFT_MAX - seed, "context_s": context - seed // 4}
+    layers = (
+        dataclasses.replace(
+            layer,
+            attention=dataclasses.replace(layer.attention, **of(layer.attention), **shifts),
+            ffn=dataclasses.replace(layer.ffn, **of(layer.ffn)),
+        )
+        for layer in model.layers
+    )
+    large = int(rng.integers(128, 255))
+    factors = (large, 256 - large) if seed % 4 else (256 - large, large)
+    embedding = dataclasses.replace(
+        model.embedding, token_factor=factors[0], position_factor=factors[1]
+    )
+    head = tuple(map(changed, model.head))
+    return dataclasses.replace(model, embedding=embedding, layers=tuple(layers), head=head)
+
+
+def _one(model: Model, lanes: int) -> tuple[Program, fast.Job, dict[str, np.ndarray]]:
+    """One inference of any tokens, as many as fit."""
+    shape = model.shape
     program = compile_model(model, config(lanes), whole_last_layer=True)
     rng = np.random.default_rng(shape.vocabulary)
-    ids, types = (rng.integers(0, n, program.tokens) for n in (shape.vocabulary, shape.types))
+    rows = (shape.vocabulary, max(shape.types, 1))
+    ids, types = (rng.integers(0, n, program.tokens) for n in rows)
     attend = np.ones(program.tokens, np.int64)
     trace: dict[str, np.ndarray] = {}
     golden(model, ids, types, attend, trace)
@@ -137,6 +198,7 @@ def _traced(
         trace=True,
         seed=pace,
         patience=play.PATIENCE,
+        longest=LONGEST,
         design=design,
         variant=VARIANT,
         flags=flags,

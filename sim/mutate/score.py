@@ -123,6 +123,6 @@ def score(
         else:
             found.known.append((mutant, entry.reason))
     stage(f"proving what survives of {unit}: {len(open_ones)} mutants")
-    for mutant, same in zip(open_ones, equivalents(whole, unit, open_ones)):
+    for mutant, same in zip(open_ones, equivalents(whole, unit, open_ones, jobs)):
         (found.equivalent if same else found.new).append(mutant)
     return found

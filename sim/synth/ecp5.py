@@ -105,6 +105,8 @@ class Cost:
         The registers that lie inside DSPs and block RAMs.
     timings
         Of all placements, in the order of the seeds; none where nothing was placed.
+    seconds
+        Of the synthesis.
     """
 
     unit: str
@@ -170,8 +172,8 @@ endmodule
 """
 
 
-def run_tool(name: str, *arguments: str, folder: Path) -> None:
-    """Run a yowasp tool in `folder`.
+def run_tool(name: str, *arguments: str, folder: Path, log_name: str = "") -> None:
+    """Run a yowasp tool in `folder`; what it says is in `log_name` there, `name`.log if empty.
 
     Raises
     ------
@@ -182,7 +184,7 @@ def run_tool(name: str, *arguments: str, folder: Path) -> None:
     program = Path(sys.executable).with_name(f"yowasp-{name}")
     if not program.exists():
         raise SynthesisError(f"{program.name} is not installed: run `python3 -m setup synth` first")
-    log = folder / f"{name}.log"
+    log = folder / (log_name or f"{name}.log")
     with log.open("w") as file:
         command = [str(program), *arguments]
         done = subprocess.run(command, cwd=folder, stdout=file, stderr=subprocess.STDOUT)
@@ -279,21 +281,38 @@ def read_timing(report: dict[str, Any], seed: int) -> Timing:
     )
 
 
-def _map(design: Design, folder: Path) -> None:
+def _map(design: Design, folder: Path, netlist: Path) -> None:
     """The netlist of the unit between its shift registers, as nextpnr gets it."""
     (folder / "wrapped.v").write_text(wrapper(design))
     read = f"read_verilog wrapped.v {design.name}.v"
     run_yosys(read, "wrapped", "write_json wrapped.json", folder)
     passes.improve_file(folder / "wrapped.json", "wrapped", placed=True)
+    (folder / "wrapped.json").rename(netlist)
 
 
-def _place_and_route(folder: Path, freq: float, seed: int, placer: str, router: str) -> Timing:
-    report = folder / f"timing-{seed}.json"
-    arguments = ["--json", "wrapped.json", "--report", report.name, "--timing-allow-fail"]
-    arguments += ["--freq", str(freq), "--seed", str(seed)]
-    arguments += ["--placer", placer, "--router", router]
-    run_tool("nextpnr-ecp5", *DEVICE, *arguments, folder=folder)
-    return read_timing(json.loads(report.read_text()), seed)
+def _place_and_route(
+    netlist: Path,
+    freq: float,
+    seed: int,
+    placer: str,
+    router: str,
+    say: Callable[[str], None],
+) -> Timing:
+    """The timing of this placement, kept beside the netlist."""
+    kept = netlist.with_name(f"{netlist.stem}-{seed}-{freq:g}-{placer}-{router}.json")
+    with locked(kept.with_suffix(".lock")):
+        if not kept.exists():
+            report, log = kept.with_suffix(".report"), kept.with_suffix(".log")
+            say(f"place and route, seed {seed} (log: {log})")
+            arguments = ["--json", netlist.name, "--report", report.name, "--timing-allow-fail"]
+            arguments += ["--freq", str(freq), "--seed", str(seed)]
+            arguments += ["--placer", placer, "--router", router]
+            folder = netlist.parent
+            run_tool("nextpnr-ecp5", *DEVICE, *arguments, folder=folder, log_name=log.name)
+            timing = read_timing(json.loads(report.read_text()), seed)
+            write_json(kept, dataclasses.asdict(timing))
+            say(f"Fmax {timing.fmax_mhz} MHz")
+        return Timing(**json.loads(kept.read_text()))
 
 
 def synthesise(
@@ -306,7 +325,10 @@ def synthesise(
     router: str = ROUTERS[0],
     say: Callable[[str], None] = lambda message: None,
 ) -> Cost:
-    """Resources of `design` and, with `route`, its timing; done once for each design and options.
+    """Resources of `design` and, with `route`, its timing.
+
+    The synthesis of a design is done once, and each placement of it; several commands can place one
+    design at once, each with seeds of its own.
 
     Parameters
     ----------
@@ -325,35 +347,33 @@ def synthesise(
         A tool refused the design, or it does not fit the part.
     """
     folder = FOLDER / f"{design.name}-{design.configuration}"
-    facts = [design.verilog, str((route, freq, list(seeds), placer, router))]
+    facts = [design.verilog]
     facts += [source.read_text() for source in (Path(__file__), *passes.SOURCES)]
-    key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
-    cached = folder / f"{key[:16]}.json"
+    key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
+    counted, netlist = folder / f"{key}.json", folder / f"{key}-wrapped.json"
     with locked(folder / "lock"):
-        if cached.exists():
-            known = json.loads(cached.read_text())
-            timings = [Timing(**timing) for timing in known["timings"]]
-            return Cost(**(known | {"timings": timings, "folded": Folded(**known["folded"])}))
         write_if_changed(folder / f"{design.name}.v", design.verilog)
-        start = time.monotonic()
-        say(f"synthesis of {design.name}")
-        resources, parts, improved = _synthesise(design, folder)
-        timings = []
-        if route:
-            _map(design, folder)
-            for seed in seeds:
-                say(f"place and route, seed {seed} (log: {folder / 'nextpnr-ecp5.log'})")
-                timings.append(_place_and_route(folder, freq, seed, placer, router))
-                say(f"Fmax {timings[-1].fmax_mhz} MHz")
-        cost = Cost(
-            unit=design.name,
-            configuration=json.loads(design.sheet)["configuration"],
-            resources=resources,
-            parts=parts,
-            absorbed=improved.luts,
-            folded=improved.folded,
-            timings=timings,
-            seconds=round(time.monotonic() - start, 1),
-        )
-        write_json(cached, dataclasses.asdict(cost))
-        return cost
+        if not counted.exists():
+            say(f"synthesis of {design.name}")
+            start = time.monotonic()
+            resources, parts, improved = _synthesise(design, folder)
+            found = {
+                "resources": resources,
+                "parts": parts,
+                "absorbed": improved.luts,
+                "folded": dataclasses.asdict(improved.folded),
+                "seconds": round(time.monotonic() - start, 1),
+            }
+            write_json(counted, found)
+        if route and not netlist.exists():
+            say(f"synthesis of {design.name} between two shift registers")
+            _map(design, folder, netlist)
+    placed = (_place_and_route(netlist, freq, seed, placer, router, say) for seed in seeds)
+    timings = list(placed) if route else []
+    known = json.loads(counted.read_text())
+    return Cost(
+        unit=design.name,
+        configuration=json.loads(design.sheet)["configuration"],
+        timings=timings,
+        **known | {"folded": Folded(**known["folded"])},
+    )

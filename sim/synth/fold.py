@@ -10,9 +10,9 @@ the cell's own clock), and
 
 - at an output: it takes all bits of the product, or of the port's word, that anything reads, and
   nothing else reads them;
-- at a multiplier's inputs: both operands come out of flip-flops alone, these feed nothing but
-  multipliers that take them in, and they take what they get straight from other registers. Each
-  multiplier gets a copy, so that logic before them would have to reach them all within its cycle.
+- at a multiplier's inputs: both operands come out of flip-flops alone, which take what they get
+  straight from other registers. Each multiplier gets a copy, so that logic before them would have
+  to reach them all within its cycle. What else reads a flip-flop keeps it.
 
 Enables stay outside since nextpnr writes no REG_OUTPUT_CE into a bitstream; the pipeline register
 in the middle of the multiplier is left unused, since nextpnr times it as none. The way from the
@@ -168,19 +168,6 @@ def _operands(netlist: Netlist, name: str) -> dict[str, str]:
     return found
 
 
-def _shared(netlist: Netlist, operands: dict[str, dict[str, str]]) -> list[str]:
-    """Multipliers of which an operand's flip-flop feeds something else than `operands`' pins."""
-    return [
-        name
-        for name, registers in operands.items()
-        if any(
-            pin not in operands.get(reader, {})
-            for flip_flop in registers.values()
-            for reader, pin in netlist.readers(netlist.pin(flip_flop, "Q"))
-        )
-    ]
-
-
 def fold(module: dict[str, Any]) -> Folded:
     """Fold the registers of a flat module, a value of "modules" in Yosys' JSON, in place."""
     netlist = Netlist(module)
@@ -207,17 +194,14 @@ def fold(module: dict[str, Any]) -> Folded:
             operands[name] = _operands(netlist, name)
         except Unfoldable as reason:
             outside[f"DSP inputs: {reason}"] += 1
-    while others := _shared(netlist, operands):
-        for name in others:
-            del operands[name]
-            outside["DSP inputs: a register that feeds something else, too"] += 1
     flip_flops = {flip_flop for registers in operands.values() for flip_flop in registers.values()}
     for name, registers in operands.items():
         _clocked(netlist, name, _clock_of(netlist, registers.values()), _INPUTS)
         for pin, flip_flop in registers.items():
             netlist.connect(name, pin, netlist.pin(flip_flop, "DI"))
     for name in flip_flops:
-        netlist.remove(name)
+        if not netlist.readers(netlist.pin(name, "Q")):
+            netlist.remove(name)
     return Folded(
         block_ram_outputs=ports,
         dsp_outputs=products,

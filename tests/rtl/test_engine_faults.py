@@ -50,9 +50,9 @@ class Fault:
 WHOLE = "accelerator"
 FAULTS = (
     Fault("matmul", "sum not begun anew", "Mux(first_p, 0, acc)", "acc", "matmul"),
-    Fault("matmul", "operands swapped", "self.a[i], self.b[j]", "self.a[j], self.b[i]",
+    Fault("matmul", "operands swapped", "a_words[i], b_words[j]", "a_words[j], b_words[i]",
           "matmul"),
-    Fault("matmul", "copied early", "copy.eq(last_p)", "copy.eq(self.valid & self.last)"),
+    Fault("matmul", "copied early", 'register(m, last_p, "copy", reset=True)', "last_p"),
     Fault("matmul", "columns reversed", "acc, shadow[j + 1] if j + 1 < n else shadow[j]",
           "acc, shadow[j - 1] if j > 0 else shadow[j]", "matmul"),
     Fault("matmul", "LUT multiplier's sign", "(terms[6] - terms[7])", "(terms[6] + terms[7])",

@@ -61,19 +61,18 @@ def test_stated_latencies() -> None:
 
 @pytest.mark.parametrize(("channels", "epsilon"), [(1, 1), (128, 12345), (1024, (1 << 50) - 1)])
 def test_row_constants(channels: int, epsilon: int) -> None:
-    """H * r, S1 * r and e + 4 against the formulas, at full width."""
+    """H * r, S1 * r and e + 4 against the formulas, at full width; H is there a cycle before."""
     rng = np.random.default_rng(8)
     z = rng.integers(-(1 << 15), 1 << 15, (200, channels)) >> rng.integers(0, 15, (200, 1))
     z[0], z[1] = -32768, 32767
     s1, s2 = z.sum(axis=1), (z * z).sum(axis=1)
     r, e = rsqrt(channels * s2 - s1 * s1 + epsilon)
-    steady = {"channels": np.full(200, channels), "epsilon": np.full(200, epsilon)}
-    found = run_pipelined(
-        RowConstants(), {"s1": s1, "s2": s2, **steady}, ("scale", "offset", "shift")
-    )
-    np.testing.assert_array_equal(found["scale"], channels * r)
-    np.testing.assert_array_equal(found["offset"], s1 * r)
-    np.testing.assert_array_equal(found["shift"], e + 4)
+    steady = {"channels": np.full(201, channels), "epsilon": np.full(201, epsilon)}
+    sums = {"s1": np.append(0, s1), "s2": np.append(0, s2)}
+    found = run_pipelined(RowConstants(), sums | steady, ("scale", "offset", "shift"))
+    np.testing.assert_array_equal(found["scale"][1:], channels * r)
+    np.testing.assert_array_equal(found["offset"][1:], s1 * r)
+    np.testing.assert_array_equal(found["shift"][1:], e + 4)
 
 
 @pytest.mark.parametrize(

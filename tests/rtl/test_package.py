@@ -119,7 +119,7 @@ the tools.
 ### The whole accelerator
 
     make synth UNIT=accelerator LANES=4 ARGS="--parts"
-    make synth UNIT=accelerator LANES=16
+    python -m sim.synth accelerator --lanes 16
 
 | lanes | LUT4 | Fmax (MHz) by seed 1 |
 | ---: | ---: | ---: |
@@ -145,6 +145,7 @@ def test_figures_come_from_the_document() -> None:
     assert four.remarks == "What they mean."
     sixteen = measured.measured(Config(lanes=16), RESULTS)
     assert sixteen is not None
+    assert sixteen.command == "python -m sim.synth accelerator --lanes 16"
     assert sixteen.row == ("16", "5,678", "not routed")
 
 
@@ -159,6 +160,12 @@ def test_what_was_not_measured_has_no_figures(config: Config) -> None:
 def test_a_document_of_another_form_is_an_error(lost: str) -> None:
     with pytest.raises(ValueError, match=r"results\.md: no table of the lanes below"):
         measured.measured(Config(lanes=4), RESULTS.replace(lost, "x"))
+
+
+def test_a_row_without_its_command_is_an_error() -> None:
+    text = RESULTS.replace("--lanes 16", "--lanes 160")
+    with pytest.raises(ValueError, match=r"results\.md: no command of 16 lanes below"):
+        measured.measured(Config(lanes=16), text)
 
 
 def test_the_documents_own_figures() -> None:

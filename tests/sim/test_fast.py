@@ -209,6 +209,15 @@ def test_a_hang_is_an_error_that_says_where(plain: Loaded) -> None:
         fast.simulate(CONFIG, [plain.job(5)], row_latency=5000, patience=50)
 
 
+def test_an_inference_may_be_bounded(plain: Loaded) -> None:
+    job = plain.job(5)
+    (result,) = fast.simulate(CONFIG, [job])
+    (bounded,) = fast.simulate(CONFIG, [job], longest=result.cycles)
+    assert bounded.cycles == result.cycles
+    with pytest.raises(fast.HarnessError, match="still at it after 1000 cycles"):
+        fast.simulate(CONFIG, [job], longest=1000)
+
+
 def test_a_row_beyond_the_table_is_an_error(plain: Loaded) -> None:
     job = replace(plain.job(5), table=plain.table[:20])
     with pytest.raises(fast.HarnessError, match=r"row \d+ was asked for, the table has 20"):
@@ -251,6 +260,7 @@ def children() -> list[str]:
         ({"row_latency": 0}, "row_latency is 0"),
         ({"processes": 0}, "processes is 0"),
         ({"patience": -1}, "patience is -1"),
+        ({"longest": -1}, "longest is -1: it must be 0 or more"),
         ({"seed": -1}, "seed is -1: it must lie in 0"),
     ],
 )

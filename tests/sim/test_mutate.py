@@ -56,7 +56,7 @@ def test_a_bench_that_looks_away_is_found(
     quiet = bench.Exercise("quiet", lambda ports: ports.tick(), {})
     monkeypatch.setattr(bench, "exercises", lambda unit: {"quiet": quiet})
     # What is proved is not asked here.
-    monkeypatch.setattr(score, "equivalents", lambda whole, unit, mutants: [False for _ in mutants])
+    monkeypatch.setattr(score, "equivalents", lambda *given: [False for _ in given[2]])
     assert command.main(["activation", "--count", "40", "--jobs", "1"]) == 1
     shown, error = capsys.readouterr()
     assert shown.count("NEW: ") == 40
@@ -68,7 +68,7 @@ def test_a_bench_that_looks_away_is_found(
 def test_inferences_and_cases_kill_mutants_of_the_accelerator(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(score, "equivalents", lambda whole, unit, mutants: [False for _ in mutants])
+    monkeypatch.setattr(score, "equivalents", lambda *given: [False for _ in given[2]])
     figures = tmp_path / "mutate.json"
     command.main(["accelerator", "--count", "12", "--json", str(figures)])
     (found,) = json.loads(figures.read_text())
@@ -205,7 +205,7 @@ def test_attention_is_drawn_without_what_the_encoder_alone_has() -> None:
 def test_the_bench_kills_mutants_of_attention(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(score, "equivalents", lambda whole, unit, mutants: [False for _ in mutants])
+    monkeypatch.setattr(score, "equivalents", lambda *given: [False for _ in given[2]])
     figures = tmp_path / "mutate.json"
     command.main(["attention", "--count", "20", "--json", str(figures)])
     (found,) = json.loads(figures.read_text())

@@ -15,6 +15,7 @@ from rtl.compile.program import compile_attention
 from rtl.interface.config import Config
 from sim.bench import run_bench
 from sim.design import Design, generated
+from tests.tb.power_up import unknown
 from tb.case import Case, attention_inference, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, layer_inferences
 
@@ -41,7 +42,9 @@ def test_small_shapes_on_icarus(idle: float, stall: float, tmp_path: Path) -> No
     path = tmp_path / "case.npz"
     seed = int(10 * idle + 100 * stall)
     write_case(path, Case(inferences=tuple(found), idle=idle, stall=stall, seed=seed))
-    run_bench(attention(config), "icarus", config, testcases=["case"], env={"CASE": str(path)})
+    env = {"CASE": str(path)}
+    design = unknown(attention(config))
+    run_bench(design, "icarus", config, testcases=["case"], env=env, variant="power-up")
 
 
 @pytest.mark.verilator

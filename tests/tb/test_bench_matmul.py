@@ -6,11 +6,15 @@ import pytest
 
 from rtl.interface.config import Config
 from sim.bench import run_bench
+from sim.design import generated
+from tests.tb.power_up import unknown
 
 
 @pytest.mark.parametrize("dsp_macs", [None, 5])
 def test_icarus(dsp_macs: int | None) -> None:
-    run_bench("matmul", "icarus", Config(lanes=4, dsp_macs=dsp_macs))
+    """Registers begin with X."""
+    config = Config(lanes=4, dsp_macs=dsp_macs)
+    run_bench(unknown(generated("matmul", config)), "icarus", config, variant="power-up")
 
 
 @pytest.mark.verilator

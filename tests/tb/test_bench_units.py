@@ -6,14 +6,19 @@ import pytest
 
 from rtl.interface.config import Config
 from sim.bench import run_bench
+from sim.design import generated
+from tests.tb.power_up import unknown
 
 UNITS = ("requantize", "activation", "reciprocal", "rsqrt", "softmax", "layernorm")
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_icarus(unit: str, real_vectors: Path) -> None:
-    """With vectors of a real review on the shipped model, calibrated as a user would."""
-    passed = run_bench(unit, "icarus", Config(lanes=4), env={"VECTORS": str(real_vectors)})
+    """With vectors of a real review on the shipped model; registers begin with X."""
+    config = Config(lanes=4)
+    design = unknown(generated(unit, config))
+    env = {"VECTORS": str(real_vectors)}
+    passed = run_bench(design, "icarus", config, env=env, variant="power-up")
     names = {test.name.partition("/")[0] for test in passed}
     assert "real_reviews" in names
     assert len(names) > 1

@@ -62,7 +62,10 @@ def measured(config: Config, text: str | None = None) -> Measured | None:
         raise ValueError(f"{RESULTS.name}: no table of the lanes below {CHAPTER}, {SECTION}")
     for row in table[2:]:
         if row[0] == str(config.lanes):
-            (command,) = [c for c in commands if re.search(rf"\bLANES={config.lanes}\b", c)]
+            lanes = re.compile(rf"\bLANES={config.lanes}\b|--lanes {config.lanes}\b")
+            command = next((line for line in commands if lanes.search(line)), None)
+            if command is None:
+                raise ValueError(f"{RESULTS.name}: no command of {row[0]} lanes below {SECTION}")
             remarks = " ".join(blocks[2].split())
             return Measured(
                 means=" ".join(means.split()),
