@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
+
 from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -169,9 +172,9 @@ class Sequencer(wiring.Component):
                 m.d.comb += [
                     self.o.payload.eq(walker.o.payload),
                     bounds.areas.eq(walker.areas),
-                    lengths.read.address.eq(walker.number),
                 ]
         m.d.comb += [
+            lengths.read.address.eq(reduce(or_, (walker.number for walker in walkers.values()))),
             self.o.valid.eq(Cat(*(walker.o.valid for walker in walkers.values())).any()),
             half_done.eq(Cat(*(walker.half_done for walker in walkers.values())).any()),
             done.eq(Cat(*(walker.done for walker in walkers.values())).any()),

@@ -52,7 +52,7 @@ class Walker(wiring.Component):
         Stable from `begin` to `done`.
     batch : In, Batch
     number : Out
-        A sequence, out of a register.
+        A sequence, out of a register; 0 between operations.
     length : In, Length
         Of it, in the same cycle.
     first, second : In, Length
@@ -134,6 +134,8 @@ class Walker(wiring.Component):
                 coming.eq(self.length),
                 self.number.eq(self.number + 1),
             ]
+        with m.If(self.done):
+            m.d.sync += self.number.eq(0)
         return coming
 
     def bank_word(self, address: Value) -> Value:

@@ -71,11 +71,11 @@ class Normalizer(wiring.Component):
         connect(m, flipped(self.parameter), unit.parameter)
         complete = Signal(range(config.row_tiles + 1))  # row tiles of the present sum
         norm = Signal(NORM, reset_less=True)
-        tiles = Signal.like(complete)
+        of_batch = Mux(norm.flags.first_tile, self.batch.gathered, self.batch.row_tiles)
+        tiles = Signal.like(complete, reset_less=True)
         m.d.comb += [
-            tiles.eq(Mux(norm.flags.first_tile, self.batch.gathered, self.batch.row_tiles)),
             unit.channels.eq(norm.channels),
-            unit.tiles.eq(tiles),
+            unit.tiles.eq(of_batch),
             unit.shift.eq(norm.shift),
             unit.epsilon.eq(norm.epsilon),
             unit.available.eq(Mux(norm.flags.chained, tiles, complete)),
@@ -92,6 +92,7 @@ class Normalizer(wiring.Component):
                     m.next = "BEGIN"
             with m.State("BEGIN"):
                 m.d.comb += unit.start.eq(self.batch.ready)
+                m.d.sync += tiles.eq(of_batch)
                 with m.If(self.batch.ready):
                     m.next = "RUN"
             with m.State("RUN"):

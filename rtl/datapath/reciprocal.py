@@ -84,7 +84,7 @@ class Reciprocal(wiring.Component):
     Members
     -------
     i : In, unsigned(20)
-        1 and more; the result for 0 has no meaning.
+        1 and more; the result for 0 has no meaning. Out of a register.
     r : Out, 16
         2^15 <= r < 2^16.
     e : Out, 5
@@ -96,7 +96,7 @@ class Reciprocal(wiring.Component):
         Cycles from i to r and e: 11.
     """
 
-    latency = 3 + READ_LATENCY + 2 + NewtonStep.latency
+    latency = 2 + READ_LATENCY + 3 + NewtonStep.latency
 
     def __init__(self) -> None:
         super().__init__({"i": In(unsigned(20)), "r": Out(16), "e": Out(5)})
@@ -108,10 +108,8 @@ class Reciprocal(wiring.Component):
         ends = [((c << 12) - low * y0) >> 6 for y0, c in entries for low in (0, 4095)]
         error_shape = bits_of(min(ends), max(ends))
 
-        # Cycle 1: the operand.
-        u = register(m, self.i, "operand")
-        e = Const(0, 0)
-        # Cycles 2 and 3: shift the leading one to bit 19.
+        # Cycles 1 and 2: shift the leading one to bit 19.
+        u, e = self.i, Const(0, 0)
         for stage, steps in enumerate(((16, 8), (4, 2, 1))):
             for step in steps:
                 small = ~u[20 - step :].any()
@@ -123,18 +121,17 @@ class Reciprocal(wiring.Component):
         # 31 minus the shift. The leading one's index is 19 minus the shift.
         exponent = Signal(5)
         m.d.comb += exponent.eq(e - 12)
-        # Cycles 4 and 5: the table.
+        # Cycles 3 and 4: the table. Cycle 5: operands of the multiplier.
         table = Rom(unsigned(12 + residual_shape.width), [
             y0 | (c % (1 << residual_shape.width)) << 12 for y0, c in entries
         ])  # fmt: skip
         m.submodules.table = table
         m.d.comb += table.address0.eq(u[12:19])
-        y0 = table.data0[:12]
-        residual = table.data0[12:].as_signed()
-        low = delay(m, u[:12], READ_LATENCY, "low")
+        y0 = register(m, table.data0[:12], "operand")
+        low = delay(m, u[:12], READ_LATENCY + 1, "low")
         # Cycle 6: product.
         product = register(m, low * y0, "product")
-        residual = register(m, residual, "residual")
+        residual = delay(m, table.data0[12:].as_signed(), 2, "residual")
         y0 = delay(m, y0, 2, "y0")
         # Cycle 7: Newton's residual.
         error = register(m, ((residual << 12) - product) >> 6, "error")
@@ -144,6 +141,6 @@ class Reciprocal(wiring.Component):
             newton.y0.eq(y0),
             newton.error.eq(error),
             self.r.eq(newton.r),
-            self.e.eq(delay(m, exponent, self.latency - 3, "e")),
+            self.e.eq(delay(m, exponent, self.latency - 2, "e")),
         ]
         return m

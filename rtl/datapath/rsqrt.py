@@ -31,7 +31,7 @@ class Rsqrt(wiring.Component):
     Members
     -------
     i : In, unsigned(52)
-        1 and more; the result for 0 has no meaning.
+        1 and more; the result for 0 has no meaning. Out of a register.
     r : Out, 16
         2^15 <= r < 2^16.
     e : Out, 5
@@ -44,7 +44,7 @@ class Rsqrt(wiring.Component):
 
     """
 
-    latency = 5 + READ_LATENCY + 3 + NewtonStep.latency
+    latency = 4 + READ_LATENCY + 4 + NewtonStep.latency
 
     def __init__(self) -> None:
         super().__init__({"i": In(unsigned(52)), "r": Out(16), "e": Out(5)})
@@ -61,10 +61,8 @@ class Rsqrt(wiring.Component):
         ]
         error_shape = bits_of(min(ends), max(ends))
 
-        # Cycle 1: the operand.
-        v = register(m, self.i, "operand")
-        e = Const(0, 0)
-        # Cycles 2 to 5: shift the leading pair of bits to the top.
+        # Cycles 1 to 4: shift the leading pair of bits to the top.
+        v, e = self.i, Const(0, 0)
         for stage, steps in enumerate(((32,), (16,), (8,), (4, 2))):
             for step in steps:
                 small = ~v[52 - step :].any()
@@ -78,22 +76,21 @@ class Rsqrt(wiring.Component):
         m.d.comb += exponent.eq(e - 6)
         u = v[34:]
         large = u[17]
-        # Cycles 6 and 7: the table.
+        # Cycles 5 and 6: the table. Cycle 7: operands of the multipliers.
         table = Rom(
             unsigned(36 + residual_shape.width),
             [y0 | y2 << 12 | (c % (1 << residual_shape.width)) << 36 for y0, y2, c in entries],
         )
         m.submodules.table = table
         m.d.comb += table.address0.eq(Cat(Mux(large, u[10:17], u[9:16]), large))
-        y0 = table.data0[:12]
-        square_low, square_high = table.data0[12:24], table.data0[24:36]
-        residual = table.data0[36:].as_signed()
-        low = delay(m, Mux(large, u[:10], u[:9]), READ_LATENCY, "low")
+        square_low = register(m, table.data0[12:24], "square_low")
+        square_high = register(m, table.data0[24:36], "square_high")
+        low = delay(m, Mux(large, u[:10], u[:9]), READ_LATENCY + 1, "low")
         # Cycle 8: partial products.
         product_low = register(m, low * square_low, "product_low")
         product_high = register(m, low * square_high, "product_high")
-        residual = delay(m, residual, 2, "residual")
-        y0 = delay(m, y0, 3, "y0")
+        residual = delay(m, table.data0[36:].as_signed(), 3, "residual")
+        y0 = delay(m, table.data0[:12], 4, "y0")
         # Cycle 9: product.
         product = register(m, (product_high << 12) + product_low, "product")
         # Cycle 10: Newton's residual.
@@ -104,6 +101,6 @@ class Rsqrt(wiring.Component):
             newton.y0.eq(y0),
             newton.error.eq(error),
             self.r.eq(newton.r),
-            self.e.eq(delay(m, exponent, self.latency - 5, "e")),
+            self.e.eq(delay(m, exponent, self.latency - 4, "e")),
         ]
         return m

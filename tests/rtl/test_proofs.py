@@ -59,7 +59,7 @@ ROW_SCALE = """
 module formula (input [19:0] sum, input [15:0] m, r, input [4:0] e, input [5:0] s);
   wire [15:0] row_m; wire [5:0] row_s; wire [19:0] i;
   unit u (.clk(1'b0), .rst(1'b0), .sum(sum), .m(m), .s(s), .row_m(row_m), .row_s(row_s),
-          .\\reciprocal.i (i), .\\reciprocal.r (r), .\\reciprocal.e_8 (e));
+          .\\reciprocal.i (i), .\\reciprocal.r (r), .\\reciprocal.e_9 (e));
   wire [31:0] product = r * m;
   wire [4:0] adj = product >= 32'h80000000 ? 16 : 15;
   wire [32:0] rounded = ({1'b0, product} + (33'd1 << (adj - 1))) >> adj;
