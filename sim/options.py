@@ -63,6 +63,17 @@ def add_stream_ahead(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def clock(text: str) -> float:
+    """MHz, as an option."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no clock: give MHz above 0, up to 10000")
+    return value
+
+
 def quantized_of(options: argparse.Namespace) -> Path:
     """The directory of the quantized model that the options name.
 

@@ -83,7 +83,7 @@ class Epilogue(wiring.Component):
     config
         Lanes and address widths.
     ahead
-        How far `x.write_ahead` looks ahead, 0..`latency` - 1.
+        How far `x.write_ahead` looks ahead, 0..`latency` - 2.
 
     Attributes
     ----------
@@ -334,15 +334,16 @@ class Epilogue(wiring.Component):
         def writes(column: data.View) -> Value:
             return column.write & column.into_x
 
+        # LayerNorm's read waits for these, so they are known a cycle before.
+        before, ahead = at[RESIDUAL_READ - 1], at[WRITTEN - self.ahead - 1]
+        reads = before.write & (before.epilogue == Kind.RESIDUAL)
         m.d.comb += [
-            self.x.read_en.eq(
-                at[RESIDUAL_READ].write & (at[RESIDUAL_READ].epilogue == Kind.RESIDUAL)
-            ),
+            self.x.read_en.eq(register(m, reads, "x_read_en", reset=True)),
             self.x.read_address.eq(at[RESIDUAL_READ].read),
-            self.x.write_en.eq(writes(at[WRITTEN])),
+            self.x.write_en.eq(register(m, writes(at[WRITTEN - 1]), "x_write_en", reset=True)),
             self.x.write_lanes.eq(written_lanes(at[WRITTEN], self.config.lanes)),
             self.x.write_address.eq(at[WRITTEN].address),
-            self.x.write_ahead.eq(writes(at[WRITTEN - self.ahead])),
+            self.x.write_ahead.eq(register(m, writes(ahead), "x_write_ahead", reset=True)),
         ]
         adds = register(m, at[REQUANTIZED].epilogue == Kind.RESIDUAL, "adds")
         totals = []

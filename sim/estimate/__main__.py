@@ -26,7 +26,7 @@ from sim.estimate.area import (
 from sim.estimate.fits import parts, shares, verdict
 from sim.estimate.memories import memories
 from sim.estimate.performance import Performance, example, performance
-from sim.options import add_memory_options, add_model_options, quantized_of
+from sim.options import add_memory_options, add_model_options, clock, quantized_of
 from sim.report import table
 
 DESCRIPTION = """\
@@ -48,16 +48,6 @@ examples:
 MAX_LAYERS = 48
 
 
-def _clock(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 10_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no clock: give MHz above 0, up to 10000")
-    return value
-
-
 def _parser() -> Parser:
     result = Parser("sim.estimate", DESCRIPTION, EXAMPLES)
     add_model_options(result)
@@ -68,7 +58,7 @@ def _parser() -> Parser:
         help=f"of the encoder without a model, 1 to {MAX_LAYERS} (default: 2)",
     )
     result.add_argument(
-        "--clock", type=_clock, default=100.0, metavar="MHZ", help="for times (default: 100)"
+        "--clock", type=clock, default=100.0, metavar="MHZ", help="for times (default: 100)"
     )
     result.add_argument(
         "--points", action="store_true", help="show what was measured beside the estimates, and end"
