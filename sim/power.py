@@ -51,9 +51,9 @@ examples:
 IDLE_WATTS = 0.202
 JOULES_A_CHANGE = 25.1e-6 / 100e6
 
-FLAGS = ("--coverage-toggle", "--coverage-max-width", "4096")
+FLAGS = ("--coverage-toggle", "--coverage-underscore", "--coverage-max-width", "4096")
 _MODULE = re.compile(r"^module (\S+?) ?\(.*?^endmodule", re.MULTILINE | re.DOTALL)
-_REGISTER = re.compile(r"^  reg (?:signed )?(?:\[(\d+):0\] )?(\S+?)(?: = \S+)?;$", re.MULTILINE)
+_REGISTER = re.compile(r"^  reg (?:signed )?(?:\[\d+:0\] )?\\?(\S+?) ?(?: = \S+)?;$", re.MULTILINE)
 _BIT = re.compile(r"(.+?)(?:\[\d+\])?:(?:0->1|1->0)")
 
 
@@ -91,7 +91,7 @@ class Watts:
 def registers(verilog: str) -> set[tuple[str, str]]:
     """Modules and names of the registers of a text of Verilog, memories left out."""
     return {
-        (module[1], register[2])
+        (module[1], register[1])
         for module in _MODULE.finditer(verilog)
         for register in _REGISTER.finditer(module[0])
     }

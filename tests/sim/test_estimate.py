@@ -203,9 +203,9 @@ def test_what_is_extrapolated_is_said(capsys: pytest.CaptureFixture[str]) -> Non
     far = Config(lanes=32, tokens=4096, hidden=1, ffn=4096)
     told = area.extrapolated(far)
     assert [entry.split()[0] for entry in told] == ["lanes", "tokens", "hidden", "ffn"]
-    assert told[0] == "lanes 32 (measured: 4 to 8)"
+    assert told[0] == "lanes 32 (measured: 4 to 16)"
     assert command.main(["--lanes", "32"]) == 0
-    line = "LUT4 and FF are extrapolated: lanes 32 (measured: 4 to 8).\n"
+    line = "LUT4 and FF are extrapolated: lanes 32 (measured: 4 to 16).\n"
     assert line in capsys.readouterr().out
     assert command.main([]) == 0
     assert "extrapolated" not in capsys.readouterr().out

@@ -43,7 +43,7 @@ endmodule
 
 def test_registers_are_told_from_wires_and_memories() -> None:
     found = power.registers(VERILOG)
-    assert found == {("top", "count"), ("top", "\\sum.low"), ("top", "flag"), ("top", "o")}
+    assert found == {("top", "count"), ("top", "sum.low"), ("top", "flag"), ("top", "o")}
 
 
 def test_changes_of_registers_alone_count() -> None:
@@ -71,6 +71,7 @@ def test_a_chain_like_the_measured_one_takes_what_was_measured() -> None:
     assert power.watts(found, CONFIG, 25).lower == pytest.approx(0.202 + 2.10 / 4, abs=0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.verilator
 def test_changes_of_an_inference() -> None:
     """The counter of the cycles says itself how often its bits change."""
@@ -79,6 +80,7 @@ def test_changes_of_an_inference() -> None:
     ids = rng.integers(0, 30, 10).astype(np.int32)
     tokens = Tokens(ids=ids, types=np.zeros(10, np.int32), words=("word",) * 10)
     found = power.activity(model, CONFIG, tokens)
-    assert found.changes["accelerator", "cycles"] == sum(found.cycles >> bit for bit in range(32))
+    counter = found.changes["accelerator", "value__cycles"]
+    assert counter == sum(found.cycles >> bit for bit in range(32))
     every = power.registers(generated("accelerator", CONFIG).verilog)
     assert len(found.changes.keys()) > 0.9 * len(every)
