@@ -36,7 +36,7 @@ What a change takes was measured by others on the same part (LFE5U-85F-6) and bo
 of 83,640 flip-flops that all change in each cycle takes 2.10 W at 100 MHz beyond the 0.20 W of the
 board in reset, at its USB plug: 0.251 pJ a change, with the way to the next flip-flop.
 
-The lower bound counts the registers' changes alone. The upper one lets every LUT and flip-flop of
+The low estimate counts the registers' changes alone. The high one lets every LUT and flip-flop of
 the netlist (by sim.estimate) change in each cycle. What is inside of multipliers and block RAMs,
 and other chips, are in neither.
 """
@@ -81,11 +81,11 @@ class Activity:
 
 @dataclass(frozen=True, kw_only=True)
 class Watts:
-    """Of the board without the accelerator's work, and with it, from `lower` to `upper`."""
+    """Of the board without the accelerator's work, and with it, from `low` to `high`."""
 
     idle: float
-    lower: float
-    upper: float
+    low: float
+    high: float
 
 
 def registers(verilog: str) -> set[tuple[str, str]]:
@@ -138,8 +138,8 @@ def watts(found: Activity, config: Config, mhz: float) -> Watts:
     resources = estimate(config)
     return Watts(
         idle=IDLE_WATTS,
-        lower=IDLE_WATTS + found.a_cycle * joules_a_second,
-        upper=IDLE_WATTS + (resources["LUT4"] + resources["FF"]) * joules_a_second,
+        low=IDLE_WATTS + found.a_cycle * joules_a_second,
+        high=IDLE_WATTS + (resources["LUT4"] + resources["FF"]) * joules_a_second,
     )
 
 
@@ -170,7 +170,7 @@ def _run(options: argparse.Namespace) -> None:
         f"{found.a_cycle:,.0f} bits of registers change in a cycle, on average, of about "
         f"{estimate(config)['FF']:,}\n"
     )
-    names = {"idle": "in reset", "lower": "lower bound", "upper": "upper bound"}
+    names = {"idle": "in reset", "low": "low estimate", "high": "high estimate"}
     rows = [
         [names[name], f"{value:.2f}", "" if name == "idle" else f"{1e3 * value * seconds:.2f}"]
         for name, value in asdict(told).items()

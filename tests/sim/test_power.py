@@ -67,8 +67,8 @@ def test_a_chain_like_the_measured_one_takes_what_was_measured() -> None:
     )
     told = power.watts(found, CONFIG, 100)
     assert told.idle == 0.202
-    assert told.lower == pytest.approx(0.202 + 2.10, abs=0.005)
-    assert power.watts(found, CONFIG, 25).lower == pytest.approx(0.202 + 2.10 / 4, abs=0.005)
+    assert told.low == pytest.approx(0.202 + 2.10, abs=0.005)
+    assert power.watts(found, CONFIG, 25).low == pytest.approx(0.202 + 2.10 / 4, abs=0.005)
 
 
 @pytest.mark.slow

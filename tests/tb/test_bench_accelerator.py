@@ -19,7 +19,6 @@ from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.bench import BenchError, run_bench
 from sim.design import Design, described, generated
-from tests.tb.power_up import at_random, unknown
 from tb.case import Case, Inference, accelerator_inference, write_case
 from tb.packing import token_words
 from tb.scenarios import (
@@ -36,6 +35,7 @@ from tb.scenarios import (
     sequences,
 )
 from tests.rtl.mutation import mutated
+from tests.tb.power_up import at_random, unknown
 
 VERILATOR = pytest.mark.verilator
 LIMITS = Config(lanes=4, **SMALL_LIMITS)

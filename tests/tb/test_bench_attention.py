@@ -15,9 +15,9 @@ from rtl.compile.program import compile_attention
 from rtl.interface.config import Config
 from sim.bench import run_bench
 from sim.design import Design, generated
-from tests.tb.power_up import unknown
 from tb.case import Case, attention_inference, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, layer_inferences
+from tests.tb.power_up import unknown
 
 REVIEW = (
     "That movie was terrible! The plot made no sense, the actors seemed bored, and after two hours "
