@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 from cli.command import run_command
 from cli.files import write_json
-from cli.options import Parser, add_json, add_seed
+from cli.options import Parser, add_json, add_seed, positive
 from cli.progress import stage
 
 from rtl.interface.options import add_config_options, config_of
 from sim.design import generated
 from sim.report import table
-from sim.synth.ecp5 import AVAILABLE, PLACERS, ROUTERS, Cost, synthesise
+from sim.synth.ecp5 import AVAILABLE, PLACERS, ROUTERS, Cost, Timing, synthesise
 from sim.synth.throughput import LAYERS, Throughput, throughput
 
 DESCRIPTION = """\
@@ -52,7 +52,7 @@ def describe(cost: Cost, parts: bool = False) -> str:
     if parts:
         body: list[list[object]] = [[name, *used.values()] for name, used in cost.parts.items()]
         lines += ["", table(["part", *AVAILABLE], body)]
-    if cost.median is not None and cost.worst is not None:
+    if cost.timings or cost.unended:
         by_seed: list[list[object]] = [
             [
                 timing.seed,
@@ -63,14 +63,19 @@ def describe(cost: Cost, parts: bool = False) -> str:
             ]
             for timing in cost.timings
         ]
+        by_seed += [[seed, "not ended", "", "", ""] for seed in cost.unended]
         head = ["seed", "Fmax (MHz)", "logic (ns)", "routing (ns)", "worst path"]
         lines += ["", table(head, by_seed)]
         lines += [
             "",
-            f"Fmax, routed, register to register: median {cost.median.fmax_mhz:.1f} MHz, worst "
-            f"{cost.worst.fmax_mhz:.1f} MHz, {_seeds(len(cost.timings))}",
+            f"Fmax, routed, register to register: median {_mhz(cost.median)}, worst "
+            f"{_mhz(cost.worst)}, {_seeds(len(by_seed))}",
         ]
     return "\n".join(lines)
+
+
+def _mhz(timing: Timing | None) -> str:
+    return "not ended" if timing is None else f"{timing.fmax_mhz:.1f} MHz"
 
 
 def _seeds(count: int) -> str:
@@ -89,10 +94,10 @@ def describe_throughput(speed: Throughput) -> str:
 def figures(cost: Cost, speed: Throughput | None) -> dict[str, object]:
     """All that is printed, for programs."""
     fmax = None
-    if cost.median is not None and cost.worst is not None:
+    if cost.timings or cost.unended:
         fmax = {
-            "median": cost.median.fmax_mhz,
-            "worst": cost.worst.fmax_mhz,
+            "median": None if cost.median is None else cost.median.fmax_mhz,
+            "worst": None if cost.worst is None else cost.worst.fmax_mhz,
             "by_seed": {str(timing.seed): timing.fmax_mhz for timing in cost.timings},
         }
     return dataclasses.asdict(cost) | {
@@ -118,6 +123,13 @@ def _parser() -> Parser:
     )
     result.add_argument("--placer", choices=PLACERS, default=PLACERS[0], help="static")
     result.add_argument("--router", choices=ROUTERS, default=ROUTERS[0], help="router1")
+    result.add_argument(
+        "--patience",
+        type=positive,
+        default=60,
+        metavar="MINUTES",
+        help="after which a placement is stopped and counts as the slowest, 60",
+    )
     add_json(result)
     add_config_options(result)
     return result
@@ -132,6 +144,7 @@ def _run(options: argparse.Namespace) -> None:
         freq=options.freq,
         placer=options.placer,
         router=options.router,
+        patience=60 * options.patience,
         seeds=range(options.seed, options.seed + options.placements),
         say=stage,
     )

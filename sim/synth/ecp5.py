@@ -65,6 +65,10 @@ class SynthesisError(ToolError):
     """Yosys or nextpnr refused the design, or it does not fit the part."""
 
 
+class Unended(SynthesisError):
+    """A tool took longer than it was given, and was stopped."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Timing:
     """Routed timing.
@@ -104,7 +108,9 @@ class Cost:
     folded
         The registers that lie inside DSPs and block RAMs.
     timings
-        Of all placements, in the order of the seeds; none where nothing was placed.
+        Of the placements that ended, in the order of the seeds; none where nothing was placed.
+    unended
+        Seeds whose placement or routing was stopped, since it took too long.
     seconds
         Of the synthesis.
     """
@@ -116,16 +122,24 @@ class Cost:
     absorbed: int
     folded: Folded
     timings: list[Timing]
+    unended: list[int]
     seconds: float
 
     @property
     def median(self) -> Timing | None:
-        """Of the placement in the middle, the slower one of two: what a placement may give."""
+        """Of the placement in the middle, the slower one of two: what a placement may give.
+
+        One that did not end counts as the slowest; None where it would be in the middle.
+        """
         ordered = sorted(self.timings, key=lambda timing: timing.fmax_mhz)
-        return ordered[(len(ordered) - 1) // 2] if ordered else None
+        middle = (len(ordered) + len(self.unended) - 1) // 2 - len(self.unended)
+        return ordered[middle] if ordered and middle >= 0 else None
 
     @property
     def worst(self) -> Timing | None:
+        """None where one did not end, or nothing was placed."""
+        if self.unended:
+            return None
         return min(self.timings, key=lambda timing: timing.fmax_mhz, default=None)
 
 
@@ -172,11 +186,19 @@ endmodule
 """
 
 
-def run_tool(name: str, *arguments: str, folder: Path, log_name: str = "") -> None:
+def run_tool(
+    name: str,
+    *arguments: str,
+    folder: Path,
+    log_name: str = "",
+    seconds: float | None = None,
+) -> None:
     """Run a yowasp tool in `folder`; what it says is in `log_name` there, `name`.log if empty.
 
     Raises
     ------
+    Unended
+        It took longer than so many seconds.
     SynthesisError
         It is not installed, it failed, or it has let a signal be driven twice: Yosys then takes
         one of the two and only warns, so the netlist is another design.
@@ -187,7 +209,12 @@ def run_tool(name: str, *arguments: str, folder: Path, log_name: str = "") -> No
     log = folder / (log_name or f"{name}.log")
     with log.open("w") as file:
         command = [str(program), *arguments]
-        done = subprocess.run(command, cwd=folder, stdout=file, stderr=subprocess.STDOUT)
+        try:
+            done = subprocess.run(
+                command, cwd=folder, stdout=file, stderr=subprocess.STDOUT, timeout=seconds
+            )
+        except subprocess.TimeoutExpired:
+            raise Unended(f"{name} was stopped after {seconds:g} s; see {log}") from None
     if done.returncode != 0:
         end = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise SynthesisError(f"{name} failed; the end of {log}:\n{end}")
@@ -296,9 +323,10 @@ def _place_and_route(
     seed: int,
     placer: str,
     router: str,
+    patience: float | None,
     say: Callable[[str], None],
-) -> Timing:
-    """The timing of this placement, kept beside the netlist."""
+) -> Timing | None:
+    """The timing of this placement, kept beside the netlist; None where it did not end."""
     kept = netlist.with_name(f"{netlist.stem}-{seed}-{freq:g}-{placer}-{router}.json")
     with locked(kept.with_suffix(".lock")):
         if not kept.exists():
@@ -308,7 +336,18 @@ def _place_and_route(
             arguments += ["--freq", str(freq), "--seed", str(seed)]
             arguments += ["--placer", placer, "--router", router]
             folder = netlist.parent
-            run_tool("nextpnr-ecp5", *DEVICE, *arguments, folder=folder, log_name=log.name)
+            try:
+                run_tool(
+                    "nextpnr-ecp5",
+                    *DEVICE,
+                    *arguments,
+                    folder=folder,
+                    log_name=log.name,
+                    seconds=patience,
+                )
+            except Unended:
+                say(f"seed {seed} has not ended after {patience:g} s")
+                return None
             timing = read_timing(json.loads(report.read_text()), seed)
             write_json(kept, dataclasses.asdict(timing))
             say(f"Fmax {timing.fmax_mhz} MHz")
@@ -323,6 +362,7 @@ def synthesise(
     seeds: Sequence[int] = (1,),
     placer: str = PLACERS[0],
     router: str = ROUTERS[0],
+    patience: float | None = None,
     say: Callable[[str], None] = lambda message: None,
 ) -> Cost:
     """Resources of `design` and, with `route`, its timing.
@@ -338,6 +378,8 @@ def synthesise(
         Of the placer. Fmax moves by some 10 % from one to the next; the median counts.
     placer, router
         nextpnr's; of `PLACERS` and `ROUTERS`.
+    patience
+        Seconds after which a placement is stopped, whose seed is in `unended` then; None: never.
     say
         Told before each step that takes time.
 
@@ -368,12 +410,15 @@ def synthesise(
         if route and not netlist.exists():
             say(f"synthesis of {design.name} between two shift registers")
             _map(design, folder, netlist)
-    placed = (_place_and_route(netlist, freq, seed, placer, router, say) for seed in seeds)
-    timings = list(placed) if route else []
+    placed = {
+        seed: _place_and_route(netlist, freq, seed, placer, router, patience, say)
+        for seed in (seeds if route else ())
+    }
     known = json.loads(counted.read_text())
     return Cost(
         unit=design.name,
         configuration=json.loads(design.sheet)["configuration"],
-        timings=timings,
+        timings=[timing for timing in placed.values() if timing is not None],
+        unended=[seed for seed, timing in placed.items() if timing is None],
         **known | {"folded": Folded(**known["folded"])},
     )

@@ -93,6 +93,45 @@ def test_the_median_of_the_placements_counts(accumulator, by_seed, median, worst
     }
 
 
+@pytest.mark.parametrize(
+    ("fmax", "unended", "median"),
+    [
+        ([90.0], 1, None),
+        ([90.0, 80.0], 1, 80.0),
+        ([107.8, 110.7, 104.4, 111.9], 1, 107.8),
+        ([107.8, 110.7, 104.4], 2, 104.4),
+        ([], 3, None),
+    ],
+)
+def test_what_has_not_ended_counts_as_the_slowest(accumulator, fmax, unended, median):
+    cost = ecp5.synthesise(accumulator(), route=False)
+    timings = [timing(seed, value) for seed, value in enumerate(fmax, 1)]
+    seeds = [*range(len(fmax) + 1, len(fmax) + unended + 1)]
+    cost = dataclasses.replace(cost, timings=timings, unended=seeds)
+    assert (cost.median and cost.median.fmax_mhz, cost.worst) == (median, None)
+    told = command.describe(cost)
+    shown = "not ended" if median is None else f"{median:.1f} MHz"
+    assert f"median {shown}, worst not ended, {len(fmax) + unended} seeds" in told
+    assert [line.split()[0] for line in told.splitlines() if "not ended" in line][:-1] == [
+        str(seed) for seed in seeds
+    ]
+    assert command.figures(cost, None)["fmax_mhz"] == {
+        "median": median,
+        "worst": None,
+        "by_seed": {str(t.seed): t.fmax_mhz for t in timings},
+    }
+
+
+def test_a_placement_that_takes_too_long_is_stopped(accumulator):
+    heard = []
+    cost = ecp5.synthesise(accumulator(), seeds=(1, 2), patience=0.05, say=heard.append)
+    assert (cost.timings, cost.unended, cost.median) == ([], [1, 2], None)
+    assert "seed 2 has not ended after 0.05 s" in heard
+    assert not cost.worst
+    again = ecp5.synthesise(accumulator(), seeds=(1,))
+    assert [timing.seed for timing in again.timings] == [1]
+
+
 @pytest.mark.slow
 def test_three_placements_are_placed_and_read_back(accumulator, monkeypatch):
     cost = ecp5.synthesise(accumulator(), seeds=(1, 2, 3))
