@@ -74,7 +74,7 @@ class AttendWalker(Walker):
         following = unreset(range(config.row_tiles + 1))  # the sequence after it
         row, rows = unreset(config.row_tiles.bit_length()), unreset(config.row_tiles.bit_length())
         head_ends, end = Signal(), Signal(name="key_end")  # the row tile's, the key tile's
-        head = unreset(8)
+        heads_left = unreset(8)  # with this one
         # Of the row tile and of the head's first one: without the bank, and the address in Q.
         offset, head_offset = unreset(self.width), unreset(self.width)
         query, head_query = unreset(self.width), unreset(self.width)
@@ -137,7 +137,8 @@ class AttendWalker(Walker):
                 rows.eq(new.row_tiles),
                 head_ends.eq(one_row | new.single),
                 head_last.eq(attend.heads == 1),
-                *(signal.eq(0) for signal in (row, head, key)),
+                heads_left.eq(attend.heads),
+                *(signal.eq(0) for signal in (row, key)),
                 *(signal.eq(start_row) for signal in (first_row, key_row)),
                 *(s.eq(starts[0]) for s in (offset, head_offset)),
                 *(s.eq(starts[1]) for s in (query, head_query)),
@@ -157,8 +158,8 @@ class AttendWalker(Walker):
                 m.d.sync += [
                     row.eq(0),
                     head_ends.eq(one_row | (rows == 1)),
-                    head.eq(head + 1),
-                    head_last.eq(head + 2 == attend.heads),
+                    heads_left.eq(heads_left - 1),
+                    head_last.eq(heads_left == 2),
                     *(s.eq(head_offset + attend.head_size) for s in (offset, head_offset)),
                     *(s.eq(head_query + attend.head_size) for s in (query, head_query)),
                     *(s.eq(head_keys + attend.head_size) for s in (keys, head_keys)),

@@ -138,11 +138,15 @@ class Issuer(wiring.Component):
         consumed = go & tile.softmax
         m.d.sync += softmax_ready.eq(softmax_ready + self.softmax_finished - consumed)
 
-        in_flight, empty = Signal(8), Signal(init=1)  # tiles that were started and not written
-        with m.If(go & ~self.done):
-            m.d.sync += [in_flight.eq(in_flight + 1), empty.eq(0)]
-        with m.Elif(self.done & ~go):
-            m.d.sync += [in_flight.eq(in_flight - 1), empty.eq(in_flight == 1)]
+        # Tiles that were started and not written; one counts a cycle after it started.
+        started, in_flight, empty = Signal(), Signal(8), Signal(init=1)
+        none = (in_flight == 0) & ~started
+        one = Mux(started, in_flight == 0, in_flight == 1)
+        m.d.sync += [
+            started.eq(go),
+            in_flight.eq(in_flight + started - self.done),
+            empty.eq(~go & (none | (one & self.done))),
+        ]
         m.d.comb += self.quiet.eq(empty & ~self.i.valid)
         return m
 

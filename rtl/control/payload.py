@@ -70,19 +70,21 @@ class TileWriter(wiring.Component):
         columns_left = Signal(16, reset_less=True)
         at_end = Signal()  # `count` is the last one of the weights, or of the planes
         final = Signal()  # the column tile is the last one
-        taken, complete = Signal(), Signal()
+        taken, complete, room = Signal(), Signal(), Signal()
         m.d.comb += [
             self.ready.eq(weights_full),
             self.free.eq(~weights_full.bit_select(half, 1)),
-            self.i.ready.eq(Mux(planes, ~parameters_full.bit_select(half, 1), self.free)),
+            room.eq(~parameters_full.bit_select(half, 1)),
+            self.i.ready.eq(Mux(planes, room, self.free)),
             taken.eq(self.i.valid & self.i.ready),
             complete.eq(taken & planes & at_end),
             self.done.eq(complete & final),
-            self.weight.en.eq(taken & ~planes),
+            # Not by way of `taken`: each of the two is on its way to many registers.
+            self.weight.en.eq(self.i.valid & ~planes & self.free),
             self.weight.buffer.eq(half),
             self.weight.address.eq(count),
             self.weight.data.eq(self.i.payload),
-            self.parameter.en.eq(taken & planes),
+            self.parameter.en.eq(self.i.valid & planes & room),
             self.parameter.buffer.eq(half),
             self.parameter.plane.eq(count),
             self.parameter.data.eq(self.i.payload),

@@ -161,7 +161,8 @@ class EmbedWalker(Walker):
         running = self.start(m)
         taken = self.o.valid & self.o.ready
         embed = fields(Opcode.EMBED, self.operation.fields)
-        row = unreset(self.batch.row_tiles.shape())
+        rows_left = unreset(self.batch.row_tiles.shape())  # with this one
+        last_row = Signal()
         result, source = unreset(self.width), unreset(address_bits(self.config))
         row_start = unreset(self.width)  # result of the row tile's first column tile
         wide = embed.wide[0]
@@ -180,11 +181,12 @@ class EmbedWalker(Walker):
             tile.tag.columns.eq(minimum(n, columns_left)),
             tile.tag.row_tile_done.eq(column_end),
             self.half_done.eq(taken & column_end),
-            self.done.eq(taken & column_end & (row + 1 == self.batch.row_tiles)),
+            self.done.eq(taken & column_end & last_row),
         ]
         with m.If(self.begin):
             m.d.sync += [
-                row.eq(0),
+                rows_left.eq(self.batch.row_tiles),
+                last_row.eq(self.batch.row_tiles == 1),
                 result.eq(0),
                 row_start.eq(0),
                 source.eq(self.weight_base),
@@ -193,7 +195,8 @@ class EmbedWalker(Walker):
             ]
         with m.Elif(taken & column_end):
             m.d.sync += [
-                row.eq(row + 1),
+                rows_left.eq(rows_left - 1),
+                last_row.eq(rows_left == 2),
                 result.eq(row_start + embed.channels),
                 row_start.eq(row_start + embed.channels),
                 source.eq(Mux(self.weight_base == 0, self.config.weight_words, 0)),

@@ -83,7 +83,7 @@ class Epilogue(wiring.Component):
     config
         Lanes and address widths.
     ahead
-        How far `x.write_ahead` looks ahead, 0..`latency` - 2.
+        How far `x.busy` looks ahead, 0..`latency` - 2.
 
     Attributes
     ----------
@@ -343,7 +343,7 @@ class Epilogue(wiring.Component):
             self.x.write_en.eq(register(m, writes(at[WRITTEN - 1]), "x_write_en", reset=True)),
             self.x.write_lanes.eq(written_lanes(at[WRITTEN], self.config.lanes)),
             self.x.write_address.eq(at[WRITTEN].address),
-            self.x.write_ahead.eq(register(m, writes(ahead), "x_write_ahead", reset=True)),
+            self.x.busy.eq(register(m, reads | writes(ahead), "x_busy", reset=True)),
         ]
         adds = register(m, at[REQUANTIZED].epilogue == Kind.RESIDUAL, "adds")
         totals = []

@@ -105,7 +105,7 @@ class Normalizer(wiring.Component):
 
         writes = unit.y_en & norm.flags.residual
         m.d.comb += [
-            unit.x.busy.eq(self.x.read_en | self.x.write_ahead),
+            unit.x.busy.eq(self.x.busy),
             unit.x.data.eq(x16.read.data),
             self.x.read_data.eq(x16.read.data),
             x16.read.address.eq(Mux(self.x.read_en, self.x.read_address, unit.x.address)),

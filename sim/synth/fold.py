@@ -14,6 +14,10 @@ the cell's own clock), and
   straight from other registers. Each multiplier gets a copy, so that logic before them would have
   to reach them all within its cycle. What else reads a flip-flop keeps it.
 
+Where one operand alone comes that way, both stay outside (nextpnr times a multiplier with one
+register inside as one with none), and its flip-flops are copied for each multiplier, to lie next
+to it.
+
 Enables stay outside since nextpnr writes no REG_OUTPUT_CE into a bitstream; the pipeline register
 in the middle of the multiplier is left unused, since nextpnr times it as none. The way from the
 input to the output register inside a multiplier, 3.9 ns, is not timed: no clock above 250 MHz may
@@ -22,7 +26,7 @@ be believed.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +49,9 @@ class Folded:
     block_ram_outputs, dsp_outputs, dsp_inputs
         Ports of block RAMs and multipliers that have got a register.
     flip_flops
-        By which the netlist has become smaller.
+        That have gone inside, and left nothing outside.
+    copies
+        Flip-flops that were added, so that no multiplier shares an operand's register.
     outside
         How many ports kept their registers outside, by the reason; ports without any included.
     """
@@ -54,6 +60,7 @@ class Folded:
     dsp_outputs: int
     dsp_inputs: int
     flip_flops: int
+    copies: int
     outside: dict[str, int]
 
 
@@ -146,26 +153,52 @@ def _product(netlist: Netlist, name: str) -> None:
     _take_out(netlist, name, registers)
 
 
+def _operand(netlist: Netlist, name: str, side: str) -> dict[str, str]:
+    """The flip-flop before each pin of an operand that is not constant 0."""
+    found = {}
+    for pin in (f"{side}{bit}" for bit in range(OPERAND_BITS)):
+        bit = netlist.pin(name, pin)
+        if bit in ("0", "x"):
+            continue
+        driver, _ = netlist.driver(bit)
+        if not driver or netlist.cells[driver]["type"] != FLIP_FLOP:
+            raise Unfoldable("an operand out of no register")
+        if not _registered(netlist, netlist.pin(driver, "DI")):
+            raise Unfoldable("logic before the register")
+        found[pin] = driver
+    return found
+
+
 def _operands(netlist: Netlist, name: str) -> dict[str, str]:
-    """The flip-flop before each pin of both operands that is not constant 0."""
+    """The flip-flops before both operands."""
     if "REG_INPUTA_CLK" in netlist.cells[name]["parameters"]:
         raise Unfoldable("registers inside already")
-    found = {}
-    for side in "AB":
-        for pin in (f"{side}{bit}" for bit in range(OPERAND_BITS)):
-            bit = netlist.pin(name, pin)
-            if bit in ("0", "x"):
-                continue
-            driver, _ = netlist.driver(bit)
-            if not driver or netlist.cells[driver]["type"] != FLIP_FLOP:
-                raise Unfoldable("an operand out of no register")
-            if not _registered(netlist, netlist.pin(driver, "DI")):
-                raise Unfoldable("logic before the register")
-            found[pin] = driver
+    found = _operand(netlist, name, "A") | _operand(netlist, name, "B")
     clock, output = _clock_of(netlist, found.values()), netlist.pin(name, "CLK0")
     if output not in ("x", clock):
         raise Unfoldable("another clock than the product's")
     return found
+
+
+def _share(netlist: Netlist, multipliers: Iterable[str]) -> int:
+    """A register of its own for each multiplier that has one operand's with others; how many."""
+    shared: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for name in multipliers:
+        for side in "AB":
+            try:
+                registers = _operand(netlist, name, side)
+                _clock_of(netlist, registers.values())
+            except Unfoldable:
+                continue
+            for pin, flip_flop in registers.items():
+                shared[flip_flop].append((name, pin))
+    copies = 0
+    for flip_flop, (_, *others) in shared.items():
+        for name, pin in others:
+            copies += 1
+            twin = netlist.twin(flip_flop, f"{flip_flop}_copy_{copies}", "Q")
+            netlist.connect(name, pin, twin)
+    return copies
 
 
 def fold(module: dict[str, Any]) -> Folded:
@@ -199,6 +232,7 @@ def fold(module: dict[str, Any]) -> Folded:
         _clocked(netlist, name, _clock_of(netlist, registers.values()), _INPUTS)
         for pin, flip_flop in registers.items():
             netlist.connect(name, pin, netlist.pin(flip_flop, "DI"))
+    copies = _share(netlist, (name for name in netlist.of_type(MULTIPLIER) if name not in operands))
     for name in flip_flops:
         if not netlist.readers(netlist.pin(name, "Q")):
             netlist.remove(name)
@@ -206,6 +240,7 @@ def fold(module: dict[str, Any]) -> Folded:
         block_ram_outputs=ports,
         dsp_outputs=products,
         dsp_inputs=len(operands),
-        flip_flops=before - len(netlist.of_type(FLIP_FLOP)),
+        flip_flops=before + copies - len(netlist.of_type(FLIP_FLOP)),
+        copies=copies,
         outside=dict(sorted(outside.items())),
     )

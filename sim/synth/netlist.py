@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from copy import deepcopy
+from itertools import chain
 from typing import Any
 
 Bit = int | str  # of a connection in Yosys' JSON: a net, or a constant "0", "1", "x" or "z"
@@ -22,6 +24,10 @@ class Netlist:
             for bit in port["bits"]:
                 if port["direction"] != "input":
                     self._readers[bit]["", name] += 1
+        cells = (bit for name in self.cells for _, bit, _ in self._pins(name))
+        ports = (bit for port in module["ports"].values() for bit in port["bits"])
+        numbers = [bit for bit in chain(cells, ports) if isinstance(bit, int)]
+        self._highest = max(numbers, default=0)  # number of a net
 
     def _enter(self, name: str) -> None:
         for pin, bit, output in self._pins(name):
@@ -55,6 +61,15 @@ class Netlist:
             self._driver[bit] = name, pin
         self.cells[name]["connections"][pin] = [bit]
         self.cells[name]["port_directions"][pin] = direction
+
+    def twin(self, name: str, copy: str, pin: str) -> Bit:
+        """Add a copy of a cell with one output, `pin`, which drives a new net: that net."""
+        self._highest += 1
+        cell = self.cells[name]
+        connections = {**cell["connections"], pin: [self._highest]}
+        self.cells[copy] = {**deepcopy(cell), "connections": connections}
+        self._enter(copy)
+        return self._highest
 
     def remove(self, name: str) -> None:
         for pin, bit, output in self._pins(name):

@@ -199,7 +199,9 @@ def rtl_epilogue(work: dict[str, Any]) -> tuple[list[Event], int]:
                 found.append(("logit", ctx.get(unit.logit.index), kept))
             if ctx.get(unit.parameter_release.en):
                 found.append(("release", ctx.get(unit.parameter_release.buffer)))
-            ahead.append((ctx.get(unit.x.write_ahead), ctx.get(unit.x.write_en)))
+            ahead.append(
+                (ctx.get(unit.x.busy), ctx.get(unit.x.read_en), ctx.get(unit.x.write_en))
+            )
             if ctx.get(unit.done):
                 found.append(("done", ctx.get(unit.row_tile_done), ctx.get(unit.table_done)))
                 took.add(cycle - starts[sum(e[0] == "done" for e in found) - 1])
@@ -210,9 +212,11 @@ def rtl_epilogue(work: dict[str, Any]) -> tuple[list[Event], int]:
                 assert not ctx.get(unit.table_done)
             await ctx.tick()
         assert len(took) == 1
-        # x_write_ahead says what x_write_en will be.
-        coming, writes = zip(*ahead)
-        assert coming[:-5] == writes[5:]
+        # x_busy says what x_read_en is and what x_write_en will be.
+        busy, reads, writes = zip(*ahead)
+        assert any(reads)
+        assert any(writes)
+        assert [r | w for r, w in zip(reads, writes[5:])] == list(busy[:-5])
         return found, took.pop() - (unit.latency + N - 1)
 
     result: tuple[list[Event], int] = simulate(unit, exercise)

@@ -62,6 +62,7 @@ class Surroundings:
         table: dict[int, int] = {}
         parameters: dict[int, list[int]] = {}
         loaded = 0  # which half is released next
+        draining: list[tuple[int, int]] = []  # until which cycle, and which half of the parameters
         users: list[int] = []  # cycles in which a table's user drains
         busy_until = 0  # of the NORM in hand
         rows_left = 0
@@ -78,13 +79,14 @@ class Surroundings:
             ctx.set(unit.operation.ready, int(rng.random() < 0.4))
             ctx.set(unit.norm.ready, int(cycle >= busy_until))
             ctx.set(unit.norm_free, int(cycle >= busy_until))
-            # Halves are released in turn, weights and parameters apart.
+            # Halves are released in turn, the parameters some cycles after the weights.
             ready = ctx.get(unit.weights_ready) >> loaded & 1
             release = int(ready and rng.random() < self.pace)
             ctx.set(unit.release.en, release)
             ctx.set(unit.release.buffer, loaded)
-            ctx.set(unit.parameter_release.en, release)
-            ctx.set(unit.parameter_release.buffer, loaded)
+            drains = bool(draining) and draining[0][0] <= cycle
+            ctx.set(unit.parameter_release.en, drains)
+            ctx.set(unit.parameter_release.buffer, draining[0][1] if drains else 0)
             drained = int(bool(users) and users[0] <= cycle)
             if drained:
                 users.pop(0)
@@ -96,6 +98,9 @@ class Surroundings:
             ctx.set(unit.rows.last, int(rows_left == 1))
 
             if release:
+                if planes[loaded]:
+                    after = max([cycle, *(end for end, _ in draining)])
+                    draining.append((after + int(rng.integers(1, 60)), loaded))
                 self.weights.append([halves[loaded][k] for k in sorted(halves[loaded])])
                 self.parameters.append([planes[loaded][k] for k in sorted(planes[loaded])])
                 halves[loaded].clear()
@@ -111,9 +116,12 @@ class Surroundings:
                 halves[half][ctx.get(unit.weight.address)] = word
             if ctx.get(unit.parameter.en):
                 half = ctx.get(unit.parameter.buffer)
+                assert half not in [of for _, of in draining], "parameters in use are written"
                 planes[half][ctx.get(unit.parameter.plane)] = ctx.get(unit.parameter.data).to_bytes(
                     unit.config.lanes, "little"
                 )
+            if drains:
+                draining.pop(0)
             if ctx.get(unit.table.en):
                 assert not users, "a table is written while it is used"
                 table[ctx.get(unit.table.address)] = ctx.get(unit.table.data)
@@ -144,7 +152,7 @@ class Surroundings:
             moved = offer and ctx.get(unit.model.ready)
             self.taken += int(bool(moved))
             self.error, self.end = Error(ctx.get(unit.error)), bool(ctx.get(unit.end))
-            quiet = 0 if moved or release or users else quiet + 1
+            quiet = 0 if moved or release or users or draining else quiet + 1
             if self.error is not Error.NONE or (quiet > 500):
                 return
             await ctx.tick()

@@ -62,8 +62,8 @@ def test_sums_and_norms(channels: int, rows: int, traffic: float) -> None:
                 ctx.set(unit.x.write_address, write[1])
                 ctx.set(unit.x.write_data, write[2])
                 x[write[1]] = write[2]
-            ctx.set(unit.x.write_ahead, int(now + unit.ahead in ahead))
             read = bool(x) and rng.random() < traffic
+            ctx.set(unit.x.busy, int(read or now + unit.ahead in ahead))
             ctx.set(unit.x.read_en, int(read))
             if read:
                 address = int(rng.choice(list(x)))

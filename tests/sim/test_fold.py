@@ -69,6 +69,7 @@ def test_every_register_of_the_design_is_folded() -> None:
         dsp_outputs=1,
         dsp_inputs=1,
         flip_flops=8,
+        copies=0,
         outside={"block RAM output: no register": 1},  # of port A
     )
     assert set(module["cells"]) == {"mult", "ram"}
@@ -143,6 +144,28 @@ def test_an_operand_that_is_read_elsewhere_is_copied_and_stays(reader: str) -> N
     assert not {"in0", "in2"} & set(module["cells"])
     if reader != "an output":
         assert module["cells"]["other"] == before["cells"]["other"]
+
+
+
+@pytest.mark.parametrize("readers", [2, 3])
+def test_multipliers_that_keep_an_operand_outside_do_not_share_its_register(readers: int) -> None:
+    module = design()
+    module["cells"]["mult"]["connections"]["B0"] = [12]
+    multipliers = ["mult", *(f"other{number}" for number in range(1, readers))]
+    for number, name in enumerate(multipliers[1:]):
+        module["cells"][name] = cell("MULT18X18D", {}, "P", A0=20, B0=70, P0=80 + number)
+        module["ports"]["o"]["bits"].append(80 + number)
+    module["cells"]["logic"] = cell("LUT4", {}, "Z", A=20, Z=90)
+    module["ports"]["o"]["bits"].append(90)
+    folded = fold(module)
+    assert (folded.dsp_inputs, folded.copies, folded.flip_flops) == (0, readers - 1, 5)
+    operands = [pins(module, name)["A0"] for name in multipliers]
+    assert len(set(operands)) == readers
+    assert operands[0] == 20 == pins(module, "logic")["A"]
+    cells = module["cells"].values()
+    by_net = {c["connections"]["Q"][0]: c for c in cells if "Q" in c["connections"]}
+    assert [by_net[q] for q in operands] == [flip_flop(10, q) for q in operands]
+    assert pins(module, "mult")["A1"] == 21
 
 
 def test_a_chain_of_registers_keeps_its_length() -> None:

@@ -117,8 +117,9 @@ class ResidualAccess(wiring.Signature):
         `Memory.latency` cycles after read_en.
     write_en, write_lanes, write_address, write_data : Out
         A write, of the lanes whose bit is set.
-    write_ahead : Out
-        The write_en of the cycle that is the epilogue's `ahead` cycles away.
+    busy : Out
+        Nobody else reads: read_en, or the write_en of the cycle that is the epilogue's `ahead`
+        cycles away.
     """
 
     def __init__(self, config: Config) -> None:
@@ -132,7 +133,7 @@ class ResidualAccess(wiring.Signature):
                 "write_lanes": Out(config.lanes),
                 "write_address": Out(address),
                 "write_data": Out(word),
-                "write_ahead": Out(1),
+                "busy": Out(1),
             }
         )
 
