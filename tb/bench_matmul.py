@@ -13,7 +13,7 @@ from tb.cocotb_ports import WITHOUT_VECTORS, start, vectors
 async def tiles(dut: Any, pauses: float) -> None:
     ports = await start(dut)
     lanes = ports.config["lanes"]
-    lengths = [1, 1, lanes, lanes, 2, 37, 1, lanes + 1, 64]
+    lengths = [1, 1, lanes, lanes, 2, 37, 1, lanes + 1, 64, *range(2, 18)]
     await matmul.check_tiles(ports, matmul.random_tiles(lanes, lengths, 1), lanes, pauses)
 
 
