@@ -6,6 +6,7 @@ import cocotb
 
 from tb.cocotb_ports import WITHOUT_VECTORS, start, vectors
 from tb.layernorm import (
+    broad,
     check_layernorm,
     extreme_operations,
     from_vector,
@@ -62,6 +63,12 @@ async def roundings_that_hang_on_the_last_bits(dut: Any) -> None:
 async def rows_of_the_full_range(dut: Any) -> None:
     ports = await start(dut)
     await check_layernorm(ports, [wide_rows(ports.config["lanes"], ports.config["hidden"])])
+
+
+@cocotb.test()
+async def rows_and_parameters_of_every_size(dut: Any) -> None:
+    ports = await start(dut)
+    await check_layernorm(ports, broad(ports.config["lanes"], min(ports.config["hidden"], 24)))
 
 
 @cocotb.test()

@@ -42,6 +42,13 @@ async def scores_that_rise_by_little(dut: Any) -> None:
 
 
 @cocotb.test()
+async def scores_that_differ_in_any_bit(dut: Any) -> None:
+    ports = await start(dut)
+    work = softmax.close_tiles(ports.config["lanes"], 6, 100, 8)
+    await check_softmax(ports, work, np.ones(6, bool))
+
+
+@cocotb.test()
 async def every_distance(dut: Any) -> None:
     ports = await start(dut)
     work = softmax.all_distances(ports.config["lanes"], ports.config["tokens"])

@@ -1,5 +1,6 @@
 """Exercise of the LayerNorm unit: row tiles that arrive late, a read port that is taken."""
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -278,6 +279,33 @@ def wide_rows(lanes: int, channels: int) -> Operation:
     gamma = rng.choice(np.array([-32768, 32767], np.int16), channels)
     norm = Norm(gamma, np.zeros(channels, np.int32), 14, 1)
     return Operation(z, norm, [1], lambda t: False)
+
+
+def broad(lanes: int, hidden: int) -> list[Operation]:
+    """Rows of any mean, of the largest deviations and of one value apart, in every lane, with
+    each shift and parameters of every size."""
+    rng, found = np.random.default_rng(11), []
+    for shift in range(1, 32):
+        shape = 2, lanes, int(rng.integers(hidden // 2, hidden + 1))
+        ends = rng.choice((-32768, 32767), shape)
+        around = rng.integers(-(1 << 15), 1 << 15, (*shape[:2], 1))
+        near = around + (rng.integers(-(1 << 15), 1 << 15, shape) >> rng.integers(1, 16))
+        apart = np.where(np.arange(shape[2]) == rng.integers(shape[2]), ends, around)
+        kinds = np.stack([ends, rng.integers(-(1 << 15), 1 << 15, shape), near, apart])
+        z = np.take_along_axis(kinds, rng.integers(4, size=(1, *shape[:2], 1)), axis=0)[0]
+        gamma, beta = (
+            (rng.integers(-(1 << bits), 1 << bits, shape[2]) >> rng.integers(24, size=shape[2]))
+            for bits in (15, 31)
+        )
+        norm = dataclasses.replace(
+            random_norm(shape[2], rng),
+            gamma=gamma.astype(np.int16),
+            beta=beta.astype(np.int32),
+            shift=shift,
+        )
+        z = np.clip(z, -32768, 32767).astype(np.int16)
+        found.append(Operation(z, norm, [1] * 2, lambda t: False))
+    return found
 
 
 def from_vector(vector: Vector, lanes: int) -> Operation:

@@ -218,6 +218,18 @@ def steps(lanes: int, keys: int, count: int, seed: int) -> list[Tile]:
     return [Tile(t.astype(np.int16), 40000, 20) for t in begin + np.cumsum(rises, axis=2)]
 
 
+def close_tiles(lanes: int, keys: int, count: int, seed: int) -> list[Tile]:
+    """Scores anywhere that differ by as much as any one bit of them, and any multipliers."""
+    rng = np.random.default_rng(seed)
+    around = rng.integers(-(1 << 15), 1 << 15, (count, lanes, 1))
+    apart = 1 << rng.integers(0, 12, (count, lanes, 1))
+    scores = np.clip(around + rng.integers(-apart, apart + 1, (count, lanes, keys)), -32768, 32767)
+    return [
+        Tile(tile, int(rng.integers(1 << 15, 1 << 16)), int(rng.integers(1, 48)))
+        for tile in scores.astype(np.int16)
+    ]
+
+
 def corner_tiles(lanes: int) -> tuple[list[Tile], np.ndarray]:
     """Extreme and equal scores, a masked key above the maximum, the ends of every shift."""
     low, high = -32768, 32767

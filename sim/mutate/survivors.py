@@ -26,7 +26,7 @@ class Known:
     line, module, cell, mode, port, wire, bits, other
         Where given: the text of a source line of its cell, its module (`*` for any part of the
         name), a part of the cell's name, the mode, the port of the cell, the signal, the bits of
-        the port, and the bit that decides whether they are inverted.
+        the port, and the bits that decide whether they are inverted.
     equivalent
         No allowed input shows it, as the reason says: every one was played, or none sets the bit.
     """
@@ -41,7 +41,7 @@ class Known:
     port: str = ""
     wire: str = ""
     bits: tuple[int, ...] = ()
-    other: int = -1
+    other: tuple[int, ...] = ()
 
     def covers(self, unit: str, mutant: Mutant) -> bool:
         """Whether this is one of its mutants."""
@@ -54,7 +54,7 @@ class Known:
             and self.port in ("", mutant.port)
             and self.wire in ("", mutant.wire.rpartition("[")[0])
             and (not self.bits or mutant.bit in self.bits)
-            and self.other in (-1, mutant.other)
+            and (not self.other or mutant.other in self.other)
         )
 
 
@@ -82,5 +82,6 @@ def known(path: Path = LIST) -> list[Known]:
                 f"{', '.join(sorted(NEEDED))} are needed, and of {', '.join(sorted(FIELDS))} any "
                 "may be there"
             )
-        found.append(Known(**entry | {"bits": tuple(entry.get("bits", ()))}))
+        numbers = {name: tuple(entry.get(name, ())) for name in ("bits", "other")}
+        found.append(Known(**entry | numbers))
     return found

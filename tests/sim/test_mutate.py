@@ -255,7 +255,7 @@ def test_a_list_that_cannot_be_used(text: str, message: str, tmp_path: Path) -> 
 
 
 def test_an_entry_covers_what_it_names_and_nothing_else() -> None:
-    entry = Known("rsqrt", "why", module="rsqrt.lane*", port="A", bits=(3,), other=5)
+    entry = Known("rsqrt", "why", module="rsqrt.lane*", port="A", bits=(3,), other=(5,))
     mutant = Mutant(
         mode="cnot1", module="rsqrt.lane2", cell="$1", port="A", bit=3, other=5, wire="", sources=()
     )
