@@ -231,8 +231,10 @@ def run_yosys(read: str, top: str, write: str, folder: Path) -> None:
     """Map `top` of what the commands `read` read to ECP5 cells, in `folder`; then `write`.
 
     ABC dies on some netlists (softmax, 16 lanes), not on the same flat: these are flattened first.
+    opt_clean comes between, since opt_dff leaves the initial value of a register's second name
+    where it makes the register a constant, and the next pass finds two (YosysHQ/yosys#5735).
     """
-    flatten = f"hierarchy -top {top}; proc; flatten; opt -full;"
+    flatten = f"hierarchy -top {top}; proc; flatten; opt_clean; opt -full;"
     try:
         run_tool("yosys", "-q", "-p", f"{read}; {SYNTH} -top {top}; {write}", folder=folder)
     except SynthesisError:

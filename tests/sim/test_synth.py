@@ -44,6 +44,37 @@ def _own_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(ecp5, "FOLDER", tmp_path)
 
 
+#: A register that is a constant and has two names, each with an initial value.
+TWO_NAMES = """
+module top(input clk, output [1:0] q);
+  reg register;
+  (* init = 2'b00 *) wire [1:0] names;
+  wire one, other;
+  always @(posedge clk) register <= 1'b0;
+  assign one = register, other = one, names = {other, one}, q = names;
+endmodule
+"""
+
+
+def test_what_is_flattened_first_may_have_registers_of_two_names(tmp_path, monkeypatch):
+    """ABC's death is feigned; the flat netlist is Yosys' own."""
+    ran = []
+
+    def run_tool(*arguments, **options):
+        ran.append(arguments)
+        if len(ran) == 1:
+            raise ecp5.SynthesisError("ABC is dead")
+        return tool(*arguments, **options)
+
+    tool = ecp5.run_tool
+    monkeypatch.setattr(ecp5, "run_tool", run_tool)
+    (tmp_path / "top.v").write_text(TWO_NAMES)
+    ecp5.run_yosys("read_verilog top.v", "top", "write_json top.json", tmp_path)
+    assert len(ran) == 2
+    module = json.loads((tmp_path / "top.json").read_text())["modules"]["top"]
+    assert module["ports"]["q"]["bits"] == ["0", "0"]
+
+
 def test_figures_of_a_16_bit_accumulator(accumulator, tmp_path):
     cost = ecp5.synthesise(accumulator())
     # 16 bits of sum: 16 flip-flops, 8 carry cells of two LUTs each.
