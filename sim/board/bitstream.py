@@ -99,7 +99,10 @@ def _made(options: argparse.Namespace, choices: Choices, verilog: str) -> dict[s
     """Map, place and route and pack in `FOLDER`, as far as the options ask; the figures."""
     write_if_changed(FOLDER / f"{NAME}.v", verilog)
     stage(f"synthesis (log: {FOLDER / 'yosys.log'})")
-    run_yosys(f"read_verilog {NAME}.v", NAME, f"write_json {NAME}.json", FOLDER)
+    # Flat and without names of its own but the pins': the board's meet those that ABC's result
+    # brings, and Yosys 0.70 stops (an assertion of abc_ops_reintegrate).
+    flat = f"hierarchy -top {NAME}; proc; flatten; opt_clean; opt -full; rename -hide"
+    run_yosys(f"read_verilog {NAME}.v; {flat}", NAME, f"write_json {NAME}.json", FOLDER)
     improve_file(FOLDER / f"{NAME}.json", NAME, placed=True)
     arguments = [*DEVICE, "--json", f"{NAME}.json", "--lpf", str(PINS)]
     log = FOLDER / "nextpnr-ecp5.log"

@@ -230,16 +230,31 @@ def run_tool(
 def run_yosys(read: str, top: str, write: str, folder: Path) -> None:
     """Map `top` of what the commands `read` read to ECP5 cells, in `folder`; then `write`.
 
-    ABC dies on some netlists (softmax, 16 lanes), not on the same flat: these are flattened first.
+    Yosys stops behind ABC on some netlists (softmax, 16 lanes), not on the same flat: these are
+    flattened first.
     opt_clean comes between, since opt_dff leaves the initial value of a register's second name
     where it makes the register a constant, and the next pass finds two (YosysHQ/yosys#5735).
+
+    Yosys writes its log itself, since what it prints is lost from the first run of ABC on.
     """
     flatten = f"hierarchy -top {top}; proc; flatten; opt_clean; opt -full;"
     try:
-        run_tool("yosys", "-q", "-p", f"{read}; {SYNTH} -top {top}; {write}", folder=folder)
+        _yosys(f"{read}; {SYNTH} -top {top}; {write}", folder)
     except SynthesisError:
-        script = f"{read}; {flatten} {SYNTH} -top {top}; {write}"
-        run_tool("yosys", "-q", "-p", script, folder=folder)
+        _yosys(f"{read}; {flatten} {SYNTH} -top {top}; {write}", folder)
+
+
+def _yosys(script: str, folder: Path) -> None:
+    """Run a script; the last lines of Yosys' own log are in the error."""
+    steps = folder / "yosys-steps.log"
+    steps.unlink(missing_ok=True)
+    try:
+        run_tool("yosys", "-q", "-l", steps.name, "-p", script, folder=folder)
+    except SynthesisError as error:
+        if not steps.exists():
+            raise
+        last = "\n".join(steps.read_text(errors="replace").splitlines()[-3:])
+        raise SynthesisError(f"{error}\nthe end of {steps}:\n{last}") from None
 
 
 def _count(cells: Mapping[str, int]) -> dict[str, int]:

@@ -57,13 +57,13 @@ endmodule
 
 
 def test_what_is_flattened_first_may_have_registers_of_two_names(tmp_path, monkeypatch):
-    """ABC's death is feigned; the flat netlist is Yosys' own."""
+    """The first failure is feigned; the flat netlist is Yosys' own."""
     ran = []
 
     def run_tool(*arguments, **options):
         ran.append(arguments)
         if len(ran) == 1:
-            raise ecp5.SynthesisError("ABC is dead")
+            raise ecp5.SynthesisError("stopped")
         return tool(*arguments, **options)
 
     tool = ecp5.run_tool
@@ -71,8 +71,16 @@ def test_what_is_flattened_first_may_have_registers_of_two_names(tmp_path, monke
     (tmp_path / "top.v").write_text(TWO_NAMES)
     ecp5.run_yosys("read_verilog top.v", "top", "write_json top.json", tmp_path)
     assert len(ran) == 2
+    assert "Executing ABC9" in (tmp_path / "yosys-steps.log").read_text()
     module = json.loads((tmp_path / "top.json").read_text())["modules"]["top"]
     assert module["ports"]["q"]["bits"] == ["0", "0"]
+
+
+def test_the_end_of_what_yosys_wrote_is_in_the_error(tmp_path):
+    """After ABC, what it prints does not arrive: the log that it writes does."""
+    (tmp_path / "top.v").write_text("module top(input a, output b); assign b = a; endmodule")
+    with pytest.raises(ecp5.SynthesisError, match=r"yosys-steps.log:\n(.*\n)*.*No such command"):
+        ecp5.run_yosys("read_verilog top.v", "top", "no_such_command", tmp_path)
 
 
 def test_figures_of_a_16_bit_accumulator(accumulator, tmp_path):
