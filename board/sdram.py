@@ -15,6 +15,9 @@ from rtl.primitives.pipeline import stages
 REFRESHES = 8
 """REFRESH commands of the initialisation; some chips ask for 2, others for 8."""
 
+WRITE_DEPTH = 4
+"""Words to write that wait for the chip: the fewest that do not hold up a word a cycle."""
+
 #: Of the pins ras, cas and we, each high where the chip's own pin is low.
 ACTIVATE, READ, WRITE, PRECHARGE = 0b100, 0b010, 0b011, 0b101
 REFRESH, MODE = 0b110, 0b111
@@ -147,7 +150,7 @@ class Sdram(wiring.Component):
     -------
     request : In, stream of Request
     write : In, stream of 16
-        The words of write requests, in their order.
+        The words of write requests, in their order; `WRITE_DEPTH` are taken ahead.
     read : Out, stream of 16
         The words of read requests, in their order.
     ready
@@ -263,7 +266,14 @@ class Sdram(wiring.Component):
         m.submodules.queue = queue = SyncFIFOBuffered(width=16, depth=self.depth)
         credit = Signal(range(self.depth + 1), init=self.depth)
         can_read = credit != 0
-        can_write = self.write.valid & (until_write == 0)
+        # What the chip takes decides late in a cycle, so it does not reach whoever writes.
+        m.submodules.words = words = SyncFIFOBuffered(width=16, depth=WRITE_DEPTH)
+        m.d.comb += [
+            words.w_data.eq(self.write.payload),
+            words.w_en.eq(self.write.valid),
+            self.write.ready.eq(words.w_rdy),
+        ]
+        can_write = words.r_rdy & (until_write == 0)
         column, done = Signal(), Signal()
         now_opens, now_closes = openable(now)
         then_opens, then_closes = openable(then)
@@ -291,8 +301,8 @@ class Sdram(wiring.Component):
                 m.d.sync += [now.column.eq(now.column + 1), now.last.eq(now.last - 1)]
 
         reads, writes = column & ~now.write, column & now.write
-        m.d.comb += self.write.ready.eq(writes)
-        m.d.sync += [pins.o.eq(self.write.payload), pins.oe.eq(writes)]
+        m.d.comb += words.r_en.eq(writes)
+        m.d.sync += [pins.o.eq(words.r_data), pins.oe.eq(writes)]
         with m.If(writes & (until_precharge[now.bank] < cycles.wr)):
             m.d.sync += until_precharge[now.bank].eq(cycles.wr - 1)
         with m.If(reads):
