@@ -25,6 +25,7 @@ from rtl.interface.operation import Error
 from tb.case import Inference
 from tb.expected import Writes, expected_writes
 from tb.packing import token_words
+from tb.scenarios import offsets
 
 REST: dict[str, Any] = {
     "labels": 2, "vocabulary": 20, "positions": 1000, "types": 1, "pooling": "mean", "layers": 1,
@@ -38,9 +39,13 @@ SHAPES = (
     Shape(hidden=2, heads=1, head_size=2, ffn=2, **REST),
     Shape(hidden=3, heads=1, head_size=9, ffn=5, **REST),
 )
-#: Of q, k, v and context; only what is not V may lie beyond bank 0 when it begins there.
-BANKS = ((0, 1, 2, 3), (3, 0, 1, 2), (1, 2, 3, 0), (2, 3, 0, 1))
-ONE, TWO, HIDDEN, AFTER = "one", "two", "hidden", "after"
+#: Of q, k, v and context, with every pair of q and k; only what is not V may lie beyond bank 0
+#: when it begins there.
+BANKS = (
+    (0, 1, 2, 3), (3, 0, 1, 2), (1, 2, 3, 0), (2, 3, 0, 1), (3, 1, 0, 2), (2, 0, 3, 1),
+    (1, 3, 2, 0), (0, 2, 1, 3), (2, 1, 3, 0), (3, 2, 0, 1), (1, 0, 2, 3), (0, 3, 1, 2),
+)  # fmt: skip
+ONE, TWO, HIDDEN, AGAIN, AFTER = "one", "two", "hidden", "again", "after"
 
 
 @dataclass(frozen=True)
@@ -150,6 +155,8 @@ def layer(
     far: dict[str, Any] = {"context_s": int(shifts[1])}
     if number % 3 == 0:
         far = {"score_s": int(shifts[0])}
+    elif number % 6 == 1:  # row scales with shifts of 32 and more of which something is left
+        far = {"score_s": 47, "context_s": 21}
     two = dataclasses.replace(source.attention, **multipliers(), **far)
     up = dataclasses.replace(source.ffn.up, table=model.head[0].table)
     hidden = (_as_it_is, _rounded, _shifted, _rounded)[number % 4](up, rng)
@@ -178,7 +185,10 @@ def layer(
     steps = [
         alone.steps[0],
         dataclasses.replace(whole["layer.0.ffn.hidden.table"], name=f"{HIDDEN}.table"),
-        dataclasses.replace(hidden_step, name=HIDDEN, flags=hidden_step.flags | flags),
+        *(
+            dataclasses.replace(hidden_step, name=name, flags=hidden_step.flags | flags)
+            for name in (HIDDEN, AGAIN)  # two that wait for the table at once
+        ),
         _placed(whole["layer.0.q"], f"{ONE}.q", q),
         _placed(whole["layer.0.k"], f"{ONE}.k", k),
         _placed(whole["layer.0.v"], f"{ONE}.v", v),
@@ -189,11 +199,11 @@ def layer(
         head = dataclasses.replace(
             whole["head.0"], name=AFTER, flags=Flag.BANK | Flag.TABLE | flags, values=narrow
         )
-        early = 3 if number % 2 else len(steps)  # behind a layer that looks up in the table before
+        early = 4 if number % 2 else len(steps)  # behind layers that look up in the table before
         steps.insert(early, dataclasses.replace(whole["head.0.table"], name=f"{AFTER}.table"))
         steps.append(head)
     if short:
-        left = (f"{HIDDEN}.table", HIDDEN, ONE, f"{AFTER}.table", AFTER)
+        left = (f"{HIDDEN}.table", HIDDEN, AGAIN, ONE, f"{AFTER}.table", AFTER)
         steps = [step for step in steps if step.name not in left]
     steps = [
         dataclasses.replace(step, values=step.values | (values or {}).get(step.name, {}))
@@ -218,7 +228,7 @@ def inference(made: Layer, lengths: Sequence[int], seed: int) -> Inference:
         trace: dict[str, np.ndarray] = {}
         attention(x8, made.one, made.heads, attend, trace, ONE)
         attention(x8, made.two, made.heads, attend, trace, TWO)
-        trace[HIDDEN] = linear(x8, made.hidden)
+        trace[HIDDEN] = trace[AGAIN] = linear(x8, made.hidden)
         if any(step.name == AFTER for step in made.program.steps):
             trace[AFTER] = linear(trace[f"{TWO}.context"][:, : made.width], made.after)
         traces.append(trace)
@@ -235,6 +245,19 @@ def inference(made: Layer, lengths: Sequence[int], seed: int) -> Inference:
         writes=tuple(expected_writes(made.program, traces, list(lengths))),
         result=_result(made, lengths, [trace[f"{TWO}.context"] for trace in traces]),
     )
+
+
+def before(program: Program, stream: bytes, writes: Sequence[Writes]) -> tuple[Writes, ...]:
+    """Of the writes of a program those of steps that lie whole before a stream differs from it."""
+    sound = program.stream()
+    pairs = enumerate(zip(stream, sound))
+    end = next((at for at, (a, b) in pairs if a != b), min(len(stream), len(sound)))
+    whole = [
+        step.name
+        for step, (at, size) in zip(program.steps, offsets(program), strict=True)
+        if at + size <= end
+    ]
+    return tuple(w for w in writes if any(f"{w.tensor}.".startswith(f"{name}.") for name in whole))
 
 
 def _result(made: Layer, lengths: Sequence[int], contexts: Sequence[np.ndarray]) -> Writes:

@@ -130,24 +130,31 @@ def out_of_limits(config: Config) -> Iterator[Inference]:
     yield _only(config, "LINEAR of X8 from 1 on", [first, wrong, first], Error.LIMIT)
 
 
-def too_many_columns(config: Config) -> Iterator[Inference]:
-    """LINEARs of 2^k columns, or 2 tiles more, where bank or banks have room for less: LIMIT."""
-    n = config.lanes
+def many_columns(config: Config) -> Iterator[Inference]:
+    """LINEARs of many columns, in a bank or all of them.
+
+    Of 2^k, or 2 tiles more, where there is room for less: LIMIT. Of 2^i + 2^j tiles, which fit: the
+    second HEADER behind them is refused (FORMAT).
+    """
+    n, all_banks = config.lanes, 4 * config.bank_words
     first: Entry = (Opcode.HEADER, 0, header(config), b"")
+    end: Entry = (Opcode.END, 0, {}, b"")
     tried = [
-        (1 << bit | more, start, room)
+        (1 << bit | more, start, room, end, Error.LIMIT)
         for start, room in ((bank_address(3, config.bank_words - 2 * n), 2 * n),
-                            (bank_address(0, 1), 4 * config.bank_words - 1))
+                            (bank_address(0, 1), all_banks - 1))
         for bit in range(room.bit_length(), 14) for more in (0, 2 * n)
     ]  # fmt: skip
-    for columns, start, room in tried:
+    fitting = [n * (1 << i | 1 << j) for i in range(7) for j in range(i)]
+    tried += [(c, 0, all_banks, first, Error.FORMAT) for c in fitting if c <= all_banks]
+    for columns, start, room, behind, error in tried:
         values = {"destination": start, "columns": columns}
         yield dataclasses.replace(
             _only(
                 config,
                 f"{columns} columns where there is room for {room}",
-                [first, linear_entry(config, Flag.BANK, **values), (Opcode.END, 0, {}, b"")],
-                Error.LIMIT,
+                [first, linear_entry(config, Flag.BANK, **values), behind],
+                error,
             ),
             writes=None,
             activations=np.zeros((config.hidden, n), np.int8),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from golden.model import Attention, FeedForward, Linear, Model, Shape
 from golden.random import random_model
 from golden.requantize import SHIFT_MAX, SHIFT_MIN
 from rtl.compile.program import Program, compile_model, embedding_table
+from rtl.interface.command import BANK_SHIFT, RESIDUAL_SHIFT_MAX, bank_address
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
+from rtl.interface.tile import BANKS
 from sim.cycles.model import predict
 from sim.design import Design
 from sim.fuzz import play
@@ -50,6 +53,13 @@ LARGE = tuple(
     for rows in (0x0AAAAA, 0x155555)
 )  # fmt: skip
 """One head as wide as the model, and numbers of rows with 20 and 21 bits: too large for a case."""
+
+FIELDS_OF: dict[str | None, tuple[str, ...]] = {
+    None: ("query", "key", "value", "context"),
+    "attention.sum": ("source",),
+    **dict.fromkeys("qkv", ("destination",)),
+}
+"""Where steps of a layer, its ATTEND (None) and those of these names, have Q, K, V, context."""
 
 DEEP = Shape(
     layers=24, hidden=10, heads=2, head_size=5, ffn=16, labels=4,
@@ -116,6 +126,7 @@ def _work(lanes: int) -> list[tuple[Program, fast.Job, dict[str, np.ndarray]]]:
         model = _varied(subject.model, rng)
         whole = subject.index % 2 == 0
         program = compile_model(model, subject.config, whole_last_layer=whole)
+        program = _turned(program, subject.index % BANKS)
         for tokens in (program.tokens, lanes + 1 + subject.index % lanes, 1):
             one = subject.sequence(min(tokens, program.tokens), rng)
             trace: dict[str, np.ndarray] = {}
@@ -130,7 +141,8 @@ def _work(lanes: int) -> list[tuple[Program, fast.Job, dict[str, np.ndarray]]]:
 def _wild(model: Model, seed: int) -> Model:
     """The model with any biases, and shifts up to the largest ones, in half of its channels.
 
-    Shifts of scores and contexts are large, too, and so is one factor of the embedding.
+    Shifts of scores and contexts are large, too, and so is one factor of the embedding; those of
+    sums are any.
     """
     rng = np.random.default_rng(seed)
 
@@ -156,11 +168,12 @@ def _wild(model: Model, seed: int) -> Model:
     tokens = model.shape.tokens
     context = SHIFT_MAX - (255 * tokens).bit_length()  # the largest that golden takes
     shifts: dict[str, Any] = {"score_s": SHIFT_MAX - seed, "context_s": context - seed // 4}
+    sums: dict[str, Any] = {"residual_shift": seed % (RESIDUAL_SHIFT_MAX + 1)}
     layers = (
         dataclasses.replace(
             layer,
-            attention=dataclasses.replace(layer.attention, **of(layer.attention), **shifts),
-            ffn=dataclasses.replace(layer.ffn, **of(layer.ffn)),
+            attention=dataclasses.replace(layer.attention, **of(layer.attention), **shifts, **sums),
+            ffn=dataclasses.replace(layer.ffn, **of(layer.ffn), **sums),
         )
         for layer in model.layers
     )
@@ -171,6 +184,22 @@ def _wild(model: Model, seed: int) -> Model:
     )
     head = tuple(map(changed, model.head))
     return dataclasses.replace(model, embedding=embedding, layers=tuple(layers), head=head)
+
+
+def _turned(program: Program, banks: int) -> Program:
+    """The program with Q, K, V and the context of its layers so many banks further on."""
+    steps = []
+    for step in program.steps:
+        layer = re.fullmatch(r"layer\.\d+(?:\.(q|k|v|attention\.sum))?", step.name)
+        fields: tuple[str, ...] = ()
+        if layer:
+            fields = FIELDS_OF[layer[1]]
+        moved = {
+            name: bank_address(((step.values[name] >> BANK_SHIFT) + banks) % BANKS)
+            for name in fields
+        }
+        steps.append(dataclasses.replace(step, values=step.values | moved))
+    return dataclasses.replace(program, steps=tuple(steps))
 
 
 def _one(model: Model, lanes: int) -> tuple[Program, fast.Job, dict[str, np.ndarray]]:

@@ -199,9 +199,7 @@ def rtl_epilogue(work: dict[str, Any]) -> tuple[list[Event], int]:
                 found.append(("logit", ctx.get(unit.logit.index), kept))
             if ctx.get(unit.parameter_release.en):
                 found.append(("release", ctx.get(unit.parameter_release.buffer)))
-            ahead.append(
-                (ctx.get(unit.x.busy), ctx.get(unit.x.read_en), ctx.get(unit.x.write_en))
-            )
+            ahead.append((ctx.get(unit.x.busy), ctx.get(unit.x.read_en), ctx.get(unit.x.write_en)))
             if ctx.get(unit.done):
                 found.append(("done", ctx.get(unit.row_tile_done), ctx.get(unit.table_done)))
                 took.add(cycle - starts[sum(e[0] == "done" for e in found) - 1])

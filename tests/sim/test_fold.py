@@ -146,7 +146,6 @@ def test_an_operand_that_is_read_elsewhere_is_copied_and_stays(reader: str) -> N
         assert module["cells"]["other"] == before["cells"]["other"]
 
 
-
 @pytest.mark.parametrize("readers", [2, 3])
 def test_multipliers_that_keep_an_operand_outside_do_not_share_its_register(readers: int) -> None:
     module = design()
