@@ -97,14 +97,20 @@ def registers(verilog: str) -> set[tuple[str, str]]:
     }
 
 
+def plain(name: str) -> str:
+    """A name as it stands in the Verilog; Verilator writes `$` and the second `_` by their codes."""
+    return re.sub("__0([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), name)
+
+
 def changes(points: Counter[Point], verilog: str) -> Counter[tuple[str, str]]:
     """How often the bits of each register have changed, summed over instances; by its module."""
     known = registers(verilog)
     found: Counter[tuple[str, str]] = Counter()
     for point, count in points.items():
         bit = _BIT.fullmatch(point.what) if point.kind == "toggle" else None
-        if bit and (point.module, bit[1]) in known:
-            found[point.module, bit[1]] += count
+        register = bit and (point.module, plain(bit[1]))
+        if register in known:
+            found[register] += count
     return found
 
 

@@ -288,3 +288,121 @@ def test_a_register_on_another_clock_than_the_block_ram_stays() -> None:
     for i in range(2):
         on_another_clock(module["cells"][f"word{i}"])
     assert fold(module).outside["block RAM output: another clock than the port's"] == 1
+
+
+def products(count: int = 3) -> dict[str, Any]:
+    """Products of carry chains, two cells each: bit 20 of a register times a bit of their own.
+
+    Nets: 10, its register 20; of product k 100 k + 1, its register 100 k + 2, carry 100 k + 3,
+    sums 100 k + 4 to 100 k + 7 and their registers, 10 more.
+    """
+    cells = {"a": flip_flop(10, 20)}
+    ports = {"i": {"direction": "input", "bits": [CLOCK, ENABLE, 10]}}
+    sums = []
+    for base in range(100, 100 + 100 * count, 100):
+        cells[f"b{base}"] = flip_flop(base + 1, base + 2)
+        ports["i"]["bits"].append(base + 1)
+        twice = {"A0": 20, "B0": base + 2, "A1": 20, "B1": base + 2}
+        for half, carry in (("low", {"COUT": base + 3}), ("high", {"CIN": base + 3})):
+            out = [base + 4, base + 5] if half == "low" else [base + 6, base + 7]
+            chain = cell("CCU2C", {}, "S", S0=out[0], S1=out[1], **twice, **carry)
+            chain["port_directions"] |= dict.fromkeys({"COUT"} & carry.keys(), "output")
+            cells[f"{half}{base}"] = chain
+        for bit in range(base + 4, base + 8):
+            cells[f"sum{bit}"] = flip_flop(bit, bit + 10)
+            sums.append(bit + 10)
+    ports["o"] = {"direction": "output", "bits": sums}
+    return {"cells": cells, "ports": ports}
+
+
+def operands_of(module: dict[str, Any], base: int) -> set[Any]:
+    """The nets that a product reads as its bit of the operand that all share."""
+    halves = [pins(module, f"{half}{base}") for half in ("low", "high")]
+    return {half[pin] for half in halves for pin in ("A0", "A1")}
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_each_product_of_carry_chains_gets_a_register_of_its_own(read: bool) -> None:
+    """The register that was there stays with the first, or with what else reads it."""
+    module = products()
+    if read:
+        module["ports"]["o"]["bits"].append(20)
+    sound = copy.deepcopy(module)
+    folded = fold(module)
+    assert (folded.copies, folded.flip_flops) == (3 if read else 2, 0)
+    nets = [operands_of(module, base) for base in (100, 200, 300)]
+    assert [len(found) for found in nets] == [1, 1, 1]
+    assert len(set.union(*nets)) == 3
+    assert ({20} in nets) is not read
+    drivers = {
+        net: n for n in module["cells"] for net in module["cells"][n]["connections"].get("Q", [])
+    }
+    for (net,) in nets:
+        assert module["cells"][drivers[net]] == {
+            **sound["cells"]["a"],
+            "connections": {**sound["cells"]["a"]["connections"], "Q": [net]},
+        }
+    for name in sound["cells"]:
+        shared = name.startswith(("low", "high"))
+        after = {p: b for p, b in pins(module, name).items() if not (shared and p[0] == "A")}
+        assert after == {p: b for p, b in pins(sound, name).items() if not (shared and p[0] == "A")}
+
+
+def _read_by_logic(module: dict[str, Any]) -> None:
+    for base in (100, 200, 300):
+        module["cells"][f"lut{base}"] = cell("LUT4", {}, "Z", A=base + 4, Z=base + 50)
+        module["ports"]["o"]["bits"].append(base + 50)
+
+
+def _seen_outside(module: dict[str, Any]) -> None:
+    module["ports"]["o"]["bits"] += [104, 204, 304]
+
+
+def _straight_from_a_port(module: dict[str, Any]) -> None:
+    for base in (100, 200, 300):
+        module["cells"][f"low{base}"]["connections"]["B0"] = [base + 1]
+
+
+def _enabled(module: dict[str, Any]) -> None:
+    module["cells"]["a"] = flip_flop(10, 20, CE=ENABLE)
+    module["cells"]["a"]["parameters"]["CEMUX"] = "CE"
+
+
+def _sums_with_a_reset(module: dict[str, Any]) -> None:
+    for base in (100, 200, 300):
+        module["cells"][f"sum{base + 4}"]["connections"]["LSR"] = [ENABLE]
+
+
+def _read_once(module: dict[str, Any]) -> None:
+    for base in (100, 200, 300):
+        for half in ("low", "high"):
+            module["cells"][f"{half}{base}"]["connections"]["A1"] = ["0"]
+
+
+def _one_piece(module: dict[str, Any]) -> None:
+    for before, base in ((100, 200), (200, 300)):
+        module["cells"][f"high{before}"]["connections"]["COUT"] = [before + 60]
+        module["cells"][f"high{before}"]["port_directions"]["COUT"] = "output"
+        module["cells"][f"low{base}"]["connections"]["CIN"] = [before + 60]
+        module["cells"][f"low{base}"]["port_directions"]["CIN"] = "input"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _read_by_logic,
+        _seen_outside,
+        _straight_from_a_port,
+        _enabled,
+        _sums_with_a_reset,
+        _read_once,
+        _one_piece,
+    ],
+)
+def test_what_is_no_product_between_registers_shares_its_operand(
+    change: Callable[[dict[str, Any]], None],
+) -> None:
+    module = products()
+    change(module)
+    assert fold(module).copies == 0
+    assert {net for base in (100, 200, 300) for net in operands_of(module, base)} - {"0"} == {20}

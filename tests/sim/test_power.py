@@ -30,6 +30,8 @@ module top(clk, o);
   reg [3:0] count = 4'h0;
   reg signed [7:0] \\sum.low ;
   reg flag;
+  reg [1:0] o__payload;
+  reg \\$like$4 ;
   reg [7:0] ram [15:0];
   reg [7:0] o;
 endmodule
@@ -43,7 +45,14 @@ endmodule
 
 def test_registers_are_told_from_wires_and_memories() -> None:
     found = power.registers(VERILOG)
-    assert found == {("top", "count"), ("top", "sum.low"), ("top", "flag"), ("top", "o")}
+    assert found == {
+        ("top", "count"),
+        ("top", "sum.low"),
+        ("top", "flag"),
+        ("top", "o"),
+        ("top", "o__payload"),
+        ("top", "$like$4"),
+    }
 
 
 def test_changes_of_registers_alone_count() -> None:
@@ -53,12 +62,19 @@ def test_changes_of_registers_alone_count() -> None:
             Point("toggle", "top", 5, "count[0]:1->0"): 4,
             Point("toggle", "top", 5, "count[3]:0->1"): 1,
             Point("toggle", "top", 7, "flag:0->1"): 7,
+            Point("toggle", "top", 8, "o___05Fpayload[1]:0->1"): 2,
+            Point("toggle", "top", 9, "__024like__0244:1->0"): 3,
             Point("toggle", "top", 4, "next[0]:0->1"): 100,
             Point("toggle", "part", 14, "flag:0->1"): 100,
             Point("branch", "top", 5, "count[0]:0->1"): 100,
         }
     )
-    assert power.changes(points, VERILOG) == {("top", "count"): 10, ("top", "flag"): 7}
+    assert power.changes(points, VERILOG) == {
+        ("top", "count"): 10,
+        ("top", "flag"): 7,
+        ("top", "o__payload"): 2,
+        ("top", "$like$4"): 3,
+    }
 
 
 def test_a_chain_like_the_measured_one_takes_what_was_measured() -> None:
