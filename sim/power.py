@@ -98,7 +98,7 @@ def registers(verilog: str) -> set[tuple[str, str]]:
 
 
 def plain(name: str) -> str:
-    """A name as it stands in the Verilog; Verilator writes `$` and the second `_` by their codes."""
+    """A name as in the Verilog; Verilator writes `$` and the second of two `_` by their codes."""
     return re.sub("__0([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), name)
 
 
