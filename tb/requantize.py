@@ -21,13 +21,20 @@ def _words(acc: np.ndarray, m: np.ndarray, s: np.ndarray) -> Words:
 def corners(lanes: int) -> Words:
     """Every shift with the extreme accumulators, ties of both signs, both saturations.
 
-    And with every product that is a power of two, which sets one bit, or all bits above it.
+    And with every product that is a power of two, which sets one bit, or all bits above it; the
+    largest, which are none, are those next above one, in each lane.
     """
     shifts = np.arange(1, 48)
     extremes = np.meshgrid(ACC, [1 << 15, (1 << 15) + 1, 0xFFFF], shifts, indexing="ij")
     powers = np.meshgrid(POWERS, [1 << 15], shifts, indexing="ij")
-    both = [np.concatenate([x.ravel(), y.ravel()]) for x, y in zip(extremes, powers)]
-    return _words(*(np.resize(x, (-(-x.size // lanes), lanes)) for x in both))
+    power, m, s = np.meshgrid(
+        np.arange(42, 47), [0x8001, 0xAAAB, 0xFFFF], shifts[:9], indexing="ij"
+    )
+    above = [np.repeat(x, lanes) for x in (-(-(1 << power) // m), m, s)]
+    all_of_them = [
+        np.concatenate([x.ravel() for x in group]) for group in zip(above, extremes, powers)
+    ]
+    return _words(*(np.resize(x, (-(-x.size // lanes), lanes)) for x in all_of_them))
 
 
 def random(lanes: int, words: int, seed: int) -> Words:
