@@ -47,7 +47,7 @@ def describe(cost: Cost, parts: bool = False) -> str:
         f"Carry chains have taken in {cost.absorbed} LUTs.",
         f"{cost.folded.flip_flops} of the FF lie inside: {cost.folded.block_ram_outputs} output "
         f"registers of block RAMs, {cost.folded.dsp_outputs} of DSPs, and the operands of "
-        f"{cost.folded.dsp_inputs} DSPs; {cost.folded.copies} are copies, one a multiplier",
+        f"{cost.folded.dsp_inputs} DSPs; {cost.folded.copies} are copies, one a DSP",
     ]
     if parts:
         body: list[list[object]] = [[name, *used.values()] for name, used in cost.parts.items()]

@@ -32,7 +32,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sim.synth.netlist import Bit, Netlist
-from sim.synth.products import copy_operands
 
 FLIP_FLOP, MULTIPLIER, BLOCK_RAM = "TRELLIS_FF", "MULT18X18D", "DP16KD"
 OPERAND_BITS, PRODUCT_BITS, PORT_BITS = 18, 36, 18
@@ -52,8 +51,7 @@ class Folded:
     flip_flops
         That have gone inside, and left nothing outside.
     copies
-        Flip-flops that were added, so that no multiplier shares an operand's register; those of
-        multipliers that are made of carry chains included (`sim.synth.products`).
+        Flip-flops that were added, so that no multiplier shares an operand's register.
     outside
         How many ports kept their registers outside, by the reason; ports without any included.
     """
@@ -235,7 +233,6 @@ def fold(module: dict[str, Any]) -> Folded:
         for pin, flip_flop in registers.items():
             netlist.connect(name, pin, netlist.pin(flip_flop, "DI"))
     copies = _share(netlist, (name for name in netlist.of_type(MULTIPLIER) if name not in operands))
-    copies += copy_operands(netlist)
     for name in flip_flops:
         if not netlist.readers(netlist.pin(name, "Q")):
             netlist.remove(name)

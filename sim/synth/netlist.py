@@ -46,18 +46,6 @@ class Netlist:
     def of_type(self, kind: str) -> list[str]:
         return [name for name, cell in self.cells.items() if cell["type"] == kind]
 
-    def is_a(self, name: str, kind: str) -> bool:
-        """There is a cell of that name and type."""
-        return name in self.cells and self.cells[name]["type"] == kind
-
-    def inputs(self, name: str) -> list[tuple[str, int]]:
-        """Pins of a cell that read a net, and the net."""
-        return [(pin, bit) for pin, bit, output in self._pins(name) if not output]
-
-    def outputs(self, name: str) -> list[int]:
-        """The nets that a cell drives."""
-        return [bit for _, bit, output in self._pins(name) if output]
-
     def pin(self, name: str, pin: str, open_: str = "x") -> Bit:
         """What is connected to a pin of one bit; `open_` where nothing is."""
         bits: list[Bit] = self.cells[name]["connections"].get(pin, [])

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sim.synth import carry, fold, netlist, products
+from sim.synth import carry, fold, netlist
 from sim.synth.fold import Folded
 
 #: What decides what comes out, for keys of files that are kept.
-SOURCES = (
-    Path(__file__),
-    *(Path(str(module.__file__)) for module in (carry, fold, netlist, products)),
-)
+SOURCES = (Path(__file__), *(Path(str(module.__file__)) for module in (carry, fold, netlist)))
 
 
 @dataclass(frozen=True)

@@ -27,14 +27,6 @@ def test_small_units_on_icarus(unit: str) -> None:
     assert command.main([unit, "--lanes", "4", "--simulator", "icarus"]) == 0
 
 
-def test_products_of_carry_chains_on_icarus() -> None:
-    """Their operands have registers of their own: `folded.copies`."""
-    sound = gates.netlist(generated("matmul", dataclasses.replace(CONFIG, dsp_macs=5)))
-    run_bench(sound, "icarus", variant="gates")
-    # Of 11 products, each with bits of 9 and 8: one of those that share a bit keeps its register.
-    assert sound.verilog.count("_operand_") >= 9 * (2 + 3 + 3) + 8 * (1 + 2 + 2 + 2)
-
-
 @pytest.mark.slow
 @pytest.mark.verilator
 @pytest.mark.parametrize(
