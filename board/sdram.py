@@ -16,7 +16,7 @@ REFRESHES = 8
 """REFRESH commands of the initialisation; some chips ask for 2, others for 8."""
 
 WRITE_DEPTH = 4
-"""Words to write that wait for the chip: the fewest that do not hold up a word a cycle."""
+"""Words to write that wait for the chip. With 2, one would be taken every other cycle."""
 
 #: Of the pins ras, cas and we, each high where the chip's own pin is low.
 ACTIVATE, READ, WRITE, PRECHARGE = 0b100, 0b010, 0b011, 0b101

@@ -24,8 +24,9 @@ from board.system import IMAGE_IN_FLASH, Choices
 from board.ulx3s import CRYSTAL_MHZ, NAME
 from rtl.interface.options import add_config_options, config_of
 from sim.board.top import MEGAHERTZ, design_of
-from sim.synth.ecp5 import DEVICE, PLACERS, ROUTERS, run_tool, run_yosys
+from sim.synth.ecp5 import DEVICE, PLACERS, ROUTERS
 from sim.synth.passes import improve_file
+from sim.synth.tools import flat, run_tool, run_yosys
 
 ROOT = Path(__file__).resolve().parents[2]
 PINS = ROOT / "board" / "ulx3s.lpf"
@@ -101,8 +102,8 @@ def _made(options: argparse.Namespace, choices: Choices, verilog: str) -> dict[s
     stage(f"synthesis (log: {FOLDER / 'yosys.log'})")
     # Flat and without names of its own but the pins': the board's meet those that ABC's result
     # brings, and Yosys 0.70 stops (an assertion of abc_ops_reintegrate).
-    flat = f"hierarchy -top {NAME}; proc; flatten; opt_clean; opt -full; rename -hide"
-    run_yosys(f"read_verilog {NAME}.v; {flat}", NAME, f"write_json {NAME}.json", FOLDER)
+    read = f"read_verilog {NAME}.v; {flat(NAME)}; rename -hide"
+    run_yosys(read, NAME, f"write_json {NAME}.json", FOLDER)
     improve_file(FOLDER / f"{NAME}.json", NAME, placed=True)
     arguments = [*DEVICE, "--json", f"{NAME}.json", "--lpf", str(PINS)]
     log = FOLDER / "nextpnr-ecp5.log"

@@ -16,7 +16,8 @@ from cli.files import locked, write_if_changed, write_json
 
 from sim.design import Design
 from sim.families.families import FAMILIES, KINDS, script_of
-from sim.synth.ecp5 import FOLDER, SynthesisError, run_tool
+from sim.synth.ecp5 import FOLDER
+from sim.synth.tools import SynthesisError, run_tool
 
 
 @dataclass(frozen=True, kw_only=True)

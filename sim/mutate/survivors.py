@@ -23,10 +23,10 @@ class Known:
     ----------
     unit, reason
         Of which unit, and why it may survive.
-    line, module, cell, mode, port, wire, bits, other
+    line, module, cell, mode, port, wire, places, bits, other
         Where given: the text of a source line of its cell, its module (`*` for any part of the
-        name), a part of the cell's name, the mode, the port of the cell, the signal, the bits of
-        the port, and the bits that decide whether they are inverted.
+        name), a part of the cell's name, the mode, the port of the cell, the signal (`*` again),
+        the signal's bits, the bits of the port, and those that decide whether they are inverted.
     equivalent
         No allowed input shows it, as the reason says: every one was played, or none sets the bit.
     """
@@ -40,11 +40,13 @@ class Known:
     mode: str = ""
     port: str = ""
     wire: str = ""
+    places: tuple[int, ...] = ()
     bits: tuple[int, ...] = ()
     other: tuple[int, ...] = ()
 
     def covers(self, unit: str, mutant: Mutant) -> bool:
         """Whether this is one of its mutants."""
+        wire, _, place = mutant.wire.removesuffix("]").rpartition("[")
         return (
             self.unit == unit
             and self.line in ("", *mutant.lines)
@@ -52,7 +54,8 @@ class Known:
             and self.cell in mutant.cell
             and self.mode in ("", mutant.mode)
             and self.port in ("", mutant.port)
-            and self.wire in ("", mutant.wire.rpartition("[")[0])
+            and fnmatchcase(wire, self.wire or "*")
+            and (not self.places or place in map(str, self.places))
             and (not self.bits or mutant.bit in self.bits)
             and (not self.other or mutant.other in self.other)
         )
@@ -82,6 +85,6 @@ def known(path: Path = LIST) -> list[Known]:
                 f"{', '.join(sorted(NEEDED))} are needed, and of {', '.join(sorted(FIELDS))} any "
                 "may be there"
             )
-        numbers = {name: tuple(entry.get(name, ())) for name in ("bits", "other")}
+        numbers = {name: tuple(entry.get(name, ())) for name in ("places", "bits", "other")}
         found.append(Known(**entry | numbers))
     return found

@@ -6,8 +6,6 @@ import dataclasses
 import hashlib
 import json
 import re
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,24 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cli.command import ToolError
 from cli.files import locked, write_if_changed, write_json
 
 from sim.design import Design
-from sim.synth import passes
+from sim.synth import passes, tools
 from sim.synth.fold import FLIP_FLOP, Folded
 from sim.synth.parts import cells_by_part
 from sim.synth.passes import Improved
+from sim.synth.tools import SynthesisError, Unended, run_yosys
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "synth"
 
 DEVICE = ("--85k", "--package", "CABGA381", "--speed", "6")
 AVAILABLE = {"LUT4": 83_640, "FF": 83_640, "DSP": 156, "block RAM": 208}
-
-# No unit uses what a memory returns for an address that is written in the same cycle (the tests
-# show it), so block RAMs need no logic around them that would return the old word.
-SYNTH = "synth_ecp5 -no-rw-check"
 
 # nextpnr's own default (heap) spreads the accelerator over a part that is mostly empty; the
 # electrostatic placer keeps it together: at 4 lanes 101 MHz with it and 77 without.
@@ -59,14 +53,6 @@ _CELL_SUFFIX = re.compile(
 )
 
 _UNNAMED = re.compile(r"(^|\.)_\d+_")  # an expression without a name of its own
-
-
-class SynthesisError(ToolError):
-    """Yosys or nextpnr refused the design, or it does not fit the part."""
-
-
-class Unended(SynthesisError):
-    """A tool took longer than it was given, and was stopped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,77 +172,6 @@ endmodule
 """
 
 
-def run_tool(
-    name: str,
-    *arguments: str,
-    folder: Path,
-    log_name: str = "",
-    seconds: float | None = None,
-) -> None:
-    """Run a yowasp tool in `folder`; what it says is in `log_name` there, `name`.log if empty.
-
-    Raises
-    ------
-    Unended
-        It took longer than so many seconds.
-    SynthesisError
-        It is not installed, it failed, or it has let a signal be driven twice: Yosys then takes
-        one of the two and only warns, so the netlist is another design.
-    """
-    program = Path(sys.executable).with_name(f"yowasp-{name}")
-    if not program.exists():
-        raise SynthesisError(f"{program.name} is not installed: run `python3 -m setup synth` first")
-    log = folder / (log_name or f"{name}.log")
-    with log.open("w") as file:
-        command = [str(program), *arguments]
-        try:
-            done = subprocess.run(
-                command, cwd=folder, stdout=file, stderr=subprocess.STDOUT, timeout=seconds
-            )
-        except subprocess.TimeoutExpired:
-            raise Unended(f"{name} was stopped after {seconds:g} s; see {log}") from None
-    if done.returncode != 0:
-        end = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        raise SynthesisError(f"{name} failed; the end of {log}:\n{end}")
-    said = log.read_text(errors="replace").splitlines()
-    conflicts = [line for line in said if "Driver-driver conflict" in line]
-    if conflicts:
-        raise SynthesisError(
-            f"{name} drives {len(conflicts)} bits twice, so its netlist is wrong; the first in "
-            f"{log}:\n{conflicts[0]}"
-        )
-
-
-def run_yosys(read: str, top: str, write: str, folder: Path) -> None:
-    """Map `top` of what the commands `read` read to ECP5 cells, in `folder`; then `write`.
-
-    Yosys stops behind ABC on some netlists (softmax, 16 lanes), not on the same flat: these are
-    flattened first.
-    opt_clean comes between, since opt_dff leaves the initial value of a register's second name
-    where it makes the register a constant, and the next pass finds two (YosysHQ/yosys#5735).
-
-    Yosys writes its log itself, since what it prints is lost from the first run of ABC on.
-    """
-    flatten = f"hierarchy -top {top}; proc; flatten; opt_clean; opt -full;"
-    try:
-        _yosys(f"{read}; {SYNTH} -top {top}; {write}", folder)
-    except SynthesisError:
-        _yosys(f"{read}; {flatten} {SYNTH} -top {top}; {write}", folder)
-
-
-def _yosys(script: str, folder: Path) -> None:
-    """Run a script; the last lines of Yosys' own log are in the error."""
-    steps = folder / "yosys-steps.log"
-    steps.unlink(missing_ok=True)
-    try:
-        run_tool("yosys", "-q", "-l", steps.name, "-p", script, folder=folder)
-    except SynthesisError as error:
-        if not steps.exists():
-            raise
-        last = "\n".join(steps.read_text(errors="replace").splitlines()[-3:])
-        raise SynthesisError(f"{error}\nthe end of {steps}:\n{last}") from None
-
-
 def _count(cells: Mapping[str, int]) -> dict[str, int]:
     """Table rows of Yosys's cell counts."""
     counts = dict.fromkeys(AVAILABLE, 0)
@@ -354,7 +269,7 @@ def _place_and_route(
             arguments += ["--placer", placer, "--router", router]
             folder = netlist.parent
             try:
-                run_tool(
+                tools.run_tool(
                     "nextpnr-ecp5",
                     *DEVICE,
                     *arguments,
@@ -406,8 +321,8 @@ def synthesise(
         A tool refused the design, or it does not fit the part.
     """
     folder = FOLDER / f"{design.name}-{design.configuration}"
-    facts = [design.verilog]
-    facts += [source.read_text() for source in (Path(__file__), *passes.SOURCES)]
+    sources = (Path(__file__), Path(tools.__file__), *passes.SOURCES)
+    facts = [design.verilog, *(source.read_text() for source in sources)]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
     counted, netlist = folder / f"{key}.json", folder / f"{key}-wrapped.json"
     with locked(folder / "lock"):

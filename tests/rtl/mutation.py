@@ -19,17 +19,24 @@ def source_of(part: str) -> tuple[Path, str]:
     return path, ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
-@contextmanager
-def replaced(file: str, *pieces: tuple[str, str]) -> Iterator[ModuleType]:
-    """The module <file>.py of rtl/ with each old text, which stands there once, made the new one.
-
-    Inside, all modules of rtl/ are imported afresh; afterwards the sound ones are back.
-    """
-    path, name = source_of(file)
+def with_pieces(file: str, *pieces: tuple[str, str]) -> str:
+    """The source <file>.py of rtl/, each old text, which stands there once, made the new one."""
+    path, _ = source_of(file)
     source = path.read_text()
     for old, new in pieces:
         assert source.count(old) == 1, f"{old!r} does not stand once in {path}"
         source = source.replace(old, new)
+    return source
+
+
+@contextmanager
+def replaced(file: str, *pieces: tuple[str, str]) -> Iterator[ModuleType]:
+    """The module <file>.py of rtl/ with its pieces replaced, as by `with_pieces`.
+
+    Inside, all modules of rtl/ are imported afresh; afterwards the sound ones are back.
+    """
+    path, name = source_of(file)
+    source = with_pieces(file, *pieces)
     sound = {name: module for name, module in sys.modules.items() if name.startswith("rtl.")}
     for other in sound:
         del sys.modules[other]

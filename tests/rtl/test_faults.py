@@ -12,7 +12,7 @@ from rtl.generate.verilog import PLAIN
 from rtl.interface.config import Config
 from sim.bench import BenchError, run_bench
 from sim.design import described
-from tests.rtl.mutation import mutated, source_of
+from tests.rtl.mutation import mutated, with_pieces
 
 CONFIG = Config(lanes=4, tokens=64, hidden=64)
 
@@ -98,8 +98,7 @@ def first_of_each() -> list[object]:
 def test_every_fault_has_its_place() -> None:
     """Those that `make test` does not play, too."""
     for fault in FAULTS:
-        path, _ = source_of(fault.file or fault.unit)
-        assert path.read_text().count(fault.old) == 1, fault
+        with_pieces(fault.file or fault.unit, (fault.old, fault.new))
 
 
 @pytest.mark.parametrize("fault", first_of_each())

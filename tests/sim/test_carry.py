@@ -23,7 +23,7 @@ from sim.design import described
 from sim.estimate.area import MULTIPLIER_LUTS
 from sim.synth import carry
 from sim.synth.carry import absorb, open_ends
-from sim.synth.ecp5 import run_yosys
+from sim.synth.tools import run_yosys
 
 ADD = "1001011010101010"  # of a carry cell as Yosys writes it: A xor B xor C if D is 1
 INPUTS = 8

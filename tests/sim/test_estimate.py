@@ -18,7 +18,7 @@ from sim.estimate import area, fits
 from sim.estimate.memories import Memory, memories
 from sim.estimate.performance import example, performance
 from sim.fuzz.subject import config as small
-from sim.synth import ecp5
+from sim.synth import ecp5, tools
 from tests.ending import refusal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,8 +58,8 @@ def synthesised(sizes: tuple[tuple[int, int], ...], folder: Path) -> dict[tuple[
     (folder / "m.v").write_text(
         "".join([*modules, f"module top({ports});\n", *uses, "endmodule\n"])
     )
-    script = f"read_verilog m.v; {ecp5.SYNTH} -noflatten -top top; write_json m.json"
-    ecp5.run_tool("yosys", "-q", "-p", script, folder=folder)
+    script = f"read_verilog m.v; {tools.SYNTH} -noflatten -top top; write_json m.json"
+    tools.run_tool("yosys", "-q", "-p", script, folder=folder)
     netlist = json.loads((folder / "m.json").read_text())["modules"]
     found = {}
     for width, depth in sizes:
@@ -105,8 +105,8 @@ def test_memories_written_by_lane(tmp_path: Path) -> None:
     tops = [f"m_{lanes}_{bits}_{depth}" for lanes, bits, depth in APART]
     for name, module, (lanes, bits, depth) in zip(tops, modules, APART, strict=True):
         (tmp_path / "m.v").write_text(module)
-        script = f"read_verilog m.v; {ecp5.SYNTH} -top {name}; write_json m.json"
-        ecp5.run_tool("yosys", "-q", "-p", script, folder=tmp_path)
+        script = f"read_verilog m.v; {tools.SYNTH} -top {name}; write_json m.json"
+        tools.run_tool("yosys", "-q", "-p", script, folder=tmp_path)
         cells = json.loads((tmp_path / "m.json").read_text())["modules"][name]["cells"].values()
         kinds = [cell["type"] for cell in cells]
         told = Memory("", lanes * bits, depth, lanes=lanes)

@@ -20,7 +20,7 @@ from sim.families.families import FAMILIES, script_of
 from sim.families.models import cell_models
 from sim.gates import __main__ as gates
 from sim.gates.netlist import netlist
-from sim.synth.ecp5 import SynthesisError, run_tool
+from sim.synth.tools import SynthesisError, run_tool
 from tests.ending import refusal
 
 CONFIG = Config(lanes=4)

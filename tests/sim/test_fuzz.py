@@ -18,7 +18,7 @@ from sim.fuzz.judge import judge
 from sim.fuzz.play import play, program, shown
 from sim.fuzz.streams import joined, parts, set_field
 from sim.fuzz.subject import POOL, config, subjects
-from tests.rtl.mutation import mutated, source_of
+from tests.rtl.mutation import mutated, with_pieces
 
 pytestmark = pytest.mark.verilator
 
@@ -103,9 +103,8 @@ def test_no_case_fails(lanes: int) -> None:
 
 def test_every_fault_has_its_place() -> None:
     """Those that `make test` does not play, too."""
-    for part, old, _ in FAULTS.values():
-        path, _ = source_of(part)
-        assert path.read_text().count(old) == 1, (part, old)
+    for part, old, new in FAULTS.values():
+        with_pieces(part, (old, new))
 
 
 @pytest.mark.parametrize(

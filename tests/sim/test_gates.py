@@ -16,7 +16,7 @@ from sim.gates import __main__ as command
 from sim.gates import netlist as gates
 from sim.simulators import SimulatorError
 from sim.synth import fold
-from sim.synth.ecp5 import SynthesisError
+from sim.synth.tools import SynthesisError
 from tests.ending import refusal
 
 CONFIG = Config(lanes=4)

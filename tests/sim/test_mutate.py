@@ -265,6 +265,17 @@ def test_an_entry_covers_what_it_names_and_nothing_else() -> None:
     assert not entry.covers("softmax", mutant)
 
 
+def test_an_entry_names_bits_of_signals() -> None:
+    entry = Known("rsqrt", "why", wire="lane.m_*", places=(40, 41))
+    mutant = Mutant(
+        mode="inv", module="rsqrt", cell="$1", port="A", bit=3, other=-1, wire="", sources=()
+    )
+    for wire in ("lane.m_0[40]", "lane.m_12[41]"):
+        assert entry.covers("rsqrt", dataclasses.replace(mutant, wire=wire)), wire
+    for wire in ("", "lane.m_0[4]", "lane.m_0[42]", "lane.n_0[40]", "lane.m_0", "lane.m_0[40][1]"):
+        assert not entry.covers("rsqrt", dataclasses.replace(mutant, wire=wire)), wire
+
+
 def test_every_known_survivor_names_a_line_that_stands() -> None:
     """A line that was changed since has to be looked at again."""
     lines = {

@@ -17,7 +17,7 @@ from sim.design import described
 from sim.estimate.performance import example
 from sim.phases import work
 from sim.synth import __main__ as command
-from sim.synth import ecp5
+from sim.synth import ecp5, tools
 from sim.synth.throughput import throughput
 from tests.ending import refusal
 
@@ -63,13 +63,13 @@ def test_what_is_flattened_first_may_have_registers_of_two_names(tmp_path, monke
     def run_tool(*arguments, **options):
         ran.append(arguments)
         if len(ran) == 1:
-            raise ecp5.SynthesisError("stopped")
+            raise tools.SynthesisError("stopped")
         return tool(*arguments, **options)
 
-    tool = ecp5.run_tool
-    monkeypatch.setattr(ecp5, "run_tool", run_tool)
+    tool = tools.run_tool
+    monkeypatch.setattr(tools, "run_tool", run_tool)
     (tmp_path / "top.v").write_text(TWO_NAMES)
-    ecp5.run_yosys("read_verilog top.v", "top", "write_json top.json", tmp_path)
+    tools.run_yosys("read_verilog top.v", "top", "write_json top.json", tmp_path)
     assert len(ran) == 2
     assert "Executing ABC9" in (tmp_path / "yosys-steps.log").read_text()
     module = json.loads((tmp_path / "top.json").read_text())["modules"]["top"]
@@ -79,8 +79,8 @@ def test_what_is_flattened_first_may_have_registers_of_two_names(tmp_path, monke
 def test_the_end_of_what_yosys_wrote_is_in_the_error(tmp_path):
     """After ABC, what it prints does not arrive: the log that it writes does."""
     (tmp_path / "top.v").write_text("module top(input a, output b); assign b = a; endmodule")
-    with pytest.raises(ecp5.SynthesisError, match=r"yosys-steps.log:\n(.*\n)*.*No such command"):
-        ecp5.run_yosys("read_verilog top.v", "top", "no_such_command", tmp_path)
+    with pytest.raises(tools.SynthesisError, match=r"yosys-steps.log:\n(.*\n)*.*No such command"):
+        tools.run_yosys("read_verilog top.v", "top", "no_such_command", tmp_path)
 
 
 def test_figures_of_a_16_bit_accumulator(accumulator, tmp_path):
@@ -176,19 +176,19 @@ def test_three_placements_are_placed_and_read_back(accumulator, monkeypatch):
     cost = ecp5.synthesise(accumulator(), seeds=(1, 2, 3))
     assert [timing.seed for timing in cost.timings] == [1, 2, 3]
     assert len({timing.fmax_mhz for timing in cost.timings}) > 1
-    monkeypatch.setattr(ecp5, "run_tool", None)
+    monkeypatch.setattr(tools, "run_tool", None)
     assert ecp5.synthesise(accumulator(), seeds=(1, 2, 3)) == cost
 
 
 def test_another_seed_costs_its_placement_alone(accumulator, monkeypatch):
     first = ecp5.synthesise(accumulator())
-    run_tool, ran = ecp5.run_tool, []
+    run_tool, ran = tools.run_tool, []
 
     def recorded(name, *arguments, **options):
         ran.append((name, arguments[arguments.index("--seed") + 1]))
         run_tool(name, *arguments, **options)
 
-    monkeypatch.setattr(ecp5, "run_tool", recorded)
+    monkeypatch.setattr(tools, "run_tool", recorded)
     both = ecp5.synthesise(accumulator(), seeds=(1, 2))
     assert ran == [("nextpnr-ecp5", "2")]
     assert dataclasses.replace(both, timings=both.timings[:1]) == first
@@ -237,7 +237,7 @@ def test_throughput_of_the_whole_accelerator():
 
 def test_the_second_time_the_figures_are_read_back(accumulator, monkeypatch):
     first = ecp5.synthesise(accumulator(), route=False)
-    monkeypatch.setattr(ecp5, "run_tool", None)
+    monkeypatch.setattr(tools, "run_tool", None)
     assert ecp5.synthesise(accumulator(), route=False) == first
     assert (first.timings, first.median, first.worst) == ([], None, None)
 
@@ -253,7 +253,7 @@ def test_trace_ports_stay_open_in_the_wrapper(accumulator):
 def test_a_refused_design_is_told(accumulator):
     design = accumulator()
     broken = type(design)(**(vars(design) | {"verilog": "module accumulator(; endmodule"}))
-    with pytest.raises(ecp5.SynthesisError, match=r"(?s)yosys failed.*syntax error"):
+    with pytest.raises(tools.SynthesisError, match=r"(?s)yosys failed.*syntax error"):
         ecp5.synthesise(broken, route=False)
 
 
@@ -289,7 +289,7 @@ def test_the_slowest_register_to_register_path_is_read():
 
 
 def test_a_design_without_registers_is_refused():
-    with pytest.raises(ecp5.SynthesisError, match="no path from register to register"):
+    with pytest.raises(tools.SynthesisError, match="no path from register to register"):
         ecp5.read_timing({"fmax": {}, "critical_paths": []}, seed=1)
 
 
