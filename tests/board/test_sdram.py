@@ -55,6 +55,16 @@ def test_rows_in_order_cost_two_cycles_each_and_the_refresh() -> None:
     assert played.words / played.cycles > 0.9
 
 
+def test_words_are_written_one_a_cycle() -> None:
+    """But for the cycles of rows and refreshes, as above."""
+    chip = replace(SMALL, column_bits=7, refresh=8 * 7_810)
+    requests = [(True, 128 * i, 128) for i in range(30)]
+    played = play(controller(chip), [*requests, (False, 0, 1)], chip=chip)
+    assert not played.wrong
+    assert not played.violations
+    assert 30 * 128 / played.cycles > 0.9
+
+
 def test_without_requests_the_rows_are_refreshed() -> None:
     played = play(controller(), [(True, 0, 5), (False, 0, 5)], idle=3_000)
     assert not played.wrong
