@@ -21,20 +21,17 @@ def square(shared: int, case: int) -> int:
     return shared + case * case
 
 
-def logged(folder: Path, case: int) -> int:
-    """Leaves a file for each time that the case began and ended."""
-    for what in ("began", "ended"):
-        (folder / f"{what}-{case}-{os.getpid()}-{time.monotonic_ns()}").touch()
-        if what == "began":
-            time.sleep(0.2)
+def slow(shared: None, case: int) -> int:
+    time.sleep(0.2)
     return case
 
 
 def deadly(folder: Path, case: int) -> int:
-    """The first worker that takes case 3 is killed; case 7 kills every one."""
-    mark = folder / "killed"
-    if case == 7 or (case == 3 and not mark.exists()):
-        mark.touch()
+    """The first worker that takes case 3 is killed in it, case 7 kills every one; each that
+    began has a file."""
+    first = not any(folder.glob(f"began-{case}-*"))
+    (folder / f"began-{case}-{os.getpid()}").touch()
+    if case == 7 or (case == 3 and first):
         os.kill(os.getpid(), signal.SIGKILL)
     return case
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -77,15 +76,11 @@ def test_the_results_do_not_depend_on_the_workers(address: str, count: int) -> N
 
 
 def test_the_cases_of_a_killed_worker_run_again(address: str, tmp_path: Path) -> None:
-    numbers = {str(number): number for number in range(12)}
     with workers(address, 2) as found:
-        results = each(cases.logged, tmp_path, numbers, dask=address)
-        assert next(results) == ("0", 0)
-        found[0].send_signal(signal.SIGKILL)
-        assert list(results) == [(key, number) for key, number in numbers.items() if number]
-    began = [path.name.split("-")[1] for path in tmp_path.glob("began-*")]
-    assert set(began) == set(numbers)
-    assert len(began) > len(list(tmp_path.glob("ended-*"))), "none was killed in the middle"
+        assert list(each(cases.deadly, tmp_path, NUMBERS, dask=address)) == list(NUMBERS.items())
+        assert {path.name for path in tmp_path.glob("began-3-*")} == {
+            f"began-3-{process.pid}" for process in found
+        }
 
 
 def test_a_case_that_kills_its_workers_is_given_up(address: str, tmp_path: Path) -> None:
@@ -124,7 +119,7 @@ def test_workers_without_the_project_are_refused(address: str, tmp_path: Path) -
 
 def test_a_scheduler_that_goes_is_told(tmp_path: Path) -> None:
     with scheduler(tmp_path) as (process, own), workers(own, 1):
-        results = each(cases.logged, tmp_path, {str(n): n for n in range(50)}, dask=own)
+        results = each(cases.slow, None, {str(n): n for n in range(50)}, dask=own)
         next(results)
         process.kill()
         with pytest.raises(ToolError, match=f"the scheduler at {own} has gone"):
