@@ -40,7 +40,7 @@ from rtl.interface.tile import Epilogue as Kind
 from rtl.interface.tile import Tag, address_bits
 from rtl.interface.word import int8_word
 from rtl.primitives.memory import WritePort
-from rtl.primitives.pipeline import delay, register, stages, unreset
+from rtl.primitives.pipeline import delay, register, stages
 from rtl.primitives.saturate import saturate
 
 UNIT_M, UNIT_S = 1 << 15, 15  # 2^15 * 2^-15: the embedding is requantized by 1
@@ -292,39 +292,40 @@ class Epilogue(wiring.Component):
             register(m, Array(values[four : four + 4])[low[:2]], f"of_four_{four}")
             for four in range(0, 2 * n, 4)
         ]
-        # Whose they are is known a cycle before, of what all lanes share and of what each has.
-        of_stream, of_scores, of_rows, of_lanes = (
-            unreset(1, name) for name in ("of_stream", "of_scores", "of_rows", "of_lanes")
-        )
-        kind = at[SELECTED - 1].epilogue
-        m.d.sync += [
-            of_stream.eq((kind == Kind.INT8) | (kind == Kind.RESIDUAL) | (kind == Kind.LOGITS)),
-            of_scores.eq(kind == Kind.SCORE),
-            of_rows.eq(at[SELECTED].epilogue == Kind.CONTEXT),
-            of_lanes.eq(at[SELECTED].transposed),
-        ]
-        shared = Signal(BYTE_PLANE, reset_less=True)
-        with m.If(of_stream):
-            m.d.sync += shared.eq(Array(of_four)[Cat(high[2:], at[SELECTED].weight_buffer)])
-        with m.Elif(of_scores):
-            m.d.sync += [
-                shared.bias.eq(0),
-                shared.m.eq(self.score_multiplier.m),
-                shared.s.eq(self.score_multiplier.s),
-            ]
-        with m.Else():
-            m.d.sync += [shared.bias.eq(0), shared.m.eq(UNIT_M), shared.s.eq(UNIT_S)]
+        of_column = Signal(BYTE_PLANE, reset_less=True)
+        m.d.sync += of_column.eq(Array(of_four)[Cat(high[2:], at[SELECTED].weight_buffer)])
         m.d.comb += self.row.buffer.eq(at[DRAINED].softmax_buffer)
+        # Whose the column's parameters are, known a cycle before all lanes ask.
+        kind = at[SELECTED].epilogue
+        scores = register(m, kind == Kind.SCORE, "scores")
+        contexts = register(m, kind == Kind.CONTEXT, "contexts")
+        by_stream = register(
+            m,
+            (kind == Kind.INT8) | (kind == Kind.RESIDUAL) | (kind == Kind.LOGITS),
+            "by_stream",
+        )
         self._bias = [Signal(signed(32), name=f"bias_{i}", reset_less=True) for i in range(n)]
         self._m = [Signal(16, name=f"m_{i}", reset_less=True) for i in range(n)]
         self._s = [Signal(6, name=f"s_{i}", reset_less=True) for i in range(n)]
         for i in range(n):
             of_lane = Signal(BYTE_PLANE, name=f"of_lane_{i}")
             m.d.comb += of_lane.eq(Mux(at[DRAINED].weight_buffer, stored[1][i], stored[0][i]))
+            chosen = Signal(BYTE_PLANE, name=f"chosen_{i}")
+            with m.If(by_stream):
+                m.d.comb += chosen.eq(Mux(at[DRAINED].transposed, of_lane, of_column))
+            with m.Elif(scores):
+                m.d.comb += [
+                    chosen.m.eq(self.score_multiplier.m),
+                    chosen.s.eq(self.score_multiplier.s),
+                ]
+            with m.Elif(contexts):
+                m.d.comb += [chosen.m.eq(self.row.m[i]), chosen.s.eq(self.row.s[i])]
+            with m.Else():
+                m.d.comb += [chosen.m.eq(UNIT_M), chosen.s.eq(UNIT_S)]
             m.d.sync += [
-                self._bias[i].eq(Mux(of_lanes, of_lane.bias, shared.bias)),
-                self._m[i].eq(Mux(of_rows, self.row.m[i], Mux(of_lanes, of_lane.m, shared.m))),
-                self._s[i].eq(Mux(of_rows, self.row.s[i], Mux(of_lanes, of_lane.s, shared.s))),
+                self._bias[i].eq(chosen.bias),
+                self._m[i].eq(chosen.m),
+                self._s[i].eq(chosen.s),
             ]
 
     def _residual(self, m: Module, at: dict) -> None:

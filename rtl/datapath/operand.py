@@ -19,7 +19,7 @@ class Operand(wiring.Component):
 
     Members
     -------
-    i : In, signed(18)
+    i : In, signed(24)
     s : In, 3
         8 as 0.
     o : Out, signed(8)
@@ -33,7 +33,7 @@ class Operand(wiring.Component):
     latency = 2
 
     def __init__(self) -> None:
-        super().__init__({"i": In(signed(18)), "s": In(3), "o": Out(signed(8))})
+        super().__init__({"i": In(signed(24)), "s": In(3), "o": Out(signed(8))})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -1,12 +1,12 @@
 """Requantization: multiply, rounding shift and saturation, one lane beside the other."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Signal, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.primitives.parameters import check
 from rtl.primitives.pipeline import register
-from rtl.primitives.saturate import fits, saturate
+from rtl.primitives.saturate import saturate
 
 MAX_LANES = 64
 SHIFT_MAX = 47
@@ -17,11 +17,10 @@ FITTING_LATENCY = 3
 class RoundShift(wiring.Component):
     """o = saturate(round_shift(i, s), bits): the rounding rule with a variable shift.
 
-    The shift by s - 1 is done in stages, by a multiple of eight, by four and by the rest, and the
-    last bit shifted out is added. No stage has more bits than what comes behind it can use: a
-    value that does not fit them saturates in the end, whatever is left to shift, so it is told by
-    one bit and becomes another that does. Where all results are known to fit, nothing is told or
-    saturated, and the last two stages are one. One word a cycle, no valid.
+    The shift by s - 1 is done in two stages, by a multiple of eight and by the rest, and the last
+    bit shifted out is added. Between the two the value is saturated to bits + 8 bits, which
+    changes no result: what it cuts saturates in the end too. Where all results are known to fit,
+    both saturations are left out. One word a cycle, no valid.
 
     Parameters
     ----------
@@ -40,8 +39,9 @@ class RoundShift(wiring.Component):
     s : In, range(maximum + 1)
         1..maximum.
     o : Out, signed(bits)
-    wide : Out, signed(bits + 2)
-        A cycle before o (where results fit, with o): o = saturate(wide, bits).
+    wide : Out, signed(bits + 8)
+        o before its saturation, a cycle before o (where results fit, with o); beyond bits bits
+        only its sign is right, and that it is beyond.
 
     Attributes
     ----------
@@ -65,44 +65,33 @@ class RoundShift(wiring.Component):
                 "i": In(signed(width)),
                 "s": In(range(maximum + 1)),
                 "o": Out(signed(bits)),
-                "wide": Out(signed(bits + 2)),
+                "wide": Out(signed(bits + 8)),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        bits = self.bits
+        narrow = self.bits + 8
+        # Cycle 1: shift by a multiple of eight.
         amount = Signal(range(self.maximum))
         m.d.comb += amount.eq(self.s - 1)
-        # Cycle 1: shift by a multiple of eight.
-        shifted, whole = window(self.i, amount[3:], 8, bits + 8)
-        shifted, rest = register(m, shifted, "eights"), register(m, amount[:3], "rest")
-        if not self.fits:
-            sign, whole = register(m, self.i[-1], "sign"), register(m, whole, "whole")
-            # Cycle 2, where needed: by four.
-            shifted, still = window(shifted, rest[2], 4, bits + 4)
-            shifted, rest = register(m, shifted, "four"), register(m, rest[:2], "rest_of_four")
-            sign, whole = register(m, sign, "sign_four"), register(m, whole & still, "whole_four")
-        # Cycle 3: by the rest; the last bit is half a unit of the result.
-        shifted, still = window(shifted, rest, 1, bits + 1)
-        if not self.fits:
-            beyond = Cat(shifted[:bits], ~sign, sign).as_signed()
-            shifted = Mux(whole & still, shifted, beyond)
-        halves = Signal(signed(bits + 2), reset_less=True)
-        m.d.sync += halves.eq(shifted)
+        coarse = register(m, self.i >> Cat(Const(0, 3), amount[3:]), "coarse")
+        rest = register(m, amount[:3], "rest")
+        # Cycle 2, where needed: drop the bits that no result can have.
+        if self.fits:
+            narrowed = coarse[:narrow].as_signed()
+        else:
+            narrowed = register(m, saturate(coarse, narrow), "narrowed")
+            rest = register(m, rest, "rest_narrowed")
+        # Cycle 3: shift by the rest; the last bit is half a unit of the result.
+        halves = Signal(signed(narrow), reset_less=True)
+        m.d.sync += halves.eq(narrowed >> rest)
         # Cycle 4: round. Cycle 5, where needed: saturate.
-        rounded = Signal(signed(bits if self.fits else bits + 2), reset_less=True)
+        rounded = Signal(signed(narrow), reset_less=True)
         m.d.sync += rounded.eq((halves + 1) >> 1)
-        result = rounded if self.fits else register(m, saturate(rounded, bits), "saturated")
+        result = rounded if self.fits else register(m, saturate(rounded, self.bits), "saturated")
         m.d.comb += [self.o.eq(result), self.wide.eq(rounded)]
         return m
-
-
-def window(value: Value, steps: Value, step: int, bits: int) -> tuple[Value, Value]:
-    """The low bits of value >> (step * steps), and 1 where these are the whole of it."""
-    places = [step * count for count in range(1 << len(steps))]
-    whole = Array(fits(value, min(bits + place, len(value))) for place in places)[steps]
-    return (value >> steps * step)[:bits].as_signed(), whole
 
 
 class Requantize(wiring.Component):

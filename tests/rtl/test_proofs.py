@@ -21,22 +21,18 @@ from tests.rtl.mutation import replaced
 
 ROUND_SHIFT = """
 module formula (input signed [{width}-1:0] i, input [{s_bits}-1:0] s);
-  wire signed [{bits}-1:0] o; wire signed [{bits}+1:0] wide;
-  unit u (.clk(1'b0), .rst(1'b0), .i(i), .s(s), .o(o), .wide(wide));
+  wire signed [{bits}-1:0] o;
+  unit u (.clk(1'b0), .rst(1'b0), .i(i), .s(s), .o(o));
   localparam signed [63:0] most = (64'sd1 <<< ({bits} - 1)) - 1;
   wire signed [63:0] x = i;
   wire signed [63:0] y = (x + (64'sd1 <<< (s - 1))) >>> s;
   wire fits = y <= most && y >= -most - 1;
   wire signed [63:0] expected = fits ? y : y > 0 ? most : -most - 1;
-  wire signed [63:0] w = wide;
-  wire signed [63:0] cut = w > most ? most : w < -most - 1 ? -most - 1 : w;
-  always @* if (s >= 1 && s <= {maximum} && (fits || !{must_fit})) begin
-    assert(o == expected); assert(cut == expected);
-  end
+  always @* if (s >= 1 && s <= {maximum} && (fits || !{must_fit})) assert(o == expected);
 endmodule
 """
 OPERAND = """
-module formula (input signed [17:0] i, input [2:0] s);
+module formula (input signed [23:0] i, input [2:0] s);
   wire signed [7:0] o;
   unit u (.clk(1'b0), .rst(1'b0), .i(i), .s(s), .o(o));
   wire signed [31:0] x = i > 32767 ? 32767 : i < -32768 ? -32768 : i;
@@ -78,9 +74,9 @@ endmodule
 NORM_LANE = """
 module formula (input signed [15:0] z, gamma, shown, input [25:0] scale, input [4:0] shift,
                 input signed [42:0] offset, input signed [31:0] beta, input [4:0] output_shift,
-                input [2:0] operand_shift, input signed [17:0] n, input signed [17:0] wide,
+                input [2:0] operand_shift, input signed [17:0] n, input signed [23:0] wide,
                 input signed [7:0] operand);
-  wire signed [43:0] to_n; wire signed [34:0] to_y; wire signed [17:0] to_operand;
+  wire signed [43:0] to_n; wire signed [34:0] to_y; wire signed [23:0] to_operand;
   wire [4:0] s_n, s_y; wire [2:0] s_operand; wire signed [15:0] y; wire signed [7:0] y8;
   unit u (.clk(1'b0), .rst(1'b0), .squares(1'b0), .sum_en(1'b0), .sum_first(1'b0), .z(z),
           .scale(scale), .offset(offset), .shift(shift), .gamma(gamma), .beta(beta),
@@ -229,13 +225,7 @@ def test_a_fault_in_an_operand_is_refuted(old: str, new: str, tmp_path: Path) ->
     ("old", "new"),
     [
         ("(halves + 1) >> 1", "halves >> 1"),
-        ("amount[3:], 8, bits + 8", "amount[3:], 8, bits + 7"),
-        ("rest[2], 4, bits + 4", "rest[2], 4, bits + 3"),
-        ("rest, 1, bits + 1", "rest, 1, bits"),
-        ("whole & still, shifted", "still, shifted"),
-        ("whole & still, shifted", "whole, shifted"),
-        ('whole & still, "whole_four"', 'whole, "whole_four"'),
-        ("~sign, sign)", "sign, sign)"),
+        ("narrow = self.bits + 8", "narrow = self.bits + 7"),
         ("range(self.maximum)", "range(self.maximum - 16)"),
     ],
 )
