@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from golden import encoder, fast, store
 from golden.model import Model
-from quant import choose, decode, float_model, hub, vectors
+from quant import choose, decode, float_model, hub, rounding, vectors
 from quant.answers import held
 from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
 from quant.compare import TensorError, compare, table
@@ -159,7 +160,8 @@ class Calibrator:
         """
         checkpoint = self.checkpoint
         arrays, observers = self._observed(frozenset(options.remedies or ()) & REWRITINGS)
-        quantized = quantize(checkpoint.spec, arrays, observers, options)
+        watch = partial(rounding.watch, texts=self.texts)
+        quantized = quantize(checkpoint.spec, arrays, observers, options, watch)
         if options.bias_correction:
             logits = (run or golden_logits)(quantized.model, self.texts)
             quantized = correct_logits(quantized, logits, self.exact)

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from quant.observers import METHODS
 
-REMEDIES = ("centre", "balance", "split", "shift", "wide")
+REMEDIES = ("centre", "balance", "split", "shift", "wide", "round")
 """What calibration can do for networks whose channels differ much, see docs/numerics.md section 10.
 
-centre, balance: quant.rewriting; split: quant.splitting; shift, wide: quant.quantize.
+centre, balance: quant.rewriting; split: quant.splitting; shift, wide: quant.quantize;
+round: quant.rounding.
 """
 
 

@@ -5,7 +5,8 @@ shifts of the residual additions; and every bound that it asks calibration to pr
 model that cannot keep one is refused with the tensor's name.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import log2, sqrt
 from typing import Any
@@ -24,7 +25,7 @@ from golden.model import (
     Norm,
     Shape,
 )
-from quant import quantizers
+from quant import quantizers, rounding
 from quant.description import Description
 from quant.observers import (
     Observer,
@@ -34,6 +35,7 @@ from quant.observers import (
 from quant.options import Options
 from quant.quantizers import CalibrationError, named, normalise
 from quant.rewriting import Rewritten
+from quant.rounding import Moments
 from quant.spec import CLASSIFICATION, EMBEDDING, TOKEN_CLASSIFICATION, Arrays, EncoderSpec, Floats
 from quant.splitting import Split, split, splittable
 
@@ -47,9 +49,11 @@ HEADROOM = 1.25  # residual sums may exceed what calibration saw by this much be
 class Operand:
     """What a linear layer reads: code * scale is x, whose channels have these means.
 
-    factors: channel c of x stands for factors[c] * x, which the reader's weights take up.
+    name: of the codes in the trace. factors: channel c of x stands for factors[c] * x, which the
+    reader's weights take up.
     """
 
+    name: str
     scale: float
     means: NDArray[np.floating[Any]]
     factors: NDArray[np.floating[Any]] | None = None
@@ -68,14 +72,22 @@ def quantize(
     arrays: Arrays | Rewritten,
     observers: Mapping[str, Observer],
     options: Options,
+    watch: Callable[[Model], Mapping[str, Moments]] | None = None,
 ) -> Quantized:
     """The integer twin of a float encoder. Raises CalibrationError naming the tensor that fails.
 
     ``observers`` saw ``arrays``: where the options ask for centring or balancing, the rewritten
-    encoder, which `calibrate` makes first.
+    encoder, which `calibrate` makes first. ``watch``, which `round` needs, gives the moments of the
+    operands of a model whose weights are rounded to nearest (quant.rounding).
     """
     rewritten = arrays if isinstance(arrays, Rewritten) else Rewritten(arrays)
-    return _Quantizer(spec, rewritten, observers, options).quantized()
+    quantizer = _Quantizer(spec, rewritten, observers, options)
+    quantized = quantizer.quantized({})
+    if "round" not in quantizer.remedies:
+        return quantized
+    if watch is None:
+        raise ValueError("the remedy round needs watch, the moments of the integer operands")
+    return quantizer.quantized(watch(quantized.model))
 
 
 class _Quantizer:
@@ -100,11 +112,14 @@ class _Quantizer:
         self.last_norm = "final" if spec.norm == "pre" else f"layer.{spec.layers - 1}.ffn"
         self.ffn = spec.ffn
         self.description = Description(rewritten, observers)
-
-    def quantized(self) -> Quantized:
-        spec = self.spec
+        self.moments: Mapping[str, Moments] = {}  # by the name of the operand
         if "split" in self.remedies and splittable(spec.activation):
             self._split()
+
+    def quantized(self, moments: Mapping[str, Moments]) -> Quantized:
+        """The model, each layer's weights rounded by the moments of its operand where given."""
+        spec = self.spec
+        self.moments = moments
         shape = named("shape", Shape, **self._shape())
         self.description.prove("sum of p", 255 * spec.max_tokens, 2**20)
         embedding, stream = self._embedding()
@@ -174,7 +189,8 @@ class _Quantizer:
         """An operand as observed under its name."""
         means = self._observer(name).channel_means
         factors = self.factors.get(name)
-        return Operand(scale, means if factors is None else means / factors, factors)
+        codes = re.sub(r"\.norm$", ".x8", name)
+        return Operand(codes, scale, means if factors is None else means / factors, factors)
 
     def _embedding(self) -> tuple[Embedding, float]:
         """The embedding and the scale of the stream after it (its norm included)."""
@@ -243,16 +259,18 @@ class _Quantizer:
         weight = self.arrays[f"{name}.weight"] if weight is None else weight
         if operand.factors is not None:
             weight = weight * operand.factors
+        corrected = self.options.bias_correction
         result = quantizers.linear(
             name,
             weight,
             self.arrays[f"{name}.bias"] if bias is None else bias,
             operand.scale,
             output_scale,
-            input_means=operand.means if self.options.bias_correction else None,
+            input_means=operand.means if corrected else None,
             per_channel=self.options.per_channel and not (output_scale is None and self._compared),
             multiplier_bits=self.options.multiplier_bits,
             table=table,
+            to_codes=rounding.to_codes(self.moments.get(operand.name), centred=corrected),
         )
         self.description.weights[name] = {
             "input_scale": operand.scale,
@@ -329,7 +347,7 @@ class _Quantizer:
             bias = bias + weight @ codes.mean_error(u, activation)
         weight, bias = codes.down(weight, bias, self.ffn)
         means = codes.operand(u, self.ffn).mean(axis=0)
-        hidden = Operand(codes.output_scale, means)
+        hidden = Operand(f"{name}.hidden", codes.output_scale, means)
         down, shift, stream = self._residual(
             f"{name}.down", hidden, f"{name}.sum", stream, weight=weight, bias=bias
         )

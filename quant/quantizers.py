@@ -3,8 +3,9 @@
 Rounding is to nearest, ties towards plus infinity, as in the contract.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from quant.activation import ACTIVATIONS
 from quant.spec import Floats
 
 Doubles = NDArray[np.float64]
+ToCodes: TypeAlias = Callable[[Doubles], Doubles]
 
 WEIGHT_MAX = 127
 MULTIPLIER_BITS = 16
@@ -35,6 +37,11 @@ def named(name: str, kind: Any, **fields: Any) -> Any:
 
 def rounded(x: Any) -> Doubles:
     return np.floor(np.asarray(x, np.float64) + 0.5)
+
+
+def nearest_codes(weight: Doubles) -> Doubles:
+    """The codes -127..127 of weights in units of their scales, each the nearest."""
+    return rounded(weight).clip(-WEIGHT_MAX, WEIGHT_MAX)
 
 
 def normalise(
@@ -79,6 +86,7 @@ def linear(
     input_means: NDArray[np.floating[Any]] | None = None,
     per_channel: bool = True,
     multiplier_bits: int = MULTIPLIER_BITS,
+    to_codes: ToCodes = nearest_codes,
 ) -> QuantizedLinear:
     """Weights to int8 with one scale a channel, or one in all; output_scale None for the logits.
 
@@ -86,6 +94,7 @@ def linear(
     room for the sum, and large enough for the requantizer's shift. ``input_means`` turns bias
     correction on: the mean error (W - W') E[x] that rounding the weights causes is added back
     (Nagel et al., "Data-free quantization through weight equalization and bias correction", 2019).
+    ``to_codes`` rounds the weights [out, in], in units of their scales, to codes -127..127.
     Raises CalibrationError when a bound fails.
     """
     w, b = weight.astype(np.float64), bias.astype(np.float64)
@@ -101,7 +110,7 @@ def linear(
     if not per_channel:
         scales = np.full_like(scales, scales.max())
     scales = np.maximum(scales, np.finfo(np.float32).tiny)
-    codes = rounded(w / scales[:, None]).clip(-WEIGHT_MAX, WEIGHT_MAX)
+    codes = to_codes(w / scales[:, None])
     if input_means is not None:
         b = b + (w - codes * scales[:, None]) @ input_means
     biases = rounded(b / (input_scale * scales))

@@ -1,0 +1,251 @@
+from functools import partial
+from itertools import product
+
+import numpy as np
+import pytest
+
+from golden import encoder
+from golden.model import Linear
+from quant import quantizers
+from quant.calibrate import Calibrator, observe_all
+from quant.options import Options
+from quant.quantize import quantize
+from quant.quantizers import nearest_codes
+from quant.rounding import BLOCK, DAMPING, Moments, joint_codes, to_codes, watch
+from tests.quant.test_quantize import VARIED, checkpoint, inputs
+
+
+def correlated(rows: int, channels: int, seed: int) -> np.ndarray:
+    """int8 codes whose channels differ in spread and depend on each other [rows, channels]."""
+    rng = np.random.default_rng(seed)
+    spread = rng.uniform(4, 30, channels)
+    mixed = rng.normal(0, 1, (rows, channels)) @ rng.normal(0, 1, (channels, channels))
+    return np.rint(mixed / np.sqrt(channels) * spread).clip(-128, 127).astype(np.float32)
+
+
+def moments_of(x: np.ndarray, parts: int = 1) -> Moments:
+    moments = Moments()
+    memory = np.empty_like(x)
+    for part in np.array_split(x, parts):
+        memory[: len(part)] = part
+        moments.add(memory[: len(part)])  # used again, as the engine does
+    return moments
+
+
+def output_errors(weight: np.ndarray, codes: np.ndarray, h: np.ndarray) -> np.ndarray:
+    """The diagonal of D H D^T [out]."""
+    d = weight - codes
+    return np.einsum("oi,ij,oj->o", d, h, d)
+
+
+def paper_codes(weight: np.ndarray, h: np.ndarray) -> np.ndarray:
+    """Algorithm 1 of Frantar et al., a column at a time, the largest of h's diagonal first."""
+    k = len(h)
+    order = np.argsort(np.diag(h), kind="stable")[::-1]
+    h = h[np.ix_(order, order)] + DAMPING * np.diag(h).mean() * np.eye(k)
+    u = np.linalg.cholesky(np.linalg.inv(h)).T  # H^-1 = U^T U
+    w, codes = weight[:, order].copy(), np.empty_like(weight)
+    for j in range(k):
+        codes[:, j] = np.clip(np.floor(w[:, j] + 0.5), -127, 127)
+        error = (w[:, j] - codes[:, j]) / u[j, j]
+        w[:, j:] -= np.outer(error, u[j, j:])
+    return codes[:, np.argsort(order)]
+
+
+def test_two_columns_by_hand() -> None:
+    """(0.4, 0.4) becomes (1, 0): the second column's error asks for 0.4 * 0.99 / 1.01 more."""
+    weight, h = np.array([[0.4, 0.4]]), np.array([[1.0, 0.99], [0.99, 1.0]])
+    assert joint_codes(weight, h).tolist() == [[1.0, 0.0]]
+    assert output_errors(weight, np.zeros((1, 2)), h) == pytest.approx([0.6368])
+    assert output_errors(weight, np.array([[1.0, 0.0]]), h) == pytest.approx([0.0448])
+    assert joint_codes(weight, h * 1e9).tolist() == [[1.0, 0.0]]  # whatever the factor
+
+
+def test_the_larger_moment_goes_first() -> None:
+    """Its weight is rounded to nearest; the other makes up for it, 0.4 + 0.4 * 2 / 1.025."""
+    weight = np.array([[0.4, 0.4]])
+    for order in ([0, 1], [1, 0]):
+        h = np.array([[1.0, 2.0], [2.0, 4.2]])[np.ix_(order, order)]
+        assert joint_codes(weight, h)[:, order].tolist() == [[1.0, 0.0]]
+
+
+@pytest.mark.parametrize("channels", [1, 3, 24])
+def test_the_codes_are_those_of_the_paper(channels: int) -> None:
+    weight = np.random.default_rng(2).uniform(-127, 127, (40, channels))
+    h = moments_of(correlated(500, channels, 3)).matrix(centred=True)
+    np.testing.assert_array_equal(joint_codes(weight, h), paper_codes(weight, h))
+
+
+def test_three_columns_are_near_the_best_of_all_codes() -> None:
+    rng = np.random.default_rng(5)
+    steps = np.array(list(product(range(-3, 4), repeat=3)), float)
+    best, joint, nearest = [], [], []
+    for seed in range(100):
+        weight = rng.uniform(-20, 20, (1, 3))
+        h = moments_of(correlated(50, 3, seed)).matrix(centred=False)
+        h += DAMPING * np.diag(h).mean() * np.eye(3)
+        candidates = np.rint(weight) + steps
+        best.append(output_errors(weight.repeat(len(candidates), 0), candidates, h).min())
+        joint.append(output_errors(weight, joint_codes(weight, h), h)[0])
+        nearest.append(output_errors(weight, np.rint(weight), h)[0])
+    assert (np.array(joint) >= np.array(best) * (1 - 1e-9)).all()
+    assert np.mean(joint) < 1.2 * np.mean(best)
+    assert np.mean(nearest) > 1.5 * np.mean(best)
+
+
+def test_no_error_exceeds_half_a_step_of_every_column_of_the_factor() -> None:
+    """|D L|^2 <= sum (L[j, j] / 2)^2 in every row, which no rounding to nearest promises."""
+    weight = np.random.default_rng(6).uniform(-100, 100, (300, 30))
+    h = moments_of(correlated(200, 30, 7)).matrix(centred=True)
+    damped = h + DAMPING * np.diag(h).mean() * np.eye(30)
+    order = np.argsort(np.diag(h), kind="stable")
+    limit = np.square(np.diag(np.linalg.cholesky(damped[np.ix_(order, order)]))).sum() / 4
+    assert output_errors(weight, joint_codes(weight, h), damped).max() <= limit
+    assert output_errors(weight, nearest_codes(weight), damped).max() > limit
+
+
+def test_the_output_is_nearer_also_on_rows_that_were_not_seen() -> None:
+    weight = np.random.default_rng(8).uniform(-127, 127, (50, 40))
+    x = correlated(2000, 40, 9)
+    h = moments_of(x[:1000]).matrix(centred=True)
+    joint, nearest = joint_codes(weight, h), nearest_codes(weight)
+    assert np.abs(joint).max() <= 127
+    for rows in (x[:1000], x[1000:]):
+        errors = [np.square(rows @ (weight - codes).T).mean() for codes in (joint, nearest)]
+        assert errors[0] < 0.5 * errors[1]
+
+
+def test_the_mean_that_a_bias_takes_up_is_no_error() -> None:
+    """With operands far from zero: covariances where the bias is corrected, else moments."""
+    rng = np.random.default_rng(10)
+    weight, bias = rng.normal(0, 0.1, (30, 20)), rng.normal(0, 0.1, 30)
+    x = (correlated(800, 20, 11) / 3 + rng.uniform(20, 80, 20).round()).round().clip(-128, 127)
+    errors = {}
+    for corrected in (True, False):
+        for centred in (True, False):
+            found = quantizers.linear(
+                "layer", weight, bias, 1.0, None,
+                input_means=x.mean(axis=0, dtype=np.float64) if corrected else None,
+                to_codes=to_codes(moments_of(x), centred),
+            )  # fmt: skip
+            acc = x @ found.linear.weight.T.astype(float) + found.linear.bias
+            error = acc * found.weight_scales - (x @ weight.T + bias)
+            errors[corrected, centred] = np.square(error).mean()
+    assert errors[True, True] < 0.9 * errors[True, False]
+    assert errors[False, False] < 0.5 * errors[False, True]
+    assert errors[True, True] < errors[False, False]
+
+
+def test_codes_at_the_end_of_the_range_stay_there() -> None:
+    weight = np.random.default_rng(12).choice([-127.0, -126.6, 126.6, 127.0], (200, 16))
+    h = moments_of(correlated(300, 16, 13)).matrix(centred=False)
+    codes = joint_codes(weight, h)
+    assert np.abs(codes).max() == 127
+    assert (codes == np.rint(codes)).all()
+
+
+def test_operands_that_say_nothing_leave_weights_to_nearest() -> None:
+    weight = np.random.default_rng(14).uniform(-127, 127, (5, 6))
+    nearest = nearest_codes(weight)
+    np.testing.assert_array_equal(joint_codes(weight, np.zeros((6, 6))), nearest)
+    constant = moments_of(np.full((50, 6), 77, np.float32))
+    np.testing.assert_array_equal(to_codes(constant, centred=True)(weight), nearest)
+    few = moments_of(correlated(5, 6, 15))
+    assert to_codes(few, centred=True) is nearest_codes
+    assert to_codes(moments_of(correlated(6, 6, 15)), centred=True) is not nearest_codes
+    assert to_codes(None, centred=True) is nearest_codes
+
+
+@pytest.mark.parametrize("value", [0, -128, 5])
+def test_a_constant_channel_is_rounded_by_itself(value: int) -> None:
+    weight = np.random.default_rng(16).uniform(-127, 127, (9, 7))
+    x = correlated(90, 7, 17)
+    x[:, 2] = value
+    codes = joint_codes(weight, moments_of(x).matrix(centred=True))
+    np.testing.assert_array_equal(codes[:, 2], nearest_codes(weight[:, 2]))
+    rest = [0, 1, 3, 4, 5, 6]
+    assert (codes[:, rest] != nearest_codes(weight[:, rest])).any()
+
+
+@pytest.mark.parametrize("parts", [1, 7])
+def test_moments_are_exact(parts: int) -> None:
+    rng = np.random.default_rng(18)
+    x = rng.integers(-128, 128, (2 * BLOCK + 100, 9)).astype(np.float32)
+    x[:, 0], x[:, 1] = -128, 127
+    exact = x.astype(np.int64)
+    moments = moments_of(x, parts)
+    assert moments.rows == len(x)
+    products, sums = exact.T @ exact, exact.sum(axis=0)
+    np.testing.assert_array_equal(moments.matrix(centred=False), len(x) * products)
+    expected = len(x) * products - np.outer(sums, sums)
+    np.testing.assert_array_equal(moments.matrix(centred=True), expected)
+    assert not moments.matrix(centred=True)[:2].any()
+
+
+@pytest.mark.parametrize("choices", VARIED)
+@pytest.mark.parametrize("others", [(), ("centre", "balance", "split", "shift", "wide")])
+def test_every_layer_of_an_encoder_is_rounded_anew(choices: dict, others: tuple) -> None:
+    """Its codes change and no scale does; the bounds are those of the new codes."""
+    source = checkpoint(**choices)
+    texts = inputs(40, 1, source.spec)
+    calibrator = Calibrator(source, texts)
+    plain = calibrator.quantize(Options(remedies=others))
+    joint = calibrator.quantize(Options(remedies=(*others, "round")))
+    assert joint.info["weights"] == plain.info["weights"]
+    assert joint.info["tensors"] == plain.info["tensors"]
+    for proof in joint.info["proof"].values():
+        assert proof["bound"] < proof["limit"]
+    changed = 0
+    for (name, before), (_, after) in zip(layers(plain.model), layers(joint.model)):
+        changed += int((before.weight != after.weight).any())
+        bound = (128 * np.abs(after.weight.astype(int)).sum(axis=1) + np.abs(after.bias)).max()
+        assert joint.info["proof"][name]["bound"] == bound
+    heads = len(joint.model.head)
+    assert changed >= 12  # of a head not, where 40 texts give fewer rows than channels ask for
+    assert changed <= 12 + heads
+
+
+def layers(model: encoder.Model) -> list[tuple[str, Linear]]:
+    found = []
+    for i, layer in enumerate(model.layers):
+        found += [(f"layer.{i}.{key}", getattr(layer.attention, key)) for key in "qkvo"]
+        found += [(f"layer.{i}.ffn.{key}", getattr(layer.ffn, key)) for key in ("up", "down")]
+    return found + [(f"head.{j}", layer) for j, layer in enumerate(model.head)]
+
+
+def test_what_golden_reads_is_what_counts() -> None:
+    """The error of a layer's output on its own integer operands, against that of nearest."""
+    source = checkpoint()
+    texts = inputs(60, 1, source.spec)
+    rng = np.random.default_rng(20)
+    for name in source.arrays:
+        if name.endswith(("o.weight", "up.weight", "down.weight")):
+            source.arrays[name] = rng.normal(0, 0.2, source.arrays[name].shape)
+    observers = observe_all(source, texts)[0]
+    models = []
+    for remedies in ((), ("round",)):
+        options = Options(remedies=remedies)
+        models.append(
+            quantize(source.spec, source.arrays, observers, options, partial(watch, texts=texts))
+        )
+    moments = watch(models[0].model, texts)
+    for name, operand in (
+        ("layer.0.o", "layer.0.context"),
+        ("layer.1.ffn.up", "layer.1.attention.x8"),
+        ("layer.1.ffn.down", "layer.1.ffn.hidden"),
+    ):
+        weight = source.arrays[f"{name}.weight"]
+        errors = []
+        for quantized in models:
+            scales = np.array(quantized.info["weights"][name]["scales"])
+            codes = dict(layers(quantized.model))[name].weight
+            h = moments[operand].matrix(centred=True)
+            errors.append(output_errors(weight / scales[:, None], codes, h).sum())
+        assert errors[1] < 0.8 * errors[0], name
+
+
+def test_without_the_operands_it_is_refused() -> None:
+    source = checkpoint()
+    observers = observe_all(source, inputs(3, 1, source.spec))[0]
+    with pytest.raises(ValueError, match="remedy round needs watch, the moments of the integer op"):
+        quantize(source.spec, source.arrays, observers, Options(remedies=("round",)))
