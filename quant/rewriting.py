@@ -9,7 +9,8 @@ and biases on both sides of a tensor can take such differences up, exactly:
     balance   a channel of Q is multiplied and the same channel of K divided by sqrt(max|k|/max|q|),
               so that both are used to the same part (Nagel et al., "Data-free quantization through
               weight equalization and bias correction", 2019); a channel of V is divided by its
-              largest magnitude, and so is the context, and O's column is multiplied by it
+              largest magnitude, and so is the context, and O's column is multiplied by it; so is
+              a channel of the last LayerNorm, and the head's column is multiplied by it
 """
 
 from collections.abc import Mapping
@@ -104,19 +105,26 @@ class _Rewriter:
         return middle, np.where(reach > 0, reach, 1.0)
 
     def _norm(self, tensor: str, norm: str, readers: list[str], stream: str | None) -> None:
-        """Centre the output of a LayerNorm; ``stream`` is the branch whose sum it is added to."""
-        if not self.centre:
+        """Centre the output of a LayerNorm; ``stream`` is the branch whose sum it is added to.
+
+        The last one, which the head alone reads, is balanced as well.
+        """
+        last = readers == ["head.0"]
+        if not (self.centre or (self.balance and last)):
             return
-        middle, _ = self._middle(f"{tensor}.norm")
-        self.arrays[f"{norm}.beta"] = self.arrays[f"{norm}.beta"] - middle
+        middle, reach = self._middle(f"{tensor}.norm")
+        factor = reach if self.balance and last else np.ones_like(reach)
+        arrays = self.arrays
+        arrays[f"{norm}.gamma"] = arrays[f"{norm}.gamma"] / factor
+        arrays[f"{norm}.beta"] = (arrays[f"{norm}.beta"] - middle) / factor
         for name in readers:
-            self.arrays[f"{name}.bias"] = (
-                self.arrays[f"{name}.bias"] + self.arrays[f"{name}.weight"] @ middle
-            )
+            weight, bias = f"{name}.weight", f"{name}.bias"
+            arrays[bias] = arrays[bias] + arrays[weight] @ middle
+            arrays[weight] = arrays[weight] * factor
         if stream is not None:
-            self.arrays[f"{stream}.bias"] = self.arrays[f"{stream}.bias"] + middle
-        names = [f"{tensor}.norm", f"{tensor}.x8", *(["pooled"] if readers == ["head.0"] else [])]
-        self.frames |= dict.fromkeys(names, Frame(np.ones_like(middle), middle))
+            arrays[f"{stream}.bias"] = arrays[f"{stream}.bias"] + middle
+        names = [f"{tensor}.norm", f"{tensor}.x8", *(["pooled"] if last else [])]
+        self.frames |= dict.fromkeys(names, Frame(factor, middle))
 
     def _attention(self, name: str) -> None:
         arrays = self.arrays

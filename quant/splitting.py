@@ -15,6 +15,7 @@ channel splitting", 2019.)
 """
 
 from dataclasses import dataclass
+from math import ceil, log
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ Doubles = NDArray[np.floating[Any]]
 
 COPIES = 16  # most copies a layer: one column tile of the array, or half a one at 32 lanes
 LOWS = (0.0, -2.5, -3.0, -3.5)
-HIGHS = 12  # values of ``high`` that are tried
+STEP = 1.1  # between the values of ``high`` that are tried, at most
 MARGIN = 1.05  # a neuron is taken to exceed what calibration saw of it by this much
 ROWS = 512  # rows on which the choices are compared
 
@@ -115,7 +116,8 @@ def split(observer: Observer, weight: Floats, activation: str) -> Split:
     best, minimum = None, np.inf
     highest = observer.channel_extremes[1] * MARGIN
     top = max(float(highest.max()), 0.5)
-    for high in np.geomspace(min(1.0, top), top, HIGHS):
+    least = min(1.0, top)
+    for high in np.geomspace(least, top, 1 + ceil(log(top / least, STEP))):
         count = np.maximum(np.ceil(highest / high) - 1, 0).astype(np.int64)
         if count.sum() > COPIES:
             continue

@@ -66,8 +66,31 @@ def test_balanced_channels_are_used_to_the_same_part() -> None:
     assert balanced["layer.0.context"].amplitude <= 1 + 1e-6
 
 
+@pytest.mark.parametrize("choices", VARIED)
+def test_the_last_norm_is_balanced_for_the_head_alone(choices: dict) -> None:
+    source = checkpoint(**choices)
+    spec = source.spec
+    last = "final" if spec.norm == "pre" else f"layer.{spec.layers - 1}.ffn"
+    parameters = "final.norm" if spec.norm == "pre" else f"layer.{spec.layers - 1}.norm2"
+    source.arrays[f"{parameters}.gamma"][3] *= 20
+    texts = inputs(12, 1, spec)
+    observers = observe_all(source, texts)[0]
+    rewritten = rewrite(spec, source.arrays, observers, frozenset({"balance"}))
+    balanced = observe_all(replace(source, arrays=rewritten.arrays), texts)[0]
+    for name, observer in balanced.items():
+        if not name.endswith(".norm"):
+            continue
+        low, high = observer.channel_extremes
+        if name == f"{last}.norm":
+            np.testing.assert_allclose(np.maximum(-low, high), 1, rtol=1e-5)
+        else:
+            np.testing.assert_allclose(low, observers[name].channel_extremes[0], rtol=1e-5)
+
+
 def test_a_channel_that_is_always_zero_stays_finite() -> None:
     source = checkpoint()
+    source.arrays["layer.1.norm2.gamma"][2] = 0
+    source.arrays["layer.1.norm2.beta"][2] = 0
     for key in "qkv":
         source.arrays[f"layer.0.{key}.weight"][2] = 0
         source.arrays[f"layer.0.{key}.bias"][2] = 0
