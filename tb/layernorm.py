@@ -254,6 +254,18 @@ def small_shifts(lanes: int, channels: int) -> list[Operation]:
     return found
 
 
+def operand_ends(lanes: int, channels: int) -> Operation:
+    """Outputs at the ends of what each shift leaves of the int8 operand: halves that are rounded up
+    beyond 127, then the values beside them and those about -128, as many as there are channels."""
+    shifts = np.arange(1, 9)
+    halves = shifts - 1
+    y = np.concatenate([255 << halves, (255 << halves) - 1, -257 << halves, (-257 << halves) - 1])
+    y, shifts = y.clip(-32768)[:channels], np.tile(shifts, 4)[:channels]
+    z = np.zeros((1, lanes, len(y)), np.int16)
+    gamma, beta = np.zeros(len(y), np.int16), (y << 4).astype(np.int32)
+    return Operation(z, Norm(gamma, beta, 4, 1, shifts.astype(np.uint8)), [1], lambda t: False)
+
+
 def rounding_edges(lanes: int) -> list[Operation]:
     """Rows of two channels whose n lies beside the place where it is rounded the other way, so that
     the last bits of z * scale and of its offset count."""

@@ -219,6 +219,7 @@ def _layernorm(player: Player, vectors: list[Vector], limit: int) -> None:
     operations = [("random", random), ("port taken", taken_long)]
     operations += [("extremes", one) for one in norms.extreme_operations(n, channels)]
     operations += [("small shifts", one) for one in norms.small_shifts(n, channels)]
+    operations.append(("ends of the operand", norms.operand_ends(n, channels)))
     cases = []
     for place, (name, one) in enumerate(operations):
         one.z, one.arrival = one.z[:fit], one.arrival[:fit]
