@@ -16,6 +16,9 @@ from golden.trace import Trace, record
 
 Integers = np.ndarray | Sequence[int]
 
+PROJECTION_SHIFT = 15
+"""Of X16 before the projection is added: of the unprojected embedding remains -1, 0 or 1."""
+
 
 def run(
     model: Model,
@@ -38,6 +41,9 @@ def run(
     x8 = np.zeros(x.shape, np.int8)
     if model.embedding.norm is not None:
         x, x8 = normalize(x, model.embedding.norm, trace, "embedding")
+    if model.projection is not None:
+        x8 = x8[:, : model.inputs(0)]
+        x = record(trace, "projection.sum", residual(x, x8, model.projection, PROJECTION_SHIFT))
 
     encoder_layer = post_norm_layer if shape.norm == "post" else pre_norm_layer
     for i, layer in enumerate(model.layers):

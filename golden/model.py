@@ -285,6 +285,9 @@ class Model:
     """A whole quantized encoder. mean_m and mean_s are None unless the pooling is the mean.
 
     head is a chain of linear layers: each but the last gives int8, the last the logits.
+
+    projection, [H, E], where the embedding is factorised: it reads the first E channels of x8, as
+    do q, k and v of layer 0, and its result takes the place of the embedding in the stream.
     """
 
     shape: Shape
@@ -294,6 +297,7 @@ class Model:
     mean_m: int | None
     mean_s: int | None
     head: tuple[Linear, ...]
+    projection: Linear | None = None
 
     def __post_init__(self) -> None:
         shape = self.shape
@@ -311,6 +315,11 @@ class Model:
                 raise ValueError(f"{name} is {found}; allowed is {allowed} for {shape}")
         for name, norm in self.norms():
             _check_shape(f"{name}.gamma", norm.gamma, (shape.hidden,))
+        if self.projection is not None and (shape.norm == "pre" or self.inputs(0) > shape.hidden):
+            raise ValueError(
+                f"projection reads {self.inputs(0)} channels with norm {shape.norm!r}; allowed "
+                f"1..{shape.hidden}, those of the embedding's norm, with norm 'post'"
+            )
         for name, linear, rows, columns in self._projections():
             _check_shape(f"{name}.weight", linear.weight, (rows, columns))
             if linear.m is None:
@@ -333,13 +342,21 @@ class Model:
         if self.final_norm is not None:
             yield "final_norm", self.final_norm
 
+    def inputs(self, layer: int) -> int:
+        """Channels that q, k and v of a layer read: H, or E of a factorised embedding."""
+        if layer or self.projection is None:
+            return self.shape.hidden
+        return self.projection.weight.shape[1]
+
     def _projections(self) -> Iterator[tuple[str, Linear, int, int]]:
         hidden, inner, ffn = self.shape.hidden, self.shape.inner, self.shape.ffn
+        if self.projection is not None:
+            yield "projection", self.projection, hidden, self.inputs(0)
         for i, layer in enumerate(self.layers):
             attention = layer.attention
-            yield f"layer.{i}.attention.q", attention.q, inner, hidden
-            yield f"layer.{i}.attention.k", attention.k, inner, hidden
-            yield f"layer.{i}.attention.v", attention.v, inner, hidden
+            yield f"layer.{i}.attention.q", attention.q, inner, self.inputs(i)
+            yield f"layer.{i}.attention.k", attention.k, inner, self.inputs(i)
+            yield f"layer.{i}.attention.v", attention.v, inner, self.inputs(i)
             yield f"layer.{i}.attention.o", attention.o, hidden, inner
             yield f"layer.{i}.ffn.up", layer.ffn.up, ffn, hidden
             yield f"layer.{i}.ffn.down", layer.ffn.down, hidden, ffn

@@ -4,6 +4,7 @@ The scales are chosen from the sums' expected spread, so that activations stay l
 layer: int8 tensors use most of their codes and few values saturate.
 """
 
+from dataclasses import replace
 from math import isqrt
 
 import numpy as np
@@ -26,9 +27,40 @@ CODE_SPREAD = 32  # the spread that int8 activations are scaled to; 4 of them re
 SCORE_SPREAD = 320  # 1.25 octaves
 
 
-def random_model(shape: Shape, seed: int) -> Model:
-    """A model of this shape; the same seed gives the same model."""
+def random_model(shape: Shape, seed: int, embedding_size: int = 0) -> Model:
+    """A model of this shape; the same seed gives the same model.
+
+    embedding_size: channels of a factorised embedding, 0 where it is not.
+    """
     rng = np.random.default_rng(seed)
+    model = _whole(rng, shape)
+    return factorised(rng, model, embedding_size) if embedding_size else model
+
+
+def factorised(rng: np.random.Generator, model: Model, size: int) -> Model:
+    """The model with an embedding of this many channels and a projection."""
+    hidden, attention = model.shape.hidden, model.layers[0].attention
+    q, k, v = (_linear(rng, model.shape.inner, size) for _ in range(3))
+    first = replace(model.layers[0], attention=replace(attention, q=q, k=k, v=v))
+    norm = model.embedding.norm
+    assert norm is not None
+    narrow = np.arange(hidden) < size
+    names = ("token", "position", "token_low", "position_low")
+    tables = {name: getattr(model.embedding, name) for name in names}
+    embedding = replace(
+        model.embedding,
+        **{name: table * narrow for name, table in tables.items() if table is not None},
+        norm=replace(norm, gamma=norm.gamma * narrow, beta=norm.beta * narrow),
+    )
+    return replace(
+        model,
+        embedding=embedding,
+        layers=(first, *model.layers[1:]),
+        projection=_linear(rng, hidden, size, spread_out=256 * CODE_SPREAD),
+    )
+
+
+def _whole(rng: np.random.Generator, shape: Shape) -> Model:
     mean = shape.pooling == "mean"
     # The mean over L independent tokens has 1/sqrt(L) of their spread.
     mean_m, mean_s = multiplier(isqrt(min(shape.tokens, 16)), 2) if mean else (None, None)

@@ -22,8 +22,9 @@ from golden.model import Model
 ARRAYS = "quantized.npz"
 DESCRIPTION = "quantized.json"
 FORMAT = "bert2rtl quantized model"
-VERSION = 3
-READABLE = (1, 2, 3)  # 1 has no shifts of int8 operands, 1 and 2 have no low tables
+VERSION = 4
+READABLE = (1, 2, 3, 4)
+"""1 has no shifts of int8 operands, 1 and 2 have no low tables, 1 to 3 have no projection."""
 
 
 def save(model: Model, directory: str | Path, info: dict[str, Any]) -> None:

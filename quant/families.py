@@ -29,11 +29,6 @@ from quant.tensors import (
 )
 from quant.transformer import transformer
 
-FACTORISED = (
-    "projected to the hidden size, for which there is no operation: the sum of the rows is the "
-    "residual stream"
-)
-
 
 def _task(config: Config, family: str) -> str:
     """What the checkpoint is for, by its class; CheckpointError for what no encoder here has."""
@@ -131,14 +126,17 @@ def _identity(arrays: Arrays, hidden: int) -> Arrays:
     }
 
 
+def _embeddings(tensors: Tensors, source: str) -> Arrays:
+    return {
+        "embedding.token": tensors.take(f"{source}.word_embeddings.weight"),
+        "embedding.position": tensors.take(f"{source}.position_embeddings.weight"),
+        "embedding.type": tensors.take(f"{source}.token_type_embeddings.weight"),
+    } | tensors.norm(f"{source}.LayerNorm", "embedding.norm")
+
+
 def _bert_encoder(config: Config, tensors: Tensors, family: str) -> Arrays:
     prefix = tensors.prefix(family)
-    embeddings = f"{prefix}embeddings"
-    arrays = {
-        "embedding.token": tensors.take(f"{embeddings}.word_embeddings.weight"),
-        "embedding.position": tensors.take(f"{embeddings}.position_embeddings.weight"),
-        "embedding.type": tensors.take(f"{embeddings}.token_type_embeddings.weight"),
-    } | tensors.norm(f"{embeddings}.LayerNorm", "embedding.norm")
+    arrays = _embeddings(tensors, f"{prefix}embeddings")
     for i in range(integer(config, "num_hidden_layers")):
         source, target = f"{prefix}encoder.layer.{i}", f"layer.{i}"
         for name in ("query", "key", "value"):
@@ -154,7 +152,7 @@ def _bert_encoder(config: Config, tensors: Tensors, family: str) -> Arrays:
 def _bert_spec(config: Config, arrays: Arrays, **choices: Any) -> EncoderSpec:
     hidden, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
     return EncoderSpec(
-        layers=integer(config, "num_hidden_layers"),
+        layers=choices.pop("layers", None) or integer(config, "num_hidden_layers"),
         hidden=hidden,
         heads=heads,
         head_size=head_size(hidden, heads),
@@ -217,20 +215,104 @@ def distilbert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
 def electra(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     """ElectraForSequenceClassification (Clark et al., 2020): a head with GELU."""
     task = _task(config, "Electra")
-    size, hidden = integer(config, "embedding_size"), integer(config, "hidden_size")
-    if size != hidden:
-        raise CheckpointError(
-            f"embedding.projection: an embedding of {size} channels is {FACTORISED}"
-        )
+    size, hidden = _embedding_size(config)
+    prefix = tensors.prefix("electra")
     arrays = _bert_encoder(config, tensors, "electra")
+    choices: dict[str, Any] = {}
+    if size != hidden:
+        project = f"{prefix}embeddings_project"
+        arrays |= _factorised(tensors, project, arrays, size, hidden)
+        choices = {"embedding_size": size}
     if task == EMBEDDING:
-        return _bert_embedder(config, tensors, arrays)
+        return _bert_embedder(config, tensors, arrays, **choices)
     if task == TOKEN_CLASSIFICATION:
-        return _bert_token_classifier(config, tensors, arrays)
+        return _bert_token_classifier(config, tensors, arrays, **choices)
     arrays |= tensors.linear("classifier.dense", "head.0")
     arrays |= tensors.linear("classifier.out_proj", "head.1")
-    answers = answers_of(config, arrays["head.1.weight"])
-    return _bert_spec(config, arrays, head_activations=("gelu",), **answers), arrays
+    choices |= answers_of(config, arrays["head.1.weight"])
+    return _bert_spec(config, arrays, head_activations=("gelu",), **choices), arrays
+
+
+def albert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
+    """AlbertForSequenceClassification (Lan et al., 2020): the layers of a group share weights."""
+    task = _task(config, "Albert")
+    size, hidden = _embedding_size(config)
+    layers, groups, inner = (
+        integer(config, name)
+        for name in ("num_hidden_layers", "num_hidden_groups", "inner_group_num")
+    )
+    if not 1 <= groups <= layers or inner < 1:
+        raise CheckpointError(
+            f"config.json: num_hidden_groups is {groups} and inner_group_num {inner}: they must be "
+            f"1 to num_hidden_layers, {layers}, and 1 or more"
+        )
+    prefix = tensors.prefix("albert")
+    arrays = _embeddings(tensors, f"{prefix}embeddings")
+    project = f"{prefix}encoder.embedding_hidden_mapping_in"
+    arrays = _factorised(tensors, project, arrays, size, hidden)
+    shared: list[list[Arrays]] = [
+        [
+            _albert_layer(tensors, f"{prefix}encoder.albert_layer_groups.{i}.albert_layers.{j}")
+            for j in range(inner)
+        ]
+        for i in range(groups)
+    ]
+    encoder = [layer for i in range(layers) for layer in shared[int(i / (layers / groups))]]
+    for i, layer in enumerate(encoder):
+        arrays |= {f"layer.{i}.{name}": array for name, array in layer.items()}
+    choices: dict[str, Any] = {"embedding_size": size, "layers": len(encoder)}
+    if task == EMBEDDING:
+        return _bert_embedder(config, tensors, arrays, **choices)
+    if task == TOKEN_CLASSIFICATION:
+        return _bert_token_classifier(config, tensors, arrays, **choices)
+    arrays |= tensors.linear(f"{prefix}pooler", "head.0")
+    arrays |= tensors.linear("classifier", "head.1")
+    choices |= answers_of(config, arrays["head.1.weight"])
+    return _bert_spec(config, arrays, head_activations=("tanh",), **choices), arrays
+
+
+def _albert_layer(tensors: Tensors, source: str) -> Arrays:
+    attention = f"{source}.attention"
+    arrays: Arrays = {}
+    for name in ("query", "key", "value"):
+        arrays |= tensors.linear(f"{attention}.{name}", name[0])
+    arrays |= tensors.linear(f"{attention}.dense", "o")
+    arrays |= tensors.norm(f"{attention}.LayerNorm", "norm1")
+    arrays |= tensors.linear(f"{source}.ffn", "ffn.up")
+    arrays |= tensors.linear(f"{source}.ffn_output", "ffn.down")
+    return arrays | tensors.norm(f"{source}.full_layer_layer_norm", "norm2")
+
+
+def _embedding_size(config: Config) -> tuple[int, int]:
+    """Channels of the embedding and of the encoder."""
+    size, hidden = integer(config, "embedding_size"), integer(config, "hidden_size")
+    if not 1 <= size <= hidden:
+        raise CheckpointError(
+            f"embedding.projection: an embedding of {size} channels does not fit the residual "
+            f"stream, whose place it takes until it is projected: at most the hidden size, {hidden}"
+        )
+    return size, hidden
+
+
+def _factorised(tensors: Tensors, name: str, arrays: Arrays, size: int, hidden: int) -> Arrays:
+    """The embedding of `size` channels as EncoderSpec has it, and its projection."""
+    found = tensors.linear(name, "embedding.projection")
+    for key, array in arrays.items():
+        if not key.startswith("embedding."):
+            continue
+        if array.shape[-1:] != (size,):
+            raise CheckpointError(
+                f"{key} has shape {' x '.join(map(str, array.shape))}: the config asks for {size} "
+                "channels (embedding_size)"
+            )
+        values = array.astype(np.float64)
+        if key.endswith(("token", "position", "type")):
+            values = values - values.mean(axis=-1, keepdims=True)
+        elif key.endswith("gamma"):
+            values = values * np.sqrt(size / hidden)
+        room = [(0, 0)] * (array.ndim - 1) + [(0, hidden - size)]
+        found[key] = np.pad(values, room).astype(np.float32)
+    return found
 
 
 def fused(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
@@ -262,6 +344,7 @@ FAMILIES: dict[str, Callable[[Config, Tensors], tuple[EncoderSpec, Arrays]]] = {
     "roberta": roberta,
     "distilbert": distilbert,
     "electra": electra,
+    "albert": albert,
     "bert2rtl-fused": fused,
     "bert2rtl-transformer": transformer,
 }
@@ -271,7 +354,6 @@ _ROTARY = "layer.0.q: rotary positions would turn Q and K after their projection
 _CAUSAL = "layer.0.attention: a decoder, whose mask differs from query to query"
 
 REFUSED: dict[str, str] = {
-    "albert": f"embedding.projection: a factorised embedding is {FACTORISED}",
     **dict.fromkeys(("deberta", "deberta-v2", "mpnet", "t5", "mt5", "longt5"), _RELATIVE),
     **dict.fromkeys(("modernbert", "nomic_bert", "roformer"), _ROTARY),
     **dict.fromkeys(("gpt2", "gpt_neo", "gpt_neox", "llama", "mistral", "opt", "qwen2"), _CAUSAL),

@@ -57,8 +57,8 @@ def run(
     def linear(name: str, x: Floats) -> Floats:
         return x @ arrays[f"{name}.weight"].T + arrays[f"{name}.bias"]
 
-    def norm(name: str, x: Floats) -> Floats:
-        return layer_norm(x, arrays[f"{name}.gamma"], arrays[f"{name}.beta"], spec.epsilon)
+    def norm(name: str, x: Floats, epsilon: float = spec.epsilon) -> Floats:
+        return layer_norm(x, arrays[f"{name}.gamma"], arrays[f"{name}.beta"], epsilon)
 
     def split_heads(x: Floats) -> Floats:  # [L, heads * d] to [heads, L, d]
         return x.reshape(length, spec.heads, spec.head_size).swapaxes(0, 1)
@@ -97,7 +97,10 @@ def run(
         x = x + arrays["embedding.type"][np.zeros(length, np.int32) if types is None else types]
     trace["embedding.sum"] = x
     if spec.embedding_norm:
-        x = trace["embedding.norm"] = norm("embedding.norm", x)
+        x = trace["embedding.norm"] = norm("embedding.norm", x, spec.embedding_epsilon)
+    if spec.embedding_size:
+        x = linear("embedding.projection", x[:, : spec.embedding_size])
+        trace["projection.sum"] = x
     for i in range(spec.layers):
         layer = post_norm_layer if spec.norm == "post" else pre_norm_layer
         x = layer(f"layer.{i}", x)

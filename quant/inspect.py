@@ -133,7 +133,7 @@ def stand_in(checkpoint: Checkpoint) -> Model:
     embedding has 8 bits a value, as in the contract without remedies; it has two tokens.
     """
     spec = checkpoint.spec
-    made = random_model(replace(shape_of(spec), vocabulary=2), 0)
+    made = random_model(replace(shape_of(spec), vocabulary=2), 0, spec.embedding_size)
     activations = [spec.activation] * spec.layers + list(spec.head_activations)
     points = np.linspace(1, 4, len(activations))
     tables = [activation_table(name, p)[0] for name, p in zip(activations, points)]
@@ -316,11 +316,13 @@ def parameters(checkpoint: Checkpoint) -> int:
 
 def parts(checkpoint: Checkpoint) -> dict[str, int]:
     """The parameters by part: embedding, layer, head."""
-    found: dict[str, int] = {}
+    spec, found = checkpoint.spec, dict[str, int]()
     for name, array in checkpoint.arrays.items():
-        part = name.split(".")[0]
-        found[part] = found.get(part, 0) + array.size
-    if checkpoint.spec.task == EMBEDDING:
+        part, size = name.split(".")[0], array.size
+        if part == "embedding" and "projection" not in name:  # what is beyond its size is zero
+            size = size // spec.hidden * (spec.embedding_size or spec.hidden)
+        found[part] = found.get(part, 0) + size
+    if spec.task == EMBEDDING:
         del found["head"]
     return found
 
@@ -328,13 +330,15 @@ def parts(checkpoint: Checkpoint) -> dict[str, int]:
 def description(checkpoint: Checkpoint) -> str:
     """The structure in words, and the number of parameters by part."""
     spec = checkpoint.spec
+    narrow = f"embedding of {spec.embedding_size}, projected; " if spec.embedding_size else ""
     counted = ", ".join(f"{part} {count:,}" for part, count in parts(checkpoint).items())
     return "\n".join(
         [
             f"{checkpoint.directory}: maps to the encoder",
-            f"{spec.layers} layers, hidden {spec.hidden}, {spec.heads} heads of {spec.head_size}, "
-            f"feed-forward {spec.ffn} with {spec.activation}, {spec.norm}-norm, up to "
-            f"{spec.max_tokens} tokens of {spec.vocabulary:,}, {spec.types} segment types",
+            f"{narrow}{spec.layers} layers, hidden {spec.hidden}, "
+            f"{spec.heads} heads of {spec.head_size}, feed-forward {spec.ffn} with "
+            f"{spec.activation}, {spec.norm}-norm, up to {spec.max_tokens} tokens of "
+            f"{spec.vocabulary:,}, {spec.types} segment types",
             _outputs(checkpoint),
             f"{parameters(checkpoint):,} parameters: {counted}",
         ]

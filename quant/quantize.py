@@ -58,6 +58,11 @@ class Operand:
     means: NDArray[np.floating[Any]]
     factors: NDArray[np.floating[Any]] | None = None
 
+    def first(self, channels: int) -> "Operand":
+        """Its first channels alone."""
+        factors = None if self.factors is None else self.factors[:channels]
+        return replace(self, means=self.means[:channels], factors=factors)
+
 
 @dataclass(frozen=True)
 class Quantized:
@@ -113,6 +118,7 @@ class _Quantizer:
         self.ffn = spec.ffn
         self.description = Description(rewritten, observers)
         self.moments: Mapping[str, Moments] = {}  # by the name of the operand
+        self.narrow: Operand | None = None  # a factorised embedding, before its projection
         if "split" in self.remedies and splittable(spec.activation):
             self._split()
 
@@ -123,6 +129,9 @@ class _Quantizer:
         shape = named("shape", Shape, **self._shape())
         self.description.prove("sum of p", 255 * spec.max_tokens, 2**20)
         embedding, stream = self._embedding()
+        projection = None
+        if spec.embedding_size:
+            projection, stream = self._projection(256 * stream)
         layers = []
         for i in range(spec.layers):
             layer, stream = self._layer(f"layer.{i}", stream)
@@ -152,6 +161,7 @@ class _Quantizer:
             mean_m=mean_m,
             mean_s=mean_s,
             head=head,
+            projection=projection,
         )
         return Quantized(model, self.description.values)
 
@@ -228,12 +238,21 @@ class _Quantizer:
         )
         return embedding, stream
 
+    def _projection(self, operand_scale: float) -> tuple[Linear, float]:
+        """The projection of a factorised embedding; its result begins the stream, of this scale."""
+        name, total = "embedding.projection", "projection.sum"
+        scale = HEADROOM * self._observer(total).amplitude / 32767
+        self.description.tensor(total, scale, 16)
+        self.narrow = self._operand("embedding.norm", operand_scale).first(self.spec.embedding_size)
+        return self._linear(name, self.narrow, scale), scale
+
     def _norm(self, tensor: str, parameters: str, input_scale: float) -> tuple[Norm, float]:
         """LayerNorm and the scale of its int16 output; the int8 operand has 256 times that."""
         name = f"{tensor}.norm"
         scale = self._point(name) / 127 / 256
         gamma, beta = (self.arrays[f"{parameters}.{name}"] for name in ("gamma", "beta"))
-        norm = quantizers.layer_norm(parameters, gamma, beta, self.spec.epsilon, input_scale, scale)
+        epsilon = self.spec.embedding_epsilon if tensor == "embedding" else self.spec.epsilon
+        norm = quantizers.layer_norm(parameters, gamma, beta, epsilon, input_scale, scale)
         self.description.tensor(name, scale, 16)
         self.description.tensor(f"{tensor}.x8", 256 * scale, 8)
         # A mean over tokens has narrower channels than what it is made of, and codes of its own.
@@ -364,7 +383,7 @@ class _Quantizer:
         projections = {}
         for key in "qkv":
             scales[key] = self._point(f"{name}.{key}") / 127
-            projections[key] = self._linear(f"{name}.{key}", operand, scales[key])
+            projections[key] = self._attended(f"{name}.{key}", operand, scales[key])
             self.description.tensor(f"{name}.{key}", scales[key], 8)
         largest = self._observer(f"{name}.scores").amplitude
         if largest > SCORE_LIMIT:
@@ -399,6 +418,15 @@ class _Quantizer:
             residual_shift=shift,
         )
         return attention, stream
+
+    def _attended(self, name: str, operand: Operand, scale: float) -> Linear:
+        """Q, K or V; those of layer 0 take in the projection of a factorised embedding."""
+        if self.narrow is None or not name.startswith("layer.0."):
+            return self._linear(name, operand, scale)
+        weight, bias = (self.arrays[f"{name}.{part}"] for part in ("weight", "bias"))
+        inner = {part: self.arrays[f"embedding.projection.{part}"] for part in ("weight", "bias")}
+        bias = weight @ inner["bias"] + bias
+        return self._linear(name, self.narrow, scale, weight=weight @ inner["weight"], bias=bias)
 
     def _residual(
         self,

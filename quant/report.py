@@ -179,7 +179,8 @@ def error_curves(classifier: Classifier, tokens: Tokens) -> str:
         }
         values["beta"] = values["beta"] - np.array(tensors[f"{name}.norm"].get("centres", 0.0))
         scales = [tensors[f"{name}.{key}"]["scale"] for key in ("sum", "norm")]
-        chart = norm_curve(norm, values, trace[f"{name}.sum"], [*scales, spec.epsilon])
+        epsilon = spec.embedding_epsilon if name == "embedding" else spec.epsilon
+        chart = norm_curve(norm, values, trace[f"{name}.sum"], [*scales, epsilon])
         parts.append(f"<div><b>{parameters}</b>{chart}</div>")
     return "".join([*parts, "</div>"])
 

@@ -74,7 +74,9 @@ class _Rewriter:
 
     def rewritten(self) -> Rewritten:
         pre = self.spec.norm == "pre"
-        if not pre:
+        if self.spec.embedding_size:
+            self._norm("embedding", "embedding.norm", ["embedding.projection"], None)
+        elif not pre:
             self._norm("embedding", "embedding.norm", self._readers(0), "layer.0.o")
         for i in range(self.spec.layers):
             name = f"layer.{i}"
@@ -119,8 +121,9 @@ class _Rewriter:
         arrays[f"{norm}.beta"] = (arrays[f"{norm}.beta"] - middle) / factor
         for name in readers:
             weight, bias = f"{name}.weight", f"{name}.bias"
-            arrays[bias] = arrays[bias] + arrays[weight] @ middle
-            arrays[weight] = arrays[weight] * factor
+            inputs = arrays[weight].shape[1]  # all channels, or those of a factorised embedding
+            arrays[bias] = arrays[bias] + arrays[weight] @ middle[:inputs]
+            arrays[weight] = arrays[weight] * factor[:inputs]
         if stream is not None:
             arrays[f"{stream}.bias"] = arrays[f"{stream}.bias"] + middle
         names = [f"{tensor}.norm", f"{tensor}.x8", *(["pooled"] if last else [])]

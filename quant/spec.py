@@ -6,6 +6,7 @@ F feed-forward, V vocabulary, P rows of the position table, T segment types:
 
     embedding.token [V, H]   embedding.position [P, H]   embedding.type [T, H] where types > 0
     embedding.norm.gamma, .beta [H]                      where embedding_norm
+    embedding.projection     .weight [H, E]  .bias [H]   where E = embedding_size > 0
     layer.i.q, .k, .v        .weight [D, H]  .bias [D]
     layer.i.o                .weight [H, D]  .bias [H]
     layer.i.norm1, .norm2    .gamma, .beta [H]
@@ -17,6 +18,12 @@ F feed-forward, V vocabulary, P rows of the position table, T segment types:
 A linear layer is y = x W^T + b. Where the checkpoint has no bias, the array holds zeros. The last
 layer of the head gives the outputs: a logit or a number for each label, or the H numbers of an
 embedding, whose head is the identity.
+
+A factorised embedding has E <= H channels, which are projected to H behind its norm. Its tables
+have H channels all the same: E whose sum is 0 in every row, then zeros. So LayerNorm over H
+channels is the one over E but for a factor, which gamma takes up:
+
+    (u - mean) / sqrt(var + epsilon) over E  =  sqrt(E / H) u' / sqrt(var' + epsilon E / H) over H
 """
 
 import dataclasses
@@ -74,8 +81,8 @@ class EncoderSpec:
     final norm after the last layer. pooling: what the head reads, the "first" token, the "mean"
     over the attended tokens or ("none") every token by itself. head_activations: one for each
     hidden layer of the head, so the head has one linear layer more than that. Token t takes row
-    t + position_offset of the position table. Raises ValueError naming the field,
-    its value and what is allowed.
+    t + position_offset of the position table. embedding_size: channels of a factorised embedding, 0
+    where there is no projection. Raises ValueError naming the field, its value and what is allowed.
     """
 
     layers: int
@@ -95,6 +102,7 @@ class EncoderSpec:
     head_activations: tuple[str, ...] = ()
     epsilon: float = 1e-12
     task: str = CLASSIFICATION
+    embedding_size: int = 0
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary"):
@@ -118,6 +126,16 @@ class EncoderSpec:
             raise ValueError(f"epsilon is {self.epsilon}: LayerNorm needs it above 0")
         _one_of("norm", self.norm, NORMS)
         _one_of("pooling", self.pooling, POOLINGS)
+        if not 0 <= self.embedding_size <= self.hidden:
+            raise ValueError(
+                f"embedding_size is {self.embedding_size}: it must be from 0 (no projection) to "
+                f"the hidden size, {self.hidden}"
+            )
+        if self.embedding_size and self.norm == "pre":
+            raise ValueError(
+                f"embedding_size is {self.embedding_size} and norm 'pre': a projection reads the "
+                "output of the embedding's norm, so the norm must be 'post'"
+            )
         if (self.pooling == "none") != (self.task == TOKEN_CLASSIFICATION):
             raise ValueError(
                 f"pooling is {self.pooling!r} and task {self.task!r}: without pooling the task is "
@@ -131,6 +149,11 @@ class EncoderSpec:
     def max_tokens(self) -> int:
         """The longest sequence that the position table covers."""
         return self.positions - self.position_offset
+
+    @property
+    def embedding_epsilon(self) -> float:
+        """That of the embedding's norm, which runs over all channels of the tables."""
+        return self.epsilon * (self.embedding_size or self.hidden) / self.hidden
 
     def require(self, tasks: Sequence[str], model: object) -> None:
         """Raises ValueError, which names the model and what it is for, for a task not of these."""
@@ -165,6 +188,8 @@ class EncoderSpec:
 
         if self.embedding_norm:
             norm("embedding.norm")
+        if self.embedding_size:
+            linear("embedding.projection", self.hidden, self.embedding_size)
         for i in range(self.layers):
             for name in "qkv":
                 linear(f"layer.{i}.{name}", attention, self.hidden)

@@ -194,7 +194,8 @@ def attention_inference(
     attend = np.ones(tokens, bool) if attend is None else np.asarray(attend, bool)
     trace: dict[str, np.ndarray] = {}
     label, heads = f"layer.{layer}", model.shape.heads
-    attention(x8, model.layers[layer].attention, heads, attend, trace, label)
+    read = x8[:, : model.inputs(layer)]
+    attention(read, model.layers[layer].attention, heads, attend, trace, label)
     writes = tuple(expected_writes(program, trace, tokens))
     context = trace[f"{label}.context"]
     padded = np.pad(x8, ((0, -tokens % lanes), (0, 0)))

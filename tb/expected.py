@@ -111,8 +111,18 @@ class _Layout:
 
     def all(self, name: str) -> np.ndarray:
         """A tensor of the trace, one sequence after the other."""
-        parts = [trace[name] for trace in self.traces]
+        parts = [self.one(name, trace) for trace in self.traces]
         return np.stack(parts) if parts[0].ndim == 1 else np.concatenate(parts)
+
+    @staticmethod
+    def one(name: str, trace: Mapping[str, np.ndarray]) -> np.ndarray:
+        """A tensor of the trace, or what the hardware alone makes to project an embedding."""
+        match name:
+            case "projection.copy":
+                return trace["embedding.x8"]
+            case "projection.norm" | "projection.x8":
+                return np.zeros_like(trace["projection.sum"])
+        return trace[name]
 
     def word(self, step: Step, field: str) -> int:
         """The word that the field names, in X16 or in the banks."""

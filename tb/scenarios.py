@@ -72,7 +72,18 @@ SMALL = {
         layers=2, hidden=8, heads=1, head_size=4, ffn=9, labels=1,
         vocabulary=20, positions=32, types=1, norm="pre", pooling="none",
     ),
+    "factorised": Shape(
+        layers=2, hidden=11, heads=2, head_size=4, ffn=13, labels=2,
+        vocabulary=20, positions=32, types=2,
+    ),
+    "factorised-one-layer": Shape(
+        layers=1, hidden=9, heads=3, head_size=2, ffn=10, labels=3,
+        vocabulary=20, positions=32, types=1,
+    ),
 }  # fmt: skip
+
+#: Channels of the embeddings that are factorised.
+FACTORISED = {"factorised": 5, "factorised-one-layer": 9}
 
 #: Holds every model of SMALL.
 SMALL_LIMITS: dict[str, int] = {"tokens": 24, "hidden": 32, "ffn": 32, "labels": 8}
@@ -83,7 +94,7 @@ RELU = np.maximum(CODES, np.int8(0))
 
 def family(name: str, shape: Shape, seed: int = 1) -> Model:
     """A random model of this family: ReLU where pre-norm, one layer of head where no pooler."""
-    model = random_model(shape, seed)
+    model = random_model(shape, seed, FACTORISED.get(name, 0))
     if name.startswith("pre-norm"):
         layers = [
             dataclasses.replace(

@@ -13,7 +13,13 @@ from cli import files
 
 import torch
 from safetensors.torch import save_file
-from transformers import BertForSequenceClassification, RobertaForSequenceClassification
+from transformers import (
+    AlbertForSequenceClassification,
+    BertForSequenceClassification,
+    DistilBertForSequenceClassification,
+    ElectraForSequenceClassification,
+    RobertaForSequenceClassification,
+)
 
 from train.failure import TrainError
 from train.heartbert import FusedConfig, FusedForSequenceClassification
@@ -28,6 +34,9 @@ from train.transformer import TransformerConfig, TransformerForSequenceClassific
 Classifier: TypeAlias = (
     BertForSequenceClassification
     | RobertaForSequenceClassification
+    | ElectraForSequenceClassification
+    | AlbertForSequenceClassification
+    | DistilBertForSequenceClassification
     | FusedForSequenceClassification
     | TransformerForSequenceClassification
 )
@@ -37,7 +46,14 @@ TRANSFORMER = TransformerConfig.model_type
 _OF_TRANSFORMERS = {
     "bert": BertForSequenceClassification,
     "roberta": RobertaForSequenceClassification,
+    "electra": ElectraForSequenceClassification,
+    "albert": AlbertForSequenceClassification,
+    "distilbert": DistilBertForSequenceClassification,
 }
+
+
+HEADS = "classifier", "bert.pooler", "albert.pooler", "pre_classifier"
+"""What reads the encoder: the beginnings of the names of its parameters."""
 
 
 def load_classifier(
@@ -73,14 +89,20 @@ def load_classifier(
     model: Classifier = kind.from_pretrained(
         directory,
         num_labels=len(labels),
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=attention_dropout,
+        **_rates(kind, dropout, attention_dropout),
         ignore_mismatched_sizes=True,
         use_safetensors=True,
         dtype=torch.float32,
         **naming,
     )
     return model
+
+
+def _rates(kind: Any, dropout: float, attention_dropout: float) -> dict[str, float]:
+    """The fields of the config of a class of transformers."""
+    if kind is DistilBertForSequenceClassification:
+        return {"dropout": dropout, "attention_dropout": attention_dropout}
+    return {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": attention_dropout}
 
 
 def new_bert(
@@ -104,8 +126,7 @@ def new_bert(
     """
     torch.manual_seed(seed)
     config = kind.config_class(
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=attention_dropout,
+        **_rates(kind, dropout, attention_dropout),
         id2label=dict(enumerate(labels)),
         label2id={label: index for index, label in enumerate(labels)},
         **fields,

@@ -12,6 +12,7 @@ from train.checkpoint import Classifier, new_bert
 from train.distil import NONE
 from train.failure import TrainError
 from train.initialise import attend_to_neighbours, pca_embeddings
+from train.relatives import ALBERT, DISTILBERT, ELECTRA, FACTORISED, add_relatives, new_relative
 from train.roberta import FAMILY as ROBERTA
 from train.roberta import add_roberta, byte_pairs, new_roberta
 from train.tokens import CheckpointTokenizer, default_vocabulary, load_tokenizer, minilm
@@ -92,6 +93,21 @@ def _roberta(
     return model
 
 
+def _relative(family: str) -> Family:
+    def model(
+        options: argparse.Namespace, labels: Sequence[str], drawn: Mapping[str, Any]
+    ) -> Classifier:
+        made = new_relative(family, options, labels, drawn)
+        if options.embeddings != NONE:
+            words = made.base_model.embeddings.word_embeddings.weight
+            pca_embeddings(words, _source(options))
+        return made
+
+    own = {"embedding_size": None} if family in FACTORISED else {}
+    reason = f"sets the first layer of a {BERT} or {ROBERTA}"
+    return Family(_word_pieces, model, own=own, refused={"neighbours": reason})
+
+
 def _source(options: argparse.Namespace) -> Path:
     return minilm() if options.embeddings == MINILM else Path(options.embeddings)
 
@@ -114,6 +130,7 @@ FAMILIES = {
         },
         embeddings=NONE,
     ),
+    **{family: _relative(family) for family in (ELECTRA, ALBERT, DISTILBERT)},
 }
 
 
@@ -121,14 +138,15 @@ def add_families(parser: Parser) -> None:
     """The options that one family alone has."""
     add_transformer(parser)
     add_roberta(parser)
+    add_relatives(parser)
 
 
 def settle_family(options: argparse.Namespace) -> None:
     """Settle the options of the family, or refuse those that its new model does not have."""
     family = FAMILIES[options.family]
     for name, other in FAMILIES.items():
-        given = [option for option in other.own if option in options]
-        if given and other is not family:
+        given = [option for option in other.own if option in options and option not in family.own]
+        if given:
             option = given[0].replace("_", "-")
             raise TrainError(f"--{option} is for a new model with --family {name}")
     if options.model is not None and options.family != BERT:

@@ -22,6 +22,7 @@ from quant.data_file import add_columns
 from quant.texts import CORPORA
 from train.card import classifier_card, table
 from train.checkpoint import (
+    HEADS,
     Classifier,
     checkpoint_tokenizer,
     load_classifier,
@@ -47,6 +48,7 @@ from train.failure import TrainError
 from train.families import BERT, FAMILIES, MINILM, add_families, new_classifier, settle_family
 from train.loop import train
 from train.recipe import DEFAULTS, settle
+from train.relatives import DISTILBERT
 from train.stages import Stage, Timetable, parse_stages
 from train.teacher import NbSvm
 from train.tokens import CheckpointTokenizer, SpecialTokens, special_tokens
@@ -61,6 +63,8 @@ examples:
       a plain Transformer encoder: fixed positions, pre-norm, ReLU, the mean of the tokens
   python -m train.finetune --family roberta --data rotten-tomatoes
       a RoBERTa on a byte-level BPE that is made of the training texts
+  python -m train.finetune --family albert --embedding-size 64 --layers 4 --data rotten-tomatoes
+      an ALBERT: layers that share their weights, a factorised embedding; electra, distilbert
   python -m train.finetune --model models/bert-tiny-imdb --freeze --data sentences.jsonl
       from a checkpoint, training its pooler and classifier only
 """
@@ -212,7 +216,7 @@ def _model(
     model = load_classifier(options.model, labels, seed=options.seed, **rates)
     if options.freeze:
         for name, parameter in model.named_parameters():
-            parameter.requires_grad = name.startswith(("classifier", "bert.pooler"))
+            parameter.requires_grad = name.startswith(HEADS)
     return model.to(device)
 
 
@@ -239,11 +243,13 @@ def _front(options: argparse.Namespace, model: Classifier) -> dict[str, str]:
 def _summary(model: Classifier, labels: Sequence[str], tokenizer: CheckpointTokenizer) -> str:
     config = model.config
     kind = type(tokenizer.backend_tokenizer.model).__name__
+    fields = config.to_dict()
+    ffn = fields["hidden_dim" if config.model_type == DISTILBERT else "intermediate_size"]
     return (
         f"A text classifier ({', '.join(labels)}): {type(model).__name__} with "
         f"{config.num_hidden_layers} layers, hidden size {config.hidden_size}, "
-        f"{config.num_attention_heads} heads, feed-forward size {config.intermediate_size}, "
-        f"{positions_of(config.to_dict())} positions, {config.vocab_size:,} {kind} tokens, "
+        f"{config.num_attention_heads} heads, feed-forward size {ffn}, "
+        f"{positions_of(fields)} positions, {config.vocab_size:,} {kind} tokens, "
         f"{sum(p.numel() for p in model.parameters()) / 1e6:.1f} million parameters."
     )
 

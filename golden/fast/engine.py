@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from golden.encoder import Integers, check_input
+from golden.encoder import PROJECTION_SHIFT, Integers, check_input
 from golden.fast import integer, kernels
 from golden.fast.exact import CODE, P_MAX, FloatProducts, sum_type
 from golden.model import Layer, Linear, Model, Norm
@@ -121,6 +121,8 @@ class Engine:
         self.products = products
         self.layers = [FastLayer(products, layer) for layer in self.model.layers]
         self.head = [FastLinear(products, layer) for layer in self.model.head]
+        projection = self.model.projection
+        self.projection = None if projection is None else FastLinear(products, projection)
         self._memory: dict[str, np.ndarray] = {}
 
     def _count(self, tokens: int) -> None:
@@ -184,6 +186,9 @@ class Engine:
         )
         if self.embedding_norm is not None:
             self._normalize(x, self.embedding_norm, x, x8)
+        if self.projection is not None:
+            x8 = np.ascontiguousarray(x8[:, : self.model.inputs(0)])
+            self._residual(x8, self.projection, x, PROJECTION_SHIFT)
         for i, layer in enumerate(self.layers):
             # What the head does not read need not be computed: the last layer of a classifier on
             # the first token has one query a text.
@@ -207,7 +212,8 @@ class Engine:
         context = self._attention(x8, layer, attend, queries)
         if queries < length:
             x = np.ascontiguousarray(x.reshape(batch, length, -1)[:, :queries].reshape(-1, hidden))
-            x8 = self._array("x8.first", x.shape, self.products.operand)
+        if x8.shape != x.shape:  # fewer tokens, or the channels of a factorised embedding
+            x8 = self._array("x8.next", x.shape, self.products.operand)
 
         self._residual(context, layer.o, x, layer.attention_shift)
         if pre:

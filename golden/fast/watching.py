@@ -33,6 +33,8 @@ class WatchedEngine(Engine):
             self._names[layer.up] = f"{name}.ffn.x8" if pre else f"{name}.attention.x8"
             self._names[layer.down] = f"{name}.ffn.hidden"
             before = f"{name}.ffn"
+        if self.projection is not None:
+            self._names[self.projection] = "embedding.x8"
         for j, head in enumerate(self.head):
             self._names[head] = f"head.{j - 1}" if j else "pooled"
 

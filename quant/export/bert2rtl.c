@@ -9,6 +9,7 @@
 
 #define LIMIT8 INT32_C(128)
 #define LIMIT16 INT32_C(32768)
+#define PROJECTION_SHIFT 15
 
 /* floor(x / 2^s) */
 static int64_t floor_shift(int64_t x, int32_t s)
@@ -305,6 +306,9 @@ int bert2rtl_infer(bert2rtl_workspace *workspace, const uint32_t *ids, const uin
         embed(ids[t], types ? types[t] : 0, t, w->x[t]);
         if (model->embedding_norm) {
             normalize(model->embedding_norm, w->x[t], w->x[t], w->x8[t]);
+        }
+        if (model->projection) {
+            residual(model->projection, PROJECTION_SHIFT, w->x8[t], w->x[t]);
         }
     }
     for (i = 0; i < BERT2RTL_LAYERS; i++) {

@@ -43,6 +43,7 @@ typedef struct {
     const signed char *token_low, *position_low; /* the low parts of values of 16 bits, or NULL */
     int32_t token_factor, position_factor;
     const bert2rtl_norm *embedding_norm; /* NULL without one */
+    const bert2rtl_linear *projection;   /* of a factorised embedding, or NULL */
     const bert2rtl_layer *layers;        /* BERT2RTL_LAYERS of them */
     const bert2rtl_norm *final_norm;     /* NULL without one */
     int32_t mean_m, mean_s;              /* of mean pooling */

@@ -131,6 +131,10 @@ def _model(model: Model) -> Iterator[str]:
         if norm is not None:
             yield from _norm_arrays(f"{name}_norm", norm)
             yield f"static const bert2rtl_norm {name}_norm =\n    {_norm(f'{name}_norm', norm)};\n"
+    if model.projection is not None:
+        yield from _linear_arrays("projection", model.projection)
+        value = _linear("projection", model.projection)
+        yield f"static const bert2rtl_linear projection =\n    {value};\n"
     for i, layer in enumerate(model.layers):
         for name, linear in _projections(layer).items():
             yield from _linear_arrays(f"layer_{i}_{name}", linear)
@@ -150,7 +154,8 @@ def _model(model: Model) -> Iterator[str]:
     yield "    CODES(token), CODES(position),\n"
     yield f"    {'CODES(token_low), CODES(position_low)' if embedding.wide else 'NULL, NULL'},\n"
     yield f"    {embedding.token_factor}, {embedding.position_factor},\n"
-    yield f"    {'&embedding_norm' if embedding.norm else 'NULL'}, layers,\n"
+    yield f"    {'&embedding_norm' if embedding.norm else 'NULL'}, "
+    yield f"{'&projection' if model.projection else 'NULL'}, layers,\n"
     yield f"    {'&final_norm' if model.final_norm else 'NULL'},\n"
     yield f"    {model.mean_m or 0}, {model.mean_s or 0}, head,\n"
     yield "    exp2_table, reciprocal_table, rsqrt_table};\n"

@@ -11,6 +11,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from golden import reciprocal, rsqrt, softmax
+from golden.encoder import PROJECTION_SHIFT
 from golden.model import Attention, Layer, Linear, Model, Norm
 
 OPSET = 17
@@ -153,6 +154,10 @@ class _Encoder(Graph):
         x, x8 = self.embed(), ""
         if model.embedding.norm is not None:
             x, x8 = self.normalize(x, model.embedding.norm)
+        if model.projection is not None:
+            ends = np.array([0]), np.array([model.inputs(0)]), np.array([1])
+            x8 = self.node("Slice", x8, *ends)
+            x = self.residual(x, x8, model.projection, PROJECTION_SHIFT)
         for layer in model.layers:
             x, x8 = self.layer(x, x8, layer)
         if model.final_norm is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from golden.encoder import PROJECTION_SHIFT
 from golden.model import Attention, Linear, Model, Norm
 from rtl.compile.fit import longest_sequence, most_row_tiles
 from rtl.interface.command import (
@@ -111,7 +112,11 @@ def compile_model(model: Model, config: Config, *, whole_last_layer: bool = Fals
         first = Flag.FIRST_TILE if prune and index == len(model.layers) - 1 else NO_FLAGS
         residual = Flag.RESIDUAL if post else NO_FLAGS
         name = f"layer.{index}"
-        steps += compiler.attention(name, layer.attention, first)
+        *projections, attend = compiler.attention(name, layer.attention, first)
+        steps += projections
+        if index == 0 and model.projection is not None:
+            steps += compiler.projection(model.projection)
+        steps.append(attend)
         steps.append(compiler.norm(*norms.pop(0), residual | first))
         steps.append(
             compiler.residual(
@@ -186,6 +191,16 @@ def _norms(model: Model) -> Iterator[tuple[str, Norm]]:
         yield f"layer.{index}.ffn", layer.norm2
     if model.final_norm is not None:
         yield "final", model.final_norm
+
+
+def _identity(outputs: int, inputs: int) -> Linear:
+    """y = x, with zeros behind where there are more outputs."""
+    return Linear(
+        weight=np.eye(outputs, inputs, dtype=np.int8) * np.int8(IDENTITY_WEIGHT),
+        bias=np.zeros(outputs, np.int32),
+        m=np.full(outputs, IDENTITY_M, np.int32),
+        s=np.full(outputs, IDENTITY_S, np.int32),
+    )
 
 
 class _Compiler:
@@ -280,6 +295,27 @@ class _Compiler:
         )
         return steps
 
+    def projection(self, linear: Linear) -> list[Step]:
+        """The projection of a factorised embedding: X16 = round_shift(X16, 15) + linear(X8).
+
+        A sum reads from the banks, so X8 is copied to CONTEXT, which is free until ATTEND; and each
+        sum has a NORM: this one leaves X16 as it is, and X8, which nothing reads any more, as 0.
+        """
+        hidden, size = linear.weight.shape
+        nothing = Norm(np.zeros(hidden, np.int16), np.zeros(hidden, np.int32), 1, 1)
+        return [
+            self._linear(
+                "projection.copy",
+                _identity(size, size),
+                NO_FLAGS,
+                None,
+                bank_address(CONTEXT),
+                size,
+            ),
+            self.norm("projection", nothing),
+            self.residual("projection.sum", linear, PROJECTION_SHIFT, CONTEXT, NO_FLAGS),
+        ]
+
     def residual(self, name: str, linear: Linear, shift: int, source: int, first: Flag) -> Step:
         return self._linear(
             name, linear, Flag.RESIDUAL | first, source, 0, self.model.shape.hidden, shift
@@ -302,13 +338,7 @@ class _Compiler:
     def _mean(self) -> Iterator[Step]:
         """Mean pooling as attention with equal scores over V = X8."""
         hidden, n = self.model.shape.hidden, self.lanes
-        width = ceil_div(hidden, n) * n
-        identity = Linear(
-            weight=np.eye(width, hidden, dtype=np.int8) * np.int8(IDENTITY_WEIGHT),
-            bias=np.zeros(width, np.int32),
-            m=np.full(width, IDENTITY_M, np.int32),
-            s=np.full(width, IDENTITY_S, np.int32),
-        )
+        identity = _identity(ceil_div(hidden, n) * n, hidden)
         yield self._linear("mean.v", identity, Flag.TRANSPOSED, None, bank_address(VALUE), 0)
         assert self.model.mean_m is not None
         assert self.model.mean_s is not None
@@ -343,7 +373,7 @@ class _Compiler:
             "length": length,
             "columns": columns,
             "source": 0 if source is None else bank_address(source),
-            "source_stride": length,
+            "source_stride": self.model.shape.hidden if source is None else length,
             "destination": destination,
             "destination_stride": stride,
             "shift": shift,

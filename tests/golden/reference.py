@@ -187,13 +187,18 @@ def ref_run(model: Model, ids: list[int], types: list[int], attend: list[bool]) 
     if model.embedding.norm is not None:
         normalize(x, model.embedding.norm, last)
         x = trace["embedding.norm"]
+    narrow = trace.get("embedding.x8", [])
+    if model.projection is not None:
+        narrow = [row[: len(model.projection.weight[0])] for row in narrow]
+        pairs = zip(x, narrow)
+        x = trace["projection.sum"] = [ref_residual(a, b, model.projection, 15) for a, b in pairs]
     for i, layer in enumerate(model.layers):
         for half, norm in (("attention", layer.norm1), ("ffn", layer.norm2)):
             name = f"layer.{i}.{half}"
             if shape.norm == "pre":
                 normalize(x, norm, name)
                 last = name
-            x8 = trace[f"{last}.x8"]
+            x8 = narrow if last == "embedding" else trace[f"{last}.x8"]
             if half == "attention":
                 parts = ref_attention(x8, layer.attention, shape.heads, attend)
                 trace |= {f"layer.{i}.{key}": value for key, value in parts.items()}

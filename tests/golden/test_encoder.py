@@ -15,7 +15,11 @@ SHAPES = {
     "every token": Shape(2, 11, 2, 5, 16, 3, 30, 12, 2, pooling="none"),
     "every token, pre-norm": Shape(1, 9, 3, 3, 5, 1, 30, 12, 1, norm="pre", pooling="none"),
     "one of all": Shape(1, 1, 1, 1, 1, 1, 1, 12, 0),
+    "factorised": Shape(2, 12, 2, 5, 16, 2, 30, 12, 2),
+    "factorised, as wide": Shape(1, 11, 3, 3, 9, 3, 30, 12, 1, pooling="mean"),
+    "factorised, every token": Shape(1, 9, 2, 2, 7, 2, 30, 12, 0, pooling="none"),
 }
+FACTORISED = {"factorised": 5, "factorised, as wide": 11, "factorised, every token": 1}
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -24,7 +28,7 @@ def test_every_intermediate_equals_the_reference(name: str, tokens: int) -> None
     shape = SHAPES[name]
     for seed in range(3):
         rng = np.random.default_rng(seed)
-        model = random_model(shape, seed)
+        model = random_model(shape, seed, FACTORISED.get(name, 0))
         ids = rng.integers(0, shape.vocabulary, tokens)
         types = rng.integers(0, max(shape.types, 1), tokens)
         attend = rng.random(tokens) < 0.7
@@ -151,7 +155,7 @@ def test_bad_input_is_refused(arguments: tuple, message: str) -> None:
 @pytest.mark.parametrize("name", ["post-norm", "mean", "pre-norm"])
 def test_a_batch_is_its_texts_one_by_one(name: str) -> None:
     shape, rng = SHAPES[name], np.random.default_rng(1)
-    model, lengths = random_model(shape, 2), [3, 1, 12, 5]
+    model, lengths = random_model(shape, 2, FACTORISED.get(name, 0)), [3, 1, 12, 5]
     ids = rng.integers(0, shape.vocabulary, sum(lengths))
     types = rng.integers(0, max(shape.types, 1), sum(lengths))
     attend = rng.random(sum(lengths)) < 0.7

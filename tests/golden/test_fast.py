@@ -31,7 +31,11 @@ SHAPES = {
     "every token": Shape(2, 24, 3, 8, 20, 3, 300, 40, 2, pooling="none"),
     "every token, pre-norm": Shape(2, 12, 3, 4, 20, 1, 300, 40, 0, norm="pre", pooling="none"),
     "one of all": Shape(1, 1, 1, 1, 1, 1, 300, 40, 0),
+    "factorised": Shape(2, 24, 3, 8, 20, 3, 300, 40, 2),
+    "factorised, one layer": Shape(1, 24, 2, 5, 20, 2, 300, 40, 1, pooling="mean"),
+    "factorised, every token": Shape(1, 12, 2, 5, 20, 2, 300, 40, 1, pooling="none"),
 }
+FACTORISED = {"factorised": 10, "factorised, one layer": 24, "factorised, every token": 3}
 
 
 def texts(shape: Shape, seed: int, count: int, longest: int) -> Iterator[tuple]:
@@ -59,7 +63,7 @@ def products(request: pytest.FixtureRequest) -> engine.Products:
 def test_batches_of_every_shape(name: str, products: engine.Products) -> None:
     shape = SHAPES[name]
     for seed in range(3):
-        model = random_model(shape, seed)
+        model = random_model(shape, seed, FACTORISED.get(name, 0))
         batch = list(texts(shape, seed, 12, min(40, shape.tokens)))
         logits = Engine(model, products).run_batch(*zip(*batch))
         assert logits.dtype == np.int32

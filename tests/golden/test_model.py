@@ -260,6 +260,26 @@ SMALL_NORM = Norm(np.zeros(4, np.int16), np.zeros(4, np.int32), 12, 1)
                                             m=LINEAR.m[:3], s=LINEAR.s[:3]),)},
             r"head\.0 has m, s or a table; allowed none, it gives the logits",
         ),
+        (
+            PRE,
+            lambda _: {"projection": random_model(BERT, 0, 5).projection},
+            r"projection reads 5 channels with norm 'pre'; allowed 1\.\.12, .* with norm 'post'",
+        ),
+        (
+            BERT,
+            lambda _: {"projection": random_model(replace(BERT, hidden=13), 0, 13).projection},
+            r"projection reads 13 channels with norm 'post'; allowed 1\.\.12",
+        ),
+        (
+            BERT,
+            lambda _: {"projection": random_model(BERT, 0, 5).projection},
+            r"layer\.0\.attention\.q\.weight has shape \(10, 12\); allowed \(10, 5\)",
+        ),
+        (
+            BERT,
+            lambda _: {"projection": random_model(replace(BERT, hidden=11), 0, 5).projection},
+            r"projection\.weight has shape \(11, 5\); allowed \(12, 5\)",
+        ),
     ],
 )  # fmt: skip
 def test_model(shape: Shape, change: Callable[[Model], dict], message: str) -> None:

@@ -134,7 +134,7 @@ def test_files_of_two_models(saved: Path, tmp_path_factory: pytest.TempPathFacto
         (b'{"format": ', "not readable as JSON"),
         (b"[]", '"format" is not'),
         (b'{"format": "gguf"}', '"format" is not "bert2rtl quantized model"'),
-        (b'{"format": "bert2rtl quantized model", "version": 9}', "version 9; allowed 1..3"),
+        (b'{"format": "bert2rtl quantized model", "version": 9}', "version 9; allowed 1..4"),
         (b'{"format": "bert2rtl quantized model", "version": 2}', '"sha256" is missing'),
     ],
 )
@@ -143,13 +143,15 @@ def test_foreign_description(saved: Path, content: bytes, message: str) -> None:
     assert message in refused(saved)
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_every_version_so_far_loads(version: int, tmp_path: Path) -> None:
     """What a version lacks is absent, as it is from a model that does not use it."""
     made = random_model(SHAPES[0], 0)
     low = {"token_low": None, "position_low": None} if version < 3 else {}
     model = replace(made, embedding=replace(made.embedding, **low))
-    assert model.embedding.wide == (version == 3)
+    assert model.embedding.wide == (version >= 3)
+    if version == 4:
+        model = random_model(SHAPES[0], 0, embedding_size=2)
     store.save(model, tmp_path, INFO)
     path = tmp_path / store.DESCRIPTION
     path.write_text(json.dumps(json.loads(path.read_text()) | {"version": version}))

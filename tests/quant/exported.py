@@ -140,6 +140,11 @@ def with_head(model: Model, hidden: int) -> Sequence[Linear]:
 
 
 def random_structure(seed: int) -> Model:
-    """A random model of a random shape, with none to three hidden layers in its head."""
-    model = random_model(random_shape(seed), seed)
+    """A random model of a random shape, with none to three hidden layers in its head.
+
+    Every second one whose norm takes it has a factorised embedding.
+    """
+    shape = random_shape(seed)
+    size = 1 + seed % shape.hidden if seed % 4 == 2 else 0
+    model = random_model(shape, seed, size)
     return replace(model, head=tuple(with_head(model, seed % 4)))

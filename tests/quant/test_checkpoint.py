@@ -80,24 +80,30 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "vit"}, "model_type is 'vit': supported are bert, bert2rtl-fused, bert2rt"),
+        ({"model_type": "vit"}, "model_type is 'vit': supported are albert, bert, bert2rtl-fused"),
         ({"model_type": "t5"}, "model_type 't5' cannot run: layer.0.scores: relative positions"),
         (
             {"model_type": "modernbert"},
             "cannot run: layer.0.q: rotary positions would turn Q and K",
-        ),
-        (
-            {"model_type": "albert"},
-            "cannot run: embedding.projection: a factorised embedding is proj",
         ),
         ({"model_type": "llama"}, "cannot run: layer.0.attention: a decoder, whose mask differs"),
         (
             {
                 "model_type": "electra",
                 "architectures": ["ElectraForSequenceClassification"],
-                "embedding_size": 8,
+                "embedding_size": 13,
             },
-            "embedding.projection: an embedding of 8 channels is projected to the hidden size",
+            "embedding.projection: an embedding of 13 channels does not fit the residual stream",
+        ),
+        (
+            {
+                "model_type": "albert",
+                "architectures": ["AlbertForSequenceClassification"],
+                "embedding_size": 12,
+                "num_hidden_groups": 3,
+                "inner_group_num": 1,
+            },
+            "num_hidden_groups is 3 and inner_group_num 1: they must be 1 to num_hidden_layers, 2",
         ),
         (
             {"architectures": ["BertForMaskedLM"]},

@@ -19,8 +19,22 @@ CLASSES = {
     "roberta": "RobertaForSequenceClassification",
     "distilbert": "DistilBertForSequenceClassification",
     "electra": "ElectraForSequenceClassification",
+    "electra-small": "ElectraForSequenceClassification",
+    "albert": "AlbertForSequenceClassification",
+    "albert-groups": "AlbertForSequenceClassification",
 }
-SEGMENTS = ("bert", "electra")
+SEGMENTS = ("bert", "electra", "electra-small", "albert", "albert-groups")
+OWN = {
+    "electra": {"embedding_size": 24},
+    "electra-small": {"embedding_size": 10},
+    "albert": {"embedding_size": 24},
+    "albert-groups": {
+        "embedding_size": 7,
+        "num_hidden_layers": 5,
+        "num_hidden_groups": 3,
+        "inner_group_num": 2,
+    },
+}
 
 
 def hugging_face(directory: Path, ids: list[int], types: list[int] | None = None) -> np.ndarray:
@@ -47,7 +61,7 @@ def test_equals_hugging_face_on_real_reviews(shipped: Checkpoint, texts: list) -
 
 
 def save_random(
-    directory: Path, family: str, architecture: str, activation: str, **config: Any
+    directory: Path, family: str, architecture: str, activation: str, **others: Any
 ) -> None:
     """A tiny checkpoint of a class of transformers."""
     transformers = pytest.importorskip("transformers")
@@ -57,7 +71,7 @@ def save_random(
         "vocab_size": 40,
         "max_position_embeddings": 24,
         "num_labels": 5,
-    } | config
+    } | others
     if family == "distilbert":
         sizes |= {"dim": 24, "n_heads": 3, "n_layers": 2, "hidden_dim": 36}
         sizes["activation"] = activation
@@ -66,8 +80,9 @@ def save_random(
         sizes |= {"intermediate_size": 36, "hidden_act": activation}
         sizes["type_vocab_size"] = 2 if family in SEGMENTS else 1
         sizes["pad_token_id"] = 1 if family == "roberta" else 0
-        sizes |= {"embedding_size": 24} if family == "electra" else {}
-    model = getattr(transformers, architecture)(transformers.AutoConfig.for_model(family, **sizes))
+        sizes |= OWN.get(family, {})
+    config = transformers.AutoConfig.for_model(family.split("-")[0], **sizes)
+    model = getattr(transformers, architecture)(config)
     for parameter in model.parameters():  # livelier than the initial 0.02, biases included
         torch.nn.init.normal_(parameter, std=0.3)
     model.save_pretrained(directory)

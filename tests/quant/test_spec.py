@@ -48,6 +48,12 @@ def test_json_brings_back_the_same_spec() -> None:
             {"task": "token-classification", "pooling": "none", "labels": ("one",)},
             r"labels are \('one',\): a classifier needs at least 2",
         ),
+        (
+            {"embedding_size": 5},
+            r"embedding_size is 5: it must be from 0 \(no projection\) to the hidden size, 4",
+        ),
+        ({"embedding_size": -1}, "embedding_size is -1"),
+        ({"embedding_size": 2, "norm": "pre"}, "embedding_size is 2 and norm 'pre'"),
         ({"activation": "silu"}, "activation is 'silu': it must be one of gelu, gelu-tanh"),
         ({"head_activations": ("x",)}, "head_activations is 'x': it must be one of"),
     ],

@@ -49,8 +49,12 @@ SHAPES = {
     "every-token": Shape(
         layers=2, hidden=20, heads=2, head_size=10, ffn=30, labels=5, **SIZES, pooling="none"
     ),
+    "factorised": Shape(
+        layers=2, hidden=40, heads=2, head_size=20, ffn=30, labels=3, **SIZES
+    ),
     "one": Shape(layers=1, hidden=1, heads=1, head_size=1, ffn=1, labels=1, **SIZES),
 }  # fmt: skip
+FACTORISED = {"factorised": 13}
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,8 @@ CASES = {
         Case("one", 7, 1),
         Case("one", 128, 2, 50),
         Case("every-token", 23, 3, 20),
+        Case("factorised", 1),
+        Case("factorised", 30, 2, 20, True),
         Case("every-token", 128),
         Case("bert-tiny", 16, 2, 20, True),
     ],
@@ -98,6 +104,7 @@ CASES = {
         Case("three-heads", 128, 2, 20, True),
         Case("one", 16, 8),
         Case("every-token", 1),
+        Case("factorised", 128, None, 300),
         Case("every-token", 100, 2, 20),
         Case("bert-tiny", 1),
         Case("bert-tiny", 40, 3, 60),
