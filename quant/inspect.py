@@ -315,9 +315,10 @@ def parameters(checkpoint: Checkpoint) -> int:
 
 
 def parts(checkpoint: Checkpoint) -> dict[str, int]:
-    """The parameters by part: embedding, layer, head."""
+    """The parameters by part: embedding, layer, head; what layers share counts once."""
     spec, found = checkpoint.spec, dict[str, int]()
-    for name, array in checkpoint.arrays.items():
+    distinct = {id(array): (name, array) for name, array in checkpoint.arrays.items()}
+    for name, array in distinct.values():
         part, size = name.split(".")[0], array.size
         if part == "embedding" and "projection" not in name:  # what is beyond its size is zero
             size = size // spec.hidden * (spec.embedding_size or spec.hidden)

@@ -13,6 +13,7 @@ from quant import float_model
 from quant.calibrate import main as calibrate
 from quant.checkpoint import load
 from quant.evaluate import main as evaluate
+from quant.inspect import parts
 from tests.ending import exit_code
 from train.finetune import main
 
@@ -65,7 +66,9 @@ def test_albert_shares_its_layers(arguments, tmp_path):
     assert main(given) == 0
     names = load_file(tmp_path / "a" / "model.safetensors")
     assert sum(name.endswith("attention.query.weight") for name in names) == 1
-    arrays = load(tmp_path / "a").arrays
+    checkpoint = load(tmp_path / "a")
+    assert parts(checkpoint)["layer"] == 4 * (16 * 16 + 16) + 2 * 16 * 32 + 16 + 32 + 2 * 2 * 16
+    arrays = checkpoint.arrays
     for name in ("q.weight", "o.bias", "norm2.gamma", "ffn.up.weight"):
         assert arrays[f"layer.0.{name}"] is arrays[f"layer.2.{name}"]
 
