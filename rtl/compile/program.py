@@ -10,10 +10,10 @@ import numpy as np
 from golden.encoder import PROJECTION_SHIFT
 from golden.model import Attention, Linear, Model, Norm
 from rtl.compile.fit import longest_sequence, most_row_tiles
+from rtl.compile.payload import identity, norm_planes, padded_heads, weights
 from rtl.interface.command import (
     MAGIC,
     NO_FLAGS,
-    NORM_PLANES,
     VERSION,
     Flag,
     Opcode,
@@ -24,9 +24,6 @@ from rtl.interface.config import Config, ceil_div
 
 QUERY, KEY, VALUE, CONTEXT = range(4)
 """The activation banks; the FFN buffer begins at QUERY and spans all four."""
-
-IDENTITY_WEIGHT, IDENTITY_M, IDENTITY_S = 64, 1 << 15, 21
-"""64 x, requantized by 2^15 * 2^-21, is x: the projection that puts X8 into V's layout."""
 
 EQUAL_SCORES = (1 << 15, 47)
 """A multiplier that rounds every score to 0: all valid keys get p = 255, the context is a mean."""
@@ -193,16 +190,6 @@ def _norms(model: Model) -> Iterator[tuple[str, Norm]]:
         yield "final", model.final_norm
 
 
-def _identity(outputs: int, inputs: int) -> Linear:
-    """y = x, with zeros behind where there are more outputs."""
-    return Linear(
-        weight=np.eye(outputs, inputs, dtype=np.int8) * np.int8(IDENTITY_WEIGHT),
-        bias=np.zeros(outputs, np.int32),
-        m=np.full(outputs, IDENTITY_M, np.int32),
-        s=np.full(outputs, IDENTITY_S, np.int32),
-    )
-
-
 class _Compiler:
     """Makes the steps of one model for one configuration."""
 
@@ -238,14 +225,10 @@ class _Compiler:
         return Step("embedding.sum", Opcode.EMBED, NO_FLAGS, values)
 
     def norm(self, name: str, norm: Norm, flags: Flag = NO_FLAGS) -> Step:
-        planes = np.zeros((len(norm.gamma), NORM_PLANES), np.uint8)
-        planes[:, :2] = norm.gamma.astype("<i2")[:, None].view(np.uint8)
-        planes[:, 2:] = norm.beta.astype("<i4")[:, None].view(np.uint8)
         if norm.operand_shifts is not None:
-            planes = np.column_stack([planes, norm.operand_shifts])
             flags |= Flag.SHIFTS
         values = {"channels": len(norm.gamma), "shift": norm.shift, "epsilon": norm.epsilon}
-        return Step(f"{name}.norm", Opcode.NORM, flags, values, self._planes(planes))
+        return Step(f"{name}.norm", Opcode.NORM, flags, values, norm_planes(norm, self.lanes))
 
     def attention(self, name: str, attention: Attention, first: Flag) -> list[Step]:
         shape = self.model.shape
@@ -268,7 +251,7 @@ class _Compiler:
             *self.int8(f"{name}.k", attention.k, None, KEY, NO_FLAGS),
             self._linear(
                 f"{name}.v",
-                self._padded_heads(attention.v, shape.heads, tiles * self.lanes),
+                padded_heads(attention.v, shape.heads, tiles * self.lanes),
                 Flag.TRANSPOSED,
                 None,
                 bank_address(VALUE),
@@ -306,7 +289,7 @@ class _Compiler:
         return [
             self._linear(
                 "projection.copy",
-                _identity(size, size),
+                identity(size, size),
                 NO_FLAGS,
                 None,
                 bank_address(CONTEXT),
@@ -338,8 +321,8 @@ class _Compiler:
     def _mean(self) -> Iterator[Step]:
         """Mean pooling as attention with equal scores over V = X8."""
         hidden, n = self.model.shape.hidden, self.lanes
-        identity = _identity(ceil_div(hidden, n) * n, hidden)
-        yield self._linear("mean.v", identity, Flag.TRANSPOSED, None, bank_address(VALUE), 0)
+        copied = identity(ceil_div(hidden, n) * n, hidden)
+        yield self._linear("mean.v", copied, Flag.TRANSPOSED, None, bank_address(VALUE), 0)
         assert self.model.mean_m is not None
         assert self.model.mean_s is not None
         values = {
@@ -380,49 +363,4 @@ class _Compiler:
         }
         if source is not None:
             flags |= Flag.BANK
-        return Step(name, Opcode.LINEAR, flags, values, self._weights(linear))
-
-    def _weights(self, linear: Linear) -> bytes:
-        """For each column tile K words of weights, then 7 byte planes of its parameters."""
-        n = self.lanes
-        columns, length = linear.weight.shape
-        tiles = ceil_div(columns, n)
-        weights = np.zeros((tiles * n, length), np.int8)
-        weights[:columns] = linear.weight
-        planes = np.zeros((tiles * n, 7), np.uint8)
-        planes[:columns, :4] = linear.bias.astype("<i4")[:, None].view(np.uint8)
-        if linear.m is None or linear.s is None:
-            m, s = np.full(columns, IDENTITY_M), np.full(columns, 15)
-        else:
-            m, s = linear.m, linear.s
-        planes[:columns, 4:6] = m.astype("<u2")[:, None].view(np.uint8)
-        planes[:columns, 6] = s
-        parts = []
-        for tile in range(tiles):
-            part = slice(tile * n, (tile + 1) * n)
-            parts += [weights[part].T.tobytes(), planes[part].T.tobytes()]
-        return b"".join(parts)
-
-    def _planes(self, planes: np.ndarray) -> bytes:
-        """Byte planes of N channels at a time, the last padded with zeros."""
-        n = self.lanes
-        padded = np.pad(planes, ((0, -len(planes) % n), (0, 0)))
-        return padded.reshape(-1, n, planes.shape[1]).swapaxes(1, 2).tobytes()
-
-    @staticmethod
-    def _padded_heads(linear: Linear, heads: int, width: int) -> Linear:
-        """V's output channels with each head padded with zeros to `width`."""
-        assert linear.m is not None
-        assert linear.s is not None
-
-        def pad(x: np.ndarray, value: int = 0) -> np.ndarray:
-            split = x.reshape(heads, -1, *x.shape[1:])
-            room = [(0, 0), (0, width - split.shape[1])] + [(0, 0)] * (x.ndim - 1)
-            return np.pad(split, room, constant_values=value).reshape(-1, *x.shape[1:])
-
-        return Linear(
-            weight=pad(linear.weight),
-            bias=pad(linear.bias),
-            m=pad(linear.m, 1 << 15),
-            s=pad(linear.s, 15),
-        )
+        return Step(name, Opcode.LINEAR, flags, values, weights(linear, self.lanes))

@@ -1,0 +1,73 @@
+"""What follows a descriptor, weights and parameters as the words of the stream, and the layers
+that a model does not have: the identity, V with padded heads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from golden.model import Linear, Norm
+from rtl.interface.command import NORM_PLANES, PARAMETER_PLANES
+from rtl.interface.config import ceil_div
+
+IDENTITY_WEIGHT, IDENTITY_M, IDENTITY_S = 64, 1 << 15, 21
+"""64 x, requantized by 2^15 * 2^-21, is x: the projection that puts X8 into V's layout."""
+
+
+def identity(outputs: int, inputs: int) -> Linear:
+    """y = x, with zeros behind where there are more outputs."""
+    return Linear(
+        weight=np.eye(outputs, inputs, dtype=np.int8) * np.int8(IDENTITY_WEIGHT),
+        bias=np.zeros(outputs, np.int32),
+        m=np.full(outputs, IDENTITY_M, np.int32),
+        s=np.full(outputs, IDENTITY_S, np.int32),
+    )
+
+
+def padded_heads(linear: Linear, heads: int, width: int) -> Linear:
+    """V's output channels with each head padded with zeros to `width`."""
+    assert linear.m is not None
+    assert linear.s is not None
+
+    def pad(x: np.ndarray, value: int = 0) -> np.ndarray:
+        split = x.reshape(heads, -1, *x.shape[1:])
+        room = [(0, 0), (0, width - split.shape[1])] + [(0, 0)] * (x.ndim - 1)
+        return np.pad(split, room, constant_values=value).reshape(-1, *x.shape[1:])
+
+    return Linear(
+        weight=pad(linear.weight),
+        bias=pad(linear.bias),
+        m=pad(linear.m, 1 << 15),
+        s=pad(linear.s, 15),
+    )
+
+
+def weights(linear: Linear, lanes: int) -> bytes:
+    """For each column tile K words of weights, then 7 byte planes of its parameters."""
+    columns, length = linear.weight.shape
+    n, tiles = lanes, ceil_div(columns, lanes)
+    padded = np.zeros((tiles * n, length), np.int8)
+    padded[:columns] = linear.weight
+    planes = np.zeros((tiles * n, PARAMETER_PLANES), np.uint8)
+    planes[:columns, :4] = linear.bias.astype("<i4")[:, None].view(np.uint8)
+    if linear.m is None or linear.s is None:
+        m, s = np.full(columns, IDENTITY_M), np.full(columns, 15)
+    else:
+        m, s = linear.m, linear.s
+    planes[:columns, 4:6] = m.astype("<u2")[:, None].view(np.uint8)
+    planes[:columns, 6] = s
+    parts = []
+    for tile in range(tiles):
+        part = slice(tile * n, (tile + 1) * n)
+        parts += [padded[part].T.tobytes(), planes[part].T.tobytes()]
+    return b"".join(parts)
+
+
+def norm_planes(norm: Norm, lanes: int) -> bytes:
+    """The byte planes of gamma and beta, and of the operand's shifts where it has any."""
+    planes = np.zeros((len(norm.gamma), NORM_PLANES), np.uint8)
+    planes[:, :2] = norm.gamma.astype("<i2")[:, None].view(np.uint8)
+    planes[:, 2:] = norm.beta.astype("<i4")[:, None].view(np.uint8)
+    if norm.operand_shifts is not None:
+        planes = np.column_stack([planes, norm.operand_shifts])
+    padded = np.pad(planes, ((0, -len(planes) % lanes), (0, 0)))
+    return padded.reshape(-1, lanes, planes.shape[1]).swapaxes(1, 2).tobytes()
