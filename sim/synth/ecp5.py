@@ -16,6 +16,7 @@ from typing import Any
 from cli.files import locked, write_if_changed, write_json
 
 from sim.design import Design
+from sim.synth import macros as macro_places
 from sim.synth import passes, tools
 from sim.synth.fold import FLIP_FLOP, Folded
 from sim.synth.parts import cells_by_part
@@ -249,6 +250,19 @@ def _map(design: Design, folder: Path, netlist: Path) -> None:
     (folder / "wrapped.json").rename(netlist)
 
 
+def _with_places(netlist: Path, starts: int, say: Callable[[str], None]) -> Path:
+    """The netlist whose DSPs and block RAMs have places."""
+    version = hashlib.sha256(Path(macro_places.__file__).read_bytes()).hexdigest()[:8]
+    result = netlist.with_name(f"{netlist.stem}-{version}-{starts}.json")
+    if not result.exists():
+        say(f"places for DSPs and block RAMs, the best of {starts}")
+        whole = json.loads(netlist.read_text())
+        wires = macro_places.fix(whole["modules"]["wrapped"], starts)
+        say(f"wires of {wires:,.0f} tiles, where nothing overlaps more than on average")
+        write_json(result, whole)
+    return result
+
+
 def _place_and_route(
     netlist: Path,
     freq: float,
@@ -294,6 +308,7 @@ def synthesise(
     seeds: Sequence[int] = (1,),
     placer: str = PLACERS[0],
     router: str = ROUTERS[0],
+    macros: int = 0,
     patience: float | None = None,
     say: Callable[[str], None] = lambda message: None,
 ) -> Cost:
@@ -310,6 +325,9 @@ def synthesise(
         Of the placer. Fmax moves by some 10 % from one to the next; the median counts.
     placer, router
         nextpnr's; of `PLACERS` and `ROUTERS`.
+    macros
+        Starts from which places for DSPs and block RAMs are looked for (sim.synth.macros), of which
+        the best are taken; 0: nextpnr places them.
     patience
         Seconds after which a placement is stopped, whose seed is in `unended` then; None: never.
     say
@@ -342,6 +360,8 @@ def synthesise(
         if route and not netlist.exists():
             say(f"synthesis of {design.name} between two shift registers")
             _map(design, folder, netlist)
+        if route and macros:
+            netlist = _with_places(netlist, macros, say)
     placed = {
         seed: _place_and_route(netlist, freq, seed, placer, router, patience, say)
         for seed in (seeds if route else ())
