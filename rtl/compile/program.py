@@ -10,7 +10,7 @@ import numpy as np
 from golden.encoder import PROJECTION_SHIFT
 from golden.model import Attention, Linear, Model, Norm
 from rtl.compile.fit import longest_sequence, most_row_tiles
-from rtl.compile.payload import identity, norm_planes, padded_heads, weights
+from rtl.compile.packing import identity, norm_planes, padded_heads, weights
 from rtl.interface.command import (
     MAGIC,
     NO_FLAGS,
