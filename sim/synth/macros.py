@@ -59,7 +59,7 @@ NEAR = 0.5  # tiles below which a distance does not count as less
 LEAF = 12  # cells that bisection leaves together
 
 
-class Netlist:
+class Hypergraph:
     """The cells of a flat netlist and the nets between them, as arrays.
 
     pins: the cells of all nets, net after net, of which `first` are the first places.
@@ -127,10 +127,9 @@ def places_of(module: dict[str, Any], starts: int = 1) -> tuple[dict[str, str], 
 
     Of so many starts the one with the shortest wires; the same netlist gives the same.
     """
-    netlist = Netlist(module)
+    graph = Hypergraph(module)
     found = [
-        _placed(netlist, start)
-        for start in progress(range(starts), "placing macros", unit="starts")
+        _placed(graph, start) for start in progress(range(starts), "placing macros", unit="starts")
     ]
     macros, wires = min(found, key=lambda one: one[1])
     return macros, wires
@@ -144,48 +143,48 @@ def fix(module: dict[str, Any], starts: int = 1) -> float:
     return wires
 
 
-def _placed(netlist: Netlist, start: int) -> tuple[dict[str, str], float]:
+def _placed(graph: Hypergraph, start: int) -> tuple[dict[str, str], float]:
     rng = np.random.default_rng(start)
-    size = len(netlist.names)
+    size = len(graph.names)
     middle = np.full(size, WIDTH / 2), np.full(size, HEIGHT / 2)
     places = tuple(m + rng.uniform(-20, 20, size) for m in middle)
-    x, y = (netlist.short(p, m, np.full(size, 1e-4)) for p, m in zip(places, middle))
+    x, y = (graph.short(p, m, np.full(size, 1e-4)) for p, m in zip(places, middle))
     best: tuple[dict[str, str], float] = {}, np.inf
     for turn in range(TURNS):
-        spread, macros = _spread(netlist, (x, y))
-        wires = netlist.wirelength(spread)
+        spread, macros = _spread(graph, (x, y))
+        wires = graph.wirelength(spread)
         if wires < best[1]:
             best = macros, wires
         pull = PULL * (turn + 1)
         x, y = (
-            netlist.short(p, s, pull / np.maximum(np.abs(p - s), NEAR))
+            graph.short(p, s, pull / np.maximum(np.abs(p - s), NEAR))
             for p, s in zip((x, y), spread)
         )
     return best
 
 
-def _spread(netlist: Netlist, places: Places) -> tuple[Places, dict[str, str]]:
+def _spread(graph: Hypergraph, places: Places) -> tuple[Places, dict[str, str]]:
     """The `spread` placement near another one, and the names of the macros' places."""
     x, y = (p.copy() for p in places)
-    for cells, box in _bisected(netlist, places):
+    for cells, box in _bisected(graph, places):
         for p, low, high in ((x, *box[:2]), (y, *box[2:])):
             p[cells] = _within(p[cells], low, high)
     macros = {}
     for kind, sites in SITES.items():
-        cells = np.flatnonzero(netlist.kinds == kind)
+        cells = np.flatnonzero(graph.kinds == kind)
         columns, rows = (np.array([site[axis] for site in sites], np.float64) for axis in (1, 2))
         apart = np.abs(x[cells, None] - columns) + np.abs(y[cells, None] - rows)
         for cell, site in zip(cells, linear_sum_assignment(apart)[1]):
             x[cell], y[cell] = columns[site], rows[site]
-            macros[netlist.names[cell]] = sites[site][0]
+            macros[graph.names[cell]] = sites[site][0]
     return (x, y), macros
 
 
 def _bisected(
-    netlist: Netlist, places: Places
+    graph: Hypergraph, places: Places
 ) -> Iterator[tuple[NDArray[np.int64], tuple[float, float, float, float]]]:
     """Boxes that cover the part, and the few cells of each: its share of the logic's area."""
-    waiting = [(np.flatnonzero(netlist.area), (EDGE, WIDTH - EDGE, EDGE, HEIGHT - EDGE))]
+    waiting = [(np.flatnonzero(graph.area), (EDGE, WIDTH - EDGE, EDGE, HEIGHT - EDGE))]
     while waiting:
         cells, box = waiting.pop()
         if len(cells) <= LEAF:
@@ -194,7 +193,7 @@ def _bisected(
         left, right, bottom, top = box
         across = right - left >= top - bottom
         order = cells[np.argsort(places[0 if across else 1][cells], kind="stable")]
-        area = np.cumsum(netlist.area[order])
+        area = np.cumsum(graph.area[order])
         half = min(max(int(np.searchsorted(area, area[-1] / 2)), 1), len(order) - 1)
         x, y = (left + right) / 2, (bottom + top) / 2
         boxes = (

@@ -55,27 +55,27 @@ def test_the_part_has_as_many_places() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_wirelength(seed: int) -> None:
     source = module(seed)
-    netlist = macros.Netlist(source)
+    graph = macros.Hypergraph(source)
     rng = np.random.default_rng(seed)
-    x, y = rng.uniform(0, 90, (2, len(netlist.names)))
-    where = dict(zip(netlist.names, zip(x.tolist(), y.tolist())))
-    assert len(netlist.names) == sum(KINDS.values()) - KINDS["$scopeinfo"]
-    assert netlist.wirelength((x, y)) == pytest.approx(half_perimeters(source, where))
+    x, y = rng.uniform(0, 90, (2, len(graph.names)))
+    where = dict(zip(graph.names, zip(x.tolist(), y.tolist())))
+    assert len(graph.names) == sum(KINDS.values()) - KINDS["$scopeinfo"]
+    assert graph.wirelength((x, y)) == pytest.approx(half_perimeters(source, where))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_short_wires_have_the_least_weighted_squares(seed: int) -> None:
     """Each cell lies at the weighted mean of what pulls on it: the form's gradient is 0. At the
     places of before, the squares of a net are its length: no two pins are nearer than NEAR."""
-    netlist = macros.Netlist(module(seed))
+    graph = macros.Hypergraph(module(seed))
     rng = np.random.default_rng(seed)
-    size = len(netlist.names)
+    size = len(graph.names)
     before = rng.permutation(size) * 2.0  # all apart
     target, pull = rng.uniform(0, 90, size), rng.uniform(0.1, 1, size)
-    found = netlist.short(before, target, pull)
+    found = graph.short(before, target, pull)
     gradient, squares = pull * (found - target), 0.0
-    for first, count in zip(netlist.first, netlist.sizes):
-        cells = netlist.pins[first : first + count]
+    for first, count in zip(graph.first, graph.sizes):
+        cells = graph.pins[first : first + count]
         low, high = cells[before[cells].argmin()], cells[before[cells].argmax()]
         pairs = {(low, high)} | {(a, b) for a in cells for b in (low, high) if a not in (low, high)}
         for a, b in pairs:
@@ -84,7 +84,7 @@ def test_short_wires_have_the_least_weighted_squares(seed: int) -> None:
             gradient[a] += weight * (found[a] - found[b])
             gradient[b] += weight * (found[b] - found[a])
     assert np.abs(gradient).max() < 0.02
-    assert squares == pytest.approx(netlist.wirelength((before, np.zeros(size))))
+    assert squares == pytest.approx(graph.wirelength((before, np.zeros(size))))
 
 
 def test_every_macro_gets_a_place_of_its_own_kind() -> None:
@@ -111,22 +111,22 @@ def test_wires_are_far_shorter_than_by_chance() -> None:
     _, wires = macros.places_of(source)
     rng = np.random.default_rng(0)
     random = rng.uniform(2, 93, (2, len(cells)))
-    assert wires < macros.Netlist(source).wirelength((random[0], random[1])) / 2
+    assert wires < macros.Hypergraph(source).wirelength((random[0], random[1])) / 2
 
 
 def test_the_logic_is_spread_evenly() -> None:
-    netlist = macros.Netlist(module(2, nets=400))
+    graph = macros.Hypergraph(module(2, nets=400))
     rng = np.random.default_rng(0)
-    places = tuple(rng.normal(60, 1, (2, len(netlist.names))))
-    boxes = list(macros._bisected(netlist, (places[0], places[1])))
+    places = tuple(rng.normal(60, 1, (2, len(graph.names))))
+    boxes = list(macros._bisected(graph, (places[0], places[1])))
     cells = np.concatenate([found for found, _ in boxes])
-    assert sorted(cells) == np.flatnonzero(netlist.area).tolist()
-    whole = netlist.area.sum() / (122 * 91)
+    assert sorted(cells) == np.flatnonzero(graph.area).tolist()
+    whole = graph.area.sum() / (122 * 91)
     for found, (left, right, bottom, top) in boxes:
-        assert netlist.area[found].sum() / ((right - left) * (top - bottom)) == pytest.approx(
+        assert graph.area[found].sum() / ((right - left) * (top - bottom)) == pytest.approx(
             whole, rel=0.7
         )
-    (x, y), _ = macros._spread(netlist, (places[0], places[1]))
+    (x, y), _ = macros._spread(graph, (places[0], places[1]))
     for found, (left, right, bottom, top) in boxes:
         assert (x[found] >= left).all()
         assert (x[found] <= right).all()
