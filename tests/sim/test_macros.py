@@ -135,7 +135,7 @@ def test_the_logic_is_spread_evenly() -> None:
 
 
 def test_nextpnr_takes_the_places(tmp_path, monkeypatch) -> None:
-    """Of a unit with both kinds, routed; without places it is another placement."""
+    """Of a unit with block RAMs, routed: it refuses a place that the part has not."""
     monkeypatch.setattr(ecp5, "FOLDER", tmp_path)
     said: list[str] = []
     design = generated("activation", Config(lanes=4))
