@@ -91,18 +91,13 @@ def _row_tiles(model: Model, config: Config) -> int:
     shape, n = model.shape, config.lanes
     room = [
         config.x_words // shape.hidden,
-        config.bank_words // max(shape.inner, _value_width(model, n), _copied(model)),
+        config.bank_words // max(shape.inner, _value_width(model, n)),
         BANKS * config.bank_words // shape.ffn,
         config.row_tiles,
     ]
     if shape.pooling == "none":  # the head computes all of them
         room += [config.bank_words // _between(model), config.logit_words // shape.labels]
     return min(room)
-
-
-def _copied(model: Model) -> int:
-    """Channels of a factorised embedding, which are copied to a bank before they are projected."""
-    return 0 if model.projection is None else model.inputs(0)
 
 
 def _value_width(model: Model, lanes: int) -> int:
