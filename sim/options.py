@@ -28,6 +28,16 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_norm_lanes(parser: argparse.ArgumentParser) -> None:
+    """Add the one choice of a configuration that changes cycles and no limit."""
+    parser.add_argument(
+        "--norm-lanes",
+        type=positive,
+        metavar="N",
+        help="lanes of LayerNorm, those of the array over a power of two (default: all)",
+    )
+
+
 def add_memory_options(parser: argparse.ArgumentParser) -> None:
     """Add what the memories around the accelerator give, and what it is asked to compute."""
     parser.add_argument(

@@ -43,7 +43,13 @@ from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import LANES, ceil_div
 from sim.design import generated
 from sim.harness import fast
-from sim.options import add_memory_options, add_model_options, add_stream_ahead, model_of
+from sim.options import (
+    add_memory_options,
+    add_model_options,
+    add_norm_lanes,
+    add_stream_ahead,
+    model_of,
+)
 from sim.phases import work
 from sim.report import table
 from sim.reviews import Review, Setup, shares, simulate
@@ -145,7 +151,8 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
     if not sequences:
         raise ValueError(f"{options.data} holds no text: nothing would be compared")
     lengths = [len(t.ids) for t in sequences]
-    config = fitting(quantized.model.shape, options.lanes, max(*lengths, options.batch or 1))
+    longest = max(*lengths, options.batch or 1)
+    config = fitting(quantized.model.shape, options.lanes, longest, options.norm_lanes)
     program = compile_model(quantized.model, config, whole_last_layer=options.whole_last_layer)
     stage(f"running golden: {len(sequences):,} reviews")
     golden = golden_fast.run_batch(
@@ -318,6 +325,7 @@ def parser() -> Parser:
     )
     add_model_options(result)
     add_lanes(result, LANES)
+    add_norm_lanes(result)
     add_tokens(result, 128)
     add_jobs(result, "simulations")
     add_dask(result)

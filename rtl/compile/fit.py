@@ -14,7 +14,7 @@ class FitError(ValueError):
     """The model does not fit the configuration; the message says where and why."""
 
 
-def fitting(shape: Shape, lanes: int, tokens: int) -> Config:
+def fitting(shape: Shape, lanes: int, tokens: int, norm_lanes: int | None = None) -> Config:
     """A configuration that takes the model: the default limits, or more where it needs more.
 
     Raises
@@ -26,6 +26,7 @@ def fitting(shape: Shape, lanes: int, tokens: int) -> Config:
     value_width = shape.heads * ceil_div(shape.head_size, lanes) * lanes
     found = Config(
         lanes=lanes,
+        norm_lanes=norm_lanes,
         tokens=max(minimum.tokens, tokens),
         hidden=max(minimum.hidden, shape.hidden, value_width),
         ffn=max(minimum.ffn, shape.ffn),

@@ -82,10 +82,12 @@ def banner(name: str, config: Config, *, trace: bool = True, bus: Bus | None = N
 
 
 def chosen(config: Config, bus: Bus | None = None) -> dict[str, int | None]:
-    """The choices of a configuration, with the number of DSP multipliers that None stands for, and
+    """The choices of a configuration, with the numbers that None stands for, and
     those of the bus of an accelerator with DMA."""
     macs = config.lanes**2 if config.dsp_macs is None else config.dsp_macs
-    return config.as_dict() | {"dsp_macs": macs} | (bus.as_dict() if bus else {})
+    normed = config.lanes // config.norm_parts
+    every = config.as_dict() | {"dsp_macs": macs, "norm_lanes": normed}
+    return every | (bus.as_dict() if bus else {})
 
 
 def generated(

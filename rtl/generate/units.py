@@ -68,7 +68,9 @@ UNITS: dict[str, Unit] = {
         ),
         Unit(
             name="layernorm",
-            build=lambda config: LayerNorm(config.lanes, config.hidden, config.row_tiles),
+            build=lambda config: LayerNorm(
+                config.lanes, config.hidden, config.row_tiles, config.norm_parts
+            ),
             description="layer normalisation of row tiles in two passes, one channel a cycle",
         ),
         Unit(

@@ -37,6 +37,9 @@ class Config:
     dsp_macs
         How many of the N^2 MACs use a DSP multiplier; the others are built from LUTs.
         None: all of them.
+    norm_lanes
+        Lanes of LayerNorm: N over a power of two, and each word is read so much more often. None:
+        all N.
 
     Raises
     ------
@@ -50,6 +53,7 @@ class Config:
     ffn: int = 512
     labels: int = 64
     dsp_macs: int | None = None
+    norm_lanes: int | None = None
 
     def __post_init__(self) -> None:
         if self.lanes not in LANES:
@@ -62,6 +66,15 @@ class Config:
             raise ValueError(
                 f"dsp_macs is {self.dsp_macs}: it must lie in 0..{self.lanes**2}, lanes squared"
             )
+        allowed = [1 << bits for bits in range(self.lanes.bit_length())]
+        if self.norm_lanes is not None and self.norm_lanes not in allowed:
+            choices = ", ".join(map(str, allowed))
+            raise ValueError(f"norm_lanes is {self.norm_lanes}: choose one of {choices}")
+
+    @property
+    def norm_parts(self) -> int:
+        """Parts of a word that LayerNorm takes one after the other."""
+        return self.lanes // (self.norm_lanes or self.lanes)
 
     @property
     def row_tiles(self) -> int:

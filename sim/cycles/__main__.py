@@ -24,6 +24,7 @@ from sim.options import (
     ROW_LATENCY,
     add_memory_options,
     add_model_options,
+    add_norm_lanes,
     add_stream_ahead,
     quantized_of,
 )
@@ -162,6 +163,7 @@ def _parser() -> Parser:
     result = Parser("sim.cycles", DESCRIPTION, EXAMPLES)
     add_model_options(result)
     add_lanes(result, LANES)
+    add_norm_lanes(result)
     result.add_argument(
         "--tokens",
         type=positive,
@@ -204,7 +206,7 @@ def _run(options: argparse.Namespace) -> None:
     longest = model.shape.tokens
     if not 1 <= options.tokens <= longest:
         raise ValueError(f"--tokens is {options.tokens}: the model takes 1..{longest}")
-    config = fitting(model.shape, options.lanes, options.tokens)
+    config = fitting(model.shape, options.lanes, options.tokens, options.norm_lanes)
     program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
     ids = [i % model.shape.vocabulary for i in range(options.tokens)]
     if bus is not None and options.table:

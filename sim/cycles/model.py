@@ -202,8 +202,9 @@ class Inference:
     def _normalise(self, available: list[int], taken: list[tuple[int, int]]) -> None:
         """Schedule the latest NORM, whose sum is complete row tile by row tile."""
         norm = self.norms[-1]
+        parts = self.program.config.norm_parts
         norm.written = normalise(
-            norm.start, available[: norm.rows], norm.channels, self.lanes, Taken(taken)
+            norm.start, available[: norm.rows], norm.channels, self.lanes, parts, Taken(taken)
         )
 
     def _operation(self, number: int, step: Step, act: int) -> None:

@@ -77,6 +77,10 @@ def _measured() -> dict[str, object]:
         off = error(point)
         c = point.config
         name = f"{c.lanes}, {c.tokens}, {c.hidden}, {c.ffn}"
+        if c.dsp_macs is not None:
+            name += f", {c.dsp_macs} MACs with a DSP"
+        if c.norm_lanes is not None:
+            name += f", {c.norm_lanes} lanes of LayerNorm"
         use = "held out" if point.held_out else "fitted"
         row: list[object] = [name, use]
         for resource in RESOURCES:

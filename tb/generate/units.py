@@ -258,9 +258,11 @@ def _operation(player: Player, name: str, operation: norms.Operation, places: li
         )
     y = np.stack([layernorm(tile, norm) for tile in operation.z])
     y8 = operand(y, shifts)
-    reads = norms.schedule(operation)
+    parts = player.config.norm_parts
+    reads = norms.schedule(operation, parts)
     asked = {cycle: address for cycle, address, _ in reads}
-    written = {cycle + norms.LATENCY: address for cycle, address, second in reads if second}
+    normed = [(cycle, address) for cycle, address, second in reads if second]
+    written = {cycle + norms.LATENCY: address for cycle, address in normed[parts - 1 :: parts]}
     done = [cycle + 1 for cycle, address in written.items() if address % channels == channels - 1]
     begin = player.play(
         start=1,

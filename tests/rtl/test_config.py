@@ -18,12 +18,22 @@ from rtl.interface.config import LANES, Config
         ({"ffn": 0}, "ffn is 0: it must lie in 1..4096"),
         ({"labels": 4097}, "labels is 4097: it must lie in 1..4096"),
         ({"lanes": 4, "dsp_macs": 17}, "dsp_macs is 17: it must lie in 0..16, lanes squared"),
+        ({"norm_lanes": 3}, "norm_lanes is 3: choose one of 1, 2, 4, 8"),
+        ({"lanes": 4, "norm_lanes": 8}, "norm_lanes is 8: choose one of 1, 2, 4"),
+        ({"norm_lanes": 0}, "norm_lanes is 0: choose one of 1, 2, 4, 8"),
         ({"dsp_macs": -1}, "dsp_macs is -1: it must lie in 0..64, lanes squared"),
     ],
 )
 def test_refused(choice: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match="^" + message.replace(".", r"\.") + "$"):
         Config(**choice)
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_norm_parts(lanes: int) -> None:
+    assert Config(lanes=lanes).norm_parts == 1
+    for parts in (1, 2, 4):
+        assert Config(lanes=lanes, norm_lanes=lanes // parts).norm_parts == parts
 
 
 @pytest.mark.parametrize("lanes", LANES)

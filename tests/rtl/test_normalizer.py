@@ -13,8 +13,7 @@ from rtl.datapath.normalizer import Normalizer
 from rtl.interface.config import Config
 from tb.amaranth_ports import simulate
 
-CONFIG = Config(lanes=4, tokens=20, hidden=16, ffn=16)
-N = CONFIG.lanes
+N = 4
 
 
 def random_norm(rng: np.random.Generator, channels: int) -> Norm:
@@ -28,14 +27,17 @@ def random_norm(rng: np.random.Generator, channels: int) -> Norm:
 
 
 @pytest.mark.parametrize("traffic", [0.0, 0.3, 0.7])
-@pytest.mark.parametrize(("channels", "rows"), [(1, 1), (7, 3), (16, 5), (16, 1)])
-def test_sums_and_norms(channels: int, rows: int, traffic: float) -> None:
+@pytest.mark.parametrize(
+    ("channels", "rows", "norm_lanes"),
+    [(1, 1, None), (7, 3, None), (16, 5, None), (16, 1, None), (7, 3, 2), (16, 5, 1)],
+)
+def test_sums_and_norms(channels: int, rows: int, norm_lanes: int | None, traffic: float) -> None:
     """Three sums: plain (x stays), residual (x is replaced) and CHAINED behind it, one tile.
 
     Every sum is written row tile by row tile, with foreign reads between; all of it must be
     normalised exactly as it was written, and what the NORM writes must be read back.
     """
-    unit = Normalizer(CONFIG)
+    unit = Normalizer(Config(lanes=N, tokens=20, hidden=16, ffn=16, norm_lanes=norm_lanes))
     rng = np.random.default_rng([channels, rows])
     sums = rng.integers(-(1 << 15), 1 << 15, (3, rows * N, channels), dtype=np.int16)
     norms = [random_norm(rng, channels) for _ in range(4)]

@@ -183,6 +183,7 @@ def test_unknown_bits_are_differences(benches: Benches, tmp_path: Path) -> None:
     [
         ("softmax", {"tokens": 1}),
         ("layernorm", {"tokens": 1, "hidden": 1}),
+        ("layernorm", {"tokens": 9, "hidden": 7, "norm_lanes": 1}),
     ],
 )
 def test_the_smallest_limits(unit: str, limits: dict[str, int], tmp_path: Path) -> None:
