@@ -1,5 +1,7 @@
 """One lane of LayerNorm: sums of the first pass, normalised values of the second."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -60,7 +62,7 @@ class NormLane(wiring.Component):
 
     def __init__(self, parts: int = 1) -> None:
         self.parts = parts
-        older = {}
+        older: dict[str, Any] = {}
         for part in range(parts - 1):
             older |= {f"s1_{part}": Out(SUM), f"s2_{part}": Out(SQUARES)}
         super().__init__(
