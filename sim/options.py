@@ -15,6 +15,7 @@ from quant.quantized_model import QuantizedModel
 
 ROW_LATENCY = 20
 CALIBRATE = "python -m quant.calibrate"
+UNIT_LANES = {"LayerNorm": "norm_lanes", "the epilogue": "epilogue_lanes"}
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -28,14 +29,20 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_norm_lanes(parser: argparse.ArgumentParser) -> None:
-    """Add the one choice of a configuration that changes cycles and no limit."""
-    parser.add_argument(
-        "--norm-lanes",
-        type=positive,
-        metavar="N",
-        help="lanes of LayerNorm, those of the array over a power of two (default: all)",
-    )
+def add_lane_options(parser: argparse.ArgumentParser) -> None:
+    """Add the choices of a configuration that change cycles and no limit."""
+    for unit, name in UNIT_LANES.items():
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=positive,
+            metavar="N",
+            help=f"lanes of {unit}, those of the array over a power of two (default: all)",
+        )
+
+
+def lanes_of(options: argparse.Namespace) -> dict[str, int | None]:
+    """What `add_lane_options` has, as `rtl.compile.fit.fitting` takes it."""
+    return {name: getattr(options, name) for name in UNIT_LANES.values()}
 
 
 def add_memory_options(parser: argparse.ArgumentParser) -> None:

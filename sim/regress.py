@@ -44,10 +44,11 @@ from rtl.interface.config import LANES, ceil_div
 from sim.design import generated
 from sim.harness import fast
 from sim.options import (
+    add_lane_options,
     add_memory_options,
     add_model_options,
-    add_norm_lanes,
     add_stream_ahead,
+    lanes_of,
     model_of,
 )
 from sim.phases import work
@@ -152,7 +153,7 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
         raise ValueError(f"{options.data} holds no text: nothing would be compared")
     lengths = [len(t.ids) for t in sequences]
     longest = max(*lengths, options.batch or 1)
-    config = fitting(quantized.model.shape, options.lanes, longest, options.norm_lanes)
+    config = fitting(quantized.model.shape, options.lanes, longest, **lanes_of(options))
     program = compile_model(quantized.model, config, whole_last_layer=options.whole_last_layer)
     stage(f"running golden: {len(sequences):,} reviews")
     golden = golden_fast.run_batch(
@@ -325,7 +326,7 @@ def parser() -> Parser:
     )
     add_model_options(result)
     add_lanes(result, LANES)
-    add_norm_lanes(result)
+    add_lane_options(result)
     add_tokens(result, 128)
     add_jobs(result, "simulations")
     add_dask(result)

@@ -19,7 +19,7 @@ from rtl.generate.units import unit
 from rtl.interface.config import LANES, Config
 from sim import play, summary
 from sim.design import generated
-from sim.options import add_memory_options, add_model_options, add_norm_lanes, model_of
+from sim.options import add_lane_options, add_memory_options, add_model_options, lanes_of, model_of
 from sim.page.report import failure_page, run_page, run_picture
 from sim.play import ATTENTION, WHOLE, Surroundings, Verified
 from sim.reference import Reference, reference
@@ -59,7 +59,7 @@ def parser() -> Parser:
     result.add_argument("--unit", default=WHOLE, help=f"default: {WHOLE}, the whole model")
     add_model_options(result)
     add_lanes(result, LANES)
-    add_norm_lanes(result)
+    add_lane_options(result)
     add_tokens(result, TOKENS)
     result.add_argument("--simulator", default="verilator", choices=sorted(SIMULATORS))
     add_memory_options(result)
@@ -96,7 +96,9 @@ def _run(options: argparse.Namespace) -> int:
     text = reference(quantized, review, options.tokens, options.pair)
     shown = " ".join(review.split())
     cut = f", {text.tokens.dropped} more cut" if text.tokens.dropped else ""
-    config = fitting(quantized.model.shape, options.lanes, len(text.tokens.ids), options.norm_lanes)
+    config = fitting(
+        quantized.model.shape, options.lanes, len(text.tokens.ids), **lanes_of(options)
+    )
     print(f"review  {shown[:300]}{'...' if len(shown) > 300 else ''}")
     if options.pair is not None:
         print(f"pair    {' '.join(options.pair.split())[:300]}")

@@ -4,17 +4,24 @@ from typing import Any
 
 import cocotb
 
+from rtl.interface.config import Config
 from tb import matmul
-from tb.cocotb_ports import WITHOUT_VECTORS, start, vectors
+from tb.cocotb_ports import WITHOUT_VECTORS, CocotbPorts, start, vectors
+
+
+def parts_of(ports: CocotbPorts) -> int:
+    """Parts of a column."""
+    return Config(**ports.config).column_parts
 
 
 @cocotb.test()
 @cocotb.parametrize(pauses=[0.0, 0.4])
 async def tiles(dut: Any, pauses: float) -> None:
     ports = await start(dut)
+    parts = parts_of(ports)
     lanes = ports.config["lanes"]
     lengths = [1, 1, lanes, lanes, 2, 37, 1, lanes + 1, 64, *range(2, 18)]
-    await matmul.check_tiles(ports, matmul.random_tiles(lanes, lengths, 1), lanes, pauses)
+    await matmul.check_tiles(ports, matmul.random_tiles(lanes, lengths, 1), lanes, pauses, parts)
 
 
 @cocotb.test()
@@ -22,8 +29,12 @@ async def extremes(dut: Any) -> None:
     ports = await start(dut)
     lanes, longest = ports.config["lanes"], max(ports.config["hidden"], ports.config["ffn"])
     linear, context = longest, ports.config["tokens"]
-    await matmul.check_tiles(ports, matmul.extreme_tiles(lanes, linear)[2:], lanes)
-    await matmul.check_tiles(ports, matmul.extreme_tiles(lanes, context)[:2], lanes)
+    await matmul.check_tiles(
+        ports, matmul.extreme_tiles(lanes, linear)[2:], lanes, parts=parts_of(ports)
+    )
+    await matmul.check_tiles(
+        ports, matmul.extreme_tiles(lanes, context)[:2], lanes, parts=parts_of(ports)
+    )
 
 
 @cocotb.test(skip=WITHOUT_VECTORS)
@@ -31,4 +42,6 @@ async def real_reviews(dut: Any) -> None:
     ports = await start(dut)
     lanes = ports.config["lanes"]
     for vector in vectors("matmul"):
-        await matmul.check_tiles(ports, matmul.cut_tiles(vector, lanes), lanes)
+        await matmul.check_tiles(
+            ports, matmul.cut_tiles(vector, lanes), lanes, parts=parts_of(ports)
+        )

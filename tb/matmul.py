@@ -49,13 +49,14 @@ def cut_tiles(vector: Vector, lanes: int) -> Tiles:
 
 
 def schedule(
-    tiles: Tiles, lanes: int, pauses: float, seed: int = 1
+    tiles: Tiles, lanes: int, pauses: float, seed: int = 1, parts: int = 1
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """The inputs of every cycle, and the cycle of each tile's last operand.
 
     `pauses` is the probability of a cycle without operand, in which the other inputs are noise.
-    Tiles end at least `lanes` cycles apart, and exactly that where they are short.
+    Tiles end at least `lanes` * `parts` cycles apart, and exactly that where they are short.
     """
+    drain = lanes * parts
     rng = np.random.default_rng(seed)
     words: dict[str, list[np.ndarray]] = {"a": [], "b": []}
     flags: list[tuple[int, int, int]] = []
@@ -69,31 +70,33 @@ def schedule(
     for a, b in tiles:
         for k in range(len(a)):
             last = k == len(a) - 1
-            while rng.random() < pauses or (last and ends and len(flags) - ends[-1] < lanes):
+            while rng.random() < pauses or (last and ends and len(flags) - ends[-1] < drain):
                 nothing()
             words["a"].append(a[k])
             words["b"].append(b[k])
             flags.append((1, int(k == 0), int(last)))
         ends.append(len(flags) - 1)
-    for _ in range(lanes):
+    for _ in range(drain):
         nothing()
     inputs = {name: np.array([w.astype(np.int64) for w in part]) for name, part in words.items()}
     inputs |= dict(zip(("valid", "first", "last"), np.array(flags).T))
     return inputs, np.array(ends)
 
 
-async def check_tiles(ports: Ports, tiles: Tiles, lanes: int, pauses: float = 0.0) -> None:
-    """Stream the tiles and compare every drained column with golden's product."""
-    inputs, ends = schedule(tiles, lanes, pauses)
+async def check_tiles(
+    ports: Ports, tiles: Tiles, lanes: int, pauses: float = 0.0, parts: int = 1
+) -> None:
+    """Stream the tiles and compare every drained column with golden's product, part by part."""
+    inputs, ends = schedule(tiles, lanes, pauses, parts=parts)
     columns = (await stream(ports, inputs, ("o",)))["o"]
-    places = ends[:, None] + np.arange(lanes)
+    places = ends[:, None] + np.arange(lanes * parts)
     expected = np.array([matmul(a.T, b).T for a, b in tiles])
     comparison = Comparison()
     comparison.tensor(
         "acc",
-        expected,
+        expected.reshape(len(tiles), lanes * parts, lanes // parts),
         columns[places],
-        ("tile", "column", "lane"),
+        ("tile", "part of a column", "lane"),
         places[..., None] + ports.latency,
     )
     comparison.check()

@@ -14,7 +14,14 @@ class FitError(ValueError):
     """The model does not fit the configuration; the message says where and why."""
 
 
-def fitting(shape: Shape, lanes: int, tokens: int, norm_lanes: int | None = None) -> Config:
+def fitting(
+    shape: Shape,
+    lanes: int,
+    tokens: int,
+    *,
+    norm_lanes: int | None = None,
+    epilogue_lanes: int | None = None,
+) -> Config:
     """A configuration that takes the model: the default limits, or more where it needs more.
 
     Raises
@@ -22,11 +29,10 @@ def fitting(shape: Shape, lanes: int, tokens: int, norm_lanes: int | None = None
     ValueError
         No configuration takes it; the message names the limit.
     """
-    minimum = Config(lanes=lanes)
+    minimum = Config(lanes=lanes, norm_lanes=norm_lanes, epilogue_lanes=epilogue_lanes)
     value_width = shape.heads * ceil_div(shape.head_size, lanes) * lanes
-    found = Config(
-        lanes=lanes,
-        norm_lanes=norm_lanes,
+    found = replace(
+        minimum,
         tokens=max(minimum.tokens, tokens),
         hidden=max(minimum.hidden, shape.hidden, value_width),
         ffn=max(minimum.ffn, shape.ffn),

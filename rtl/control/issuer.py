@@ -18,8 +18,8 @@ class Issuer(wiring.Component):
 
     A tile starts as soon as its weight buffer is loaded, its row tile of X8 is normalised and its
     softmax pass has finished, in the cycle after the previous tile's last operand at the earliest;
-    its last operand comes at least N cycles after the previous tile's. Nothing stalls a tile that
-    has started.
+    its last operand comes at least `config.drain` cycles after the previous tile's. Nothing stalls
+    a tile that has started.
 
     Members
     -------
@@ -62,7 +62,7 @@ class Issuer(wiring.Component):
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        n = self.config.lanes
+        drain, drain_bits = self.config.drain, self.config.drain.bit_length() - 1
         tile: data.View = self.i.payload
 
         remaining = Signal(self.config.length_bits)
@@ -75,11 +75,11 @@ class Issuer(wiring.Component):
             self.release.buffer.eq(self.tile.tag.weight_buffer),
         ]
 
-        # gap: the next last operand may come in gap + 1 cycles at the earliest. A tile of N or more
-        # operands is always long enough.
-        gap, gap_left = Signal(range(n)), Signal(range(n))
-        operands, more = tile.length[: n.bit_length() - 1], tile.length[n.bit_length() - 1 :]
-        m.d.comb += gap.eq(Mux(self.o.last, n - 1, gap_left))
+        # gap: the next last operand may come in gap + 1 cycles at the earliest. A tile that is
+        # as long as it drains is always long enough.
+        gap, gap_left = Signal(range(drain)), Signal(range(drain))
+        operands, more = tile.length[:drain_bits], tile.length[drain_bits:]
+        m.d.comb += gap.eq(Mux(self.o.last, drain - 1, gap_left))
         m.d.sync += gap_left.eq(Mux(gap == 0, 0, gap - 1))
 
         softmax_ready = Signal(2)

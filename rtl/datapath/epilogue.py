@@ -1,6 +1,8 @@
-"""The epilogue: N parallel lanes that finish one drained column a cycle."""
+"""The epilogue: parallel lanes that finish one drained column, or a part of one, a cycle."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from amaranth.hdl import (
     Array,
@@ -11,6 +13,7 @@ from amaranth.hdl import (
     Mux,
     Signal,
     Value,
+    ValueLike,
     signed,
     unsigned,
 )
@@ -50,7 +53,9 @@ BYTE_PLANE = data.StructLayout({"bias": signed(32), "m": unsigned(16), "s": unsi
 class Epilogue(wiring.Component):
     """Bias, requantize, then table, residual, score, context or logits, a column a cycle.
 
-    `rtl.datapath.schedule` says what happens in which cycle.
+    `rtl.datapath.schedule` says what happens in which cycle. With `config.column_parts` a column
+    comes in so many parts, in as many cycles, through N / parts lanes. It leaves whole, with its
+    last part; X16 is read for each.
 
     A column that the tile does not write (`tag.columns`) is computed and dropped.
 
@@ -59,7 +64,7 @@ class Epilogue(wiring.Component):
     tile : In, TileEnd
         Cycle 0 of a tile and its fields.
     column : In, Array(signed(acc_bits))
-        The array's output.
+        The array's output: N / parts rows.
     parameter : In, ParameterWrite
     table : In, TableWrite
     score_multiplier : In, Multiplier
@@ -81,14 +86,14 @@ class Epilogue(wiring.Component):
     Parameters
     ----------
     config
-        Lanes and address widths.
+        Lanes, parts and address widths.
     ahead
         How far `x.busy` looks ahead, 0..`latency` - 2.
 
     Attributes
     ----------
     latency
-        Cycle of column 0's write and, N - 1 later, of `done`.
+        Cycle of the first write of column 0 and, `config.drain` - 1 later, of `done`.
 
     Raises
     ------
@@ -101,12 +106,14 @@ class Epilogue(wiring.Component):
     def __init__(self, config: Config, ahead: int = 1) -> None:
         self.config, self.ahead = config, check_ahead(ahead)
         n = config.lanes
-        self.requantize = Requantize(n)
-        self.activation = ActivationTable(n)
+        self.parts = config.column_parts
+        self.lanes = n // self.parts
+        self.requantize = Requantize(self.lanes)
+        self.activation = ActivationTable(self.lanes)
         super().__init__(
             {
                 "tile": In(TileEnd(config)),
-                "column": In(data.ArrayLayout(signed(config.acc_bits), n)),
+                "column": In(data.ArrayLayout(signed(config.acc_bits), self.lanes)),
                 "parameter": In(ParameterWrite(n)),
                 "table": In(TableWrite()),
                 "score_multiplier": In(Multiplier()),
@@ -135,7 +142,7 @@ class Epilogue(wiring.Component):
         self._parameters(m, at)
 
         # BIASED and SUMMED.
-        for i in range(n):
+        for i in range(self.lanes):
             acc = register(m, self.column[i], f"acc_{i}")
             biased = Signal(signed(32), name=f"biased_{i}", reset_less=True)
             m.d.sync += biased.eq(acc + self._bias[i])
@@ -145,17 +152,19 @@ class Epilogue(wiring.Component):
                 requantize.s[i].eq(register(m, self._s[i], f"s_biased_{i}")),
             ]
         m.d.comb += [
-            self.logit.en.eq(at[SUMMED].write & (at[SUMMED].epilogue == Kind.LOGITS)),
+            self.logit.en.eq(self._whole(at[SUMMED]) & (at[SUMMED].epilogue == Kind.LOGITS)),
             self.logit.lanes.eq(written_lanes(at[SUMMED], n)),
             self.logit.index.eq(at[SUMMED].address),
         ]
+        sums = [self._kept(m, requantize.acc[i % self.lanes], i, "sum") for i in range(n)]
         for i in range(n):
-            value = Mux(at[SUMMED].gather, requantize.acc[0], requantize.acc[i])
-            m.d.comb += self.logit.value[i].eq(value)
+            m.d.comb += self.logit.value[i].eq(Mux(at[SUMMED].gather, sums[0], sums[i]))
 
         # REQUANTIZED to LOOKED_UP.
         m.d.comb += [
-            self.score.en.eq(at[REQUANTIZED].write & (at[REQUANTIZED].epilogue == Kind.SCORE)),
+            self.score.en.eq(
+                self._whole(at[REQUANTIZED]) & (at[REQUANTIZED].epilogue == Kind.SCORE)
+            ),
             self.score.first.eq(at[REQUANTIZED].score_first),
             self.score.last.eq(at[REQUANTIZED].score_last),
             self.score.buffer.eq(at[REQUANTIZED].softmax_buffer),
@@ -163,14 +172,18 @@ class Epilogue(wiring.Component):
             self.score.place.eq(
                 Cat(at[REQUANTIZED].address[: n.bit_length() - 1], at[REQUANTIZED].row)
             ),
-            self.score.data.eq(requantize.o),
+            self.score.data.eq(
+                Cat(self._kept(m, requantize.o[i % self.lanes], i, "score") for i in range(n))
+            ),
         ]
         self._residual(m, at)
-        for i in range(n):
+        for i in range(self.lanes):
             code = register(m, saturate(requantize.o[i], 8), f"code_{i}")
             plain = delay(m, code, table.latency, f"plain_{i}")
             word = register(m, Mux(at[LOOKED_UP].table, table.o[i], plain), f"word_{i}")
-            m.d.comb += [table.i[i].eq(code), self.bank.data[i].eq(word)]
+            m.d.comb += table.i[i].eq(code)
+            for lane in range(i, n, self.lanes):
+                m.d.comb += self.bank.data[lane].eq(self._kept(m, word, lane, "word"))
         # An entry is written a cycle after it came, long before its first user.
         m.d.sync += [
             table.write.en.eq(self.table.en),
@@ -180,7 +193,8 @@ class Epilogue(wiring.Component):
 
         before, last = at[WRITTEN - 1], at[WRITTEN]
         m.d.sync += self.bank.en.eq(
-            before.write & ((before.epilogue == Kind.INT8) | (before.epilogue == Kind.CONTEXT))
+            self._whole(before)
+            & ((before.epilogue == Kind.INT8) | (before.epilogue == Kind.CONTEXT))
         )
         m.d.comb += [
             self.bank.address.eq(last.address),
@@ -197,21 +211,24 @@ class Epilogue(wiring.Component):
         n, width = self.config.lanes, address_bits(self.config)
         tag = Signal(Tag(self.config))
         active, write, into_x = Signal(), Signal(), Signal()
-        index = Signal(range(n))
+        drain = self.config.drain
+        place = Signal(range(drain), name="index")  # the column, and which part of it
+        part_bits = (self.parts - 1).bit_length()
+        part, index = place[:part_bits], place[part_bits:]
         kind = self.tile.tag.epilogue
         with m.If(self.tile.start):
             m.d.sync += [
                 tag.eq(self.tile.tag),
                 active.eq(1),
-                index.eq(0),
+                place.eq(0),
                 write.eq(self.tile.tag.columns != 0),
                 into_x.eq((kind == Kind.RESIDUAL) | (kind == Kind.EMBEDDING)),
             ]
         with m.Elif(active):
             m.d.sync += [
-                index.eq(index + 1),
-                active.eq(index != n - 1),
-                write.eq((index != n - 1) & (index + 1 < tag.columns)),
+                place.eq(place + 1),
+                active.eq(place != drain - 1),
+                write.eq((place != drain - 1) & ((place + 1)[part_bits:] < tag.columns)),
             ]
 
         column = Signal(
@@ -221,6 +238,7 @@ class Epilogue(wiring.Component):
                     "into_x": unsigned(1),
                     "end": unsigned(1),
                     "index": unsigned((n - 1).bit_length()),
+                    **({"part": unsigned(part_bits)} if part_bits else {}),
                     "epilogue": Kind,
                     "address": unsigned(width),
                     "read": unsigned(width),
@@ -243,8 +261,9 @@ class Epilogue(wiring.Component):
         m.d.comb += [
             column.write.eq(write),
             column.into_x.eq(into_x),
-            column.end.eq(active & (index == n - 1)),
+            column.end.eq(active & (place == drain - 1)),
             column.index.eq(index),
+            *([column.part.eq(part)] if part_bits else []),
             column.epilogue.eq(tag.epilogue),
             column.address.eq(tag.address + index),
             column.read.eq(tag.read + index),
@@ -304,12 +323,14 @@ class Epilogue(wiring.Component):
             (kind == Kind.INT8) | (kind == Kind.RESIDUAL) | (kind == Kind.LOGITS),
             "by_stream",
         )
-        self._bias = [Signal(signed(32), name=f"bias_{i}", reset_less=True) for i in range(n)]
-        self._m = [Signal(16, name=f"m_{i}", reset_less=True) for i in range(n)]
-        self._s = [Signal(6, name=f"s_{i}", reset_less=True) for i in range(n)]
-        for i in range(n):
+        lanes = range(self.lanes)
+        self._bias = [Signal(signed(32), name=f"bias_{i}", reset_less=True) for i in lanes]
+        self._m = [Signal(16, name=f"m_{i}", reset_less=True) for i in lanes]
+        self._s = [Signal(6, name=f"s_{i}", reset_less=True) for i in lanes]
+        for i in range(self.lanes):
             of_lane = Signal(BYTE_PLANE, name=f"of_lane_{i}")
-            m.d.comb += of_lane.eq(Mux(at[DRAINED].weight_buffer, stored[1][i], stored[0][i]))
+            first, second = (self._of_part(at[DRAINED], half, i) for half in stored)
+            m.d.comb += of_lane.eq(Mux(at[DRAINED].weight_buffer, second, first))
             chosen = Signal(BYTE_PLANE, name=f"chosen_{i}")
             with m.If(by_stream):
                 m.d.comb += chosen.eq(Mux(at[DRAINED].transposed, of_lane, of_column))
@@ -319,7 +340,10 @@ class Epilogue(wiring.Component):
                     chosen.s.eq(self.score_multiplier.s),
                 ]
             with m.Elif(contexts):
-                m.d.comb += [chosen.m.eq(self.row.m[i]), chosen.s.eq(self.row.s[i])]
+                m.d.comb += [
+                    chosen.m.eq(self._of_part(at[DRAINED], self.row.m, i)),
+                    chosen.s.eq(self._of_part(at[DRAINED], self.row.s, i)),
+                ]
             with m.Else():
                 m.d.comb += [chosen.m.eq(UNIT_M), chosen.s.eq(UNIT_S)]
             m.d.sync += [
@@ -334,21 +358,30 @@ class Epilogue(wiring.Component):
         def writes(column: data.View) -> Value:
             return column.write & column.into_x
 
+        # X16's port is taken for every part of a column that is written with the last.
         # LayerNorm's read waits for these, so they are known a cycle before.
         before, ahead = at[RESIDUAL_READ - 1], at[WRITTEN - self.ahead - 1]
         reads = before.write & (before.epilogue == Kind.RESIDUAL)
         m.d.comb += [
             self.x.read_en.eq(register(m, reads, "x_read_en", reset=True)),
             self.x.read_address.eq(at[RESIDUAL_READ].read),
-            self.x.write_en.eq(register(m, writes(at[WRITTEN - 1]), "x_write_en", reset=True)),
+            self.x.write_en.eq(
+                register(
+                    m,
+                    self._whole(at[WRITTEN - 1]) & at[WRITTEN - 1].into_x,
+                    "x_write_en",
+                    reset=True,
+                )
+            ),
             self.x.write_lanes.eq(written_lanes(at[WRITTEN], self.config.lanes)),
             self.x.write_address.eq(at[WRITTEN].address),
             self.x.busy.eq(register(m, reads | writes(ahead), "x_busy", reset=True)),
         ]
         adds = register(m, at[REQUANTIZED].epilogue == Kind.RESIDUAL, "adds")
-        totals = []
-        for i in range(self.config.lanes):
-            doubled = Cat(Const(0, 1), register(m, self.x.read_data[i], f"x_{i}")).as_signed()
+        totals: dict[int, ValueLike] = {}
+        for i in range(self.lanes):
+            x = self._of_part(at[REQUANTIZED], self.x.read_data, i)
+            doubled = Cat(Const(0, 1), register(m, x, f"x_{i}")).as_signed()
             halves = Signal(signed(17), name=f"halves_{i}", reset_less=True)
             m.d.sync += halves.eq(Mux(adds, doubled >> at[CODE].shift, 0))
             branch = delay(m, self.requantize.o[i], 2, f"branch_{i}")
@@ -356,9 +389,27 @@ class Epilogue(wiring.Component):
             # between shift and sum.
             doubled_sum = halves + Cat(Const(1, 1), branch).as_signed()
             total = register(m, saturate(doubled_sum >> 1, 16), f"total_{i}")
-            totals.append(delay(m, total, WRITTEN - CODE - 3, f"total_{i}"))
-            chosen = Mux(at[WRITTEN - 1].gather, totals[0], totals[i])
-            m.d.comb += self.x.write_data[i].eq(register(m, chosen, f"x_word_{i}"))
+            total = delay(m, total, WRITTEN - CODE - 3, f"total_{i}")
+            for lane in range(i, self.config.lanes, self.lanes):
+                totals[lane] = self._kept(m, total, lane, "total")
+                chosen = Mux(at[WRITTEN - 1].gather, totals[0], totals[lane])
+                m.d.comb += self.x.write_data[lane].eq(register(m, chosen, f"x_word_{lane}"))
+
+    def _of_part(self, column: data.View, values: Any, i: int) -> ValueLike:
+        """Of a value for each of the N lanes, that of lane i of the column's part."""
+        if self.parts == 1:
+            return values[i]
+        return Array(values[lane] for lane in range(i, self.config.lanes, self.lanes))[column.part]
+
+    def _whole(self, column: data.View) -> Value:
+        """The column is written, and this is its last part."""
+        if self.parts == 1:
+            return column.write
+        return column.write & (column.part == self.parts - 1)
+
+    def _kept(self, m: Module, value: ValueLike, lane: int, name: str) -> ValueLike:
+        """The value of a lane until the last part of its column is there."""
+        return delay(m, value, self.parts - 1 - lane // self.lanes, f"kept_{name}_{lane}")
 
 
 def written_lanes(column: data.View, lanes: int) -> Value:

@@ -30,7 +30,8 @@ class MatMul(wiring.Component):
 
     Each cycle takes one word of N values for A and one for B and adds all N * N products. `first`
     starts a sum, `last` ends it: a shadow copy of the accumulators then drains through `o`, one
-    column a cycle, while the next tile accumulates. K = 1 is allowed.
+    column a cycle, while the next tile accumulates. K = 1 is allowed. With `config.column_parts` a
+    column takes as many cycles, a part of the rows each.
 
     Exact: no rounding, no saturation. A sum fits `config.acc_bits` as long as K is within the
     configuration's limits. N^2 multipliers of 9 x 8 bits, of which `config.dsp_macs` may become DSP
@@ -39,7 +40,7 @@ class MatMul(wiring.Component):
     Parameters
     ----------
     config
-        `lanes`, the accumulators' width and the DSP budget are used.
+        `lanes`, `column_parts`, the accumulators' width and the DSP budget are used.
 
     Members
     -------
@@ -48,11 +49,12 @@ class MatMul(wiring.Component):
     valid, first, last
         Whether the operands count; first and last operand of a tile.
     o
-        A column: `o[i]` of column n is acc[i, n], `latency` + n cycles after `last`.
+        A part of a column, N / parts values: `o[i]` of part p of column n is
+        acc[p * N / parts + i, n], `latency` + n * parts + p cycles after `last`.
 
     Errors
     ------
-    Tiles must end at least N cycles apart: an earlier `last` overwrites undrained columns.
+    Tiles must end at least N * parts cycles apart: an earlier `last` overwrites undrained columns.
     """
 
     #: Cycles from the last operand to column 0: operands, product, accumulator, shadow.
@@ -68,7 +70,7 @@ class MatMul(wiring.Component):
                 "valid": In(1),
                 "first": In(1),
                 "last": In(1),
-                "o": Out(data.ArrayLayout(signed(config.acc_bits), n)),
+                "o": Out(data.ArrayLayout(signed(config.acc_bits), n // config.column_parts)),
             }
         )
 
@@ -84,11 +86,14 @@ class MatMul(wiring.Component):
         first_p = delay(m, self.first, 2, "first", reset=True)
         last_p = delay(m, self.valid & self.last, 2, "last", reset=True)
         copy = register(m, last_p, "copy", reset=True)
+        shadow = [
+            [Signal(signed(width), name=f"shadow_{i}_{j}", reset_less=True) for j in range(n)]
+            for i in range(n)
+        ]
+        rows = len(self.o)  # of a part: these are what drains, the others' move up to them
         for i in range(n):
-            shadow = [
-                Signal(signed(width), name=f"shadow_{i}_{j}", reset_less=True) for j in range(n)
-            ]
-            m.d.comb += self.o[i].eq(shadow[0])
+            if i < rows:
+                m.d.comb += self.o[i].eq(shadow[i][0])
             for j in range(n):
                 a, b = a_words[i], b_words[j]
                 ab = a * b if i * n + j < dsp_macs else lut_product(a, b)
@@ -96,5 +101,9 @@ class MatMul(wiring.Component):
                 acc = Signal(signed(width), name=f"acc_{i}_{j}", reset_less=True)
                 with m.If(valid_p):
                     m.d.sync += acc.eq(Mux(first_p, 0, acc) + product)
-                m.d.sync += shadow[j].eq(Mux(copy, acc, shadow[j + 1] if j + 1 < n else shadow[j]))
+                if i + rows < n:
+                    after = shadow[i + rows][j]
+                else:
+                    after = shadow[i % rows][j + 1] if j + 1 < n else shadow[i][j]
+                m.d.sync += shadow[i][j].eq(Mux(copy, acc, after))
         return m

@@ -85,8 +85,11 @@ def chosen(config: Config, bus: Bus | None = None) -> dict[str, int | None]:
     """The choices of a configuration, with the numbers that None stands for, and
     those of the bus of an accelerator with DMA."""
     macs = config.lanes**2 if config.dsp_macs is None else config.dsp_macs
-    normed = config.lanes // config.norm_parts
-    every = config.as_dict() | {"dsp_macs": macs, "norm_lanes": normed}
+    every = config.as_dict() | {
+        "dsp_macs": macs,
+        "norm_lanes": config.lanes // config.norm_parts,
+        "epilogue_lanes": config.lanes // config.column_parts,
+    }
     return every | (bus.as_dict() if bus else {})
 
 

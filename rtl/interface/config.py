@@ -40,6 +40,9 @@ class Config:
     norm_lanes
         Lanes of LayerNorm: N over a power of two, and each word is read so much more often. None:
         all N.
+    epilogue_lanes
+        Lanes of the epilogue: N over a power of two, and each column drains in so many parts. None:
+        all N.
 
     Raises
     ------
@@ -54,6 +57,7 @@ class Config:
     labels: int = 64
     dsp_macs: int | None = None
     norm_lanes: int | None = None
+    epilogue_lanes: int | None = None
 
     def __post_init__(self) -> None:
         if self.lanes not in LANES:
@@ -67,14 +71,26 @@ class Config:
                 f"dsp_macs is {self.dsp_macs}: it must lie in 0..{self.lanes**2}, lanes squared"
             )
         allowed = [1 << bits for bits in range(self.lanes.bit_length())]
-        if self.norm_lanes is not None and self.norm_lanes not in allowed:
-            choices = ", ".join(map(str, allowed))
-            raise ValueError(f"norm_lanes is {self.norm_lanes}: choose one of {choices}")
+        for name in ("norm_lanes", "epilogue_lanes"):
+            value = getattr(self, name)
+            if value is not None and value not in allowed:
+                choices = ", ".join(map(str, allowed))
+                raise ValueError(f"{name} is {value}: choose one of {choices}")
 
     @property
     def norm_parts(self) -> int:
         """Parts of a word that LayerNorm takes one after the other."""
         return self.lanes // (self.norm_lanes or self.lanes)
+
+    @property
+    def column_parts(self) -> int:
+        """Parts of a column that the array drains one after the other."""
+        return self.lanes // (self.epilogue_lanes or self.lanes)
+
+    @property
+    def drain(self) -> int:
+        """Cycles that a tile's columns take to drain."""
+        return self.lanes * self.column_parts
 
     @property
     def row_tiles(self) -> int:

@@ -22,10 +22,11 @@ from sim.cycles.dma import predict_dma
 from sim.cycles.model import Phase, Prediction, predict
 from sim.options import (
     ROW_LATENCY,
+    add_lane_options,
     add_memory_options,
     add_model_options,
-    add_norm_lanes,
     add_stream_ahead,
+    lanes_of,
     quantized_of,
 )
 from sim.phases import work
@@ -163,7 +164,7 @@ def _parser() -> Parser:
     result = Parser("sim.cycles", DESCRIPTION, EXAMPLES)
     add_model_options(result)
     add_lanes(result, LANES)
-    add_norm_lanes(result)
+    add_lane_options(result)
     result.add_argument(
         "--tokens",
         type=positive,
@@ -206,7 +207,7 @@ def _run(options: argparse.Namespace) -> None:
     longest = model.shape.tokens
     if not 1 <= options.tokens <= longest:
         raise ValueError(f"--tokens is {options.tokens}: the model takes 1..{longest}")
-    config = fitting(model.shape, options.lanes, options.tokens, options.norm_lanes)
+    config = fitting(model.shape, options.lanes, options.tokens, **lanes_of(options))
     program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
     ids = [i % model.shape.vocabulary for i in range(options.tokens)]
     if bus is not None and options.table:

@@ -11,8 +11,8 @@ from tb.trace import CAUSES
 class Array:
     """Sequencer, issuer and epilogue: tiles in order."""
 
-    def __init__(self, lanes: int) -> None:
-        self.lanes = lanes
+    def __init__(self, drain: int) -> None:
+        self.drain = drain  # cycles of a tile's columns in the epilogue
         self.made = 0  # cycle in which the sequencer can hand over its next tile
         self.started = (0, 0)  # cycles before the first operands of the latest two tiles
         self.last = 0  # of the latest tile's operands
@@ -24,7 +24,7 @@ class Array:
     @property
     def quiet(self) -> int:
         """First cycle in which all tiles so far are written and the sequencer knows."""
-        return self.last + WRITTEN + self.lanes if self.busy else 0
+        return self.last + WRITTEN + self.drain if self.busy else 0
 
     def begin(self, queued: int, fence: bool, setup: int) -> int:
         """Take the operation that waits from cycle `queued` on; returns the cycle of it.
@@ -50,7 +50,7 @@ class Array:
         made = max(self.made, earlier + 1)  # one tile is offered and one waits behind it
         self.made = made + 1 + passed
         cycle = self.last
-        drained = self.last + self.lanes - length if self.busy else 0
+        drained = self.last + self.drain - length if self.busy else 0
         for cause, over in (("idle", made + 1), *conditions, ("drain", drained)):
             if over > cycle:
                 self.tally[cause] += over - cycle

@@ -137,7 +137,8 @@ class Inference:
         self.row_tiles = sum(self.tiles)
         self.gathered_tiles = ceil_div(len(lengths), n)
         self.gathered = False  # the first token of each sequence was
-        self.array = Array(n)
+        self.drain = program.config.drain
+        self.array = Array(self.drain)
         self.halves = (Half(), Half())
         self.turn = 0  # the half to fill next
         self.loader = 1  # cycle in which the loader turns to the next descriptor
@@ -237,11 +238,14 @@ class Inference:
             )
         )
 
-    @staticmethod
-    def _shown(last: int, columns: int) -> tuple[int, int]:
+    def _drained(self, columns: int) -> int:
+        """Cycles of so many columns in the epilogue."""
+        return columns * self.program.config.column_parts
+
+    def _shown(self, last: int, columns: int) -> tuple[int, int]:
         """When LayerNorm may not read because its write would meet one of a tile's."""
         first = last + WRITTEN - AHEAD
-        return first, first + columns
+        return first, first + self._drained(columns)
 
     def _rows(self, step: Step) -> list[tuple[int, int]]:
         """The row tiles that a LINEAR computes, and how many it passes after each."""
@@ -275,7 +279,7 @@ class Inference:
                 written = min(n, channels - column * n)
                 writes.append(self._shown(last, written))
             half.weights_free = last + 1
-            available.append(last + WRITTEN + n)
+            available.append(last + WRITTEN + self.drain)
             self.turn ^= 1
         self.loader = arrived
         self._normalise(available, writes)
@@ -301,17 +305,18 @@ class Inference:
                 if residual:
                     written = min(n, columns - column)
                     taken.append(self._shown(last, written))
-                    taken.append((last + RESIDUAL_READ, last + RESIDUAL_READ + written))
+                    read = last + RESIDUAL_READ
+                    taken.append((read, read + self._drained(written)))
                     # A row tile of what is gathered is complete with its last sequence.
                     complete = not gathers or place % n == n - 1 or place == len(rows) - 1
                     if final and complete:
-                        available.append(last + WRITTEN + n)
+                        available.append(last + WRITTEN + self.drain)
             half.weights_free = last + 1
-            half.parameters_free = last + DRAINED + n
+            half.parameters_free = last + DRAINED + self.drain
             self.turn ^= 1
         self.loader = cycle
         if Flag.TABLE in step.flags:
-            self.table_free = last + WRITTEN + n
+            self.table_free = last + WRITTEN + self.drain
         self.gathered |= gathers
         if residual:
             self._normalise(available, taken)
@@ -331,7 +336,7 @@ class Inference:
                 tokens, tiles = places[place]
                 for _ in range(tiles):
                     last = self.array.tile(length)
-                scored = last + REQUANTIZED + tokens - (tiles - 1) * n - 1
+                scored = last + REQUANTIZED + self._drained(tokens - (tiles - 1) * n) - 1
                 self.softmax_finished = pass_cycles(n, tokens) + max(
                     scored + START_LATENCY, self.softmax_finished
                 )

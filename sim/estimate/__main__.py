@@ -81,6 +81,8 @@ def _measured() -> dict[str, object]:
             name += f", {c.dsp_macs} MACs with a DSP"
         if c.norm_lanes is not None:
             name += f", {c.norm_lanes} lanes of LayerNorm"
+        if c.epilogue_lanes is not None:
+            name += f", {c.epilogue_lanes} of the epilogue"
         use = "held out" if point.held_out else "fitted"
         row: list[object] = [name, use]
         for resource in RESOURCES:

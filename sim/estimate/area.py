@@ -2,7 +2,7 @@
 
 Multipliers and block RAMs are counted from the design:
 
-    DSP       = MACs with a multiplier    and requantize 2 N, LayerNorm 3 L + 12, softmax 3
+    DSP       = MACs with a multiplier    and requantize 2 E, LayerNorm 3 L + 12, softmax 3
     block RAM = the sum over `memories`
 
 LUTs and flip-flops are the array's, those around memories, and a rest whose coefficients are fitted
@@ -10,11 +10,11 @@ by least squares to points of points.toml, which `sim.synth` has measured:
 
     FF   = N^2 (17 + 2 acc) + 17 N + 7 + rest
     LUT4 = k N^2 acc + 79 (MACs without a multiplier) + rest
-    rest = a + b N + c (N - L)
+    rest = a + b N + c (N - L) + d (N - E)
 
-where L are the lanes of LayerNorm and acc is the width of an accumulator. What wider addresses add
-(more tokens, hidden and ffn) is left out. Points that are marked `held_out` have no part in the
-fit: how far the formulas are off there is their stated error.
+where L are the lanes of LayerNorm, E those of the epilogue, and acc is the width of an accumulator.
+What wider addresses add (more tokens, hidden and ffn) is left out. Points that are marked
+`held_out` have no part in the fit: how far the formulas are off there is their stated error.
 """
 
 from __future__ import annotations
@@ -79,9 +79,15 @@ def norm_lanes(config: Config) -> int:
     return config.lanes // config.norm_parts
 
 
+def epilogue_lanes(config: Config) -> int:
+    """Lanes of the epilogue."""
+    return config.lanes // config.column_parts
+
+
 def _terms(config: Config) -> list[float]:
     """What the rest is a linear function of."""
-    return [1, config.lanes, config.lanes - norm_lanes(config)]
+    n = config.lanes
+    return [1, n, n - norm_lanes(config), n - epilogue_lanes(config)]
 
 
 def _known(config: Config, luts_per_bit: float) -> dict[str, float]:
@@ -112,7 +118,7 @@ class Fit:
         return {
             "LUT4": round(float(luts)),
             "FF": round(float(flip_flops)),
-            "DSP": multipliers(config) + 2 * config.lanes + 3 * norm_lanes(config) + 15,
+            "DSP": multipliers(config) + 2 * epilogue_lanes(config) + 3 * norm_lanes(config) + 15,
             "block RAM": sum(memory.blocks for memory in memories(config)),
         }
 

@@ -101,7 +101,7 @@ def memories(config: Config) -> tuple[Memory, ...]:
         Memory("p", 8 * n, buffers),
         Memory("mask", 1, config.places),
         Memory("token ids", 26, config.places),
-        Memory("activation tables", 8, 256, n),
+        Memory("activation tables", 8, 256, n // config.column_parts),
         Memory("exponential tables", 9, 256, n // 2),
         Memory("reciprocal table", 25, 128),
         Memory("rsqrt table", 61, 256),

@@ -89,7 +89,8 @@ def _activation(player: Player, vectors: list[Vector], limit: int) -> None:
 
 
 def _matmul(player: Player, vectors: list[Vector], limit: int) -> None:
-    n = player.lanes
+    n, parts = player.lanes, player.config.column_parts
+    width = n // parts
     pauses = 0.0 if player.stalls is None else PAUSE
     random = products.random_tiles(n, [1, 1, n, n, 2, 37, 1, n + 1, 64], 1)
     cases = [("random", random, [(place * n, 0) for place in range(len(random))])]
@@ -101,14 +102,14 @@ def _matmul(player: Player, vectors: list[Vector], limit: int) -> None:
         corners = [(place // across * n, place % across * n) for place in kept]
         cases.append((vector.name, [tiles[place] for place in kept], corners))
     for name, tiles, corners in cases:
-        inputs, ends = products.schedule(tiles, n, pauses, seed=player.now + 1)
+        inputs, ends = products.schedule(tiles, n, pauses, seed=player.now + 1, parts=parts)
         begin = player.now
         for t in range(len(inputs["valid"])):
             player.play(**{port: words[t] for port, words in inputs.items()})
         for (a, b), end, (row, column) in zip(tiles, ends.tolist(), corners):
-            for place, values in enumerate(matmul(a.T, b).T):
+            for place, values in enumerate(matmul(a.T, b).T.reshape(n * parts, width)):
                 cycle = begin + end + place + player.latency
-                index = (row, column + place)
+                index = (row + place % parts * width, column + place // parts)
                 player.expect(cycle, "o", name, values, ("row", "column"), index)
 
 

@@ -85,7 +85,7 @@ def test_an_image_is_loaded_and_sequences_are_answered(
     assert host.info.main([*port, "--json", str(tmp_path / "info.json")]) == 0
     info = json.loads((tmp_path / "info.json").read_text())
     limits = CONFIG.as_dict()
-    del limits["dsp_macs"], limits["norm_lanes"]
+    del limits["dsp_macs"], limits["norm_lanes"], limits["epilogue_lanes"]
     assert {name: info[name] for name in limits} == limits
     assert info["problem"] == "EMPTY"
     assert (info["memory_bytes"], info["kilohertz"]) == (MEMORY, 62_500)

@@ -20,6 +20,7 @@ from rtl.interface.config import LANES, Config
         ({"lanes": 4, "dsp_macs": 17}, "dsp_macs is 17: it must lie in 0..16, lanes squared"),
         ({"norm_lanes": 3}, "norm_lanes is 3: choose one of 1, 2, 4, 8"),
         ({"lanes": 4, "norm_lanes": 8}, "norm_lanes is 8: choose one of 1, 2, 4"),
+        ({"epilogue_lanes": 3}, "epilogue_lanes is 3: choose one of 1, 2, 4, 8"),
         ({"norm_lanes": 0}, "norm_lanes is 0: choose one of 1, 2, 4, 8"),
         ({"dsp_macs": -1}, "dsp_macs is -1: it must lie in 0..64, lanes squared"),
     ],

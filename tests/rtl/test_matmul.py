@@ -23,6 +23,20 @@ def test_products(lanes: int, dsp_macs: int | None, pauses: float) -> None:
     simulate(unit, lambda ports: check_tiles(ports, tiles, lanes, pauses))
 
 
+@pytest.mark.parametrize("pauses", [0.0, 0.4])
+@pytest.mark.parametrize(("lanes", "epilogue_lanes"), [(4, 2), (4, 1), (8, 4), (16, 2)])
+def test_columns_in_parts(lanes: int, epilogue_lanes: int, pauses: float) -> None:
+    """Rows drain one part after the other, and tiles may end as close as all of them take."""
+    config = Config(
+        lanes=lanes, hidden=64, ffn=64, tokens=64, epilogue_lanes=epilogue_lanes, dsp_macs=3
+    )
+    parts, drain = config.column_parts, config.drain
+    tiles = random_tiles(lanes, [1, 1, drain, drain, 2, 37, 1, drain + 1, 64], lanes)
+    unit = MatMul(config)
+    assert len(unit.o) == epilogue_lanes
+    simulate(unit, lambda ports: check_tiles(ports, tiles, lanes, pauses, parts))
+
+
 @pytest.mark.parametrize("dsp_macs", [0, 16])
 def test_extreme_operands(dsp_macs: int) -> None:
     """The widest sums that a configuration allows fit the accumulators."""

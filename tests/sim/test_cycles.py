@@ -269,16 +269,25 @@ def test_prediction_of_batches_equals_simulation(lanes: int) -> None:
 
 
 @pytest.mark.verilator
-@pytest.mark.parametrize("norm_lanes", [2, 1])
+@pytest.mark.parametrize(
+    "lanes",
+    [
+        {"norm_lanes": 2},
+        {"norm_lanes": 1},
+        {"epilogue_lanes": 2},
+        {"epilogue_lanes": 1},
+        {"norm_lanes": 2, "epilogue_lanes": 2},
+    ],
+)
 @pytest.mark.parametrize(
     ("shape", "lengths"), [("odd", (40,)), ("chained", (2, 3, 1, 9, 9, 40)), ("three-heads", (70,))]
 )
-def test_prediction_with_fewer_lanes_of_layernorm(
-    shape: str, lengths: tuple[int, ...], norm_lanes: int
+def test_prediction_with_fewer_lanes_of_units(
+    shape: str, lengths: tuple[int, ...], lanes: dict[str, int]
 ) -> None:
     """The stream is the same; its cycles are more."""
     model, program = model_of(shape), program_of(shape, 4)
-    config = replace(program.config, norm_lanes=norm_lanes)
+    config = replace(program.config, **lanes)
     narrow = compile_model(model, config)
     assert narrow.stream() == program.stream()
     ids = np.random.default_rng(3).integers(0, VOCABULARY, sum(lengths))

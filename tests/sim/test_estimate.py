@@ -182,7 +182,9 @@ def test_held_out_points_have_no_part_in_the_fit(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_fit_finds_the_formula_that_made_its_points() -> None:
-    truth = area.Fit(2.5, {"LUT4": np.array([700, 1500, -90]), "FF": np.array([900, 1800, -70])})
+    truth = area.Fit(
+        2.5, {"LUT4": np.array([700, 1500, -90, -40]), "FF": np.array([900, 1800, -70, -30])}
+    )
 
     def point(config: Config) -> area.Point:
         array = {"LUT4": round(2.5 * config.lanes**2 * config.acc_bits)}
@@ -194,13 +196,22 @@ def test_a_fit_finds_the_formula_that_made_its_points() -> None:
         Config(lanes=8, tokens=32),
         Config(lanes=16),
         Config(lanes=8, norm_lanes=2),
+        Config(lanes=8, epilogue_lanes=2),
     ]
     found = area.fitted(tuple(point(config) for config in configs))
-    wide = Config(lanes=32, tokens=512, hidden=1024, ffn=4096, dsp_macs=7, norm_lanes=8)
+    wide = Config(
+        lanes=32,
+        tokens=512,
+        hidden=1024,
+        ffn=4096,
+        dsp_macs=7,
+        norm_lanes=8,
+        epilogue_lanes=16,
+    )
     for config in (*configs, wide):
         for name, value in truth.of(config).items():
             assert abs(found.of(config)[name] - value) <= 2
-    with pytest.raises(ValueError, match="1 points do not determine 3 coefficients"):
+    with pytest.raises(ValueError, match="1 points do not determine 4 coefficients"):
         area.fitted((point(configs[0]),))
 
 
@@ -362,6 +373,7 @@ def test_any_configuration_has_an_estimate_or_a_reason() -> None:
             labels=rng.choice((1, rng.randint(1, 4096))),
             dsp_macs=rng.choice((None, 0, rng.randint(0, lanes**2))),
             norm_lanes=rng.choice((None, 1, lanes // 2)),
+            epilogue_lanes=rng.choice((None, 1, lanes // 2)),
         )
         told = area.estimate(config)
         assert all(value > 0 for value in told.values())

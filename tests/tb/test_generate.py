@@ -184,6 +184,7 @@ def test_unknown_bits_are_differences(benches: Benches, tmp_path: Path) -> None:
         ("softmax", {"tokens": 1}),
         ("layernorm", {"tokens": 1, "hidden": 1}),
         ("layernorm", {"tokens": 9, "hidden": 7, "norm_lanes": 1}),
+        ("matmul", {"hidden": 7, "ffn": 7, "tokens": 9, "epilogue_lanes": 2}),
     ],
 )
 def test_the_smallest_limits(unit: str, limits: dict[str, int], tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class TileEnd(wiring.Signature):
     Members
     -------
     start : Out
-        Pulse with its last operand, at most once in N cycles.
+        Pulse with its last operand, at most once in `config.drain` cycles.
     tag : Out
         Valid from its first operand to its last.
     """
