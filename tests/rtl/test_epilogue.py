@@ -27,6 +27,9 @@ def random_work(count: int, seed: int) -> dict[str, Any]:
         kind = Kind(int(rng.integers(6)))
         wide = rng.integers(-(1 << 20), 1 << 20, (N, N))
         extreme = rng.choice([-(1 << 20), (1 << 20) - 1, 0, 3], (N, N))
+        address = int(rng.integers(X_WORDS - N))
+        # No tile reads in a later column what it has written in an earlier one.
+        reads = [read for read in range(X_WORDS - N) if not 0 < address - read < N]
         tiles.append(
             {
                 "epilogue": kind,
@@ -37,9 +40,9 @@ def random_work(count: int, seed: int) -> dict[str, Any]:
                 "release": int(rng.integers(2)),
                 "score_first": int(rng.integers(2)),
                 "score_last": int(rng.integers(2)),
-                "address": int(rng.integers(X_WORDS - N)),
+                "address": address,
                 "columns": int(rng.integers(1, N + 1)),
-                "read": int(rng.integers(X_WORDS - N)),
+                "read": int(rng.choice(reads)),
                 "gather": int(kind in (Kind.RESIDUAL, Kind.LOGITS) and rng.random() < 0.5),
                 "lane": int(rng.integers(N)),
                 "row": int(rng.integers(CONFIG.row_tiles)),
@@ -227,7 +230,7 @@ def rtl_epilogue(work: dict[str, Any], width: int) -> tuple[list[Event], int]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "width"), [*((seed, N) for seed in range(4)), (4, 2), (6, 2), (7, 1)]
+    ("seed", "width"), [*((seed, N) for seed in range(4)), (4, 2), (5, 2), (6, 1)]
 )
 def test_tiles(seed: int, width: int) -> None:
     """Writes of each port in order, addresses, pulses, and the latency that the table states."""
