@@ -49,7 +49,7 @@ THIRD_PARTY = {
     "host": {"numpy", "serial", "tqdm"},
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm"} | TRAINING,
     "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "jinja2", "markupsafe"}
-    | {"litex", "scipy"},
+    | {"litex", "numba", "scipy"},
     "setup": set(),
 }
 # The rooms of rtl/, lowest first; "rtl" itself holds the tops, which only assemble.

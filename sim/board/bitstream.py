@@ -24,8 +24,8 @@ from board.system import IMAGE_IN_FLASH, Choices
 from board.ulx3s import CRYSTAL_MHZ, NAME
 from rtl.interface.options import add_config_options, config_of
 from sim.board.top import MEGAHERTZ, design_of
-from sim.synth.ecp5 import DEVICE, PLACERS, ROUTERS
 from sim.synth.passes import improve_file
+from sim.synth.place import DEVICE, PLACERS, ROUTERS
 from sim.synth.tools import flat, run_tool, run_yosys
 
 ROOT = Path(__file__).resolve().parents[2]

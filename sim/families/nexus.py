@@ -18,7 +18,8 @@ from cli.files import locked, write_if_changed, write_json
 from sim.design import Design
 from sim.families.count import used
 from sim.families.families import script_of
-from sim.synth.ecp5 import FOLDER, Timing, read_timing, wrapper
+from sim.synth.ecp5 import FOLDER, wrapper
+from sim.synth.place import Timing, read_timing
 from sim.synth.tools import SynthesisError, run_tool
 
 GRADES = ("9", "8", "7")

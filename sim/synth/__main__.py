@@ -15,7 +15,8 @@ from cli.progress import stage
 from rtl.interface.options import add_config_options, config_of
 from sim.design import generated
 from sim.report import table
-from sim.synth.ecp5 import AVAILABLE, PLACERS, ROUTERS, Cost, Timing, synthesise
+from sim.synth.ecp5 import AVAILABLE, Cost, synthesise
+from sim.synth.place import PLACERS, ROUTERS, Timing
 from sim.synth.throughput import LAYERS, Throughput, throughput
 
 DESCRIPTION = """\
@@ -132,6 +133,11 @@ def _parser() -> Parser:
         help="places for DSPs and block RAMs before all else, the best of N tries; 0: nextpnr's",
     )
     result.add_argument(
+        "--anneal",
+        action="store_true",
+        help="anneal nextpnr's placement before it is routed, for a part that is almost full",
+    )
+    result.add_argument(
         "--patience",
         type=positive,
         default=60,
@@ -153,6 +159,7 @@ def _run(options: argparse.Namespace) -> None:
         placer=options.placer,
         router=options.router,
         macros=options.macros,
+        annealed=options.anneal,
         patience=60 * options.patience,
         seeds=range(options.seed, options.seed + options.placements),
         say=stage,

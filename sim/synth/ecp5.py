@@ -5,37 +5,26 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cli.files import locked, write_if_changed, write_json
 
 from sim.design import Design
-from sim.synth import macros as macro_places
 from sim.synth import passes, tools
 from sim.synth.fold import FLIP_FLOP, Folded
 from sim.synth.parts import cells_by_part
 from sim.synth.passes import Improved
-from sim.synth.tools import SynthesisError, Unended, run_yosys
+from sim.synth.place import PLACERS, ROUTERS, Attempt, Timing, place_and_route, with_places
+from sim.synth.tools import run_yosys
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "synth"
 
-DEVICE = ("--85k", "--package", "CABGA381", "--speed", "6")
 AVAILABLE = {"LUT4": 83_640, "FF": 83_640, "DSP": 156, "block RAM": 208}
-
-# nextpnr's own default (heap) spreads the accelerator over a part that is mostly empty; the
-# electrostatic placer keeps it together: at 4 lanes 101 MHz with it and 77 without.
-PLACERS = ("static", "heap")
-
-# The same placement of the accelerator at 4 lanes: 105 MHz with router1, 84 with router2, which is
-# nextpnr's own default.
-ROUTERS = ("router1", "router2")
 
 #: Yosys cells -> (row of the table, how many of it one cell takes).
 CELLS = {
@@ -46,37 +35,6 @@ CELLS = {
     "MULT18X18D": ("DSP", 1),
     "DP16KD": ("block RAM", 1),
 }
-
-# What Yosys appends to a net's name to call the cell that drives it, of ECP5 and of Nexus.
-_CELL_SUFFIX = re.compile(
-    r"_(TRELLIS_FF|LUT4|CCU2C?|PFUMX|L6MUX21|MULT18X18D?|DP16KD?|FD1P3[IJ]X|WIDEFN9|INV|PDPSC16K)"
-    r"_\w+(\[\d+\])?$"
-)
-
-_UNNAMED = re.compile(r"(^|\.)_\d+_")  # an expression without a name of its own
-
-
-@dataclass(frozen=True, kw_only=True)
-class Timing:
-    """Routed timing.
-
-    Attributes
-    ----------
-    fmax_mhz
-        Of the slowest path from register to register.
-    path
-        Signals along that path, from the starting to the ending register.
-    logic_ns, routing_ns
-        Its two shares.
-    seed
-        Of the placement that this is.
-    """
-
-    fmax_mhz: float
-    path: list[str]
-    logic_ns: float
-    routing_ns: float
-    seed: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,47 +158,6 @@ def _synthesise(
     return _count(kinds), filled, improved
 
 
-def _bit(name: str) -> str:
-    return re.sub(r"\[\d+\]$", "", name)
-
-
-def signal_of(cell: str) -> str:
-    """The design's own name behind the name of a cell, or of a net that Yosys named after one."""
-    return _CELL_SUFFIX.sub("", cell).removeprefix("unit.")
-
-
-def read_timing(report: dict[str, Any], seed: int) -> Timing:
-    """Fmax and the slowest register-to-register path of nextpnr's JSON report.
-
-    Raises
-    ------
-    SynthesisError
-        The design has no path from register to register.
-    """
-    if not report["fmax"]:
-        raise SynthesisError("the design has no path from register to register")
-    clock, speed = min(report["fmax"].items(), key=lambda entry: entry[1]["achieved"])
-    ends = f"posedge {clock}"
-    paths = [p["path"] for p in report["critical_paths"] if p["from"] == p["to"] == ends]
-    (steps,) = paths
-    names = [signal_of(steps[0]["from"]["cell"])]
-    names += [signal_of(step["net"]) for step in steps if "net" in step]
-    names.append(signal_of(steps[-1]["to"]["cell"]))
-    shown: list[str] = []
-    for name in names:
-        own = "$" not in name and not _UNNAMED.search(name)
-        if own and _bit(name) not in map(_bit, shown[-1:]):
-            shown.append(name)
-    routing = sum(step["delay"] for step in steps if step["type"] == "routing")
-    return Timing(
-        fmax_mhz=round(speed["achieved"], 1),
-        path=shown,
-        logic_ns=round(sum(step["delay"] for step in steps) - routing, 2),
-        routing_ns=round(routing, 2),
-        seed=seed,
-    )
-
-
 def _map(design: Design, folder: Path, netlist: Path) -> None:
     """The netlist of the unit between its shift registers, as nextpnr gets it."""
     (folder / "wrapped.v").write_text(wrapper(design))
@@ -248,56 +165,6 @@ def _map(design: Design, folder: Path, netlist: Path) -> None:
     run_yosys(read, "wrapped", "write_json wrapped.json", folder)
     passes.improve_file(folder / "wrapped.json", "wrapped", placed=True)
     (folder / "wrapped.json").rename(netlist)
-
-
-def _with_places(netlist: Path, starts: int, say: Callable[[str], None]) -> Path:
-    """The netlist whose DSPs and block RAMs have places."""
-    version = hashlib.sha256(Path(macro_places.__file__).read_bytes()).hexdigest()[:8]
-    result = netlist.with_name(f"{netlist.stem}-{version}-{starts}.json")
-    if not result.exists():
-        say(f"places for DSPs and block RAMs, the best of {starts}")
-        whole = json.loads(netlist.read_text())
-        wires = macro_places.fix(whole["modules"]["wrapped"], starts)
-        say(f"wires of {wires:,.0f} tiles, where nothing overlaps more than on average")
-        write_json(result, whole)
-    return result
-
-
-def _place_and_route(
-    netlist: Path,
-    freq: float,
-    seed: int,
-    placer: str,
-    router: str,
-    patience: float | None,
-    say: Callable[[str], None],
-) -> Timing | None:
-    """The timing of this placement, kept beside the netlist; None where it did not end."""
-    kept = netlist.with_name(f"{netlist.stem}-{seed}-{freq:g}-{placer}-{router}.json")
-    with locked(kept.with_suffix(".lock")):
-        if not kept.exists():
-            report, log = kept.with_suffix(".report"), kept.with_suffix(".log")
-            say(f"place and route, seed {seed} (log: {log})")
-            arguments = ["--json", netlist.name, "--report", report.name, "--timing-allow-fail"]
-            arguments += ["--freq", str(freq), "--seed", str(seed)]
-            arguments += ["--placer", placer, "--router", router]
-            folder = netlist.parent
-            try:
-                tools.run_tool(
-                    "nextpnr-ecp5",
-                    *DEVICE,
-                    *arguments,
-                    folder=folder,
-                    log_name=log.name,
-                    seconds=patience,
-                )
-            except Unended:
-                say(f"seed {seed} has not ended after {patience:g} s")
-                return None
-            timing = read_timing(json.loads(report.read_text()), seed)
-            write_json(kept, dataclasses.asdict(timing))
-            say(f"Fmax {timing.fmax_mhz} MHz")
-        return Timing(**json.loads(kept.read_text()))
 
 
 def synthesise(
@@ -309,6 +176,7 @@ def synthesise(
     placer: str = PLACERS[0],
     router: str = ROUTERS[0],
     macros: int = 0,
+    annealed: bool = False,
     patience: float | None = None,
     say: Callable[[str], None] = lambda message: None,
 ) -> Cost:
@@ -328,8 +196,10 @@ def synthesise(
     macros
         Starts from which places for DSPs and block RAMs are looked for (sim.synth.macros), of which
         the best are taken; 0: nextpnr places them.
+    annealed
+        Whether nextpnr's placement is annealed before it is routed (sim.synth.refine).
     patience
-        Seconds after which a placement is stopped, whose seed is in `unended` then; None: never.
+        Seconds after which a run of nextpnr is stopped, its seed then in `unended`; None: never.
     say
         Told before each step that takes time.
 
@@ -361,9 +231,9 @@ def synthesise(
             say(f"synthesis of {design.name} between two shift registers")
             _map(design, folder, netlist)
         if route and macros:
-            netlist = _with_places(netlist, macros, say)
+            netlist = with_places(netlist, macros, say)
     placed = {
-        seed: _place_and_route(netlist, freq, seed, placer, router, patience, say)
+        seed: place_and_route(netlist, Attempt(freq, seed, placer, router, annealed, patience), say)
         for seed in (seeds if route else ())
     }
     known = json.loads(counted.read_text())

@@ -18,7 +18,7 @@ from sim.design import generated
 from sim.families import __main__ as command
 from sim.families import nexus
 from sim.families.families import script_of
-from sim.synth.ecp5 import Timing, read_timing
+from sim.synth.place import Timing, read_timing
 from sim.synth.tools import SynthesisError, run_tool
 from tests.ending import refusal
 

@@ -17,7 +17,7 @@ from sim.design import described
 from sim.estimate.performance import example
 from sim.phases import work
 from sim.synth import __main__ as command
-from sim.synth import ecp5, tools
+from sim.synth import ecp5, place, tools
 from sim.synth.throughput import throughput
 from tests.ending import refusal
 
@@ -103,7 +103,7 @@ def test_figures_of_a_16_bit_accumulator(accumulator, tmp_path):
 
 
 def timing(seed, fmax):
-    return ecp5.Timing(fmax_mhz=fmax, path=["a", "b"], logic_ns=1.0, routing_ns=2.0, seed=seed)
+    return place.Timing(fmax_mhz=fmax, path=["a", "b"], logic_ns=1.0, routing_ns=2.0, seed=seed)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_the_slowest_register_to_register_path_is_read():
             {"from": ends, "to": ends, "path": path},
         ],
     }
-    timing = ecp5.read_timing(report, seed=3)
+    timing = place.read_timing(report, seed=3)
     assert timing.seed == 3
     assert timing.fmax_mhz == 105.0
     assert timing.path == ["sum", "part.carry", "table.rom.0.0"]
@@ -290,7 +290,7 @@ def test_the_slowest_register_to_register_path_is_read():
 
 def test_a_design_without_registers_is_refused():
     with pytest.raises(tools.SynthesisError, match="no path from register to register"):
-        ecp5.read_timing({"fmax": {}, "critical_paths": []}, seed=1)
+        place.read_timing({"fmax": {}, "critical_paths": []}, seed=1)
 
 
 def test_an_unknown_unit_is_refused(capsys):
