@@ -15,81 +15,26 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-COLUMNS, ROWS = 128, 97  # of tiles, LFE5U-85F
-SLOTS = 8  # of a tile: a LUT and a flip-flop each
+from sim.synth.moves import all_legal, macro, moved_groups, single, whole
+from sim.synth.placement import (
+    COLUMNS,
+    FLIP_FLOPS,
+    LUTS,
+    MACROS,
+    ROWS,
+    Cells,
+    Groups,
+    Ints,
+    Move,
+    Nets,
+    Sites,
+    swap,
+)
+
 BIN = 4  # tiles along each side of a bin
 BIN_ROWS = -(-ROWS // BIN)
-FIXED, LUT, FLIP_FLOP, BLOCK_RAM, DSP = range(5)
-LUTS, FLIP_FLOPS, MACROS = 1, 2, 4  # what a move moves
+BINS = BIN_ROWS * -(-COLUMNS // BIN)
 OF_GROUPS, OF_MACROS = 0.03, 0.001  # of all moves; the others are single cells
-MACRO_REACH = 30  # columns
-
-Ints = NDArray[np.int32]
-Flags = NDArray[np.bool_]
-
-
-class Cells(NamedTuple):
-    """Cells and where they lie; slot s is in tile s // `SLOTS`, tile t in column t // `ROWS`.
-
-    kind, x, y, slot
-        By cell; slot -1: neither LUT nor flip-flop.
-    lut, flip_flop
-        By slot, -1: empty.
-    open
-        By tile: it has slots, and what lies in them may move.
-    enable, control
-        Of a flip-flop: those of a slice share the one, those of a tile the other.
-    tied
-        A flip-flop that takes its LUT's output inside of the slot, so they move together.
-    selects
-        A LUT that uses the slot's M, which a flip-flop that is not tied takes its data from.
-    group
-        By cell: LUTs of a carry chain or of a wide multiplexer, which move together; -1: none.
-    """
-
-    kind: NDArray[np.int8]
-    x: Ints
-    y: Ints
-    slot: Ints
-    lut: Ints
-    flip_flop: Ints
-    open: Flags
-    enable: Ints
-    control: Ints
-    tied: Flags
-    selects: Flags
-    group: Ints
-
-
-class Nets(NamedTuple):
-    """Cells of net n: pins[first[n] : first[n + 1]]; nets of cell c: of[begin[c] : begin[c + 1]].
-
-    q
-        By net: see above.
-    """
-
-    q: NDArray[np.float64]
-    first: Ints
-    pins: Ints
-    begin: Ints
-    of: Ints
-
-
-class Groups(NamedTuple):
-    """Slots of group g: slots[first[g] : first[g + 1]]; those of one shape may change places."""
-
-    first: Ints
-    slots: Ints
-    shape: Ints
-
-
-class Sites(NamedTuple):
-    """Of DSPs and block RAMs: the cell there (-1: none); block RAMs are those before first[1]."""
-
-    x: Ints
-    y: Ints
-    cell: Ints
-    first: Ints
 
 
 class Crowding(NamedTuple):
@@ -97,14 +42,6 @@ class Crowding(NamedTuple):
 
     demand: NDArray[np.float64]
     room: NDArray[np.float64]
-
-
-class Move(NamedTuple):
-    """What changes places: `LUTS`, `FLIP_FLOPS` or both of two slots, `MACROS` of two sites."""
-
-    here: Ints
-    there: Ints
-    what: Ints
 
 
 class Wires(NamedTuple):
@@ -147,166 +84,6 @@ def ask(sign: int, net: int, nets: Nets, box: Any, crowd: Crowding, weight: floa
             after = max(0.0, crowd.demand[at] - room)
             change += weight * (after * after - before * before) / room
     return change
-
-
-@njit(cache=True)
-def legal(tile: int, cells: Cells) -> bool:
-    """Whether the slots of a tile may be filled as they are."""
-    control = -1
-    for slot in range(tile * SLOTS, tile * SLOTS + SLOTS, 2):
-        one, other = cells.flip_flop[slot], cells.flip_flop[slot + 1]
-        if one >= 0 and other >= 0 and cells.enable[one] != cells.enable[other]:
-            return False
-        for at in (slot, slot + 1):
-            cell = cells.flip_flop[at]
-            if cell < 0:
-                continue
-            if control >= 0 and cells.control[cell] != control:
-                return False
-            control = cells.control[cell]
-            lut = cells.lut[at]
-            if not cells.tied[cell] and lut >= 0 and cells.selects[lut]:
-                return False
-    return True
-
-
-@njit(cache=True)
-def _put(cell: int, slot: int, cells: Cells) -> None:
-    if cell >= 0:
-        cells.slot[cell] = slot
-        cells.x[cell], cells.y[cell] = slot // SLOTS // ROWS, slot // SLOTS % ROWS
-
-
-@njit(cache=True)
-def _swap(count: int, move: Move, cells: Cells, sites: Sites) -> None:
-    """Make a move; once more, and everything is where it was."""
-    for entry in range(count):
-        here, there, what = move.here[entry], move.there[entry], move.what[entry]
-        if what & LUTS:
-            one, other = cells.lut[here], cells.lut[there]
-            cells.lut[here], cells.lut[there] = other, one
-            _put(one, there, cells)
-            _put(other, here, cells)
-        if what & FLIP_FLOPS:
-            one, other = cells.flip_flop[here], cells.flip_flop[there]
-            cells.flip_flop[here], cells.flip_flop[there] = other, one
-            _put(one, there, cells)
-            _put(other, here, cells)
-        if what == MACROS:
-            one, other = sites.cell[here], sites.cell[there]
-            sites.cell[here], sites.cell[there] = other, one
-            for cell, site in ((one, there), (other, here)):
-                if cell >= 0:
-                    cells.x[cell], cells.y[cell] = sites.x[site], sites.y[site]
-
-
-@njit(cache=True)
-def _tied(slot: int, cells: Cells) -> bool:
-    cell = cells.flip_flop[slot]
-    return bool(cell >= 0 and cells.tied[cell])
-
-
-@njit(cache=True)
-def _grouped(slot: int, cells: Cells) -> bool:
-    cell = cells.lut[slot]
-    return bool(cell >= 0 and cells.group[cell] >= 0)
-
-
-@njit(cache=True)
-def _near(rng: np.random.Generator, tile: int, reach: int) -> int:
-    """A tile at most `reach` columns and rows from another one; -1: beyond the part."""
-    column = tile // ROWS + rng.integers(-reach, reach + 1)
-    row = tile % ROWS + rng.integers(-reach, reach + 1)
-    return int(column * ROWS + row) if 0 <= column < COLUMNS - 1 and 0 <= row < ROWS else -1
-
-
-@njit(cache=True)
-def _single(rng: np.random.Generator, cell: int, reach: int, move: Move, cells: Cells) -> int:
-    """A LUT or flip-flop and what lies in another slot; entries of the move, 0: none."""
-    here = cells.slot[cell]
-    tile = _near(rng, here // SLOTS, reach)
-    if tile < 0 or tile == here // SLOTS or not (cells.open[tile] and cells.open[here // SLOTS]):
-        return 0
-    there = tile * SLOTS + rng.integers(0, SLOTS)
-    both = _tied(here, cells) or _tied(there, cells)
-    if cells.kind[cell] == FLIP_FLOP and not both:
-        what = FLIP_FLOPS
-    elif _grouped(here, cells) or _grouped(there, cells):
-        return 0
-    else:
-        what = LUTS | FLIP_FLOPS if both else LUTS
-    move.here[0], move.there[0], move.what[0] = here, there, what
-    return 1
-
-
-@njit(cache=True)
-def _whole(
-    rng: np.random.Generator, group: int, reach: int, move: Move, cells: Cells, groups: Groups
-) -> int:
-    """A group and what lies elsewhere, a group of its shape or single cells; entries, 0: none."""
-    begin, end = groups.first[group], groups.first[group + 1]
-    base = groups.slots[begin] // SLOTS
-    tile = _near(rng, base, reach)
-    if tile < 0 or tile == base:
-        return 0
-    shift = (tile - base) * SLOTS
-    last = len(cells.lut)
-    first = groups.slots[begin] + shift
-    if not 0 <= first < last:
-        return 0
-    other = -1
-    if _grouped(first, cells):
-        other = cells.group[cells.lut[first]]
-        same = groups.shape[other] == groups.shape[group]
-        if other == group or not same or groups.slots[groups.first[other]] != first:
-            return 0
-    for entry in range(end - begin):
-        here = groups.slots[begin + entry]
-        there = here + shift
-        if not 0 <= there < last:
-            return 0
-        if not (cells.open[here // SLOTS] and cells.open[there // SLOTS]):
-            return 0
-        lut = cells.lut[there]
-        if (lut < 0 and other >= 0) or (lut >= 0 and cells.group[lut] not in (-1, other)):
-            return 0
-        both = _tied(here, cells) or _tied(there, cells)
-        what = LUTS | FLIP_FLOPS if both else LUTS
-        move.here[entry], move.there[entry], move.what[entry] = here, there, what
-    return int(end - begin)
-
-
-@njit(cache=True)
-def _macro(rng: np.random.Generator, move: Move, sites: Sites) -> int:
-    """A DSP or block RAM and another site of its kind; entries, 0: none."""
-    here, there = rng.integers(0, len(sites.cell)), rng.integers(0, len(sites.cell))
-    if sites.cell[here] < 0 or here == there or abs(sites.x[here] - sites.x[there]) > MACRO_REACH:
-        return 0
-    if (here < sites.first[1]) != (there < sites.first[1]):
-        return 0
-    move.here[0], move.there[0], move.what[0] = here, there, MACROS
-    return 1
-
-
-@njit(cache=True)
-def _moved_groups(count: int, move: Move, groups: Groups, cells: Cells) -> None:
-    """Note where the groups of a move that was made lie now."""
-    one = cells.group[cells.lut[move.there[0]]]
-    other = cells.group[cells.lut[move.here[0]]] if cells.lut[move.here[0]] >= 0 else -1
-    for entry in range(count):
-        groups.slots[groups.first[one] + entry] = move.there[entry]
-        if other >= 0:
-            groups.slots[groups.first[other] + entry] = move.here[entry]
-
-
-@njit(cache=True)
-def _all_legal(count: int, move: Move, cells: Cells) -> bool:
-    for entry in range(count):
-        if move.what[entry] != MACROS and not (
-            legal(move.here[entry] // SLOTS, cells) and legal(move.there[entry] // SLOTS, cells)
-        ):
-            return False
-    return True
 
 
 @njit(cache=True)
@@ -417,15 +194,15 @@ def anneal(
         of_groups = draw < OF_GROUPS and len(groups.shape) > 0
         if of_groups:
             one = rng.integers(0, len(groups.shape))
-            entries = _whole(rng, one, far, move, cells, groups)
+            entries = whole(rng, one, far, move, cells, groups)
         elif draw < OF_GROUPS + OF_MACROS and len(sites.cell) > 0:
-            entries = _macro(rng, move, sites)
+            entries = macro(rng, move, sites)
         else:
-            entries = _single(rng, logic[rng.integers(0, len(logic))], far, move, cells)
+            entries = single(rng, logic[rng.integers(0, len(logic))], far, move, cells)
         if entries == 0:
             continue
-        _swap(entries, move, cells, sites)
-        taken = _all_legal(entries, move, cells)
+        swap(entries, move, cells, sites)
+        taken = all_legal(entries, move, cells)
         if taken:
             found = _changed(entries, move, number, cells, nets, sites, wires)
             limit = -temperature * np.log(rng.random() + 1e-12)
@@ -439,9 +216,9 @@ def anneal(
                     for entry in range(found):
                         wires.box[wires.changed[entry]] = wires.boxes[entry]
                     if of_groups:
-                        _moved_groups(entries, move, groups, cells)
+                        moved_groups(entries, move, groups, cells)
                 else:
                     _crowded(-1, found, nets, wires, crowd, weight)
         if not taken:
-            _swap(entries, move, cells, sites)
+            swap(entries, move, cells, sites)
     return length, penalty

@@ -13,7 +13,7 @@ from typing import Any
 
 from cli.files import locked, write_json
 
-from sim.synth import anneal, refine, tools
+from sim.synth import anneal, moves, placement, refine, tools
 from sim.synth import macros as macro_places
 from sim.synth.tools import SynthesisError, Unended
 
@@ -26,6 +26,8 @@ PLACERS = ("static", "heap")
 # The same placement of the accelerator at 4 lanes: 105 MHz with router1, 84 with router2, which is
 # nextpnr's own default.
 ROUTERS = ("router1", "router2")
+
+SOURCES = anneal, moves, placement, refine  # of an annealed placement
 
 # What Yosys appends to a net's name to call the cell that drives it, of ECP5 and of Nexus.
 _CELL_SUFFIX = re.compile(
@@ -128,7 +130,7 @@ class Attempt:
         """Of what is kept of it."""
         name = f"{netlist.stem}-{self.seed}-{self.freq:g}-{self.placer}-{self.router}"
         if self.annealed:
-            sources = b"".join(Path(str(m.__file__)).read_bytes() for m in (anneal, refine))
+            sources = b"".join(Path(str(m.__file__)).read_bytes() for m in SOURCES)
             name += f"-{hashlib.sha256(sources).hexdigest()[:8]}"
         return f"{name}.json"
 

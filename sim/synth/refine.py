@@ -18,8 +18,23 @@ from cli.progress import progress
 import numpy as np
 
 from sim.synth import anneal
-from sim.synth.anneal import BLOCK_RAM, DSP, FLIP_FLOP, LUT, ROWS, SLOTS
 from sim.synth.macros import SITES
+from sim.synth.placement import (
+    BLOCK_RAM,
+    COLUMNS,
+    DSP,
+    FIXED,
+    FLIP_FLOP,
+    LUT,
+    ROWS,
+    SLOTS,
+    Cells,
+    Groups,
+    Ints,
+    Nets,
+    Sites,
+    legal,
+)
 
 MODULE = "top"  # what nextpnr calls the design
 PLACE = "NEXTPNR_BEL"
@@ -73,10 +88,10 @@ class Placement:
 
     module: dict[str, Any]
     names: list[str]
-    cells: anneal.Cells
-    nets: anneal.Nets
-    groups: anneal.Groups
-    sites: anneal.Sites
+    cells: Cells
+    nets: Nets
+    groups: Groups
+    sites: Sites
 
     def write(self) -> None:
         """Put the places into `module`."""
@@ -108,7 +123,7 @@ def placement_of(module: dict[str, Any]) -> Placement:
         holds[at[module["cells"][names[number]]["attributes"][PLACE]]] = number
     x, y = (np.array([site[axis] for site in _sites()], np.int32) for axis in (1, 2))
     begins = np.array([0, len(SITES["DP16KD"]), len(x)], np.int32)
-    sites = anneal.Sites(x, y, holds, begins)
+    sites = Sites(x, y, holds, begins)
     return Placement(module, names, cells, _nets(module), groups, sites)
 
 
@@ -117,10 +132,10 @@ def _mode(cell: dict[str, Any]) -> str:
     return mode
 
 
-def _cells(module: dict[str, Any]) -> tuple[anneal.Cells, dict[int, int]]:
+def _cells(module: dict[str, Any]) -> tuple[Cells, dict[int, int]]:
     """Everything but the groups; and which cell drives each net."""
     count = len(module["cells"])
-    tiles = anneal.COLUMNS * ROWS
+    tiles = COLUMNS * ROWS
     kind = np.zeros(count, np.int8)
     x, y, enable, control = (np.zeros(count, np.int32) for _ in range(4))
     slot, group = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
@@ -134,7 +149,7 @@ def _cells(module: dict[str, Any]) -> tuple[anneal.Cells, dict[int, int]]:
         assert place is not None, cell["attributes"][PLACE]
         x[number], y[number] = int(place[1]), int(place[2])
         tile = x[number] * ROWS + y[number]
-        kind[number] = _KINDS.get(cell["type"], anneal.FIXED)
+        kind[number] = _KINDS.get(cell["type"], FIXED)
         inside = _SLOT.fullmatch(place[3])
         if kind[number] in (LUT, FLIP_FLOP):
             assert inside is not None, place[3]
@@ -155,13 +170,13 @@ def _cells(module: dict[str, Any]) -> tuple[anneal.Cells, dict[int, int]]:
         for port, way in cell["port_directions"].items():
             if way == "output":
                 owner |= dict.fromkeys(nets.get(port, ()), number)
-    found = anneal.Cells(
+    found = Cells(
         kind, x, y, slot, lut, flip_flop, has_slots & ~fixed, enable, control, tied, selects, group
     )
     return found, owner
 
 
-def _groups(module: dict[str, Any], cells: anneal.Cells, owner: dict[int, int]) -> anneal.Groups:
+def _groups(module: dict[str, Any], cells: Cells, owner: dict[int, int]) -> Groups:
     """Carry chains and wide multiplexers: LUTs that hand each other what no other wire carries."""
     parent = list(range(len(cells.kind)))
 
@@ -200,10 +215,10 @@ def _groups(module: dict[str, Any], cells: anneal.Cells, owner: dict[int, int]) 
         shape.append(shapes.setdefault(tuple(slot - base for slot in lie), len(shapes)))
         slots += lie
         first.append(len(slots))
-    return anneal.Groups(*(np.array(part, np.int32) for part in (first, slots, shape)))
+    return Groups(*(np.array(part, np.int32) for part in (first, slots, shape)))
 
 
-def _nets(module: dict[str, Any]) -> anneal.Nets:
+def _nets(module: dict[str, Any]) -> Nets:
     on: dict[int, set[int]] = {}
     for number, cell in enumerate(module["cells"].values()):
         for bits in cell["connections"].values():
@@ -217,10 +232,10 @@ def _nets(module: dict[str, Any]) -> anneal.Nets:
         for member in cells:
             of_cell[member].append(net)
     q = np.interp(np.diff(first), [*TREE], [*TREE.values()])
-    return anneal.Nets(q, first, pins, *_joined(of_cell))
+    return Nets(q, first, pins, *_joined(of_cell))
 
 
-def _joined(lists: Iterable[list[int]]) -> tuple[anneal.Ints, anneal.Ints]:
+def _joined(lists: Iterable[list[int]]) -> tuple[Ints, Ints]:
     """Where each list begins in all of them behind each other, and these."""
     lists = list(lists)
     begins = np.cumsum([0, *map(len, lists)]).astype(np.int32)
@@ -234,8 +249,7 @@ def refine(module: dict[str, Any], seed: int = 1) -> Refined:
     """
     rng = np.random.default_rng(seed)
     placement = placement_of(module)
-    bins = anneal.BIN_ROWS * -(-anneal.COLUMNS // anneal.BIN)
-    crowd = anneal.Crowding(np.zeros(bins), ROOM * np.maximum(_tiles_of_bins(), 1.0))
+    crowd = anneal.Crowding(np.zeros(anneal.BINS), ROOM * np.maximum(_tiles_of_bins(), 1.0))
     parts = placement.cells, placement.nets, placement.groups, placement.sites
 
     def run(moves: int, heat: Any, reach: Any) -> Any:
@@ -255,13 +269,13 @@ def refine(module: dict[str, Any], seed: int = 1) -> Refined:
 
 def _tiles_of_bins() -> np.ndarray:
     """Tiles of each bin that are not at the edge of the part."""
-    found = np.zeros((-(-anneal.COLUMNS // anneal.BIN), anneal.BIN_ROWS))
-    for column in range(2, anneal.COLUMNS - 4):
+    found = np.zeros((-(-COLUMNS // anneal.BIN), anneal.BIN_ROWS))
+    for column in range(2, COLUMNS - 4):
         for row in range(2, ROWS - 3):
             found[column // anneal.BIN, row // anneal.BIN] += 1
     return found.ravel()
 
 
-def _check(cells: anneal.Cells) -> None:
+def _check(cells: Cells) -> None:
     for tile in set((cells.slot[cells.slot >= 0] // SLOTS).tolist()):
-        assert anneal.legal(tile, cells), f"tile {tile} holds what it may not"
+        assert legal(tile, cells), f"tile {tile} holds what it may not"

@@ -7,18 +7,30 @@ import numpy as np
 import pytest
 
 from sim.synth import anneal
-from sim.synth.anneal import BIN, BIN_ROWS, BLOCK_RAM, DSP, FLIP_FLOP, LUT, ROWS, SLOTS
+from sim.synth.anneal import BIN, BIN_ROWS, BINS
+from sim.synth.placement import (
+    BLOCK_RAM,
+    COLUMNS,
+    DSP,
+    FLIP_FLOP,
+    LUT,
+    ROWS,
+    SLOTS,
+    Cells,
+    Groups,
+    Nets,
+    Sites,
+)
 
 SIDE = 8  # columns and rows of tiles that are used
 COLUMN = 10  # the first of them
-BINS = BIN_ROWS * -(-anneal.COLUMNS // BIN)
-Parts = tuple[anneal.Cells, anneal.Nets, anneal.Groups, anneal.Sites]
+Parts = tuple[Cells, Nets, Groups, Sites]
 
 
 def random_parts(seed: int) -> Parts:
     """A legal placement: chains of LUTs, flip-flops tied and free, DSPs, block RAMs."""
     rng = np.random.default_rng(seed)
-    tiles = anneal.COLUMNS * ROWS
+    tiles = COLUMNS * ROWS
     count = 300
     kind = np.zeros(count, np.int8)
     x, y, enable, control = (np.zeros(count, np.int32) for _ in range(4))
@@ -28,9 +40,7 @@ def random_parts(seed: int) -> Parts:
     usable = [(COLUMN + i) * ROWS + j for i in range(SIDE) for j in range(SIDE)]
     is_open = np.zeros(tiles, np.bool_)
     is_open[usable] = rng.random(len(usable)) < 0.9
-    found = anneal.Cells(
-        kind, x, y, slot, lut, flip_flop, is_open, enable, control, tied, selects, group
-    )
+    found = Cells(kind, x, y, slot, lut, flip_flop, is_open, enable, control, tied, selects, group)
 
     def put(cell: int, at: int) -> None:
         slot[cell], (x[cell], y[cell]) = at, divmod(at // SLOTS, ROWS)
@@ -82,13 +92,13 @@ def random_parts(seed: int) -> Parts:
         (np.cumsum([0, *map(len, lists)]), [value for one in lists for value in one])
         for lists in (nets, of_cell)
     ]
-    as_nets = anneal.Nets(q, *(np.array(part, np.int32) for pair in joined for part in pair))
-    groups = anneal.Groups(*(np.array(part, np.int32) for part in (begins, slots, shapes)))
-    held = anneal.Sites(site_x, site_y, holds, np.array([0, 8, 16], np.int32))
+    as_nets = Nets(q, *(np.array(part, np.int32) for pair in joined for part in pair))
+    groups = Groups(*(np.array(part, np.int32) for part in (begins, slots, shapes)))
+    held = Sites(site_x, site_y, holds, np.array([0, 8, 16], np.int32))
     return found, as_nets, groups, held
 
 
-def rules_hold(cells: anneal.Cells, tile: int) -> bool:
+def rules_hold(cells: Cells, tile: int) -> bool:
     """What nextpnr's ecp5/arch_place.cc asks of a tile, said once more."""
     inside = [int(c) for c in cells.flip_flop[tile * SLOTS : tile * SLOTS + SLOTS]]
     present = [cell for cell in inside if cell >= 0]
@@ -105,7 +115,7 @@ def rules_hold(cells: anneal.Cells, tile: int) -> bool:
 def cost(parts: Parts, room: np.ndarray, weight: float) -> tuple[float, float]:
     """Wires and penalty, tile by tile."""
     cells, nets, *_ = parts
-    wires, demand = 0.0, np.zeros((anneal.COLUMNS, BIN_ROWS * BIN))
+    wires, demand = 0.0, np.zeros((COLUMNS, BIN_ROWS * BIN))
     for net, (begin, end) in enumerate(pairwise(nets.first.tolist())):
         pins = nets.pins[begin:end]
         x, y = cells.x[pins], cells.y[pins]
@@ -157,7 +167,7 @@ def test_what_is_true_before_is_true_after(seed: int, heat: tuple[float, float])
         assert (cells.slot[holds[there]] == there).all()
         assert (cells.x[holds[there]] == there // SLOTS // ROWS).all()
         assert (cells.y[holds[there]] == there // SLOTS % ROWS).all()
-    for tile in range(anneal.COLUMNS * ROWS):
+    for tile in range(COLUMNS * ROWS):
         assert rules_hold(cells, tile)
     for site, cell in enumerate(sites.cell.tolist()):
         if cell >= 0:

@@ -9,7 +9,8 @@ import pytest
 
 from rtl.interface.config import Config
 from sim.design import generated
-from sim.synth import anneal, ecp5, refine
+from sim.synth import ecp5, refine
+from sim.synth.placement import FIXED
 
 
 def half_perimeters(module: dict[str, Any]) -> int:
@@ -53,7 +54,7 @@ def test_nextpnr_routes_what_was_annealed(tmp_path: Path, monkeypatch: pytest.Mo
     assert {"TRELLIS_COMB", "TRELLIS_FF", "MULT18X18D", "DP16KD"} >= moved >= {"TRELLIS_COMB"}
     # Read again, what was written is what was meant, and nothing that is closed has moved.
     again = original(module)
-    assert not np.any((again.cells.slot >= 0) & (again.cells.kind == anneal.FIXED))
+    assert not np.any((again.cells.slot >= 0) & (again.cells.kind == FIXED))
     for name in after:
         if kinds[name] not in ("TRELLIS_COMB", "TRELLIS_FF", "MULT18X18D", "DP16KD"):
             assert after[name] == places[name]
