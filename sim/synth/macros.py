@@ -54,7 +54,8 @@ AREA = {"LUT4": 1.0, "CCU2C": 2.0, "TRELLIS_FF": 0.35, "TRELLIS_DPR16X4": 6.0}
 
 FANOUT = 1500  # of nets that go everywhere, wherever their cells lie
 TURNS = 120
-PULL = 0.01  # more in every turn
+PULL = 0.03  # more in every turn
+STAY = 0.3  # of a macro, for each of its pins and tile that it moves; wires count 1
 NEAR = 0.5  # tiles below which a distance does not count as less
 LEAF = 12  # cells that bisection leaves together
 
@@ -86,9 +87,34 @@ class Hypergraph:
         """The sum over all nets of half the perimeter of the box around their cells, in tiles."""
         return float(sum((high - low).sum() for low, high in map(self._ends, places)))
 
+    def pins_of(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many nets each cell is on."""
+        result: NDArray[np.int64] = np.bincount(self.pins, minlength=len(self.names))[cells]
+        return result
+
     def _ends(self, x: Doubles) -> tuple[Doubles, Doubles]:
         found = x[self.pins]
         return np.minimum.reduceat(found, self.first), np.maximum.reduceat(found, self.first)
+
+    def added(self, cells: NDArray[np.int64], x: Doubles, at: Doubles) -> Doubles:
+        """Wire in one direction that each cell takes at each of the places `at`, [cells, at].
+
+        The sum over its nets of the distance to the box around their other cells.
+        """
+        number = np.full(len(self.names), -1)
+        number[cells] = np.arange(len(cells))
+        ours = np.flatnonzero(number[self.pins] >= 0)
+        net = self.net[ours]
+        order = np.lexsort((x[self.pins], self.net))
+        found, last = x[self.pins][order], self.first + self.sizes - 1
+        lowest, highest = order[self.first[net]] == ours, order[last[net]] == ours
+        low = found[self.first[net] + lowest]
+        high = found[last[net] - highest]
+        places, where = np.unique(at, return_inverse=True)
+        apart = np.maximum(low[:, None] - places, 0) + np.maximum(places - high[:, None], 0)
+        result = np.zeros((len(cells), len(places)))
+        np.add.at(result, number[self.pins[ours]], apart)
+        return result[:, where]
 
     def short(self, x: Doubles, target: Doubles, pull: Doubles) -> Doubles:
         """The `short` placement in one direction from x, each cell pulled to its target."""
@@ -174,7 +200,9 @@ def _spread(graph: Hypergraph, places: Places) -> tuple[Places, dict[str, str]]:
         cells = np.flatnonzero(graph.kinds == kind)
         columns, rows = (np.array([site[axis] for site in sites], np.float64) for axis in (1, 2))
         apart = np.abs(x[cells, None] - columns) + np.abs(y[cells, None] - rows)
-        for cell, site in zip(cells, linear_sum_assignment(apart)[1]):
+        cost = graph.added(cells, x, columns) + graph.added(cells, y, rows)
+        cost += STAY * graph.pins_of(cells)[:, None] * apart
+        for cell, site in zip(cells, linear_sum_assignment(cost)[1]):
             x[cell], y[cell] = columns[site], rows[site]
             macros[graph.names[cell]] = sites[site][0]
     return (x, y), macros

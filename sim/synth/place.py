@@ -27,6 +27,10 @@ PLACERS = ("static", "heap")
 # nextpnr's own default.
 ROUTERS = ("router1", "router2")
 
+# router2's costs of a wire that others want, more in each round: with its own, 2 and 1, wires get
+# longer from the twenty-fifth round on, and what is wanted twice gets more again.
+PATIENT = {"router2/currCongWeightMult": "1.0", "router2/histCongWeight": "0.7"}
+
 SOURCES = anneal, moves, placement, refine  # of an annealed placement
 
 # What Yosys appends to a net's name to call the cell that drives it, of ECP5 and of Nexus.
@@ -157,7 +161,9 @@ class Attempt:
             netlist, log.with_suffix(".place.log"), *place, "--no-route", "--write", placed.name
         )
         whole = json.loads(placed.read_text())
-        found = refine.refine(whole["modules"][refine.MODULE])
+        module = whole["modules"][refine.MODULE]
+        found = refine.refine(module)
+        module["settings"] |= PATIENT
         say(f"wires of {found.wires:,.0f} tiles, before the annealing {found.wires_before:,.0f}")
         write_json(placed, whole)
         nextpnr(placed, log, "--no-pack", "--no-place", *route)

@@ -41,7 +41,7 @@ PLACE = "NEXTPNR_BEL"
 FANOUT = 256  # of nets that count; those that go everywhere do so wherever their cells lie
 MOVES, STEPS = 4_000, 40  # for each cell; by the progress bar
 HEAT, REACH = (1.4, 0.1), (16.0, 4.0)  # in tiles
-ROOM = 85.0  # a tile, in tiles of wire
+ROOM = 82.0  # a tile, in tiles of wire
 CROWDING = 4.0
 
 # Crossings of a net by its pins, relative to its half-perimeter: C. E. Cheng, RISA, ICCAD 1994;

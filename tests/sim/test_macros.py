@@ -64,6 +64,30 @@ def test_wirelength(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+def test_the_wire_that_a_cell_takes_at_a_place(seed: int) -> None:
+    """Against the boxes of its nets with the cell there and without the cell."""
+    source = module(seed)
+    graph = macros.Hypergraph(source)
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 20, len(graph.names)).astype(float)
+    cells = np.flatnonzero(graph.kinds == "DP16KD")
+    at = np.array([3.0, 0.0, 19.0, 7.0, 7.0, 12.0])
+    found = graph.added(cells, x, at)
+    assert found.shape == (len(cells), len(at))
+    for number, cell in enumerate(cells):
+        for place, column in enumerate(at):
+            wanted, nets = 0.0, 0
+            for first, count in zip(graph.first, graph.sizes):
+                pins = graph.pins[first : first + count]
+                if cell in pins:
+                    nets += 1
+                    others = x[pins[pins != cell]]
+                    wanted += max(np.ptp(np.append(others, column)) - np.ptp(others), 0)
+            assert found[number, place] == wanted
+            assert graph.pins_of(cells)[number] == nets
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_short_wires_have_the_least_weighted_squares(seed: int) -> None:
     """Each cell lies at the weighted mean of what pulls on it: the form's gradient is 0. At the
     places of before, the squares of a net are its length: no two pins are nearer than NEAR."""
