@@ -22,6 +22,7 @@ from sim.synth.placement import (
     LUTS,
     MACROS,
     ROWS,
+    SLOTS,
     Cells,
     Groups,
     Ints,
@@ -48,7 +49,8 @@ class Wires(NamedTuple):
     """The box of every net; of the move in hand the nets that it changes, and their new boxes."""
 
     box: Ints
-    seen: NDArray[np.int64]
+    seen: NDArray[np.int64]  # number of the move that moved one of its cells
+    at: Ints  # which of `changed` it is
     changed: Ints
     boxes: Ints
 
@@ -87,19 +89,32 @@ def ask(sign: int, net: int, nets: Nets, box: Any, crowd: Crowding, weight: floa
 
 
 @njit(cache=True)
-def _touch(cell: int, stamp: int, cells: Cells, nets: Nets, wires: Wires, found: int) -> int:
-    """List the nets of a cell whose boxes are others now, behind the `found` before."""
+def _stays(old: int, new: int, low: int, high: int) -> bool:
+    """Whether the box of a net, of which one pin moved from old to new, does not shrink there."""
+    return not (old == low and new > low) and not (old == high and new < high)
+
+
+@njit(cache=True)
+def _touch(
+    cell: int, x: int, y: int, stamp: int, cells: Cells, nets: Nets, wires: Wires, found: int
+) -> int:
+    """List the nets of a cell that came from x, y, with their new boxes, behind those `found`."""
     if cell < 0:
         return found
+    new_x, new_y = cells.x[cell], cells.y[cell]
     for entry in range(nets.begin[cell], nets.begin[cell + 1]):
         net = nets.of[entry]
-        if wires.seen[net] == stamp:
+        if wires.seen[net] == stamp:  # another of its cells has moved, too
+            wires.boxes[wires.at[net]] = bounds(net, nets, cells)
             continue
-        wires.seen[net] = stamp
-        new, old = bounds(net, nets, cells), wires.box[net]
-        if new[0] != old[0] or new[1] != old[1] or new[2] != old[2] or new[3] != old[3]:
-            wires.changed[found], wires.boxes[found] = net, new
-            found += 1
+        wires.seen[net], wires.at[net], wires.changed[found] = stamp, found, net
+        x0, x1, y0, y1 = wires.box[net]
+        if _stays(x, new_x, x0, x1) and _stays(y, new_y, y0, y1):
+            box = min(x0, new_x), max(x1, new_x), min(y0, new_y), max(y1, new_y)
+            wires.boxes[found] = box
+        else:
+            wires.boxes[found] = bounds(net, nets, cells)
+        found += 1
     return found
 
 
@@ -107,17 +122,23 @@ def _touch(cell: int, stamp: int, cells: Cells, nets: Nets, wires: Wires, found:
 def _changed(
     count: int, move: Move, stamp: int, cells: Cells, nets: Nets, sites: Sites, wires: Wires
 ) -> int:
-    """List the nets whose boxes a move has changed; how many they are."""
+    """List the nets of what a move has moved, with their new boxes; how many they are."""
     found = 0
     for entry in range(count):
-        for at in (move.here[entry], move.there[entry]):
-            what = move.what[entry]
-            if what & LUTS:
-                found = _touch(cells.lut[at], stamp, cells, nets, wires, found)
-            if what & FLIP_FLOPS:
-                found = _touch(cells.flip_flop[at], stamp, cells, nets, wires, found)
+        what = move.what[entry]
+        for now, before in (
+            (move.here[entry], move.there[entry]),
+            (move.there[entry], move.here[entry]),
+        ):
             if what == MACROS:
-                found = _touch(sites.cell[at], stamp, cells, nets, wires, found)
+                x, y = sites.x[before], sites.y[before]
+                found = _touch(sites.cell[now], x, y, stamp, cells, nets, wires, found)
+                continue
+            x, y = before // SLOTS // ROWS, before // SLOTS % ROWS
+            if what & LUTS:
+                found = _touch(cells.lut[now], x, y, stamp, cells, nets, wires, found)
+            if what & FLIP_FLOPS:
+                found = _touch(cells.flip_flop[now], x, y, stamp, cells, nets, wires, found)
     return found
 
 
@@ -142,9 +163,10 @@ def _crowded(
     """Put the changed nets' demand from the old boxes into the new ones (sign -1: back)."""
     change = 0.0
     for entry in range(found):
-        net = wires.changed[entry]
-        change += ask(-sign, net, nets, wires.box[net], crowd, weight)
-        change += ask(sign, net, nets, wires.boxes[entry], crowd, weight)
+        net, old, new = wires.changed[entry], wires.box[wires.changed[entry]], wires.boxes[entry]
+        if old[0] != new[0] or old[1] != new[1] or old[2] != new[2] or old[3] != new[3]:
+            change += ask(-sign, net, nets, old, crowd, weight)
+            change += ask(sign, net, nets, new, crowd, weight)
     return change
 
 
@@ -172,6 +194,7 @@ def anneal(
     wires = Wires(
         np.empty((count, 4), np.int32),
         np.full(count, -1, np.int64),
+        np.empty(count, np.int32),
         np.empty(count, np.int32),
         np.empty((count, 4), np.int32),
     )

@@ -38,33 +38,17 @@ from sim.synth.placement import (
 
 MODULE = "top"  # what nextpnr calls the design
 PLACE = "NEXTPNR_BEL"
-FANOUT = 256  # of nets that count; those that go everywhere do so wherever their cells lie
+FANOUT = 1500  # of nets that count; those that go everywhere do so wherever their cells lie
 MOVES, STEPS = 4_000, 40  # for each cell; by the progress bar
 HEAT, REACH = (1.4, 0.1), (16.0, 4.0)  # in tiles
 ROOM = 82.0  # a tile, in tiles of wire
 CROWDING = 4.0
 
-# Crossings of a net by its pins, relative to its half-perimeter: C. E. Cheng, RISA, ICCAD 1994;
-# beyond 50 pins a straight line.
-TREE = {
-    3: 1.0,
-    4: 1.0828,
-    5: 1.1536,
-    6: 1.2206,
-    7: 1.2823,
-    8: 1.3385,
-    9: 1.3991,
-    10: 1.4493,
-    15: 1.6899,
-    20: 1.8924,
-    25: 2.0743,
-    30: 2.2334,
-    35: 2.3895,
-    40: 2.5356,
-    45: 2.6625,
-    50: 2.7933,
-    FANOUT: 2.7933 + 0.02616 * (FANOUT - 50),
-}
+# Tree of a net by its pins, over its half-perimeter: C. E. Cheng, RISA, ICCAD 1994. From 50 on it
+# goes with the root of the pins, as the shortest tree through points all over a box does.
+TREE = {3: 1.0, 4: 1.0828, 5: 1.1536, 6: 1.2206, 7: 1.2823, 8: 1.3385, 9: 1.3991, 10: 1.4493}
+TREE |= {15: 1.6899, 20: 1.8924, 25: 2.0743, 30: 2.2334, 35: 2.3895, 40: 2.5356, 45: 2.6625}
+TREE |= {50: 2.7933}
 
 _PLACE = re.compile(r"X(\d+)/Y(\d+)/(.+)")
 _SLOT = re.compile(r"SLICE([A-D])\.(?:COMB|FF|K)([01])")
@@ -231,7 +215,8 @@ def _nets(module: dict[str, Any]) -> Nets:
     for net, cells in enumerate(nets):
         for member in cells:
             of_cell[member].append(net)
-    q = np.interp(np.diff(first), [*TREE], [*TREE.values()])
+    sizes = np.diff(first)
+    q = np.interp(sizes, [*TREE], [*TREE.values()]) * np.sqrt(np.maximum(sizes / max(TREE), 1))
     return Nets(q, first, pins, *_joined(of_cell))
 
 
