@@ -7,7 +7,7 @@ import numpy as np
 from golden.attention import attention
 from golden.embedding import embed
 from golden.layernorm import layernorm
-from golden.linear import accumulate, linear, operand, residual
+from golden.linear import accumulate, halves, high_half, linear, operand, residual, wide_operand
 from golden.matmul import matmul
 from golden.model import Layer, Model, Norm
 from golden.requantize import requantize
@@ -51,7 +51,8 @@ def run(
     if model.final_norm is not None:
         x, x8 = normalize(x, model.final_norm, trace, "final")
 
-    y = record(trace, "pooled", pool(x8, attend, model))
+    y = pool(x8, attend, model)
+    record_operand(trace, "pooled", y)
     for j, hidden in enumerate(model.head[:-1]):
         y = record(trace, f"head.{j}", linear(y, hidden))
     return record(trace, "logits", accumulate(y, model.head[-1]))
@@ -94,9 +95,18 @@ def run_batch(
 
 
 def normalize(z: np.ndarray, norm: Norm, trace: Trace, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """LayerNorm and the int8 operand made of it, recorded as name.norm and name.x8."""
+    """LayerNorm and the operand made of it, recorded as name.norm and name.x8."""
     x = record(trace, f"{name}.norm", layernorm(z, norm))
-    return x, record(trace, f"{name}.x8", operand(x, norm.operand_shifts))
+    y = wide_operand(x) if norm.wide else operand(x, norm.operand_shifts)
+    record_operand(trace, f"{name}.x8", y)
+    return x, y
+
+
+def record_operand(trace: Trace, name: str, x: np.ndarray) -> None:
+    """Keep an operand: a wide one as its halves, the low one as name.low."""
+    record(trace, name, high_half(x))
+    if x.dtype == np.int16:
+        record(trace, f"{name}.low", halves(x)[1])
 
 
 def post_norm_layer(
@@ -141,7 +151,8 @@ def feed_forward(
     x: np.ndarray, x8: np.ndarray, layer: Layer, trace: Trace, name: str
 ) -> np.ndarray:
     """z = x + down(table(up(x8))), int16 [L, H]."""
-    hidden = record(trace, f"{name}.ffn.hidden", linear(x8, layer.ffn.up))
+    hidden = linear(x8, layer.ffn.up)
+    record_operand(trace, f"{name}.ffn.hidden", hidden)
     z = residual(x, hidden, layer.ffn.down, layer.ffn.residual_shift)
     return record(trace, f"{name}.ffn.sum", z)
 
@@ -150,7 +161,8 @@ def pool(x8: np.ndarray, attend: np.ndarray, model: Model) -> np.ndarray:
     """What the head reads, by the model's pooling.
 
     "first": token 0, int8 [H]. "none": every token, masked ones too, int8 [L, H]. "mean": the mean
-    over the valid tokens, which is attention of one query with equal scores, int8 [H].
+    over the valid tokens, which is attention of one query with equal scores, int8 [H]; of a wide
+    operand that of the high halves.
     """
     if model.shape.pooling != "mean":
         return x8[0] if model.shape.pooling == "first" else x8
@@ -158,7 +170,7 @@ def pool(x8: np.ndarray, attend: np.ndarray, model: Model) -> np.ndarray:
         raise ValueError("the model has no mean_m and mean_s; its pooling is 'mean'")
     p = np.where(attend, 255, 0).astype(np.uint8)
     row_m, row_s = row_scale(p.sum(dtype=np.int32), model.mean_m, model.mean_s)
-    return requantize(matmul(p[None], x8)[0], row_m, row_s)
+    return requantize(matmul(p[None], high_half(x8))[0], row_m, row_s)
 
 
 def check_input(

@@ -8,20 +8,51 @@ from golden.model import Linear
 from golden.requantize import requantize, round_shift, saturate
 
 
-def accumulate(x8: np.ndarray, layer: Linear) -> np.ndarray:
-    """acc[t, o] = sum_k x8[t, k] * weight[o, k] + bias[o], int32 [..., out]; the logits' ending."""
-    return matmul(x8, layer.weight.T) + layer.bias
+LOW_BITS = 8  # of a wide operand
+WIDE_MAX = 127 * (1 << LOW_BITS) + 127  # both halves are int8
 
 
-def linear(x8: np.ndarray, layer: Linear) -> np.ndarray:
-    """table[requantize(acc, m, s, 8)], int8 [..., out]; without a table the code itself."""
-    y = requantize(accumulate(x8, layer), *_multiplier(layer))
-    return y if layer.table is None else lookup(layer.table, y)
+def halves(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A wide operand int16 [...], x <= WIDE_MAX, as int8 (high, low): x = 2^8 * high + low."""
+    high = round_shift(x, LOW_BITS)
+    return high.astype(np.int8), (x - (high << LOW_BITS)).astype(np.int8)
 
 
-def residual(x16: np.ndarray, x8: np.ndarray, layer: Linear, shift: int) -> np.ndarray:
+def high_half(x: np.ndarray) -> np.ndarray:
+    """The int8 of an operand that is read by eight bits: the high half where it is wide."""
+    return halves(x)[0] if x.dtype == np.int16 else x
+
+
+def accumulate(x: np.ndarray, layer: Linear) -> np.ndarray:
+    """acc[t, o] = sum_k x[t, k] * weight[o, k] + bias[o], int32 [..., out]; the logits' ending.
+
+    A wide operand, int16, takes two passes:
+    acc = (sum_k low[t, k] * weight[o, k] >> 8) + sum_k high[t, k] * weight[o, k] + bias[o].
+    """
+    if x.dtype != np.int16:
+        return matmul(x, layer.weight.T) + layer.bias
+    high, low = halves(x)
+    of_low = matmul(low, layer.weight.T) >> LOW_BITS
+    return of_low + matmul(high, layer.weight.T) + layer.bias
+
+
+def linear(x: np.ndarray, layer: Linear) -> np.ndarray:
+    """table[requantize(acc, m, s, 8)], int8 [..., out]; without a table the code itself.
+
+    With a low table, too, the wide operand 2^8 * table[code] + table_low[code], int16.
+    """
+    y = requantize(accumulate(x, layer), *_multiplier(layer))
+    if layer.table is None:
+        return y
+    high = lookup(layer.table, y)
+    if layer.table_low is None:
+        return high
+    return (high.astype(np.int16) << LOW_BITS) + lookup(layer.table_low, y)
+
+
+def residual(x16: np.ndarray, x: np.ndarray, layer: Linear, shift: int) -> np.ndarray:
     """z = saturate(round_shift(x16, shift) + requantize(acc, m, s, 16), 16), int16 [..., out]."""
-    branch = requantize(accumulate(x8, layer), *_multiplier(layer), bits=16)
+    branch = requantize(accumulate(x, layer), *_multiplier(layer), bits=16)
     return saturate(round_shift(x16, shift) + branch, 16).astype(np.int16)
 
 
@@ -31,6 +62,11 @@ def operand(x16: np.ndarray, shifts: np.ndarray | None = None) -> np.ndarray:
     shifts: integers [H], 1..8; None is 8 in every channel.
     """
     return saturate(round_shift(x16, 8 if shifts is None else shifts), 8).astype(np.int8)
+
+
+def wide_operand(x16: np.ndarray) -> np.ndarray:
+    """x = min(x16, WIDE_MAX), int16: the operand of two passes, see `accumulate`."""
+    return np.minimum(x16, WIDE_MAX).astype(np.int16)
 
 
 def _multiplier(layer: Linear) -> tuple[np.ndarray, np.ndarray]:

@@ -131,7 +131,7 @@ class Linear:
 
     weight int8 [out, in], -127..127, in <= 65535; bias int32 [out] at the product scale; m and s
     int32 [out], None for the last layer, whose result are the accumulators; table int8 [256] or
-    None.
+    None; table_low int8 [256] or None, the low halves of a wide result, with a table alone.
     128 * sum |weight| + |bias| < 2^31 holds for every channel, so no partial sum overflows int32.
     """
 
@@ -140,6 +140,7 @@ class Linear:
     m: np.ndarray | None = None
     s: np.ndarray | None = None
     table: np.ndarray | None = None
+    table_low: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         _check_array("weight", self.weight, np.int8, 2, -127, 127)
@@ -166,6 +167,11 @@ class Linear:
         if self.table is not None:
             _check_array("table", self.table, np.int8, 1, -128, 127)
             _check_shape("table", self.table, (256,))
+        if self.table_low is not None:
+            _check_array("table_low", self.table_low, np.int8, 1, -128, 127)
+            _check_shape("table_low", self.table_low, (256,))
+            if self.table is None:
+                raise ValueError("table_low is an array and table None; allowed both or none")
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +180,7 @@ class Norm:
 
     epsilon is E = max(1, round(eps * H^2 / scale^2)), 1 <= E < 2^50; 1 <= shift <= 31.
     operand_shifts uint8 [H], 1..8, makes the int8 operand of the output; None is 8 everywhere.
+    wide: the operand has 16 bits and its readers take two passes; operand_shifts is None then.
     """
 
     gamma: np.ndarray
@@ -181,6 +188,7 @@ class Norm:
     shift: int
     epsilon: int
     operand_shifts: np.ndarray | None = None
+    wide: bool = False
 
     def __post_init__(self) -> None:
         _check_array("gamma", self.gamma, np.int16, 1, -(1 << 15), (1 << 15) - 1)
@@ -192,6 +200,10 @@ class Norm:
             low, high = OPERAND_SHIFTS
             _check_array("operand_shifts", self.operand_shifts, np.uint8, 1, low, high)
             _check_shape("operand_shifts", self.operand_shifts, self.gamma.shape)
+        if not isinstance(self.wide, bool):
+            raise ValueError(f"wide is {self.wide!r}; allowed True and False")
+        if self.wide and self.operand_shifts is not None:
+            raise ValueError("operand_shifts is an array; allowed is None where wide is True")
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,6 +343,26 @@ class Model:
                 )
         self._check_head()
         self._check_context()
+        self._check_wide()
+
+    @property
+    def precise(self) -> bool:
+        """Some operand has 16 bits."""
+        tables = any(layer.ffn.up.table_low is not None for layer in self.layers)
+        return tables or any(norm.wide for _, norm in self.norms())
+
+    def attention_wide(self, layer: int) -> bool:
+        """Whether q, k and v of a layer read a wide operand."""
+        if self.shape.norm == "pre":
+            return self.layers[layer].norm1.wide
+        before = self.layers[layer - 1].norm2 if layer else self.embedding.norm
+        return before is not None and before.wide
+
+    @property
+    def pooled_wide(self) -> bool:
+        """Whether the head reads a wide operand."""
+        last = self.layers[-1].norm2 if self.final_norm is None else self.final_norm
+        return last.wide and self.shape.pooling != "mean"
 
     def norms(self) -> Iterator[tuple[str, Norm]]:
         """Every LayerNorm with its name, in the order of use."""
@@ -374,6 +406,25 @@ class Model:
             if not last and linear.m is None:
                 raise ValueError(f"head.{j}.m is None; allowed is an array of {rows}")
             columns = rows
+
+    def _check_wide(self) -> None:
+        if not self.precise:
+            return
+        if self.projection is not None and self.embedding.norm and self.embedding.norm.wide:
+            raise ValueError("embedding.norm.wide is True; allowed is False before a projection")
+        heads = [(f"head.{j}", linear) for j, linear in enumerate(self.head)]
+        for name, linear in heads:
+            if linear.table_low is not None:
+                raise ValueError(f"{name}.table_low is an array; allowed only for ffn.up")
+        for name, linear in [(name, x) for name, x, _, _ in self._projections()] + heads:
+            # The sum of the low halves gives half a weight each, and 1 by its floor.
+            sums = np.abs(linear.weight.astype(np.int32)).sum(axis=1, dtype=np.int64)
+            bound = int((129 * sums + np.abs(linear.bias.astype(np.int64)) + 1).max())
+            if bound >= 1 << 31:
+                raise ValueError(
+                    f"{name}: 129 * sum |weight| + |bias| + 1 is {bound}; allowed 0..{(1 << 31) - 1} "
+                    "where operands have 16 bits, or the accumulator may overflow int32"
+                )
 
     def _check_context(self) -> None:
         # The largest row of p sums to 255 a token; s_row = s + 16 + e - 15 must not exceed 47.

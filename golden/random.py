@@ -27,14 +27,42 @@ CODE_SPREAD = 32  # the spread that int8 activations are scaled to; 4 of them re
 SCORE_SPREAD = 320  # 1.25 octaves
 
 
-def random_model(shape: Shape, seed: int, embedding_size: int = 0) -> Model:
+def random_model(
+    shape: Shape, seed: int, embedding_size: int = 0, *, precise: bool = False
+) -> Model:
     """A model of this shape; the same seed gives the same model.
 
-    embedding_size: channels of a factorised embedding, 0 where it is not.
+    embedding_size: channels of a factorised embedding, 0 where it is not. precise: with wide
+    operands.
     """
     rng = np.random.default_rng(seed)
     model = _whole(rng, shape)
-    return factorised(rng, model, embedding_size) if embedding_size else model
+    if embedding_size:
+        model = factorised(rng, model, embedding_size)
+    return widened(rng, model) if precise else model
+
+
+def widened(rng: np.random.Generator, model: Model) -> Model:
+    """The model with wide operands: all, or those of a norm or a table out of every four not."""
+
+    def norm(of: Norm | None) -> Norm | None:
+        return None if of is None or not rng.integers(4) else replace(of, operand_shifts=None, wide=True)
+
+    def layer(of: Layer) -> Layer:
+        low = _table(rng) if rng.integers(4) else None
+        ffn = replace(of.ffn, up=replace(of.ffn.up, table_low=low))
+        norm1, norm2 = norm(of.norm1) or of.norm1, norm(of.norm2) or of.norm2
+        return replace(of, ffn=ffn, norm1=norm1, norm2=norm2)
+
+    embedding = model.embedding
+    if model.projection is None:
+        embedding = replace(embedding, norm=norm(embedding.norm) or embedding.norm)
+    return replace(
+        model,
+        embedding=embedding,
+        layers=tuple(map(layer, model.layers)),
+        final_norm=norm(model.final_norm) or model.final_norm,
+    )
 
 
 def factorised(rng: np.random.Generator, model: Model, size: int) -> Model:

@@ -22,9 +22,10 @@ from golden.model import Model
 ARRAYS = "quantized.npz"
 DESCRIPTION = "quantized.json"
 FORMAT = "bert2rtl quantized model"
-VERSION = 4
-READABLE = (1, 2, 3, 4)
-"""1 has no shifts of int8 operands, 1 and 2 have no low tables, 1 to 3 have no projection."""
+VERSION = 5
+READABLE = (1, 2, 3, 4, 5)
+"""1 has no shifts of int8 operands, 1 and 2 have no low tables, 1 to 3 have no projection,
+1 to 4 no wide operands."""
 
 
 def save(model: Model, directory: str | Path, info: dict[str, Any]) -> None:
@@ -84,6 +85,8 @@ def load(directory: str | Path) -> tuple[Model, dict[str, Any]]:
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path}: not a readable .npz file ({error}); calibrate again") from error
     entries = {**description["model"], **arrays}
+    if description["version"] < 5:
+        entries |= {f"{name[:-6]}.wide": False for name in arrays if name.endswith(".gamma")}
     try:
         model = _build(Model, "", entries)
     except ValueError as error:

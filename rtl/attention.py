@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.control.control import Control
 from rtl.control.tokens import Tokens
-from rtl.engine import Engine
+from rtl.engine import Engine, high
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from rtl.interface.trace import AttentionTrace
@@ -80,8 +80,10 @@ class Attention(wiring.Component):
             self.i.ready.eq(~control.reset & ~loaded),
             engine.x8.en.eq(write & (address < config.x_words)),
             engine.x8.address.eq(address),
-            engine.x8.data.eq(self.i.payload.data),
         ]
+        # Nothing reads low halves here: a WIDE is refused.
+        for word, value in zip(engine.x8.data, self.i.payload.data):
+            m.d.comb += high(word).eq(value)
         with m.If(control.reset):
             m.d.sync += [address.eq(0), loaded.eq(0)]
         with m.Elif(write):

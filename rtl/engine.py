@@ -26,7 +26,7 @@ from rtl.interface.ports.loading import Limit, NormParameterWrite, RowsFill
 from rtl.interface.ports.tiles import LogitLayout, Region
 from rtl.interface.tile import Operand, address_bits
 from rtl.interface.trace import Activity, AttentionTrace, trace
-from rtl.interface.word import int8_word, stream_word
+from rtl.interface.word import activation_word, int8_word, stream_word
 from rtl.primitives.memory import Memory, ReadPort, WritePort
 from rtl.primitives.pipeline import delay, register
 
@@ -121,7 +121,9 @@ class Engine(wiring.Component):
                 "mask": In(MaskWrite(config.places)),
                 "rows": Out(RowsFill()),
                 "rows_write": In(WritePort(range(config.weight_words), word)),
-                "x8": In(WritePort(range(config.x_words), word)),
+                "x8": In(
+                    WritePort(range(config.x_words), activation_word(n, config.precise))
+                ),
                 "x": Out(ResidualAccess(config)),
                 "logit": Out(LogitWrite(config)),
                 "logits": Out(LogitLayout()),
@@ -198,7 +200,7 @@ class Engine(wiring.Component):
             self.finished.eq(loader.end & sequencer.idle & sequencer.quiet),
             self.trace.bank_en.eq(epilogue.bank.en),
             self.trace.bank_address.eq(epilogue.bank.address),
-            self.trace.bank.eq(epilogue.bank.data),
+            *(out.eq(high(word)) for out, word in zip(self.trace.bank, epilogue.bank.data)),
             self.trace.score_en.eq(epilogue.score.en),
             self.trace.score_key.eq(epilogue.score.key),
             self.trace.score.eq(epilogue.score.data),
@@ -211,7 +213,8 @@ class Engine(wiring.Component):
     def _x8(self, m: Module) -> data.View:
         """X8 and its word, `Memory.latency` cycles after the issuer's address."""
         o = self.issuer.o
-        m.submodules.x8 = x8 = Memory(int8_word(self.config.lanes), self.config.x_words)
+        word = activation_word(self.config.lanes, self.config.precise)
+        m.submodules.x8 = x8 = Memory(word, self.config.x_words)
         connect(m, flipped(self.x8), x8.write)
         by_b = o.b[:2] == Operand.X8  # BANK and WEIGHT are its other sources
         m.d.comb += x8.read.address.eq(Mux(by_b, o.b_address, o.a_address))
@@ -241,7 +244,7 @@ class Engine(wiring.Component):
     def _banks(self, m: Module) -> Banks:
         """The four banks, and which of them operands A and B come from."""
         config, issuer, epilogue = self.config, self.issuer, self.epilogue
-        word = int8_word(config.lanes)
+        word = activation_word(config.lanes, config.precise)
         bank_bits = (config.bank_words - 1).bit_length()
         banks = []
         reading = Signal(address_bits(config))
@@ -268,7 +271,7 @@ class Engine(wiring.Component):
         with m.Switch(asked):
             for number, bank in enumerate(banks):
                 with m.Case(number):
-                    m.d.comb += self.bank.data.eq(bank)
+                    m.d.comb += [out.eq(high(value)) for out, value in zip(self.bank.data, bank)]
         return Banks(banks, a_number, b_number)
 
     def _operands(self, m: Module, x8: data.View, weights: data.View, banks: Banks) -> None:
@@ -299,14 +302,30 @@ class Engine(wiring.Component):
             in_b = (b_source == Operand.BANK) & (banks.b == number)
             a_words.append((word, register(m, in_a, f"a_bank_{number}")))
             b_words.append((word, register(m, in_b, f"b_bank_{number}")))
+        low = None
+        if self.config.precise:
+            low = register(m, delay(m, issuer.o.low, early, "low"), "of_low")
+            m.d.comb += matmul.joined.eq(delay(m, issuer.o.joined, OPERAND, "joined"))
+
+        def of_lane(word: data.View, lane: int) -> Value:
+            """An operand's byte: of a wide one the half that the pass is of."""
+            value = word[lane]
+            return value if not isinstance(value, data.View) else Mux(low, value.low, value.high)
+
         for lane in range(self.config.lanes):
             here = (a_source == Operand.ONE_HOT) & (place == lane)
             selects = register(m, Mux(here, carried, 0), f"one_hot_{lane}")
             a = Signal(signed(A_BITS), name=f"a_{lane}")
             b = Signal(signed(B_BITS), name=f"b_{lane}")
             m.d.comb += [
-                a.eq(reduce(or_, (Mux(taken, word[lane], 0) for word, taken in a_words), selects)),
-                b.eq(reduce(or_, (Mux(taken, word[lane], 0) for word, taken in b_words))),
+                a.eq(
+                    reduce(
+                        or_,
+                        (Mux(taken, of_lane(word, lane), 0) for word, taken in a_words),
+                        selects,
+                    )
+                ),
+                b.eq(reduce(or_, (Mux(taken, of_lane(word, lane), 0) for word, taken in b_words))),
                 matmul.a[lane].eq(register(m, a, f"operand_a_{lane}")),
                 matmul.b[lane].eq(register(m, b, f"operand_b_{lane}")),
             ]
@@ -315,3 +334,8 @@ class Engine(wiring.Component):
             matmul.first.eq(delay(m, issuer.o.first, OPERAND, "first", reset=True)),
             matmul.last.eq(delay(m, issuer.o.last, OPERAND, "last", reset=True)),
         ]
+
+
+def high(value: Value | data.View) -> Value:
+    """An activation's int8: of a wide one the high half."""
+    return value.high if isinstance(value, data.View) else value

@@ -47,7 +47,8 @@ def macs(step: Step, tokens: int) -> int:
     values = step.values
     if step.opcode is Opcode.LINEAR:
         single = Flag.FIRST_TILE in step.flags
-        return (1 if single else tokens) * values["columns"] * values["length"]
+        passes = 2 if Flag.WIDE in step.flags else 1
+        return passes * (1 if single else tokens) * values["columns"] * values["length"]
     if step.opcode is Opcode.ATTEND:
         queries = 1 if Flag.FIRST_TILE in step.flags else tokens
         return 2 * values["heads"] * queries * tokens * values["head_size"]

@@ -21,6 +21,7 @@ def fitting(
     *,
     norm_lanes: int | None = None,
     epilogue_lanes: int | None = None,
+    precise: bool = False,
 ) -> Config:
     """A configuration that takes the model: the default limits, or more where it needs more.
 
@@ -29,7 +30,9 @@ def fitting(
     ValueError
         No configuration takes it; the message names the limit.
     """
-    minimum = Config(lanes=lanes, norm_lanes=norm_lanes, epilogue_lanes=epilogue_lanes)
+    minimum = Config(
+        lanes=lanes, norm_lanes=norm_lanes, epilogue_lanes=epilogue_lanes, precise=precise
+    )
     value_width = shape.heads * ceil_div(shape.head_size, lanes) * lanes
     found = replace(
         minimum,
@@ -67,6 +70,10 @@ def longest_sequence(model: Model, config: Config) -> int:
                 f"{what} is {value}, the configuration's {limit} takes {maximum}: "
                 f"generate one with {limit}={value} or more"
             )
+    if model.precise and not config.precise:
+        raise FitError(
+            "the model's operands have 16 bits, the configuration's 8: generate one with precise"
+        )
     between = _between(model)
     if between > config.bank_words:
         raise FitError(

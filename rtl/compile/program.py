@@ -109,7 +109,9 @@ def compile_model(model: Model, config: Config, *, whole_last_layer: bool = Fals
         first = Flag.FIRST_TILE if prune and index == len(model.layers) - 1 else NO_FLAGS
         residual = Flag.RESIDUAL if post else NO_FLAGS
         name = f"layer.{index}"
-        *projections, attend = compiler.attention(name, layer.attention, first)
+        *projections, attend = compiler.attention(
+            name, layer.attention, first, _wide(model.attention_wide(index))
+        )
         steps += projections
         if index == 0 and model.projection is not None:
             steps += compiler.projection(model.projection)
@@ -124,11 +126,21 @@ def compile_model(model: Model, config: Config, *, whole_last_layer: bool = Fals
                 first,
             )
         )
-        steps += compiler.int8(f"{name}.ffn.hidden", layer.ffn.up, None, QUERY, first)
+        steps += compiler.int8(
+            f"{name}.ffn.hidden",
+            layer.ffn.up,
+            None,
+            QUERY,
+            first | _wide((layer.norm1 if post else layer.norm2).wide),
+        )
         steps.append(compiler.norm(*norms.pop(0), residual | first))
         steps.append(
             compiler.residual(
-                f"{name}.ffn.sum", layer.ffn.down, layer.ffn.residual_shift, QUERY, first
+                f"{name}.ffn.sum",
+                layer.ffn.down,
+                layer.ffn.residual_shift,
+                QUERY,
+                first | _wide(layer.ffn.up.table_low is not None),
             )
         )
     steps += compiler.head()
@@ -152,7 +164,7 @@ def compile_attention(model: Model, config: Config, layer: int) -> Program:
     compiler = _Compiler(model, config)
     steps = (
         compiler.header(tokens),
-        *compiler.attention(f"layer.{layer}", model.layers[layer].attention, NO_FLAGS),
+        *compiler.attention(f"layer.{layer}", model.layers[layer].attention, NO_FLAGS, NO_FLAGS),
         Step("end", Opcode.END, NO_FLAGS, {}),
     )
     return Program(config, tokens, most_row_tiles(model, config), steps)
@@ -188,6 +200,10 @@ def _norms(model: Model) -> Iterator[tuple[str, Norm]]:
         yield f"layer.{index}.ffn", layer.norm2
     if model.final_norm is not None:
         yield "final", model.final_norm
+
+
+def _wide(operand: bool) -> Flag:
+    return Flag.WIDE if operand else NO_FLAGS
 
 
 class _Compiler:
@@ -230,7 +246,7 @@ class _Compiler:
         values = {"channels": len(norm.gamma), "shift": norm.shift, "epsilon": norm.epsilon}
         return Step(f"{name}.norm", Opcode.NORM, flags, values, norm_planes(norm, self.lanes))
 
-    def attention(self, name: str, attention: Attention, first: Flag) -> list[Step]:
+    def attention(self, name: str, attention: Attention, first: Flag, wide: Flag) -> list[Step]:
         shape = self.model.shape
         tiles = ceil_div(shape.head_size, self.lanes)
         values = {
@@ -247,12 +263,12 @@ class _Compiler:
             "context_s": attention.context_s,
         }
         return [
-            *self.int8(f"{name}.q", attention.q, None, QUERY, first),
-            *self.int8(f"{name}.k", attention.k, None, KEY, NO_FLAGS),
+            *self.int8(f"{name}.q", attention.q, None, QUERY, first | wide),
+            *self.int8(f"{name}.k", attention.k, None, KEY, wide),
             self._linear(
                 f"{name}.v",
                 padded_heads(attention.v, shape.heads, tiles * self.lanes),
-                Flag.TRANSPOSED,
+                Flag.TRANSPOSED | wide,
                 None,
                 bank_address(VALUE),
                 0,
@@ -267,11 +283,13 @@ class _Compiler:
         """A layer with int8 results, from X8 or a bank, after its table where that changes."""
         steps = []
         if linear.table is not None:
-            table = linear.table.tobytes()
+            # Entry x & 255 stands at that offset, as in the golden model; low halves follow.
+            low = linear.table_low
+            table = linear.table.tobytes() + (b"" if low is None else low.tobytes())
             flags |= Flag.TABLE
             if table != self.table:
-                # Entry x & 255 stands at that offset, as in the golden model.
-                steps.append(Step(f"{name}.table", Opcode.TABLE, NO_FLAGS, {}, table))
+                wide = _wide(low is not None)
+                steps.append(Step(f"{name}.table", Opcode.TABLE, wide, {}, table))
                 self.table = table
         steps.append(
             self._linear(name, linear, flags, source, bank_address(bank), len(linear.bias))
@@ -308,15 +326,16 @@ class _Compiler:
         shape = self.model.shape
         source: int | None = None
         first = NO_FLAGS if shape.pooling == "none" else Flag.FIRST_TILE
+        wide = _wide(self.model.pooled_wide)
         if shape.pooling == "mean":
             yield from self._mean()
             source = CONTEXT
         *hidden, last = self.model.head
         for number, linear in enumerate(hidden):
             target = QUERY if source == CONTEXT else CONTEXT
-            yield from self.int8(f"head.{number}", linear, source, target, first)
-            source = target
-        yield self._linear("logits", last, Flag.LOGITS | first, source, 0, shape.labels)
+            yield from self.int8(f"head.{number}", linear, source, target, first | wide)
+            source, wide = target, NO_FLAGS
+        yield self._linear("logits", last, Flag.LOGITS | first | wide, source, 0, shape.labels)
 
     def _mean(self) -> Iterator[Step]:
         """Mean pooling as attention with equal scores over V = X8."""

@@ -67,6 +67,11 @@ class Issuer(wiring.Component):
 
         remaining = Signal(self.config.length_bits)
         release = Signal()
+        # Of wide operands the first pass ends, and nothing drains.
+        precise = self.config.precise
+        end = Signal() if precise else self.o.last
+        if precise:
+            m.d.comb += self.o.last.eq(end & ~self.o.low)
         m.d.comb += [
             self.o.first.eq(self.o.valid & (self.o.index == 0)),
             self.tile.start.eq(self.o.last),
@@ -84,7 +89,7 @@ class Issuer(wiring.Component):
 
         softmax_ready = Signal(2)
         loaded = self.weights_ready.bit_select(tile.tag.weight_buffer, 1)
-        free = ~self.o.valid | self.o.last
+        free = ~self.o.valid | end
         go = Signal()
         with m.If(~free):
             m.d.comb += self.activity.stall.eq(Stall.NONE)
@@ -96,7 +101,7 @@ class Issuer(wiring.Component):
             m.d.comb += self.activity.stall.eq(Stall.NORM)
         with m.Elif(tile.softmax & (softmax_ready == 0)):
             m.d.comb += self.activity.stall.eq(Stall.SOFTMAX)
-        with m.Elif((more == 0) & (operands <= gap)):
+        with m.Elif((more == 0) & (operands <= gap) & (~tile.low if precise else 1)):
             m.d.comb += self.activity.stall.eq(Stall.DRAIN)
         with m.Else():
             m.d.comb += [self.activity.stall.eq(Stall.NONE), go.eq(1)]
@@ -106,7 +111,7 @@ class Issuer(wiring.Component):
         # cycle, reaches a few bits only.
         m.d.sync += [
             self.o.valid.eq(~free | go),
-            self.o.last.eq(Mux(free, go & (tile.length == 1), remaining == 2)),
+            end.eq(Mux(free, go & (tile.length == 1), remaining == 2)),
         ]
         b, b_address = Signal(Operand), Signal.like(self.o.b_address)  # of the next cycle
         m.d.comb += [
@@ -128,6 +133,8 @@ class Issuer(wiring.Component):
                 self.tile.tag.eq(tile.tag),
                 self.activity.operation.eq(tile.operation),
             ]
+            if precise:
+                m.d.sync += [self.o.low.eq(tile.low), self.o.joined.eq(tile.joined)]
         with m.Else():
             m.d.sync += [
                 self.o.index.eq(self.o.index + 1),
@@ -143,7 +150,7 @@ class Issuer(wiring.Component):
         none = (in_flight == 0) & ~started
         one = Mux(started, in_flight == 0, in_flight == 1)
         m.d.sync += [
-            started.eq(go),
+            started.eq(go & ~tile.joined if precise else go),
             in_flight.eq(in_flight + started - self.done),
             empty.eq(~go & (none | (one & self.done))),
         ]

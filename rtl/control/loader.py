@@ -106,7 +106,7 @@ class Loader(wiring.Component):
                 "norm": Out(stream.Signature(NORM)),
                 "weight": Out(WeightWrite(config)),
                 "parameter": Out(ParameterWrite(n)),
-                "table": Out(TableWrite()),
+                "table": Out(TableWrite(config.precise)),
                 "norm_parameter": Out(NormParameterWrite(config.hidden)),
                 "weights_ready": Out(2),
                 "release": In(Release()),
@@ -204,7 +204,9 @@ class Loader(wiring.Component):
     def _writers(self, m: Module) -> dict[str, TileWriter | TableWriter | NormWriter]:
         """The payloads' writers, by the state in which they have the stream."""
         m.submodules.tile_writer = tiles = TileWriter(self.config)
-        m.submodules.table_writer = table = TableWriter(self.config.lanes)
+        m.submodules.table_writer = table = TableWriter(self.config.lanes, self.config.precise)
+        if self.config.precise:
+            m.d.comb += table.wide.eq(self._flags.chained)  # WIDE is that bit
         m.submodules.norm_writer = norm = NormWriter(self.config)
         linear = self._fields(Opcode.LINEAR)
         connect(m, flipped(self.weight), tiles.weight)

@@ -122,31 +122,41 @@ class TileWriter(wiring.Component):
 class TableWriter(wiring.Component):
     """A table of 256 bytes, a word in N + 1 cycles: it is held while its bytes are written.
 
+    With `precise` a table of low halves may follow it.
+
     Members
     -------
+    wide : In, 1
+        It does; stable until `done`. With `precise` only.
     i : In, stream of N bytes
     o : Out, TableWrite
     done : Out, 1
         Pulse: the last byte is written.
     """
 
-    def __init__(self, lanes: int) -> None:
-        self.lanes = lanes
+    def __init__(self, lanes: int, precise: bool = False) -> None:
+        self.lanes, self.precise = lanes, precise
         super().__init__(
-            {"i": In(stream.Signature(unsigned(8 * lanes))), "o": Out(TableWrite()), "done": Out(1)}
+            {
+                "i": In(stream.Signature(unsigned(8 * lanes))),
+                "o": Out(TableWrite(precise)),
+                "done": Out(1),
+                **({"wide": In(1)} if precise else {}),
+            }
         )
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         n, words = self.lanes, TABLE_BYTES // self.lanes
         held, writing = Signal(8 * n, reset_less=True), Signal()
-        written, count = Signal(range(n)), Signal(range(words))
+        written, count = Signal(range(n)), Signal(range(words << self.precise))
+        last = Mux(self.wide, 2 * words - 1, words - 1) if self.precise else words - 1
         m.d.comb += [
             self.i.ready.eq(~writing),
             self.o.en.eq(writing),
             self.o.address.eq(Cat(written, count)),
             self.o.data.eq(held.word_select(written, 8)),
-            self.done.eq(writing & (written == n - 1) & (count == words - 1)),
+            self.done.eq(writing & (written == n - 1) & (count == last)),
         ]
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += [held.eq(self.i.payload), writing.eq(1)]
@@ -154,6 +164,9 @@ class TableWriter(wiring.Component):
             m.d.sync += written.eq(written + 1)
             with m.If(written == n - 1):
                 m.d.sync += [writing.eq(0), count.eq(count + 1)]
+        if self.precise:
+            with m.If(self.done):
+                m.d.sync += count.eq(0)
         return m
 
 

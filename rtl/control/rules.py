@@ -19,6 +19,7 @@ from rtl.interface.command import (
     RESIDUAL_SHIFT_MAX,
     SHIFT_MAX,
     VERSION,
+    WIDE_OPCODES,
     Flag,
     Opcode,
 )
@@ -67,6 +68,10 @@ class Rules(wiring.Component):
     def __init__(self, config: Config, *, encoder: bool = True) -> None:
         self.config, self.encoder = config, encoder
         self.allowed = ALLOWED_FLAGS if encoder else WITHOUT_ENCODER
+        if config.precise and encoder:
+            self.allowed = self.allowed | {
+                opcode: self.allowed[opcode] | Flag.WIDE for opcode in WIDE_OPCODES
+            }
         super().__init__(
             {
                 "opcode": In(8),

@@ -219,6 +219,7 @@ class LinearWalker(Walker):
     With FIRST_TILE the row tiles are the first of each sequence; those between them are passed, a
     cycle each. Sums and logits are gathered then: lane 0 of sequence s goes to lane s modulo N of
     row tile s div N. What was gathered, and what is computed of it, is a row tile for N sequences.
+    With WIDE a tile comes as two, of the low halves and of the high ones.
     """
 
     def elaborate(self, platform: object) -> Elaboratable:
@@ -226,6 +227,12 @@ class LinearWalker(Walker):
         n, tile, flags = self.config.lanes, self.o.payload, self.operation.flags
         running = self.start(m)
         taken = self.o.valid & self.o.ready
+        if self.config.precise:  # tiles come twice: of the low halves and of the high ones
+            wide, second = flags.chained, Signal()  # WIDE is that bit
+            with m.If(taken):
+                m.d.sync += second.eq(wide & ~second)
+            m.d.comb += [tile.low.eq(wide & ~second), tile.joined.eq(second)]
+            taken &= second | ~wide
         linear = fields(Opcode.LINEAR, self.operation.fields)
         gathered, single, first = Signal(), Signal(), Signal()
         rows = Signal(range(self.config.row_tiles + 1))

@@ -41,7 +41,7 @@ from rtl.interface.ports.loading import ParameterWrite, Release, TableWrite
 from rtl.interface.ports.tiles import Multiplier, TileEnd
 from rtl.interface.tile import Epilogue as Kind
 from rtl.interface.tile import Tag, address_bits
-from rtl.interface.word import int8_word
+from rtl.interface.word import activation_word
 from rtl.primitives.memory import WritePort
 from rtl.primitives.pipeline import delay, register, stages
 from rtl.primitives.saturate import saturate
@@ -110,15 +110,16 @@ class Epilogue(wiring.Component):
         self.lanes = n // self.parts
         self.requantize = Requantize(self.lanes)
         self.activation = ActivationTable(self.lanes)
+        self.low_activation = ActivationTable(self.lanes) if config.precise else None
         super().__init__(
             {
                 "tile": In(TileEnd(config)),
                 "column": In(data.ArrayLayout(signed(config.acc_bits), self.lanes)),
                 "parameter": In(ParameterWrite(n)),
-                "table": In(TableWrite()),
+                "table": In(TableWrite(config.precise)),
                 "score_multiplier": In(Multiplier()),
                 "row": Out(RowScales(n)),
-                "bank": Out(WritePort(address_bits(config), int8_word(n))),
+                "bank": Out(WritePort(address_bits(config), activation_word(n, config.precise))),
                 "x": Out(ResidualAccess(config)),
                 "score": Out(ScoreColumn(n, config.tokens, config.places)),
                 "logit": Out(LogitWrite(config)),
@@ -180,13 +181,26 @@ class Epilogue(wiring.Component):
         for i in range(self.lanes):
             code = register(m, saturate(requantize.o[i], 8), f"code_{i}")
             plain = delay(m, code, table.latency, f"plain_{i}")
-            word = register(m, Mux(at[LOOKED_UP].table, table.o[i], plain), f"word_{i}")
+            chosen: ValueLike = Mux(at[LOOKED_UP].table, table.o[i], plain)
             m.d.comb += table.i[i].eq(code)
+            if self.low_activation is not None:
+                m.d.comb += self.low_activation.i[i].eq(code)
+                chosen = Cat(Mux(at[LOOKED_UP].table, self.low_activation.o[i], 0)[:8], chosen)
+            word = register(m, chosen, f"word_{i}")
             for lane in range(i, n, self.lanes):
                 m.d.comb += self.bank.data[lane].eq(self._kept(m, word, lane, "word"))
         # An entry is written a cycle after it came, long before its first user.
+        of_low = Const(0)
+        if self.low_activation is not None:
+            m.submodules.low_table = low = self.low_activation
+            of_low = self.table.address[8]
+            m.d.sync += [
+                low.write.en.eq(self.table.en & of_low),
+                low.write.address.eq(self.table.address),
+                low.write.data.eq(self.table.data),
+            ]
         m.d.sync += [
-            table.write.en.eq(self.table.en),
+            table.write.en.eq(self.table.en & ~of_low if self.config.precise else self.table.en),
             table.write.address.eq(self.table.address),
             table.write.data.eq(self.table.data),
         ]

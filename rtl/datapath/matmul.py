@@ -13,6 +13,7 @@ from rtl.primitives.pipeline import delay, register
 
 A_BITS = 9  # operand A is int8, or p, a uint8
 B_BITS = 8
+HALF_BITS = 8  # of a wide operand
 
 
 def lut_product(a: Any, b: Any) -> Any:
@@ -48,6 +49,9 @@ class MatMul(wiring.Component):
         Operand words, signed 9 and signed 8 bits. Read in every cycle with `valid`.
     valid, first, last
         Whether the operands count; first and last operand of a tile.
+    joined
+        With `config.precise`: beside `first`, the sum goes on from floor(acc / 2^8), acc being the
+        tile before, which had no last.
     o
         A part of a column, N / parts values: `o[i]` of part p of column n is
         acc[p * N / parts + i, n], `latency` + n * parts + p cycles after `last`.
@@ -70,6 +74,7 @@ class MatMul(wiring.Component):
                 "valid": In(1),
                 "first": In(1),
                 "last": In(1),
+                **({"joined": In(1)} if config.precise else {}),
                 "o": Out(data.ArrayLayout(signed(config.acc_bits), n // config.column_parts)),
             }
         )
@@ -85,6 +90,7 @@ class MatMul(wiring.Component):
         valid_p = delay(m, self.valid, 2, "valid", reset=True)
         first_p = delay(m, self.first, 2, "first", reset=True)
         last_p = delay(m, self.valid & self.last, 2, "last", reset=True)
+        joined_p = delay(m, self.joined, 2, "joined") if self.config.precise else None
         copy = register(m, last_p, "copy", reset=True)
         shadow = [
             [Signal(signed(width), name=f"shadow_{i}_{j}", reset_less=True) for j in range(n)]
@@ -99,8 +105,9 @@ class MatMul(wiring.Component):
                 ab = a * b if i * n + j < dsp_macs else lut_product(a, b)
                 product = register(m, ab, f"product_{i}_{j}")
                 acc = Signal(signed(width), name=f"acc_{i}_{j}", reset_less=True)
+                before = 0 if joined_p is None else Mux(joined_p, acc >> HALF_BITS, 0)
                 with m.If(valid_p):
-                    m.d.sync += acc.eq(Mux(first_p, 0, acc) + product)
+                    m.d.sync += acc.eq(Mux(first_p, before, acc) + product)
                 if i + rows < n:
                     after = shadow[i + rows][j]
                 else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import Elaboratable, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -13,7 +15,7 @@ from rtl.interface.ports.batch import Batch
 from rtl.interface.ports.datapath import NormProgress, ResidualAccess
 from rtl.interface.ports.loading import NormParameterWrite
 from rtl.interface.trace import NormTrace
-from rtl.interface.word import int8_word, int16_word
+from rtl.interface.word import activation_word, int16_word
 from rtl.primitives.memory import Memory, WritePort
 
 
@@ -57,7 +59,11 @@ class Normalizer(wiring.Component):
                 "row_tile_done": In(1),
                 "progress": Out(NormProgress(config)),
                 "x": In(ResidualAccess(config)),
-                "x8": Out(WritePort(range(config.x_words), int8_word(config.lanes))),
+                "x8": Out(
+                    WritePort(
+                        range(config.x_words), activation_word(config.lanes, config.precise)
+                    )
+                ),
                 "trace": Out(NormTrace(config)),
             }
         )
@@ -116,10 +122,22 @@ class Normalizer(wiring.Component):
             x16.write.data.eq(Mux(self.x.write_en, self.x.write_data, unit.y)),
             self.x8.en.eq(unit.y_en),
             self.x8.address.eq(unit.y_address),
-            self.x8.data.eq(unit.y8),
+            *self._operand(),
             self.trace.norm_en.eq(unit.y_en),
             self.trace.norm_address.eq(unit.y_address),
             self.trace.norm.eq(unit.y),
             self.trace.norm8.eq(unit.y8),
         ]
         return m
+
+    def _operand(self) -> list[Any]:
+        """X8's word: y8, which with wide operands is the high half beside the low one."""
+        unit = self.layernorm
+        if not self.config.precise:
+            return [self.x8.data.eq(unit.y8)]
+        assignments: list[Any] = []
+        for lane, word in enumerate(self.x8.data):
+            y = unit.y[lane]
+            above = y[7:] == 0xFF  # the high half would be 128
+            assignments += [word.high.eq(unit.y8[lane]), word.low.eq(Mux(above, 127, y[:8]))]
+        return assignments

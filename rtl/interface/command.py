@@ -4,7 +4,7 @@ A model is one stream of words of N bytes. It consists of 32-byte descriptors, e
 zeros to whole words (32 bytes of them at N = 64) and followed by its payload:
 
     HEADER                                  once, first: what the model needs
-    TABLE    256 bytes                      an activation table
+    TABLE    256 bytes, WIDE 512            an activation table
     NORM     6 or 7 words for N channels    one LayerNorm; stands before the operation whose sum it
                                             normalises, so that its parameters are there in time
     EMBED                                   the rows come from the embedding interface
@@ -78,6 +78,10 @@ class Flag(IntFlag):
         The results are the logits (LINEAR).
     SHIFTS
         The payload has a plane more, the shift of each channel's int8 operand (NORM).
+    WIDE
+        The bit of CHAINED elsewhere. LINEAR: activations have 16 bits and take two passes. TABLE:
+        a table of the low halves follows that of the high ones. Hardware without `Config.precise`
+        has no such flag.
     """
 
     FIRST_TILE = 1
@@ -88,6 +92,7 @@ class Flag(IntFlag):
     BANK = 32
     LOGITS = 64
     SHIFTS = 128
+    WIDE = CHAINED
 
 
 NO_FLAGS = Flag(0)
@@ -107,6 +112,9 @@ ALLOWED_FLAGS = {
     Opcode.END: NO_FLAGS,
 }
 """Which flags an opcode has; any other set bit is refused."""
+
+WIDE_OPCODES = Opcode.LINEAR, Opcode.TABLE
+"""What may be WIDE."""
 
 
 class Field(NamedTuple):
@@ -256,7 +264,7 @@ class Descriptor(NamedTuple):
         """Bytes that follow it for words of `lanes` bytes."""
         match self.opcode:
             case Opcode.TABLE:
-                return TABLE_BYTES
+                return TABLE_BYTES * (1 + bool(self.flags & Flag.WIDE))
             case Opcode.NORM:
                 planes = NORM_PLANES + bool(self.flags & Flag.SHIFTS)
                 return -(-self.values["channels"] // lanes) * planes * lanes

@@ -43,6 +43,9 @@ class Config:
     epilogue_lanes
         Lanes of the epilogue: N over a power of two, and each column drains in so many parts. None:
         all N.
+    precise
+        Activations have 16 bits where a model's have (X8 and the feed-forward buffer): LINEARs that
+        read them take two passes.
 
     Raises
     ------
@@ -58,6 +61,7 @@ class Config:
     dsp_macs: int | None = None
     norm_lanes: int | None = None
     epilogue_lanes: int | None = None
+    precise: bool = False
 
     def __post_init__(self) -> None:
         if self.lanes not in LANES:
@@ -76,6 +80,8 @@ class Config:
             if value is not None and value not in allowed:
                 choices = ", ".join(map(str, allowed))
                 raise ValueError(f"{name} is {value}: choose one of {choices}")
+        if not isinstance(self.precise, bool):
+            raise ValueError(f"precise is {self.precise!r}: choose one of False, True")
 
     @property
     def norm_parts(self) -> int:
@@ -142,7 +148,10 @@ class Config:
 
     @property
     def acc_bits(self) -> int:
-        """Width of an accumulator: K products of 2^14 (linear, scores) or 255 * 2^7."""
+        """Width of an accumulator: K products of 2^14 (linear, scores) or 255 * 2^7.
+
+        Of weights at most 127 and two passes no more: 128 * 127 + 127 / 2 a product, and 1.
+        """
         linear = max(self.hidden, self.ffn) << 14
         context = self.tokens * 255 * 128
         return max(linear, context).bit_length() + 1

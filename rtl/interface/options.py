@@ -12,6 +12,11 @@ def add_config_options(parser: argparse.ArgumentParser) -> None:
     """Add one option for each field of Config."""
     group = parser.add_argument_group("configuration")
     for field in dataclasses.fields(Config):
+        if field.type == "bool":
+            group.add_argument(
+                f"--{field.name}", action="store_true", help="activations of 16 bits, in two passes"
+            )
+            continue
         group.add_argument(
             f"--{field.name.replace('_', '-')}",
             type=int,

@@ -138,6 +138,9 @@ class Tile(data.StructLayout):
         Descriptor's number in the stream (modulo 256), for traces and counters.
     tag
         What the columns need.
+    low, joined
+        Where there are wide operands: the first of two passes, which reads low halves and is not
+        drained; the second, which goes on from the sum of the first.
     """
 
     def __init__(self, config: Config) -> None:
@@ -156,5 +159,6 @@ class Tile(data.StructLayout):
                 "row": unsigned(config.row_tiles.bit_length()),
                 "operation": unsigned(8),
                 "tag": Tag(config),
+                **({"low": unsigned(1), "joined": unsigned(1)} if config.precise else {}),
             }
         )

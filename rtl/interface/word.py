@@ -18,6 +18,9 @@ TOKEN = data.StructLayout(
 
 TOKEN_WORD = data.StructLayout({"data": TOKEN, "last": unsigned(1)})
 
+HALVES = data.StructLayout({"low": signed(8), "high": signed(8)})
+"""A wide operand: 2^8 * high + low."""
+
 
 def stream_word(lanes: int) -> data.StructLayout:
     """A word of the command stream: N bytes, the first in the lowest bits, and `last`."""
@@ -32,6 +35,11 @@ def row_word(lanes: int) -> data.StructLayout:
 def int8_word(lanes: int) -> data.ArrayLayout:
     """N int8 values, one a lane."""
     return data.ArrayLayout(signed(8), lanes)
+
+
+def activation_word(lanes: int, precise: bool) -> data.ArrayLayout:
+    """A word of X8 or a bank: int8 values, or halves of 16-bit ones, the high half above."""
+    return data.ArrayLayout(HALVES, lanes) if precise else int8_word(lanes)
 
 
 def int16_word(lanes: int) -> data.ArrayLayout:

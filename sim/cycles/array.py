@@ -16,6 +16,7 @@ class Array:
         self.made = 0  # cycle in which the sequencer can hand over its next tile
         self.started = (0, 0)  # cycles before the first operands of the latest two tiles
         self.last = 0  # of the latest tile's operands
+        self.drains = 0  # last operand of the latest tile that is drained
         self.busy = False  # there was a tile
         self.tally = dict.fromkeys(CAUSES, 0)
         self.first: int | None = None
@@ -38,19 +39,28 @@ class Array:
         self.active = 0
         return taken
 
-    def tile(self, length: int, conditions: Iterable[tuple[str, int]] = (), passed: int = 0) -> int:
+    def tile(
+        self,
+        length: int,
+        conditions: Iterable[tuple[str, int]] = (),
+        passed: int = 0,
+        *,
+        low: bool = False,
+    ) -> int:
         """Start a tile of `length` operands; returns the cycle of its last one.
 
         conditions
             (cause of the stall, first cycle in which it is over), in the issuer's order.
         passed
             Row tiles that the walker passes behind it, a cycle each.
+        low
+            The first of two passes: it is not drained.
         """
         earlier, latest = self.started
         made = max(self.made, earlier + 1)  # one tile is offered and one waits behind it
         self.made = made + 1 + passed
         cycle = self.last
-        drained = self.last + self.drain - length if self.busy else 0
+        drained = self.drains + self.drain - length if self.busy and not low else 0
         for cause, over in (("idle", made + 1), *conditions, ("drain", drained)):
             if over > cycle:
                 self.tally[cause] += over - cycle
@@ -60,4 +70,6 @@ class Array:
             self.first = cycle + 1
         self.active += length
         self.last = cycle + length
+        if not low:
+            self.drains = self.last
         return self.last

@@ -23,7 +23,6 @@ from rtl.datapath.softmax import START_LATENCY, pass_cycles
 from rtl.interface.command import (
     NORM_PLANES,
     PARAMETER_PLANES,
-    TABLE_BYTES,
     Flag,
     Opcode,
     descriptor_words,
@@ -161,7 +160,7 @@ class Inference:
                     self.loader = act + 1
                     self.ready = max(self.ready, act + 1)
                 case Opcode.TABLE:
-                    self._table(act)
+                    self._table(act, len(step.payload))
                 case Opcode.NORM:
                     self._norm(step, act)
                 case Opcode.END:
@@ -174,10 +173,10 @@ class Inference:
                     self._operation(number, step, act)
         raise ValueError("the program has no END")
 
-    def _table(self, act: int) -> None:
+    def _table(self, act: int, size: int) -> None:
         """Each word is held while its bytes are written."""
         cycle = max(act, self.table_free) + 1
-        for _ in range(TABLE_BYTES // self.lanes):
+        for _ in range(size // self.lanes):
             cycle = self.words.take(1, cycle) + self.lanes + 1
         self.loader = cycle
 
@@ -301,6 +300,8 @@ class Inference:
             loaded = ("weights", half.loaded)
             for place, (row, passed) in enumerate(rows):
                 conditions = [loaded, ("norm", norm.row(row))] if norm else [loaded]
+                if Flag.WIDE in step.flags:
+                    self.array.tile(length, conditions, low=True)
                 last = self.array.tile(length, conditions, passed)
                 if residual:
                     written = min(n, columns - column)

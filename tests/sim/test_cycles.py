@@ -303,6 +303,43 @@ def test_prediction_with_fewer_lanes_of_units(
     np.testing.assert_array_equal(result.logits.reshape(wanted.shape), wanted)
 
 
+@pytest.mark.verilator
+@pytest.mark.parametrize("lanes", [{}, {"norm_lanes": 2, "epilogue_lanes": 1}])
+@pytest.mark.parametrize(
+    ("shape", "lengths"),
+    [
+        ("bert-tiny", (40,)),
+        ("odd", (40,)),
+        ("chained", (2, 3, 1, 9, 9, 40)),
+        ("three-heads", (70,)),
+        ("every-token", (23,)),
+        ("factorised", (5, 30)),
+        ("one", (3,)),
+    ],
+)
+def test_wide_operands(shape: str, lengths: tuple[int, ...], lanes: dict[str, int]) -> None:
+    """Every write of every intermediate, the low halves by what is made of them; all cycles."""
+    config = Config(lanes=4, precise=True, **lanes)
+    rng = np.random.default_rng(3)
+    ids = rng.integers(0, VOCABULARY, sum(lengths))
+    for seed in range(3):
+        model = random_model(SHAPES[shape], seed, FACTORISED.get(shape, 0), precise=True)
+        program = compile_model(model, config, whole_last_layer=bool(seed % 2))
+        traces: list[dict[str, np.ndarray]] = []
+        wanted = run_batch(model, ids, None, np.ones(len(ids), bool), lengths, traces)
+        job = fast.Job(program, embedding_table(model, 4), ids, lengths=lengths, trace=True)
+        (result,) = fast.simulate(config, [job])
+        assert result.error is Error.NONE
+        found = fast.compare(program, traces, lengths, result)
+        assert (found.first, found.problem) == (None, "")
+        np.testing.assert_array_equal(result.logits.reshape(wanted.shape), wanted)
+        said = predict(program, lengths)
+        assert [(p.number, p.first, p.last, p.active, p.stalls) for p in said.phases] == [
+            (o.number, o.first, o.last, o.active, o.stalls) for o in result.operations
+        ]
+        assert said.cycles == result.cycles
+
+
 @pytest.mark.parametrize("busy", [0.0, 0.3, 0.9])
 @pytest.mark.parametrize(
     ("lanes", "parts", "channels", "tiles"),

@@ -63,10 +63,13 @@ class ParameterWrite(wiring.Signature):
 
 
 class TableWrite(WritePort):
-    """Writes an entry of the activation table, in all lanes: address is the code as a byte."""
+    """Writes an entry of the activation table, in all lanes: address is the code as a byte.
 
-    def __init__(self) -> None:
-        super().__init__(8, 8)
+    With `precise` a ninth bit says that it is the low half of an entry.
+    """
+
+    def __init__(self, precise: bool = False) -> None:
+        super().__init__(8 + precise, 8)
 
 
 class NormParameterWrite(wiring.Signature):

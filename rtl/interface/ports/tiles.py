@@ -17,13 +17,15 @@ class Operands(wiring.Signature):
     valid : Out
         There are some; the others are valid.
     first, last : Out
-        The tile's first and last operand; low without valid.
+        The tile's first and last operand; low without valid. The first of two passes has no last.
     index : Out
         Of the operand within its tile.
     a, a_address, b, b_address : Out
         Sources and addresses.
     b_banks : Out
         A bit for each activation bank: operand B lies there. Low while the issuer is quiet.
+    low, joined : Out
+        With wide operands: the activations' low halves count; the tile goes on from their sum.
     """
 
     def __init__(self, config: Config) -> None:
@@ -39,6 +41,7 @@ class Operands(wiring.Signature):
                 "b": Out(Operand),
                 "b_address": Out(address),
                 "b_banks": Out(BANKS),
+                **({"low": Out(1), "joined": Out(1)} if config.precise else {}),
             }
         )
 
