@@ -7,7 +7,7 @@ import numpy as np
 from golden.attention import attention
 from golden.embedding import embed
 from golden.layernorm import layernorm
-from golden.linear import accumulate, halves, high_half, linear, operand, residual, wide_operand
+from golden.linear import accumulate, high_half, linear, operand, residual, wide_operand
 from golden.matmul import matmul
 from golden.model import Layer, Model, Norm
 from golden.requantize import requantize
@@ -51,8 +51,7 @@ def run(
     if model.final_norm is not None:
         x, x8 = normalize(x, model.final_norm, trace, "final")
 
-    y = pool(x8, attend, model)
-    record_operand(trace, "pooled", y)
+    y = record(trace, "pooled", pool(x8, attend, model))
     for j, hidden in enumerate(model.head[:-1]):
         y = record(trace, f"head.{j}", linear(y, hidden))
     return record(trace, "logits", accumulate(y, model.head[-1]))
@@ -97,16 +96,8 @@ def run_batch(
 def normalize(z: np.ndarray, norm: Norm, trace: Trace, name: str) -> tuple[np.ndarray, np.ndarray]:
     """LayerNorm and the operand made of it, recorded as name.norm and name.x8."""
     x = record(trace, f"{name}.norm", layernorm(z, norm))
-    y = wide_operand(x) if norm.wide else operand(x, norm.operand_shifts)
-    record_operand(trace, f"{name}.x8", y)
-    return x, y
-
-
-def record_operand(trace: Trace, name: str, x: np.ndarray) -> None:
-    """Keep an operand: a wide one as its halves, the low one as name.low."""
-    record(trace, name, high_half(x))
-    if x.dtype == np.int16:
-        record(trace, f"{name}.low", halves(x)[1])
+    x8 = wide_operand(x) if norm.wide else operand(x, norm.operand_shifts)
+    return x, record(trace, f"{name}.x8", x8)
 
 
 def post_norm_layer(
@@ -151,8 +142,7 @@ def feed_forward(
     x: np.ndarray, x8: np.ndarray, layer: Layer, trace: Trace, name: str
 ) -> np.ndarray:
     """z = x + down(table(up(x8))), int16 [L, H]."""
-    hidden = linear(x8, layer.ffn.up)
-    record_operand(trace, f"{name}.ffn.hidden", hidden)
+    hidden = record(trace, f"{name}.ffn.hidden", linear(x8, layer.ffn.up))
     z = residual(x, hidden, layer.ffn.down, layer.ffn.residual_shift)
     return record(trace, f"{name}.ffn.sum", z)
 

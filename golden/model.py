@@ -172,6 +172,12 @@ class Linear:
             _check_shape("table_low", self.table_low, (256,))
             if self.table is None:
                 raise ValueError("table_low is an array and table None; allowed both or none")
+            below = np.flatnonzero((self.table == -128) & (self.table_low < 0))
+            if below.size:
+                raise ValueError(
+                    f"table_low[{below[0]}] is {self.table_low[below[0]]}; allowed 0..127 where "
+                    "table is -128, so that both together are an int16"
+                )
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,8 +49,10 @@ def widened(rng: np.random.Generator, model: Model) -> Model:
         return None if of is None or not rng.integers(4) else replace(of, operand_shifts=None, wide=True)
 
     def layer(of: Layer) -> Layer:
-        low = _table(rng) if rng.integers(4) else None
-        ffn = replace(of.ffn, up=replace(of.ffn.up, table_low=low))
+        up, low = of.ffn.up, _table(rng) if rng.integers(4) else None
+        if low is not None:
+            low[(up.table == -128) & (low < 0)] = 0
+        ffn = replace(of.ffn, up=replace(up, table_low=low))
         norm1, norm2 = norm(of.norm1) or of.norm1, norm(of.norm2) or of.norm2
         return replace(of, ffn=ffn, norm1=norm1, norm2=norm2)
 

@@ -9,6 +9,7 @@ import numpy as np
 from golden.encoder import PROJECTION_SHIFT, Integers, check_input
 from golden.fast import integer, kernels
 from golden.fast.exact import CODE, P_MAX, FloatProducts, sum_type
+from golden.linear import LOW_BITS
 from golden.model import Layer, Linear, Model, Norm
 
 # Tokens that go through the encoder together: their activations stay in the second-level cache,
@@ -62,12 +63,12 @@ class FastLinear:
         self.bias = np.concatenate([x.bias for x in layers]).astype(np.float64)
         scales = [np.ldexp(x.m, -x.s) for x in layers if x.m is not None and x.s is not None]
         self.factor = np.concatenate(scales) if scales else np.zeros(0)
-        table = layers[0].table
-        # entry c + 128 for the code c
-        self.table = (
+        self.table, self.table_low = (
             None
             if table is None
+            # entry c + 128 for the code c
             else (np.roll(table, 128).astype(np.int16) + products.zero).astype(products.operand)
+            for table in (layers[0].table, layers[0].table_low)
         )
 
 
@@ -81,6 +82,7 @@ class FastNorm:
         self.operand_scale = np.ldexp(
             1.0, -np.full(len(norm.gamma), 8) if shifts is None else -shifts.astype(int)
         )
+        self.wide = norm.wide
 
 
 class FastLayer:
@@ -101,6 +103,8 @@ class FastLayer:
 
 class Engine:
     """A model prepared for batches. Not for use by several threads at a time.
+
+    Operands are arrays of codes [rows, K]; wide ones [2, rows, K], the high halves first.
 
     It begins with `products`, by default BLAS, which is there at once; where that is the default,
     integer instructions take over after WORTH_LOADING products, if there are any.
@@ -172,7 +176,6 @@ class Engine:
 
         rows = batch * length
         x = self._array("x", (rows, shape.hidden), np.int16)
-        x8 = self._array("x8", (rows, shape.hidden), self.products.operand)
         kernels.embed(
             ids,
             types,
@@ -184,8 +187,9 @@ class Engine:
             shape.position_offset,
             x.reshape(batch, length, -1),
         )
+        x8 = np.empty((0, 0), self.products.operand)
         if self.embedding_norm is not None:
-            self._normalize(x, self.embedding_norm, x, x8)
+            x8 = self._normalize(x, self.embedding_norm, x)
         if self.projection is not None:
             x8 = np.ascontiguousarray(x8[:, : self.model.inputs(0)])
             self._residual(x8, self.projection, x, PROJECTION_SHIFT)
@@ -195,9 +199,10 @@ class Engine:
             last = i == len(self.layers) - 1 and shape.pooling == "first"
             x, x8 = self._layer(x, x8, layer, attend, 1 if last else length)
         if self.final_norm is not None:
-            self._normalize(x, self.final_norm, x, x8)
+            x8 = self._normalize(x, self.final_norm, x)
         if shape.pooling == "mean":
-            return self._head(self._mean(x8.reshape(batch, length, -1), attend))
+            high = x8[0] if x8.ndim == 3 else x8
+            return self._head(self._mean(high.reshape(batch, length, -1), attend))
         logits = self._head(x8)
         return logits.reshape(batch, length, -1) if shape.pooling == "none" else logits
 
@@ -208,24 +213,16 @@ class Engine:
         pre = self.model.shape.norm == "pre"
         (batch, length), hidden = attend.shape, x.shape[1]
         if pre:
-            self._normalize(x, layer.norm1, None, x8)
+            x8 = self._normalize(x, layer.norm1, None)
         context = self._attention(x8, layer, attend, queries)
         if queries < length:
             x = np.ascontiguousarray(x.reshape(batch, length, -1)[:, :queries].reshape(-1, hidden))
-        if x8.shape != x.shape:  # fewer tokens, or the channels of a factorised embedding
-            x8 = self._array("x8.next", x.shape, self.products.operand)
-
         self._residual(context, layer.o, x, layer.attention_shift)
-        if pre:
-            self._normalize(x, layer.norm2, None, x8)
-        else:
-            self._normalize(x, layer.norm1, x, x8)
+        x8 = self._normalize(x, layer.norm2, None) if pre else self._normalize(x, layer.norm1, x)
 
         middle = self._linear(x8, layer.up, "ffn.hidden")
         self._residual(middle, layer.down, x, layer.ffn_shift)
-        if not pre:
-            self._normalize(x, layer.norm2, x, x8)
-        return x, x8
+        return x, x8 if pre else self._normalize(x, layer.norm2, x)
 
     def _attention(
         self, x8: np.ndarray, layer: FastLayer, attend: np.ndarray, queries: int
@@ -279,8 +276,13 @@ class Engine:
         return (acc.astype(np.int64) + last.bias.astype(np.int64)).astype(np.int32)
 
     def _linear(self, x8: np.ndarray, layer: FastLinear, name: str) -> np.ndarray:
-        """golden.linear.linear: codes [rows, out]."""
+        """golden.linear.linear: an operand."""
         acc = self._accumulate(x8, layer)
+        if layer.table_low is not None:
+            halves = self._array(name, (2, *acc.shape), self.products.operand)
+            for half, table in zip(halves, (layer.table, layer.table_low)):
+                kernels.requantize_by_table(acc, layer.bias, layer.factor, table, half)
+            return halves
         out = self._array(name, acc.shape, self.products.operand)
         if layer.table is None:
             kernels.requantize_to_codes(acc, layer.bias, layer.factor, self.products.zero, out)
@@ -294,19 +296,28 @@ class Engine:
         kernels.add_residual(acc, layer.bias, layer.factor, x, shift)
 
     def _accumulate(self, x8: np.ndarray, layer: FastLinear) -> np.ndarray:
-        acc = self._array("acc", (len(x8), layer.out), self.products.sums)
-        return self.products.multiply(x8, layer.weight, acc)
+        products, shape = self.products, (x8.shape[-2], layer.out)
+        acc = self._array("acc", shape, products.sums)
+        if x8.ndim == 2:
+            return products.multiply(x8, layer.weight, acc)
+        # float64, since a sum of both passes may need a bit more than one of them.
+        low = products.multiply(x8[1], layer.weight, acc).astype(np.float64)
+        low = np.floor(low / (1 << LOW_BITS))
+        return products.multiply(x8[0], layer.weight, acc) + low
 
-    def _normalize(
-        self, z: np.ndarray, norm: FastNorm, x: np.ndarray | None, x8: np.ndarray
-    ) -> None:
-        """x = layernorm(z) and x8 its operand; x may be z, or None where only x8 is wanted."""
+    def _normalize(self, z: np.ndarray, norm: FastNorm, x: np.ndarray | None) -> np.ndarray:
+        """x = layernorm(z), and its operand; x may be z, or None where only that is wanted."""
         if x is None:
             x = self._array("normalised", z.shape, np.int16)
+        halves = self._array("x8", (1 + norm.wide, *z.shape), self.products.operand)
         kernels.layernorm(
             z, norm.gamma, norm.beta, norm.shift, norm.epsilon, norm.operand_scale, x,
-            self.products.zero, x8,
+            self.products.zero, halves[0],
         )  # fmt: skip
+        if not norm.wide:
+            return halves[0]
+        kernels.low_halves(x, halves[0], self.products.zero, halves[1])
+        return halves
 
     def _array(self, name: str, shape: tuple[int, ...], kind: type[np.generic]) -> np.ndarray:
         """Memory for an intermediate, used again by the next batch: first touches are dear."""

@@ -10,6 +10,7 @@ here: an accumulator has 32 bits and a multiplier m * 2^-s has 16 significant on
 import numpy as np
 from numba import njit
 
+from golden.linear import LOW_BITS, WIDE_MAX
 from golden.reciprocal import TABLE as RECIPROCAL
 from golden.requantize import round_shift
 from golden.rsqrt import TABLE as RSQRT
@@ -198,6 +199,15 @@ def layernorm(
             y = -128.0 if y < -128.0 else y
             y = 127.0 if y > 127.0 else y
             x8[row, c] = np.int32(y) + zero
+
+
+@compiled
+def low_halves(x16: np.ndarray, high: np.ndarray, zero: int, low: np.ndarray) -> None:
+    """low = min(x16, WIDE_MAX) - 2^8 * (high - zero) + zero: of golden.linear.halves."""
+    for row in range(x16.shape[0]):
+        for c in range(x16.shape[1]):
+            x = min(np.int32(x16[row, c]), WIDE_MAX)
+            low[row, c] = x - ((np.int32(high[row, c]) - zero) << LOW_BITS) + zero
 
 
 @compiled

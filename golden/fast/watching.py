@@ -15,8 +15,8 @@ Watch = Callable[[str, NDArray[np.float32]], None]
 class WatchedEngine(Engine):
     """An engine that shows the operand of each layer, before the layer, to ``watch(name, x)``.
 
-    x float32 [rows, K] holds the int8 codes of one text, a row a token; the array is used again
-    after the call. The name is that of the trace, docs/numerics.md section 9. Every token of the
+    x float32 [rows, K] holds the int8 codes of one text, a row a token, of wide operands the high
+    halves; the array is used again after the call. The name is that of the trace, docs/numerics.md section 9. Every token of the
     last layer is computed, also where the head reads only the first.
     """
 
@@ -48,8 +48,8 @@ class WatchedEngine(Engine):
         return super()._layer(x, x8, layer, attend, attend.shape[1])
 
     def _head(self, y: np.ndarray) -> np.ndarray:
-        return super()._head(y[:1] if self.model.shape.pooling == "first" else y)
+        return super()._head(y[..., :1, :] if self.model.shape.pooling == "first" else y)
 
     def _accumulate(self, x8: np.ndarray, layer: FastLinear) -> np.ndarray:
-        self._watch(self._names[layer], x8)
+        self._watch(self._names[layer], x8[0] if x8.ndim == 3 else x8)
         return super()._accumulate(x8, layer)

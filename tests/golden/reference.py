@@ -95,17 +95,40 @@ def ref_layernorm(z: list[int], norm: Norm) -> list[int]:
     return y
 
 
+class Wide(list):
+    """The 16-bit operands of one token."""
+
+
+def ref_halves(x: int) -> tuple[int, int]:
+    """(high, low), -128 <= low < 128."""
+    low = (x + 128) % 256 - 128
+    return (x - low) // 256, low
+
+
 def ref_accumulate(x: list[int], layer: Linear) -> list[int]:
-    return [
-        sum(a * b for a, b in zip(x, row)) + bias
-        for row, bias in zip(layer.weight.tolist(), layer.bias.tolist())
-    ]
+    passes = [x]
+    if isinstance(x, Wide):
+        high, low = zip(*map(ref_halves, x))
+        assert -128 <= min(high) and max(high) <= 127
+        passes = [low, high]
+    found = []
+    for row, bias in zip(layer.weight.tolist(), layer.bias.tolist()):
+        acc = 0
+        for one in passes:
+            acc = acc // 256 + sum(a * b for a, b in zip(one, row))
+        found.append(acc + bias)
+    return found
 
 
 def ref_linear(x: list[int], layer: Linear, bits: int = 8) -> list[int]:
     scaled = zip(ref_accumulate(x, layer), layer.m.tolist(), layer.s.tolist())
     y = [ref_requantize(acc, m, s, bits) for acc, m, s in scaled]
-    return y if layer.table is None else [int(layer.table[code % 256]) for code in y]
+    if layer.table is None:
+        return y
+    out = [int(layer.table[code % 256]) for code in y]
+    if layer.table_low is None:
+        return out
+    return Wide(256 * a + int(layer.table_low[code % 256]) for a, code in zip(out, y))
 
 
 def ref_residual(x16: list[int], x8: list[int], layer: Linear, k: int) -> list[int]:
@@ -114,6 +137,8 @@ def ref_residual(x16: list[int], x8: list[int], layer: Linear, k: int) -> list[i
 
 
 def ref_operand(x16: list[int], norm: Norm) -> list[int]:
+    if norm.wide:
+        return Wide(min(x, 127 * 256 + 127) for x in x16)
     shifts = [8] * len(x16) if norm.operand_shifts is None else norm.operand_shifts.tolist()
     return [ref_saturate(ref_round_shift(x, s), 8) for x, s in zip(x16, shifts)]
 
@@ -227,6 +252,7 @@ def ref_run(model: Model, ids: list[int], types: list[int], attend: list[bool]) 
     else:
         p = [255 if valid else 0 for valid in attend]
         m, s = ref_row_scale(sum(p), model.mean_m, model.mean_s)
+        x8 = [[ref_halves(c)[0] for c in row] if isinstance(row, Wide) else row for row in x8]
         y = [
             ref_requantize(sum(a * row[c] for a, row in zip(p, x8)), m, s)
             for c in range(shape.hidden)

@@ -24,11 +24,12 @@ FACTORISED = {"factorised": 5, "factorised, as wide": 11, "factorised, every tok
 
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("tokens", [1, 2, 9, 10])
-def test_every_intermediate_equals_the_reference(name: str, tokens: int) -> None:
+@pytest.mark.parametrize("precise", [False, True])
+def test_every_intermediate_equals_the_reference(name: str, tokens: int, precise: bool) -> None:
     shape = SHAPES[name]
     for seed in range(3):
         rng = np.random.default_rng(seed)
-        model = random_model(shape, seed, FACTORISED.get(name, 0))
+        model = random_model(shape, seed, FACTORISED.get(name, 0), precise=precise)
         ids = rng.integers(0, shape.vocabulary, tokens)
         types = rng.integers(0, max(shape.types, 1), tokens)
         attend = rng.random(tokens) < 0.7

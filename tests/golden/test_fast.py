@@ -59,11 +59,12 @@ def products(request: pytest.FixtureRequest) -> engine.Products:
     return found
 
 
+@pytest.mark.parametrize("precise", [False, True])
 @pytest.mark.parametrize("name", SHAPES)
-def test_batches_of_every_shape(name: str, products: engine.Products) -> None:
+def test_batches_of_every_shape(name: str, products: engine.Products, precise: bool) -> None:
     shape = SHAPES[name]
     for seed in range(3):
-        model = random_model(shape, seed, FACTORISED.get(name, 0))
+        model = random_model(shape, seed, FACTORISED.get(name, 0), precise=precise)
         batch = list(texts(shape, seed, 12, min(40, shape.tokens)))
         logits = Engine(model, products).run_batch(*zip(*batch))
         assert logits.dtype == np.int32

@@ -134,7 +134,7 @@ def test_files_of_two_models(saved: Path, tmp_path_factory: pytest.TempPathFacto
         (b'{"format": ', "not readable as JSON"),
         (b"[]", '"format" is not'),
         (b'{"format": "gguf"}', '"format" is not "bert2rtl quantized model"'),
-        (b'{"format": "bert2rtl quantized model", "version": 9}', "version 9; allowed 1..4"),
+        (b'{"format": "bert2rtl quantized model", "version": 9}', "version 9; allowed 1..5"),
         (b'{"format": "bert2rtl quantized model", "version": 2}', '"sha256" is missing'),
     ],
 )
