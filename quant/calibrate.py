@@ -65,6 +65,7 @@ examples:
   python -m quant.calibrate --model hub:owner/name
   python -m quant.calibrate --method mse --samples 256 --json build/calibration.json
   python -m quant.calibrate --remedies centre,split --out build/trial
+  python -m quant.calibrate --precise --out build/precise
 """
 
 
@@ -336,6 +337,12 @@ def parser() -> Parser:
         help="leave the mean error of the rounded weights in",
     )
     result.add_argument(
+        "--precise",
+        action="store_true",
+        help="operands of 16 bits, which their layers read in two passes: the outputs of LayerNorm "
+        "and of the feed-forward activation",
+    )
+    result.add_argument(
         "--remedies",
         type=remedies,
         metavar="NAMES",
@@ -390,6 +397,7 @@ def calibrate_command(options: argparse.Namespace) -> int:
             method=options.method,
             bias_correction=not options.no_bias_correction,
             remedies=options.remedies,
+            precise=options.precise,
         ),
         source,
     )

@@ -136,7 +136,7 @@ def stand_in(checkpoint: Checkpoint) -> Model:
     made = random_model(replace(shape_of(spec), vocabulary=2), 0, spec.embedding_size)
     activations = [spec.activation] * spec.layers + list(spec.head_activations)
     points = np.linspace(1, 4, len(activations))
-    tables = [activation_table(name, p)[0] for name, p in zip(activations, points)]
+    tables = [activation_table(name, p)[0][0] for name, p in zip(activations, points)]
 
     def plain(norm: Any) -> Any:
         return None if norm is None else replace(norm, operand_shifts=None)

@@ -21,6 +21,7 @@ class Options:
     per_channel: bool = True
     multiplier_bits: int = 16
     remedies: tuple[str, ...] | None = None  # None: none, unless `calibrate` chooses
+    precise: bool = False  # operands of 16 bits where there may be such
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:

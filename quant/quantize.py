@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from golden.linear import LOW_BITS
 from golden.model import (
     OPERAND_SHIFTS,
     Attention,
@@ -33,7 +34,7 @@ from quant.observers import (
     clipping_point,
 )
 from quant.options import Options
-from quant.quantizers import CalibrationError, named, normalise
+from quant.quantizers import CalibrationError, Tables, named, normalise
 from quant.rewriting import Rewritten
 from quant.rounding import Moments
 from quant.spec import CLASSIFICATION, EMBEDDING, TOKEN_CLASSIFICATION, Arrays, EncoderSpec, Floats
@@ -140,13 +141,13 @@ class _Quantizer:
         if spec.norm == "pre":
             final, stream = self._norm("final", "final.norm", stream)
         mean_m = mean_s = None
-        pooled = 256 * stream
+        pooled, wide = 256 * stream, self._wide(self.last_norm)
         if spec.pooling == "mean":
             scale = self._point("pooled") / 127
             mean_m, mean_s = self._row_multiplier("pooled", pooled / scale)
             pooled = scale
             self.description.prove("pooled", 128 * 255 * spec.max_tokens, 2**31)
-        self.description.tensor("pooled", pooled, 8)
+        self._describe_operand("pooled", pooled, wide)
         if f"{self.last_norm}.norm" in self.factors:
             self.factors["pooled"] = self.factors[f"{self.last_norm}.norm"]
             self.description.multiply("pooled", self.factors["pooled"])
@@ -192,7 +193,9 @@ class _Quantizer:
         for i in range(self.spec.layers):
             name = f"layer.{i}.ffn"
             weight = self.arrays[f"{name}.down.weight"]
-            self.splits[name] = split(self._observer(f"{name}.up"), weight, self.spec.activation)
+            self.splits[name] = split(
+                self._observer(f"{name}.up"), weight, self.spec.activation, self.options.precise
+            )
         self.ffn = max(len(codes.sources) for codes in self.splits.values())
 
     def _operand(self, name: str, scale: float) -> Operand:
@@ -254,15 +257,30 @@ class _Quantizer:
         epsilon = self.spec.embedding_epsilon if tensor == "embedding" else self.spec.epsilon
         norm = quantizers.layer_norm(parameters, gamma, beta, epsilon, input_scale, scale)
         self.description.tensor(name, scale, 16)
-        self.description.tensor(f"{tensor}.x8", 256 * scale, 8)
-        # A mean over tokens has narrower channels than what it is made of, and codes of its own.
-        averaged = self.spec.pooling == "mean" and tensor == self.last_norm
-        if "shift" in self.remedies and not averaged:
+        wide = self._wide(tensor)
+        self._describe_operand(f"{tensor}.x8", 256 * scale, wide)
+        if wide:
+            norm = replace(norm, wide=True)
+        elif "shift" in self.remedies and not self._averaged(tensor):
             shifts = quantizers.operand_shifts(*self._observer(name).channel_extremes, scale)
             norm = replace(norm, operand_shifts=shifts)
             self.factors[name] = np.exp2(shifts.astype(np.float64) - OPERAND_SHIFTS[1])
             self.description.multiply(f"{tensor}.x8", self.factors[name])
         return norm, scale
+
+    def _averaged(self, tensor: str) -> bool:
+        """The mean over tokens has narrower channels than what it is made of, and its own codes."""
+        return self.spec.pooling == "mean" and tensor == self.last_norm
+
+    def _wide(self, tensor: str) -> bool:
+        """Whether the operand made of this norm has 16 bits: its readers take two passes."""
+        projected = tensor == "embedding" and self.spec.embedding_size > 0
+        return self.options.precise and not projected and not self._averaged(tensor)
+
+    def _describe_operand(self, name: str, scale: float, wide: bool, **more: Any) -> None:
+        """An operand whose high half, or all of it, has this scale."""
+        low = LOW_BITS if wide else 0
+        self.description.tensor(name, scale / 2**low, 8 + low, **more)
 
     def _linear(
         self,
@@ -272,7 +290,7 @@ class _Quantizer:
         *,
         weight: Floats | None = None,
         bias: Floats | None = None,
-        table: NDArray[np.int8] | None = None,
+        tables: Tables | None = None,
     ) -> Linear:
         """The layer of this name, or one of other weights and bias in its place."""
         weight = self.arrays[f"{name}.weight"] if weight is None else weight
@@ -288,7 +306,7 @@ class _Quantizer:
             input_means=operand.means if corrected else None,
             per_channel=self.options.per_channel and not (output_scale is None and self._compared),
             multiplier_bits=self.options.multiplier_bits,
-            table=table,
+            tables=tables,
             to_codes=rounding.to_codes(self.moments.get(operand.name), centred=corrected),
         )
         self.description.weights[name] = {
@@ -299,14 +317,14 @@ class _Quantizer:
         return result.linear
 
     def _activated(
-        self, name: str, before: str, after: str, operand: Operand, activation: str
+        self, name: str, before: str, after: str, operand: Operand, activation: str, wide: bool
     ) -> tuple[Linear, Operand]:
         """A linear layer with its activation table, and the operand that the table gives."""
         point = activation_clipping_point(self._observer(before), self.options.method, activation)
-        table, scale = quantizers.activation_table(activation, point)
-        layer = self._linear(name, operand, point / 127, table=table)
+        tables, scale = quantizers.activation_table(activation, point, wide)
+        layer = self._linear(name, operand, point / 127, tables=tables)
         self.description.tensor(before, point / 127, 8)
-        self.description.tensor(after, scale, 8, activation=activation)
+        self._describe_operand(after, scale, wide, activation=activation)
         return layer, self._operand(after, scale)
 
     def _layer(self, name: str, stream: float) -> tuple[Layer, float]:
@@ -336,7 +354,12 @@ class _Quantizer:
         if name in self.splits:
             return self._split_feed_forward(name, operand, stream)
         up, hidden = self._activated(
-            f"{name}.up", f"{name}.up", f"{name}.hidden", operand, self.spec.activation
+            f"{name}.up",
+            f"{name}.up",
+            f"{name}.hidden",
+            operand,
+            self.spec.activation,
+            self.options.precise,
         )
         down, shift, stream = self._residual(f"{name}.down", hidden, f"{name}.sum", stream)
         return named(name, FeedForward, up=up, down=down, residual_shift=shift), stream
@@ -349,13 +372,13 @@ class _Quantizer:
         weight, bias = (self.arrays[f"{name}.up.{part}"] for part in ("weight", "bias"))
         weight, bias = codes.up(weight, bias, self.ffn)
         up = self._linear(
-            f"{name}.up", operand, codes.input_scale, weight=weight, bias=bias, table=codes.table
+            f"{name}.up", operand, codes.input_scale, weight=weight, bias=bias, tables=codes.tables
         )
         self.description.tensor(f"{name}.up", codes.input_scale, 8, centre=codes.input_centre)
-        self.description.tensor(
+        self._describe_operand(
             f"{name}.hidden",
             codes.output_scale,
-            8,
+            self.options.precise,
             activation=activation,
             centre=codes.output_zero,
             copies=codes.copies.tolist(),
@@ -465,7 +488,7 @@ class _Quantizer:
         head = []
         for j, activation in enumerate(self.spec.head_activations):
             layer, operand = self._activated(
-                f"head.{j}", f"head.{j}.linear", f"head.{j}", operand, activation
+                f"head.{j}", f"head.{j}.linear", f"head.{j}", operand, activation, wide=False
             )
             head.append(layer)
         last = f"head.{self.spec.head_layers - 1}"

@@ -10,13 +10,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from golden.linear import LOW_BITS, WIDE_MAX, halves
 from golden.model import OPERAND_SHIFTS, Linear, Norm
 from quant.activation import ACTIVATIONS
 from quant.spec import Floats
 
 Doubles = NDArray[np.float64]
 ToCodes: TypeAlias = Callable[[Doubles], Doubles]
+Tables: TypeAlias = tuple[NDArray[np.int8], NDArray[np.int8] | None]  # high, low halves
 
+CODES = np.arange(-128, 128)
 WEIGHT_MAX = 127
 MULTIPLIER_BITS = 16
 SHIFT_MIN, SHIFT_MAX = 1, 47
@@ -82,7 +85,7 @@ def linear(
     input_scale: float,
     output_scale: float | None,
     *,
-    table: NDArray[np.int8] | None = None,
+    tables: Tables | None = None,
     input_means: NDArray[np.floating[Any]] | None = None,
     per_channel: bool = True,
     multiplier_bits: int = MULTIPLIER_BITS,
@@ -123,22 +126,37 @@ def linear(
     m = s = None
     if output_scale is not None:
         m, s = normalise(name, input_scale * scales / output_scale, multiplier_bits)
-    result = Linear(codes.astype(np.int8), biases.astype(np.int32), m, s, table)
+    table, low = tables or (None, None)
+    result = Linear(codes.astype(np.int8), biases.astype(np.int32), m, s, table, low)
     return QuantizedLinear(result, scales, int(bounds[worst]))
 
 
-def activation_table(activation: str, clipping_point: float) -> tuple[NDArray[np.int8], float]:
+def activation_table(
+    activation: str, clipping_point: float, precise: bool = False
+) -> tuple[Tables, float]:
     """The 256-entry table for an input scale of clipping_point / 127, and its output scale.
 
-    Entry x & 255 is round(f(x s_in) / s_out), s_out = f(127 s_in) / 127: within 0.5 LSB of f.
+    Entry x & 255 is round(f(x s_in) / s_out), s_out = f(127 s_in) / 127: within 0.5 LSB of f;
+    where it is precise the halves of round(2^8 f(x s_in) / s_out).
     """
     f = ACTIVATIONS[activation].function
     input_scale = clipping_point / 127
     output_scale = float(f(np.float64(clipping_point))) / 127
-    x = np.arange(-128, 128)
+    return tables_of(f(CODES * input_scale) / output_scale, precise), output_scale
+
+
+def tables_of(values: Floats, precise: bool) -> Tables:
+    """The table whose entry x & 255 is values[x + 128], rounded and saturated.
+
+    Where it is precise those of the high and the low halves of 2^8 times that.
+    """
+    if precise:
+        wide = np.zeros(256, np.int16)
+        wide[CODES & 255] = rounded(values * 2**LOW_BITS).clip(-(2**15), WIDE_MAX)
+        return halves(wide)
     table = np.zeros(256, np.int8)
-    table[x & 255] = rounded(f(x * input_scale) / output_scale).clip(-128, 127)
-    return table, output_scale
+    table[CODES & 255] = rounded(values).clip(-128, 127)
+    return table, None
 
 
 def layer_norm(

@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from golden.linear import LOW_BITS
 from quant.activation import ACTIVATIONS
 from quant.observers import Observer
-from quant.quantizers import rounded
+from quant.quantizers import CODES, Tables, rounded, tables_of
 from quant.spec import Floats
 
 Doubles = NDArray[np.floating[Any]]
@@ -45,15 +46,21 @@ class Split:
     input_centre: float
     output_scale: float
     output_zero: float
-    table: NDArray[np.int8]
+    tables: Tables
     sources: NDArray[np.int64]
     steps: NDArray[np.int64]
 
-    def codes(self, u: Floats) -> NDArray[np.int8]:
-        """The table's outputs for pre-activations u [n, F], with the copies [n, F + copies]."""
+    def codes(self, u: Floats) -> Doubles:
+        """The table's outputs for pre-activations u [n, F], with the copies [n, F + copies].
+
+        Where there are low halves, with them behind the point.
+        """
         moved = u[:, self.sources] - self.high * self.steps
         x = rounded((moved - self.input_centre) / self.input_scale).clip(-128, 127)
-        return self.table[x.astype(np.int64) & 255]
+        high, low = self.tables
+        table = high if low is None else high + low / 2**LOW_BITS
+        result: Doubles = table[x.astype(np.int64) & 255].astype(np.float64)
+        return result
 
     def hidden(self, u: Floats) -> Doubles:
         """What the codes stand for, copies apart [n, F + copies]."""
@@ -104,11 +111,13 @@ def folded(values: Doubles, neurons: int, copies: NDArray[np.int64]) -> Doubles:
     return result
 
 
-def split(observer: Observer, weight: Floats, activation: str) -> Split:
+def split(
+    observer: Observer, weight: Floats, activation: str, precise: bool = False
+) -> Split:
     """The codes with the least squared error of the second layer's output on calibration's rows.
 
     weight [H, F] is the second layer's, the activation `splittable`. A constant error is none: it
-    moves into the bias.
+    moves into the bias. precise: y has 16 bits.
     """
     rows = observer.rows[:: -(-len(observer.rows) // ROWS)].astype(np.float64)
     exact = ACTIVATIONS[activation].function(rows)
@@ -124,7 +133,7 @@ def split(observer: Observer, weight: Floats, activation: str) -> Split:
         sources = np.repeat(np.arange(len(count)), count)
         steps = np.concatenate([np.arange(1, n + 1) for n in count])
         for low in LOWS:
-            found = _codes(activation, low, float(high), len(count), sources, steps)
+            found = _codes(activation, low, float(high), len(count), sources, steps, precise)
             error = folded(found.hidden(rows), len(count), sources) - exact
             error -= error.mean(axis=0)
             squared = float(np.square(error.astype(np.float32) @ w.T).sum(dtype=np.float64))
@@ -141,16 +150,14 @@ def _codes(
     neurons: int,
     copies: NDArray[np.int64],
     steps: NDArray[np.int64],
+    precise: bool,
 ) -> Split:
     f = ACTIVATIONS[activation].function
     input_scale = (high - low) / 255
     centre = low + 128 * input_scale
-    x = np.arange(-128, 128)
-    values = f(x * input_scale + centre)
+    values = f(CODES * input_scale + centre)
     output_scale = float(values.max() - values.min()) / 255
     zero = float(values.min()) + 128 * output_scale
-    table = np.zeros(256, np.int8)
-    table[x & 255] = rounded((values - zero) / output_scale).clip(-128, 127)
     return Split(
         low,
         high,
@@ -158,7 +165,7 @@ def _codes(
         centre,
         output_scale,
         zero,
-        table,
+        tables_of((values - zero) / output_scale, precise),
         np.concatenate([np.arange(neurons), copies]),
         np.concatenate([np.zeros(neurons, np.int64), steps]),
     )
