@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 HEADER, TABLE, NORM, EMBED, LINEAR = 1, 2, 3, 4, 5
 DESCRIPTOR_BYTES = 32
 SHIFTS = 128  # flag of a NORM with a plane more
+WIDE = 16  # flag of a TABLE with low halves
 FIRST_TILE, LOGITS = 1, 64  # flags of a LINEAR
 PARAMETER_PLANES = 7
 
@@ -72,7 +73,7 @@ def _descriptors(stream: bytes) -> Iterator[tuple[int, int, bytes]]:
         yield opcode, flags, fields
         first, second = struct.unpack_from("<HH", fields)
         words = {
-            TABLE: 256 // lanes,
+            TABLE: (512 if flags & WIDE else 256) // lanes,
             NORM: -(-first // lanes) * (7 if flags & SHIFTS else 6),
             LINEAR: -(-second // lanes) * (first + PARAMETER_PLANES),
         }

@@ -7,7 +7,6 @@ from golden.matmul import matmul
 from golden.model import Linear
 from golden.requantize import requantize, round_shift, saturate
 
-
 LOW_BITS = 8  # of a wide operand
 WIDE_MAX = 127 * (1 << LOW_BITS) + 127  # both halves are int8
 

@@ -428,8 +428,8 @@ class Model:
             bound = int((129 * sums + np.abs(linear.bias.astype(np.int64)) + 1).max())
             if bound >= 1 << 31:
                 raise ValueError(
-                    f"{name}: 129 * sum |weight| + |bias| + 1 is {bound}; allowed 0..{(1 << 31) - 1} "
-                    "where operands have 16 bits, or the accumulator may overflow int32"
+                    f"{name}: 129 * sum |weight| + |bias| + 1 is {bound}; allowed 0.."
+                    f"{(1 << 31) - 1} where operands have 16 bits, or the accumulator may overflow"
                 )
 
     def _check_context(self) -> None:

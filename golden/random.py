@@ -43,10 +43,15 @@ def random_model(
 
 
 def widened(rng: np.random.Generator, model: Model) -> Model:
-    """The model with wide operands: all, or those of a norm or a table out of every four not."""
+    """The model with wide operands, those of three norms and tables out of four.
+
+    Every second of these norms reaches twice as far, so that some of its values saturate.
+    """
 
     def norm(of: Norm | None) -> Norm | None:
-        return None if of is None or not rng.integers(4) else replace(of, operand_shifts=None, wide=True)
+        if of is None or not rng.integers(4):
+            return None
+        return replace(of, operand_shifts=None, wide=True, shift=of.shift - int(rng.integers(2)))
 
     def layer(of: Layer) -> Layer:
         up, low = of.ffn.up, _table(rng) if rng.integers(4) else None

@@ -111,9 +111,7 @@ def folded(values: Doubles, neurons: int, copies: NDArray[np.int64]) -> Doubles:
     return result
 
 
-def split(
-    observer: Observer, weight: Floats, activation: str, precise: bool = False
-) -> Split:
+def split(observer: Observer, weight: Floats, activation: str, precise: bool = False) -> Split:
     """The codes with the least squared error of the second layer's output on calibration's rows.
 
     weight [H, F] is the second layer's, the activation `splittable`. A constant error is none: it

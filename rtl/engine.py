@@ -121,9 +121,7 @@ class Engine(wiring.Component):
                 "mask": In(MaskWrite(config.places)),
                 "rows": Out(RowsFill()),
                 "rows_write": In(WritePort(range(config.weight_words), word)),
-                "x8": In(
-                    WritePort(range(config.x_words), activation_word(n, config.precise))
-                ),
+                "x8": In(WritePort(range(config.x_words), activation_word(n, config.precise))),
                 "x": Out(ResidualAccess(config)),
                 "logit": Out(LogitWrite(config)),
                 "logits": Out(LogitLayout()),

@@ -20,7 +20,7 @@ from golden.encoder import run
 from golden.model import Model
 from quant.quantized_model import QuantizedModel
 from quant.texts import imdb
-from rtl.compile.fit import fitting
+from rtl.compile.fit import fitting_model
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import LANES, Config
 from sim.cycles.model import predict
@@ -158,7 +158,7 @@ def measure(
 
     for (lanes, rate), group in groupby(sorted(range(len(plan)), key=together), key=together):
         places = list(group)
-        config = fitting(model.shape, lanes, longest)
+        config = fitting_model(model, lanes, longest)
         programs = _programs(model, config, [plan[place] for place in places])
         rows = embedding_table(model, lanes)
         jobs = [

@@ -17,7 +17,7 @@ from cli.options import Parser, add_json, add_lanes, add_tokens
 
 from golden.model import Model
 from quant.tokenizer import Tokens
-from rtl.compile.fit import fitting
+from rtl.compile.fit import fitting_model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, Config
 from sim.coverage.code import Point, read
@@ -166,7 +166,7 @@ def _run(options: argparse.Namespace) -> None:
     _, quantized = model_of(options)
     review = options.review if options.review is not None else default_review()
     tokens = quantized.tokens(review, max_tokens=options.tokens)
-    config = fitting(quantized.model.shape, options.lanes, len(tokens.ids))
+    config = fitting_model(quantized.model, options.lanes, len(tokens.ids))
     found = activity(quantized.model, config, tokens)
     told = watts(found, config, options.clock)
     seconds = found.cycles / options.clock / 1e6

@@ -38,7 +38,7 @@ from quant.texts import load_texts
 from quant.vectors import cosines
 from quant.word_evaluation import UNCOUNTED
 from rtl.compile.batches import pack
-from rtl.compile.fit import fitting
+from rtl.compile.fit import fitting_model
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import LANES, ceil_div
 from sim.design import generated
@@ -153,7 +153,7 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
         raise ValueError(f"{options.data} holds no text: nothing would be compared")
     lengths = [len(t.ids) for t in sequences]
     longest = max(*lengths, options.batch or 1)
-    config = fitting(quantized.model.shape, options.lanes, longest, **lanes_of(options))
+    config = fitting_model(quantized.model, options.lanes, longest, **lanes_of(options))
     program = compile_model(quantized.model, config, whole_last_layer=options.whole_last_layer)
     stage(f"running golden: {len(sequences):,} reviews")
     golden = golden_fast.run_batch(

@@ -14,7 +14,7 @@ from cli.files import write, write_json
 from cli.options import Parser, add_lanes, add_tokens
 
 from quant.texts import imdb
-from rtl.compile.fit import fitting
+from rtl.compile.fit import fitting_model
 from rtl.generate.units import unit
 from rtl.interface.config import LANES, Config
 from sim import play, summary
@@ -96,8 +96,8 @@ def _run(options: argparse.Namespace) -> int:
     text = reference(quantized, review, options.tokens, options.pair)
     shown = " ".join(review.split())
     cut = f", {text.tokens.dropped} more cut" if text.tokens.dropped else ""
-    config = fitting(
-        quantized.model.shape, options.lanes, len(text.tokens.ids), **lanes_of(options)
+    config = fitting_model(
+        quantized.model, options.lanes, len(text.tokens.ids), **lanes_of(options)
     )
     print(f"review  {shown[:300]}{'...' if len(shown) > 300 else ''}")
     if options.pair is not None:

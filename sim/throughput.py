@@ -16,7 +16,7 @@ from cli.progress import progress
 from quant.quantized_model import QuantizedModel
 from quant.texts import load_texts
 from rtl.compile.batches import pack
-from rtl.compile.fit import fitting
+from rtl.compile.fit import fitting_model
 from rtl.compile.program import Program, compile_model
 from rtl.interface.config import LANES
 from sim.cycles.model import predict
@@ -108,7 +108,7 @@ def measure(
     model = quantized.model
 
     def compiled(tokens: int, whole_last_layer: bool) -> Program:
-        config = fitting(model.shape, setting.lanes, tokens)
+        config = fitting_model(model, setting.lanes, tokens)
         return compile_model(model, config, whole_last_layer=whole_last_layer)
 
     whole = compiled(max(lengths), True)

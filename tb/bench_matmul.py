@@ -21,7 +21,16 @@ async def tiles(dut: Any, pauses: float) -> None:
     parts = parts_of(ports)
     lanes = ports.config["lanes"]
     lengths = [1, 1, lanes, lanes, 2, 37, 1, lanes + 1, 64, *range(2, 18)]
-    await matmul.check_tiles(ports, matmul.random_tiles(lanes, lengths, 1), lanes, pauses, parts)
+    given = matmul.random_tiles(lanes, lengths, 1)
+    await matmul.check_tiles(ports, given, lanes, pauses, parts, none_joined(ports, given))
+    if ports.config["precise"]:
+        given = matmul.random_tiles(lanes, matmul.WIDE_LENGTHS, 2)
+        await matmul.check_tiles(ports, given, lanes, pauses, parts, matmul.WIDE_JOINED)
+
+
+def none_joined(ports: CocotbPorts, tiles: matmul.Tiles) -> list[bool]:
+    """What `check_tiles` is given where nothing is joined."""
+    return [False] * len(tiles) if ports.config["precise"] else []
 
 
 @cocotb.test()
@@ -29,12 +38,12 @@ async def extremes(dut: Any) -> None:
     ports = await start(dut)
     lanes, longest = ports.config["lanes"], max(ports.config["hidden"], ports.config["ffn"])
     linear, context = longest, ports.config["tokens"]
-    await matmul.check_tiles(
-        ports, matmul.extreme_tiles(lanes, linear)[2:], lanes, parts=parts_of(ports)
-    )
-    await matmul.check_tiles(
-        ports, matmul.extreme_tiles(lanes, context)[:2], lanes, parts=parts_of(ports)
-    )
+    for given in (
+        matmul.extreme_tiles(lanes, linear)[2:],
+        matmul.extreme_tiles(lanes, context)[:2],
+    ):
+        joined = none_joined(ports, given)
+        await matmul.check_tiles(ports, given, lanes, parts=parts_of(ports), joined=joined)
 
 
 @cocotb.test(skip=WITHOUT_VECTORS)
@@ -42,6 +51,6 @@ async def real_reviews(dut: Any) -> None:
     ports = await start(dut)
     lanes = ports.config["lanes"]
     for vector in vectors("matmul"):
-        await matmul.check_tiles(
-            ports, matmul.cut_tiles(vector, lanes), lanes, parts=parts_of(ports)
-        )
+        given = matmul.cut_tiles(vector, lanes)
+        joined = none_joined(ports, given)
+        await matmul.check_tiles(ports, given, lanes, parts=parts_of(ports), joined=joined)

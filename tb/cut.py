@@ -10,7 +10,7 @@ import numpy as np
 from golden.attention import split_heads
 from golden.encoder import run
 from golden.layernorm import layernorm
-from golden.linear import accumulate, operand
+from golden.linear import accumulate, high_half, operand
 from golden.matmul import matmul
 from golden.model import Linear, Model, Norm
 from golden.reciprocal import reciprocal
@@ -160,7 +160,7 @@ def _activation(run: Traced) -> Iterator[Vector]:
     def vector(name: str, x8: np.ndarray, layer: Linear) -> Iterator[Vector]:
         if layer.table is not None and layer.m is not None and layer.s is not None:
             codes = requantize(accumulate(x8, layer), layer.m, layer.s)
-            x, y = run.spread(codes, run.trace[name])
+            x, y = run.spread(codes, high_half(run.trace[name]))
             inputs = {"x": signed(x, 8), "table": signed(layer.table, 8)}
             yield Vector(name, inputs, {"y": signed(y, 8)})
 
@@ -218,7 +218,7 @@ def _matmul(run: Traced) -> Iterator[Vector]:
         name = f"layer.{i}"
         q, k, v = (split_heads(run.trace[f"{name}.{x}"], run.model.shape.heads)[0] for x in "qkv")
         products = {
-            "q": (signed(run.attention_operand(i), 8), layer.attention.q.weight.T),
+            "q": (signed(high_half(run.attention_operand(i)), 8), layer.attention.q.weight.T),
             "scores": (signed(q, 8), k.T),
             "context": (unsigned(run.trace[f"{name}.p"][0], 8), v),
         }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from golden.linear import LOW_BITS
 from golden.matmul import matmul
 from tb.compare import Comparison
 from tb.cut import Vector
@@ -12,6 +15,10 @@ from tb.ports import Ports
 
 Tiles = list[tuple[np.ndarray, np.ndarray]]
 """Operands A and B of each tile, [K, lanes]: int8 or uint8, and int8."""
+
+WIDE_LENGTHS = [1, 1, 9, 9, 5, 5, 2, 2, 37, 37, 3, 1, 1, 4, 4]
+WIDE_JOINED = [False, True] * 5 + [False, False, True, False, True]
+"""Tiles of wide operands, low halves and high ones, and one of other operands between them."""
 
 
 def random_tiles(lanes: int, lengths: list[int], seed: int) -> Tiles:
@@ -48,53 +55,82 @@ def cut_tiles(vector: Vector, lanes: int) -> Tiles:
     ]
 
 
+def products(tiles: Tiles, joined: Sequence[bool] = ()) -> list[np.ndarray]:
+    """acc of every tile; one that is joined goes on from the one before it, by its floor / 2^8."""
+    found: list[np.ndarray] = []
+    for (a, b), goes_on in zip(tiles, joined or [False] * len(tiles), strict=True):
+        found.append(matmul(a.T, b) + (found[-1] >> LOW_BITS if goes_on else 0))
+    return found
+
+
 def schedule(
-    tiles: Tiles, lanes: int, pauses: float, seed: int = 1, parts: int = 1
+    tiles: Tiles,
+    lanes: int,
+    pauses: float,
+    seed: int = 1,
+    parts: int = 1,
+    joined: Sequence[bool] = (),
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """The inputs of every cycle, and the cycle of each tile's last operand.
 
     `pauses` is the probability of a cycle without operand, in which the other inputs are noise.
-    Tiles end at least `lanes` * `parts` cycles apart, and exactly that where they are short.
+    Tiles end at least `lanes` * `parts` cycles apart, and exactly that where they are short. One
+    that another is joined to has no last operand, and does not wait.
     """
     drain = lanes * parts
     rng = np.random.default_rng(seed)
     words: dict[str, list[np.ndarray]] = {"a": [], "b": []}
-    flags: list[tuple[int, int, int]] = []
+    flags: list[tuple[int, ...]] = []
     ends: list[int] = []
+    drained = -drain  # where the latest tile that drains ended
 
     def nothing() -> None:
         words["a"].append(rng.choice((-128, 255), lanes))
         words["b"].append(rng.choice((-128, 127), lanes))
-        flags.append((0, int(rng.integers(2)), int(rng.integers(2))))
+        flags.append((0, int(rng.integers(2)), int(rng.integers(2)), 1))
 
-    for a, b in tiles:
+    goes_on = [*joined, *[False] * (len(tiles) - len(joined)), False]
+    for number, (a, b) in enumerate(tiles):
+        drains = not goes_on[number + 1]
         for k in range(len(a)):
-            last = k == len(a) - 1
-            while rng.random() < pauses or (last and ends and len(flags) - ends[-1] < drain):
+            last = k == len(a) - 1 and drains
+            while rng.random() < pauses or (last and len(flags) - drained < drain):
                 nothing()
             words["a"].append(a[k])
             words["b"].append(b[k])
-            flags.append((1, int(k == 0), int(last)))
+            flags.append((1, int(k == 0), int(last), int(goes_on[number])))
         ends.append(len(flags) - 1)
+        drained = ends[-1] if drains else drained
     for _ in range(drain):
         nothing()
     inputs = {name: np.array([w.astype(np.int64) for w in part]) for name, part in words.items()}
-    inputs |= dict(zip(("valid", "first", "last"), np.array(flags).T))
+    inputs |= dict(zip(("valid", "first", "last", "joined"), np.array(flags).T))
+    if not len(joined):
+        del inputs["joined"]
     return inputs, np.array(ends)
 
 
 async def check_tiles(
-    ports: Ports, tiles: Tiles, lanes: int, pauses: float = 0.0, parts: int = 1
+    ports: Ports,
+    tiles: Tiles,
+    lanes: int,
+    pauses: float = 0.0,
+    parts: int = 1,
+    joined: Sequence[bool] = (),
 ) -> None:
-    """Stream the tiles and compare every drained column with golden's product, part by part."""
-    inputs, ends = schedule(tiles, lanes, pauses, parts=parts)
+    """Stream the tiles and compare every drained column with golden's product, part by part.
+
+    With `config.precise` joined has a bool for each.
+    """
+    inputs, ends = schedule(tiles, lanes, pauses, parts=parts, joined=joined)
     columns = (await stream(ports, inputs, ("o",)))["o"]
-    places = ends[:, None] + np.arange(lanes * parts)
-    expected = np.array([matmul(a.T, b).T for a, b in tiles])
+    drains = ~np.append(joined, False)[1:].astype(bool) if len(joined) else slice(None)
+    places = ends[drains, None] + np.arange(lanes * parts)
+    expected = np.array([acc.T for acc in products(tiles, joined)])[drains]
     comparison = Comparison()
     comparison.tensor(
         "acc",
-        expected.reshape(len(tiles), lanes * parts, lanes // parts),
+        expected.reshape(len(expected), lanes * parts, lanes // parts),
         columns[places],
         ("tile", "part of a column", "lane"),
         places[..., None] + ports.latency,

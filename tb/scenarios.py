@@ -86,7 +86,7 @@ SMALL = {
 FACTORISED = {"factorised": 5, "factorised-one-layer": 9}
 
 #: Holds every model of SMALL.
-SMALL_LIMITS: dict[str, int] = {"tokens": 24, "hidden": 32, "ffn": 32, "labels": 8}
+SMALL_LIMITS: dict[str, Any] = {"tokens": 24, "hidden": 32, "ffn": 32, "labels": 8}
 
 CODES = np.arange(256).astype(np.uint8).view(np.int8)
 RELU = np.maximum(CODES, np.int8(0))

@@ -206,7 +206,8 @@ def low_halves(x16: np.ndarray, high: np.ndarray, zero: int, low: np.ndarray) ->
     """low = min(x16, WIDE_MAX) - 2^8 * (high - zero) + zero: of golden.linear.halves."""
     for row in range(x16.shape[0]):
         for c in range(x16.shape[1]):
-            x = min(np.int32(x16[row, c]), WIDE_MAX)
+            x = np.int32(x16[row, c])
+            x = np.int32(WIDE_MAX) if x > WIDE_MAX else x
             low[row, c] = x - ((np.int32(high[row, c]) - zero) << LOW_BITS) + zero
 
 

@@ -16,8 +16,8 @@ class WatchedEngine(Engine):
     """An engine that shows the operand of each layer, before the layer, to ``watch(name, x)``.
 
     x float32 [rows, K] holds the int8 codes of one text, a row a token, of wide operands the high
-    halves; the array is used again after the call. The name is that of the trace, docs/numerics.md section 9. Every token of the
-    last layer is computed, also where the head reads only the first.
+    halves; the array is used again after the call. The name is that of the trace, docs/numerics.md
+    section 9. Every token of the last layer is computed, also where the head reads only the first.
     """
 
     def __init__(self, model: Model, watch: Watch) -> None:

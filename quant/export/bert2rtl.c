@@ -92,11 +92,11 @@ static const signed char *row_of(const signed char *rows, int32_t columns, size_
     return rows + row * (size_t)parts * (size_t)(smaller(columns, BERT2RTL_PART) + 1);
 }
 
-/* sum_k x[k] * weight[row][k] + bias[row] */
-static int32_t accumulate(const bert2rtl_linear *layer, int32_t row, const int8_t *x)
+/* sum_k x[k] * weight[row][k] */
+static int32_t product(const bert2rtl_linear *layer, int32_t row, const int8_t *x)
 {
     const signed char *w = row_of(layer->weight, layer->columns, (size_t)row);
-    int32_t acc = layer->bias[row], first, i, length;
+    int32_t acc = 0, first, i, length;
     for (first = 0; first < layer->columns; first += BERT2RTL_PART) {
         length = (int32_t)smaller(layer->columns - first, BERT2RTL_PART);
         for (i = 0; i < length; i++) {
@@ -107,17 +107,40 @@ static int32_t accumulate(const bert2rtl_linear *layer, int32_t row, const int8_
     return acc;
 }
 
-static void linear(const bert2rtl_linear *layer, const int8_t *x, int8_t *y)
+/* An operand: int8 codes, and where it has 16 bits their low halves, otherwise NULL. */
+typedef struct {
+    int8_t *codes, *low;
+} operand;
+
+static operand operand_of(int8_t *codes, int8_t *low, int32_t wide)
+{
+    operand x;
+    x.codes = codes;
+    x.low = wide ? low : NULL;
+    return x;
+}
+
+/* x . weight[row] + bias[row]; low halves first, whose sum counts 2^-8 */
+static int32_t accumulate(const bert2rtl_linear *layer, int32_t row, operand x)
+{
+    int32_t acc = x.low ? (int32_t)floor_shift(product(layer, row, x.low), 8) : 0;
+    return acc + product(layer, row, x.codes) + layer->bias[row];
+}
+
+static void linear(const bert2rtl_linear *layer, operand x, operand y)
 {
     int32_t row, code;
     for (row = 0; row < layer->rows; row++) {
         code = requantize(accumulate(layer, row, x), layer->m[row], layer->s[row], LIMIT8);
-        y[row] = (int8_t)(layer->table ? layer->table[(uint8_t)code] : code);
+        y.codes[row] = (int8_t)(layer->table ? layer->table[(uint8_t)code] : code);
+        if (y.low) {
+            y.low[row] = layer->table_low[(uint8_t)code];
+        }
     }
 }
 
 /* x += linear(x8), in the int16 of the residual stream */
-static void residual(const bert2rtl_linear *layer, int32_t shift, const int8_t *x8, int16_t *x)
+static void residual(const bert2rtl_linear *layer, int32_t shift, operand x8, int16_t *x)
 {
     int32_t row, branch;
     for (row = 0; row < layer->rows; row++) {
@@ -126,8 +149,8 @@ static void residual(const bert2rtl_linear *layer, int32_t shift, const int8_t *
     }
 }
 
-/* LayerNorm and the int8 operand made of it; x may be z, and is NULL where only x8 is wanted. */
-static void normalize(const bert2rtl_norm *norm, const int16_t *z, int16_t *x, int8_t *x8)
+/* LayerNorm and the operand made of it; x may be z, and is NULL where only that is wanted. */
+static void normalize(const bert2rtl_norm *norm, const int16_t *z, int16_t *x, operand x8)
 {
     int64_t s1 = 0, s2 = 0, r, n;
     int32_t c, e, y, shift;
@@ -143,7 +166,10 @@ static void normalize(const bert2rtl_norm *norm, const int16_t *z, int16_t *x, i
             x[c] = (int16_t)y;
         }
         shift = norm->operand_shifts ? norm->operand_shifts[c] : 8;
-        x8[c] = (int8_t)saturate(round_shift(y, shift), LIMIT8);
+        x8.codes[c] = (int8_t)saturate(round_shift(y, shift), LIMIT8);
+        if (norm->wide) {
+            x8.low[c] = (int8_t)saturate(y - x8.codes[c] * INT32_C(256), LIMIT8);
+        }
     }
 }
 
@@ -214,39 +240,45 @@ static void context(bert2rtl_workspace *w, const bert2rtl_layer *layer, const ui
     }
 }
 
-static void encode(bert2rtl_workspace *w, const bert2rtl_layer *layer, const uint8_t *attend,
-                   int32_t tokens)
+/* x8 of a token, which a norm makes, or with whose width (1: 16 bits) it is read */
+static operand x8_of(bert2rtl_workspace *w, int32_t t, int32_t wide)
 {
+    return operand_of(w->x8[t], w->x8_low[BERT2RTL_PRECISE ? t : 0], wide);
+}
+
+/* wide: of the x8 that a layer of post-norm reads */
+static void encode(bert2rtl_workspace *w, const bert2rtl_layer *layer, const uint8_t *attend,
+                   int32_t tokens, int32_t wide)
+{
+    const bert2rtl_norm *before_ffn = BERT2RTL_PRE_NORM ? &layer->norm2 : &layer->norm1;
+    operand hidden = operand_of(w->ffn, w->ffn_low, layer->up.table_low != NULL);
     int32_t t, head;
     for (t = 0; t < tokens; t++) {
         if (BERT2RTL_PRE_NORM) {
-            normalize(&layer->norm1, w->x[t], NULL, w->x8[t]);
+            normalize(&layer->norm1, w->x[t], NULL, x8_of(w, t, 1));
+            wide = layer->norm1.wide;
         }
-        linear(&layer->q, w->x8[t], w->q[t]);
-        linear(&layer->k, w->x8[t], w->k[t]);
-        linear(&layer->v, w->x8[t], w->v[t]);
+        linear(&layer->q, x8_of(w, t, wide), operand_of(w->q[t], NULL, 0));
+        linear(&layer->k, x8_of(w, t, wide), operand_of(w->k[t], NULL, 0));
+        linear(&layer->v, x8_of(w, t, wide), operand_of(w->v[t], NULL, 0));
     }
     for (t = 0; t < tokens; t++) {
         for (head = 0; head < BERT2RTL_HEADS; head++) {
             context(w, layer, attend, tokens, t, head * BERT2RTL_HEAD_SIZE);
         }
-        residual(&layer->o, layer->attention_shift, w->q[t], w->x[t]);
-        if (BERT2RTL_PRE_NORM) {
-            normalize(&layer->norm2, w->x[t], NULL, w->x8[t]);
-        } else {
-            normalize(&layer->norm1, w->x[t], w->x[t], w->x8[t]);
-        }
-        linear(&layer->up, w->x8[t], w->ffn);
-        residual(&layer->down, layer->ffn_shift, w->ffn, w->x[t]);
+        residual(&layer->o, layer->attention_shift, operand_of(w->q[t], NULL, 0), w->x[t]);
+        normalize(before_ffn, w->x[t], BERT2RTL_PRE_NORM ? NULL : w->x[t], x8_of(w, t, 1));
+        linear(&layer->up, x8_of(w, t, before_ffn->wide), hidden);
+        residual(&layer->down, layer->ffn_shift, hidden, w->x[t]);
         if (!BERT2RTL_PRE_NORM) {
-            normalize(&layer->norm2, w->x[t], w->x[t], w->x8[t]);
+            normalize(&layer->norm2, w->x[t], w->x[t], x8_of(w, t, 1));
         }
     }
 }
 
 /* The operand of the head: that of a token, or the mean over the keys, attention with equal p. */
 static void pool(const bert2rtl_workspace *w, const uint8_t *attend, int32_t tokens, int32_t token,
-                 int8_t *y)
+                 operand y)
 {
     int32_t c, t, acc, row_m = 0, row_s = 0, sum = 0;
     if (BERT2RTL_MEAN) {
@@ -260,8 +292,11 @@ static void pool(const bert2rtl_workspace *w, const uint8_t *attend, int32_t tok
         for (t = 0; BERT2RTL_MEAN && t < tokens; t++) {
             acc += is_key(attend, t) ? INT32_C(255) * w->x8[t][c] : 0;
         }
-        y[c] = (int8_t)(BERT2RTL_MEAN ? requantize(acc, row_m, row_s, LIMIT8)
+        y.codes[c] = (int8_t)(BERT2RTL_MEAN ? requantize(acc, row_m, row_s, LIMIT8)
                                   : w->x8[token][c]);
+        if (y.low) {
+            y.low[c] = w->x8_low[BERT2RTL_PRECISE ? token : 0][c];
+        }
     }
 }
 
@@ -292,6 +327,8 @@ int bert2rtl_infer(bert2rtl_workspace *workspace, const uint32_t *ids, const uin
     const bert2rtl_encoder *model = &bert2rtl_model;
     const bert2rtl_linear *last = &model->head[BERT2RTL_HEAD - 1];
     bert2rtl_workspace *w = workspace;
+    const bert2rtl_norm *norm = model->embedding_norm; /* the latest, of which x8 is */
+    operand x, y;
     int32_t t, i, row;
     int code;
 
@@ -304,26 +341,31 @@ int bert2rtl_infer(bert2rtl_workspace *workspace, const uint32_t *ids, const uin
     }
     for (t = 0; t < tokens; t++) {
         embed(ids[t], types ? types[t] : 0, t, w->x[t]);
-        if (model->embedding_norm) {
-            normalize(model->embedding_norm, w->x[t], w->x[t], w->x8[t]);
+        if (norm) {
+            normalize(norm, w->x[t], w->x[t], x8_of(w, t, 1));
         }
         if (model->projection) {
-            residual(model->projection, PROJECTION_SHIFT, w->x8[t], w->x[t]);
+            residual(model->projection, PROJECTION_SHIFT, x8_of(w, t, 0), w->x[t]);
         }
     }
     for (i = 0; i < BERT2RTL_LAYERS; i++) {
-        encode(w, &model->layers[i], attend, tokens);
+        encode(w, &model->layers[i], attend, tokens, norm && norm->wide);
+        norm = &model->layers[i].norm2;
     }
     for (t = 0; t < tokens && model->final_norm; t++) {
-        normalize(model->final_norm, w->x[t], w->x[t], w->x8[t]);
+        norm = model->final_norm;
+        normalize(norm, w->x[t], w->x[t], x8_of(w, t, 1));
     }
     for (t = 0; t < (BERT2RTL_EVERY ? tokens : 1); t++) {
-        pool(w, attend, tokens, t, w->head[0]);
+        x = operand_of(w->head[0], w->head_low, norm->wide && !BERT2RTL_MEAN);
+        pool(w, attend, tokens, t, x);
         for (i = 0; i < BERT2RTL_HEAD - 1; i++) {
-            linear(&model->head[i], w->head[i % 2], w->head[(i + 1) % 2]);
+            y = operand_of(w->head[(i + 1) % 2], NULL, 0);
+            linear(&model->head[i], x, y);
+            x = y;
         }
         for (row = 0; row < BERT2RTL_LABELS; row++) {
-            *logits++ = accumulate(last, row, w->head[i % 2]);
+            *logits++ = accumulate(last, row, x);
         }
     }
     return BERT2RTL_OK;

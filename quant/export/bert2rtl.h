@@ -31,6 +31,10 @@ typedef struct {
     uint8_t p[BERT2RTL_TOKENS];
     int8_t ffn[BERT2RTL_FFN];
     int8_t head[2][BERT2RTL_HEAD_WIDTH];
+    /* low halves of operands of 16 bits */
+    int8_t x8_low[BERT2RTL_PRECISE ? BERT2RTL_TOKENS : 1][BERT2RTL_PRECISE ? BERT2RTL_HIDDEN : 1];
+    int8_t ffn_low[BERT2RTL_PRECISE ? BERT2RTL_FFN : 1];
+    int8_t head_low[BERT2RTL_PRECISE ? BERT2RTL_HIDDEN : 1];
 } bert2rtl_workspace;
 
 /* The BERT2RTL_LABELS logits of one text; where BERT2RTL_EVERY is 1 as many for each of its tokens,

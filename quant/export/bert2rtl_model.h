@@ -19,6 +19,7 @@ typedef struct {
     const uint16_t *m; /* m and s: NULL for the logits */
     const uint8_t *s;
     const signed char *table; /* 256 codes, NULL without an activation */
+    const signed char *table_low; /* their low halves where the result has 16 bits, or NULL */
 } bert2rtl_linear;
 
 typedef struct {
@@ -27,6 +28,7 @@ typedef struct {
     int32_t shift;
     int64_t epsilon;
     const uint8_t *operand_shifts; /* of a channel's x to its x8, NULL for 8 in every channel */
+    int32_t wide;                  /* 1: the operand has 16 bits, its low halves apart */
 } bert2rtl_norm;
 
 typedef struct {

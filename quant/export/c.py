@@ -63,6 +63,7 @@ def _shape(model: Model, info: Mapping[str, Any]) -> str:
         "PRE_NORM": int(shape.norm == "pre"),
         "MEAN": int(shape.pooling == "mean"),
         "EVERY": int(every),
+        "PRECISE": int(model.precise),
         "LOGITS": shape.labels * (shape.tokens if every else 1),
         "HEAD": len(model.head),
         "HEAD_WIDTH": max(widths),
@@ -191,13 +192,16 @@ def _linear_arrays(name: str, linear: Linear) -> Iterator[str]:
         yield from numbers(f"{name}_s", "uint8_t", linear.s)
     if linear.table is not None:
         yield from codes(f"{name}_table", linear.table[None])
+    if linear.table_low is not None:
+        yield from codes(f"{name}_table_low", linear.table_low[None])
 
 
 def _linear(name: str, linear: Linear) -> str:
     rows, columns = linear.weight.shape
     multiplier = "NULL, NULL" if linear.m is None else f"{name}_m, {name}_s"
     table = "NULL" if linear.table is None else f"CODES({name}_table)"
-    return f"{{{rows}, {columns}, CODES({name}_weight), {name}_bias, {multiplier}, {table}}}"
+    low = "NULL" if linear.table_low is None else f"CODES({name}_table_low)"
+    return f"{{{rows}, {columns}, CODES({name}_weight), {name}_bias, {multiplier}, {table}, {low}}}"
 
 
 def _norm_arrays(name: str, norm: Norm) -> Iterator[str]:
@@ -209,7 +213,8 @@ def _norm_arrays(name: str, norm: Norm) -> Iterator[str]:
 
 def _norm(name: str, norm: Norm) -> str:
     shifts = "NULL" if norm.operand_shifts is None else f"{name}_shifts"
-    return f"{{{name}_gamma, {name}_beta, {norm.shift}, INT64_C({norm.epsilon}), {shifts}}}"
+    values = f"{norm.shift}, INT64_C({norm.epsilon}), {shifts}, {int(norm.wide)}"
+    return f"{{{name}_gamma, {name}_beta, {values}}}"
 
 
 def codes(name: str, rows: np.ndarray) -> Iterator[str]:

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from golden import reciprocal, rsqrt, softmax
 from golden.encoder import PROJECTION_SHIFT
+from golden.linear import LOW_BITS
 from golden.model import Attention, Layer, Linear, Model, Norm
 
 OPSET = 17
@@ -19,6 +20,9 @@ IR_VERSION = 8  # of the ONNX release that brought it
 
 Value = str | int | np.ndarray
 """A tensor by name, or a constant: an integer is an int64."""
+
+Codes = str | tuple[str, str]
+"""An operand by name, int32; a wide one as its halves, the high one first."""
 
 _ABOVE = 61  # 2^61 added makes any number of 60 bits positive, and 2^s divides it
 _SHIFTS = np.arange(_ABOVE + 1)
@@ -151,11 +155,13 @@ class _Encoder(Graph):
         super().__init__()
         self.model, self.shape = model, model.shape
         self.attend = self.cast("attend", TensorProto.BOOL)
-        x, x8 = self.embed(), ""
+        x = self.embed()
+        x8: Codes = ""
         if model.embedding.norm is not None:
             x, x8 = self.normalize(x, model.embedding.norm)
         if model.projection is not None:
             ends = np.array([0]), np.array([model.inputs(0)]), np.array([1])
+            assert isinstance(x8, str)  # the embedding's is not wide before a projection
             x8 = self.node("Slice", x8, *ends)
             x = self.residual(x, x8, model.projection, PROJECTION_SHIFT)
         for layer in model.layers:
@@ -211,7 +217,7 @@ class _Encoder(Graph):
             )
         return x
 
-    def normalize(self, z: str, norm: Norm) -> tuple[str, str]:
+    def normalize(self, z: str, norm: Norm) -> tuple[str, Codes]:
         hidden = self.shape.hidden
         s1, s2 = self.sum(z), self.sum(self.node("Mul", z, z))
         v = self.node("Sub", self.node("Mul", s2, hidden), self.node("Mul", s1, s1))
@@ -221,41 +227,56 @@ class _Encoder(Graph):
         y = self.node("Add", self.node("Mul", n, norm.gamma.astype(np.int64)), _wide(norm.beta))
         x = self.limit(self.round_shift(y, np.array(norm.shift)), 16)
         shifts = norm.operand_shifts
-        x8 = self.round_shift(x, np.array(8) if shifts is None else _wide(shifts))
-        return x, self.cast(self.limit(x8, 8), TensorProto.INT32)
+        x8 = self.limit(self.round_shift(x, np.array(8) if shifts is None else _wide(shifts)), 8)
+        high = self.cast(x8, TensorProto.INT32)
+        if not norm.wide:
+            return x, high
+        low = self.limit(self.node("Sub", x, self.node("Mul", x8, 1 << LOW_BITS)), 8)
+        return x, (high, self.cast(low, TensorProto.INT32))
 
-    def accumulate(self, x8: str, layer: Linear) -> str:
+    def accumulate(self, x8: Codes, layer: Linear) -> str:
         weight = self.cast(np.ascontiguousarray(layer.weight.T), TensorProto.INT32)
-        return self.node("Add", self.node("MatMul", x8, weight), layer.bias)
+        if isinstance(x8, str):
+            return self.node("Add", self.node("MatMul", x8, weight), layer.bias)
+        high, low = (self.node("MatMul", half, weight) for half in x8)
+        low = self.floor_shift(self.cast(low, TensorProto.INT64), LOW_BITS)
+        both = self.node("Add", high, self.cast(low, TensorProto.INT32))
+        return self.node("Add", both, layer.bias)
 
-    def scaled(self, x8: str, layer: Linear, bits: int) -> str:
+    def scaled(self, x8: Codes, layer: Linear, bits: int) -> str:
         if layer.m is None or layer.s is None:
             raise ValueError("a linear layer has no m and s; allowed only for the logits")
         return self.requantize(self.accumulate(x8, layer), _wide(layer.m), _wide(layer.s), bits)
 
-    def linear(self, x8: str, layer: Linear) -> str:
+    def linear(self, x8: Codes, layer: Linear) -> str:
+        return self.activated(x8, layer)[0]
+
+    def activated(self, x8: Codes, layer: Linear) -> tuple[str, ...]:
+        """What the layer gives; of wide results the high halves and the low ones."""
         code = self.scaled(x8, layer, 8)
         if layer.table is None:
-            return self.cast(code, TensorProto.INT32)
-        entries = np.roll(layer.table, 128).astype(np.int32)  # from -128 to 127
-        return self.table(entries, self.node("Add", code, 128))
+            return (self.cast(code, TensorProto.INT32),)
+        place = self.node("Add", code, 128)  # entries from -128 to 127
+        tables = [table for table in (layer.table, layer.table_low) if table is not None]
+        return tuple(self.table(np.roll(t, 128).astype(np.int32), place) for t in tables)
 
-    def residual(self, x: str, x8: str, layer: Linear, shift: int) -> str:
+    def residual(self, x: str, x8: Codes, layer: Linear, shift: int) -> str:
         branch = self.scaled(x8, layer, 16)
         return self.limit(self.node("Add", self.round_shift(x, np.array(shift)), branch), 16)
 
-    def layer(self, x: str, x8: str, layer: Layer) -> tuple[str, str]:
+    def layer(self, x: str, x8: Codes, layer: Layer) -> tuple[str, Codes]:
         post = self.shape.norm == "post"
         if not post:
             _, x8 = self.normalize(x, layer.norm1)
         context = self.attention(x8, layer.attention)
         x = self.residual(x, context, layer.attention.o, layer.attention.residual_shift)
         normal, x8 = self.normalize(x, layer.norm1 if post else layer.norm2)
-        hidden = self.linear(x8, layer.ffn.up)
+        halves = self.activated(x8, layer.ffn.up)
+        hidden: Codes = halves[0] if len(halves) == 1 else (halves[0], halves[1])
         x = self.residual(normal if post else x, hidden, layer.ffn.down, layer.ffn.residual_shift)
         return self.normalize(x, layer.norm2) if post else (x, x8)
 
-    def attention(self, x8: str, parameters: Attention) -> str:
+    def attention(self, x8: Codes, parameters: Attention) -> str:
         split = np.array([-1, self.shape.heads, self.shape.head_size])
         q, k, v = (
             self.node("Transpose", self.node("Reshape", self.linear(x8, layer), split), perm=order)
@@ -278,15 +299,17 @@ class _Encoder(Graph):
         joined = self.node("Reshape", context, np.array([-1, self.shape.inner]))
         return self.cast(joined, TensorProto.INT32)
 
-    def pool(self, x8: str) -> str:
+    def pool(self, x8: Codes) -> Codes:
         """int32 [1, H], without pooling [tokens, H]"""
         if self.shape.pooling == "none":
             return x8
+        high, *low = (x8,) if isinstance(x8, str) else x8
         if self.model.mean_m is None or self.model.mean_s is None:
-            return self.table(x8, np.array([0]))
+            first = self.table(high, np.array([0]))
+            return (first, self.table(low[0], np.array([0]))) if low else first
         p = self.node("Unsqueeze", self.node("Where", self.attend, 255, 0), np.array([0]))
         row_m, row_s = self.row_scale(self.sum(p), self.model.mean_m, self.model.mean_s)
-        acc = self.node("MatMul", self.cast(p, TensorProto.INT32), x8)
+        acc = self.node("MatMul", self.cast(p, TensorProto.INT32), high)
         return self.cast(self.requantize(acc, row_m, row_s, 8), TensorProto.INT32)
 
 

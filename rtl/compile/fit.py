@@ -44,6 +44,11 @@ def fitting(
     return replace(found, labels=max(found.labels, needed_labels(shape, found)))
 
 
+def fitting_model(model: Model, lanes: int, tokens: int, **choices: int | None) -> Config:
+    """As `fitting`, with operands of 16 bits where the model has such."""
+    return fitting(model.shape, lanes, tokens, precise=model.precise, **choices)
+
+
 def needed_labels(shape: Shape, config: Config) -> int:
     """The least `labels` of a configuration like this that takes its tokens with this model."""
     if shape.pooling != "none":

@@ -27,7 +27,7 @@ from rtl.interface.config import Config
 from rtl.interface.operation import FLAG_NAMES, FLAGS, Error, fields
 
 OF_ENCODER = Flag.RESIDUAL | Flag.LOGITS
-WITHOUT_ENCODER = {
+WITHOUT_ENCODER: dict[Opcode, Flag] = {
     opcode: flags & ~OF_ENCODER
     for opcode, flags in ALLOWED_FLAGS.items()
     if opcode not in (Opcode.NORM, Opcode.EMBED)
@@ -69,9 +69,8 @@ class Rules(wiring.Component):
         self.config, self.encoder = config, encoder
         self.allowed = ALLOWED_FLAGS if encoder else WITHOUT_ENCODER
         if config.precise and encoder:
-            self.allowed = self.allowed | {
-                opcode: self.allowed[opcode] | Flag.WIDE for opcode in WIDE_OPCODES
-            }
+            wide = {opcode: self.allowed[opcode] | Flag.WIDE for opcode in WIDE_OPCODES}
+            self.allowed = self.allowed | wide
         super().__init__(
             {
                 "opcode": In(8),

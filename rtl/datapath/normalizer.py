@@ -60,9 +60,7 @@ class Normalizer(wiring.Component):
                 "progress": Out(NormProgress(config)),
                 "x": In(ResidualAccess(config)),
                 "x8": Out(
-                    WritePort(
-                        range(config.x_words), activation_word(config.lanes, config.precise)
-                    )
+                    WritePort(range(config.x_words), activation_word(config.lanes, config.precise))
                 ),
                 "trace": Out(NormTrace(config)),
             }

@@ -12,7 +12,7 @@ from cli.files import write_json
 from cli.options import Parser, add_json, add_lanes, positive
 
 from golden.store import load
-from rtl.compile.fit import fitting
+from rtl.compile.fit import fitting_model
 from rtl.compile.program import Program, compile_model
 from rtl.dma.bus import Bus
 from rtl.dma.options import add_bus_options, bus_of
@@ -207,7 +207,7 @@ def _run(options: argparse.Namespace) -> None:
     longest = model.shape.tokens
     if not 1 <= options.tokens <= longest:
         raise ValueError(f"--tokens is {options.tokens}: the model takes 1..{longest}")
-    config = fitting(model.shape, options.lanes, options.tokens, **lanes_of(options))
+    config = fitting_model(model, options.lanes, options.tokens, **lanes_of(options))
     program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
     ids = [i % model.shape.vocabulary for i in range(options.tokens)]
     if bus is not None and options.table:

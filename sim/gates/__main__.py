@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cli.command import run_command
 from cli.files import write_json
@@ -62,8 +63,8 @@ def _parser() -> Parser:
 def config_for(unit: str, options: argparse.Namespace) -> Config:
     """The configuration of the options; where they name no limit, `WHOLE` units are small."""
     config = config_of(options)
-    small = unit in WHOLE and config == Config(lanes=config.lanes)
-    return Config(lanes=config.lanes, **SMALL_LIMITS) if small else config
+    small = unit in WHOLE and config == Config(lanes=config.lanes, precise=config.precise)
+    return replace(config, **SMALL_LIMITS) if small else config
 
 
 def _run(options: argparse.Namespace) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from golden.encoder import run as golden
 from golden.model import Model, Shape
 from golden.random import random_model
-from rtl.compile.fit import fitting, longest_sequence
+from rtl.compile.fit import fitting_model, longest_sequence
 from rtl.compile.image import Image, image_bytes
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.dma.bus import Bus
@@ -26,7 +27,7 @@ SMALL = Shape(
     layers=1, hidden=8, heads=2, head_size=4, ffn=12, labels=3,
     vocabulary=20, positions=32, types=2,
 )  # fmt: skip
-LIMITS = {"tokens": 32, "hidden": 8, "ffn": 16, "labels": 4}
+LIMITS: dict[str, Any] = {"tokens": 32, "hidden": 8, "ffn": 16, "labels": 4}
 """Of the accelerator for SMALL; the fewer, the sooner the simulation is built."""
 ALIGNMENT = 64
 PAGE = 4096
@@ -73,9 +74,8 @@ class Job:
         self.bus = bus
         rng = np.random.default_rng(seed)
         self.model = model or random_model(SMALL, seed)
-        self.config = (
-            Config(lanes=lanes, **LIMITS) if model is None else fitting(model.shape, lanes, 1)
-        )
+        small = replace(Config(lanes=lanes), **LIMITS)
+        self.config = small if model is None else fitting_model(model, lanes, 1)
         longest = min(longest_sequence(self.model, self.config), 3 * lanes)
         lengths = 1 + rng.permutation(longest)
         self.sequences = [self._drawn(int(lengths[i % longest]), rng) for i in range(count)]

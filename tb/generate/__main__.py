@@ -18,7 +18,7 @@ from cli.progress import stage
 from golden import store
 from golden.model import Model
 from quant.tokenizer import TextTokenizer
-from rtl.compile.fit import fitting
+from rtl.compile.fit import fitting_model
 from rtl.generate.units import unit as unit_of
 from rtl.interface.config import LANES, Config
 from sim.options import add_model_options, quantized_of
@@ -94,7 +94,7 @@ def _run(options: argparse.Namespace) -> None:
         text = default_review() if options.review is None else options.review
         tokens = min(options.tokens, model.shape.tokens)
         (review,) = sequences_of([text], TextTokenizer(directory), tokens)
-        config = fitting(model.shape, options.lanes, len(review.ids))
+        config = fitting_model(model, options.lanes, len(review.ids))
         reviews.append((model, review))
     stage(f"generating the bench of {name}, {config.lanes} lanes")
     bench = bench_of(name, config, reviews, stalls=options.stalls, limit=options.limit)

@@ -14,7 +14,6 @@ import numpy as np
 from golden.activation import lookup
 from golden.layernorm import layernorm
 from golden.linear import operand
-from golden.matmul import matmul
 from golden.requantize import requantize
 from golden.softmax import row_scale, softmax
 from tb import activation as activations
@@ -94,6 +93,9 @@ def _matmul(player: Player, vectors: list[Vector], limit: int) -> None:
     pauses = 0.0 if player.stalls is None else PAUSE
     random = products.random_tiles(n, [1, 1, n, n, 2, 37, 1, n + 1, 64], 1)
     cases = [("random", random, [(place * n, 0) for place in range(len(random))])]
+    if player.config.precise:
+        wide = products.random_tiles(n, products.WIDE_LENGTHS, 2)
+        cases.append(("wide", wide, [(place * n, 0) for place in range(len(wide))]))
     for vector in vectors:
         tiles = products.cut_tiles(vector, n)
         across = -(-vector.inputs["b"].values.shape[1] // n)
@@ -102,12 +104,19 @@ def _matmul(player: Player, vectors: list[Vector], limit: int) -> None:
         corners = [(place // across * n, place % across * n) for place in kept]
         cases.append((vector.name, [tiles[place] for place in kept], corners))
     for name, tiles, corners in cases:
-        inputs, ends = products.schedule(tiles, n, pauses, seed=player.now + 1, parts=parts)
+        joined = [False] * len(tiles) if player.config.precise else []
+        if name == "wide":
+            joined = products.WIDE_JOINED
+        inputs, ends = products.schedule(tiles, n, pauses, player.now + 1, parts, joined)
         begin = player.now
         for t in range(len(inputs["valid"])):
             player.play(**{port: words[t] for port, words in inputs.items()})
-        for (a, b), end, (row, column) in zip(tiles, ends.tolist(), corners):
-            for place, values in enumerate(matmul(a.T, b).T.reshape(n * parts, width)):
+        sums = products.products(tiles, joined)
+        drains = [not goes_on for goes_on in [*joined, *[False] * len(tiles)][1:]]
+        for acc, end, (row, column), drained in zip(sums, ends.tolist(), corners, drains):
+            if not drained:
+                continue
+            for place, values in enumerate(acc.T.reshape(n * parts, width)):
                 cycle = begin + end + place + player.latency
                 index = (row + place % parts * width, column + place // parts)
                 player.expect(cycle, "o", name, values, ("row", "column"), index)

@@ -109,7 +109,7 @@ def ref_accumulate(x: list[int], layer: Linear) -> list[int]:
     passes = [x]
     if isinstance(x, Wide):
         high, low = zip(*map(ref_halves, x))
-        assert -128 <= min(high) and max(high) <= 127
+        assert set(high) <= set(range(-128, 128))
         passes = [low, high]
     found = []
     for row, bias in zip(layer.weight.tolist(), layer.bias.tolist()):

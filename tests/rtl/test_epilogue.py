@@ -62,6 +62,7 @@ def random_work(count: int, seed: int) -> dict[str, Any]:
         "row_s": rng.integers(20, 32, (2, N)),
         "score": (int(rng.integers(1 << 15, 1 << 16)), int(rng.integers(16, 24))),
         "table": rng.integers(-128, 128, 256),
+        "table_low": rng.integers(-128, 128, 256),
         "x": rng.integers(-(1 << 15), 1 << 15, (X_WORDS, N)),
     }
 
@@ -78,16 +79,14 @@ def ref_epilogue(work: dict[str, Any]) -> list[Event]:
             bias, m, s = (work[name][half][lanes] for name in ("bias", "m", "s"))
             if kind is Kind.INT8:
                 code = requantize(acc + bias, m, s, 8).astype(int)
-                found.append(
-                    (
-                        "bank",
-                        address,
-                        (work["table"][code & 255] if tile["table"] else code).tolist(),
-                    )
-                )
+                word = work["table"][code & 255] if tile["table"] else code
+                found.append(("bank", address, word.tolist()))
+                low = work["table_low"][code & 255] if tile["table"] else 0 * code
+                found.append(("low", address, low.tolist()))
             elif kind is Kind.CONTEXT:
                 row = (work[name][tile["softmax_buffer"]] for name in ("row_m", "row_s"))
                 found.append(("bank", address, requantize(acc, *row, 8).astype(int).tolist()))
+                found.append(("low", address, [0] * N))
             elif kind is Kind.SCORE:
                 edge = (
                     tile["score_first"] and n == 0,
@@ -119,9 +118,9 @@ def ref_epilogue(work: dict[str, Any]) -> list[Event]:
     return found
 
 
-def rtl_epilogue(work: dict[str, Any], width: int) -> tuple[list[Event], int]:
+def rtl_epilogue(work: dict[str, Any], width: int, precise: bool) -> tuple[list[Event], int]:
     """The same, and by how many cycles `done` misses the stated latency."""
-    config = replace(CONFIG, epilogue_lanes=width)
+    config = replace(CONFIG, epilogue_lanes=width, precise=precise)
     parts, drain = config.column_parts, config.drain
     unit = Epilogue(config, ahead=5)
     array_latency = 7  # from a tile's last address to column 0: memory 2, operand 1, array 4
@@ -145,10 +144,11 @@ def rtl_epilogue(work: dict[str, Any], width: int) -> tuple[list[Event], int]:
                 ctx.set(unit.parameter.data, word)
                 await ctx.tick()
         ctx.set(unit.parameter.en, 0)
-        for address in range(256):
+        entries = [*work["table"], *(work["table_low"] if precise else [])]
+        for address, entry in enumerate(entries):
             ctx.set(unit.table.en, 1)
             ctx.set(unit.table.address, address)
-            ctx.set(unit.table.data, int(work["table"][address]) & 255)
+            ctx.set(unit.table.data, int(entry) & 255)
             await ctx.tick()
         ctx.set(unit.table.en, 0)
         ctx.set(unit.score_multiplier.m, work["score"][0])
@@ -184,7 +184,12 @@ def rtl_epilogue(work: dict[str, Any], width: int) -> tuple[list[Event], int]:
             reads = [reads[1], x[ctx.get(unit.x.read_address) % X_WORDS]]
 
             if ctx.get(unit.bank.en):
-                found.append(("bank", ctx.get(unit.bank.address), list(ctx.get(unit.bank.data))))
+                address = ctx.get(unit.bank.address)
+                stored = [ctx.get(unit.bank.data[lane]) for lane in range(N)]
+                if precise:
+                    found.append(("low", address, [halves.low for halves in stored]))
+                    stored = [halves.high for halves in stored]
+                found.append(("bank", address, stored))
             if ctx.get(unit.score.en):
                 buffer = ctx.get(unit.score.buffer)
                 edge = ctx.get(unit.score.first), ctx.get(unit.score.last)
@@ -230,14 +235,22 @@ def rtl_epilogue(work: dict[str, Any], width: int) -> tuple[list[Event], int]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "width"), [*((seed, N) for seed in range(4)), (4, 2), (5, 2), (6, 1)]
+    ("seed", "width", "precise"),
+    [
+        *((seed, N, False) for seed in range(4)),
+        (4, 2, False),
+        (5, 2, False),
+        (6, 1, False),
+        (7, N, True),
+        (8, 2, True),
+    ],
 )
-def test_tiles(seed: int, width: int) -> None:
+def test_tiles(seed: int, width: int, precise: bool) -> None:
     """Writes of each port in order, addresses, pulses, and the latency that the table states."""
     work = random_work(60, seed)
     expected = ref_epilogue(work)
-    actual, late = rtl_epilogue(work, width)
-    for port in ("bank", "score", "x", "logit", "done", "release"):
+    actual, late = rtl_epilogue(work, width, precise)
+    for port in ("bank", *(["low"] if precise else []), "score", "x", "logit", "done", "release"):
         wanted = [event for event in expected if event[0] == port]
         shown = [event for event in actual if event[0] == port]
         assert wanted

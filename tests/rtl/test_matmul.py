@@ -8,7 +8,14 @@ from golden.matmul import matmul
 from rtl.datapath.matmul import MatMul
 from rtl.interface.config import Config
 from tb.amaranth_ports import simulate
-from tb.matmul import check_tiles, extreme_tiles, random_tiles
+from tb.matmul import (
+    WIDE_JOINED,
+    WIDE_LENGTHS,
+    check_tiles,
+    extreme_tiles,
+    products,
+    random_tiles,
+)
 from tb.pipelined import run_pipelined
 
 
@@ -35,6 +42,34 @@ def test_columns_in_parts(lanes: int, epilogue_lanes: int, pauses: float) -> Non
     unit = MatMul(config)
     assert len(unit.o) == epilogue_lanes
     simulate(unit, lambda ports: check_tiles(ports, tiles, lanes, pauses, parts))
+
+
+@pytest.mark.parametrize("pauses", [0.0, 0.4])
+@pytest.mark.parametrize(("lanes", "epilogue_lanes"), [(4, 4), (4, 1), (8, 4)])
+def test_wide_operands(lanes: int, epilogue_lanes: int, pauses: float) -> None:
+    """The tile of the high halves goes on from the sum of the low ones, which does not drain."""
+    config = Config(
+        lanes=lanes, hidden=64, ffn=64, epilogue_lanes=epilogue_lanes, dsp_macs=5, precise=True
+    )
+    tiles = random_tiles(lanes, WIDE_LENGTHS, lanes)
+    simulate(
+        MatMul(config),
+        lambda ports: check_tiles(ports, tiles, lanes, pauses, config.column_parts, WIDE_JOINED),
+    )
+
+
+def test_the_widest_sum_of_two_passes() -> None:
+    """Low halves of one end, high ones of the same: what `acc_bits` has to hold."""
+    config = Config(lanes=4, hidden=16, ffn=16, tokens=1, precise=True)
+    for a in (-128, 127):
+        for b in (-127, 127):
+            tile = np.full((16, 4), a, np.int8), np.full((16, 4), b, np.int8)
+            simulate(
+                MatMul(config),
+                lambda ports, tile=tile: check_tiles(ports, [tile] * 2, 4, joined=[False, True]),
+            )
+            widest = int(products([tile] * 2, [False, True])[1][0, 0])
+            assert -(1 << config.acc_bits - 1) <= widest < 1 << config.acc_bits - 1
 
 
 @pytest.mark.parametrize("dsp_macs", [0, 16])

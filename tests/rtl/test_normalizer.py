@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from golden.layernorm import layernorm
-from golden.linear import operand
+from golden.linear import WIDE_MAX, halves, operand, wide_operand
 from golden.model import Norm
 from rtl.datapath.normalizer import Normalizer
 from rtl.interface.config import Config
@@ -16,33 +16,45 @@ from tb.amaranth_ports import simulate
 N = 4
 
 
-def random_norm(rng: np.random.Generator, channels: int) -> Norm:
+def random_norm(rng: np.random.Generator, channels: int, precise: bool) -> Norm:
+    shifts = rng.integers(1, 9, channels).astype(np.uint8)
     return Norm(
         gamma=rng.integers(-20_000, 20_000, channels, dtype=np.int16),
         beta=rng.integers(-(1 << 24), 1 << 24, channels, dtype=np.int32),
-        shift=int(rng.integers(12, 15)),
+        shift=int(rng.integers(12, 15)) - 2 * precise,  # so that some of them saturate
         epsilon=int(rng.integers(1, 1 << 20)),
-        operand_shifts=rng.integers(1, 9, channels).astype(np.uint8),
+        operand_shifts=np.full(channels, 8, np.uint8) if precise else shifts,
     )
 
 
 @pytest.mark.parametrize("traffic", [0.0, 0.3, 0.7])
 @pytest.mark.parametrize(
-    ("channels", "rows", "norm_lanes"),
-    [(1, 1, None), (7, 3, None), (16, 5, None), (16, 1, None), (7, 3, 2), (16, 5, 1)],
+    ("channels", "rows", "norm_lanes", "precise"),
+    [
+        *((channels, rows, None, False) for channels, rows in ((1, 1), (7, 3), (16, 5), (16, 1))),
+        (7, 3, 2, False),
+        (16, 5, 1, False),
+        (16, 5, None, True),
+        (7, 3, 1, True),
+    ],
 )
-def test_sums_and_norms(channels: int, rows: int, norm_lanes: int | None, traffic: float) -> None:
+def test_sums_and_norms(
+    channels: int, rows: int, norm_lanes: int | None, precise: bool, traffic: float
+) -> None:
     """Three sums: plain (x stays), residual (x is replaced) and CHAINED behind it, one tile.
 
     Every sum is written row tile by row tile, with foreign reads between; all of it must be
     normalised exactly as it was written, and what the NORM writes must be read back.
     """
-    unit = Normalizer(Config(lanes=N, tokens=20, hidden=16, ffn=16, norm_lanes=norm_lanes))
+    unit = Normalizer(
+        Config(lanes=N, tokens=20, hidden=16, ffn=16, norm_lanes=norm_lanes, precise=precise)
+    )
     rng = np.random.default_rng([channels, rows])
     sums = rng.integers(-(1 << 15), 1 << 15, (3, rows * N, channels), dtype=np.int16)
-    norms = [random_norm(rng, channels) for _ in range(4)]
+    norms = [random_norm(rng, channels, precise) for _ in range(4)]
     # (norm, flags); the second sum has two norms, of which the second reads the first's output.
     plan = [("plain", norms[0]), ("residual", norms[1]), ("chained", norms[2]), ("first", norms[3])]
+    saturated: list[bool] = []
     written: dict[str, dict[int, tuple[list[int], list[int]]]] = {name: {} for name, _ in plan}
 
     async def exercise(ports: Any) -> list[list[int]]:
@@ -81,7 +93,14 @@ def test_sums_and_norms(channels: int, rows: int, norm_lanes: int | None, traffi
                 written[name][at] = (word, word8)
                 assert ctx.get(unit.x8.en)
                 assert ctx.get(unit.x8.address) == at
-                assert list(ctx.get(unit.x8.data)) == word8
+                stored = [ctx.get(unit.x8.data[lane]) for lane in range(N)]
+                if precise:
+                    high, low = halves(wide_operand(np.array(word)))
+                    assert [half.high for half in stored] == word8 == high.tolist()
+                    assert [half.low for half in stored] == low.tolist()
+                    saturated.append(max(word) > WIDE_MAX)
+                else:
+                    assert stored == word8
             await ctx.tick()
             state["cycle"] += 1
 
@@ -171,3 +190,4 @@ def test_sums_and_norms(channels: int, rows: int, norm_lanes: int | None, traffi
         shifts = dict(plan)[name].operand_shifts
         np.testing.assert_array_equal(shown[1], operand(wanted, shifts), err_msg=name)
         assert len(written[name]) == len(words)
+    assert any(saturated) == precise

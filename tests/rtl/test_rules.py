@@ -11,6 +11,7 @@ import pytest
 from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
+from golden.random import widened
 from rtl.compile.program import Program, Step, compile_attention, compile_model
 from rtl.control.rules import Rules
 from rtl.interface.command import FIELDS, MAGIC, Flag, Opcode
@@ -20,11 +21,13 @@ from tb.scenarios import SMALL, SMALL_LIMITS, family
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 FIRST, TABLE, TRANSPOSED, RESIDUAL, CHAINED, BANK, LOGITS, SHIFTS = (1 << bit for bit in range(8))
+WIDE = CHAINED  # where it is no NORM
 FLAGS_OF = {
     Opcode.NORM: FIRST | RESIDUAL | CHAINED | SHIFTS,
     Opcode.LINEAR: FIRST | TABLE | TRANSPOSED | RESIDUAL | BANK | LOGITS,
     Opcode.ATTEND: FIRST,
 }
+PRECISE_FLAGS_OF = FLAGS_OF | {Opcode.LINEAR: FLAGS_OF[Opcode.LINEAR] | WIDE, Opcode.TABLE: WIDE}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,10 +93,11 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
             if not filled or (entry.has(TABLE) and Opcode.TABLE not in kinds):
                 return True
             if entry.has(RESIDUAL):
-                if entry.flags & ~(FIRST | RESIDUAL | BANK) or not entry.has(BANK):
+                if entry.flags & ~(FIRST | RESIDUAL | BANK | WIDE) or not entry.has(BANK):
                     return True
                 return not waiting or entry.has(FIRST) != norms[-1].has(FIRST)
-            if entry.has(LOGITS) and (entry.flags & ~(BANK | FIRST) != LOGITS or not encoder):
+            others = entry.flags & ~(BANK | FIRST | WIDE)
+            if entry.has(LOGITS) and (others != LOGITS or not encoder):
                 return True
             return not entry.has(BANK) and (waiting or (narrow and not entry.has(FIRST)))
     return True
@@ -141,12 +145,15 @@ def exceeds(entry: Entry, before: Sequence[Entry]) -> bool:
     return not all(right)
 
 
-def ref_errors(entries: Sequence[Entry], encoder: bool = True) -> list[Error]:
+def ref_errors(
+    entries: Sequence[Entry], encoder: bool = True, precise: bool = False
+) -> list[Error]:
     """The verdict on each descriptor, up to the first that is refused."""
     found = []
+    flags_of = PRECISE_FLAGS_OF if precise and encoder else FLAGS_OF
     for place, entry in enumerate(entries):
         before = entries[:place]
-        foreign = entry.flags & ~FLAGS_OF.get(Opcode(entry.opcode), 0) if (
+        foreign = entry.flags & ~flags_of.get(Opcode(entry.opcode), 0) if (
             entry.opcode in set(Opcode)
         ) else 1  # fmt: skip
         if foreign or misplaced(entry, before, encoder):
@@ -158,9 +165,12 @@ def ref_errors(entries: Sequence[Entry], encoder: bool = True) -> list[Error]:
     return found
 
 
-def rtl_errors(streams: Sequence[Sequence[Entry]], encoder: bool = True) -> list[list[Error]]:
+def rtl_errors(
+    streams: Sequence[Sequence[Entry]], encoder: bool = True, precise: bool = False
+) -> list[list[Error]]:
     """The same of the unit, which is in reset between the streams."""
-    unit, reset = Rules(CONFIG, encoder=encoder), Signal()
+    config = dataclasses.replace(CONFIG, precise=precise)
+    unit, reset = Rules(config, encoder=encoder), Signal()
     found: list[list[Error]] = []
 
     async def exercise(ctx: Any) -> None:
@@ -192,12 +202,15 @@ def rtl_errors(streams: Sequence[Sequence[Entry]], encoder: bool = True) -> list
     return found
 
 
-def programs() -> list[list[Entry]]:
+def programs(precise: bool = False) -> list[list[Entry]]:
     found = []
+    rng = np.random.default_rng(4)
+    config = dataclasses.replace(CONFIG, precise=precise)
     for name, shape in SMALL.items():
         for whole in (False, True):
-            program = compile_model(family(name, shape), CONFIG, whole_last_layer=whole)
-            found.append(entries_of(program))
+            model = family(name, shape)
+            model = widened(rng, model) if precise else model
+            found.append(entries_of(compile_model(model, config, whole_last_layer=whole)))
     return found
 
 
@@ -239,18 +252,29 @@ def altered(rng: np.random.Generator, entries: list[Entry]) -> list[Entry]:
     return entries
 
 
-def test_compiled_programs_are_taken() -> None:
-    for entries in programs():
-        assert ref_errors(entries) == [Error.NONE] * len(entries)
-    assert rtl_errors(programs()) == [[Error.NONE] * len(entries) for entries in programs()]
+@pytest.mark.parametrize("precise", [False, True])
+def test_compiled_programs_are_taken(precise: bool) -> None:
+    whole = programs(precise)
+    for entries in whole:
+        assert ref_errors(entries, precise=precise) == [Error.NONE] * len(entries)
+    expected = [[Error.NONE] * len(entries) for entries in whole]
+    assert rtl_errors(whole, precise=precise) == expected
 
 
+def test_wide_operands_are_refused_where_there_are_none() -> None:
+    whole = programs(precise=True)
+    expected = [ref_errors(entries) for entries in whole]
+    assert {errors[-1] for errors in expected} == {Error.FORMAT}
+    assert rtl_errors(whole) == expected
+
+
+@pytest.mark.parametrize("precise", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_altered_programs(seed: int) -> None:
-    rng, whole = np.random.default_rng(seed), programs()
+def test_altered_programs(seed: int, precise: bool) -> None:
+    rng, whole = np.random.default_rng(seed), programs(precise)
     streams = [altered(rng, whole[int(rng.integers(len(whole)))]) for _ in range(250)]
-    expected = [ref_errors(stream) for stream in streams]
-    assert rtl_errors(streams) == expected
+    expected = [ref_errors(stream, precise=precise) for stream in streams]
+    assert rtl_errors(streams, precise=precise) == expected
     last = [errors[-1] for errors in expected]
     assert min(last.count(Error.FORMAT), last.count(Error.LIMIT), last.count(Error.NONE)) > 10
 

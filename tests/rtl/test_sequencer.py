@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
+from golden.random import widened
 from rtl.compile.program import Program, Step, compile_model
 from rtl.control.sequencer import Sequencer
 from rtl.interface.command import BANK_SHIFT, FIELDS, Flag, Opcode, bank_address
@@ -89,7 +90,7 @@ class RefSequencer:
                 a, b = (weights, activations) if transposed else (activations, weights)
                 last = number == len(rows) - 1
                 stride = N if transposed else v["destination_stride"]
-                yield {
+                made = {
                     **{f"a{key}": value for key, value in a.items()},
                     **{f"b{key}": value for key, value in b.items()},
                     "length": v["length"],
@@ -111,6 +112,9 @@ class RefSequencer:
                     and tile == tiles - 1
                     and (not gathers or last or number % N == N - 1),
                 } | ({"lane": number % N, "read": row * stride + tile * N} if gathers else {})
+                if flags & Flag.WIDE:
+                    yield made | {"low": 1, "joined": 0}
+                yield made | {"low": 0, "joined": bool(flags & Flag.WIDE)}
             self.half ^= 1
         self.gathered |= first and bool(flags & Flag.RESIDUAL)
 
@@ -173,7 +177,8 @@ def rtl_tiles(program: Program, lengths: list[int], stall: float) -> tuple[list[
 
     A tile outside its bank is wrong too.
     """
-    unit, rng = Sequencer(CONFIG), np.random.default_rng(sum(lengths))
+    config = program.config
+    unit, rng = Sequencer(config), np.random.default_rng(sum(lengths))
     steps = [s for s in program.steps if s.opcode in (Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND)]
 
     async def send(ctx: Any) -> None:
@@ -229,6 +234,8 @@ def rtl_tiles(program: Program, lengths: list[int], stall: float) -> tuple[list[
                 plain = {name: getattr(tile, name) for name in fields}
                 plain |= {name: getattr(tag, name) for name in tags}
                 plain |= {"tag_release": tag.release, "tag_row": tag.row}
+                names = ("low", "joined")
+                plain |= {name: getattr(tile, name) if config.precise else 0 for name in names}
                 found.append({k: int(getattr(x, "value", x)) for k, x in plain.items()})
                 quiet = int(rng.integers(5, 30))
             else:
@@ -265,10 +272,15 @@ def rtl_tiles(program: Program, lengths: list[int], stall: float) -> tuple[list[
     "lengths", [[1], [4], [11], [5, 3, 4], [1, 9], [1, 2, 1, 4, 1, 3]], ids=str
 )
 @pytest.mark.parametrize("name", SMALL)
-def test_tiles(name: str, lengths: list[int], stall: float) -> None:
+@pytest.mark.parametrize("precise", [False, True])
+def test_tiles(name: str, lengths: list[int], stall: float, precise: bool) -> None:
     """Every field that matters of every tile of a whole program, in order."""
     whole = lengths in ([1], [4], [1, 9])
-    program = compile_model(family(name, SMALL[name]), CONFIG, whole_last_layer=whole)
+    model = family(name, SMALL[name])
+    if precise:
+        model = widened(np.random.default_rng(sum(lengths)), model)
+    config = dataclasses.replace(CONFIG, precise=precise)
+    program = compile_model(model, config, whole_last_layer=whole)
     expected = list(RefSequencer(lengths).tiles(program.steps))
     actual, wrong = rtl_tiles(program, lengths, stall)
     fits = sum(-(-tokens // N) for tokens in lengths) <= program.row_tiles

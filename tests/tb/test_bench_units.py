@@ -35,6 +35,10 @@ def test_columns_in_parts(epilogue_lanes: int) -> None:
     run_bench("matmul", "icarus", Config(lanes=4, hidden=96, epilogue_lanes=epilogue_lanes))
 
 
+def test_wide_operands() -> None:
+    run_bench("matmul", "icarus", Config(lanes=4, hidden=96, precise=True))
+
+
 @pytest.mark.parametrize("norm_lanes", [2, 1])
 def test_fewer_lanes_of_layernorm(norm_lanes: int) -> None:
     run_bench("layernorm", "icarus", Config(lanes=4, hidden=96, norm_lanes=norm_lanes))

@@ -185,9 +185,10 @@ def test_unknown_bits_are_differences(benches: Benches, tmp_path: Path) -> None:
         ("layernorm", {"tokens": 1, "hidden": 1}),
         ("layernorm", {"tokens": 9, "hidden": 7, "norm_lanes": 1}),
         ("matmul", {"hidden": 7, "ffn": 7, "tokens": 9, "epilogue_lanes": 2}),
+        ("matmul", {"hidden": 7, "ffn": 40, "tokens": 9, "precise": True}),
     ],
 )
-def test_the_smallest_limits(unit: str, limits: dict[str, int], tmp_path: Path) -> None:
+def test_the_smallest_limits(unit: str, limits: dict[str, Any], tmp_path: Path) -> None:
     made = bench_of(unit, Config(lanes=4, **limits), stalls=2, prefix="tiny_")
     files = write_bench(made, tmp_path / "bench")
     names = {path.relative_to(tmp_path / "bench").as_posix() for path in files}
