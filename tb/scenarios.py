@@ -92,9 +92,9 @@ CODES = np.arange(256).astype(np.uint8).view(np.int8)
 RELU = np.maximum(CODES, np.int8(0))
 
 
-def family(name: str, shape: Shape, seed: int = 1) -> Model:
+def family(name: str, shape: Shape, seed: int = 1, *, precise: bool = False) -> Model:
     """A random model of this family: ReLU where pre-norm, one layer of head where no pooler."""
-    model = random_model(shape, seed, FACTORISED.get(name, 0))
+    model = random_model(shape, seed, FACTORISED.get(name, 0), precise=precise)
     if name.startswith("pre-norm"):
         layers = [
             dataclasses.replace(
@@ -209,7 +209,7 @@ def small_case(config: Config, **settings: Any) -> Case:
     shapes = [SMALL["three-heads"], SMALL["pre-norm"]]
     found = []
     for shape, name in zip(shapes, ("three-heads", "pre-norm")):
-        model = family(name, shape)
+        model = family(name, shape, precise=config.precise)
         program = compile_model(model, config)
         lengths = (min(config.lanes + 3, program.tokens), 1)
         found.append(inferences(model, program, lengths, name=name))

@@ -83,6 +83,8 @@ def _measured() -> dict[str, object]:
             name += f", {c.norm_lanes} lanes of LayerNorm"
         if c.epilogue_lanes is not None:
             name += f", {c.epilogue_lanes} of the epilogue"
+        if c.precise:
+            name += ", precise"
         use = "held out" if point.held_out else "fitted"
         row: list[object] = [name, use]
         for resource in RESOURCES:

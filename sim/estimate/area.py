@@ -9,10 +9,11 @@ LUTs and flip-flops are the array's, those around memories, and a rest whose coe
 by least squares to points of points.toml, which `sim.synth` has measured:
 
     FF   = N^2 (17 + 2 acc) + 17 N + 7 + rest
-    LUT4 = k N^2 acc + 79 (MACs without a multiplier) + rest
-    rest = a + b N + c (N - L) + d (N - E)
+    LUT4 = k N^2 acc + 79 (MACs without a multiplier) + N^2 acc P + rest
+    rest = a + b N + c (N - L) + d (N - E) + e N P
 
-where L are the lanes of LayerNorm, E those of the epilogue, and acc is the width of an accumulator.
+where L are the lanes of LayerNorm, E those of the epilogue, acc is the width of an accumulator, and
+P is 1 with operands of 16 bits, whose accumulators begin anew from 0 or from the first pass.
 What wider addresses add (more tokens, hidden and ffn) is left out. Points that are marked
 `held_out` have no part in the fit: how far the formulas are off there is their stated error.
 """
@@ -87,14 +88,14 @@ def epilogue_lanes(config: Config) -> int:
 def _terms(config: Config) -> list[float]:
     """What the rest is a linear function of."""
     n = config.lanes
-    return [1, n, n - norm_lanes(config), n - epilogue_lanes(config)]
+    return [1, n, n - norm_lanes(config), n - epilogue_lanes(config), n * config.precise]
 
 
 def _known(config: Config, luts_per_bit: float) -> dict[str, float]:
     """LUT4 and FF of the array and around the memories."""
     macs, acc = config.lanes**2, config.acc_bits
     in_luts = macs - multipliers(config)
-    array = luts_per_bit * macs * acc + MULTIPLIER_LUTS * in_luts
+    array = (luts_per_bit + config.precise) * macs * acc + MULTIPLIER_LUTS * in_luts
     registers = macs * (17 + 2 * acc) + 17 * config.lanes + 7
     used = memories(config)
     return {
@@ -135,7 +136,8 @@ def fitted(measured: tuple[Point, ...]) -> Fit:
     if np.linalg.matrix_rank(terms) < terms.shape[1]:
         raise ValueError(f"{len(measured)} points do not determine {terms.shape[1]} coefficients")
     bits = np.array([p.config.lanes**2 * p.config.acc_bits for p in measured], float)
-    luts = np.array([p.array["LUT4"] for p in measured], float)
+    wide = np.array([p.config.precise for p in measured])
+    luts = np.array([p.array["LUT4"] for p in measured]) - bits * wide
     luts_per_bit = float(bits @ luts / (bits @ bits))
     rest = {}
     for name in ("LUT4", "FF"):

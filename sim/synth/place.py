@@ -163,7 +163,7 @@ class Attempt:
         whole = json.loads(placed.read_text())
         module = whole["modules"][refine.MODULE]
         found = refine.refine(module)
-        module["settings"] |= PATIENT
+        module["settings"] |= PATIENT | {"router": self.router}  # what the file says counts
         say(f"wires of {found.wires:,.0f} tiles, before the annealing {found.wires_before:,.0f}")
         write_json(placed, whole)
         nextpnr(placed, log, "--no-pack", "--no-place", *route)

@@ -144,7 +144,8 @@ def fitted(name: str, config: Config, program: Callable[[Model], Program]) -> Mo
     sizes = [(heads, shape.head_size) for heads in range(shape.heads, 0, -1)]
     sizes += [(1, size) for size in range(shape.head_size - 1, 0, -1)]
     for heads, size in sizes:
-        model = family(name, replace(shape, heads=heads, head_size=size))
+        wanted = replace(shape, heads=heads, head_size=size)
+        model = family(name, wanted, precise=config.precise)
         with suppress(FitError):
             program(model)
             return model

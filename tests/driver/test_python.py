@@ -194,6 +194,6 @@ def test_the_opcodes_of_streams() -> None:
     assert [Opcode.HEADER, Opcode.TABLE, Opcode.NORM, Opcode.EMBED, Opcode.LINEAR] == [
         streams.HEADER, streams.TABLE, streams.NORM, streams.EMBED, streams.LINEAR
     ]  # fmt: skip
-    assert [Flag.SHIFTS, Flag.FIRST_TILE, Flag.LOGITS, PARAMETER_PLANES] == [
-        streams.SHIFTS, streams.FIRST_TILE, streams.LOGITS, streams.PARAMETER_PLANES
+    assert [Flag.SHIFTS, Flag.WIDE, Flag.FIRST_TILE, Flag.LOGITS, PARAMETER_PLANES] == [
+        streams.SHIFTS, streams.WIDE, streams.FIRST_TILE, streams.LOGITS, streams.PARAMETER_PLANES
     ]  # fmt: skip

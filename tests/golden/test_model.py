@@ -51,6 +51,7 @@ def with_value(array: np.ndarray, place: Any, value: int) -> np.ndarray:
 
 
 LINEAR = random_model(BERT, 0).layers[0].attention.q  # 10 x 12
+TABLE = np.zeros(256, np.int8)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +84,16 @@ LINEAR = random_model(BERT, 0).layers[0].attention.q  # 10 x 12
         ({"s": with_value(LINEAR.s, 9, 48)}, r"s\[9\] is 48; allowed 1\.\.47"),
         ({"s": None}, "one of m and s is None; allowed both or none"),
         ({"table": np.zeros(255, np.int8)}, r"table has shape \(255,\); allowed \(256,\)"),
+        ({"table": TABLE, "table_low": TABLE[1:]}, r"table_low has shape \(255,\)"),
+        ({"table": TABLE, "table_low": TABLE.astype(int)}, "table_low is int64; allowed an array"),
+        (
+            {"table": None, "table_low": TABLE},
+            "table_low is an array and table None; allowed both or none",
+        ),
+        (
+            {"table": with_value(TABLE, 7, -128), "table_low": TABLE - np.int8(1)},
+            r"table_low\[7\] is -1; allowed 0\.\.127 where table is -128",
+        ),
     ],
 )
 def test_linear(change: dict, message: str) -> None:
@@ -116,6 +127,11 @@ def test_the_bound_of_the_accumulator_is_sharp() -> None:
         ),
         ({"operand_shifts": np.uint8([1, 8, 9, 8])}, r"operand_shifts\[2\] is 9; allowed 1\.\.8"),
         ({"operand_shifts": np.uint8([0, 8, 7, 8])}, r"operand_shifts\[0\] is 0; allowed 1\.\.8"),
+        ({"wide": 1}, "wide is 1; allowed True and False"),
+        (
+            {"wide": True, "operand_shifts": np.uint8([8, 8, 8, 8])},
+            "operand_shifts is an array; allowed is None where wide is True",
+        ),
     ],
 )
 def test_norm(change: dict, message: str) -> None:
@@ -286,6 +302,29 @@ def test_model(shape: Shape, change: Callable[[Model], dict], message: str) -> N
     model = random_model(shape, 0)
     with pytest.raises(ValueError, match=message):
         replace(model, **change(model))
+
+
+def test_wide_operands_where_there_may_be_none() -> None:
+    projected = random_model(BERT, 0, 5)
+    norm = replace(projected.embedding.norm, operand_shifts=None, wide=True)
+    with pytest.raises(ValueError, match=r"embedding\.norm\.wide is True; allowed is False before"):
+        replace(projected, embedding=replace(projected.embedding, norm=norm))
+    wide = random_model(BERT, 0, precise=True)
+    head = replace(wide.head[0], table=TABLE, table_low=TABLE)
+    with pytest.raises(ValueError, match=r"head\.0\.table_low is an array; allowed only for ffn"):
+        replace(wide, head=(head, *wide.head[1:]))
+
+
+def test_the_bound_of_two_passes() -> None:
+    """What an int8 operand may have is too much for a wide one."""
+    wide = random_model(BERT, 0, precise=True)
+    down = wide.layers[0].ffn.down
+    room = (1 << 31) - 1 - int(128 * np.abs(down.weight[0].astype(int)).sum())
+    down = replace(down, bias=with_value(down.bias, 0, room))
+    layer = replace(wide.layers[0], ffn=replace(wide.layers[0].ffn, down=down))
+    message = r"layer\.0\.ffn\.down: 129 \* sum \|weight\| \+ \|bias\| \+ 1 is 2147"
+    with pytest.raises(ValueError, match=message):
+        replace(wide, layers=(layer, wide.layers[1]))
 
 
 @pytest.mark.parametrize("place", ["q", "k", "v", "o", "down"])

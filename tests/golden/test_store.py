@@ -143,7 +143,7 @@ def test_foreign_description(saved: Path, content: bytes, message: str) -> None:
     assert message in refused(saved)
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_every_version_so_far_loads(version: int, tmp_path: Path) -> None:
     """What a version lacks is absent, as it is from a model that does not use it."""
     made = random_model(SHAPES[0], 0)
@@ -152,9 +152,17 @@ def test_every_version_so_far_loads(version: int, tmp_path: Path) -> None:
     assert model.embedding.wide == (version >= 3)
     if version == 4:
         model = random_model(SHAPES[0], 0, embedding_size=2)
+    if version == 5:
+        model = random_model(SHAPES[0], 0, precise=True)
+        assert model.precise
     store.save(model, tmp_path, INFO)
     path = tmp_path / store.DESCRIPTION
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": version}))
+    description = json.loads(path.read_text()) | {"version": version}
+    if version < 5:
+        values = description["model"]
+        for name in [name for name in values if name.endswith(".wide")]:
+            del values[name]
+    path.write_text(json.dumps(description))
     assert run(store.load(tmp_path)[0], [1, 2, 3]).tolist() == run(model, [1, 2, 3]).tolist()
 
 

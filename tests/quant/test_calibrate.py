@@ -123,6 +123,19 @@ def test_remedies_are_those_asked_for(
     assert store.load(out)[1]["trials"].keys() >= {"none", "+".join(REMEDIES)}
 
 
+def test_precise(
+    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--model", str(model), "--data", str(data), "--out", str(tmp_path / "out")]
+    for precise in (True, False):
+        assert calibrate.main([*arguments, *["--precise"] * precise]) == 0
+        made, info = store.load(tmp_path / "out")
+        assert made.precise == info["calibration"]["precise"] == precise
+        bits = info["tensors"]["layer.0.ffn.hidden"]["bits"]
+        assert bits == (16 if precise else 8)
+    capsys.readouterr()
+
+
 def test_tensors_of_a_rewritten_model_are_near_those_of_the_checkpoint() -> None:
     """Whatever was centred, balanced, split: the description leads back to the float model's."""
     source = checkpoint()

@@ -183,11 +183,15 @@ def test_held_out_points_have_no_part_in_the_fit(monkeypatch: pytest.MonkeyPatch
 
 def test_a_fit_finds_the_formula_that_made_its_points() -> None:
     truth = area.Fit(
-        2.5, {"LUT4": np.array([700, 1500, -90, -40]), "FF": np.array([900, 1800, -70, -30])}
+        2.5,
+        {
+            "LUT4": np.array([700, 1500, -90, -40, 60]),
+            "FF": np.array([900, 1800, -70, -30, 20]),
+        },
     )
 
     def point(config: Config) -> area.Point:
-        array = {"LUT4": round(2.5 * config.lanes**2 * config.acc_bits)}
+        array = {"LUT4": round((2.5 + config.precise) * config.lanes**2 * config.acc_bits)}
         return area.Point(config, truth.of(config), array, held_out=False)
 
     configs = [
@@ -197,6 +201,7 @@ def test_a_fit_finds_the_formula_that_made_its_points() -> None:
         Config(lanes=16),
         Config(lanes=8, norm_lanes=2),
         Config(lanes=8, epilogue_lanes=2),
+        Config(lanes=8, precise=True),
     ]
     found = area.fitted(tuple(point(config) for config in configs))
     wide = Config(
@@ -207,11 +212,12 @@ def test_a_fit_finds_the_formula_that_made_its_points() -> None:
         dsp_macs=7,
         norm_lanes=8,
         epilogue_lanes=16,
+        precise=True,
     )
     for config in (*configs, wide):
         for name, value in truth.of(config).items():
             assert abs(found.of(config)[name] - value) <= 2
-    with pytest.raises(ValueError, match="1 points do not determine 4 coefficients"):
+    with pytest.raises(ValueError, match="1 points do not determine 5 coefficients"):
         area.fitted((point(configs[0]),))
 
 

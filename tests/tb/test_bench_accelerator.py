@@ -109,6 +109,21 @@ def test_models_in_turn(simulator: str, settings: dict[str, Any], tmp_path: Path
     play(tmp_path, simulator, LIMITS, found[::2] + found[1::2], seed=3, **settings)
 
 
+@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
+def test_wide_operands(simulator: str, tmp_path: Path) -> None:
+    """Models with operands of 16 bits and without them in turn."""
+    config = dataclasses.replace(LIMITS, precise=True)
+    found = []
+    for place, name in enumerate(("bert-tiny", "pre-norm", "post-norm-mean", "every-token")):
+        model = family(name, SMALL[name], seed=place, precise=place != 2)
+        assert model.precise == (place != 2)
+        program = compile_model(model, config)
+        found += inferences(model, program, [5, 8], name=name)
+        found += batches(model, program, 1, seed=place)
+    turned = found[::2] + found[1::2]
+    play(tmp_path, simulator, config, turned, seed=3, idle=0.2, stall=0.3)
+
+
 @pytest.fixture(scope="module")
 def small() -> tuple[Any, Any, list[Inference]]:
     """A model that does not fill the limits, its program and three sound inferences."""
