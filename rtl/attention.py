@@ -82,8 +82,7 @@ class Attention(wiring.Component):
             engine.x8.address.eq(address),
         ]
         # Nothing reads low halves here: a WIDE is refused.
-        for word, value in zip(engine.x8.data, self.i.payload.data):
-            m.d.comb += high(word).eq(value)
+        m.d.comb += high(engine.x8.data).eq(self.i.payload.data)
         with m.If(control.reset):
             m.d.sync += [address.eq(0), loaded.eq(0)]
         with m.Elif(write):

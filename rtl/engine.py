@@ -6,7 +6,7 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -198,7 +198,7 @@ class Engine(wiring.Component):
             self.finished.eq(loader.end & sequencer.idle & sequencer.quiet),
             self.trace.bank_en.eq(epilogue.bank.en),
             self.trace.bank_address.eq(epilogue.bank.address),
-            *(out.eq(high(word)) for out, word in zip(self.trace.bank, epilogue.bank.data)),
+            self.trace.bank.eq(high(epilogue.bank.data)),
             self.trace.score_en.eq(epilogue.score.en),
             self.trace.score_key.eq(epilogue.score.key),
             self.trace.score.eq(epilogue.score.data),
@@ -269,7 +269,7 @@ class Engine(wiring.Component):
         with m.Switch(asked):
             for number, bank in enumerate(banks):
                 with m.Case(number):
-                    m.d.comb += [out.eq(high(value)) for out, value in zip(self.bank.data, bank)]
+                    m.d.comb += self.bank.data.eq(high(bank))
         return Banks(banks, a_number, b_number)
 
     def _operands(self, m: Module, x8: data.View, weights: data.View, banks: Banks) -> None:
@@ -334,6 +334,8 @@ class Engine(wiring.Component):
         ]
 
 
-def high(value: Value | data.View) -> Value:
-    """An activation's int8: of a wide one the high half."""
-    return value.high if isinstance(value, data.View) else value
+def high(word: data.View) -> Value:
+    """A word of int8 activations: of wide ones the high halves."""
+    lanes = [value for value in word]
+    wide = isinstance(lanes[0], data.View)
+    return Cat(value.high for value in lanes) if wide else word.as_value()

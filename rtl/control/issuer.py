@@ -87,6 +87,10 @@ class Issuer(wiring.Component):
         m.d.comb += gap.eq(Mux(self.o.last, drain - 1, gap_left))
         m.d.sync += gap_left.eq(Mux(gap == 0, 0, gap - 1))
 
+        drains_early = (more == 0) & (operands <= gap)
+        if precise:
+            drains_early &= ~tile.low
+
         softmax_ready = Signal(2)
         loaded = self.weights_ready.bit_select(tile.tag.weight_buffer, 1)
         free = ~self.o.valid | end
@@ -101,7 +105,7 @@ class Issuer(wiring.Component):
             m.d.comb += self.activity.stall.eq(Stall.NORM)
         with m.Elif(tile.softmax & (softmax_ready == 0)):
             m.d.comb += self.activity.stall.eq(Stall.SOFTMAX)
-        with m.Elif((more == 0) & (operands <= gap) & (~tile.low if precise else 1)):
+        with m.Elif(drains_early):
             m.d.comb += self.activity.stall.eq(Stall.DRAIN)
         with m.Else():
             m.d.comb += [self.activity.stall.eq(Stall.NONE), go.eq(1)]

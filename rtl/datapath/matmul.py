@@ -105,9 +105,11 @@ class MatMul(wiring.Component):
                 ab = a * b if i * n + j < dsp_macs else lut_product(a, b)
                 product = register(m, ab, f"product_{i}_{j}")
                 acc = Signal(signed(width), name=f"acc_{i}_{j}", reset_less=True)
-                before = 0 if joined_p is None else Mux(joined_p, acc >> HALF_BITS, 0)
+                before = Mux(first_p, 0, acc)
+                if joined_p is not None:
+                    before = Mux(first_p & joined_p, acc >> HALF_BITS, before)
                 with m.If(valid_p):
-                    m.d.sync += acc.eq(Mux(first_p, before, acc) + product)
+                    m.d.sync += acc.eq(before + product)
                 if i + rows < n:
                     after = shadow[i + rows][j]
                 else:

@@ -7,7 +7,7 @@ part, and its bench plays small inferences on the Verilog with Icarus at four la
 import importlib
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -24,7 +24,7 @@ from tb.scenarios import SMALL, SMALL_LIMITS, family, inferences, layer_inferenc
 from tests.rtl.mutation import source_of, with_pieces
 
 CONFIG = Config(lanes=4, dsp_macs=9, **SMALL_LIMITS)
-Cases = dict[tuple[str, int], Path]
+Cases = dict[tuple[str, int, bool], Path]
 TOPS = {"matmul": "MatMul", "attention": "Attention", "accelerator": "Accelerator"}
 SEEN = (
     r"values differ; first|hangs|error code|words were written|was written|were taken|"
@@ -36,7 +36,8 @@ SEEN = (
 class Fault:
     """`old`, which stands once in rtl/<part>.py, becomes `new`; `top`'s bench must see it.
 
-    With `interval` the model stream gives a word in that many cycles, so that the array waits.
+    With `interval` the model stream gives a word in that many cycles, so that the array waits; with
+    `precise` operands have 16 bits.
     """
 
     part: str
@@ -45,6 +46,7 @@ class Fault:
     new: str
     top: str = "attention"
     interval: int = 1
+    precise: bool = False
 
 
 WHOLE = "accelerator"
@@ -132,6 +134,19 @@ FAULTS = (
     Fault("issuer", "reads no bank for B", "(b == Operand.BANK) & ~", "(b == Operand.P) & ~"),
     Fault("engine", "bank of B", "issuer.o.b_address[bank_bits:][:2]",
           "issuer.o.a_address[bank_bits:][:2]"),
+    *(Fault(part, kind, old, new, WHOLE, precise=True) for part, kind, old, new in (
+        ("matmul", "low sums count whole", "acc >> HALF_BITS", "acc"),
+        ("issuer", "the first pass drains", "end & ~self.o.low", "end"),
+        ("issuer", "a pair counts twice", "go & ~tile.joined", "go"),
+        ("walkers", "the second pass begins anew", "tile.joined.eq(second)", "tile.joined.eq(0)"),
+        ("normalizer", "low halves of another lane", "y = unit.y[lane]", "y = unit.y[lane ^ 1]"),
+        ("engine", "halves swapped", "Mux(low, value.low, value.high)",
+         "Mux(low, value.high, value.low)"),
+        ("epilogue", "one table for both halves", "of_low = self.table.address[8]",
+         "of_low = Const(0)"),
+        ("payload", "the low table left out", "Mux(self.wide, 2 * words - 1, words - 1)",
+         "words - 1"),
+    )),
 )  # fmt: skip
 
 
@@ -150,7 +165,8 @@ def faulty(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> Design:
     top = getattr(importlib.import_module(source_of(fault.top)[1]), TOPS[fault.top])
     # A sum that is never begun anew stays X where its register has no enable, as PLAIN leaves it.
     lowering = LOWERING if fault.top == "matmul" else PLAIN
-    return described(top(CONFIG), fault.top, CONFIG, lowering=lowering)
+    config = replace(CONFIG, precise=fault.precise)
+    return described(top(config), fault.top, config, lowering=lowering)
 
 
 @pytest.fixture(autouse=True)
@@ -165,7 +181,7 @@ def restored_modules() -> object:
 
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
-    """What the benches play, by top and interval."""
+    """What the benches play, by top and interval, and whether operands have 16 bits."""
     folder = tmp_path_factory.mktemp("cases")
     layer = family("three-heads", SMALL["three-heads"])
     found = {"attention": layer_inferences(layer, CONFIG, 0, [13, 6])}
@@ -186,8 +202,15 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
     paths: Cases = {}
     for top, played in found.items():
         for interval in (1, 9):
-            path = paths[top, interval] = folder / f"{top}-{interval}.npz"
+            path = paths[top, interval, False] = folder / f"{top}-{interval}.npz"
             write_case(path, Case(inferences=tuple(played), row_latency=3, interval=interval))
+    wide = []
+    config = replace(CONFIG, precise=True)
+    for name, seed in (("bert-tiny", 2), ("no-pooler", 1), ("pre-norm-embedding-norm", 2)):
+        model = family(name, SMALL[name], seed=seed, precise=True)
+        wide += inferences(model, compile_model(model, config), [9, 3], name=name)
+    path = paths["accelerator", 1, True] = folder / "wide.npz"
+    write_case(path, Case(inferences=tuple(wide), row_latency=3))
     return paths
 
 
@@ -223,13 +246,13 @@ def test_bench_sees(fault: Fault, cases: Cases, monkeypatch: pytest.MonkeyPatch)
     design = faulty(fault, monkeypatch)
     variant = "fault-" + re.sub(r"\W+", "-", f"{fault.part} {fault.kind}")
     with pytest.raises(BenchError, match=SEEN):
-        play(design, variant, cases.get((fault.top, fault.interval)))
+        play(design, variant, cases.get((fault.top, fault.interval, fault.precise)))
 
 
-@pytest.mark.parametrize("top", TOPS)
+@pytest.mark.parametrize(("top", "precise"), [*((top, False) for top in TOPS), (WHOLE, True)])
 def test_sound_parts_assembled_the_same_way(
-    top: str, cases: Cases, monkeypatch: pytest.MonkeyPatch
+    top: str, precise: bool, cases: Cases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is the fault that the benches see."""
-    design = faulty(Fault("matmul", "none", "", "", top), monkeypatch)
-    play(design, "fault-none", cases.get((top, 1)))
+    design = faulty(Fault("matmul", "none", "", "", top, precise=precise), monkeypatch)
+    play(design, "fault-none", cases.get((top, 1, precise)))

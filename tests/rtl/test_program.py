@@ -53,7 +53,7 @@ def test_does_not_fit(shape: dict[str, Any], limits: dict[str, int], message: st
 def test_wide_operands_need_precise_hardware() -> None:
     model = family("bert-tiny", SHAPE, precise=True)
     with pytest.raises(
-        FitError, match="^the model's operands have 16 bits, the configuration's 8: "
+        FitError, match=r"^the model's operands have 16 bits, the configuration's 8: "
     ):
         compile_model(model, CONFIG)
     program = compile_model(model, dataclasses.replace(CONFIG, precise=True))
