@@ -91,6 +91,13 @@ def test_no_tool_has_anything_to_say(name: str, lanes: int, tmp_path: Path) -> N
     assert {tool: TOOLS[tool]([verilog], name) for tool in tools} == dict.fromkeys(tools, "")
 
 
+def test_no_tool_has_anything_to_say_of_wide_operands(tmp_path: Path) -> None:
+    verilog, _ = generate("accelerator", Config(lanes=4, precise=True), tmp_path)
+    tools = [tool for tool in TOOLS if tool != "yosys"]
+    said = {tool: TOOLS[tool]([verilog], "accelerator") for tool in tools}
+    assert said == dict.fromkeys(tools, "")
+
+
 @pytest.mark.slow
 def test_yosys_has_nothing_to_say_of_the_accelerator(tmp_path: Path) -> None:
     verilog, _ = generate("accelerator", Config(lanes=4), tmp_path)

@@ -15,6 +15,7 @@ import pytest
 
 from rtl.compile.program import compile_model
 from rtl.generate.verilog import PLAIN
+from rtl.interface.command import Flag
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.bench import BenchError, run_bench
@@ -122,6 +123,29 @@ def test_wide_operands(simulator: str, tmp_path: Path) -> None:
         found += batches(model, program, 1, seed=place)
     turned = found[::2] + found[1::2]
     play(tmp_path, simulator, config, turned, seed=3, idle=0.2, stall=0.3)
+
+
+@VERILATOR
+def test_bad_streams_of_wide_operands(tmp_path: Path) -> None:
+    """Damaged and refused ones, on hardware that has them and on hardware that has not."""
+    config = dataclasses.replace(LIMITS, precise=True)
+    model = family("three-heads", SMALL["three-heads"], precise=True)
+    program = compile_model(model, config)
+    assert Flag.WIDE in {flag for step in program.steps for flag in step.flags}
+    sound = inferences(model, program, [5, 9, 3])
+    bad = [
+        sound[place % 3].damaged(name, error, stream=stream)
+        for found in (
+            damaged_streams(program, np.random.default_rng(4)),
+            refused_streams(program),
+        )
+        for place, (name, stream, error) in enumerate(found)
+    ]
+    play(tmp_path, "verilator", config, between(sound, bad), idle=0.1, stall=0.2)
+    refused = sound[0].damaged("wide", Error.FORMAT)
+    narrow = family("three-heads", SMALL["three-heads"])
+    after = inferences(narrow, compile_model(narrow, LIMITS), [5])
+    play(tmp_path, "verilator", LIMITS, [refused, *after], idle=0.1, stall=0.2)
 
 
 @pytest.fixture(scope="module")
