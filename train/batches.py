@@ -47,21 +47,6 @@ def window(ids: Ids, length: int, special: SpecialTokens, rng: np.random.Generat
     return np.concatenate([[special.cls], body, [special.sep]]).astype(np.int32)
 
 
-def mixture(
-    texts: Sequence[Ids], length: int, special: SpecialTokens, rng: np.random.Generator
-) -> Ids:
-    """About ``length`` tokens of pieces of any texts, 8 to 40 tokens each, in [CLS] and [SEP]."""
-    body: list[Ids] = []
-    left = length - 2
-    while left > 0:
-        ids = texts[int(rng.integers(len(texts)))][1:-1]
-        size = min(int(rng.integers(8, 41)), left, len(ids))
-        start = int(rng.integers(0, len(ids) - size + 1)) if len(ids) else 0
-        body.append(ids[start : start + size])
-        left -= max(size, 1)
-    return np.concatenate([[special.cls], *body, [special.sep]]).astype(np.int32)
-
-
 def drop_words(ids: Ids, share: float, special: SpecialTokens, rng: np.random.Generator) -> Ids:
     """``ids`` with each inner token replaced by [MASK] with probability ``share``."""
     if share == 0:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch.nn import functional
 
-from train.batches import drop_words, epoch_batches, mixture, pad, window
+from train.batches import drop_words, epoch_batches, pad, window
 from train.checkpoint import Classifier, checkpoint_tokenizer, load_classifier
 from train.data import Split
 from train.failure import TrainError
@@ -64,18 +64,11 @@ class DistillationLoss:
         indices = self.batches[at.index]
         rng = np.random.default_rng((options.seed, at.epoch, at.index))
         shown = [window(self.data.texts[i], at.length, self.special, rng) for i in indices]
-        mixed = rng.random(len(shown)) < options.mixed
-        for place in np.flatnonzero(mixed):
-            shown[place] = mixture(self.data.texts, len(shown[place]), self.special, rng)
         dropped = [drop_words(ids, options.word_dropout, self.special, rng) for ids in shown]
         logits = logits_of(self.model, pad(dropped, self.special), self.device).float()
         labels = torch.from_numpy(self.data.labels[indices]).to(self.device)
-        whole = torch.from_numpy(~mixed).to(self.device)
-        loss = functional.cross_entropy(
-            logits, labels, label_smoothing=options.label_smoothing, reduction="none"
-        )
-        loss = (loss * whole).mean()
-        hits = {"accuracy": 100 * (logits.argmax(1) == labels)[whole].float().mean().item()}
+        loss = functional.cross_entropy(logits, labels, label_smoothing=options.label_smoothing)
+        hits = {"accuracy": 100 * (logits.argmax(1) == labels).float().mean().item()}
         if not self.teachers:
             return loss, hits
         temperature, weight = options.temperature, at.teacher_weight(options.teacher_weight)

@@ -343,13 +343,6 @@ def _parser() -> Parser:
     recipe.add_argument(
         "--teacher-weight", type=float, default=0.7, help="where a stage names none (%(default)s)"
     )
-    recipe.add_argument(
-        "--mixed",
-        type=share,
-        default=0.0,
-        help="share of the windows that are pieces of several training texts, which the teachers "
-        "alone label (%(default)s)",
-    )
     recipe.add_argument("--temperature", type=float, default=2.0, help="(%(default)s)")
     recipe.add_argument(
         "--stop-after",
