@@ -336,6 +336,6 @@ class Engine(wiring.Component):
 
 def high(word: data.View) -> Value:
     """A word of int8 activations: of wide ones the high halves."""
-    lanes = [value for value in word]
+    lanes = list(word)
     wide = isinstance(lanes[0], data.View)
     return Cat(value.high for value in lanes) if wide else word.as_value()
