@@ -40,6 +40,7 @@ from quant.tokenizer import TextTokenizer
 from rtl.compile.fit import longest_sequence, needed_labels
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, Config, ceil_div
+from rtl.interface.options import options_of
 from sim.cycles.model import predict
 from sim.estimate.area import estimate
 from sim.report import table
@@ -368,8 +369,7 @@ def needs_table(found: Sequence[Needs], refused: dict[int, str], tokens: int) ->
     lines = [f"{tokens} tokens, without remedies, at least:"]
     if rows:
         headings = ["lanes", "cycles", "stream bytes", "embedding bytes", "DSP", "block RAM"]
-        limits = found[0].config.as_dict()
-        options = " ".join(f"--{k} {v}" for k, v in limits.items() if v is not None)
+        options = " ".join(options_of(found[0].config))
         lines += [
             table(headings, rows),
             f"the smallest: python -m rtl.generate accelerator {options}",

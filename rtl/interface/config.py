@@ -156,6 +156,6 @@ class Config:
         context = self.tokens * 255 * 128
         return max(linear, context).bit_length() + 1
 
-    def as_dict(self) -> dict[str, int | None]:
+    def as_dict(self) -> dict[str, int | bool | None]:
         """The free choices, for reports."""
         return asdict(self)

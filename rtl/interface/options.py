@@ -30,3 +30,17 @@ def config_of(options: argparse.Namespace) -> Config:
     """The Config that the options of `add_config_options` name; ValueError as Config says."""
     names = [field.name for field in dataclasses.fields(Config)]
     return Config(**{name: getattr(options, name) for name in names})
+
+
+def options_of(config: Config, plain: Config | None = None) -> list[str]:
+    """The words of a command line of which `config_of` makes `config`.
+
+    A choice that `plain` has too is left out; without `plain`, one that is None or False.
+    """
+    known = plain.as_dict() if plain else {}
+    words = []
+    for name, value in config.as_dict().items():
+        if value is None or value is False or (plain and value == known[name]):
+            continue
+        words += [f"--{name.replace('_', '-')}"] + ([] if value is True else [str(value)])
+    return words

@@ -84,9 +84,8 @@ def test_an_image_is_loaded_and_sequences_are_answered(
     simulated = ulx3s()
     assert host.info.main([*port, "--json", str(tmp_path / "info.json")]) == 0
     info = json.loads((tmp_path / "info.json").read_text())
-    limits = CONFIG.as_dict()
-    del limits["dsp_macs"], limits["norm_lanes"], limits["epilogue_lanes"]
-    assert {name: info[name] for name in limits} == limits
+    limits = ("lanes", "tokens", "hidden", "ffn", "labels")
+    assert {name: info[name] for name in limits} == {n: getattr(CONFIG, n) for n in limits}
     assert info["problem"] == "EMPTY"
     assert (info["memory_bytes"], info["kilohertz"]) == (MEMORY, 62_500)
     assert host.load.main([str(tmp_path / "model.img"), *port]) == 0

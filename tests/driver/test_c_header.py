@@ -19,7 +19,7 @@ from tests.driver.conftest import COMPILERS, LANES
 def test_it_is_c_and_cpp(tmp_path: Path) -> None:
     """Alone, and beside that of the C export of a model, which has the same name."""
     both = f'#include "{DRIVER}/bert2rtl.h"\n#include "{DRIVER}/../quant/export/bert2rtl.h"\n'
-    sizes = ("TOKENS", "HIDDEN", "INNER", "FFN", "HEAD_WIDTH")
+    sizes = ("TOKENS", "HIDDEN", "INNER", "FFN", "HEAD_WIDTH", "PRECISE")
     (tmp_path / "bert2rtl_shape.h").write_text(
         "".join(f"#define BERT2RTL_{name} 4\n" for name in sizes)
     )

@@ -1,10 +1,13 @@
 """Config: what it refuses, and the sizes that follow from it."""
 
+import argparse
+import random
 from typing import Any
 
 import pytest
 
 from rtl.interface.config import LANES, Config
+from rtl.interface.options import add_config_options, config_of, options_of
 
 
 @pytest.mark.parametrize(
@@ -58,3 +61,24 @@ def test_sizes(lanes: int, tokens: int, hidden: int, ffn: int) -> None:
     widest = max(max(hidden, ffn) * 128 * 128, tokens * 255 * 128)
     assert widest < 1 << (config.acc_bits - 1)
     assert max(hidden, ffn, tokens) < 1 << config.length_bits
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_options_of_makes_the_configuration(seed: int) -> None:
+    rng = random.Random(seed)
+    parser = argparse.ArgumentParser()
+    add_config_options(parser)
+
+    def some() -> Config:
+        return Config(
+            lanes=rng.choice([4, 8]),
+            tokens=rng.choice([1, 128]),
+            dsp_macs=rng.choice([None, 0, 3]),
+            norm_lanes=rng.choice([None, 1, 2]),
+            precise=rng.choice([False, True]),
+        )
+
+    config, plain = some(), Config(lanes=rng.choice([4, 8]))
+    assert config_of(parser.parse_args(options_of(config))) == config
+    beside = [*options_of(plain), *options_of(config, plain)]
+    assert config_of(parser.parse_args(beside)) == config

@@ -24,6 +24,7 @@ from rtl.generate.package.data_sheet import CYCLES
 from rtl.generate.sheet import Generated, banner
 from rtl.interface.command import Flag, Opcode
 from rtl.interface.config import Config
+from rtl.interface.options import options_of
 from rtl.registers.export import c_header, markdown
 from sim import verilator
 from sim.cycles.model import predict
@@ -32,7 +33,7 @@ from tb.scenarios import SMALL, SMALL_LIMITS
 from tests.sim.test_lint import TOOLS, slang_says, verilator_says
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
-LIMITS = [f"--{name}={value}" for name, value in CONFIG.as_dict().items() if value is not None]
+LIMITS = options_of(CONFIG)
 CORE = "bert2rtl:accelerator:accelerator"
 
 
