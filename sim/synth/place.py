@@ -13,7 +13,7 @@ from typing import Any
 
 from cli.files import locked, write_json
 
-from sim.synth import anneal, moves, placement, refine, tools
+from sim.synth import anneal, copies, moves, placement, refine, tools
 from sim.synth import macros as macro_places
 from sim.synth.tools import SynthesisError, Unended
 
@@ -27,11 +27,18 @@ PLACERS = ("static", "heap")
 # nextpnr's own default.
 ROUTERS = ("router1", "router2")
 
-# router2's costs of a wire that others want, more in each round: with its own, 2 and 1, wires get
-# longer from the twenty-fifth round on, and what is wanted twice gets more again.
-PATIENT = {"router2/currCongWeightMult": "1.0", "router2/histCongWeight": "0.7"}
+# How router2 routes an annealed placement, which has most of the part's wires in use. A wire that
+# others want, too, costs more in each round: with its own 2 and 1, wires get longer from the
+# twenty-fifth round on, and what is wanted twice gets more again. A net may leave its box by this
+# many tiles instead of 3. (A text of ones and zeros alone would be read as binary.)
+PATIENT = {
+    "router2/currCongWeightMult": "0.2",
+    "router2/histCongWeight": "0.7",
+    "router2/bbMargin/x": "9",
+    "router2/bbMargin/y": "9",
+}
 
-SOURCES = anneal, moves, placement, refine  # of an annealed placement
+SOURCES = anneal, copies, moves, placement, refine  # of an annealed placement
 
 # What Yosys appends to a net's name to call the cell that drives it, of ECP5 and of Nexus.
 _CELL_SUFFIX = re.compile(
@@ -135,6 +142,7 @@ class Attempt:
         name = f"{netlist.stem}-{self.seed}-{self.freq:g}-{self.placer}-{self.router}"
         if self.annealed:
             sources = b"".join(Path(str(m.__file__)).read_bytes() for m in SOURCES)
+            sources += str(PATIENT).encode()
             name += f"-{hashlib.sha256(sources).hexdigest()[:8]}"
         return f"{name}.json"
 
@@ -156,17 +164,23 @@ class Attempt:
         if not self.annealed:
             nextpnr(netlist, log, *place, *route)
             return
-        placed = report.with_suffix(".placed")
-        nextpnr(
-            netlist, log.with_suffix(".place.log"), *place, "--no-route", "--write", placed.name
-        )
+        placed = netlist.with_name(f"{netlist.stem}-{self.seed}-{self.freq:g}-{self.placer}.placed")
+        with locked(placed.with_suffix(".lock")):
+            if not placed.exists():
+                new, said = placed.with_suffix(".new"), placed.with_suffix(".log")
+                nextpnr(netlist, said, *place, "--no-route", "--write", new.name)
+                new.rename(placed)
         whole = json.loads(placed.read_text())
         module = whole["modules"][refine.MODULE]
         found = refine.refine(module)
         module["settings"] |= PATIENT | {"router": self.router}  # what the file says counts
-        say(f"wires of {found.wires:,.0f} tiles, before the annealing {found.wires_before:,.0f}")
-        write_json(placed, whole)
-        nextpnr(placed, log, "--no-pack", "--no-place", *route)
+        say(
+            f"{found.copies} copies of registers that drive far; wires of {found.wires:,.0f} "
+            f"tiles, before the annealing {found.wires_before:,.0f}"
+        )
+        annealed = report.with_suffix(".annealed")
+        write_json(annealed, whole)
+        nextpnr(annealed, log, "--no-pack", "--no-place", *route)
 
 
 def place_and_route(netlist: Path, attempt: Attempt, say: Callable[[str], None]) -> Timing | None:

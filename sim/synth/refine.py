@@ -2,8 +2,9 @@
 
 nextpnr writes where it has put every cell (NEXTPNR_BEL in its JSON) and routes a file whose places
 are others (`--no-pack --no-place`). Its own refinement leaves long wires in a part that is almost
-full, and does not look at crowding; `sim.synth.anneal` does. What a tile may hold are the rules of
-nextpnr's ecp5/arch_place.cc. Fixed are pins, clocks and distributed RAM.
+full, and does not look at crowding; `sim.synth.anneal` does, after `sim.synth.copies` has cut the
+longest nets up. What a tile may hold are the rules of nextpnr's ecp5/arch_place.cc. Fixed are pins,
+clocks and distributed RAM.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from cli.progress import progress
 import numpy as np
 
 from sim.synth import anneal
+from sim.synth.copies import PLACE, copy_registers, place_of
 from sim.synth.macros import SITES
 from sim.synth.placement import (
     BLOCK_RAM,
@@ -37,7 +39,6 @@ from sim.synth.placement import (
 )
 
 MODULE = "top"  # what nextpnr calls the design
-PLACE = "NEXTPNR_BEL"
 FANOUT = 1500  # of nets that count; those that go everywhere do so wherever their cells lie
 MOVES, STEPS = 4_000, 40  # for each cell; by the progress bar
 HEAT, REACH = (1.4, 0.1), (16.0, 4.0)  # in tiles
@@ -58,8 +59,10 @@ _CHAINED = ("FCI", "F1", "FXA", "FXB")  # inputs that come from the LUT beside i
 
 @dataclass(frozen=True)
 class Refined:
-    """Wires of the nets of up to `FANOUT` pins, in tiles, and the penalty for crowding."""
+    """Wires of the nets of up to `FANOUT` pins, in tiles, and the penalty for crowding; before
+    the annealing with the copies of registers, which are so many."""
 
+    copies: int
     wires_before: int
     wires: int
     penalty_before: float
@@ -83,10 +86,8 @@ class Placement:
         for number, name in enumerate(self.names):
             slot = int(self.cells.slot[number])
             if slot >= 0:
-                tile, at = divmod(slot, SLOTS)
                 unit = "K" if self.cells.kind[number] == LUT else "FF"
-                place = f"X{tile // ROWS}/Y{tile % ROWS}/SLICE{'ABCD'[at // 2]}.{unit}{at % 2}"
-                cells[name]["attributes"][PLACE] = place
+                cells[name]["attributes"][PLACE] = place_of(slot, unit)
         for (name, *_), cell in zip(_sites(), self.sites.cell.tolist()):
             if cell >= 0:
                 cells[self.names[cell]]["attributes"][PLACE] = name
@@ -234,6 +235,9 @@ def refine(module: dict[str, Any], seed: int = 1) -> Refined:
     """
     rng = np.random.default_rng(seed)
     placement = placement_of(module)
+    copies = copy_registers(module, placement.names, placement.cells)
+    if copies:
+        placement = placement_of(module)
     crowd = anneal.Crowding(np.zeros(anneal.BINS), ROOM * np.maximum(_tiles_of_bins(), 1.0))
     parts = placement.cells, placement.nets, placement.groups, placement.sites
 
@@ -249,7 +253,7 @@ def refine(module: dict[str, Any], seed: int = 1) -> Refined:
         after = run(MOVES * len(placement.names) // STEPS, heat, reach)
     _check(placement.cells)
     placement.write()
-    return Refined(before[0], after[0], before[1], after[1])
+    return Refined(copies, before[0], after[0], before[1], after[1])
 
 
 def _tiles_of_bins() -> np.ndarray:
