@@ -61,9 +61,12 @@ def scattered(seed: int) -> dict[str, Any]:
     cells["enable"] = flip_flop(f"{places.pop()}.FF0", 49, enable)
     cells["enabling"] = flip_flop(f"{places.pop()}.FF0", 48, 49)
     for pair in range(rng.randrange(1, 6)):
-        first, second = bit, bit + 1
-        bit += 2
+        first, second, third = bit, bit + 1, bit + 2
+        bit += 3
         chosen = rng.choice([None, enable])
+        cells[f"logic{pair}"] = lut(f"{places.pop()}.COMB0", [60], bit)
+        cells[f"third{pair}"] = flip_flop(f"{places.pop()}.FF0", bit, third)
+        bit += 1
         cells[f"first{pair}"] = flip_flop(f"{places.pop()}.FF0", 60, first)
         cells[f"second{pair}"] = flip_flop(f"{places.pop()}.FF1", first, second, chosen)
         for reader in range(rng.randrange(0, 40)):
@@ -74,9 +77,9 @@ def scattered(seed: int) -> dict[str, Any]:
             elif kind == 1:
                 cells[name] = flip_flop(f"{place}.FF0", second, bit, rng.choice([None, enable]))
             elif kind == 2:
-                cells[name] = flip_flop(f"{place}.FF1", 61, bit, second)
+                cells[name] = flip_flop(f"{place}.FF1", third, bit, second)
             else:
-                cells[name] = lut(f"{place}.COMB1", [61, second], bit)
+                cells[name] = lut(f"{place}.COMB1", [third, second], bit)
             bit += 2
     return module(cells)
 
@@ -107,14 +110,14 @@ def test_copies_put_back_give_the_same_circuit(seed: int) -> None:
     cells, found = merged(made)
     assert cells == before["cells"]
     assert len(found) == count
-    assert all(name.startswith("second") for name in found)  # "first" has no register before it
-    for name in found:  # every copy has a reader
+    assert all(name.startswith("second") for name in found)  # no other has a register before it
+    for name in {*found, *(name.rpartition("$copy")[0] for name in found)}:  # all are read
         (q,) = made["cells"][name]["connections"]["Q"]
         read = [
             p for c in made["cells"].values() for p, bits in c["connections"].items() if q in bits
         ]
-        assert set(read) - {"Q"}
-        assert "CE" not in read
+        assert set(read) - {"Q", "CE"}
+        assert "CE" not in read or name not in found
     again = refine.placement_of(made)
     taken = Counter(again.cells.slot[again.cells.kind == 1].tolist())
     assert set(taken.values()) <= {1}
@@ -147,6 +150,11 @@ def test_readers_lie_together_afterwards() -> None:
     assert copies.copy_registers(made, start.names, start.cells) >= 3
     nets = [101, *(c["connections"]["Q"][0] for n, c in made["cells"].items() if "$copy" in n)]
     assert max(reach(made, net) for net in nets) <= 2
+    for name in (name for name in made["cells"] if "$copy" in name):
+        (q,) = made["cells"][name]["connections"]["Q"]
+        made["cells"][name]["connections"]["NEAR"] = [q]
+        made["cells"][name]["port_directions"]["NEAR"] = "input"
+        assert reach(made, q) <= 8  # with the register itself
 
 
 def test_what_lies_together_stays() -> None:
