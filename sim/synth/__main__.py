@@ -32,8 +32,7 @@ EXAMPLES = """\
 examples:
   python -m sim.synth softmax --lanes 8
   python -m sim.synth matmul --lanes 8 --no-route
-  python -m sim.synth accelerator --lanes 16 --dsp-macs 0 --norm-lanes 4 --epilogue-lanes 4 \\
-      --labels 16 --macros 3 --anneal --router router2
+  python -m sim.synth accelerator --lanes 16 --dsp-macs 0 --macros 3 --anneal --router router2
   python -m sim.synth accelerator --lanes 4 --parts --placements 3 --json build/synth4.json
 """
 
