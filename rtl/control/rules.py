@@ -40,10 +40,10 @@ class Rules(wiring.Component):
 
     What holds after the descriptors so far is kept in a few bits: whether X16 holds a sum yet
     (EMBED), a NORM waits for its sum, the sums go on in row tile 0 alone, X16 holds what the latest
-    NORM wrote, a TABLE was sent, the result is computed. From them and the descriptor follow FORMAT
-    (no program: a flag that the opcode has not, an operation out of place) and LIMIT (a field
-    exceeds the configuration). docs/architecture.md lists all rules; a stream that keeps them
-    cannot stop the units from making progress.
+    NORM wrote, X8 has shifts (with `precise`), a TABLE was sent, the result is computed. From them
+    and the descriptor follow FORMAT (no program: a flag that the opcode has not, an operation out
+    of place) and LIMIT (a field exceeds the configuration). docs/architecture.md lists all rules; a
+    stream that keeps them cannot stop the units from making progress.
 
     Members
     -------
@@ -114,6 +114,8 @@ class Rules(wiring.Component):
         waiting_narrow = Signal()  # of row tile 0 alone
         narrow = Signal()  # the latest sum is one of row tile 0 alone
         stored = Signal()  # the latest NORM wrote X16
+        has_wide = bool(self.allowed[Opcode.LINEAR] & Flag.WIDE)
+        shifted = Signal() if has_wide else Const(0)  # the latest NORM has SHIFTS
         linear = is_[Opcode.LINEAR]
         residual, logits = linear & flags.residual, linear & flags.logits
         of_x8 = linear & ~flags.bank
@@ -129,6 +131,8 @@ class Rules(wiring.Component):
                         waiting_narrow.eq(flags.first_tile),
                         stored.eq(flags.residual),
                     ]
+                    if has_wide:
+                        m.d.sync += shifted.eq(flags.shifts)
                     with m.If(flags.chained & flags.first_tile):
                         m.d.sync += narrow.eq(1)
                 with m.Case(Opcode.EMBED):
@@ -163,6 +167,7 @@ class Rules(wiring.Component):
             residual & (~waiting | (flags.first_tile != waiting_narrow)),
             (residual | logits) & (flags.table | flags.transposed),
             logits & flags.residual,
+            *([of_x8 & flags.chained & shifted] if has_wide else []),  # WIDE is that bit
         ]
         without_table = linear & flags.table & ~tabled
         if not self.encoder:

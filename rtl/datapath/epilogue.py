@@ -178,6 +178,7 @@ class Epilogue(wiring.Component):
             ),
         ]
         self._residual(m, at)
+        low_known = Signal() if self.low_activation is not None else Const(0)
         for i in range(self.lanes):
             code = register(m, saturate(requantize.o[i], 8), f"code_{i}")
             plain = delay(m, code, table.latency, f"plain_{i}")
@@ -185,7 +186,8 @@ class Epilogue(wiring.Component):
             m.d.comb += table.i[i].eq(code)
             if self.low_activation is not None:
                 m.d.comb += self.low_activation.i[i].eq(code)
-                chosen = Cat(Mux(at[LOOKED_UP].table, self.low_activation.o[i], 0)[:8], chosen)
+                low = self.low_activation.o[i]
+                chosen = Cat(Mux(at[LOOKED_UP].table & low_known, low, 0)[:8], chosen)
             word = register(m, chosen, f"word_{i}")
             for lane in range(i, n, self.lanes):
                 m.d.comb += self.bank.data[lane].eq(self._kept(m, word, lane, "word"))
@@ -194,6 +196,9 @@ class Epilogue(wiring.Component):
         if self.low_activation is not None:
             m.submodules.low_table = low = self.low_activation
             of_low = self.table.address[8]
+            # A TABLE without WIDE has none: what the latest one with WIDE has left must not count.
+            with m.If(self.table.en):
+                m.d.sync += low_known.eq(of_low)
             m.d.sync += [
                 low.write.en.eq(self.table.en & of_low),
                 low.write.address.eq(self.table.address),

@@ -1,6 +1,8 @@
 """The accelerator against golden.encoder, in Amaranth's simulator: token ids in, logits out."""
 
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -11,10 +13,10 @@ from amaranth.sim import Simulator
 from golden.encoder import run
 from golden.model import Model
 from rtl.accelerator import Accelerator
-from rtl.compile.program import compile_model, embedding_table
+from rtl.compile.program import Program, Step, compile_model, embedding_table
 from rtl.control.axi import ADDRESS
 from rtl.control.watchdog import patience
-from rtl.interface.command import Stream
+from rtl.interface.command import Flag
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from tb.case import token_words
@@ -22,6 +24,11 @@ from tb.scenarios import SMALL, SMALL_LIMITS, family, sequence
 from tests.rtl.mutation import replaced
 
 Input = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def joined(steps: Sequence[Step], config: Config) -> bytes:
+    """The stream of these steps, with right CRCs."""
+    return Program(config, 0, 0, tuple(steps)).stream()
 
 
 def rtl_run(
@@ -129,6 +136,34 @@ def test_a_whole_last_layer_gives_the_same_logits_later() -> None:
     assert more > cycles
 
 
+def test_a_table_without_wide_has_no_low_halves() -> None:
+    """Of its results a LINEAR with WIDE reads 0, not what a table before it has left."""
+    config = Config(lanes=4, precise=True, **SMALL_LIMITS)
+    model = family("bert-tiny", SMALL["bert-tiny"], precise=True)
+    first, second = model.layers
+    low, second_low = (
+        np.where(layer.ffn.up.table == -128, 0, 127).astype(np.int8) for layer in model.layers
+    )
+
+    def with_low(table: np.ndarray | None) -> Model:
+        layers = [
+            replace(layer, ffn=replace(layer.ffn, up=replace(layer.ffn.up, table_low=own)))
+            for layer, own in ((first, low), (second, table))
+        ]
+        return replace(model, layers=tuple(layers))
+
+    given = sequence(model, 5, 4)
+    expected, left = (run(with_low(table), *given).tolist() for table in (None, second_low))
+    assert expected != left
+    steps = [
+        replace(step, flags=step.flags | (Flag.WIDE if step.name == "layer.1.ffn.sum" else 0))
+        for step in compile_model(with_low(None), config).steps
+    ]
+    error, logits, _ = rtl_run(model, config, given, stream=joined(steps, config))
+    assert error is Error.NONE
+    assert logits == expected
+
+
 def test_no_valid_key() -> None:
     model = family("pre-norm", SMALL["pre-norm"])
     ids, types, attend = sequence(model, 5, 3)
@@ -150,15 +185,12 @@ def test_what_no_rule_refuses_ends_with_timeout(rule: str) -> None:
     if "of_x8" in rule:
         steps[place] = next(step for step in steps if step.name == "layer.0.q")
         steps[place], steps[place + 1] = steps[place + 1], steps[place]
-    stream = Stream(config.lanes)
-    for step in steps:
-        stream.descriptor(step.opcode, step.flags, **step.values)
-        stream.payload(step.payload)
+    stream = joined(steps, config)
     given = sequence(model, 3, 1)
-    assert rtl_run(model, config, given, stream=bytes(stream))[0] is Error.FORMAT
+    assert rtl_run(model, config, given, stream=stream)[0] is Error.FORMAT
     with replaced("rules", (rule, f"0 & {rule}")):
         faulty = import_module("rtl.accelerator").Accelerator(config)
-        error, logits, cycles = rtl_run(model, config, given, stream=bytes(stream), dut=faulty)
+        error, logits, cycles = rtl_run(model, config, given, stream=stream, dut=faulty)
     assert error is Error.TIMEOUT
     assert logits == []
     assert cycles > patience(config)

@@ -92,6 +92,8 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
         case Opcode.LINEAR:
             if not filled or (entry.has(TABLE) and Opcode.TABLE not in kinds):
                 return True
+            if entry.has(WIDE) and not entry.has(BANK) and all_norms[-1].has(SHIFTS):
+                return True
             if entry.has(RESIDUAL):
                 if entry.flags & ~(FIRST | RESIDUAL | BANK | WIDE) or not entry.has(BANK):
                     return True
@@ -277,6 +279,31 @@ def test_altered_programs(seed: int, precise: bool) -> None:
     assert rtl_errors(streams, precise=precise) == expected
     last = [errors[-1] for errors in expected]
     assert min(last.count(Error.FORMAT), last.count(Error.LIMIT), last.count(Error.NONE)) > 10
+
+
+def test_wide_operands_have_no_shifts() -> None:
+    """A LINEAR with WIDE from X8 after a NORM with SHIFTS, and what may stand in its place."""
+    shifted, plain = (
+        Entry(Opcode.NORM, flags, {"channels": 8, "shift": 9, "epsilon": 1})
+        for flags in (RESIDUAL | SHIFTS, RESIDUAL)
+    )
+    header, norm, embed = programs()[0][:3]
+    assert (norm.opcode, embed.opcode) == (Opcode.NORM, Opcode.EMBED)
+    linear = next(e for e in programs()[0] if e.opcode == Opcode.LINEAR)
+    wide, bank = (dataclasses.replace(linear, flags=WIDE | flag) for flag in (0, BANK))
+    chained = dataclasses.replace(shifted, flags=CHAINED)
+    cases = [
+        ((shifted, embed, wide), Error.FORMAT),
+        ((shifted, embed, linear), Error.NONE),
+        ((shifted, embed, bank), Error.NONE),
+        ((plain, embed, wide), Error.NONE),
+        ((shifted, embed, chained, wide), Error.NONE),
+        ((plain, embed, dataclasses.replace(chained, flags=CHAINED | SHIFTS), wide), Error.FORMAT),
+    ]
+    streams = [[header, *behind] for behind, _ in cases]
+    found = rtl_errors(streams, precise=True)
+    assert [errors[-1] for errors in found] == [error for _, error in cases]
+    assert found == [ref_errors(stream, precise=True) for stream in streams]
 
 
 def test_any_order() -> None:
