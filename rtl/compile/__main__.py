@@ -16,7 +16,9 @@ from golden.store import load
 from rtl.compile import MODEL
 from rtl.compile.image import Image, image_bytes, read_image
 from rtl.compile.program import compile_model, embedding_table
+from rtl.compile.unchecked import config_for, violations
 from rtl.interface.command import Flag, Opcode, decode
+from rtl.interface.config import Config
 from rtl.interface.options import add_config_options, config_of
 
 OUT = Path("build/model.bin")
@@ -95,7 +97,8 @@ def _parser() -> Parser:
         nargs="?",
         const="",
         metavar="FILE",
-        help="list the stream instead of writing it; with FILE, list that one",
+        help="list the stream instead of writing it; with FILE, list that one and hold it to the "
+        "specification: 1 where it is broken",
     )
     result.add_argument(
         "--image",
@@ -104,7 +107,10 @@ def _parser() -> Parser:
         help="write one file in place of the two: header, stream and rows",
     )
     result.add_argument(
-        "--check", type=Path, metavar="FILE", help="check such a file, say what it holds and stop"
+        "--check",
+        type=Path,
+        metavar="FILE",
+        help="check such a file and its stream, say what it holds and stop",
     )
     add_json(result)
     add_config_options(result)
@@ -132,16 +138,26 @@ def _facts(image: Image, path: Path) -> dict[str, object]:
     }
 
 
+def _held(stream: bytes, config: Config) -> int:
+    """Print what the specification does not allow in a stream; 1 where there is something."""
+    found = list(violations(stream, config_for(stream, config)))
+    for line in found:
+        print(f"wrong: {line}")
+    return int(bool(found))
+
+
 def _run(options: argparse.Namespace) -> int:
     if options.check:
-        figures = _facts(read_image(options.check.read_bytes()), options.check)
+        image = read_image(options.check.read_bytes())
+        figures = _facts(image, options.check)
         if options.json:
             write_json(options.json, figures)
-        return 0
+        return _held(image.stream, config_of(options))
     if options.dump:
-        for line in listing(Path(options.dump).read_bytes()):
+        stream = Path(options.dump).read_bytes()
+        for line in listing(stream):
             print(line)
-        return 0
+        return _held(stream, config_of(options))
     config = config_of(options)
     if not (options.quantized / DESCRIPTION_FILE).is_file():
         raise ValueError(

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from rtl.compile.account import FLAGS
 from rtl.interface.command import Flag, Opcode, descriptor_bytes
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from sim.fuzz.account import FLAGS, sequences, stream_codes
+from sim.fuzz.account import sequences, stream_codes
 from sim.fuzz.job import Run
 from tb.trace import CAUSES
 

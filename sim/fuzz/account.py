@@ -1,6 +1,7 @@
-"""Which error codes are right for a pair of streams: an account of the rules, apart from the RTL.
+"""Which error codes are right for a pair of streams: an account apart from the RTL.
 
-It reads whole streams as docs/architecture.md describes them. Several codes may be right:
+It reads whole streams as docs/architecture.md describes them; the rules of the command stream are
+`rtl.compile.account`. Several codes may be right:
 
 - a descriptor may break several rules at once;
 - tokens and command stream are checked side by side, so which of two mistakes is seen first depends
@@ -11,51 +12,18 @@ It reads whole streams as docs/architecture.md describes them. Several codes may
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rtl.interface.command import (
-    DESCRIPTOR_BYTES,
-    FIELDS,
-    MAGIC,
-    NORM_PLANES,
-    PARAMETER_PLANES,
-    TABLE_BYTES,
-    VERSION,
-    Flag,
-    Opcode,
-)
+from rtl.compile.account import Descriptor, exceeds, misplaced, payload_bytes, read
+from rtl.compile.tensors import leaves_its_bank
+from rtl.interface.command import DESCRIPTOR_BYTES, Flag, Opcode
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.fuzz.job import Packets
-from sim.fuzz.tensors import leaves_its_bank
 
 ENDS_BIT, ATTEND_BIT, TYPE_BIT, ID_MASK = 1 << 26, 1 << 25, 1 << 24, (1 << 24) - 1
-FIRST, TABLE, TRANSPOSED, RESIDUAL = Flag.FIRST_TILE, Flag.TABLE, Flag.TRANSPOSED, Flag.RESIDUAL
-CHAINED, BANK, LOGITS, SHIFTS = Flag.CHAINED, Flag.BANK, Flag.LOGITS, Flag.SHIFTS
-FLAGS = {
-    Opcode.NORM: FIRST | RESIDUAL | CHAINED | SHIFTS,
-    Opcode.LINEAR: FIRST | TABLE | TRANSPOSED | RESIDUAL | BANK | LOGITS,
-    Opcode.ATTEND: FIRST,
-}
-
-
-@dataclass(frozen=True)
-class Descriptor:
-    """One of a stream."""
-
-    offset: int
-    opcode: int
-    flags: int
-    values: dict[str, int]
-    crc_good: bool
-
-    @property
-    def is_sum(self) -> bool:
-        """It writes X16 and is no NORM."""
-        residual = self.opcode == Opcode.LINEAR and bool(self.flags & RESIDUAL)
-        return self.opcode == Opcode.EMBED or residual
+GATHERS = Flag.FIRST_TILE | Flag.RESIDUAL
 
 
 @dataclass(frozen=True)
@@ -69,139 +37,6 @@ class Verdict:
     codes: frozenset[Error]
     packets: tuple[int, ...]
     failing: dict[Error, set[int]]
-
-
-def read(data: bytes, offset: int, padding: int) -> Descriptor:
-    """The descriptor at `offset`, with so many zeros after it; the whole of it must be there."""
-    body = data[offset : offset + DESCRIPTOR_BYTES]
-    values, at = {}, 2
-    known = body[0] in set(Opcode)
-    for field in FIELDS[Opcode(body[0])] if known else ():
-        values[field.name] = int.from_bytes(body[at : at + field.bytes], "little")
-        at += field.bytes
-    good = zlib.crc32(data[: offset + 28]) == int.from_bytes(body[28:], "little")
-    good &= not any(data[offset + DESCRIPTOR_BYTES :][:padding])
-    return Descriptor(offset, body[0], body[1], values, good)
-
-
-def payload_bytes(descriptor: Descriptor, lanes: int) -> int:
-    """Bytes after it."""
-    match descriptor.opcode:
-        case Opcode.TABLE:
-            return TABLE_BYTES
-        case Opcode.NORM:
-            planes = NORM_PLANES + bool(descriptor.flags & SHIFTS)
-            return -(-descriptor.values["channels"] // lanes) * planes * lanes
-        case Opcode.LINEAR:
-            words = descriptor.values["length"] + PARAMETER_PLANES
-            return -(-descriptor.values["columns"] // lanes) * words * lanes
-    return 0
-
-
-def misplaced(one: Descriptor, before: list[Descriptor], config: Config) -> bool:
-    """FORMAT: it is no descriptor, or none that may follow those before it."""
-    if one.opcode not in set(Opcode) or one.flags & ~int(FLAGS.get(Opcode(one.opcode), Flag(0))):
-        return True
-    if (one.opcode == Opcode.HEADER) != (not before):
-        return True
-    right = {"magic": MAGIC, "version": VERSION, "lanes": config.lanes}
-    if one.opcode == Opcode.HEADER:
-        return any(one.values[name] != value for name, value in right.items())
-    if any(b.opcode == Opcode.LINEAR and b.flags & LOGITS for b in before):
-        return one.opcode != Opcode.END
-    embedded = any(b.opcode == Opcode.EMBED for b in before)
-    norms = [b for b in before if b.opcode == Opcode.NORM]
-    since = before[max((n for n, b in enumerate(before) if b.is_sum), default=-1) + 1 :]
-    waiting = [b for b in since if b.opcode == Opcode.NORM and not b.flags & CHAINED]
-    # From the first sum or chained NORM of row tile 0 alone on, the others hold nothing new.
-    narrow = any(
-        b.flags & FIRST and (b.is_sum or (b.opcode == Opcode.NORM and b.flags & CHAINED))
-        for b in before
-    )
-    first = bool(one.flags & FIRST)
-    match one.opcode:
-        case Opcode.NORM if one.flags & CHAINED:
-            stored = bool(norms) and bool(norms[-1].flags & RESIDUAL)
-            return bool(waiting) or not stored or (narrow and not first) or not embedded
-        case Opcode.NORM:
-            return bool(waiting) or (narrow and not first) or (first and not embedded)
-        case Opcode.EMBED:
-            return embedded or len(waiting) != 1
-        case Opcode.ATTEND:
-            return not embedded
-        case Opcode.LINEAR:
-            return not embedded or _misplaced_linear(one, before, waiting, narrow)
-        case Opcode.END:
-            return True
-    return False
-
-
-def _misplaced_linear(
-    one: Descriptor, before: list[Descriptor], waiting: list[Descriptor], narrow: bool
-) -> bool:
-    flags = one.flags
-    from_x8 = not flags & BANK
-    if flags & TABLE and not any(b.opcode == Opcode.TABLE for b in before):
-        return True
-    if from_x8 and (waiting or (narrow and not flags & FIRST)):
-        return True
-    if flags & RESIDUAL:
-        fits = len(waiting) == 1 and not (waiting[0].flags ^ flags) & FIRST
-        return not fits or from_x8 or bool(flags & (TABLE | TRANSPOSED | LOGITS))
-    return bool(flags & LOGITS) and bool(flags & (TABLE | TRANSPOSED))
-
-
-def exceeds(one: Descriptor, before: list[Descriptor], config: Config) -> bool:
-    """LIMIT: a field that this configuration does not take."""
-    v, hidden, bank = one.values, config.hidden, config.bank_words
-    offset_mask = (1 << 22) - 1
-
-    def beyond(name: str, maximum: int) -> bool:
-        return not 1 <= v[name] <= maximum
-
-    def outside(*names: str) -> bool:
-        return any(v[name] & offset_mask >= bank for name in names)
-
-    match one.opcode:
-        case Opcode.HEADER:
-            return not v["tokens"] or any(
-                beyond(name, getattr(config, name)) for name in ("hidden", "ffn", "labels")
-            )
-        case Opcode.NORM:
-            return (
-                beyond("channels", hidden)
-                or beyond("shift", 31)
-                or beyond("epsilon", (1 << 50) - 1)
-            )
-        case Opcode.EMBED:
-            maximum = before[0].values["tokens"] if before else 0
-            past = v["offset"] + maximum > v["position_rows"]
-            return beyond("channels", hidden) or not v["token_rows"] or past or v["wide"] > 1
-        case Opcode.ATTEND:
-            return (
-                not v["heads"]
-                or beyond("head_size", hidden)
-                or v["stride"] > bank
-                or outside("query", "key", "value", "context")
-                or beyond("score_s", 47)
-                or beyond("context_s", 47)
-            )
-        case Opcode.LINEAR:
-            wrong = beyond("length", max(hidden, config.ffn)) or not v["columns"] or v["shift"] > 15
-            if one.flags & BANK:
-                wrong |= outside("source") or v["source_stride"] > 4 * bank
-            else:
-                wrong |= v["length"] > hidden or v["source"] != 0 or v["source_stride"] > hidden
-            if one.flags & RESIDUAL:
-                wrong |= v["columns"] > hidden or v["destination_stride"] > hidden
-            if one.flags & LOGITS:
-                wrong |= v["columns"] > config.labels or v["destination_stride"] > config.labels
-            if one.flags & (RESIDUAL | LOGITS):
-                wrong |= v["destination"] != 0
-            else:
-                wrong |= outside("destination") or v["destination_stride"] > 4 * bank
-            return wrong
-    return False
 
 
 def stream_codes(model: Packets, config: Config) -> tuple[set[Error], list[Descriptor]]:
@@ -229,7 +64,7 @@ def stream_codes(model: Packets, config: Config) -> tuple[set[Error], list[Descr
             defects.add(Error.OVERRUN)
         if one.opcode != Opcode.END and last:
             defects.add(Error.TRUNCATED)
-        if exceeds(one, found, config):
+        if any(exceeds(one, found, config)):
             defects.add(Error.LIMIT)
         if defects:
             return defects, found
@@ -283,9 +118,7 @@ def use_codes(
                 codes.add(Error.ROW)
         elif leaves_its_bank(one.opcode, one.flags, one.values, lengths, gathered, config):
             codes.add(Error.LIMIT)
-        gathered |= (
-            one.opcode == Opcode.LINEAR and one.flags & (FIRST | RESIDUAL) == FIRST | RESIDUAL
-        )
+        gathered |= one.opcode == Opcode.LINEAR and one.flags & GATHERS == GATHERS
     return codes
 
 
@@ -328,6 +161,6 @@ def _unknown(words: list[int], found: list[Descriptor]) -> Iterator[int]:
 def _packets(found: list[Descriptor], lengths: list[int]) -> Iterator[int]:
     """Logits of each sequence: those of its first token, or of all."""
     for one in found:
-        if one.opcode == Opcode.LINEAR and one.flags & LOGITS:
+        if one.opcode == Opcode.LINEAR and one.flags & Flag.LOGITS:
             for tokens in lengths:
-                yield one.values["columns"] * (1 if one.flags & FIRST else tokens)
+                yield one.values["columns"] * (1 if one.flags & Flag.FIRST_TILE else tokens)

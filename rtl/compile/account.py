@@ -1,0 +1,225 @@
+"""The rules of the command stream, from docs/architecture.md: an account of them apart from the RTL.
+
+`rtl/control/rules.py` is the hardware that refuses; this looks back at a whole stream and says why.
+The fuzzer holds the two to each other, and `python -m rtl.compile --dump FILE` asks this one.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rtl.interface.command import (
+    BANK_SHIFT,
+    DESCRIPTOR_BYTES,
+    FIELDS,
+    MAGIC,
+    NORM_PLANES,
+    PARAMETER_PLANES,
+    TABLE_BYTES,
+    VERSION,
+    Flag,
+    Opcode,
+)
+from rtl.interface.config import Config
+
+FIRST, TABLE, TRANSPOSED, RESIDUAL = Flag.FIRST_TILE, Flag.TABLE, Flag.TRANSPOSED, Flag.RESIDUAL
+CHAINED, BANK, LOGITS, SHIFTS = Flag.CHAINED, Flag.BANK, Flag.LOGITS, Flag.SHIFTS
+FLAGS = {
+    Opcode.NORM: FIRST | RESIDUAL | CHAINED | SHIFTS,
+    Opcode.LINEAR: FIRST | TABLE | TRANSPOSED | RESIDUAL | BANK | LOGITS,
+    Opcode.ATTEND: FIRST,
+}
+WIDE_FLAGS = {Opcode.LINEAR: Flag.WIDE, Opcode.TABLE: Flag.WIDE}
+"""What hardware with `precise` has beside them."""
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """One of a stream."""
+
+    offset: int
+    opcode: int
+    flags: int
+    values: Mapping[str, int]
+    crc_good: bool
+
+    @property
+    def is_sum(self) -> bool:
+        """It writes X16 and is no NORM."""
+        residual = self.opcode == Opcode.LINEAR and bool(self.flags & RESIDUAL)
+        return self.opcode == Opcode.EMBED or residual
+
+
+def read(data: bytes, offset: int, padding: int) -> Descriptor:
+    """The descriptor at `offset`, with so many zeros after it; the whole of it must be there."""
+    body = data[offset : offset + DESCRIPTOR_BYTES]
+    values, at = {}, 2
+    known = body[0] in set(Opcode)
+    for field in FIELDS[Opcode(body[0])] if known else ():
+        values[field.name] = int.from_bytes(body[at : at + field.bytes], "little")
+        at += field.bytes
+    good = zlib.crc32(data[: offset + 28]) == int.from_bytes(body[28:], "little")
+    good &= not any(data[offset + DESCRIPTOR_BYTES :][:padding])
+    return Descriptor(offset, body[0], body[1], values, good)
+
+
+def payload_bytes(descriptor: Descriptor, lanes: int) -> int:
+    """Bytes after it."""
+    match descriptor.opcode:
+        case Opcode.TABLE:
+            return TABLE_BYTES << bool(descriptor.flags & Flag.WIDE)
+        case Opcode.NORM:
+            planes = NORM_PLANES + bool(descriptor.flags & SHIFTS)
+            return -(-descriptor.values["channels"] // lanes) * planes * lanes
+        case Opcode.LINEAR:
+            words = descriptor.values["length"] + PARAMETER_PLANES
+            return -(-descriptor.values["columns"] // lanes) * words * lanes
+    return 0
+
+
+def misplaced(one: Descriptor, before: Sequence[Descriptor], config: Config) -> str:
+    """FORMAT: why it is no descriptor, or none that may follow those before it; "" if it may."""
+    if one.opcode not in set(Opcode):
+        return f"opcode {one.opcode} is unknown, allowed are 1..7"
+    opcode = Opcode(one.opcode)
+    known = FLAGS.get(opcode, Flag(0))
+    known |= WIDE_FLAGS.get(opcode, Flag(0)) if config.precise else Flag(0)
+    if one.flags & ~int(known):
+        return f"flags {one.flags:#04x}: {opcode.name} has only {int(known):#04x}"
+    if (opcode == Opcode.HEADER) != (not before):
+        return "HEADER comes first and once"
+    if opcode == Opcode.HEADER:
+        right = {"magic": MAGIC, "version": VERSION, "lanes": config.lanes}
+        wrong = (name for name, value in right.items() if one.values[name] != value)
+        return next((f"{n} is {one.values[n]}: it must be {right[n]}" for n in wrong), "")
+    if any(b.opcode == Opcode.LINEAR and b.flags & LOGITS for b in before):
+        return "" if opcode == Opcode.END else "only END follows a LINEAR with LOGITS"
+    embedded = any(b.opcode == Opcode.EMBED for b in before)
+    waiting = waiting_norms(before)
+    first = bool(one.flags & FIRST)
+    match opcode:
+        case Opcode.NORM:
+            norms = [b for b in before if b.opcode == Opcode.NORM]
+            if waiting:
+                return "a NORM waits for its sum already"
+            if one.flags & CHAINED and not (embedded and norms[-1].flags & RESIDUAL):
+                return "a NORM with CHAINED follows a NORM with RESIDUAL and its sum"
+            if first and not embedded:
+                return "the NORM of EMBED has no FIRST_TILE"
+            return _narrow(before, first)
+        case Opcode.EMBED if embedded:
+            return "EMBED comes once"
+        case Opcode.EMBED if len(waiting) != 1:
+            return "EMBED comes after its NORM"
+        case Opcode.ATTEND | Opcode.LINEAR if not embedded:
+            return f"{opcode.name} comes after EMBED"
+        case Opcode.LINEAR:
+            return _misplaced_linear(one, before, waiting)
+        case Opcode.END:
+            return "END comes after a LINEAR with LOGITS"
+    return ""
+
+
+def waiting_norms(before: Sequence[Descriptor]) -> list[Descriptor]:
+    """The NORMs without CHAINED since the latest sum."""
+    since = before[max((n for n, b in enumerate(before) if b.is_sum), default=-1) + 1 :]
+    return [b for b in since if b.opcode == Opcode.NORM and not b.flags & CHAINED]
+
+
+def _narrow(before: Sequence[Descriptor], first: bool) -> str:
+    """From the first sum or chained NORM of row tile 0 alone on, the others hold nothing new."""
+    narrow = any(
+        b.flags & FIRST and (b.is_sum or (b.opcode == Opcode.NORM and b.flags & CHAINED))
+        for b in before
+    )
+    wanted = "FIRST_TILE is missing: a sum or a NORM with CHAINED before it has it"
+    return wanted if narrow and not first else ""
+
+
+def _misplaced_linear(
+    one: Descriptor, before: Sequence[Descriptor], waiting: Sequence[Descriptor]
+) -> str:
+    flags, tables = one.flags, [b for b in before if b.opcode == Opcode.TABLE]
+    if flags & TABLE and not tables:
+        return "LINEAR with TABLE comes after a TABLE"
+    if not flags & BANK:
+        if waiting:
+            return "LINEAR without BANK reads X8 while a NORM waits for its sum"
+        if _narrow(before, bool(flags & FIRST)):
+            return _narrow(before, bool(flags & FIRST))
+        norms = [b for b in before if b.opcode == Opcode.NORM]
+        if flags & Flag.WIDE and norms[-1].flags & SHIFTS:
+            return "LINEAR with WIDE reads X8 of a NORM with SHIFTS: wide operands have none"
+    if flags & RESIDUAL:
+        if not flags & BANK or flags & (TABLE | TRANSPOSED | LOGITS):
+            return "LINEAR with RESIDUAL has BANK, and no TABLE, TRANSPOSED or LOGITS"
+        if len(waiting) != 1:
+            return "LINEAR with RESIDUAL comes after its NORM"
+        if (waiting[0].flags ^ flags) & FIRST:
+            return "both a LINEAR with RESIDUAL and its NORM have FIRST_TILE, or none has"
+    elif flags & LOGITS and flags & (TABLE | TRANSPOSED):
+        return "LINEAR with LOGITS has no TABLE and no TRANSPOSED"
+    return ""
+
+
+def exceeds(one: Descriptor, before: Sequence[Descriptor], config: Config) -> Iterator[str]:
+    """LIMIT: the fields that this configuration does not take."""
+    v, hidden, bank = one.values, config.hidden, config.bank_words
+
+    def within(low: int, high: int, *names: str) -> Iterator[str]:
+        for name in names:
+            if not low <= v[name] <= high:
+                yield f"{name} is {v[name]}: it must lie in {low}..{high}"
+
+    def inside(*names: str) -> Iterator[str]:
+        for name in names:
+            offset = v[name] & (1 << BANK_SHIFT) - 1
+            if offset >= bank:
+                yield f"{name} has the offset {offset}: a bank has {bank} words"
+
+    match one.opcode:
+        case Opcode.HEADER:
+            yield from within(1, 65535, "tokens")
+            for name in ("hidden", "ffn", "labels"):
+                yield from within(1, getattr(config, name), name)
+        case Opcode.NORM:
+            yield from within(1, hidden, "channels")
+            yield from within(1, 31, "shift")
+            yield from within(1, (1 << 50) - 1, "epsilon")
+        case Opcode.EMBED:
+            yield from within(1, hidden, "channels")
+            yield from within(1, (1 << 24) - 1, "token_rows")
+            tokens = before[0].values["tokens"] if before else 0
+            if v["offset"] + tokens > v["position_rows"]:
+                yield (
+                    f"offset {v['offset']} and the HEADER's {tokens} tokens are more than "
+                    f"position_rows {v['position_rows']}"
+                )
+            yield from within(0, 1, "wide")
+        case Opcode.ATTEND:
+            yield from within(1, 255, "heads")
+            yield from within(1, hidden, "head_size")
+            yield from within(0, bank, "stride")
+            yield from inside("query", "key", "value", "context")
+            yield from within(1, 47, "score_s", "context_s")
+        case Opcode.LINEAR:
+            yield from within(1, max(hidden, config.ffn), "length")
+            yield from within(1, 65535, "columns")
+            yield from within(0, 15, "shift")
+            if one.flags & BANK:
+                yield from inside("source")
+                yield from within(0, 4 * bank, "source_stride")
+            else:
+                yield from within(0, hidden, "length", "source_stride")
+                yield from within(0, 0, "source")
+            if one.flags & RESIDUAL:
+                yield from within(0, hidden, "columns", "destination_stride")
+            if one.flags & LOGITS:
+                yield from within(0, config.labels, "columns", "destination_stride")
+            if one.flags & (RESIDUAL | LOGITS):
+                yield from within(0, 0, "destination")
+            else:
+                yield from inside("destination")
+                yield from within(0, 4 * bank, "destination_stride")

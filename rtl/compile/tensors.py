@@ -1,0 +1,104 @@
+"""Which words of the activation banks a descriptor uses, for sequences of any lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from typing import NamedTuple
+
+from rtl.interface.command import BANK_SHIFT, Flag, Opcode
+from rtl.interface.config import Config, ceil_div
+
+
+class Area(NamedTuple):
+    """A tensor in the banks: the field with its address, and its parts as (offset, words).
+
+    spans
+        It may run on through all four banks.
+    """
+
+    field: str
+    address: int
+    parts: list[tuple[int, int]]
+    written: bool
+    spans: bool
+
+    @property
+    def bank(self) -> int:
+        return self.address >> BANK_SHIFT
+
+    @property
+    def offset(self) -> int:
+        return self.address & (1 << BANK_SHIFT) - 1
+
+    def leaves(self, bank_words: int) -> bool:
+        """Some word lies outside."""
+        end = self.offset + max(offset + words for offset, words in self.parts)
+        return end > bank_words * (4 if self.spans else 1)
+
+
+def leaves_its_bank(
+    opcode: int,
+    flags: int,
+    values: Mapping[str, int],
+    lengths: list[int],
+    gathered: bool,
+    config: Config,
+) -> bool:
+    """A tensor of the descriptor does not stay in the bank that its address names.
+
+    Nor do logits of every token in their memory. A tensor that begins in bank 0 by a LINEAR without
+    TRANSPOSED may run on through all four banks.
+
+    lengths, gathered
+        Tokens of each sequence; a sum before this one has gathered the first of each.
+    """
+    if opcode == Opcode.LINEAR and flags & Flag.LOGITS and not flags & Flag.FIRST_TILE:
+        row_tiles = sum(ceil_div(tokens, config.lanes) for tokens in lengths)
+        if (row_tiles - 1) * values["destination_stride"] + values["columns"] > config.logit_words:
+            return True
+    found = areas(opcode, flags, values, lengths, gathered, config.lanes)
+    return any(area.leaves(config.bank_words) for area in found)
+
+
+def areas(
+    opcode: int, flags: int, v: Mapping[str, int], lengths: list[int], gathered: bool, n: int
+) -> Iterator[Area]:
+    """What a descriptor reads and writes in the banks of N lanes."""
+    *begins, row_tiles = accumulate((ceil_div(tokens, n) for tokens in lengths), initial=0)
+    tokens_of = [
+        min(n, tokens - row * n) for tokens in lengths for row in range(ceil_div(tokens, n))
+    ]
+    rows = list(begins if flags & Flag.FIRST_TILE else range(row_tiles))
+    if opcode == Opcode.LINEAR:
+        if flags & Flag.FIRST_TILE and gathered:
+            rows = list(range(ceil_div(len(lengths), n)))
+            tokens_of = [min(n, len(lengths) - row * n) for row in rows]
+
+        def area(name: str, parts: list[tuple[int, int]]) -> Area:
+            spans = not flags & Flag.TRANSPOSED and v[name] >> BANK_SHIFT == 0
+            return Area(name, v[name], parts, name == "destination", spans)
+
+        if flags & Flag.BANK:
+            yield area("source", [(row * v["source_stride"], v["length"]) for row in rows])
+        if flags & Flag.TRANSPOSED:
+            tiles = range(ceil_div(v["columns"], n))
+            parts = [((t * row_tiles + row) * n, tokens_of[row]) for t in tiles for row in rows]
+            yield area("destination", parts)
+        elif not flags & (Flag.RESIDUAL | Flag.LOGITS):
+            parts = [(row * v["destination_stride"], v["columns"]) for row in rows]
+            yield area("destination", parts)
+    if opcode == Opcode.ATTEND:
+        inner, tiles = v["heads"] * v["head_size"], v["heads"] * ceil_div(v["head_size"], n)
+        some, every = (
+            [(row * v["stride"], inner) for row in which] for which in (rows, range(row_tiles))
+        )
+        values = [
+            ((tile * row_tiles + begin) * n, tokens)
+            for tile in range(tiles)
+            for begin, tokens in zip(begins, lengths)
+        ]
+        yield Area("query", v["query"], some, False, False)
+        yield Area("key", v["key"], every, False, False)
+        yield Area("value", v["value"], values, False, False)
+        yield Area("context", v["context"], some, True, False)

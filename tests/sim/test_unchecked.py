@@ -1,0 +1,297 @@
+"""What the hardware does not check, and what docs/architecture.md says of it: both sides.
+
+Streams with right CRCs, each with one change, on the verilated accelerator and held to the
+specification by `rtl.compile.unchecked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from rtl.compile.__main__ import main
+from rtl.compile.fit import fitting_model
+from rtl.compile.image import Image, image_bytes
+from rtl.compile.program import compile_model
+from rtl.compile.unchecked import config_for, violations
+from rtl.interface.command import Flag, bank_address
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
+from sim.fuzz.job import Case, Packets
+from sim.fuzz.play import program, shown
+from sim.fuzz.streams import (
+    Part,
+    bits_of_a_descriptor,
+    doubled,
+    field,
+    flags,
+    joined,
+    missing,
+    of_two_models,
+    order,
+    parts,
+    set_field,
+)
+from sim.fuzz.subject import POOL, Subject, config, subjects
+from tb.scenarios import FAMILIES, SMALL, family
+
+pytestmark = pytest.mark.verilator
+
+N = 4
+ALL, BATCH = 4, 6  # sound token packets of a subject: as many tokens as it takes; two sequences
+POST, PRE, CUT = 8, 6, 7  # subjects: logits of every token; CHAINED; its last layer cut
+Change = Callable[[Subject, list[Part]], object]
+
+
+def place(subject: Subject, name: str) -> int:
+    return next(i for i, step in enumerate(subject.program.steps) if step.name == name)
+
+
+def fields(name: str, **values: int) -> Change:
+    """Set fields of the descriptor that computes `name`."""
+
+    def change(subject: Subject, pieces: list[Part]) -> None:
+        for field, value in values.items():
+            set_field(pieces[place(subject, name)][0], field, value)
+
+    return change
+
+
+def both(*changes: Change) -> Change:
+    return lambda subject, pieces: [change(subject, pieces) for change in changes]
+
+
+def of_column(name: str, plane: int, value: int, column: int = 0) -> Change:
+    """Set a byte of a column's parameters, or with a plane below 0 of its last weights."""
+
+    def change(subject: Subject, pieces: list[Part]) -> None:
+        number = place(subject, name)
+        length = subject.program.steps[number].values["length"]
+        pieces[number][1][(length + plane) * N + column] = value
+
+    return change
+
+
+def parameter_s(name: str, value: int) -> Change:
+    """s of every column of the first column tile."""
+    return both(*(of_column(name, 6, value, column) for column in range(N)))
+
+
+def before(name: str, other: str) -> Change:
+    """Move the descriptor that computes `name` before another."""
+
+    def change(subject: Subject, pieces: list[Part]) -> None:
+        moved = pieces.pop(place(subject, name))
+        pieces.insert(place(subject, other), moved)
+
+    return change
+
+
+def changed(number: int, change: Change | None) -> tuple[Subject, bytes]:
+    """A subject, and its stream after the change."""
+    subject = subjects(N)[number]
+    pieces = [(bytearray(body), bytearray(payload)) for body, payload in parts(subject)]
+    if change is not None:
+        change(subject, pieces)
+    return subject, joined(pieces, N)
+
+
+def rtl_logits(subject: Subject, stream: bytes, packet: int = ALL) -> tuple[Error, list[int]]:
+    run = subject.sound(packet).but(model=Packets.whole(stream, N), logits=None)
+    ((_, _, facts),) = shown(program(N), N, [(Case(0, "", (run,)), (subject,))])
+    (seen,) = facts["runs"]
+    return Error(seen["status"] >> 8 & 15), seen["logits"]
+
+
+def sound(subject: Subject, packet: int = ALL) -> list[int]:
+    return list(subject.sound(packet).logits or ())
+
+
+def flagged(name: str, flags: int) -> Change:
+    """Turn flags of the descriptor that computes `name`."""
+
+    def change(subject: Subject, pieces: list[Part]) -> None:
+        pieces[place(subject, name)][0][1] ^= flags
+
+    return change
+
+
+#: Name, subject, change, and what the specification says of it; the hardware says NONE.
+UNCHECKED: list[tuple[str, int, Change, str]] = [
+    ("s 0", POST, parameter_s("layer.0.q", 0), "s of column 0 is 0: it must lie in 1..47"),
+    ("s 48", POST, parameter_s("layer.0.v", 48), "s of column 0 is 48: it must lie in 1..47"),
+    ("m", POST, of_column("layer.0.v", 5, 1), "m of column 0 is"),
+    ("score_m", POST, fields("layer.0", score_m=9), "score_m is 9: it must lie in 32768..65535"),
+    ("context_m", POST, fields("layer.0", context_m=9), "context_m is 9: it must lie in 32768.."),
+    ("context_s", POST, fields("layer.0", context_s=36), "context_s of 16 tokens is 36: it must"),
+    ("weight", POST, of_column("layer.0.q", -1, 128), "weight of column 0 is -128: it must lie in"),
+    ("bias", POST, both(*(of_column("layer.0.q", plane, 127 | 128 * (plane < 3))
+                          for plane in range(4))), "the sum of column 0 may reach 21"),
+    ("query and key in one bank", POST,
+     both(fields("layer.0.k", destination=bank_address(0, 64)),
+          fields("layer.0", key=bank_address(0, 64))), "query and key are both in bank 0: they"),
+    ("context over key", POST,
+     both(fields("layer.0", context=bank_address(1)),
+          fields("layer.0.attention.sum", source=bank_address(1))), "context overlaps key, for"),
+    ("context over value", POST,
+     both(fields("layer.0", context=bank_address(2)),
+          fields("layer.0.attention.sum", source=bank_address(2))), "context overlaps value, for"),
+    ("into its own source", POST,
+     both(flagged("layer.0.ffn.hidden", Flag.BANK),
+          fields("layer.0.ffn.hidden", source=bank_address(0))), "destination overlaps source, for"),
+    ("read and not written", POST, fields("layer.0.attention.sum", source=bank_address(3, 1)),
+     "source has words that nothing has written, for sequences of 16 tokens"),
+    ("fewer columns than are read", POST, fields("layer.0", stride=9), "query has words that noth"),
+    ("stride of X8", POST, fields("layer.0.q", source_stride=7), "source_stride is 7: X16 and X8"),
+    ("length of X8", POST, both(fields("embedding.norm", channels=7),
+                                fields("embedding.sum", channels=7)), "length is 8: X8 has 7"),
+    ("stride of a sum", POST, fields("layer.0.attention.sum", destination_stride=7),
+     "destination_stride is 7: X16 and X8 have 8 channels"),
+    ("channels of a NORM", POST, fields("layer.0.ffn.norm", channels=7), "channels is 7: X16"),
+    ("stride of a destination", POST, fields("layer.0.q", destination_stride=7),
+     "destination_stride is 7: row tiles of 8 columns overlap"),
+    ("factors", POST, fields("embedding.sum", token_factor=255, position_factor=255),
+     "token_factor and position_factor are 255 and 255: they must be 1 or more, and at most 25"),
+    ("CHAINED behind a LINEAR", PRE, before("layer.0.q", "layer.0.attention.norm"),
+     "a NORM with CHAINED overwrites X8 while a LINEAR without BANK before it may still read it"),
+    ("CHAINED with FIRST_TILE", CUT,
+     both(*(flagged(name, Flag.FIRST_TILE)
+            for name in ("layer.0.attention.norm", "layer.0.k", "layer.0.v"))),
+     "a NORM with CHAINED has FIRST_TILE before a sum has gathered the first tokens"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "said"), [pytest.param(*c[1:], id=c[0]) for c in UNCHECKED]
+)
+def test_what_the_hardware_does_not_check(number: int, change: Change, said: str) -> None:
+    subject, stream = changed(number, change)
+    found = list(violations(stream, config(N)))
+    assert any(said in line for line in found), found
+    shown_by = [packet for packet in (ALL, BATCH) if others(subject, stream, packet)]
+    assert shown_by
+
+
+def others(subject: Subject, stream: bytes, packet: int) -> bool:
+    """The hardware ends well, with other logits than those of the sound stream."""
+    error, logits = rtl_logits(subject, stream, packet)
+    assert error is Error.NONE
+    return logits != sound(subject, packet)
+
+
+#: Name, subject, change: as docs/architecture.md says, they change nothing.
+SAME: list[tuple[str, int, Change]] = [
+    ("hidden of the HEADER", POST, fields("header", hidden=1)),
+    ("ffn of the HEADER", POST, fields("header", ffn=1)),
+    ("labels of the HEADER", POST, fields("header", labels=4)),
+    ("another bank", POST, both(fields("layer.0.k", destination=bank_address(3, 64)),
+                                fields("layer.0", key=bank_address(3, 64)))),
+    ("value in key's bank", POST, both(fields("layer.0.v", destination=bank_address(1, 64)),
+                                       fields("layer.0", value=bank_address(1, 64)))),
+    ("context in place of query", POST,
+     both(fields("layer.0", context=bank_address(0)),
+          fields("layer.0.attention.sum", source=bank_address(0)))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("number", "change"), [pytest.param(*c[1:], id=c[0]) for c in SAME])
+def test_what_changes_nothing(number: int, change: Change) -> None:
+    subject, stream = changed(number, change)
+    assert stream != subject.stream
+    assert list(violations(stream, config(N))) == []
+    for packet in (ALL, BATCH):
+        assert rtl_logits(subject, stream, packet) == (Error.NONE, sound(subject, packet))
+
+
+def test_the_number_of_logits_is_columns() -> None:
+    """Not labels of the HEADER; the columns that pad the last tile are not written."""
+    subject, stream = changed(POST, fields("logits", columns=1))
+    assert rtl_logits(subject, stream) == (Error.NONE, sound(subject)[::2])
+
+
+@pytest.mark.parametrize("s", [1, 17, 46, 63])
+def test_six_bits_of_s_count(s: int) -> None:
+    subject, stream = changed(POST, parameter_s("layer.0.q", s))
+    _, more = changed(POST, parameter_s("layer.0.q", s + 64 * (1 + s % 3)))
+    assert rtl_logits(subject, stream) == rtl_logits(subject, more)
+    assert stream != more
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_is_allowed_depends_on_nothing_else(seed: int) -> None:
+    """Streams changed at random in which nothing is wrong: the same logits behind another model,
+
+    and with sources that pause. A rule that is missing shows as a difference.
+    """
+    rng, cases = Random(seed), []
+    while len(cases) < 120:
+        subject = rng.choice(subjects(N))
+        number = rng.randrange(POOL)
+        run = rng.choice(CHANGES)(rng, subject, subject.sound(number))
+        if run.model.data == subject.stream or not allowed(run.model.data):
+            continue
+        foreign = rng.choice(subjects(N)).sound(rng.randrange(POOL))
+        later = run.but(
+            seed=rng.randrange(1, 1 << 32),
+            row_latency=rng.randrange(1, 9),
+            row_silence=rng.choice((0, 30)),
+        )
+        cases.append((Case(len(cases), "", (run, foreign, later)), (subject,) * 3))
+    codes = []
+    for case, _, facts in shown(program(N), N, cases):
+        first, _, again = (
+            (Error(seen["status"] >> 8 & 15), seen["logits"]) for seen in facts["runs"]
+        )
+        codes.append(first[0])
+        assert again == first, case.runs[0].model.data.hex()
+    assert codes.count(Error.NONE) > 100
+
+
+CHANGES = (field, field, flags, order, missing, doubled, of_two_models, bits_of_a_descriptor)
+
+
+def allowed(stream: bytes) -> bool:
+    try:
+        return not any(violations(stream, config(N)))
+    except ValueError:
+        return False
+
+
+@pytest.mark.parametrize("lanes", [4, 16, 64])
+@pytest.mark.parametrize("precise", [False, True])
+def test_compiled_streams_are_allowed(lanes: int, precise: bool) -> None:
+    for name, shape in (
+        SMALL | {name: FAMILIES[name] for name in ("bert-tiny", "pre-norm")}
+    ).items():
+        model = family(name, shape, precise=precise)
+        for whole in (False, True):
+            limits = fitting_model(model, lanes, 64)
+            stream = compile_model(model, limits, whole_last_layer=whole).stream()
+            assert list(violations(stream, limits)) == []
+            assert list(violations(stream, config_for(stream, Config()))) == []
+
+
+def test_the_command_holds_a_stream_to_the_specification(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "model.bin"
+    rules = (
+        (None, ""),
+        (UNCHECKED[0][2], "LINEAR at byte 152: s of column 0 is 0: it must lie in 1..47"),
+        (fields("layer.0.q", source=1), "LINEAR at byte 152: source is 1: it must lie in 0..0"),
+        (flagged("logits", Flag.TABLE), "LINEAR with LOGITS has no TABLE and no TRANSPOSED"),
+    )
+    for change, said in rules:
+        subject, stream = changed(POST, change)
+        file.write_bytes(stream)
+        assert main(["--dump", str(file)]) == bool(said)
+        wrong = [line for line in capsys.readouterr().out.splitlines() if line[:6] == "wrong:"]
+        assert len(wrong) == bool(said)
+        assert all(line.endswith(said) for line in wrong)
+        made = Image(stream=stream, rows=subject.table.tobytes(), row_bytes=subject.table.shape[1])
+        file.write_bytes(image_bytes(made))
+        assert main(["--check", str(file)]) == bool(said)
+        assert capsys.readouterr().out.count("wrong:") == bool(said)
