@@ -24,6 +24,20 @@ def test_random(seed: int) -> None:
     simulate(Requantize(3), lambda ports: check_stream(ports, *case))
 
 
+def test_every_shift_of_six_bits() -> None:
+    """What docs/architecture.md says of s and m that no stream may have: 0 for s = 0, 48..63."""
+    rng = np.random.default_rng(3)
+    acc = rng.integers(-(1 << 31), 1 << 31, (64 * 40, 3)) >> rng.integers(0, 31, (64 * 40, 3))
+    acc[:4] = [[-(1 << 31)] * 3, [(1 << 31) - 1] * 3, [-1] * 3, [0] * 3]
+    m = rng.integers(0, 1 << 16, acc.shape) | (rng.random(acc.shape) < 0.2) * 0xFFFF
+    s = np.repeat(np.arange(64), 40)[:, None].repeat(3, axis=1)
+    expected = saturate(round_shift(acc * m, np.clip(s, 1, 48)), 16)
+    assert not expected[s >= 48].any()  # as the formula has it
+    expected[s == 0] = 0
+    found = run_pipelined(Requantize(3), {"acc": acc, "m": m, "s": s}, ("o",))["o"]
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_identity_and_negative_ties() -> None:
     acc = np.array([[-32768, -1, 0, 32767], [-3, -1, 1, 3]])
     m = np.full((2, 4), 1 << 15)
