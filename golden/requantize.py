@@ -51,6 +51,7 @@ def requantize(
     ):
         wrong = (values < low) | (values > high)
         if wrong.any():
-            raise ValueError(f"requantize: {name} is {values[wrong].flat[0]}; allowed {low}..{high}")
+            first = values[wrong].flat[0]
+            raise ValueError(f"requantize: {name} is {first}; allowed {low}..{high}")
     product = np.asarray(acc, dtype=np.int64) * np.asarray(m, dtype=np.int64)
     return saturate(round_shift(product, s), bits).astype(DTYPES[bits])

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cli.command import ToolError, run_command
+from cli.command import Different, ToolError, run_command
 from cli.files import write_if_changed, write_json
 from cli.options import Parser, add_json
 
@@ -138,12 +138,27 @@ def _facts(image: Image, path: Path) -> dict[str, object]:
     }
 
 
-def _held(stream: bytes, config: Config) -> int:
-    """Print what the specification does not allow in a stream; 1 where there is something."""
-    found = list(violations(stream, config_for(stream, config)))
+def _hold(stream: bytes, path: Path, config: Config) -> None:
+    """Print what the specification does not allow in a stream, a line each.
+
+    Raises
+    ------
+    Different
+        There is something.
+    ValueError
+        It is no stream, or none that any hardware takes.
+    """
+    try:
+        found = list(violations(stream, config_for(stream, config)))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
     for line in found:
         print(f"wrong: {line}")
-    return int(bool(found))
+    if found:
+        raise Different(
+            f"{path} breaks {len(found)} {'rule' if len(found) == 1 else 'rules'} of "
+            f"docs/architecture.md; the first: {found[0]}"
+        )
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -152,12 +167,14 @@ def _run(options: argparse.Namespace) -> int:
         figures = _facts(image, options.check)
         if options.json:
             write_json(options.json, figures)
-        return _held(image.stream, config_of(options))
+        _hold(image.stream, options.check, config_of(options))
+        return 0
     if options.dump:
         stream = Path(options.dump).read_bytes()
         for line in listing(stream):
             print(line)
-        return _held(stream, config_of(options))
+        _hold(stream, Path(options.dump), config_of(options))
+        return 0
     config = config_of(options)
     if not (options.quantized / DESCRIPTION_FILE).is_file():
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The rules of the command stream, from docs/architecture.md: an account of them apart from the RTL.
+"""The rules of the command stream in docs/architecture.md: an account apart from the RTL.
 
 `rtl/control/rules.py` is the hardware that refuses; this looks back at a whole stream and says why.
 The fuzzer holds the two to each other, and `python -m rtl.compile --dump FILE` asks this one.

@@ -89,13 +89,14 @@ def areas(
             parts = [(row * v["destination_stride"], v["columns"]) for row in rows]
             yield area("destination", parts)
     if opcode == Opcode.ATTEND:
-        inner, tiles = v["heads"] * v["head_size"], v["heads"] * ceil_div(v["head_size"], n)
+        inner = v["heads"] * v["head_size"]
+        column_tiles = v["heads"] * ceil_div(v["head_size"], n)
         some, every = (
             [(row * v["stride"], inner) for row in which] for which in (rows, range(row_tiles))
         )
         values = [
             ((tile * row_tiles + begin) * n, tokens)
-            for tile in range(tiles)
+            for tile in range(column_tiles)
             for begin, tokens in zip(begins, lengths)
         ]
         yield Area("query", v["query"], some, False, False)

@@ -1,7 +1,7 @@
-"""A stream held to the whole specification: the rules of the hardware, and what it does not check.
+"""A stream held to the whole specification: the rules of hardware, and what it does not check.
 
-docs/architecture.md lists both. The hardware refuses a stream that breaks one of its rules; one that
-breaks the others ends with NONE and logits that are not those of the formulas.
+docs/architecture.md lists both. The hardware refuses a stream that breaks one of its rules; one
+that breaks the others ends with NONE and logits that are not those of the formulas.
 """
 
 from __future__ import annotations
@@ -29,7 +29,13 @@ GATHERS = Flag.FIRST_TILE | Flag.RESIDUAL
 
 
 def config_for(stream: bytes, config: Config) -> Config:
-    """`config` with the stream's lanes, no smaller than its HEADER and its heads, precise if need be."""
+    """`config` with the stream's lanes, and as large as its HEADER and its heads ask for.
+
+    Raises
+    ------
+    ValueError
+        There is no such configuration; or as `decode`.
+    """
     header, *others = decode(stream)
     values, n = header.values, header.values["lanes"]
     wide = any(d.opcode in (Opcode.LINEAR, Opcode.TABLE) and d.flags & Flag.WIDE for d in others)
@@ -41,7 +47,10 @@ def config_for(stream: bytes, config: Config) -> Config:
         if one.opcode is Opcode.ATTEND:  # V's heads are padded
             width = one.values["heads"] * ceil_div(one.values["head_size"], n) * n
             limits["hidden"] = max(limits["hidden"], width)
-    return replace(config, lanes=n, precise=config.precise or wide, **limits)
+    try:
+        return replace(config, lanes=n, precise=config.precise or wide, **limits)
+    except ValueError as error:
+        raise ValueError(f"no hardware takes the stream: {error}") from None
 
 
 def violations(stream: bytes, config: Config) -> Iterator[str]:
@@ -110,7 +119,7 @@ class Held:
         self.gathered |= one.opcode == Opcode.LINEAR and one.flags & GATHERS == GATHERS
 
     def _begin(self) -> None:
-        """Batches that show what depends on the lengths: one token, all, many, a row tile between."""
+        """Batches that show what depends on lengths: one token, all, many, a row tile between."""
         n, most = self.config.lanes, self.config.row_tiles
         longest = min(self.tokens, self.config.tokens)
         many = [[longest], [1], [1] * min(n + 1, most)]

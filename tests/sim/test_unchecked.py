@@ -54,8 +54,8 @@ def fields(name: str, **values: int) -> Change:
     """Set fields of the descriptor that computes `name`."""
 
     def change(subject: Subject, pieces: list[Part]) -> None:
-        for field, value in values.items():
-            set_field(pieces[place(subject, name)][0], field, value)
+        for key, value in values.items():
+            set_field(pieces[place(subject, name)][0], key, value)
 
     return change
 
@@ -141,7 +141,7 @@ UNCHECKED: list[tuple[str, int, Change, str]] = [
           fields("layer.0.attention.sum", source=bank_address(2))), "context overlaps value, for"),
     ("into its own source", POST,
      both(flagged("layer.0.ffn.hidden", Flag.BANK),
-          fields("layer.0.ffn.hidden", source=bank_address(0))), "destination overlaps source, for"),
+          fields("layer.0.ffn.hidden", source=bank_address(0))), "destination overlaps source, f"),
     ("read and not written", POST, fields("layer.0.attention.sum", source=bank_address(3, 1)),
      "source has words that nothing has written, for sequences of 16 tokens"),
     ("fewer columns than are read", POST, fields("layer.0", stride=9), "query has words that noth"),
@@ -222,9 +222,10 @@ def test_six_bits_of_s_count(s: int) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_is_allowed_depends_on_nothing_else(seed: int) -> None:
-    """Streams changed at random in which nothing is wrong: the same logits behind another model,
+    """Streams changed at random in which nothing is wrong.
 
-    and with sources that pause. A rule that is missing shows as a difference.
+    Their logits are the same behind another model and with sources that pause; a rule that is
+    missing shows as a difference.
     """
     rng, cases = Random(seed), []
     while len(cases) < 120:
@@ -294,4 +295,21 @@ def test_the_command_holds_a_stream_to_the_specification(
         made = Image(stream=stream, rows=subject.table.tobytes(), row_bytes=subject.table.shape[1])
         file.write_bytes(image_bytes(made))
         assert main(["--check", str(file)]) == bool(said)
-        assert capsys.readouterr().out.count("wrong:") == bool(said)
+        captured = capsys.readouterr()
+        assert captured.out.count("wrong:") == bool(said)
+        if said:
+            (line,) = captured.err.splitlines()
+            assert f"{file} breaks 1 rule of docs/architecture.md; the first: " in line
+            assert line.endswith(said)
+
+
+def test_a_stream_that_no_hardware_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "model.bin"
+    file.write_bytes(changed(POST, fields("header", hidden=1025))[1])
+    assert main(["--dump", str(file)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(
+        f"{file}: no hardware takes the stream: hidden is 1025: it must lie in 1..1024"
+    )
