@@ -138,7 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def ablation_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
-    checkpoint, tokenizer = load(options.model), TextTokenizer(options.model)
+    checkpoint = load(options.model)
+    tokenizer = TextTokenizer(checkpoint.resolved)
     checkpoint.spec.require((CLASSIFICATION,), options.model)
     names = checkpoint.spec.labels
     reviews = load_texts(options.data, options.split, names=names, layout=layout_of(options))

@@ -17,8 +17,8 @@ from quant.rows import TextError, place, rows
 from quant.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
 from quant.targets import Targets
 
-TEXT_COLUMNS = ("text", "text_a", "text1", "sentence1", "sentence", "premise")
-PAIR_COLUMNS = ("pair", "text_pair", "text_b", "text2", "sentence2", "hypothesis")
+TEXT_COLUMNS = ("text", "text_a", "text1", "sentence1", "sentence", "premise", "question")
+PAIR_COLUMNS = ("pair", "text_pair", "text_b", "text2", "sentence2", "hypothesis", "context")
 
 
 @dataclass(frozen=True)

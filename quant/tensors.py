@@ -19,19 +19,28 @@ from quant.spec import (
 Config = Mapping[str, Any]
 
 _ACTIVATIONS = {theirs: ours for ours, entry in ACTIVATIONS.items() for theirs in entry.names}
-_BUFFERS = ("position_ids", "token_type_ids")
+BUFFERS = ("position_ids", "token_type_ids")
+"""Tensors of old checkpoints that hold no weights."""
 
 
 class Tensors:
     """The tensors of a checkpoint; each is taken once, under the name that the spec gives it."""
 
     def __init__(self, tensors: Mapping[str, Floats]) -> None:
-        self._left = {
-            name: tensor for name, tensor in tensors.items() if name.split(".")[-1] not in _BUFFERS
-        }
+        self._left = dict(tensors)
 
     def __contains__(self, name: str) -> bool:
         return name in self._left
+
+    @property
+    def names(self) -> list[str]:
+        """Of those that were not taken yet."""
+        return list(self._left)
+
+    def width(self, name: str) -> int:
+        """Rows of a tensor; 0 where there is none."""
+        tensor = self._left.get(name)
+        return 0 if tensor is None or not tensor.ndim else len(tensor)
 
     def take(self, name: str) -> Floats:
         """Raises CheckpointError when the checkpoint has no such tensor left."""
