@@ -50,7 +50,7 @@ def save(model: Model, directory: str | Path, info: dict[str, Any]) -> None:
         "info": info,
     }
     description = json.loads(json.dumps(description, allow_nan=False))  # as it will be read
-    description["description_sha256"] = _hash(description)
+    description["description_sha256"] = hash_of(description)
     text = json.dumps(description, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     directory = Path(directory)
@@ -67,7 +67,7 @@ def save(model: Model, directory: str | Path, info: dict[str, Any]) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _hash(description: dict[str, Any]) -> str:
+def hash_of(description: dict[str, Any]) -> str:
     """SHA-256 of everything in a description but this hash."""
     rest = {name: value for name, value in description.items() if name != "description_sha256"}
     return sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
@@ -135,7 +135,8 @@ def _read_description(path: Path) -> dict[str, Any]:
     for key, kind in (("sha256", str), ("model", dict), ("info", dict)):
         if not isinstance(description.get(key), kind):
             raise ValueError(f'{path}: "{key}" is missing or of a wrong type; calibrate again')
-    if description["version"] >= 6 and description.get("description_sha256") != _hash(description):
+    sealed = description["version"] >= 6
+    if sealed and description.get("description_sha256") != hash_of(description):
         raise ValueError(f"{path}: its description_sha256 is of another text; calibrate again")
     return description
 

@@ -50,9 +50,9 @@ def held(logits: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(logits) > 0
 
 
-def values(spec: EncoderSpec, outputs: Numbers) -> Numbers:
-    """The numbers of a regression: the outputs, through the function that the spec names."""
-    return outputs if spec.function == IDENTITY else sigmoid(outputs)
+def through(function: str, outputs: Numbers) -> Numbers:
+    """The numbers of a regression: its outputs through the function that its spec names."""
+    return outputs if function == IDENTITY else sigmoid(outputs)
 
 
 def span(tokens: Tokens, logits: NDArray[Any]) -> tuple[int, int]:
@@ -94,7 +94,7 @@ def answer(
         return _of_question(tokens, logits, deciding)
     outputs = dict(zip(names, map(float, logits), strict=True))
     if spec.task == REGRESSION:
-        return {"values": dict(zip(names, map(float, values(spec, logits)), strict=True))}
+        return {"values": dict(zip(names, map(float, through(spec.function, logits)), strict=True))}
     found: dict[str, Any]
     if spec.task == MULTI_LABEL:
         shares = sigmoid(logits)

@@ -74,12 +74,12 @@ def load(
     config_file = layout.encoder / options.CONFIG
     config = options.read(config_file)
     source = Tensors(_weights(layout.encoder))
-    if resolved is None:
-        resolved = resolve.resolve(layout.encoder, layout.tokens, layout.lower)
     try:
         spec, arrays, notes = families.load(config, source, layout, task)
         check_arrays(spec, arrays)
         source.refuse_rest()
+        if resolved is None:
+            resolved = resolve.resolve(layout.encoder, layout.tokens, layout.lower)
         spec, arrays, cut = _cut(spec, arrays, resolved)
     except CheckpointError as error:
         raise CheckpointError(f"{directory}: {error}") from None

@@ -18,12 +18,14 @@ OWN = ("bert2rtl-fused", "bert2rtl-transformer")
 FAMILIES = ("albert", "bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta", *OWN)
 
 _HEAD = ("architectures", "id2label", "model_type", "num_labels", "problem_type")
-_POSITIONS = ("max_position_embeddings", "position_embedding_type")
 _BERT = (
     *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "hidden_act"),
-    *("intermediate_size", "type_vocab_size", "layer_norm_eps", *_POSITIONS),
+    *("intermediate_size", "type_vocab_size", "layer_norm_eps", "max_position_embeddings"),
 )
-_DISTILBERT = ("vocab_size", "dim", "n_layers", "n_heads", "hidden_dim", "activation", *_POSITIONS)
+_DISTILBERT = (
+    *("vocab_size", "dim", "n_layers", "n_heads", "hidden_dim", "activation"),
+    "max_position_embeddings",
+)
 _ROBERTA = (*_BERT, "pad_token_id")
 _TRANSFORMER = (
     *("norm_first", "final_norm", "embedding_norm", "scale_embedding", "pooling"),
@@ -71,11 +73,12 @@ INDIFFERENT = frozenset(
 
 _ABSENT: dict[str, Any] = {
     "is_causal": False, "pruned_heads": {}, "cross_attention_hidden_size": None,
-    "is_decoder": False, "add_cross_attention": False, "is_encoder_decoder": False,
+    "position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False, "is_encoder_decoder": False,
 }  # fmt: skip
 """What options that a class may leave out of its own list stand at."""
 
 _WHY = {
+    "position_embedding_type": "embedding.position: only absolute positions are supported",
     "is_decoder": "layer.0.attention: a decoder, whose mask differs from query to query",
     "is_causal": "layer.0.attention: a causal mask, which differs from query to query",
     "add_cross_attention": "layer.0.attention: a decoder with cross-attention",

@@ -86,7 +86,7 @@ def evaluate(
     targets = np.asarray(right, np.float64)
     if spec.task == MULTI_LABEL:
         return LabelEvaluation(**common, targets=targets)
-    return NumberEvaluation(**common, targets=targets, spec=spec)
+    return NumberEvaluation(**common, targets=targets, function=spec.function)
 
 
 def _of_words(

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.answers import held, values
+from quant.answers import held, through
 from quant.compare import TensorError, table
 from quant.decode import Doubles
 from quant.metrics import (
@@ -27,7 +27,7 @@ from quant.metrics import (
     points,
     spearman,
 )
-from quant.spec import EncoderSpec
+from quant.spec import IDENTITY
 
 
 @dataclass(frozen=True)
@@ -275,12 +275,15 @@ class LabelEvaluation(Outputs):
 
 @dataclass(frozen=True)
 class NumberEvaluation(Outputs):
-    """Of numbers. targets [n, C], not a number where there is none; spec: what they go through."""
+    """Of numbers. targets [n, C], not a number where there is none.
+
+    function: what the outputs go through, as the spec of the model says.
+    """
 
     COUNTED: ClassVar[str] = "correlation"
 
     targets: NDArray[np.float64]
-    spec: EncoderSpec
+    function: str = IDENTITY
 
     @property
     def labelled(self) -> NDArray[np.bool_]:
@@ -302,8 +305,8 @@ class NumberEvaluation(Outputs):
         }
 
     def measures(self) -> dict[str, Any]:
-        floats = values(self.spec, self.float_logits.astype(np.float64))
-        integers = values(self.spec, self.scaled)
+        floats = through(self.function, self.float_logits.astype(np.float64))
+        integers = through(self.function, self.scaled)
         return {
             "float": self.scores(floats),
             "golden": self.scores(integers),

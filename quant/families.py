@@ -232,7 +232,9 @@ def load(config: Config, tensors: Tensors, layout: Layout, task: str | None) -> 
             raise CheckpointError(f"a {family} of the task {spec.task} cannot be asked for {asked}")
         return spec, arrays, []
     base = heads.BASES[family]
-    head, notes = heads.choose(base, config, tensors, layout, task)
-    arrays, fields = ENCODERS[family](config, tensors, tensors.prefix(base.prefix))
-    behind, choices = heads.take(base, head, config, tensors, layout, fields["hidden"])
+    prefix = tensors.prefix(base.prefix)
+    head, notes = heads.choose(base, prefix, config, tensors, layout, task)
+    arrays, fields = ENCODERS[family](config, tensors, prefix)
+    width = len(arrays.get("layer.0.o.bias", ()))
+    behind, choices = heads.take(base, prefix, head, config, tensors, layout, width)
     return EncoderSpec(**fields, **choices), arrays | behind, notes

@@ -126,15 +126,14 @@ _ENCODER = ("embeddings", "encoder", "transformer", "pooler", "embeddings_projec
 
 
 def choose(
-    base: Base, config: Config, tensors: Tensors, layout: Layout, task: str | None
+    base: Base, prefix: str, config: Config, tensors: Tensors, layout: Layout, task: str | None
 ) -> tuple[Head, list[str]]:
     """The head of a checkpoint, and what is to be said about the choice.
 
-    task: the one that is asked for, None for the checkpoint's own. Raises CheckpointError where
+    prefix: what the names of the encoder's tensors begin with. task: the one that is asked for, None for the checkpoint's own. Raises CheckpointError where
     weights and config.json say different things, where nothing here computes the head, and where
     the weights have none for the task.
     """
-    prefix = tensors.prefix(base.prefix)
     found = _behind(tensors, prefix)
     fitting = [h for h in base.heads if h.fits(found, tensors, f"{prefix}{base.pooler}")]
     asked = task or layout.task
@@ -171,24 +170,30 @@ def choose(
 
 
 def take(
-    base: Base, head: Head, config: Config, tensors: Tensors, layout: Layout, hidden: int
+    base: Base,
+    prefix: str,
+    head: Head,
+    config: Config,
+    tensors: Tensors,
+    layout: Layout,
+    width: int,
 ) -> tuple[Arrays, dict[str, Any]]:
     """The arrays of a head, and the fields of the EncoderSpec that it decides.
 
-    A pooler that the head does not read, which only pre-training does, is left out.
+    prefix: as of choose. width: of what the encoder gives, and so of an embedding. A
+    pooler that the head does not read, which only pre-training does, is left out.
     """
-    prefix = tensors.prefix(base.prefix)
     arrays: Arrays = {}
+    pooler = f"{prefix}{base.pooler}"
     for j, name in enumerate(head.layers):
-        source = f"{prefix}{base.pooler}" if name == POOLER else name
-        arrays |= tensors.linear(source, f"head.{j}")
+        arrays |= tensors.linear(pooler if name == POOLER else name, f"head.{j}")
     if POOLER not in head.layers:
-        tensors.drop(f"{prefix}{base.pooler}.")
+        tensors.drop(f"{pooler}.")
     if head.task == EMBEDDING:
         tensors.drop(*_behind(tensors, prefix))
         arrays = {
-            "head.0.weight": np.eye(hidden, dtype=np.float32),
-            "head.0.bias": np.zeros(hidden, np.float32),
+            "head.0.weight": np.eye(width, dtype=np.float32),
+            "head.0.bias": np.zeros(width, np.float32),
         }
         return arrays, {"labels": (), "task": EMBEDDING, "pooling": layout.pooling}
     last = arrays[f"head.{len(head.layers) - 1}.weight"]

@@ -20,7 +20,15 @@ import numpy as np
 from golden.model import Linear, Model, Shape
 from golden.random import random_model
 from quant import hub
-from quant.calibrate import DEFAULT_DATA, SENTENCES, SPLIT, default_data, encode, observe_all
+from quant.calibrate import (
+    DEFAULT_DATA,
+    SENTENCES,
+    SPLIT,
+    add_task,
+    default_data,
+    encode,
+    observe_all,
+)
 from quant.checkpoint import Checkpoint, load, say
 from quant.compare import OUTLIER
 from quant.data_file import add_columns, layout_of
@@ -267,6 +275,7 @@ def parser() -> Parser:
         metavar="N",
         help=f"how many of them; 0: look for no channels that reach far (default: {TEXTS})",
     )
+    add_task(result)
     add_json(result)
     add_columns(result)
     return result

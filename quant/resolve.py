@@ -126,12 +126,16 @@ def _theirs(folder: Path) -> Any:
     from transformers import AutoTokenizer
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    family = json.loads((folder / "config.json").read_bytes()).get("model_type")
+    try:
+        family = json.loads((folder / "config.json").read_bytes()).get("model_type")
+    except (OSError, ValueError, AttributeError):
+        raise CheckpointError(f"{folder} has no usable config.json beside its tokenizer") from None
     known = {} if family in CONFIG_MAPPING else {"config": CONFIG_MAPPING["bert"]()}
     try:
         theirs = AutoTokenizer.from_pretrained(
             folder.resolve(), local_files_only=True, trust_remote_code=False, **known
         )
+        theirs("a \u00e9 \u4e2d", "[x]")  # a vocabulary without what it needs fails only now
     except Exception as error:  # whatever the library and the files make of each other
         raise CheckpointError(
             f"{folder}: transformers cannot read the tokenizer ({_line(error)}): it must be a "

@@ -42,7 +42,7 @@ THIRD_PARTY = {
     "cli": {"tqdm", "distributed"},
     "golden": {"numpy", "numba", "onnx", "onnxruntime"},
     "quant": {"numpy", "numba", "safetensors", "scipy", "tokenizers", "tqdm"}
-    | {"huggingface_hub", "onnx", "pyarrow"},
+    | {"huggingface_hub", "onnx", "pyarrow", "transformers"},
     "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "peakrdl_html"} | {"wavedrom"},
     "tb": {"numpy", "amaranth", "cocotb"},
     "board": {"amaranth", "litex", "migen"},

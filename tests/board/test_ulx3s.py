@@ -336,7 +336,7 @@ def test_texts_get_the_answers_of_golden(
         return [logits[label] for label in LABELS]
 
     def golden(text: str) -> list[int]:
-        tokens = TextTokenizer(sample.quantized).encode(text, limit=14, segments=2)
+        tokens = TextTokenizer(sample.quantized).encode(text, limit=14)
         words = zip(tokens.ids.tolist(), tokens.types.tolist(), [1] * len(tokens.ids))
         answer = sample.runs(list(words))
         assert isinstance(answer, list)

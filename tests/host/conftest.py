@@ -45,7 +45,7 @@ class Sample:
     image: Path
 
     def tokens(self, words: str, limit: int = SHAPE.positions) -> Tokens:
-        return TextTokenizer(self.quantized).encode(words, limit=limit, segments=2)
+        return TextTokenizer(self.quantized).encode(words, limit=limit)
 
     def right(self, words: str, limit: int = SHAPE.positions) -> list[int]:
         """golden's logits of a text."""

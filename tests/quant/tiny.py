@@ -7,6 +7,11 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
+from quant.resolve import Resolved
+
+RESOLVED = Resolved(pipeline="", tokens=None, side="right", segments=True, special={})
+"""Of a checkpoint that reads no text."""
+
 WORDS = [
     "[PAD]",
     "[UNK]",
@@ -132,6 +137,13 @@ def transformer_tensors(bert: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         result[f"encoder.norm.{part}"] = bert[f"bert.embeddings.LayerNorm.{part}"]
         result[f"classifier.{part}"] = bert[f"classifier.{part}"]
     return result
+
+
+def write_tokenizer(directory: Path, rows: int = len(WORDS)) -> None:
+    """BERT's WordPieces of `rows` entries, whatever the family of the checkpoint."""
+    words = [*WORDS, *(f"w{i}" for i in range(len(WORDS), rows))][:rows]
+    (directory / "vocab.txt").write_text("\n".join(words) + "\n")
+    (directory / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
 
 
 def write(

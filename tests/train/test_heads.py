@@ -47,7 +47,7 @@ def test_numbers_come_in_their_units(arguments, tmp_path, capsys):
     checkpoint, tokenizer = load(tmp_path / "out"), TextTokenizer(tmp_path / "out")
     assert (checkpoint.spec.task, checkpoint.spec.labels) == ("regression", ("stars", "grams"))
     found = read_texts(file, names=("stars", "grams"), task="regression")
-    ids = [tokenizer.encode(r.text, limit=16, segments=2).ids for r in found]
+    ids = [tokenizer.encode(r.text, limit=16).ids for r in found]
     outputs = np.array([float_model.run(checkpoint.spec, checkpoint.arrays, i) for i in ids])
     error = np.abs(outputs - [r.targets for r in found]).mean(axis=0)
     assert error[0] < 0.5
