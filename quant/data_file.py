@@ -16,7 +16,6 @@ from quant import data_words, parquet, targets
 from quant.data_label import (
     INDEX,
     INDICES,
-    LARGEST_INDEX,
     NAMES,
     OPTION,
     READINGS,
@@ -226,19 +225,16 @@ def label_names(path: str | Path, *, layout: Layout | None = None) -> list[str]:
             values.setdefault(name.casefold(), (name, line))
     if not values:
         raise TextError(f"{path} has no labels: a {layout.label!r} column or key is needed")
-    indices = {name: INDEX.fullmatch(name) for name in values}
-    if layout.labels_are == NAMES or (layout.labels_are is None and not all(indices.values())):
+    if layout.labels_are == NAMES or (
+        layout.labels_are is None and not all(map(INDEX.fullmatch, values))
+    ):
         return sorted(name for name, _ in values.values())
-    found = set()
-    for name, match in indices.items():
-        spelled, line = values[name]
-        digits = "" if match is None else match[1].lstrip("0") or "0"
-        if not digits or len(digits) > 4 or int(digits) > LARGEST_INDEX:
-            raise TextError(
-                f"{place(path, line)}: label {spelled[:60]} is "
-                f"{'too large' if digits else 'no index'}: indices count from 0 to {LARGEST_INDEX}"
-            )
-        found.add(int(digits))
+    found, labels = set(), Labels(path, None)
+    for name, line in values.values():
+        try:
+            found.add(labels.index(name) or 0)
+        except ValueError as error:
+            raise TextError(f"{place(path, line)}: {layout.label!r} {error}") from None
     absent = sorted(set(range(max(found))) - found)
     if absent and layout.labels_are is None:
         print(

@@ -269,9 +269,20 @@ def _jsonl_rows(path: Path, lines: Lines) -> Iterator[Row]:
             raise TextError(f"{path}:{number}: not JSON: {error.msg}") from None
         except (ValueError, RecursionError):  # an integer of too many digits, too many brackets
             raise TextError(f"{path}:{number}: not JSON that can be read") from None
+        if "\\ud" in line.lower() and not _is_text(row):
+            raise TextError(f"{path}:{number}: a \\u escape is half of a pair: write both, or none")
         if not isinstance(row, dict):
             raise TextError(f"{path}:{number}: not a JSON object with a 'text' key")
         yield number, row
+
+
+def _is_text(row: object) -> bool:
+    """Whether UTF-8 can hold it; halves of surrogate pairs are no characters."""
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _plain_rows(path: Path, lines: Lines) -> Iterator[Row]:
