@@ -144,7 +144,7 @@ def ablation_command(options: argparse.Namespace) -> int:
     names = checkpoint.spec.labels
     reviews = load_texts(options.data, options.split, names=names, layout=layout_of(options))
     reviews = reviews[: options.samples]
-    calibration = load_texts(options.calibration, SPLIT, names=names)[:SAMPLES]
+    calibration = load_texts(options.calibration, SPLIT, names=())[:SAMPLES]
     texts = encode(reviews, tokenizer, checkpoint, options.tokens)
     labels = np.array([-1 if review.label is None else review.label for review in reviews])
     samples = encode(calibration, tokenizer, checkpoint, options.tokens)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from quant.activation import ACTIVATIONS
+from quant.data_label import same_names
 from quant.spec import (
     CLASSIFICATION,
     MULTI_LABEL,
@@ -155,7 +156,13 @@ def labels_of(config: Config, classifier: Floats) -> tuple[str, ...]:
         raise CheckpointError(
             f"classifier has {count} outputs, but id2label in config.json names {len(names)} labels"
         )
-    return tuple(str(names[str(i)]) for i in range(count))
+    labels = tuple(str(names[str(i)]) for i in range(count))
+    if same := same_names(labels):
+        raise CheckpointError(
+            f"config.json: id2label has {same[0]!r} and {same[1]!r}, which are one name (case and "
+            "surrounding space do not count): rename one"
+        )
+    return labels
 
 
 _PROBLEMS = {

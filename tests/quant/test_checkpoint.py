@@ -150,6 +150,11 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
         ({"is_decoder": True}, "layer.0.attention: a decoder"),
         ({"pruned_heads": {"0": [1]}}, "layer.0.attention: pruned heads are not supported"),
         ({"id2label": {"0": "a"}}, "classifier has 3 outputs, but id2label .* names 1 labels"),
+        (
+            {"id2label": {"0": "a", "1": "b", "2": "a"}},
+            "id2label has 'a' and 'a', which are one name .*: rename one",
+        ),
+        ({"id2label": {"0": "US", "1": "b", "2": " us"}}, "has 'US' and ' us', which are one name"),
         ({"num_hidden_layers": 3}, "bert.encoder.layer.2.attention.self.query.weight is missing"),
         (
             {"num_hidden_layers": 1},
