@@ -15,6 +15,7 @@ from typing import Any
 
 from cli import files
 from cli.command import run_command
+from cli.machine import BUILD
 from cli.options import Parser, add_json, add_model, add_tokens, positive, version
 from cli.progress import progress
 
@@ -49,7 +50,6 @@ from quant.tokenizer import FILES, TextTokenizer, Tokens
 from quant.tokenizer import encode as encode_text
 from quant.verdict import judge
 
-BUILD = Path("build")
 SAMPLES = 128
 MAX_TOKENS = 512
 CHUNK = 32  # texts between two steps of the progress bar

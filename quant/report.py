@@ -12,6 +12,7 @@ from typing import Any
 
 from cli import files
 from cli.command import run_command
+from cli.machine import BUILD
 from cli.options import Parser, add_quantized
 
 import numpy as np
@@ -21,7 +22,7 @@ from golden import activation, encoder, layernorm, softmax
 from golden.model import Linear, Model, Norm
 from quant import float_model, hub, overview, svg
 from quant.activation import ACTIVATIONS
-from quant.calibrate import BUILD, ensure, observe_all
+from quant.calibrate import ensure, observe_all
 from quant.classify import Classifier
 from quant.evaluate import add_text_options, evaluate, labelled_texts
 from quant.evaluation import Evaluation

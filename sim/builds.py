@@ -18,13 +18,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cli.files import locked, replacing
+from cli.machine import GENERATED
 from cli.progress import stage
 
 import cocotb
 
 from sim.design import Design
 from sim.simulators import (
-    ROOT,
     TIMESCALE,
     SimulatorError,
     check,
@@ -34,7 +34,7 @@ from sim.simulators import (
     version,
 )
 
-BUILDS = ROOT / "build" / "sim"
+BUILDS = GENERATED / "sim"
 
 VERILATOR_FLAGS = (
     "--no-public-flat-rw",  # cocotb makes every signal public, which costs most of the speed

@@ -10,6 +10,7 @@ from typing import Any
 
 from cli import files
 from cli.command import run_command
+from cli.machine import BUILD
 from cli.options import Parser, add_json, add_seed, positive, whole
 
 import torch
@@ -20,8 +21,8 @@ from train.loop import Outcome, Plan
 
 # These say where to write, not what.
 _NOT_RECORDED = ("out", "force", "work", "restart", "stop_after", "json", "command")
-_TRAINED = Path("build/trained")
-_UNFINISHED = Path("build/train")
+_TRAINED = BUILD / "trained"
+_UNFINISHED = BUILD / "train"
 
 
 def add_common(
