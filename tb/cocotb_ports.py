@@ -97,5 +97,5 @@ async def start(dut: Any) -> Any:
 
 
 def vectors(unit: str) -> list[Vector]:
-    """The unit's vectors of real reviews, of `tb.vectors`, in the folder that BERT2RTL_VECTORS names."""
+    """Vectors of real reviews (`tb.vectors`) for the unit, in the folder BERT2RTL_VECTORS."""
     return list(read(Path(os.environ["BERT2RTL_VECTORS"]), unit))
