@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, TextIO, cast
 
 from cli.extras import target
-from cli.machine import GENERATED, ROOT, VARIABLE, check_path, clean, find_places
+from cli.machine import GENERATED, ROOT, VARIABLE, check_path, clean, elsewhere, find_places
 
 
 class Exit(IntEnum):
@@ -110,13 +110,9 @@ def _check_machine() -> None:
 
 
 def _elsewhere(error: OSError) -> str:
-    """What to do where the folder of generated files cannot be written."""
-    path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
-    if path is None or error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC):
-        return ""
-    if not Path.cwd().joinpath(path).is_relative_to(GENERATED):
-        return ""
-    return f": {VARIABLE}=/another/folder names another place for what is generated"
+    unwritable = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC)
+    name = error.filename
+    return elsewhere(name) if isinstance(name, str | Path) and error.errno in unwritable else ""
 
 
 def _one_line(message: str) -> str:

@@ -72,6 +72,13 @@ def writable(path: Path) -> bool:
     return os.access(path, os.W_OK)
 
 
+def elsewhere(path: str | Path) -> str:
+    """What to do where a file of GENERATED cannot be written; "" for other files."""
+    if not Path.cwd().joinpath(path).is_relative_to(GENERATED):
+        return ""
+    return f": {VARIABLE}=/another/folder names another place for what is generated"
+
+
 def check_path(path: Path, what: str) -> None:
     """Refuse a path that make, Verilator or a list of folders would take for something else.
 

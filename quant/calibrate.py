@@ -17,6 +17,7 @@ from cli import files
 from cli.command import run_command
 from cli.machine import BUILD
 from cli.options import Parser, add_json, add_model, add_tokens, positive, version
+from cli.paths import check_written
 from cli.progress import progress
 
 import numpy as np
@@ -380,6 +381,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def calibrate_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
+    out = options.out or default_out(options.model)
+    check_written(out, "DIR")
     checkpoint = load(options.model)
     tokenizer = TextTokenizer(options.model)
     data = options.data or default_data(checkpoint.spec)
@@ -401,7 +404,6 @@ def calibrate_command(options: argparse.Namespace) -> int:
         ),
         source,
     )
-    out = options.out or default_out(options.model)
     save(quantized, checkpoint, out)
     print(summary(quantized, errors))
     print(f"wrote {out}")

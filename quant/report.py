@@ -14,6 +14,7 @@ from cli import files
 from cli.command import run_command
 from cli.machine import BUILD
 from cli.options import Parser, add_quantized
+from cli.paths import check_written
 
 import numpy as np
 from numpy.typing import NDArray
@@ -268,6 +269,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def report_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
+    out = options.out or BUILD / f"report-{options.model.resolve().name}.html"
+    check_written(out, "FILE")
     quantized = options.quantized or ensure(options.model, tasks=(CLASSIFICATION,))
     classifier = Classifier.load(quantized, options.model)
     classifier.spec.require((CLASSIFICATION,), quantized)
@@ -275,7 +278,6 @@ def report_command(options: argparse.Namespace) -> int:
     texts, labels = labelled_texts(options, classifier)
     result = evaluate(classifier, texts, labels)
     assert isinstance(result, Evaluation)
-    out = options.out or BUILD / f"report-{options.model.resolve().name}.html"
     files.write(out, page(classifier, result, texts, sentence).encode())
     print(f"wrote {out}")
     if options.json:
