@@ -34,7 +34,8 @@ FOREIGN = (
 """How variables begin that would change what a tool of ours does. Where things are (PATH, HOME,
 LD_LIBRARY_PATH, CPATH, proxies) is the machine's to say."""
 
-# Of the others a makefile, a shell, a list of folders or a linker's option makes something else.
+# Of the others a makefile, a shell, a list of folders or a linker's option makes something else;
+# Verilator escapes in its makefiles what is not ASCII, and make then finds no file.
 _IN_A_PATH = frozenset(string.ascii_letters + string.digits + "./+@~_-")
 
 
@@ -85,16 +86,12 @@ def check_path(path: Path, what: str) -> None:
     Raises
     ------
     ValueError
-        It holds white space, or an ASCII character other than letters, digits and ./+@~_-
+        It holds another character than ASCII letters, digits and ./+@~_-
     """
-    wrong = [
-        sign
-        for sign in dict.fromkeys(str(path))
-        if sign not in _IN_A_PATH and (sign.isascii() or not sign.isprintable())
-    ]
+    wrong = [sign for sign in dict.fromkeys(str(path)) if sign not in _IN_A_PATH]
     if wrong:
         said = ", ".join("a space" if sign == " " else repr(sign) for sign in wrong)
         raise ValueError(
-            f"the path of {what}, {str(path)!r}, holds {said}, which make and the simulators do "
-            "not take in a file's name: move it to a path of letters, digits and ./+@~_-"
+            f"the path of {what}, {str(path)!r}, holds {said}, which make and Verilator do not take "
+            "in a file's name: move it to a path of ASCII letters, digits and ./+@~_-"
         )
