@@ -56,10 +56,8 @@ def find_places() -> None:
     if not os.access(home, os.W_OK | os.X_OK):
         os.environ["HOME"] = str(home := GENERATED / "home")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
-    if home.is_dir() and not writable(cache):
+    if not writable(cache):
         os.environ["XDG_CACHE_HOME"] = str(GENERATED / "home" / ".cache")
-    elif not writable(cache):
-        os.environ.pop("XDG_CACHE_HOME", None)
     try:
         tempfile.gettempdir()
     except FileNotFoundError:
@@ -92,6 +90,6 @@ def check_path(path: Path, what: str) -> None:
     if wrong:
         said = ", ".join("a space" if sign == " " else repr(sign) for sign in wrong)
         raise ValueError(
-            f"the path of {what}, {str(path)!r}, holds {said}, which make and Verilator do not take "
-            "in a file's name: move it to a path of ASCII letters, digits and ./+@~_-"
+            f"the path of {what}, {str(path)!r}, holds {said}, which make and Verilator do not "
+            "take in a file's name: move it to a path of ASCII letters, digits and ./+@~_-"
         )
