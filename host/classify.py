@@ -16,6 +16,7 @@ from typing import Any
 
 from cli.command import run_command
 from cli.files import write_json
+from cli.machine import BUILD
 from cli.options import Parser, add_json
 from cli.progress import progress
 
@@ -41,7 +42,7 @@ from quant.spec import (
 from quant.tokenizer import TextTokenizer, Tokens, encode
 from rtl.compile.image import HEADER
 
-MODEL = Path("build/bert-tiny-imdb")
+MODEL = BUILD / "bert-tiny-imdb"
 EXAMPLES = """\
 examples:
   python -m host.classify "That movie was terrible!"

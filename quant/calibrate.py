@@ -15,7 +15,9 @@ from typing import Any
 
 from cli import files
 from cli.command import run_command
+from cli.machine import BUILD
 from cli.options import Parser, add_json, add_model, add_tokens, positive, version
+from cli.paths import check_written
 from cli.progress import progress
 
 import numpy as np
@@ -51,7 +53,6 @@ from quant.tokenizer import PIPELINE, TextTokenizer, Tokens
 from quant.tokenizer import encode as encode_text
 from quant.verdict import judge
 
-BUILD = Path("build")
 SAMPLES = 128
 MAX_TOKENS = 512
 CHUNK = 32  # texts between two steps of the progress bar
@@ -422,6 +423,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def calibrate_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
+    out = options.out or default_out(options.model)
+    check_written(out, "DIR")
     checkpoint = load(options.model, options.task)
     say(checkpoint)
     tokenizer = TextTokenizer(checkpoint.resolved)
@@ -444,7 +447,6 @@ def calibrate_command(options: argparse.Namespace) -> int:
         ),
         source,
     )
-    out = options.out or default_out(options.model)
     save(quantized, checkpoint, out)
     print(summary(quantized, errors))
     print(f"wrote {out}")

@@ -130,9 +130,10 @@ def choose(
 ) -> tuple[Head, list[str]]:
     """The head of a checkpoint, and what is to be said about the choice.
 
-    prefix: what the names of the encoder's tensors begin with. task: the one that is asked for, None for the checkpoint's own. Raises CheckpointError where
-    weights and config.json say different things, where nothing here computes the head, and where
-    the weights have none for the task.
+    prefix: what the names of the encoder's tensors begin with. task: the one that is asked for,
+    None for the checkpoint's own. Raises CheckpointError where weights and config.json say
+    different things, where nothing here computes the head, and where the weights have none for the
+    task.
     """
     found = _behind(tensors, prefix)
     fitting = [h for h in base.heads if h.fits(found, tensors, f"{prefix}{base.pooler}")]

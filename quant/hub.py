@@ -6,11 +6,13 @@ The only code of the project that uses the network, and only for such a name.
 import re
 from pathlib import Path
 
+from cli.machine import BUILD
+
 from quant.resolve import FILES
 from quant.sentence import LENGTHS, MODULES, SETTINGS
 from quant.spec import CheckpointError
 
-FOLDER = Path("build/hub")
+FOLDER = BUILD / "hub"
 
 _PREFIX = "hub:"
 _NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?", re.ASCII)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cli import files
 from cli.command import run_command
+from cli.machine import BUILD
 from cli.options import Parser, add_model, add_quantized
 
 from golden import store
@@ -30,7 +31,7 @@ examples:
   python -m quant.export c --quantized build/bert-tiny-imdb -o build/export/imdb
   python -m quant.export onnx --quantized build/bert-tiny-imdb -o build/imdb.onnx
 """
-OUT = Path("build/export")
+OUT = BUILD / "export"
 
 
 def parser() -> Parser:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cli.command import ToolError, run_command
 from cli.files import write_if_changed, write_json
+from cli.machine import BUILD
 from cli.options import Parser, add_json
 
 from golden.store import DESCRIPTION as DESCRIPTION_FILE
@@ -19,7 +20,7 @@ from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.command import Flag, Opcode, decode
 from rtl.interface.options import add_config_options, config_of
 
-OUT = Path("build/model.bin")
+OUT = BUILD / "model.bin"
 DESCRIPTION = """\
 Compile a quantized model to the command stream that an accelerator reads.
 
