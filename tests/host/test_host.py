@@ -20,6 +20,7 @@ import host.info
 import host.load
 from board.protocol import Kind
 from golden.encoder import run
+from golden.identity import identity_of
 from golden.random import random_model
 from golden.store import save
 from quant.spec import EncoderSpec
@@ -43,10 +44,13 @@ def test_info_load_and_a_text(
     code, shown, _ = command(host.load, str(sample.image), "--json", str(tmp_path / "load.json"))
     assert code == 0
     digest = sample.image.read_bytes()[96:128].hex()
-    assert f"image: SHA-256 {digest}" in shown
-    assert json.loads((tmp_path / "load.json").read_text())["digest"] == digest
+    model = identity_of(sample.model).hex()
+    assert f"image: model {model}, SHA-256 {digest}" in shown
     code, shown, _ = command(host.info, "--json", str(tmp_path / "info.json"))
-    assert json.loads((tmp_path / "info.json").read_text())["digest"] == digest
+    assert f"image: model {model}, SHA-256 {digest}" in shown
+    for name in ("load.json", "info.json"):
+        figures = json.loads((tmp_path / name).read_text())
+        assert (figures["model"], figures["digest"]) == (model, digest)
     answer = tmp_path / "answer.json"
     options = ["--quantized", str(sample.quantized), "--json", str(answer)]
     code, shown, _ = command(host.classify, TEXT, *options)
@@ -102,7 +106,7 @@ def test_a_line_that_is_unplugged_while_classifying(
     board = make_board(Line(away=0.5))
     options = ["--quantized", str(sample.quantized), "--json", str(tmp_path / "answer.json")]
     assert command(host.load, str(sample.image))[0] == 0
-    board.line.unplug = (len(board.heard) + 1,)  # INFO, then RUN
+    board.line.unplug = (len(board.heard) + 2,)  # INFO twice, then RUN
     code, _, error = command(host.classify, TEXT, *options)
     assert (code, error[-7:]) == (0, "is back")
     figures = json.loads((tmp_path / "answer.json").read_text())

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from golden.identity import identity_of
 from golden.model import Shape
 from golden.random import random_model
 from golden.store import save
@@ -43,7 +44,7 @@ def test_the_bytes_are_those_of_the_documented_places(lanes: int) -> None:
     image = made(lanes)
     data = image_bytes(image)
     assert data[:8] == b"B2RTIMG\0"
-    assert (number(data, 8, 2), number(data, 10, 2)) == (1, 128)
+    assert (number(data, 8, 2), number(data, 10, 2)) == (2, 128)
     assert number(data, 12, 4) == zlib.crc32(data[:12] + bytes(4) + data[16:128])
     assert number(data, 16, 8) == len(data)
     stream, rows = (data[number(data, at, 8) :][: number(data, at + 8, 8)] for at in (24, 40))
@@ -53,11 +54,14 @@ def test_the_bytes_are_those_of_the_documented_places(lanes: int) -> None:
     assert number(data, 40, 8) == 128 + len(stream) + -(128 + len(stream)) % 4096
     assert number(data, 56, 4) * number(data, 60, 4) == len(rows)
     assert number(data, 60, 4) == 20 + 2 * 9
-    assert (number(data, 64, 4), number(data, 68, 4)) == (zlib.crc32(stream), zlib.crc32(rows))
+    padded = stream + bytes(number(data, 40, 8) - 128 - len(stream))
+    assert (number(data, 64, 4), number(data, 68, 4)) == (zlib.crc32(padded), zlib.crc32(rows))
+    assert stream[16:20] == data[68:72]
     assert data[72] == lanes
     assert data[73] == stream[6]
     assert data[74:82] == stream[8:16]
-    assert not any(data[82:96])
+    assert not any(data[82:88])
+    assert data[88:96] == stream[20:28] == identity_of(random_model(SHAPE, seed=3)) == image.model
     assert data[96:128] == hashlib.sha256(data[128:]).digest()
     assert read_image(data) == image
     assert image_bytes(made(lanes)) == data
