@@ -17,12 +17,14 @@ IDENTITY_BYTES = 8
 
 
 def identity_of(model: Model) -> bytes:
-    """The first 8 bytes of the SHA-256 of every integer of the model, each under its name.
+    """The first 8 bytes of the SHA-256 of every part of the model under its name.
 
-    What is None is left out, so a field that a model does not have changes nothing.
+    The names are those of quantized.json ("model") and quantized.npz, sorted. Of each comes the
+    line "NAME VALUE", or, of an array, "NAME DTYPE SHAPE" with its bytes behind it, little-endian,
+    the last index first. What is None is left out: a field that a model lacks changes nothing.
     """
     found = sha256()
-    for name, value in _parts("model", model):
+    for name, value in sorted(_parts("", model), key=lambda part: part[0]):
         if isinstance(value, np.ndarray):
             little = value.astype(value.dtype.newbyteorder("<"), copy=False)
             found.update(f"{name} {value.dtype.name} {value.shape}\n".encode())
@@ -33,11 +35,13 @@ def identity_of(model: Model) -> bytes:
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Arrays and plain values by dotted name, in the order of the fields."""
+    """Arrays and plain values by dotted name; a tuple as its length and its members."""
     if is_dataclass(value):
         for field in fields(value):
-            yield from _parts(f"{name}.{field.name}", getattr(value, field.name))
+            member = f"{name}.{field.name}" if name else field.name
+            yield from _parts(member, getattr(value, field.name))
     elif isinstance(value, tuple):
+        yield name, len(value)
         for place, item in enumerate(value):
             yield from _parts(f"{name}.{place}", item)
     elif value is not None:
