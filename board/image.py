@@ -161,9 +161,9 @@ class ImageCheck(wiring.Component):
                     with m.If(in_header):
                         self._field(m, index, word, fields, unlike, beyond, foreign)
                     with m.If(begins):
-                        for half in range(2):
-                            crc_word = fields["rows_crc"].word_select(half, 16)
-                            with m.If((done == ROWS_AT + half) & (word != crc_word)):
+                        for upper in range(2):
+                            right = fields["rows_crc"].word_select(upper, 16)
+                            with m.If((done == ROWS_AT + upper) & (word != right)):
                                 m.d.sync += mixed.eq(1)
                     with m.If(done == size - 1):
                         m.d.sync += [address.eq(address + size), left.eq(left - size)]
@@ -215,9 +215,7 @@ class ImageCheck(wiring.Component):
         of_digest = in_header & (index >= DIGEST_AT)
         m.d.comb += [
             write.en.eq(taken & (of_model | of_digest)),
-            write.addr.eq(
-                Mux(in_header, index - (DIGEST_AT - MODEL_WORDS), (done - MODEL_AT)[:2])
-            ),
+            write.addr.eq(Mux(in_header, index - (DIGEST_AT - MODEL_WORDS), (done - MODEL_AT)[:2])),
             write.data.eq(self.read.payload),
             read.addr.eq(self.hash_index),
             self.hash_word.eq(read.data),

@@ -258,13 +258,13 @@ def test_rows_that_are_not_those_of_the_stream(board: Board, any_subject: Subjec
             pynq_dma.Overlay(fake, "x.bit", stream, wrong)
         with pytest.raises(ValueError, match=r"^the (rows are damaged|table has \d+ bytes)"):
             streams.rows(stream, wrong, [1], [0])
-        with pytest.raises(ValueError, match="^the rows are damaged"):
+        with pytest.raises(ValueError, match=r"^the rows are damaged"):
             streams.check_rows(stream, bytearray(wrong))
     assert fake.made == 0
     streams.check_rows(stream, bytearray(table))
     assert streams.model(stream) == identity_of(any_subject.model).hex()
     for function in (streams.model, lambda stream: streams.check_rows(stream, table)):
-        with pytest.raises(ValueError, match="^this is no command stream"):
+        with pytest.raises(ValueError, match=r"^this is no command stream"):
             function(stream[:31])
 
 

@@ -303,9 +303,7 @@ def test_no_damage_of_an_image_reaches_the_board(
     assert not {Kind.WRITE, Kind.RUN} & set(board.heard)
 
 
-def test_a_board_whose_logits_are_too_few(
-    make_board: Make, command: Make, sample: Sample
-) -> None:
+def test_a_board_whose_logits_are_too_few(make_board: Make, command: Make, sample: Sample) -> None:
     make_board(runs=lambda words: [1, 2])
     options = ["--load", str(sample.image), "--quantized", str(sample.quantized)]
     code, _, error = command(host.classify, TEXT, *options)
