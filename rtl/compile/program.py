@@ -67,6 +67,11 @@ class Program:
     row_tiles: int
     steps: tuple[Step, ...]
 
+    @property
+    def rows_crc(self) -> int:
+        """CRC-32 of the rows that belong to it."""
+        return self.steps[0].values["rows"]
+
     def stream(self) -> bytes:
         """model.bin: the command stream."""
         stream = Stream(self.config.lanes)
