@@ -23,7 +23,8 @@ DESCRIPTION = """\
 Write a quantized model for use without Python; its logits are those of golden, bit for bit.
 
 c       a directory of C99 source, without libraries, allocation or floating point
-onnx    a graph of integers, from operators of the standard opset alone
+onnx    a graph of integers, from operators of the standard opset alone; a runtime that
+        narrows int64 gives an error instead of logits
 """
 EXAMPLES = """\
 examples:
@@ -96,7 +97,11 @@ def export_c(quantized: Path, out: Path, prefix: str) -> int:
 
 
 def export_onnx(quantized: Path, out: Path) -> int:
-    from quant.export.graph import OPSET, graph  # the one format that needs a further package
+    from quant.export.graph import (
+        NEEDS,
+        OPSET,
+        graph,
+    )  # the one format that needs a further package
 
     check_file(out)
     model, _ = store.load(quantized)
@@ -104,6 +109,7 @@ def export_onnx(quantized: Path, out: Path) -> int:
     files.write(out, made.SerializeToString(deterministic=True))
     print(f"{out}: {len(made.graph.node)} operators of opset {OPSET}, {quantized}")
     print("inputs:  ids, types, attend, int64 [tokens]; output: logits, int32")
+    print(f"needs:   {NEEDS}")
     return 0
 
 
