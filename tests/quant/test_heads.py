@@ -214,7 +214,7 @@ def test_inspect_and_export_say_it(
     assert inspect.main([options[1], "--texts", "0"]) == 0
     assert shown in capsys.readouterr().out
     assert export.main(["c", *options[4:], "-o", str(tmp_path / "c")]) == 0
-    header = (tmp_path / "c" / "bert2rtl_shape.h").read_text()
+    header = (tmp_path / "c" / "bert_shape.h").read_text()
     assert comment in header
     assert re.search(r"about [0-9.e-]+, [0-9.e-]+, [0-9.e-]+ times the integers\.", header)
 

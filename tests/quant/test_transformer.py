@@ -1,9 +1,9 @@
 """The plain Transformer encoder: its loader against PyTorch's own module, and what it refuses."""
 
 import json
-import shutil
 import random
 import re
+import shutil
 from itertools import product
 from math import cos, sin, sqrt
 from pathlib import Path
