@@ -29,7 +29,7 @@ from quant.tokenizer import TextTokenizer
 from rtl.compile.image import read_image
 from tests.damage import any_damage, sections
 from tests.ending import exit_code, refusal
-from tests.host.conftest import LABELS, SCALE, SHAPE, WORDS, Sample, image_of, text
+from tests.host.conftest import LABELS, SCALE, SHAPE, WORDS, Sample, image_of, info_of, text
 from tests.host.pretended import Line
 
 Make = Callable[..., Any]
@@ -443,8 +443,7 @@ def test_a_class_for_every_token(make_board: Make, command: Make, tmp_path: Path
         positions=14, types=2, pooling="none", task="token-classification",
     )  # fmt: skip
     folder, image, data = (tmp_path / name for name in ("model", "model.img", "texts.jsonl"))
-    save(model, folder, {"spec": spec.to_json(), "tensors": {"logits": {"scale": SCALE}}})
-    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    save(model, folder, info_of(spec, folder))
     image.write_bytes(image_of(model))
 
     def runs(words: list[tuple[int, int, int]]) -> list[int]:
