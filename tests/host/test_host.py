@@ -23,7 +23,7 @@ from golden.encoder import run
 from golden.identity import identity_of
 from golden.model import Model
 from golden.random import random_model
-from golden.store import save
+from golden.store import hash_of, save
 from quant.spec import EncoderSpec
 from quant.tokenizer import TextTokenizer
 from rtl.compile.image import read_image
@@ -399,6 +399,7 @@ def test_other_heads(
     factors = [1.0, 0.5, 0.25]
     description["info"]["spec"]["task"] = task
     description["info"]["tensors"]["logits"]["factors"] = factors
+    description["description_sha256"] = hash_of(description)
     file.write_text(json.dumps(description))
     texts = ["the film was good", "not a bad film !", "bad bad bad"]
     integers = [sample.right(words) for words in texts]
