@@ -1,6 +1,16 @@
 # Every target sets up what it needs first (python3 -m setup, quick when nothing is missing).
 
-PYTHON ?= python3
+# These are said behind `make`: names as short as SIM stand in an environment for something else.
+foreign := $(foreach name,PYTHON UNIT LANES SIM WAVES BOARD ARGS,\
+    $(if $(filter environment%,$(origin $(name))),$(name)))
+$(foreach name,$(foreign),$(eval override undefine $(name))\
+    $(warning $(name) of the environment is not used here: write it behind make, $(name)=...))
+
+# Python's own variables would let it run other modules, or none of the project's.
+unexport $(filter-out PYTHON PYTHONUNBUFFERED PYTHONIOENCODING PYTHONUTF8,$(filter PYTHON%,$(.VARIABLES)))
+
+# Python of the environment where there is one: it needs no other.
+PYTHON ?= $(shell test -x .venv/bin/python && echo .venv/bin/python || echo python3)
 UNIT ?=
 LANES ?= 8
 SIM ?= verilator
@@ -9,6 +19,7 @@ BOARD ?= ulx3s
 ARGS ?=
 
 RUN := .venv/bin/python
+BUILD := $(or $(BERT2RTL_BUILD),build)
 
 # A review reaches the command as it was given: `value` keeps make from expanding what looks like a
 # variable or a function in it, the environment keeps the shell from seeing it.
@@ -74,7 +85,7 @@ flash: setup-synth  ## Bitstream and image into the board, or what would write t
 regress: setup-test setup-litex  ## The slow tests, 100,000 fuzz cases, coverage, 2,060 mutants, BERT-Base, many reviews: make regress ARGS='--reviews 1000'
 	@$(RUN) -m pytest -n 2 --dist worksteal -m slow
 	@$(RUN) -m sim.fuzz --cases 100000
-	@$(RUN) -m sim.coverage --cases 2000 --json build/coverage.json
+	@$(RUN) -m sim.coverage --cases 2000 --json $(BUILD)/coverage.json
 	@$(RUN) -m sim.mutate requantize activation matmul reciprocal --count 300
 	@$(RUN) -m sim.mutate softmax layernorm rsqrt attention --count 200
 	@$(RUN) -m sim.mutate accelerator --count 60
@@ -82,10 +93,10 @@ regress: setup-test setup-litex  ## The slow tests, 100,000 fuzz cases, coverage
 	@$(RUN) -m sim.regress $(ARGS)
 
 docs: setup-docs  ## The documentation as a site, build/site/index.html; a warning is an error
-	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
-	@echo "build/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --site-dir $(BUILD)/site
+	@echo "$(BUILD)/site/index.html"
 
-clean:  ## Remove what was generated
+clean:  ## Remove what was generated; a folder that BERT2RTL_BUILD names stays
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 distclean: clean  ## Remove the virtual environment, too

@@ -16,8 +16,13 @@ from rtl.interface.command import VERSION
 HEADER_WORDS = HEADER.size // 2
 CHUNK = 4096
 """Words of a request."""
+MODEL_WORDS = 4
 DIGEST_WORDS = 16
 DIGEST_AT = HEADER_WORDS - DIGEST_WORDS
+HASH_WORDS = MODEL_WORDS + DIGEST_WORDS
+
+#: Words of the stream's HEADER where the CRC of the rows begins, and which model it is.
+ROWS_AT, MODEL_AT = 8, 10
 
 #: Numbers of the header and the words of 16 bits where they begin; all have 32 bits, those of
 #: `LONG` 64, of which the upper half has to be zero.
@@ -41,7 +46,8 @@ class Place(data.StructLayout):
 class ImageCheck(wiring.Component):
     """Reads the image from address 0 of the memory on: header, CRC of the stream, CRC of the rows.
 
-    What is wrong is found in the order of `Problem`. The SHA-256 is not computed.
+    What is wrong is found in the order of `Problem`. The rows must be those that the stream's
+    HEADER names by their CRC, too. The SHA-256 is not computed.
 
     Parameters
     ----------
@@ -59,8 +65,9 @@ class ImageCheck(wiring.Component):
         Of the latest check, once `busy` is low.
     place : Out, Place
         Of the latest image, sound or not.
-    digest_index : In, digest_word : Out
-        Words of its SHA-256, in the same cycle.
+    hash_index : In, hash_word : Out
+        Words of its model's identity, from the stream's HEADER, then of its SHA-256, in the same
+        cycle.
     request : Out, stream of board.sdram.Request
     read : In, stream of 16
     """
@@ -73,8 +80,8 @@ class ImageCheck(wiring.Component):
                 "busy": Out(1),
                 "problem": Out(Problem, init=Problem.EMPTY),
                 "place": Out(Place()),
-                "digest_index": In(range(DIGEST_WORDS)),
-                "digest_word": Out(16),
+                "hash_index": In(range(HASH_WORDS)),
+                "hash_word": Out(16),
                 "request": Out(stream.Signature(Request(chip, length_bits))),
                 "read": In(stream.Signature(16)),
             }
@@ -95,11 +102,12 @@ class ImageCheck(wiring.Component):
 
         # What is read now: the header, the stream or the rows, with the CRC that it must have.
         in_header, in_rows = Signal(), Signal()
+        begins = Signal()  # the first request of the stream, with its HEADER
         address, left = Signal(self.chip.address_bits), Signal(32)
         size, done = Signal(range(CHUNK + 1)), Signal(range(CHUNK + 1))  # words of the request
         asks, index = Signal(), Signal(range(HEADER_WORDS))
         said, half = Signal(32), Signal()
-        unlike, beyond, foreign = Signal(), Signal(), Signal()
+        unlike, beyond, foreign, mixed = Signal(), Signal(), Signal(), Signal()
         word = self.read.payload
         taken = self.read.valid & self.read.ready
         # Words come before the whole request is taken.
@@ -110,12 +118,12 @@ class ImageCheck(wiring.Component):
         ]
         with m.If(self.request.ready):
             m.d.sync += asks.eq(0)
-        self._digest(m, taken & in_header & (index >= DIGEST_AT), index - DIGEST_AT)
+        self._hashes(m, taken, in_header, begins, index, done)
 
-        def read_on(section: str) -> None:
+        def read_on(section: str, bytes_: Value) -> None:
             m.d.sync += [
                 address.eq(fields[section] >> 1),
-                left.eq(fields[f"{section}_bytes"] >> 1),
+                left.eq(bytes_ >> 1),
                 said.eq(fields[f"{section}_crc"]),
             ]
             m.d.comb += begin.eq(1)
@@ -135,7 +143,8 @@ class ImageCheck(wiring.Component):
                     address.eq(0),
                     left.eq(HEADER_WORDS),
                     index.eq(0),
-                    Cat(unlike, beyond, foreign).eq(0),
+                    begins.eq(0),
+                    Cat(unlike, beyond, foreign, mixed).eq(0),
                 ]
                 with m.If(self.start):
                     m.next = "CHUNK"
@@ -151,8 +160,14 @@ class ImageCheck(wiring.Component):
                     m.d.sync += [done.eq(done + 1), index.eq(index + 1)]
                     with m.If(in_header):
                         self._field(m, index, word, fields, unlike, beyond, foreign)
+                    with m.If(begins):
+                        for upper in range(2):
+                            right = fields["rows_crc"].word_select(upper, 16)
+                            with m.If((done == ROWS_AT + upper) & (word != right)):
+                                m.d.sync += mixed.eq(1)
                     with m.If(done == size - 1):
                         m.d.sync += [address.eq(address + size), left.eq(left - size)]
+                        m.d.sync += begins.eq(0)
                         m.next = "SAID"
                         with m.If(left != size):
                             m.next = "CHUNK"
@@ -173,31 +188,37 @@ class ImageCheck(wiring.Component):
                     end(Problem.STREAM)
                     with m.If(in_rows):
                         end(Problem.ROWS)
+                with m.Elif(mixed):
+                    end(Problem.ROWS)
                 with m.Elif(in_rows):
                     end(Problem.NONE)
                 with m.Else():
                     m.d.sync += in_rows.eq(1)
-                    read_on("rows")
+                    read_on("rows", fields["rows_bytes"])
             wrong = self._sizes(m, fields)
             with m.State("SIZES"):
                 m.next = "FIT"
             with m.State("FIT"):
-                m.d.sync += in_header.eq(0)
-                read_on("stream")
+                m.d.sync += [in_header.eq(0), begins.eq(1)]
+                read_on("stream", (fields["rows"] - fields["stream"])[:32])
                 with m.If(beyond | wrong):
                     end(Problem.SIZE)
         return m
 
-    def _digest(self, m: Module, en: Value, index: Value) -> None:
-        """Keep the words of the SHA-256."""
-        m.submodules.digest = digest = memory.Memory(shape=16, depth=DIGEST_WORDS, init=[])
-        write, read = digest.write_port(), digest.read_port(domain="comb")
+    def _hashes(
+        self, m: Module, taken: Value, in_header: Value, begins: Value, index: Value, done: Value
+    ) -> None:
+        """Keep the model's identity out of the stream's HEADER and the image's SHA-256."""
+        m.submodules.hashes = hashes = memory.Memory(shape=16, depth=HASH_WORDS, init=[])
+        write, read = hashes.write_port(), hashes.read_port(domain="comb")
+        of_model = begins & (done >= MODEL_AT) & (done < MODEL_AT + MODEL_WORDS)
+        of_digest = in_header & (index >= DIGEST_AT)
         m.d.comb += [
-            write.en.eq(en),
-            write.addr.eq(index),
+            write.en.eq(taken & (of_model | of_digest)),
+            write.addr.eq(Mux(in_header, index - (DIGEST_AT - MODEL_WORDS), (done - MODEL_AT)[:2])),
             write.data.eq(self.read.payload),
-            read.addr.eq(self.digest_index),
-            self.digest_word.eq(read.data),
+            read.addr.eq(self.hash_index),
+            self.hash_word.eq(read.data),
         ]
 
     def _field(
@@ -235,7 +256,8 @@ class ImageCheck(wiring.Component):
         m.d.sync += wrong.eq(
             Cat(
                 fields["size"] > 2 << self.chip.address_bits,
-                *(end > fields["size"] for end in ends),
+                ends[0] > fields["rows"],
+                ends[1] > fields["size"],
                 *(fields[name][0] for name in ("stream", "stream_bytes", "rows", "rows_bytes")),
                 *(fields[f"{section}_bytes"] == 0 for section in ("stream", "rows")),
             )

@@ -21,7 +21,7 @@ import zlib
 from dataclasses import dataclass
 from enum import IntEnum
 
-VERSION = 2
+VERSION = 3
 FLAG, ESCAPE, INVERT = 0x7E, 0x7D, 0x20
 HEAD = struct.Struct("<BBH")
 CRC_BYTES = 4
@@ -91,11 +91,11 @@ class Problem(IntEnum):
 PROBLEMS = {
     Problem.NONE: "nothing is wrong with it",
     Problem.EMPTY: "none was loaded, or not to its end",
-    Problem.HEADER: "its header is none, or damaged",
+    Problem.HEADER: "its header is none, damaged, or of another format than this bitstream reads",
     Problem.LANES: "it is for another number of lanes or another version of the stream",
     Problem.SIZE: "it is larger than the memory, or its sections do not lie in it",
     Problem.STREAM: "its command stream is damaged",
-    Problem.ROWS: "its rows are damaged",
+    Problem.ROWS: "its rows are damaged, or those of another model than its command stream",
 }
 
 
@@ -131,8 +131,10 @@ class Info:
         Of the board's memory; its clock.
     stream_version, lanes, tokens, hidden, ffn, labels
         The accelerator's registers.
+    model
+        Which model the image in use has, `golden.identity`, as its stream says; zeros without one.
     digest
-        SHA-256 of the image in use, as its header has it; zeros without one.
+        SHA-256 of that image, as its header has it; likewise.
     """
 
     version: int = VERSION
@@ -146,6 +148,7 @@ class Info:
     hidden: int
     ffn: int
     labels: int
+    model: bytes = bytes(8)
     digest: bytes = bytes(32)
 
     def to_bytes(self) -> bytes:
@@ -168,7 +171,7 @@ class Info:
         return cls(**dict(zip(cls.__dataclass_fields__, values)) | {"problem": problem})
 
 
-INFO = struct.Struct("<BBHIIBBHHHH32s")
+INFO = struct.Struct("<BBHIIBBHHHH8s32s")
 
 
 def encode(kind: int, number: int, payload: bytes = b"") -> bytes:

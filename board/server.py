@@ -11,13 +11,13 @@ from amaranth.lib.wiring import In, Out
 
 from board.chip import Chip
 from board.frames import Head
-from board.image import DIGEST_WORDS
+from board.image import HASH_WORDS
 from board.payload import PayloadReader
 from board.protocol import ALIGNMENT, INFO, REPLY, Info, Kind, Problem, Refusal
 from board.sdram import Request
 from rtl.primitives.memory import ReadPort
 
-DIGEST_AT, PROBLEM_AT = INFO.size - 2 * DIGEST_WORDS, 1
+HASH_AT, PROBLEM_AT = INFO.size - 2 * HASH_WORDS, 1
 ERROR_BYTES = 5
 ALIGNED = ALIGNMENT.bit_length() - 1
 """Bits of an address that are 0."""
@@ -34,7 +34,7 @@ class Server(wiring.Component):
     chip
         The memory.
     info
-        What INFO answers; problem and digest are those of the image in use.
+        What INFO answers; problem, model and digest are those of the image in use.
 
     Members
     -------
@@ -47,8 +47,8 @@ class Server(wiring.Component):
         The memory can be used.
     load, loading, found
         `start`, `busy` and `found` of `FlashLoader`.
-    check, checking, problem, digest_index, digest_word
-        `start`, `busy`, `problem`, `digest_index` and `digest_word` of `ImageCheck`.
+    check, checking, problem, hash_index, hash_word
+        `start`, `busy`, `problem`, `hash_index` and `hash_word` of `ImageCheck`.
     infer, inferring, tokens, words, error, sequence, logits, answer
         `start`, `busy`, `tokens`, `i`, `error`, `sequence`, `logits` and `o` of `Inference`.
     request : Out, stream of board.sdram.Request
@@ -77,8 +77,8 @@ class Server(wiring.Component):
                 "check": Out(1),
                 "checking": In(1),
                 "problem": In(Problem),
-                "digest_index": Out(range(DIGEST_WORDS)),
-                "digest_word": In(16),
+                "hash_index": Out(range(HASH_WORDS)),
+                "hash_word": In(16),
                 "infer": Out(1),
                 "inferring": In(1),
                 "tokens": Out(range(self.most + 1)),
@@ -246,18 +246,18 @@ class Server(wiring.Component):
             m.d.sync += index.eq(0)
         with m.Elif(out.valid & out.ready):
             m.d.sync += index.eq(index + 1)
-        m.d.comb += self.digest_index.eq((index - DIGEST_AT) >> 1)
+        m.d.comb += self.hash_index.eq((index - HASH_AT) >> 1)
         with m.Switch(self.reply.payload.kind):
             with m.Case(Kind.INFO | REPLY):
                 known = self.info.to_bytes()
                 m.d.comb += out.valid.eq(1)
-                with m.If(index >= DIGEST_AT):
-                    digest = self.digest_word.word_select(index[0], 8)
-                    m.d.comb += out.payload.eq(Mux(self.in_use, digest, 0))
+                with m.If(index >= HASH_AT):
+                    hashed = self.hash_word.word_select(index[0], 8)
+                    m.d.comb += out.payload.eq(Mux(self.in_use, hashed, 0))
                 with m.Elif(index == PROBLEM_AT):
                     m.d.comb += out.payload.eq(problem)
                 with m.Else():
-                    constants = Cat(*(C(byte, 8) for byte in known[:DIGEST_AT]))
+                    constants = Cat(*(C(byte, 8) for byte in known[:HASH_AT]))
                     m.d.comb += out.payload.eq(constants.word_select(index[:5], 8))
             with m.Case(Kind.ERROR | REPLY):
                 m.d.comb += [

@@ -6,15 +6,18 @@ is missing, or Ctrl-C while the packages load, is one line, too.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
 from collections.abc import Callable
 from enum import IntEnum
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO, cast
 
 from cli.extras import target
+from cli.machine import GENERATED, ROOT, VARIABLE, check_path, clean, elsewhere, find_places
 
 
 class Exit(IntEnum):
@@ -59,6 +62,7 @@ def run_command(main: Callable[[], int | None]) -> int:
     sys.stdout = cast(TextIO, _Output(output))
     try:
         try:
+            _check_machine()
             code = main()
         finally:
             sys.stdout.flush()
@@ -91,10 +95,24 @@ def _answer(error: BaseException) -> tuple[str, Exit] | None:
             return f"error: {_one_line(str(error))}", Exit.REFUSED
         case OSError():
             place = f"{error.filename}: " if error.filename else ""
-            return f"error: {place}{error.strerror or error}", Exit.REFUSED
+            return f"error: {place}{error.strerror or error}{_elsewhere(error)}", Exit.REFUSED
         case MemoryError():
             return f"error: not enough memory: {_one_line(str(error))}".rstrip(": "), Exit.FAILED
     return None
+
+
+def _check_machine() -> None:
+    """Refuse what would end in the middle, or leave out checks."""
+    if not __debug__:
+        raise ValueError("Python leaves out checks with -O: unset PYTHONOPTIMIZE")
+    check_path(ROOT, "this project's folder")
+    check_path(GENERATED, VARIABLE)
+
+
+def _elsewhere(error: OSError) -> str:
+    unwritable = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC)
+    name = error.filename
+    return elsewhere(name) if isinstance(name, str | Path) and error.errno in unwritable else ""
 
 
 def _one_line(message: str) -> str:
@@ -152,5 +170,7 @@ def _uncaught(
     raise SystemExit(_say(*answer))
 
 
+find_places()
 if _is_ours():
     sys.excepthook = _uncaught
+    clean(os.environ)

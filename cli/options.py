@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cli.command import Exit
-from cli.paths import problem
+from cli.paths import WRITTEN, problem
 
 MODEL = Path("models/bert-tiny-imdb")
 LANES = 8
@@ -45,7 +45,9 @@ class Parser(argparse.ArgumentParser):
         options, rest = super().parse_known_args(args, namespace)
         for action in self._actions:
             given: Any = getattr(options, action.dest, None)
-            if action.metavar not in PATHS or given == action.default:
+            if action.metavar not in PATHS or given is None:
+                continue
+            if given == action.default and action.dest not in WRITTEN:
                 continue
             for value in given if isinstance(given, list) else [given]:
                 if why := problem(action.dest, str(action.metavar), value):

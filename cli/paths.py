@@ -10,6 +10,8 @@ import os
 import stat
 from pathlib import Path
 
+from cli.machine import elsewhere
+
 WRITTEN = ("out", "work", "json", "html", "svg", "image", "splits")
 
 
@@ -54,8 +56,20 @@ def _unwritable(path: Path, metavar: str) -> str:
     if above != path and not above.is_dir():
         return f"{path} cannot be made: {above} is no folder"
     if not os.access(above, os.W_OK):
-        return f"{path} cannot be written: no permission for {above}"
+        return f"{path} cannot be written: no permission for {above}{elsewhere(path)}"
     return ""
+
+
+def check_written(path: Path, metavar: str) -> None:
+    """Refuse a path that cannot be written, where no option has named it.
+
+    Raises
+    ------
+    ValueError
+        The reason is in its text.
+    """
+    if why := _unwritable(path, metavar):
+        raise ValueError(why)
 
 
 def _special(path: Path) -> str:

@@ -7,17 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from driver import streams
 from driver.accelerator import InferenceError
 
-Ids = Sequence[int]
-
 
 def infer_all(
     limits: Mapping[str, int],
-    check: Callable[[Ids, Ids, Ids], object],
-    infer: Callable[[Ids, Ids, Ids, Sequence[int]], list[int]],
+    check: Callable[[Sequence[int], Sequence[int], Sequence[int]], object],
+    infer: Callable[[Sequence[int], Sequence[int], Sequence[int], Sequence[int]], list[int]],
     logits: Callable[[int], int],
-    ids: Sequence[Ids],
-    types: Sequence[Ids] | None,
-    attend: Sequence[Ids] | None,
+    ids: Sequence[Sequence[int]],
+    types: Sequence[Sequence[int]] | None,
+    attend: Sequence[Sequence[int]] | None,
     row_tiles: int | None,
 ) -> list[list[int]]:
     """The logits of each sequence, in their order.

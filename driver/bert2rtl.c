@@ -11,7 +11,8 @@ enum {
     TOKENS_AT = 8,
     HIDDEN_AT = 10,
     FFN_AT = 12,
-    LABELS_AT = 14
+    LABELS_AT = 14,
+    ROWS_AT = 16
 };
 
 static uint32_t get(const b2rtl_device *device, uintptr_t offset)
@@ -60,6 +61,12 @@ static int within(uint32_t needed, uint32_t limit)
     return needed >= 1 && needed <= limit;
 }
 
+static int is_stream(const uint8_t *header, size_t bytes)
+{
+    return bytes >= HEADER_BYTES && header[OPCODE_AT] == HEADER &&
+           number(header + MAGIC_AT, 4) == (uint32_t)B2RTL_ID_VALUE;
+}
+
 int b2rtl_check(const b2rtl_device *device, const void *stream, size_t bytes, uint32_t *tokens)
 {
     const uint8_t *header = stream;
@@ -69,8 +76,7 @@ int b2rtl_check(const b2rtl_device *device, const void *stream, size_t bytes, ui
         *tokens = 0;
     if (!device->open)
         return B2RTL_NOT_OPEN;
-    if (bytes < HEADER_BYTES || header[OPCODE_AT] != HEADER ||
-        number(header + MAGIC_AT, 4) != (uint32_t)B2RTL_ID_VALUE)
+    if (!is_stream(header, bytes))
         return B2RTL_NO_STREAM;
     if (header[VERSION_AT] != device->version)
         return B2RTL_STREAM_VERSION;
@@ -88,6 +94,33 @@ int b2rtl_check(const b2rtl_device *device, const void *stream, size_t bytes, ui
     if (tokens)
         *tokens = longest < device->tokens ? longest : device->tokens;
     return B2RTL_OK;
+}
+
+uint32_t b2rtl_crc(uint32_t crc, const void *bytes, size_t size)
+{
+    /* Of each half of a byte. */
+    static const uint32_t table[16] = {
+        0x00000000u, 0x1DB71064u, 0x3B6E20C8u, 0x26D930ACu, 0x76DC4190u, 0x6B6B51F4u,
+        0x4DB26158u, 0x5005713Cu, 0xEDB88320u, 0xF00F9344u, 0xD6D6A3E8u, 0xCB61B38Cu,
+        0x9B64C2B0u, 0x86D3D2D4u, 0xA00AE278u, 0xBDBDF21Cu};
+    const uint8_t *at = bytes;
+
+    crc = ~crc;
+    while (size-- > 0) {
+        crc ^= *at++;
+        crc = crc >> 4 ^ table[crc & 15u];
+        crc = crc >> 4 ^ table[crc & 15u];
+    }
+    return ~crc;
+}
+
+int b2rtl_check_rows(const void *stream, size_t bytes, uint32_t rows_crc)
+{
+    const uint8_t *header = stream;
+
+    if (!is_stream(header, bytes))
+        return B2RTL_NO_STREAM;
+    return number(header + ROWS_AT, 4) == rows_crc ? B2RTL_OK : B2RTL_OTHER_ROWS;
 }
 
 int b2rtl_result(const b2rtl_device *device)
@@ -235,11 +268,15 @@ const char *b2rtl_text(int code)
     case B2RTL_STREAM_HIDDEN: return "the model's hidden state is wider than the accelerator's";
     case B2RTL_STREAM_FFN: return "the model's feed-forward layer is wider than the accelerator's";
     case B2RTL_STREAM_LABELS: return "the model has more logits than the accelerator";
-    case B2RTL_NO_IMAGE: return "this is no image: rtl.compile --image writes one";
+    case B2RTL_NO_IMAGE:
+        return "this is no image, or one of another format: rtl.compile --image writes one";
     case B2RTL_IMAGE_DAMAGED: return "the image is damaged or cut: write it again";
     case B2RTL_IMAGE_ADDRESS: return "the image does not lie at a multiple of 64 bytes";
     case B2RTL_NO_TOKENS: return "the sequence is empty: an inference needs at least one token";
     case B2RTL_NO_ROOM: return "there is no room for so many tokens: start, or send fewer";
+    case B2RTL_OTHER_ROWS:
+        return "the rows are damaged, or those of another model than the command stream: use the rows "
+               "that were written with it";
     default: return "unknown code";
     }
 }

@@ -100,11 +100,20 @@ enum {
     B2RTL_STREAM_FFN = -12,
     B2RTL_STREAM_LABELS = -13,
 
-    B2RTL_NO_IMAGE = -14, /* of bert2rtl_dma.h, from here on */
+    B2RTL_NO_IMAGE = -14, /* of bert2rtl_dma.h, as those up to B2RTL_NO_ROOM */
     B2RTL_IMAGE_DAMAGED = -15,
     B2RTL_IMAGE_ADDRESS = -16,
     B2RTL_NO_TOKENS = -17,
-    B2RTL_NO_ROOM = -18
+    B2RTL_NO_ROOM = -18,
+
+    B2RTL_OTHER_ROWS = -19 /* the rows are not those that the command stream names */
+};
+
+/* Where the first descriptor of a command stream says which model it is: these bytes, in their order,
+   are the hash that rtl.compile prints. Whoever makes tokens and names logits compares. */
+enum {
+    B2RTL_HASH_AT = 20,
+    B2RTL_HASH_BYTES = 8
 };
 
 /* An accelerator. b2rtl_open fills it; the limits are for the caller to read. */
@@ -135,6 +144,14 @@ int b2rtl_open(b2rtl_device *device, uintptr_t base);
    take, 0 where the stream is refused. B2RTL_NO_STREAM, B2RTL_STREAM_*; the rest of the stream is
    checked by the accelerator as it runs. */
 int b2rtl_check(const b2rtl_device *device, const void *stream, size_t bytes, uint32_t *tokens);
+
+/* CRC-32 (zlib's) of bytes, which may come in pieces: `crc` is 0, then that of the pieces before. */
+uint32_t b2rtl_crc(uint32_t crc, const void *bytes, size_t size);
+
+/* Whether the rows of the embedding table (model.rows.bin) are whole and belong to a command stream;
+   `rows_crc` is b2rtl_crc of them all. The accelerator cannot tell: whoever puts rows where it reads
+   them asks this. B2RTL_NO_STREAM, B2RTL_OTHER_ROWS. */
+int b2rtl_check_rows(const void *stream, size_t bytes, uint32_t rows_crc);
 
 /* Start an inference. B2RTL_BUSY while one is under way: nothing is written then. An interrupt of
    the inference before that is still pending is acknowledged by it. */

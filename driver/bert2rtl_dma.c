@@ -2,6 +2,8 @@
 
 #include <stddef.h>
 
+enum { FORMAT = 2, MODEL_AT = 88 };
+
 static const uint8_t magic[8] = {'B', '2', 'R', 'T', 'I', 'M', 'G', 0};
 
 static uint32_t get(const b2rtl_device *device, uint32_t offset)
@@ -26,20 +28,18 @@ static uint64_t number(const uint8_t *bytes, int size)
 /* CRC-32 of the header, its bytes 12..15 as zeros. */
 static uint32_t header_crc(const uint8_t *bytes)
 {
-    uint32_t crc = 0xFFFFFFFFu;
+    static const uint8_t zeros[4] = {0};
+    const uint32_t crc = b2rtl_crc(b2rtl_crc(0, bytes, 12), zeros, sizeof zeros);
 
-    for (int i = 0; i < B2RTL_IMAGE_HEADER_BYTES; i++) {
-        crc ^= i >= 12 && i < 16 ? 0u : bytes[i];
-        for (int bit = 0; bit < 8; bit++)
-            crc = (crc >> 1) ^ (0xEDB88320u & (0u - (crc & 1u)));
-    }
-    return ~crc;
+    return b2rtl_crc(crc, bytes + 16, B2RTL_IMAGE_HEADER_BYTES - 16);
 }
 
 int b2rtl_read_image(const b2rtl_device *device, const uint8_t *bytes, uint64_t size,
                      uint64_t address, b2rtl_image *image)
 {
     uint64_t stream, rows, stream_bytes, rows_bytes;
+    uint32_t rows_crc, tokens;
+    int code;
 
     if (!device->open)
         return B2RTL_NOT_OPEN;
@@ -50,7 +50,7 @@ int b2rtl_read_image(const b2rtl_device *device, const uint8_t *bytes, uint64_t 
             return B2RTL_NO_IMAGE;
     if (number(bytes + 12, 4) != header_crc(bytes))
         return B2RTL_IMAGE_DAMAGED;
-    if (number(bytes + 8, 2) != 1)
+    if (number(bytes + 8, 2) != FORMAT)
         return B2RTL_NO_IMAGE;
     if (number(bytes + 16, 8) != size)
         return B2RTL_IMAGE_DAMAGED;
@@ -60,15 +60,30 @@ int b2rtl_read_image(const b2rtl_device *device, const uint8_t *bytes, uint64_t 
     stream_bytes = number(bytes + 32, 8);
     rows = number(bytes + 40, 8);
     rows_bytes = number(bytes + 48, 8);
-    if (stream > size || stream_bytes > size - stream || rows > size || rows_bytes > size - rows ||
-        stream_bytes > 0xFFFFFFFFu)
+    rows_crc = (uint32_t)number(bytes + 68, 4);
+    if (stream != B2RTL_IMAGE_HEADER_BYTES || rows < stream || rows > size ||
+        stream_bytes > rows - stream || rows_bytes != size - rows || stream_bytes > 0xFFFFFFFFu)
         return B2RTL_IMAGE_DAMAGED;
+    if (number(bytes + 64, 4) != b2rtl_crc(0, bytes + stream, (size_t)(rows - stream)) ||
+        rows_crc != b2rtl_crc(0, bytes + rows, (size_t)rows_bytes))
+        return B2RTL_IMAGE_DAMAGED;
+    code = b2rtl_check(device, bytes + stream, (size_t)stream_bytes, &tokens);
+    if (code == B2RTL_OK)
+        code = b2rtl_check_rows(bytes + stream, (size_t)stream_bytes, rows_crc);
+    if (code != B2RTL_OK)
+        return code;
+    for (size_t i = 0; i < B2RTL_HASH_BYTES; i++)
+        if (bytes[stream + B2RTL_HASH_AT + i] != bytes[MODEL_AT + i])
+            return B2RTL_OTHER_ROWS;
     image->stream = address + stream;
     image->rows = address + rows;
     image->stream_bytes = (uint32_t)stream_bytes;
     image->row_bytes = (uint32_t)number(bytes + 56, 4);
     image->row_count = (uint32_t)number(bytes + 60, 4);
-    return b2rtl_check(device, bytes + stream, (size_t)stream_bytes, &image->tokens);
+    image->tokens = tokens;
+    for (size_t i = 0; i < B2RTL_HASH_BYTES; i++)
+        image->model[i] = bytes[MODEL_AT + i];
+    return B2RTL_OK;
 }
 
 int b2rtl_use_image(const b2rtl_device *device, const b2rtl_image *image)

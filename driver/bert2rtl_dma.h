@@ -39,11 +39,14 @@ typedef struct {
     uint64_t stream, rows;
     uint32_t stream_bytes, row_bytes, row_count;
     uint32_t tokens; /* longest sequence of the model on this accelerator */
+    uint8_t model[B2RTL_HASH_BYTES]; /* which model it is, as rtl.compile prints it */
 } b2rtl_image;
 
-/* Check the header of an image and the first descriptor of its stream, and say where its parts lie
-   when its first byte is at `address`. `bytes` are the image's `size` bytes, as this program sees them.
-   The stream's own CRC is checked by the accelerator in every inference. */
+/* Check an image and the first descriptor of its stream, and say where its parts lie when its first
+   byte is at `address`. `bytes` are the image's `size` bytes, as this program sees them; each is read
+   once, for the three CRCs of the header. Later damage of the stream is found by the accelerator in
+   every inference, that of the rows is not: read the image again where memory may be written.
+   B2RTL_OTHER_ROWS: stream and rows of two models. `*image` is written where all is sound, alone. */
 int b2rtl_read_image(const b2rtl_device *device, const uint8_t *bytes, uint64_t size,
                      uint64_t address, b2rtl_image *image);
 

@@ -31,8 +31,10 @@ DMA_REGISTERS = {
 }
 SPAN = 0x100  # bytes that all registers take
 MAGIC = b"B2RTIMG\0"
+FORMAT = 2
 HEADER = struct.Struct("<8sHHI5Q4I")
 HEADER_BYTES = 128
+MODEL_AT = 88
 ALIGNMENT = 64  # of an image's address: right for every bus and every number of lanes
 
 
@@ -45,9 +47,13 @@ class DmaAccelerator(Accelerator):
     ----------
     longest
         Tokens of the longest sequence that the image in use takes; 0: none is in use.
+    model
+        Which model that image has, as `python -m rtl.compile` prints it: whoever makes tokens for
+        it and names its logits compares.
     """
 
     longest = 0
+    model = ""
     _stream = b""
 
     def _set(self, name: str, value: int) -> None:
@@ -62,25 +68,40 @@ class DmaAccelerator(Accelerator):
         Raises
         ------
         DeviceError
-            It is no image, it is damaged, or it cannot run here or there; or an inference is under
-            way. Nothing was written then.
+            It is no image, it is damaged anywhere, or it cannot run here or there; or an inference
+            is under way. Nothing was written then.
         """
         if len(image) < HEADER_BYTES or image[:8] != MAGIC:
             raise DeviceError("this is no image: rtl.compile --image writes one")
-        _, version, _, crc, size, stream, stream_bytes, rows, _, row_bytes, *_ = HEADER.unpack_from(
-            image
-        )
+        _, version, _, crc, size, *parts = HEADER.unpack_from(image)
+        stream, stream_bytes, rows, rows_bytes, row_bytes, _, stream_crc, rows_crc = parts
         header = image[:12] + bytes(4) + image[16:HEADER_BYTES]
         if zlib.crc32(header) != crc or size != len(image):
             raise DeviceError("the image is damaged or cut: write it again")
-        if version != 1:
-            raise DeviceError(f"the image has format {version}, this driver is for 1")
+        if version != FORMAT:
+            raise DeviceError(
+                f"the image has format {version}, this driver is for {FORMAT}: write it again with "
+                "rtl.compile --image"
+            )
+        whole = memoryview(image)
+        if (
+            stream != HEADER_BYTES
+            or stream + stream_bytes > rows
+            or rows + rows_bytes != size
+            or zlib.crc32(whole[stream:rows]) != stream_crc
+            or zlib.crc32(whole[rows:]) != rows_crc
+        ):
+            raise DeviceError("the image is damaged: write it again")
         if address % ALIGNMENT:
             raise DeviceError(
                 f"the image lies at {address:#x}: it must be a multiple of {ALIGNMENT}"
             )
-        commands = image[stream : stream + stream_bytes]
+        commands = bytes(whole[stream : stream + stream_bytes])
         longest = self.check(commands)
+        model = whole[MODEL_AT : MODEL_AT + streams.MODEL_BYTES].hex()
+        said = commands[streams.ROWS_AT : streams.ROWS_AT + 4]
+        if said != rows_crc.to_bytes(4, "little") or streams.model(commands) != model:
+            raise DeviceError("the image has stream and rows of two models: write it again")
         if self._read("status") & BUSY:
             raise DeviceError("an inference is under way: wait for it or abort it")
         for name, value in (("model_address", address + stream), ("rows_address", address + rows)):
@@ -88,7 +109,7 @@ class DmaAccelerator(Accelerator):
             self._set(f"{name}_high", value >> 32)
         self._set("model_bytes", stream_bytes)
         self._set("row_bytes", row_bytes)
-        self.longest, self._stream = longest, commands
+        self.longest, self.model, self._stream = longest, model, commands
         return longest
 
     def send(

@@ -45,7 +45,8 @@ class Overlay:
     Raises
     ------
     DeviceError, ValueError
-        The overlay has no such accelerator, or it cannot run the model.
+        The overlay has no such accelerator, it cannot run the model, or the table is damaged or
+        another model's.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Overlay:
         address = overlay.ip_dict["bert2rtl_0"]["phys_addr"]
         self.device = Accelerator(pynq.MMIO(address, SPAN), sleep)
         self.longest = self.device.check(stream)
+        streams.check_rows(stream, table)
         self._model = self._buffer(stream)
 
     def _buffer(self, data: bytes) -> Any:

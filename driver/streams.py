@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 HEADER, TABLE, NORM, EMBED, LINEAR = 1, 2, 3, 4, 5
 DESCRIPTOR_BYTES = 32
@@ -11,6 +13,43 @@ SHIFTS = 128  # flag of a NORM with a plane more
 WIDE = 16  # flag of a TABLE with low halves
 FIRST_TILE, LOGITS = 1, 64  # flags of a LINEAR
 PARAMETER_PLANES = 7
+ROWS_AT, MODEL_AT, MODEL_BYTES = 16, 20, 8  # of HEADER: CRC-32 of the rows, hash of the model
+
+
+def model(stream: bytes) -> str:
+    """Which model a command stream has: the hash that `python -m rtl.compile` prints.
+
+    Raises
+    ------
+    ValueError
+        It is no command stream.
+    """
+    next(_descriptors(stream), None)
+    return bytes(stream[MODEL_AT : MODEL_AT + MODEL_BYTES]).hex()
+
+
+def check_rows(stream: bytes, table: bytes) -> None:
+    """Nothing where the rows of the embedding table are whole and belong to a command stream.
+
+    The accelerator cannot tell: whoever puts rows where it reads them checks them by this.
+
+    Raises
+    ------
+    ValueError
+        They are damaged, or another model's; or the stream is none.
+    """
+    next(_descriptors(stream), None)
+    if _crc(bytes(table)) != int.from_bytes(stream[ROWS_AT : ROWS_AT + 4], "little"):
+        raise ValueError(
+            "the rows are damaged, or those of another model than the command stream: use the "
+            "model.rows.bin that was written with it"
+        )
+
+
+@lru_cache(maxsize=1)
+def _crc(table: bytes) -> int:
+    """Computed once for a table that is used again."""
+    return zlib.crc32(table)
 
 
 def embed(stream: bytes) -> dict[str, int]:
@@ -170,7 +209,7 @@ def rows(
     Raises
     ------
     ValueError
-        An id, a type or a position is beyond the table, or the table is another model's.
+        An id, a type or a position is beyond the table, or the table is damaged or another model's.
     """
     facts = embed(stream)
     width = facts["row_words"] * facts["lanes"]
@@ -181,6 +220,7 @@ def rows(
             f"the table has {len(table)} bytes, the command stream asks for {expected}: use the "
             "model.rows.bin that was written with it"
         )
+    check_rows(stream, table)
     places: list[int] = []
     for length in _lengths(ids, lengths):
         if facts["offset"] + length > facts["position_rows"]:

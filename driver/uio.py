@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from driver import streams
 from driver.accelerator import SPAN, Accelerator, DeviceError, InferenceError
 
 
@@ -81,7 +82,9 @@ def run(device: Accelerator, options: argparse.Namespace, interrupts: Interrupts
     """What the command does with an open device."""
     print(", ".join(f"{name} {value}" for name, value in device.limits.items()))
     if options.model is not None:
-        print(f"{options.model}: takes up to {device.check(options.model.read_bytes())} tokens")
+        stream = options.model.read_bytes()
+        longest = device.check(stream)
+        print(f"{options.model}: model {streams.model(stream)}, takes up to {longest} tokens")
     if options.start:
         device.enable_interrupt(True)
         device.start()

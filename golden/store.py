@@ -1,8 +1,9 @@
 """A quantized model on disk: quantized.npz holds the tensors, quantized.json all that is readable.
 
-The JSON carries the shape, every multiplier that belongs to a whole tensor, the hash of the .npz
-and what calibration wants to say about the model (`info`: scales, formats, hash of the checkpoint,
-version, proof of no overflow). Nothing in either file runs code when it is read.
+The JSON carries the shape, every multiplier that belongs to a whole tensor, the hashes of the .npz
+and of the JSON itself, and what calibration wants to say about the model (`info`: scales, formats,
+hash of the checkpoint, version, proof of no overflow). Nothing in either file runs code when it is
+read.
 """
 
 import json
@@ -22,10 +23,10 @@ from golden.model import Model
 ARRAYS = "quantized.npz"
 DESCRIPTION = "quantized.json"
 FORMAT = "bert2rtl quantized model"
-VERSION = 5
-READABLE = (1, 2, 3, 4, 5)
+VERSION = 6
+READABLE = (1, 2, 3, 4, 5, 6)
 """1 has no shifts of int8 operands, 1 and 2 have no low tables, 1 to 3 have no projection,
-1 to 4 no wide operands."""
+1 to 4 no wide operands, 1 to 5 no hash of the description."""
 
 
 def save(model: Model, directory: str | Path, info: dict[str, Any]) -> None:
@@ -48,6 +49,8 @@ def save(model: Model, directory: str | Path, info: dict[str, Any]) -> None:
         "model": values,
         "info": info,
     }
+    description = json.loads(json.dumps(description, allow_nan=False))  # as it will be read
+    description["description_sha256"] = hash_of(description)
     text = json.dumps(description, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     directory = Path(directory)
@@ -62,6 +65,18 @@ def save(model: Model, directory: str | Path, info: dict[str, Any]) -> None:
     finally:
         for temporary in temporaries:
             temporary.unlink(missing_ok=True)
+
+
+def hash_of(description: dict[str, Any]) -> str:
+    """SHA-256 of everything in a description but this hash."""
+    rest = {name: value for name, value in description.items() if name != "description_sha256"}
+    return sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def info_of(directory: str | Path) -> dict[str, Any]:
+    """The info of the model in directory, without its tensors; ValueError as load."""
+    info: dict[str, Any] = _read_description(Path(directory, DESCRIPTION))["info"]
+    return info
 
 
 def load(directory: str | Path) -> tuple[Model, dict[str, Any]]:
@@ -120,6 +135,9 @@ def _read_description(path: Path) -> dict[str, Any]:
     for key, kind in (("sha256", str), ("model", dict), ("info", dict)):
         if not isinstance(description.get(key), kind):
             raise ValueError(f'{path}: "{key}" is missing or of a wrong type; calibrate again')
+    sealed = description["version"] >= 6
+    if sealed and description.get("description_sha256") != hash_of(description):
+        raise ValueError(f"{path}: its description_sha256 is of another text; calibrate again")
     return description
 
 

@@ -85,6 +85,33 @@ class Board:
         except ValueError as error:
             raise BoardError(str(error)) from None
 
+    def require(self, model: bytes, named: str) -> None:
+        """Nothing where the board has the image of a model.
+
+        Parameters
+        ----------
+        model
+            Its `golden.identity`.
+        named
+            What it is called in a message.
+
+        Raises
+        ------
+        BoardError
+            It has none, or that of another model.
+        LinkError
+            It does not answer.
+        """
+        info = self.info()
+        if info.problem is not Problem.NONE:
+            raise self._refused(RefusedError(Refusal.IMAGE, info.problem))
+        if info.model != model:
+            raise BoardError(
+                f"the board has the image of model {info.model.hex()}, {named} is model "
+                f"{model.hex()}: load the image of this one, `python -m rtl.compile --image FILE` "
+                "writes it, or name the other with --quantized"
+            )
+
     def load(self, image: bytes, told: Callable[[int], None] = lambda done: None) -> int:
         """Send an image and have it used; how often it had to be sent.
 

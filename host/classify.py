@@ -1,7 +1,8 @@
 """`python -m host.classify "That movie was terrible!"`: a text, or a file of them, on the board.
 
 The words become tokens here, by the tokenizer that lies with the quantized model; the board does
-the rest. Its image must be of that model. The texts of a file share inferences, as many as fit.
+the rest. Its image must be of that model: the board says of which it is, before the first text and
+after the last. The texts of a file share inferences, as many as fit.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from typing import Any
 
 from cli.command import run_command
 from cli.files import write_json
+from cli.machine import BUILD
 from cli.options import Parser, add_json
 from cli.progress import progress
 
 import numpy as np
 
 from board.protocol import Info
+from golden.identity import identity_of
 from golden.model import Model
 from golden.store import load
 from host.batches import Room
@@ -41,7 +44,7 @@ from quant.spec import (
 from quant.tokenizer import TextTokenizer, Tokens, encode
 from rtl.compile.image import HEADER
 
-MODEL = Path("build/bert-tiny-imdb")
+MODEL = BUILD / "bert-tiny-imdb"
 EXAMPLES = """\
 examples:
   python -m host.classify "That movie was terrible!"
@@ -176,6 +179,16 @@ def _run(options: argparse.Namespace) -> int:
     if (options.text is None) == (options.data is None):
         raise ValueError("give a text, or a file of texts with --data: one of the two")
     texts = Texts.load(options.quantized)
+    model, named = identity_of(texts.model), f"--quantized {options.quantized}"
+    data = b""
+    if options.load:
+        data, image = image_in(options.load)
+        if image.model != model:
+            raise ValueError(
+                f"--load {options.load} holds model {image.model.hex()}, {named} is model "
+                f"{model.hex()}: write its image with `python -m rtl.compile --quantized "
+                f"{options.quantized} --image FILE`, or name the other with --quantized"
+            )
     if options.data is None:
         reviews = [Review(options.text, None, options.pair)]
     else:
@@ -185,16 +198,17 @@ def _run(options: argparse.Namespace) -> int:
         board = Board(link)
         info = board.info()
         room = Room.of(texts.model, info)
-        if options.load:
-            image, _ = image_in(options.load)
-            if info.digest != image[HEADER.size - len(info.digest) : HEADER.size]:
-                board.load(image)
+        if data and info.digest != data[HEADER.size - len(info.digest) : HEADER.size]:
+            board.load(data)
+        board.require(model, named)
         encoded = [texts.tokens(review, room.longest) for review in reviews]
         if options.one_by_one:
             batches = [[place] for place in range(len(encoded))]
         else:
             batches = room.batches([len(tokens.ids) for tokens in encoded])
         answers, took = classified(board, texts, encoded, batches)
+        # It may have been reset since, and have taken another from its flash.
+        board.require(model, named)
     figures: dict[str, Any]
     if options.data is None:
         figures = answers[0] | took[0].figures(info)

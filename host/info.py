@@ -43,11 +43,12 @@ def _run(options: argparse.Namespace) -> int:
     )
     print(f"memory: {info.memory_bytes:,} bytes")
     if info.problem is Problem.NONE:
-        print(f"image: SHA-256 {info.digest.hex()}")
+        print(f"image: model {info.model.hex()}, SHA-256 {info.digest.hex()}")
     else:
         print(f"image: none to use, {PROBLEMS[info.problem]}")
     if options.json:
         facts = vars(info) | {
+            "model": info.model.hex(),
             "digest": info.digest.hex(),
             "problem": info.problem.name,
             "port": port,

@@ -81,9 +81,10 @@ def _run(options: argparse.Namespace) -> int:
         with bar(len(data)) as told:
             loads = board.load(data, told)
         seconds = time.monotonic() - began
-        digest = board.info().digest.hex()
+        used = board.info()
+    model, digest = used.model.hex(), used.digest.hex()
     print(f"{options.image}: {len(data):,} bytes in {seconds:.1f} s, checked by the board")
-    print(f"image: SHA-256 {digest}")
+    print(f"image: model {model}, SHA-256 {digest}")
     if loads > 1:
         print(f"sent {loads} times: the board had lost a part of it")
     if options.json:
@@ -94,6 +95,7 @@ def _run(options: argparse.Namespace) -> int:
             "sent": loads,
             "resends": link.resends,
             "reconnections": link.reconnections,
+            "model": model,
             "digest": digest,
         }
         write_json(options.json, figures)

@@ -138,12 +138,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def ablation_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
-    checkpoint, tokenizer = load(options.model), TextTokenizer(options.model)
+    checkpoint = load(options.model)
+    tokenizer = TextTokenizer(checkpoint.resolved)
     checkpoint.spec.require((CLASSIFICATION,), options.model)
     names = checkpoint.spec.labels
     reviews = load_texts(options.data, options.split, names=names, layout=layout_of(options))
     reviews = reviews[: options.samples]
-    calibration = load_texts(options.calibration, SPLIT, names=names)[:SAMPLES]
+    calibration = load_texts(options.calibration, SPLIT, names=())[:SAMPLES]
     texts = encode(reviews, tokenizer, checkpoint, options.tokens)
     labels = np.array([-1 if review.label is None else review.label for review in reviews])
     samples = encode(calibration, tokenizer, checkpoint, options.tokens)

@@ -3,7 +3,8 @@
 classification: the label of the largest logit, and softmax(logits). Several labels at once: those
 whose logit is above 0, and sigmoid(logit) of each; since a scale is positive, the integers alone
 decide. Regression: the outputs in the units of the float model. A class for every token: of each
-word the class of the token with which it begins. An embedding has none of it.
+word the class of the token with which it begins. Questions: the characters of the text that answer
+them. An embedding has none of it.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,10 @@ from quant.data_file import Review
 from quant.float_model import softmax
 from quant.spec import (
     CLASSIFICATION,
+    EVERY_TOKEN,
+    IDENTITY,
     MULTI_LABEL,
+    QUESTION_ANSWERING,
     REGRESSION,
     TOKEN_CLASSIFICATION,
     EncoderSpec,
@@ -24,6 +28,9 @@ from quant.spec import (
 from quant.tokenizer import Tokens
 
 Numbers = NDArray[np.floating[Any]]
+
+ANSWER = 15
+"""Tokens that an answer to a question has at most."""
 
 OUTSIDE = "O"
 """The tag of a word that belongs to nothing, in the schemes of Ramshaw and Marcus (1995) on."""
@@ -43,6 +50,26 @@ def held(logits: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(logits) > 0
 
 
+def through(function: str, outputs: Numbers) -> Numbers:
+    """The numbers of a regression: its outputs through the function that its spec names."""
+    return outputs if function == IDENTITY else sigmoid(outputs)
+
+
+def span(tokens: Tokens, logits: NDArray[Any]) -> tuple[int, int]:
+    """The first and the last token [L] of the likeliest answer, by its logits [L, 2].
+
+    That with the largest sum of start and end, both in the text, the end not before the start and
+    the answer not longer than ANSWER tokens: as the pipeline of `transformers` chooses it. Of equal
+    sums the first.
+    """
+    places = np.array([place for place, _, _ in tokens.context])
+    start, end = logits[places, 0], logits[places, 1]
+    ahead = np.arange(len(places)) - np.arange(len(places))[:, None]
+    sums = np.where((ahead >= 0) & (ahead < ANSWER), start[:, None] + end, -np.inf)
+    first, last = np.unravel_index(int(sums.argmax()), sums.shape)
+    return int(places[first]), int(places[last])
+
+
 def answer(
     spec: EncoderSpec,
     tokens: Tokens,
@@ -55,15 +82,19 @@ def answer(
     {"class", "logits", "probabilities"} of a class; {"labels", "logits", "probabilities"} of
     several; {"values"} of a regression; all but the label or labels by the names of the outputs.
     Of outputs [L, C] {"words", "labels", "probabilities", "logits"}, lists with an entry for each
-    word of the text: its label, the probability of that, all its logits.
+    word of the text: its label, the probability of that, all its logits. Of a question {"answer",
+    "begin", "end", "score"}: a part of the text, its characters [begin, end), and the product of
+    the probabilities that it begins and that it ends there.
     """
     names = spec.labels
-    if spec.task == TOKEN_CLASSIFICATION:
-        return _of_words(spec, tokens, logits, logits if codes is None else codes)
     deciding: NDArray[Any] = logits if codes is None else codes
+    if spec.task == TOKEN_CLASSIFICATION:
+        return _of_words(spec, tokens, logits, deciding)
+    if spec.task == QUESTION_ANSWERING:
+        return _of_question(tokens, logits, deciding)
     outputs = dict(zip(names, map(float, logits), strict=True))
     if spec.task == REGRESSION:
-        return {"values": outputs}
+        return {"values": dict(zip(names, map(float, through(spec.function, logits)), strict=True))}
     found: dict[str, Any]
     if spec.task == MULTI_LABEL:
         shares = sigmoid(logits)
@@ -87,11 +118,21 @@ def _of_words(
     }
 
 
+def _of_question(tokens: Tokens, logits: Numbers, deciding: NDArray[Any]) -> dict[str, Any]:
+    first, last = span(tokens, deciding)
+    characters = {place: (begin, end) for place, begin, end in tokens.context}
+    places = list(characters)
+    start, end = (softmax(logits[places, i]) for i in (0, 1))
+    begin, past = characters[first][0], characters[last][1]
+    score = start[places.index(first)] * end[places.index(last)]
+    return {"answer": tokens.pair[begin:past], "begin": begin, "end": past, "score": float(score)}
+
+
 def texts_of(
     spec: EncoderSpec, rows: NDArray[Any], texts: Sequence[Tokens]
 ) -> Sequence[NDArray[Any]]:
     """Of the outputs [n, C] of texts one after the other those of each text: [C], or [L, C]."""
-    if spec.task != TOKEN_CLASSIFICATION:
+    if spec.task not in EVERY_TOKEN:
         return list(rows)
     return np.split(rows, np.cumsum([len(tokens.ids) for tokens in texts])[:-1])
 
@@ -100,6 +141,9 @@ def numbers(spec: EncoderSpec, tokens: Tokens, outputs: NDArray[Any]) -> Any:
     """Logits or integers as JSON values: by the names of the outputs; of words a list each."""
     if spec.task == TOKEN_CLASSIFICATION:
         return outputs[tokens.first].tolist()
+    if spec.task == QUESTION_ANSWERING:
+        ends = zip(spec.labels, span(tokens, outputs))
+        return {name: int(outputs[place, i]) for i, (name, place) in enumerate(ends)}
     return dict(zip(spec.labels, outputs.tolist(), strict=True))
 
 
@@ -108,6 +152,8 @@ def said(values: dict[str, Any]) -> str:
     if "words" in values:
         pairs = zip(values["words"], values["labels"], strict=True)
         return " ".join(word if tag == OUTSIDE else f"{word}/{tag}" for word, tag in pairs)
+    if "answer" in values:
+        return str(values["answer"])
     if "class" in values:
         return str(values["class"])
     if "labels" in values:
@@ -124,6 +170,10 @@ def table(
     """
     if spec.task == TOKEN_CLASSIFICATION:
         return _words_table(values, floats)
+    if spec.task == QUESTION_ANSWERING:
+        beside = f", float {floats['score']:.2%}" if floats else ""
+        place = f"characters {values['begin']} to {values['end']}"
+        return [f"{place} of the text, probability {values['score']:.2%}{beside}"]
     kind = _KIND[spec.task]
     width = max(len(kind), 5, *map(len, spec.labels))
     titles = ["value"] if spec.task == REGRESSION else ["logit", "probability"]
@@ -175,6 +225,8 @@ def right_of(spec: EncoderSpec, review: Review, tokens: Tokens) -> Any:
             return None
         tags = [review.tags[word] for word in tokens.kept]
         return [None if tag is None else spec.labels[tag] for tag in tags]
+    if spec.task == QUESTION_ANSWERING:
+        return None
     if spec.task == CLASSIFICATION:
         return None if review.label is None else spec.labels[review.label]
     if review.targets is None:

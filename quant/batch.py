@@ -20,6 +20,7 @@ from quant.rows import TextError
 from quant.spec import (
     CLASSIFICATION,
     MULTI_LABEL,
+    QUESTION_ANSWERING,
     REGRESSION,
     TOKEN_CLASSIFICATION,
     EncoderSpec,
@@ -69,6 +70,9 @@ class Counts:
                 if "label" in line:
                     square = (value - line["label"][name]) ** 2
                     self.squares[name] = self.squares.get(name, 0.0) + square
+            return
+        if self.task == QUESTION_ANSWERING:
+            self.classes["answered"] += 1
             return
         given = line["labels"] if self.task == MULTI_LABEL else line["class"]
         self.classes.update(given if self.task == MULTI_LABEL else [given])

@@ -15,7 +15,9 @@ from typing import Any
 
 from cli import files
 from cli.command import run_command
+from cli.machine import BUILD
 from cli.options import Parser, add_json, add_model, add_tokens, positive, version
+from cli.paths import check_written
 from cli.progress import progress
 
 import numpy as np
@@ -24,8 +26,8 @@ from numpy.typing import NDArray
 from golden import encoder, fast, store
 from golden.model import Model
 from quant import choose, decode, float_model, hub, rounding, vectors
-from quant.answers import held
-from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
+from quant.answers import held, span, texts_of
+from quant.checkpoint import DEFAULT_MODEL, Checkpoint, fingerprint, load, say
 from quant.compare import TensorError, compare, table
 from quant.data_file import Review, add_columns, layout_of
 from quant.logit_correction import correct_logits
@@ -39,17 +41,18 @@ from quant.spec import (
     EMBEDDING,
     LABELLED,
     MULTI_LABEL,
+    QUESTION_ANSWERING,
     REGRESSION,
+    TASKS,
     Arrays,
     EncoderSpec,
     Floats,
 )
 from quant.texts import CORPORA, load_texts
-from quant.tokenizer import FILES, TextTokenizer, Tokens
+from quant.tokenizer import PIPELINE, TextTokenizer, Tokens
 from quant.tokenizer import encode as encode_text
 from quant.verdict import judge
 
-BUILD = Path("build")
 SAMPLES = 128
 MAX_TOKENS = 512
 CHUNK = 32  # texts between two steps of the progress bar
@@ -75,7 +78,15 @@ def default_out(model: Path) -> Path:
 
 
 def default_data(spec: EncoderSpec) -> str:
-    """The corpus that a checkpoint is calibrated on unless --data says otherwise."""
+    """The corpus that a checkpoint is calibrated on unless --data says otherwise.
+
+    Raises ValueError where no corpus at hand has such texts.
+    """
+    if spec.task == QUESTION_ANSWERING:
+        raise ValueError(
+            "a model that answers questions needs questions with their texts: give --data FILE "
+            "with the columns question and context"
+        )
     return SENTENCES if spec.task == EMBEDDING else DEFAULT_DATA
 
 
@@ -188,6 +199,11 @@ class Calibrator:
     def likeness(self, quantized: Quantized) -> float:
         """How alike golden and float are on the texts, as quant.verdict takes it."""
         logits, task = golden_logits(quantized.model, self.texts), self.checkpoint.spec.task
+        if task == QUESTION_ANSWERING:
+            spec, texts = self.checkpoint.spec, self.texts
+            both = (texts_of(spec, rows, texts) for rows in (logits, self.exact))
+            same = [span(t, a) == span(t, b) for t, a, b in zip(texts, *both, strict=True)]
+            return float(np.mean(same))
         if task == EMBEDDING:
             return float(vectors.cosines(logits, self.exact).mean())
         if task == MULTI_LABEL:
@@ -249,7 +265,12 @@ def calibrate(
     quantized.info.update(
         {
             "tool": f"bert2rtl {version()}",
-            "checkpoint": {"directory": str(checkpoint.directory), "sha256": checkpoint.sha256},
+            "checkpoint": {
+                "directory": str(checkpoint.directory),
+                "sha256": checkpoint.sha256,
+                "task": checkpoint.asked,
+            },
+            "tokenizer": checkpoint.resolved.facts,
             "spec": checkpoint.spec.to_json(),
             "calibration": source
             | {"texts": len(texts), "tokens": sum(len(t.ids) for t in texts)}
@@ -265,11 +286,8 @@ def calibrate(
 
 
 def save(quantized: Quantized, checkpoint: Checkpoint, out: Path) -> None:
-    """The quantized model with the tokenizer's files beside it, so that it classifies alone."""
-    for name in FILES:
-        file = checkpoint.directory / name
-        if file.is_file():
-            files.write(out / name, file.read_bytes())
+    """The quantized model with its tokenizer beside it, so that it classifies alone."""
+    files.write(out / PIPELINE, checkpoint.resolved.pipeline.encode())
     store.save(quantized.model, out, quantized.info)
 
 
@@ -282,23 +300,36 @@ def ensure(
     commands that need it at once, one calibrates and the other waits. Raises ValueError for a
     checkpoint of another task than these before anything is written.
     """
-    out = out or default_out(model)
-    checkpoint = load(model)
+    out, sha256 = out or default_out(model), fingerprint(model)
+    checkpoint = None if _made_of(out, sha256, model, tasks) else load(model)
+    if checkpoint is None:
+        return out
     checkpoint.spec.require(tasks, model)
     with files.locked(out.with_name(f".{out.name}.lock")):
+        if _made_of(out, sha256, model, tasks):
+            return out
         return _ensured(checkpoint, model, out)
 
 
+def _made_of(out: Path, sha256: str, model: Path, tasks: Sequence[str]) -> bool:
+    """Whether the quantized model in ``out`` is there, and of the checkpoint with this hash."""
+    if not (out / store.DESCRIPTION).is_file():
+        return False
+    info = store.info_of(out)
+    if info.get("checkpoint", {}).get("sha256") != sha256 or "tokenizer" not in info:
+        return False
+    EncoderSpec.from_json(info["spec"]).require(tasks, model)
+    return True
+
+
 def _ensured(checkpoint: Checkpoint, model: Path, out: Path) -> Path:
-    reason = "there is none yet"
-    if (out / store.DESCRIPTION).is_file():
-        _, info = store.load(out)
-        if info.get("checkpoint", {}).get("sha256") == checkpoint.sha256:
-            return out
-        reason = "the one there is of another checkpoint"
+    there = (out / store.DESCRIPTION).is_file()
+    reason = "the one there is of another checkpoint" if there else "there is none yet"
     print(f"calibrating {out} from {model}: {reason}", file=sys.stderr)
+    say(checkpoint)
     data = default_data(checkpoint.spec)
-    texts = encode(load_texts(data, SPLIT)[:SAMPLES], TextTokenizer(model), checkpoint, MAX_TOKENS)
+    tokenizer = TextTokenizer(checkpoint.resolved)
+    texts = encode(load_texts(data, SPLIT)[:SAMPLES], tokenizer, checkpoint, MAX_TOKENS)
     source = {"data": data, "split": SPLIT, "max_tokens": MAX_TOKENS}
     quantized, _ = calibrate(checkpoint, texts, Options(), source)
     save(quantized, checkpoint, out)
@@ -310,6 +341,7 @@ def parser() -> Parser:
         "quant.calibrate", "Turn a fine-tuned checkpoint into an integer model.", EXAMPLES
     )
     add_model(result)
+    add_task(result)
     result.add_argument(
         "--data",
         metavar="NAME|FILE",
@@ -360,6 +392,17 @@ def parser() -> Parser:
     return result
 
 
+def add_task(group: Parser) -> None:
+    """--task: of the commands that read a checkpoint."""
+    group.add_argument(
+        "--task",
+        choices=TASKS,
+        metavar="NAME",
+        help="what the checkpoint is for, where its own files do not say so or its head is not "
+        f"wanted: {', '.join(TASKS)}; {EMBEDDING} leaves out any head",
+    )
+
+
 def remedies(text: str) -> tuple[str, ...] | None:
     """An option's value that names remedies; None leaves the choice to `calibrate`."""
     words = {AUTO: None, NONE: (), ALL: REMEDIES}
@@ -380,8 +423,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def calibrate_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
-    checkpoint = load(options.model)
-    tokenizer = TextTokenizer(options.model)
+    out = options.out or default_out(options.model)
+    check_written(out, "DIR")
+    checkpoint = load(options.model, options.task)
+    say(checkpoint)
+    tokenizer = TextTokenizer(checkpoint.resolved)
     data = options.data or default_data(checkpoint.spec)
     spec, layout = checkpoint.spec, layout_of(options)
     reviews = load_texts(data, SPLIT, names=spec.labels, layout=layout, task=spec.task)
@@ -401,7 +447,6 @@ def calibrate_command(options: argparse.Namespace) -> int:
         ),
         source,
     )
-    out = options.out or default_out(options.model)
     save(quantized, checkpoint, out)
     print(summary(quantized, errors))
     print(f"wrote {out}")

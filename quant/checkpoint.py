@@ -1,4 +1,4 @@
-"""Reading a checkpoint directory in Hugging Face layout: config.json and *.safetensors.
+"""Reading a checkpoint directory in Hugging Face layout: its config, weights and tokenizer.
 
 Weights come from safetensors only: a pickle (pytorch_model.bin) can run code when it is loaded, so
 it is refused. Half precision and bfloat16 are widened to float32, which is exact.
@@ -6,82 +6,136 @@ it is refused. Half precision and bfloat16 are widened to float32, which is exac
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from cli.options import MODEL
 
 import numpy as np
 from safetensors import SafetensorError, deserialize
 
-from quant import sentence
-from quant.families import FAMILIES, REFUSED
-from quant.spec import EMBEDDING, Arrays, CheckpointError, EncoderSpec, Floats, check_arrays
-from quant.tensors import Tensors
+from golden.model import TOKENS_MAX
+from quant import config as options
+from quant import families, resolve, sentence
+from quant.resolve import Resolved
+from quant.sentence import Layout
+from quant.spec import Arrays, CheckpointError, EncoderSpec, Floats, check_arrays
+from quant.tensors import BUFFERS, Tensors
+from quant.tokenizer import TextTokenizer
 
 DEFAULT_MODEL = MODEL
 
+WEIGHTS = "model.safetensors"
+INDEX = f"{WEIGHTS}.index.json"
+"""The one file of the weights, or the list of several, as `transformers` looks for them."""
+
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
+_POINTER = b"version https://git-lfs"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """An encoder as loaded: its spec, its float32 arrays, where they came from and their hash."""
+    """An encoder as loaded: its spec, its float32 arrays, where they came from and their hash.
+
+    resolved: its tokenizer. asked: the task that was asked for, None for its own. notes: what was
+    taken otherwise than a reader might expect, a sentence each.
+    """
 
     spec: EncoderSpec
     arrays: Arrays
     directory: Path
     sha256: str
+    resolved: Resolved
+    asked: str | None = None
+    notes: tuple[str, ...] = ()
 
 
-def load(directory: str | Path) -> Checkpoint:
+def fingerprint(directory: str | Path) -> str:
+    """SHA-256 of all files that decide an answer: of config, weights, tokenizer and layout.
+
+    Raises CheckpointError as load, for a folder without them.
+    """
+    return _fingerprint(_layout(Path(directory)))
+
+
+def load(
+    directory: str | Path, task: str | None = None, resolved: Resolved | None = None
+) -> Checkpoint:
     """Read the checkpoint in ``directory``.
 
-    The hash covers config.json and the weight files in the order of their names; of an encoder that
-    makes embeddings also the files that say how (quant.sentence). Raises CheckpointError naming the
-    file or layer, what is wrong with it and what is expected.
+    task: one of TASKS, where the checkpoint's own head is not wanted or does not say what it is.
+    resolved: its tokenizer, where it was resolved before. Raises CheckpointError naming the file or
+    layer, what is wrong with it and what is expected.
     """
     directory = Path(directory)
+    layout = _layout(directory)
+    config_file = layout.encoder / options.CONFIG
+    config = options.read(config_file)
+    source = Tensors(_weights(layout.encoder))
+    try:
+        spec, arrays, notes = families.load(config, source, layout, task)
+        check_arrays(spec, arrays)
+        source.refuse_rest()
+        if resolved is None:
+            resolved = resolve.resolve(layout.encoder, layout.tokens, layout.lower)
+        spec, arrays, cut = _cut(spec, arrays, resolved)
+    except CheckpointError as error:
+        raise CheckpointError(f"{directory}: {error}") from None
+    except ValueError as error:
+        raise CheckpointError(f"{config_file}: {error}") from None
+    rows = TextTokenizer(resolved).rows
+    if rows > spec.vocabulary:
+        raise CheckpointError(
+            f"{directory}: the tokenizer has ids up to {rows - 1}, and the embedding "
+            f"{spec.vocabulary} rows: one of the two is of another model"
+        )
+    found = _fingerprint(layout)
+    return Checkpoint(spec, arrays, directory, found, resolved, task, (*notes, *cut))
+
+
+def say(checkpoint: Checkpoint) -> None:
+    """The notes of a checkpoint, on stderr."""
+    for note in checkpoint.notes:
+        print(f"note: {checkpoint.directory}: {note}", file=sys.stderr, flush=True)
+
+
+def _layout(directory: Path) -> Layout:
     if not directory.is_dir():
         raise CheckpointError(
             f"no checkpoint directory {directory}: it must exist and hold config.json and "
             "model.safetensors"
         )
-    config_file = directory / "config.json"
-    digest = hashlib.sha256()
-    config = _config(config_file)
-    digest.update(config_file.read_bytes())
-    tensors: dict[str, Floats] = {}
-    for file in _weight_files(directory):
-        data = _bytes(file)
-        digest.update(data)
-        for name, tensor in _tensors(file, data):
-            if name in tensors:
-                raise CheckpointError(f"{file}: {name} is also in another weight file")
-            tensors[name] = tensor
-    family = config.get("model_type")
-    if not isinstance(family, str) or family not in FAMILIES | REFUSED:
-        raise CheckpointError(
-            f"{config_file}: model_type is {family!r}: supported are {', '.join(sorted(FAMILIES))}"
-        )
-    if family in REFUSED:
-        raise CheckpointError(f"{config_file}: model_type {family!r} cannot run: {REFUSED[family]}")
-    source = Tensors(tensors)
-    try:
-        spec, arrays = FAMILIES[family](config, source)
-        check_arrays(spec, arrays)
-        source.refuse_rest()
-        if spec.task == EMBEDDING:
-            layout = sentence.read(directory)
-            digest.update(layout.content)
-            spec, arrays = layout.applied(spec, arrays)
-    except CheckpointError as error:
-        raise CheckpointError(f"{directory}: {error}") from None
-    except ValueError as error:
-        raise CheckpointError(f"{config_file}: {error}") from None
-    return Checkpoint(spec, arrays, directory, digest.hexdigest())
+    return sentence.read(directory)
+
+
+def _fingerprint(layout: Layout) -> str:
+    """Names and contents, so that no file can take the place of another."""
+    names = (options.CONFIG, *resolve.FILES)
+    files = [layout.encoder / name for name in names if (layout.encoder / name).is_file()]
+    digest = hashlib.sha256(layout.content)
+    for file in [*files, *_weight_files(layout.encoder)]:
+        content = _bytes(file)
+        digest.update(f"{file.name} {len(content)} ".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _cut(
+    spec: EncoderSpec, arrays: Arrays, resolved: Resolved
+) -> tuple[EncoderSpec, Arrays, list[str]]:
+    """The position table down to the longest text of the tokenizer, or of an accelerator."""
+    tokens, notes = min(resolved.tokens or spec.max_tokens, spec.max_tokens), []
+    if tokens > TOKENS_MAX:
+        notes = [f"texts are cut at {TOKENS_MAX} tokens, the most that an accelerator takes, where "
+                 f"the checkpoint has {tokens}"]  # fmt: skip
+        tokens = TOKENS_MAX
+    if tokens == spec.max_tokens:
+        return spec, arrays, notes
+    rows = spec.position_offset + tokens
+    table = arrays["embedding.position"][:rows]
+    return replace(spec, positions=rows), arrays | {"embedding.position": table}, notes
 
 
 def _bytes(file: Path) -> bytes:
@@ -91,22 +145,25 @@ def _bytes(file: Path) -> bytes:
         raise CheckpointError(f"cannot read {file}: {error.strerror}") from None
 
 
-def _config(file: Path) -> Mapping[str, Any]:
-    if not file.is_file():
-        raise CheckpointError(f"{file.parent} has no config.json: is it a Hugging Face checkpoint?")
-    try:
-        config = json.loads(_bytes(file).decode())
-    except ValueError as error:
-        raise CheckpointError(f"{file} is not JSON: {error}") from None
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{file} must hold a JSON object")
-    return config
-
-
 def _weight_files(directory: Path) -> list[Path]:
-    files = sorted(directory.glob("*.safetensors"))
-    if files:
+    """model.safetensors, else what its index lists, else the one file that there is."""
+    if (directory / WEIGHTS).is_file():
+        return [directory / WEIGHTS]
+    if (directory / INDEX).is_file():
+        return _shards(directory / INDEX)
+    files = sorted(file for file in directory.glob("*.safetensors") if file.name[0] != ".")
+    if len(files) == 1 and not files[0].name.startswith("adapter"):
         return files
+    if files and files[0].name.startswith("adapter"):
+        raise CheckpointError(
+            f"{directory} holds an adapter alone ({files[0].name}): fold it into its model "
+            "(merge_and_unload in peft), save that, and give its folder"
+        )
+    if files:
+        raise CheckpointError(
+            f"{directory} has several weight files ({', '.join(file.name for file in files)}) and "
+            f"neither {WEIGHTS} nor {INDEX}: it must be clear which are meant"
+        )
     pickles = sorted(directory.glob("*.bin")) + sorted(directory.glob("*.pt"))
     if pickles:
         raise CheckpointError(
@@ -116,7 +173,33 @@ def _weight_files(directory: Path) -> list[Path]:
     raise CheckpointError(f"{directory} has no *.safetensors file with the weights")
 
 
+def _weights(directory: Path) -> dict[str, Floats]:
+    tensors: dict[str, Floats] = {}
+    for file in _weight_files(directory):
+        for name, tensor in _tensors(file, _bytes(file)):
+            if name in tensors:
+                raise CheckpointError(f"{file}: {name} is also in another weight file")
+            tensors[name] = tensor
+    return tensors
+
+
+def _shards(index: Path) -> list[Path]:
+    try:
+        names = sorted(set(json.loads(_bytes(index))["weight_map"].values()))
+        files = [index.parent / str(name) for name in names]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise CheckpointError(f"{index} lists no weight files: copy it again") from None
+    for file in files:
+        if file.name != str(file.relative_to(index.parent)) or not file.is_file():
+            raise CheckpointError(f"{index} lists {file.name}, which is not beside it")
+    return files
+
+
 def _tensors(file: Path, data: bytes) -> Iterator[tuple[str, Floats]]:
+    if data.startswith(_POINTER):
+        raise CheckpointError(
+            f"{file} is a pointer of Git LFS, not the weights: run `git lfs pull` in its folder"
+        )
     try:
         entries = deserialize(data)
     except SafetensorError as error:
@@ -124,15 +207,16 @@ def _tensors(file: Path, data: bytes) -> Iterator[tuple[str, Floats]]:
             f"{file} is not a valid safetensors file ({error}): copy it again"
         ) from None
     for name, entry in entries:
+        if name.split(".")[-1] in BUFFERS:
+            continue
         dtype, raw = entry["dtype"], bytes(entry["data"])
         if dtype in _DTYPES:
             tensor = np.frombuffer(raw, _DTYPES[dtype]).astype(np.float32)
         elif dtype == "BF16":
             tensor = (np.frombuffer(raw, "<u2").astype(np.uint32) << 16).view(np.float32)
-        elif dtype == "I64":  # position_ids, a buffer of old checkpoints
-            tensor = np.frombuffer(raw, "<i8").astype(np.float32)
         else:
             raise CheckpointError(
-                f"{file}: {name} has type {dtype}: weights must be F32, F16, BF16 or F64"
+                f"{file}: {name} has type {dtype}: weights must be F32, F16, BF16 or F64, as the "
+                "checkpoint has them before any quantization"
             )
         yield name, tensor.reshape(entry["shape"])

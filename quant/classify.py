@@ -28,7 +28,7 @@ from quant.calibrate import MAX_TOKENS, default_out, ensure
 from quant.checkpoint import DEFAULT_MODEL
 from quant.data_file import add_columns, layout_of, stream_texts
 from quant.quantized_model import QuantizedModel
-from quant.spec import LABELLED, REGRESSION, EncoderSpec, Floats
+from quant.spec import LABELLED, QUESTION_ANSWERING, REGRESSION, EncoderSpec, Floats
 from quant.tokenizer import Tokens
 
 EXAMPLES = """\
@@ -44,7 +44,7 @@ examples:
 class Classifier(QuantizedModel):
     """A quantized model that gives a text a class, several labels or numbers, or words a class."""
 
-    TASKS = LABELLED
+    TASKS = (*LABELLED, QUESTION_ANSWERING)
 
     def classify(self, tokens: Tokens) -> "Classification":
         logits = encoder.run(self.model, tokens.ids, tokens.types)
@@ -151,7 +151,7 @@ def classify_command(options: argparse.Namespace) -> int:
     model = None if options.model is None else hub.local(options.model)
     if options.quantized is None:
         model = model or DEFAULT_MODEL
-        quantized = ensure(model, default_out(model))
+        quantized = ensure(model, default_out(model), Classifier.TASKS)
     else:
         quantized = options.quantized
     classifier = Classifier.load(quantized, model)

@@ -7,18 +7,29 @@ For a model with a class for every token a file has the words of a text and the 
 import argparse
 import codecs
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from quant import data_words, parquet, targets
-from quant.data_label import INDEX, LARGEST_INDEX, label_index, shown, word
-from quant.rows import TextError, place, rows
+from quant.data_label import (
+    INDEX,
+    INDICES,
+    NAMES,
+    OPTION,
+    READINGS,
+    Labels,
+    same_names,
+    shown,
+    word,
+)
+from quant.rows import TextError, column_of, place, reading, rows
 from quant.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
 from quant.targets import Targets
 
-TEXT_COLUMNS = ("text", "text_a", "text1", "sentence1", "sentence", "premise")
-PAIR_COLUMNS = ("pair", "text_pair", "text_b", "text2", "sentence2", "hypothesis")
+TEXT_COLUMNS = ("text", "text_a", "text1", "sentence1", "sentence", "premise", "question")
+PAIR_COLUMNS = ("pair", "text_pair", "text_b", "text2", "sentence2", "hypothesis", "context")
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,8 @@ class Layout:
     encoding
         Any text encoding of Python's; UTF-8 may begin with a byte order mark. Not of a Parquet
         file, which says itself what its bytes are.
+    labels_are
+        "names", "indices", or None to find out (quant.data_label).
 
     Raises TextError for an encoding that does not exist.
     """
@@ -61,8 +74,11 @@ class Layout:
     pair: str | None = None
     label: str = "label"
     encoding: str = "utf-8"
+    labels_are: str | None = None
 
     def __post_init__(self) -> None:
+        if self.labels_are not in (None, *READINGS):
+            raise TextError(f"{OPTION} {self.labels_are}: it must be one of {', '.join(READINGS)}")
         try:
             "".encode(self.encoding)
             codecs.lookup(self.encoding)
@@ -86,12 +102,25 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         f"{', '.join(PAIR_COLUMNS)} that is there)",
     )
     group.add_argument("--label-column", metavar="NAME", default="label", help="default: label")
+    group.add_argument(
+        OPTION,
+        choices=READINGS,
+        help="how labels are read, of which each could be the name of one class and the index of "
+        "another, and the integers of a .parquet file that names its classes (default: as the "
+        "whole file has it, which is refused where both fit)",
+    )
     group.add_argument("--encoding", metavar="NAME", default="utf-8", help="default: utf-8")
 
 
 def layout_of(options: argparse.Namespace) -> Layout:
     """The Layout that the options of `add_columns` name."""
-    return Layout(options.text_column, options.pair_column, options.label_column, options.encoding)
+    return Layout(
+        options.text_column,
+        options.pair_column,
+        options.label_column,
+        options.encoding,
+        options.labels_are,
+    )
 
 
 def read_texts(
@@ -103,11 +132,13 @@ def read_texts(
 ) -> list[Review]:
     """The texts of a file: .csv, .tsv or .parquet, .jsonl (an object a line) or .txt (a line).
 
-    A label is an index from 0 (1 and 1.0 are the same), or one of ``names`` in any case, whose
-    position is then its index; an absent or empty label is None. Without ``names`` every label must
-    be an index; where they are the empty tuple, labels are not looked at. For a ``task`` of several
-    labels or of numbers, whose outputs are called ``names``, a text has targets in place of a
-    label, in the label's column or, where there is none, in columns with the names of the outputs.
+    A label is an index from 0 (1 and 1.0 are the same), or one of ``names``, whose position is then
+    its index: which of both, quant.data_label decides for the whole file; an absent or empty label
+    is None. Without ``names`` every label must be an index; where they are the empty tuple, labels
+    are not looked at. The integers of a Parquet file of `datasets` stand for the names in it. For a
+    ``task`` of several labels or of numbers, whose outputs are called ``names``, a text has targets
+    in place of a label, in the label's column or, where there is none, in columns with the names of
+    the outputs.
     Empty lines are skipped.
     Columns that are not read are named on stderr. Raises TextError naming the file and line (of a
     Parquet file the row) for what cannot be read.
@@ -125,15 +156,34 @@ def stream_texts(
     layout: Layout | None = None,
     task: str = CLASSIFICATION,
 ) -> Iterator[Review]:
-    """What read_texts reads, one at a time: for files larger than memory."""
+    """What read_texts reads, one at a time: for files larger than memory.
+
+    They are read twice where the labels can be names as well as indices.
+    """
     path, layout = Path(path), layout or Layout()
     if task == TOKEN_CLASSIFICATION:
         asked = None if layout.label == "label" else layout.label
-        for one in data_words.stream(path, names or (), layout.text, asked, layout.encoding):
+        for one in data_words.stream(
+            path, names or (), layout.text, asked, layout.encoding, layout.labels_are
+        ):
             yield Review(one.text, None, words=one.words, tags=one.tags)
         return
     outputs = (names or ()) if task in (MULTI_LABEL, REGRESSION) else ()
-    for line, row, columns in _placed(path, layout, outputs):
+    classes = _classes(path, layout) if names else {}
+    if task == REGRESSION:
+        labels = Labels(path, None)
+    else:
+        labels = Labels(path, names, layout.labels_are, _of_label(path, layout, classes))
+    if labels.are == INDICES:
+        classes = {}
+    read = partial(_placed, path, layout, outputs, classes)
+    if names and task != REGRESSION:
+        split = partial(targets.items, labels=labels) if outputs else _alone
+        if labels.doubtful:
+            labels.settle(_said(path, read, split))
+        if outputs:
+            targets.refuse_flags(labels, _said(path, read, split))
+    for line, row, columns in read():
         text = _string(path, line, row, columns.text)
         pair = None if columns.pair is None else _string(path, line, row, columns.pair)
         if columns.outputs:
@@ -146,10 +196,12 @@ def stream_texts(
             continue
         try:
             value = row.get(columns.label)
-            if outputs:
-                yield Review(text, None, pair, targets.of_field(value, outputs, task))
+            if task == REGRESSION:
+                yield Review(text, None, pair, targets.numbers_of(value, outputs))
+            elif outputs:
+                yield Review(text, None, pair, targets.labels_of(value, labels))
             else:
-                yield Review(text, None if names == () else label_index(value, names), pair)
+                yield Review(text, None if names == () else labels.index(value), pair)
         except ValueError as error:
             raise TextError(f"{place(path, line)}: {columns.label!r} {error}") from None
 
@@ -157,25 +209,41 @@ def stream_texts(
 def label_names(path: str | Path, *, layout: Layout | None = None) -> list[str]:
     """The names of the classes in a file, for read_texts and a model's config.
 
-    Sorted distinct labels when they are words, which differ in more than case; ``["0", "1", ...]``
-    up to the largest when they are indices. Raises TextError for a file without labels.
+    Those that a Parquet file of `datasets` has, in its order; else sorted distinct labels when they
+    are words, which differ in more than case; ``["0", "1", ...]`` up to the largest when they are
+    indices, with a note where some are not there. Raises TextError for a file without labels.
     """
     path, layout = Path(path), layout or Layout()
-    values: dict[str, str] = {}
-    for _, row, columns in _placed(path, layout):
+    given = _of_label(path, layout, _classes(path, layout))
+    if given is not None:
+        if same := same_names(given):
+            raise TextError(f"{path}: its classes {same[0]!r} and {same[1]!r} are the same name")
+        return list(given)
+    values: dict[str, tuple[str, int]] = {}
+    for line, row, columns in _placed(path, layout, (), {}):
         if name := word(row.get(columns.label)):
-            values.setdefault(name.casefold(), name)
+            values.setdefault(name.casefold(), (name, line))
     if not values:
         raise TextError(f"{path} has no labels: a {layout.label!r} column or key is needed")
-    indices = [INDEX.fullmatch(value) for value in values]
-    if all(indices):
-        largest = max(int(match[1]) for match in indices if match)
-        if largest > LARGEST_INDEX:
-            raise TextError(
-                f"{path}: label {largest} is too large: indices count from 0 to {LARGEST_INDEX}"
-            )
-        return [str(index) for index in range(largest + 1)]
-    return sorted(values.values())
+    if layout.labels_are == NAMES or (
+        layout.labels_are is None and not all(map(INDEX.fullmatch, values))
+    ):
+        return sorted(name for name, _ in values.values())
+    found, labels = set(), Labels(path, None)
+    for name, line in values.values():
+        try:
+            found.add(labels.index(name) or 0)
+        except ValueError as error:
+            raise TextError(f"{place(path, line)}: {layout.label!r} {error}") from None
+    absent = sorted(set(range(max(found))) - found)
+    if absent and layout.labels_are is None:
+        print(
+            f"note: {path}: labels are read as indices: class {absent[0]} has no text ({OPTION} "
+            f"{NAMES}: the classes are those that have)",
+            file=sys.stderr,
+            flush=True,
+        )
+    return [str(index) for index in range(max(found) + 1)]
 
 
 @dataclass(frozen=True)
@@ -204,14 +272,11 @@ class Columns:
 
         ``outputs`` are looked for by their names where there is no column of labels.
         """
-        spelled = {name.strip().casefold(): name for name in reversed(found)}
 
         def one_of(names: Sequence[str], needed: bool) -> str | None:
-            for name in names:
-                if name.strip().casefold() in spelled:
-                    return spelled[name.strip().casefold()]
-            if not needed:
-                return None
+            name = column_of(path, line, found, names)
+            if name is not None or not needed:
+                return name
             if path.suffix.lower() == ".jsonl":
                 raise TextError(
                     f"{path}:{line}: {names[0]!r} is missing; its keys are {_names(found)}: name "
@@ -226,7 +291,7 @@ class Columns:
         label = one_of([layout.label], needed=asked) or layout.label
         each: tuple[str, ...] = ()
         if label not in found:
-            places = [spelled.get(name.strip().casefold()) for name in outputs]
+            places = [column_of(path, line, found, [name]) for name in outputs]
             each = tuple(place for place in places if place is not None)
             if each and len(each) < len(outputs):
                 missing = outputs[places.index(None)]
@@ -240,26 +305,59 @@ class Columns:
         return cls(text, pair, label, each)
 
 
+Placed = Iterator[tuple[int, dict[str, object], Columns]]
+
+
 def _placed(
-    path: Path, layout: Layout, outputs: Sequence[str] = ()
-) -> Iterator[tuple[int, dict[str, object], Columns]]:
+    path: Path,
+    layout: Layout,
+    outputs: Sequence[str],
+    classes: Mapping[str, Sequence[str]],
+    say: bool = True,
+) -> Placed:
     """The rows of a file with the columns that are read; the objects of a .jsonl may differ."""
     if path.suffix.lower() in parquet.SUFFIXES:
-        yield from _parquet_rows(path, layout, outputs)
+        yield from _parquet_rows(path, layout, outputs, classes, say)
         return
+    objects = path.suffix.lower() == ".jsonl"
     chosen: dict[tuple[str, ...], Columns] = {}
     first: Columns | None = None
     for line, row in rows(path, layout.encoding):
         keys = tuple(row)
         if keys not in chosen:
             chosen[keys] = Columns.choose(
-                path, line, list(keys), layout, say=first is None, outputs=outputs
+                path,
+                line if objects else 1,
+                list(keys),
+                layout,
+                say=say and first is None,
+                outputs=outputs,
             )
         first = first or chosen[keys]
         if (first.pair is None) != (chosen[keys].pair is None):
             has, before = ("no pair", "have one") if first.pair else ("a pair", "have none")
             raise TextError(f"{path}:{line}: it has {has} and the rows before it {before}")
         yield line, row, chosen[keys]
+    asked = objects and layout.label != "label"
+    if asked and chosen and not any(one.label in keys for keys, one in chosen.items()):
+        raise TextError(
+            f"{path}: no object has the key {layout.label!r}: name the labels' with --label-column"
+        )
+
+
+def _alone(value: object) -> list[object]:
+    return [value]
+
+
+def _said(
+    path: Path, read: Callable[..., Placed], split: Callable[[object], list[object]]
+) -> Iterator[tuple[int, list[object]]]:
+    """The labels in each row's column of them, with its line."""
+    for line, row, columns in read(say=False):
+        try:
+            yield line, [] if columns.outputs else split(row.get(columns.label))
+        except ValueError as error:
+            raise TextError(f"{place(path, line)}: {columns.label!r} {error}") from None
 
 
 def _names(columns: Sequence[str]) -> str:
@@ -275,18 +373,34 @@ def _string(path: Path, line: int, row: dict[str, object], column: str) -> str:
     return text
 
 
+def _classes(path: Path, layout: Layout) -> Mapping[str, Sequence[str]]:
+    """The names that a Parquet file gives to the integers of its columns, where they count."""
+    if path.suffix.lower() not in parquet.SUFFIXES or layout.labels_are == INDICES:
+        return {}
+    with reading(path):
+        return parquet.classes(path)
+
+
+def _of_label(
+    path: Path, layout: Layout, classes: Mapping[str, Sequence[str]]
+) -> Sequence[str] | None:
+    column = column_of(path, 0, list(classes), [layout.label])
+    return None if column is None else classes[column]
+
+
 def _parquet_rows(
-    path: Path, layout: Layout, outputs: Sequence[str]
-) -> Iterator[tuple[int, dict[str, object], Columns]]:
+    path: Path,
+    layout: Layout,
+    outputs: Sequence[str],
+    classes: Mapping[str, Sequence[str]],
+    say: bool,
+) -> Placed:
     """The rows with the columns that are read; the others are not."""
-    try:
+    with reading(path):
         found = parquet.names(path)
-        columns = Columns.choose(path, 0, found, layout, outputs=outputs)
+        columns = Columns.choose(path, 0, found, layout, say=say, outputs=outputs)
         read = (columns.text, columns.pair, columns.label, *columns.outputs)
         wanted = dict.fromkeys(filter(None, read))
-        for number, row in parquet.rows(path, [name for name in wanted if name in found]):
+        several = [name for name in wanted if name in found]
+        for number, row in parquet.rows(path, several, classes):
             yield number, row, columns
-    except parquet.ParquetError as error:
-        raise TextError(str(error)) from None
-    except OSError as error:
-        raise TextError(f"cannot read {path}: {error.strerror}") from None

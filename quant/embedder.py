@@ -5,6 +5,7 @@ import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
+from cli.machine import BUILD
 from cli.options import Parser, add_quantized, add_tokens
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from golden import fast
 from quant import float_model, hub
-from quant.calibrate import BUILD, MAX_TOKENS, default_out, ensure
+from quant.calibrate import MAX_TOKENS, default_out, ensure
 from quant.checkpoint import Checkpoint
 from quant.quantized_model import QuantizedModel
 from quant.spec import EMBEDDING

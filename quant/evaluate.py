@@ -27,7 +27,7 @@ from quant.data_file import Review, add_columns, layout_of
 from quant.evaluation import Evaluation, LabelEvaluation, NumberEvaluation, Outputs
 from quant.paired import Models, Pairs, shares
 from quant.paired import run as run_both
-from quant.spec import CLASSIFICATION, MULTI_LABEL, TOKEN_CLASSIFICATION
+from quant.spec import CLASSIFICATION, LABELLED, MULTI_LABEL, TOKEN_CLASSIFICATION
 from quant.targets import Targets
 from quant.texts import CORPORA, SPLITS, load_texts
 from quant.tokenizer import Tokens
@@ -83,8 +83,10 @@ def evaluate(
         return Evaluation(**common, labels=np.asarray(right, np.int64))
     if spec.task == TOKEN_CLASSIFICATION:
         return _of_words(common, texts, np.concatenate(right))
-    kind = LabelEvaluation if spec.task == MULTI_LABEL else NumberEvaluation
-    return kind(**common, targets=np.asarray(right, np.float64))
+    targets = np.asarray(right, np.float64)
+    if spec.task == MULTI_LABEL:
+        return LabelEvaluation(**common, targets=targets)
+    return NumberEvaluation(**common, targets=targets, function=spec.function)
 
 
 def _of_words(
@@ -184,6 +186,7 @@ def evaluate_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
     quantized = options.quantized or ensure(options.model)
     classifier = Classifier.load(quantized, options.model)
+    classifier.spec.require(LABELLED, quantized)
     texts, right = labelled_texts(options, classifier)
     start = time.perf_counter()
     result = evaluate(classifier, texts, right, dask=options.dask)

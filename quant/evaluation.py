@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.answers import held
+from quant.answers import held, through
 from quant.compare import TensorError, table
 from quant.decode import Doubles
 from quant.metrics import (
@@ -27,6 +27,7 @@ from quant.metrics import (
     points,
     spearman,
 )
+from quant.spec import IDENTITY
 
 
 @dataclass(frozen=True)
@@ -274,22 +275,26 @@ class LabelEvaluation(Outputs):
 
 @dataclass(frozen=True)
 class NumberEvaluation(Outputs):
-    """Of numbers. targets [n, C], not a number where a text has none."""
+    """Of numbers. targets [n, C], not a number where there is none.
+
+    function: what the outputs go through, as the spec of the model says.
+    """
 
     COUNTED: ClassVar[str] = "correlation"
 
     targets: NDArray[np.float64]
+    function: str = IDENTITY
 
     @property
     def labelled(self) -> NDArray[np.bool_]:
         return _known(self.targets)
 
-    def scores(self, values: Doubles) -> dict[str, Any] | None:
+    def scores(self, numbers: Doubles) -> dict[str, Any] | None:
         """Of each output against its targets; None where there are none."""
         known = self.labelled
         if not known.any():
             return None
-        found, right = values[known].astype(np.float64), self.targets[known]
+        found, right = numbers[known].astype(np.float64), self.targets[known]
         return {
             name: {
                 "pearson": pearson(found[:, i], right[:, i]),
@@ -300,7 +305,8 @@ class NumberEvaluation(Outputs):
         }
 
     def measures(self) -> dict[str, Any]:
-        floats, integers = self.float_logits.astype(np.float64), self.scaled
+        floats = through(self.function, self.float_logits.astype(np.float64))
+        integers = through(self.function, self.scaled)
         return {
             "float": self.scores(floats),
             "golden": self.scores(integers),
@@ -308,7 +314,7 @@ class NumberEvaluation(Outputs):
                 name: {
                     "r2": float(determination(integers, floats)[i]),
                     "pearson": pearson(integers[:, i], floats[:, i]),
-                    "mean_difference": float(self.difference[:, i].mean()),
+                    "mean_difference": float(np.abs(integers - floats)[:, i].mean()),
                     "float_deviation": float(floats[:, i].std()),
                 }
                 for i, name in enumerate(self.names)

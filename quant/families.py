@@ -1,129 +1,25 @@
 """How the checkpoints of each model family map to an EncoderSpec and its arrays.
 
-One function a family, found by the config's model_type: it checks what the config asks for, takes
-the tensors it knows, and leaves the rest, which the loader refuses by name.
+One function an encoder, found by the config's model_type: it takes the tensors it knows. What
+stands behind the encoder is a head (quant.heads). What is left the loader refuses by name.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from quant.spec import (
-    CLASSIFICATION,
-    EMBEDDING,
-    TOKEN_CLASSIFICATION,
-    Arrays,
-    CheckpointError,
-    EncoderSpec,
-)
-from quant.tensors import (
-    Config,
-    Tensors,
-    activation,
-    answers_of,
-    head_size,
-    integer,
-    labels_of,
-    number,
-)
+from quant import heads
+from quant.sentence import Layout
+from quant.spec import Arrays, CheckpointError, EncoderSpec
+from quant.tensors import Config, Tensors, activation, answers_of, head_size, integer, number
 from quant.transformer import transformer
 
+Encoder: TypeAlias = tuple[Arrays, dict[str, Any]]
+"""The arrays of an encoder, and the fields of its spec that are not those of every BERT."""
 
-def _task(config: Config, family: str) -> str:
-    """What the checkpoint is for, by its class; CheckpointError for what no encoder here has."""
-    architectures = config.get("architectures") or []
-    classes = {
-        f"{family}ForSequenceClassification": CLASSIFICATION,
-        f"{family}ForTokenClassification": TOKEN_CLASSIFICATION,
-        f"{family}Model": EMBEDDING,
-    }
-    known = architectures if isinstance(architectures, list) else []
-    tasks = [task for name, task in classes.items() if name in known]
-    if not tasks:
-        *most, last = classes
-        raise CheckpointError(
-            f"config.json: architectures is {architectures}: only {', '.join(most)} and {last} "
-            "map, classifiers of texts and of tokens and an encoder that makes embeddings "
-            "(fine-tune another head first)"
-        )
-    if config.get("position_embedding_type", "absolute") != "absolute":
-        raise CheckpointError(
-            f"embedding.position: {config['position_embedding_type']!r} positions are not "
-            "supported: they must be absolute"
-        )
-    if config.get("is_decoder") or config.get("add_cross_attention"):
-        raise CheckpointError(
-            "layer.0.attention: a decoder (causal or cross-attention) is not "
-            "supported: only encoders are"
-        )
-    if config.get("pruned_heads"):
-        raise CheckpointError("layer.0.attention: pruned heads are not supported")
-    return tasks[0]
-
-
-def bert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
-    """BertForSequenceClassification (Devlin et al., 2019): pooler with tanh, then classifier."""
-    task = _task(config, "Bert")
-    arrays = _bert_encoder(config, tensors, "bert")
-    if task == EMBEDDING:
-        return _bert_embedder(config, tensors, arrays)
-    if task == TOKEN_CLASSIFICATION:
-        return _bert_token_classifier(config, tensors, arrays)
-    arrays |= tensors.linear("bert.pooler.dense", "head.0")
-    arrays |= tensors.linear("classifier", "head.1")
-    answers = answers_of(config, arrays["head.1.weight"])
-    return _bert_spec(config, arrays, head_activations=("tanh",), **answers), arrays
-
-
-def roberta(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
-    """RobertaForSequenceClassification (Liu et al., 2019): positions from pad_token_id + 1 on."""
-    task = _task(config, "Roberta")
-    arrays = _bert_encoder(config, tensors, "roberta")
-    offset = integer(config, "pad_token_id") + 1
-    if task == EMBEDDING:
-        return _bert_embedder(config, tensors, arrays, position_offset=offset)
-    if task == TOKEN_CLASSIFICATION:
-        return _bert_token_classifier(config, tensors, arrays, position_offset=offset)
-    arrays |= tensors.linear("classifier.dense", "head.0")
-    arrays |= tensors.linear("classifier.out_proj", "head.1")
-    answers = answers_of(config, arrays["head.1.weight"])
-    choices = answers | {"head_activations": ("tanh",), "position_offset": offset}
-    return _bert_spec(config, arrays, **choices), arrays
-
-
-def _bert_embedder(
-    config: Config, tensors: Tensors, arrays: Arrays, **choices: Any
-) -> tuple[EncoderSpec, Arrays]:
-    """The encoder alone; its pooler, which only pre-training reads, is left out."""
-    tensors.drop("pooler.", f"{config['model_type']}.pooler.")
-    arrays = arrays | _identity(arrays, integer(config, "hidden_size"))
-    choices |= {"labels": (), "task": EMBEDDING, "pooling": "mean"}
-    return _bert_spec(config, arrays, **choices), arrays
-
-
-def _bert_token_classifier(
-    config: Config, tensors: Tensors, arrays: Arrays, **choices: Any
-) -> tuple[EncoderSpec, Arrays]:
-    """One linear layer on every token; a pooler, which it does not read, is left out."""
-    tensors.drop("pooler.", f"{config['model_type']}.pooler.")
-    arrays = arrays | tensors.linear("classifier", "head.0")
-    choices |= _token_answers(config, arrays)
-    return _bert_spec(config, arrays, **choices), arrays
-
-
-def _token_answers(config: Config, arrays: Arrays) -> dict[str, Any]:
-    labels = labels_of(config, arrays["head.0.weight"])
-    return {"labels": labels, "task": TOKEN_CLASSIFICATION, "pooling": "none"}
-
-
-def _identity(arrays: Arrays, hidden: int) -> Arrays:
-    """The head of an embedding; an empty one beside a table of another width, which is refused."""
-    size = hidden if arrays["embedding.token"].shape[1:] == (hidden,) else 0
-    return {
-        "head.0.weight": np.eye(size, dtype=np.float32),
-        "head.0.bias": np.zeros(size, np.float32),
-    }
+Loaded: TypeAlias = tuple[EncoderSpec, Arrays, list[str]]
+"""What a loader gives: the spec, the arrays, and what is to be said about it."""
 
 
 def _embeddings(tensors: Tensors, source: str) -> Arrays:
@@ -134,9 +30,8 @@ def _embeddings(tensors: Tensors, source: str) -> Arrays:
     } | tensors.norm(f"{source}.LayerNorm", "embedding.norm")
 
 
-def _bert_encoder(config: Config, tensors: Tensors, family: str) -> Arrays:
-    prefix = tensors.prefix(family)
-    arrays = _embeddings(tensors, f"{prefix}embeddings")
+def _bert_layers(config: Config, tensors: Tensors, prefix: str) -> Arrays:
+    arrays: Arrays = {}
     for i in range(integer(config, "num_hidden_layers")):
         source, target = f"{prefix}encoder.layer.{i}", f"layer.{i}"
         for name in ("query", "key", "value"):
@@ -149,27 +44,36 @@ def _bert_encoder(config: Config, tensors: Tensors, family: str) -> Arrays:
     return arrays
 
 
-def _bert_spec(config: Config, arrays: Arrays, **choices: Any) -> EncoderSpec:
-    hidden, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
-    return EncoderSpec(
-        layers=choices.pop("layers", None) or integer(config, "num_hidden_layers"),
-        hidden=hidden,
-        heads=heads,
-        head_size=head_size(hidden, heads),
-        ffn=integer(config, "intermediate_size"),
-        vocabulary=arrays["embedding.token"].shape[0],
-        positions=integer(config, "max_position_embeddings"),
-        types=integer(config, "type_vocab_size"),
-        activation=activation(config, "hidden_act"),
-        epsilon=number(config, "layer_norm_eps", 1e-12),
-        **choices,
-    )
+def _bert_fields(config: Config, arrays: Arrays) -> dict[str, Any]:
+    hidden, count = integer(config, "hidden_size"), integer(config, "num_attention_heads")
+    return {
+        "layers": integer(config, "num_hidden_layers"),
+        "hidden": hidden,
+        "heads": count,
+        "head_size": head_size(hidden, count),
+        "ffn": integer(config, "intermediate_size"),
+        "vocabulary": arrays["embedding.token"].shape[0],
+        "positions": integer(config, "max_position_embeddings"),
+        "types": integer(config, "type_vocab_size"),
+        "activation": activation(config, "hidden_act"),
+        "epsilon": number(config, "layer_norm_eps", 1e-12),
+    }
 
 
-def distilbert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
-    """DistilBertForSequenceClassification (Sanh et al., 2019): no segments, a head with ReLU."""
-    task = _task(config, "DistilBert")
-    prefix = tensors.prefix("distilbert")
+def bert(config: Config, tensors: Tensors, prefix: str) -> Encoder:
+    """Devlin et al., 2019."""
+    arrays = _embeddings(tensors, f"{prefix}embeddings") | _bert_layers(config, tensors, prefix)
+    return arrays, _bert_fields(config, arrays)
+
+
+def roberta(config: Config, tensors: Tensors, prefix: str) -> Encoder:
+    """Liu et al., 2019, XLM-RoBERTa and CamemBERT: positions from pad_token_id + 1 on."""
+    arrays, fields = bert(config, tensors, prefix)
+    return arrays, fields | {"position_offset": integer(config, "pad_token_id") + 1}
+
+
+def distilbert(config: Config, tensors: Tensors, prefix: str) -> Encoder:
+    """Sanh et al., 2019: no segments."""
     embeddings = f"{prefix}embeddings"
     arrays = {
         "embedding.token": tensors.take(f"{embeddings}.word_embeddings.weight"),
@@ -185,57 +89,31 @@ def distilbert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         arrays |= tensors.linear(f"{source}.ffn.lin1", f"{target}.ffn.up")
         arrays |= tensors.linear(f"{source}.ffn.lin2", f"{target}.ffn.down")
         arrays |= tensors.norm(f"{source}.output_layer_norm", f"{target}.norm2")
-    choices: dict[str, Any]
-    if task == EMBEDDING:
-        arrays |= _identity(arrays, integer(config, "dim"))
-        choices = {"labels": (), "task": EMBEDDING, "pooling": "mean"}
-    elif task == TOKEN_CLASSIFICATION:
-        arrays |= tensors.linear("classifier", "head.0")
-        choices = _token_answers(config, arrays)
-    else:
-        arrays |= tensors.linear("pre_classifier", "head.0")
-        arrays |= tensors.linear("classifier", "head.1")
-        answers = answers_of(config, arrays["head.1.weight"])
-        choices = answers | {"head_activations": ("relu",)}
-    hidden, heads = integer(config, "dim"), integer(config, "n_heads")
-    spec = EncoderSpec(
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        head_size=head_size(hidden, heads),
-        ffn=integer(config, "hidden_dim"),
-        vocabulary=arrays["embedding.token"].shape[0],
-        positions=integer(config, "max_position_embeddings"),
-        activation=activation(config, "activation"),
-        **choices,
-    )
-    return spec, arrays
+    hidden, count = integer(config, "dim"), integer(config, "n_heads")
+    return arrays, {
+        "layers": layers,
+        "hidden": hidden,
+        "heads": count,
+        "head_size": head_size(hidden, count),
+        "ffn": integer(config, "hidden_dim"),
+        "vocabulary": arrays["embedding.token"].shape[0],
+        "positions": integer(config, "max_position_embeddings"),
+        "activation": activation(config, "activation"),
+    }
 
 
-def electra(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
-    """ElectraForSequenceClassification (Clark et al., 2020): a head with GELU."""
-    task = _task(config, "Electra")
+def electra(config: Config, tensors: Tensors, prefix: str) -> Encoder:
+    """Clark et al., 2020: an embedding that may be narrower than the encoder."""
     size, hidden = _embedding_size(config)
-    prefix = tensors.prefix("electra")
-    arrays = _bert_encoder(config, tensors, "electra")
-    choices: dict[str, Any] = {}
+    arrays, fields = bert(config, tensors, prefix)
     if size != hidden:
-        project = f"{prefix}embeddings_project"
-        arrays |= _factorised(tensors, project, arrays, size, hidden)
-        choices = {"embedding_size": size}
-    if task == EMBEDDING:
-        return _bert_embedder(config, tensors, arrays, **choices)
-    if task == TOKEN_CLASSIFICATION:
-        return _bert_token_classifier(config, tensors, arrays, **choices)
-    arrays |= tensors.linear("classifier.dense", "head.0")
-    arrays |= tensors.linear("classifier.out_proj", "head.1")
-    choices |= answers_of(config, arrays["head.1.weight"])
-    return _bert_spec(config, arrays, head_activations=("gelu",), **choices), arrays
+        arrays |= _factorised(tensors, f"{prefix}embeddings_project", arrays, size, hidden)
+        fields["embedding_size"] = size
+    return arrays, fields
 
 
-def albert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
-    """AlbertForSequenceClassification (Lan et al., 2020): the layers of a group share weights."""
-    task = _task(config, "Albert")
+def albert(config: Config, tensors: Tensors, prefix: str) -> Encoder:
+    """Lan et al., 2020: the layers of a group share weights."""
     size, hidden = _embedding_size(config)
     layers, groups, inner = (
         integer(config, name)
@@ -246,7 +124,6 @@ def albert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
             f"config.json: num_hidden_groups is {groups} and inner_group_num {inner}: they must be "
             f"1 to num_hidden_layers, {layers}, and 1 or more"
         )
-    prefix = tensors.prefix("albert")
     arrays = _embeddings(tensors, f"{prefix}embeddings")
     project = f"{prefix}encoder.embedding_hidden_mapping_in"
     arrays = _factorised(tensors, project, arrays, size, hidden)
@@ -260,15 +137,8 @@ def albert(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     encoder = [layer for i in range(layers) for layer in shared[int(i / (layers / groups))]]
     for i, layer in enumerate(encoder):
         arrays |= {f"layer.{i}.{name}": array for name, array in layer.items()}
-    choices: dict[str, Any] = {"embedding_size": size, "layers": len(encoder)}
-    if task == EMBEDDING:
-        return _bert_embedder(config, tensors, arrays, **choices)
-    if task == TOKEN_CLASSIFICATION:
-        return _bert_token_classifier(config, tensors, arrays, **choices)
-    arrays |= tensors.linear(f"{prefix}pooler", "head.0")
-    arrays |= tensors.linear("classifier", "head.1")
-    choices |= answers_of(config, arrays["head.1.weight"])
-    return _bert_spec(config, arrays, head_activations=("tanh",), **choices), arrays
+    fields = {"embedding_size": size, "layers": len(encoder)}
+    return arrays, _bert_fields(config, arrays) | fields
 
 
 def _albert_layer(tensors: Tensors, source: str) -> Arrays:
@@ -336,29 +206,35 @@ def fused(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
             "classifier is missing: the encoder is only pre-trained, fine-tune it"
         )
     arrays |= tensors.linear("classifier", "head.0")
-    return _bert_spec(config, arrays, **answers_of(config, arrays["head.0.weight"])), arrays
+    answers = answers_of(config, arrays["head.0.weight"])
+    return EncoderSpec(**_bert_fields(config, arrays), **answers), arrays
 
 
-FAMILIES: dict[str, Callable[[Config, Tensors], tuple[EncoderSpec, Arrays]]] = {
+ENCODERS: dict[str, Callable[[Config, Tensors, str], Encoder]] = {
+    "albert": albert,
     "bert": bert,
-    "roberta": roberta,
+    "camembert": roberta,
     "distilbert": distilbert,
     "electra": electra,
-    "albert": albert,
-    "bert2rtl-fused": fused,
-    "bert2rtl-transformer": transformer,
+    "roberta": roberta,
+    "xlm-roberta": roberta,
 }
+OWN = {"bert2rtl-fused": fused, "bert2rtl-transformer": transformer}
 
-_RELATIVE = "layer.0.scores: relative positions would need a bias for each query and key"
-_ROTARY = "layer.0.q: rotary positions would turn Q and K after their projection"
-_CAUSAL = "layer.0.attention: a decoder, whose mask differs from query to query"
 
-REFUSED: dict[str, str] = {
-    **dict.fromkeys(("deberta", "deberta-v2", "mpnet", "t5", "mt5", "longt5"), _RELATIVE),
-    **dict.fromkeys(("modernbert", "nomic_bert", "roformer"), _ROTARY),
-    **dict.fromkeys(("gpt2", "gpt_neo", "gpt_neox", "llama", "mistral", "opt", "qwen2"), _CAUSAL),
-    **dict.fromkeys(("longformer", "big_bird"), "layer.0.attention: only some keys of each query"),
-    "funnel": "layer.0: its sequences get shorter from layer to layer",
-    "xlnet": _RELATIVE,
-}
-"""What families that the hardware cannot express need, by their model_type (docs/models.md)."""
+def load(config: Config, tensors: Tensors, layout: Layout, task: str | None) -> Loaded:
+    """The encoder and its head, by the config's model_type; task as in quant.heads.choose."""
+    family = config["model_type"]
+    if family in OWN:
+        spec, arrays = OWN[family](config, tensors)
+        asked = task or layout.task or spec.task
+        if asked != spec.task:
+            raise CheckpointError(f"a {family} of the task {spec.task} cannot be asked for {asked}")
+        return spec, arrays, []
+    base = heads.BASES[family]
+    prefix = tensors.prefix(base.prefix)
+    head, notes = heads.choose(base, prefix, config, tensors, layout, task)
+    arrays, fields = ENCODERS[family](config, tensors, prefix)
+    width = len(arrays.get("layer.0.o.bias", ()))
+    behind, choices = heads.take(base, prefix, head, config, tensors, layout, width)
+    return EncoderSpec(**fields, **choices), arrays | behind, notes

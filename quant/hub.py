@@ -6,17 +6,20 @@ The only code of the project that uses the network, and only for such a name.
 import re
 from pathlib import Path
 
-from quant.sentence import LENGTH, MODULES, PROMPTS
-from quant.spec import CheckpointError
-from quant.tokenizer import FILES
+from cli.machine import BUILD
 
-FOLDER = Path("build/hub")
+from quant.resolve import FILES
+from quant.sentence import LENGTHS, MODULES, SETTINGS
+from quant.spec import CheckpointError
+
+FOLDER = BUILD / "hub"
 
 _PREFIX = "hub:"
 _NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?", re.ASCII)
 _WANTED = [
     *("config.json", "*.safetensors", "model.safetensors.index.json", *FILES),
-    *(MODULES, "*/config.json", LENGTH, PROMPTS),  # of a folder of sentence-transformers
+    *(MODULES, "*/config.json", *LENGTHS, SETTINGS),  # of a folder of sentence-transformers
+    *(f"0_Transformer/{name}" for name in (*FILES, *LENGTHS)),
 ]
 
 

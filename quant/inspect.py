@@ -20,8 +20,16 @@ import numpy as np
 from golden.model import Linear, Model, Shape
 from golden.random import random_model
 from quant import hub
-from quant.calibrate import DEFAULT_DATA, SENTENCES, SPLIT, default_data, encode, observe_all
-from quant.checkpoint import Checkpoint, load
+from quant.calibrate import (
+    DEFAULT_DATA,
+    SENTENCES,
+    SPLIT,
+    add_task,
+    default_data,
+    encode,
+    observe_all,
+)
+from quant.checkpoint import Checkpoint, load, say
 from quant.compare import OUTLIER
 from quant.data_file import add_columns, layout_of
 from quant.observers import Observer
@@ -30,7 +38,9 @@ from quant.sentence import MODULES
 from quant.spec import (
     CLASSIFICATION,
     EMBEDDING,
+    IDENTITY,
     MULTI_LABEL,
+    QUESTION_ANSWERING,
     REGRESSION,
     TOKEN_CLASSIFICATION,
     EncoderSpec,
@@ -48,6 +58,7 @@ from sim.report import table
 _ANSWERS = {
     CLASSIFICATION: "classes",
     MULTI_LABEL: "labels, several at once",
+    QUESTION_ANSWERING: "where an answer begins and ends, of every token",
     REGRESSION: "numbers",
     TOKEN_CLASSIFICATION: "classes of every token",
 }
@@ -264,6 +275,7 @@ def parser() -> Parser:
         metavar="N",
         help=f"how many of them; 0: look for no channels that reach far (default: {TEXTS})",
     )
+    add_task(result)
     add_json(result)
     add_columns(result)
     return result
@@ -275,7 +287,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def inspect_command(options: argparse.Namespace) -> int:
     directory = hub.local(Path(options.model))
-    checkpoint = load(directory)
+    checkpoint = load(directory, options.task)
+    say(checkpoint)
     spec = checkpoint.spec
     tokens = min(options.tokens, spec.max_tokens)
     print(description(checkpoint))
@@ -292,7 +305,7 @@ def inspect_command(options: argparse.Namespace) -> int:
         data = options.data or default_data(spec)
         texts = load_texts(data, SPLIT, names=spec.labels, layout=layout, task=spec.task)
         texts = texts[: options.texts]
-        encoded = encode(texts, TextTokenizer(directory), checkpoint, tokens)
+        encoded = encode(texts, TextTokenizer(checkpoint.resolved), checkpoint, tokens)
         reached = reaches(observe_all(checkpoint, encoded)[0])
         print(f"\n{reach_table(reached, len(encoded))}")
     if options.json:
@@ -300,6 +313,8 @@ def inspect_command(options: argparse.Namespace) -> int:
             "model": options.model,
             "sha256": checkpoint.sha256,
             "spec": spec.to_json(),
+            "tokenizer": checkpoint.resolved.facts,
+            "notes": list(checkpoint.notes),
             "parameters": parameters(checkpoint),
             "tokens": tokens,
             "needs": [entry.to_json() for entry in found],
@@ -341,9 +356,20 @@ def description(checkpoint: Checkpoint) -> str:
             f"{spec.heads} heads of {spec.head_size}, feed-forward {spec.ffn} with "
             f"{spec.activation}, {spec.norm}-norm, up to {spec.max_tokens} tokens of "
             f"{spec.vocabulary:,}, {spec.types} segment types",
+            _tokenizer(checkpoint),
             _outputs(checkpoint),
             f"{parameters(checkpoint):,} parameters: {counted}",
         ]
+    )
+
+
+def _tokenizer(checkpoint: Checkpoint) -> str:
+    """How texts become tokens."""
+    resolved, rows = checkpoint.resolved, TextTokenizer(checkpoint.resolved).rows
+    second = "of type 1" if resolved.segments and checkpoint.spec.types > 1 else "of type 0, too"
+    return (
+        f"tokenizer of {rows:,} entries; a text that is too long is cut at the {resolved.side}, "
+        f"the second of a pair is {second}"
     )
 
 
@@ -355,6 +381,8 @@ def _outputs(checkpoint: Checkpoint) -> str:
         told = (checkpoint.directory / MODULES).is_file()
         return f"embedding of {spec.outputs}: {pooled}{'' if told else f', as without {MODULES}'}"
     head = [*spec.head_activations, "none"]
+    if spec.function != IDENTITY:
+        head[-1] = f"none, then a {spec.function} on the host"
     return (
         f"head: {pooled}, {len(head)} linear layers with {', '.join(head)}; "
         f"{_ANSWERS[spec.task]}: {', '.join(spec.labels)}"

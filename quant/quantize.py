@@ -37,7 +37,7 @@ from quant.options import Options
 from quant.quantizers import CalibrationError, Tables, named, normalise
 from quant.rewriting import Rewritten
 from quant.rounding import Moments
-from quant.spec import CLASSIFICATION, EMBEDDING, TOKEN_CLASSIFICATION, Arrays, EncoderSpec, Floats
+from quant.spec import MULTI_LABEL, REGRESSION, Arrays, EncoderSpec, Floats
 from quant.splitting import Split, split, splittable
 
 LOG2_E = log2(np.e)
@@ -502,4 +502,4 @@ class _Quantizer:
     @property
     def _compared(self) -> bool:
         """The outputs are compared with each other, so that they need one scale."""
-        return self.spec.task in (CLASSIFICATION, EMBEDDING, TOKEN_CLASSIFICATION)
+        return self.spec.task not in (MULTI_LABEL, REGRESSION)

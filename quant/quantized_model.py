@@ -9,9 +9,9 @@ from golden import store
 from golden.model import Model
 from quant import decode
 from quant.calibrate import MAX_TOKENS
-from quant.checkpoint import Checkpoint, load
+from quant.checkpoint import Checkpoint, fingerprint, load
 from quant.spec import TASKS, EncoderSpec
-from quant.tokenizer import TextTokenizer, Tokens, encode
+from quant.tokenizer import TextTokenizer, Tokens, encode, stored
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class QuantizedModel:
                 f"{quantized / store.DESCRIPTION}: its info has no usable {error}; calibrate again"
             ) from None
         spec.require(cls.TASKS, quantized)
-        checkpoint = None
+        resolved, checkpoint = stored(quantized, info), None
         if model or Path(directory).is_dir():
-            checkpoint = load(model or directory)
-            if checkpoint.sha256 != sha256:
-                if model:
-                    raise ValueError(f"{quantized} was not made from {model}: calibrate again")
-                checkpoint = None
-        return cls(integer_model, info, spec, scale, TextTokenizer(quantized), checkpoint)
+            if fingerprint(model or directory) == sha256:
+                task = info["checkpoint"].get("task")
+                checkpoint = load(model or directory, task, resolved)
+            elif model:
+                raise ValueError(f"{quantized} was not made from {model}: calibrate again")
+        return cls(integer_model, info, spec, scale, TextTokenizer(resolved), checkpoint)
 
     def require_checkpoint(self) -> Checkpoint:
         """Raises ValueError when only the integer model is there."""

@@ -12,7 +12,9 @@ from typing import Any
 
 from cli import files
 from cli.command import run_command
+from cli.machine import BUILD
 from cli.options import Parser, add_quantized
+from cli.paths import check_written
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +23,7 @@ from golden import activation, encoder, layernorm, softmax
 from golden.model import Linear, Model, Norm
 from quant import float_model, hub, overview, svg
 from quant.activation import ACTIVATIONS
-from quant.calibrate import BUILD, ensure, observe_all
+from quant.calibrate import ensure, observe_all
 from quant.classify import Classifier
 from quant.evaluate import add_text_options, evaluate, labelled_texts
 from quant.evaluation import Evaluation
@@ -267,6 +269,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def report_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model)
+    out = options.out or BUILD / f"report-{options.model.resolve().name}.html"
+    check_written(out, "FILE")
     quantized = options.quantized or ensure(options.model, tasks=(CLASSIFICATION,))
     classifier = Classifier.load(quantized, options.model)
     classifier.spec.require((CLASSIFICATION,), quantized)
@@ -274,7 +278,6 @@ def report_command(options: argparse.Namespace) -> int:
     texts, labels = labelled_texts(options, classifier)
     result = evaluate(classifier, texts, labels)
     assert isinstance(result, Evaluation)
-    out = options.out or BUILD / f"report-{options.model.resolve().name}.html"
     files.write(out, page(classifier, result, texts, sentence).encode())
     print(f"wrote {out}")
     if options.json:

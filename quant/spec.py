@@ -41,21 +41,32 @@ Arrays: TypeAlias = dict[str, Floats]
 
 NORMS = ("post", "pre")
 POOLINGS = ("first", "mean", "none")
-CLASSIFICATION, EMBEDDING, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION = TASKS = (
+CLASSIFICATION, EMBEDDING, MULTI_LABEL, QUESTION_ANSWERING, REGRESSION, TOKEN_CLASSIFICATION = (
+    TASKS
+) = (
     "classification",
     "embedding",
     "multi-label",
+    "question-answering",
     "regression",
     "token-classification",
 )
 LABELLED = (CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION)
 """Tasks whose outputs have names and can be held to what a file of texts says of each."""
 
+EVERY_TOKEN = (QUESTION_ANSWERING, TOKEN_CLASSIFICATION)
+"""Tasks with outputs for every token."""
+
+FUNCTIONS = IDENTITY, SIGMOID = ("identity", "sigmoid")
+"""What the numbers of a regression go through on the host."""
+
 _CLASSIFY = "use python -m quant.classify or quant.evaluate"
 _USES = {
     CLASSIFICATION: f"is a classifier and makes no embeddings: {_CLASSIFY}",
     MULTI_LABEL: f"gives several labels at once, not one class or an embedding: {_CLASSIFY}",
     REGRESSION: f"gives numbers, not a class or an embedding: {_CLASSIFY}",
+    QUESTION_ANSWERING: "answers a question from a text, by the words where the answer begins and "
+    "ends: use python -m quant.classify QUESTION --pair TEXT",
     TOKEN_CLASSIFICATION: f"gives every token a class, not one to a text: {_CLASSIFY}",
     EMBEDDING: "makes embeddings and has no classes: use python -m quant.embed or "
     "quant.similarity, or fine-tune it first (python -m train.finetune)",
@@ -75,7 +86,10 @@ class EncoderSpec:
     class. "multi-label": a logit for each of the labels, which holds where its own is above 0, a
     probability above one half. "regression": a number for each of the labels. "embedding": a vector
     of the hidden size, whose direction is the meaning; no labels. "token-classification": a class
-    for every token, which is the pooling "none" and no other task's.
+    for every token. "question-answering": for every token of a question and a text two logits,
+    whether the answer begins there and whether it ends there. Only these two have the pooling
+    "none".
+    function: what the numbers of a regression go through, "identity" or "sigmoid".
 
     norm: "post" normalises after each residual addition (BERT); "pre" before each branch, with a
     final norm after the last layer. pooling: what the head reads, the "first" token, the "mean"
@@ -103,6 +117,7 @@ class EncoderSpec:
     epsilon: float = 1e-12
     task: str = CLASSIFICATION
     embedding_size: int = 0
+    function: str = IDENTITY
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary"):
@@ -111,6 +126,8 @@ class EncoderSpec:
         _one_of("task", self.task, TASKS)
         if self.task in (CLASSIFICATION, TOKEN_CLASSIFICATION) and len(self.labels) < 2:
             raise ValueError(f"labels are {self.labels}: a classifier needs at least 2")
+        if self.task == QUESTION_ANSWERING and len(self.labels) != 2:
+            raise ValueError(f"labels are {self.labels}: an answer's start and end are 2")
         if self.task in LABELLED and not self.labels:
             raise ValueError(f"labels are (): {self.task} needs at least 1")
         if self.task == EMBEDDING and self.labels:
@@ -136,11 +153,14 @@ class EncoderSpec:
                 f"embedding_size is {self.embedding_size} and norm 'pre': a projection reads the "
                 "output of the embedding's norm, so the norm must be 'post'"
             )
-        if (self.pooling == "none") != (self.task == TOKEN_CLASSIFICATION):
+        if (self.pooling == "none") != (self.task in EVERY_TOKEN):
             raise ValueError(
                 f"pooling is {self.pooling!r} and task {self.task!r}: without pooling the task is "
-                f"{TOKEN_CLASSIFICATION}, and with one it is another"
+                f"{' or '.join(EVERY_TOKEN)}, and with one it is another"
             )
+        _one_of("function", self.function, FUNCTIONS)
+        if self.function != IDENTITY and self.task != REGRESSION:
+            raise ValueError(f"function is {self.function!r}: only {REGRESSION} has one")
         _one_of("activation", self.activation, tuple(ACTIVATIONS))
         for activation in self.head_activations:
             _one_of("head_activations", activation, tuple(ACTIVATIONS))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from quant.activation import ACTIVATIONS
+from quant.data_label import same_names
 from quant.spec import (
     CLASSIFICATION,
     MULTI_LABEL,
@@ -19,19 +20,28 @@ from quant.spec import (
 Config = Mapping[str, Any]
 
 _ACTIVATIONS = {theirs: ours for ours, entry in ACTIVATIONS.items() for theirs in entry.names}
-_BUFFERS = ("position_ids", "token_type_ids")
+BUFFERS = ("position_ids", "token_type_ids")
+"""Tensors of old checkpoints that hold no weights."""
 
 
 class Tensors:
     """The tensors of a checkpoint; each is taken once, under the name that the spec gives it."""
 
     def __init__(self, tensors: Mapping[str, Floats]) -> None:
-        self._left = {
-            name: tensor for name, tensor in tensors.items() if name.split(".")[-1] not in _BUFFERS
-        }
+        self._left = dict(tensors)
 
     def __contains__(self, name: str) -> bool:
         return name in self._left
+
+    @property
+    def names(self) -> list[str]:
+        """Of those that were not taken yet."""
+        return list(self._left)
+
+    def width(self, name: str) -> int:
+        """Rows of a tensor; 0 where there is none."""
+        tensor = self._left.get(name)
+        return 0 if tensor is None or not tensor.ndim else len(tensor)
 
     def take(self, name: str) -> Floats:
         """Raises CheckpointError when the checkpoint has no such tensor left."""
@@ -146,7 +156,13 @@ def labels_of(config: Config, classifier: Floats) -> tuple[str, ...]:
         raise CheckpointError(
             f"classifier has {count} outputs, but id2label in config.json names {len(names)} labels"
         )
-    return tuple(str(names[str(i)]) for i in range(count))
+    labels = tuple(str(names[str(i)]) for i in range(count))
+    if same := same_names(labels):
+        raise CheckpointError(
+            f"config.json: id2label has {same[0]!r} and {same[1]!r}, which are one name (case and "
+            "surrounding space do not count): rename one"
+        )
+    return labels
 
 
 _PROBLEMS = {

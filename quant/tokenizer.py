@@ -1,27 +1,29 @@
 """Text to token ids, with the checkpoint's own vocabulary, through the `tokenizers` library.
 
-tokenizer.json is used when the checkpoint has one, else vocab.txt with BERT's rules (Devlin et al.,
-2019): basic tokenisation, lower case unless tokenizer_config.json says otherwise, then greedy
-WordPiece; [CLS] text [SEP], and for a pair [CLS] first [SEP] second [SEP] with segment 1 for the
-second.
+A quantized model's folder holds the whole tokenizer as the checkpoint's own library resolved it
+(quant.resolve): tokenizer.json, and a few facts in quantized.json.
 """
 
-import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import BertWordPieceTokenizer, Tokenizer
+from tokenizers import Tokenizer
 
-from quant.spec import TOKEN_CLASSIFICATION, CheckpointError, EncoderSpec
+from golden import store
+from quant import sentence
+from quant.resolve import Resolved, resolve
+from quant.spec import QUESTION_ANSWERING, TOKEN_CLASSIFICATION, CheckpointError, EncoderSpec
 
 _NOT_UTF8 = re.compile("[\ud800-\udfff]")  # what Python reads such a byte as
 
-FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
+PIPELINE = "tokenizer.json"
+"""The resolved tokenizer in a quantized model's folder."""
 
 
 class InputError(ValueError):
@@ -34,7 +36,8 @@ class Tokens:
 
     ``dropped`` is the number of tokens that did not fit the limit. ``spelling``, where it was asked
     for, has the words of the text itself, and ``begins`` the token with which each begins, -1 for a
-    word that was cut or that no token stands for.
+    word that was cut or that no token stands for. ``context`` has, of a question's text, for each
+    of its tokens the token's place and the characters [first, last) of ``pair``, the text.
     """
 
     ids: NDArray[np.int32]
@@ -43,6 +46,8 @@ class Tokens:
     dropped: int = 0
     spelling: tuple[str, ...] = ()
     begins: tuple[int, ...] = ()
+    context: tuple[tuple[int, int, int], ...] = ()
+    pair: str = ""
 
     @property
     def kept(self) -> NDArray[np.intp]:
@@ -56,11 +61,16 @@ class Tokens:
 
 
 class TextTokenizer:
-    """The tokenizer of the checkpoint (or quantized model) in ``directory``."""
+    """The tokenizer of a checkpoint's or quantized model's directory, or one that is resolved."""
 
-    def __init__(self, directory: str | Path) -> None:
-        self._tokenizer = _load(Path(directory))
-        self._tokenizer.no_padding()
+    def __init__(self, source: str | Path | Resolved) -> None:
+        self.resolved = source if isinstance(source, Resolved) else _resolved(Path(source))
+        self._tokenizer: Any = Tokenizer.from_str(self.resolved.pipeline)
+
+    @property
+    def rows(self) -> int:
+        """Rows of an embedding table that covers every id."""
+        return 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
 
     def encode(
         self,
@@ -68,19 +78,18 @@ class TextTokenizer:
         pair: str | None = None,
         *,
         limit: int,
-        segments: int = 2,
         words: bool = False,
+        answer: bool = False,
     ) -> Tokens:
         """The tokens of ``text`` (and ``pair``), the longer part cut until ``limit`` tokens remain.
 
         text
             A text, or its words where it was split before.
-        segments
-            How many types the model has (0: no segment embedding): the second text has type 1
-            where there is one, else 0.
         words
             Say with which token each word of the text begins; of a text that was not split its
             words are what the tokenizer splits it into, punctuation by itself.
+        answer
+            Say which characters of the pair each of its tokens stands for, and cut the pair alone.
 
         Raises InputError for an empty text, for bytes that were not UTF-8 (surrogates here), and
         for a limit that leaves no room for one token.
@@ -97,29 +106,46 @@ class TextTokenizer:
                 )
         special = self._tokenizer.num_special_tokens_to_add(pair is not None)
         minimum = special + (1 if pair is None else 2)
+        self._tokenizer.no_truncation()
+        given = list(text) if split else text
+        encoding = self._tokenizer.encode(given, pair, is_pretokenized=split)
+        if answer:
+            minimum = special + 1 + sum(part == 0 for part in encoding.sequence_ids)
         if limit < minimum:
             raise InputError(
                 f"the limit of {limit} tokens leaves no room for the text: "
                 f"it must be {minimum} or more"
             )
-        self._tokenizer.no_truncation()
-        given = list(text) if split else text
-        encoding = self._tokenizer.encode(given, pair, is_pretokenized=split)
         if len(encoding.ids) <= special:
             raise InputError(f"{whole[:40]!r} holds nothing that the vocabulary knows: give a word")
         dropped = max(0, len(encoding.ids) - limit)
         if dropped:
-            self._tokenizer.enable_truncation(limit, strategy="longest_first")
+            strategy = "only_second" if answer else "longest_first"
+            self._tokenizer.enable_truncation(
+                limit, strategy=strategy, direction=self.resolved.side
+            )
             encoding = self._tokenizer.encode(given, pair, is_pretokenized=split)
         spelling, begins = _words(encoding, text) if words else ((), ())
+        types = np.asarray(encoding.type_ids, np.int32)
         return Tokens(
             ids=np.asarray(encoding.ids, np.int32),
-            types=np.minimum(encoding.type_ids, max(segments, 1) - 1).astype(np.int32),
+            types=types if self.resolved.segments else np.zeros_like(types),
             words=tuple(encoding.tokens),
             dropped=dropped,
             spelling=spelling,
             begins=begins,
+            context=_context(encoding) if answer else (),
+            pair=pair or "" if answer else "",
         )
+
+
+def _context(encoding: Any) -> tuple[tuple[int, int, int], ...]:
+    """Of each token of the second text its place and characters."""
+    return tuple(
+        (place, *encoding.offsets[place])
+        for place, part in enumerate(encoding.sequence_ids)
+        if part == 1
+    )
 
 
 def _words(encoding: Any, text: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -146,38 +172,55 @@ def encode(
 ) -> Tokens:
     """The tokens of a text for a model: ``most`` of them, or what its position table covers.
 
-    Raises InputError as TextTokenizer.encode, and for a pair where every token has a class.
+    Raises InputError as TextTokenizer.encode, for a pair where every token has a class or the model
+    has no second segment, for a question without a text, and for an id without an embedding.
     """
-    every = spec.task == TOKEN_CLASSIFICATION
+    every, asked = spec.task == TOKEN_CLASSIFICATION, spec.task == QUESTION_ANSWERING
     if every and pair is not None:
         raise InputError("a model with a class for every token reads one text: give no pair")
+    if asked and pair is None:
+        raise InputError("a question needs the text that answers it: give it as the pair")
     limit = min(most, spec.max_tokens)
-    return tokenizer.encode(text, pair, limit=limit, segments=spec.types, words=every)
+    tokens = tokenizer.encode(text, pair, limit=limit, words=every, answer=asked)
+    if (unknown := tokens.ids >= spec.vocabulary).any():
+        place = int(unknown.argmax())
+        raise InputError(
+            f"{tokens.words[place]!r} has the id {tokens.ids[place]}: the model's embedding has "
+            f"{spec.vocabulary} rows: leave it out of the text"
+        )
+    if not spec.types:
+        return replace(tokens, types=np.zeros_like(tokens.types))
+    if (largest := int(tokens.types.max())) >= spec.types:
+        raise InputError(
+            f"the second text has the segment {largest}: the model has {spec.types} segment "
+            f"type{'s' if spec.types > 1 else ''}: give no pair"
+        )
+    return tokens
 
 
-def _load(directory: Path) -> Any:
-    whole, vocabulary = directory / "tokenizer.json", directory / "vocab.txt"
-    if whole.is_file():
-        try:
-            return Tokenizer.from_file(str(whole))
-        except Exception as error:  # the library raises plain Exception
-            raise CheckpointError(f"{whole} is not a tokenizer: {error}") from None
-    if not vocabulary.is_file():
-        raise CheckpointError(f"{directory} has neither tokenizer.json nor vocab.txt")
-    settings: dict[str, Any] = {}
-    options = directory / "tokenizer_config.json"
-    if options.is_file():
-        try:
-            settings = json.loads(options.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise CheckpointError(f"{options} is not JSON: {error}") from None
-    words = vocabulary.read_text(encoding="utf-8", errors="replace").splitlines()
-    for needed in ("[CLS]", "[SEP]", "[UNK]", "[PAD]"):
-        if needed not in words:
-            raise CheckpointError(f"{vocabulary} has no {needed}: it is not a BERT vocabulary")
-    return BertWordPieceTokenizer(
-        str(vocabulary),
-        lowercase=bool(settings.get("do_lower_case", True)),
-        strip_accents=settings.get("strip_accents"),
-        handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
-    )
+def _resolved(directory: Path) -> Resolved:
+    """Of a quantized model what calibration wrote, of a checkpoint what its library makes of it."""
+    if (directory / store.DESCRIPTION).is_file():
+        return stored(directory, store.info_of(directory))
+    layout = sentence.read(directory)
+    return resolve(layout.encoder, layout.tokens, layout.lower)
+
+
+def stored(directory: Path, info: dict[str, Any]) -> Resolved:
+    """The tokenizer that calibration wrote. CheckpointError where it is not that of this model."""
+    file, facts = directory / PIPELINE, dict(info.get("tokenizer") or {})
+    try:
+        content = file.read_bytes()
+        if sha256(content).hexdigest() != facts["sha256"]:
+            raise CheckpointError(
+                f"{file}: its SHA-256 is not the one in {store.DESCRIPTION}: calibrate again"
+            )
+        rest = {name: value for name, value in facts.items() if name != "sha256"}
+        return Resolved(pipeline=content.decode(), **rest)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {file}: {error.strerror}: calibrate again") from None
+    except (KeyError, TypeError):
+        raise CheckpointError(
+            f"{directory / store.DESCRIPTION}: it says nothing of a tokenizer, as older versions "
+            "wrote it: calibrate again"
+        ) from None

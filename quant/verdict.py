@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from quant.compare import TensorError
-from quant.spec import CLASSIFICATION, EMBEDDING, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
+from quant.spec import (
+    CLASSIFICATION,
+    EMBEDDING,
+    MULTI_LABEL,
+    QUESTION_ANSWERING,
+    REGRESSION,
+    TOKEN_CLASSIFICATION,
+)
 
 SQNR_DB = 15.0
 AGREEMENT = 0.97
@@ -20,6 +27,7 @@ NAMED_CHANNELS = 4
 _DECIDED = {
     CLASSIFICATION: "texts",
     MULTI_LABEL: "texts' labels",
+    QUESTION_ANSWERING: "texts' answers",
     TOKEN_CLASSIFICATION: "texts' tokens",
 }
 """What both models decide, of the tasks that decide."""
@@ -69,7 +77,8 @@ def judge(
     likeness
         The share of the `texts` texts that both models give the same class; of several labels the
         share of the labels that both hold or both do not; of a class for every token the share of
-        the tokens; of embeddings the mean cosine of the two;
+        the tokens; of questions the share with the same answer; of embeddings the mean cosine of
+        the two;
         of a regression R^2 of golden's numbers as those of float (quant.metrics.determination).
     """
     findings = []

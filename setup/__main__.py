@@ -1,8 +1,10 @@
 """Set up what a make target needs: `python3 -m setup PROFILE`."""
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from cli.command import Interrupted, run_command
 from cli.options import Parser
@@ -64,6 +66,8 @@ PROFILES = {
 def set_up(profile: Profile) -> None:
     """Bring the machine to what `profile` needs; SetupError says what the user has to do."""
     with only_one():
+        if not environment.works():
+            environment.check_place()
         system.install(system.PYTHON_PACKAGES)
         extras = profile.extras
         if profile.tests:
@@ -89,6 +93,9 @@ def _command(arguments: Sequence[str] | None) -> None:
     parser = Parser("setup", DESCRIPTION, EXAMPLES)
     parser.add_argument("profile", choices=sorted(PROFILES), help="what to set up")
     profile = PROFILES[parser.parse_args(arguments).profile]
+    if Path(sys.prefix) != environment.VENV and environment.works():
+        # What is asked of Python (its shared library) is asked of the one that all else runs on.
+        os.execv(environment.PYTHON, [str(environment.PYTHON), "-m", "setup", *sys.argv[1:]])
     try:
         set_up(profile)
     except KeyboardInterrupt:

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cli.command import ToolError
+from cli.machine import GENERATED, VARIABLE
 
-ROOT = Path(__file__).resolve().parent.parent
-TOOLS = ROOT / "build" / "tools"
+TOOLS = GENERATED / "tools"
 
 
 class SetupError(ToolError):
@@ -47,6 +47,11 @@ def write_stamp(stamp: Path, key: str) -> None:
 def only_one() -> Iterator[None]:
     """Let a second set-up wait for the first one; the lock goes when the process ends."""
     TOOLS.mkdir(parents=True, exist_ok=True)
+    if os.statvfs(TOOLS).f_flag & os.ST_NOEXEC:
+        raise SetupError(
+            f"{TOOLS} is on a file system mounted noexec, where no simulation can run: "
+            f"{VARIABLE}=/another/folder names another place for what is generated"
+        )
     with (TOOLS / "setup.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -12,6 +12,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from cli.machine import clean
+
+from setup.environment import PYTHON
 from setup.steps import SetupError, digest, is_stamped, say, write_stamp
 from sim.verilator import TREE
 
@@ -88,12 +91,17 @@ def _configure_version(path: Path) -> str:
 
 
 def _check(verilator: Path) -> None:
-    """Compile and run a small design, with the coroutines that delays need."""
-    with tempfile.TemporaryDirectory(prefix="verilator-smoke-") as folder:
+    """Compile and run a small design, with the coroutines that delays need.
+
+    It lies where all builds will, since from the folder of temporary files nothing may run.
+    """
+    with tempfile.TemporaryDirectory(prefix="verilator-smoke-", dir=TREE.parent) as folder:
         (Path(folder) / "smoke.sv").write_text(SMOKE)
         build = [str(verilator), "--binary", "--timing", "-j", "2", "smoke.sv"]
-        environment = {k: v for k, v in os.environ.items() if k != "VERILATOR_ROOT"}
-        environment |= {"OBJCACHE": "ccache"}
+        environment = dict(os.environ)
+        clean(environment)
+        path = os.pathsep.join([str(PYTHON.parent), environment["PATH"]])  # of its `python3`
+        environment |= {"PATH": path, "OBJCACHE": "ccache"}
         done = subprocess.run(build, cwd=folder, env=environment, capture_output=True, text=True)
         if done.returncode == 0:
             program = Path(folder) / "obj_dir" / "Vsmoke"

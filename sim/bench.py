@@ -98,8 +98,9 @@ def run_bench(
     testcases
         Functions of the bench to run, all their parameters included; all when empty.
     env
-        Environment variables for the bench. It also gets UNIT_SHEET, the path of the unit's JSON
-        (ports, configuration, latency).
+        Settings of the bench, which it finds in its environment as BERT2RTL_ and the name: CASE,
+        REPORT, ACTIVITY, VECTORS, EXHAUSTIVE. It also gets UNIT_SHEET, the path of the unit's JSON
+        (ports, configuration, latency). Variables of the user's environment reach no bench.
     probes, variant
         As in `sim.builds.built`.
     waves
@@ -123,6 +124,7 @@ def run_bench(
     importable = [bench.resolve().parent] if isinstance(bench, Path) else []
     title = f"{module} on {design.name} ({design.configuration}, {simulator})"
     names = "|".join(map(re.escape, testcases))
+    settings = dict(env or {})
     test_args, plusargs = [], []
     if waves is not None:
         waves.parent.mkdir(parents=True, exist_ok=True)
@@ -136,6 +138,7 @@ def run_bench(
         clean_environment(*importable),
     ):
         here = Path(temporary)
+        settings["UNIT_SHEET"] = str(folder / "unit.json")
         log = here / "log.txt"
         stage(f"simulating {design.name} ({design.configuration}) with {simulator}")
         # A failed test and a simulator that died both end here; the results file tells which.
@@ -149,7 +152,7 @@ def run_bench(
                 results_xml=str(here / "results.xml"),
                 test_filter=rf"\.({names})(/|$)" if testcases else None,
                 seed=seed,
-                extra_env={"UNIT_SHEET": str(folder / "unit.json")} | dict(env or {}),
+                extra_env={f"BERT2RTL_{name}": value for name, value in settings.items()},
                 test_args=test_args,
                 plusargs=plusargs,
                 waves=waves is not None,

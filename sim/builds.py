@@ -13,18 +13,19 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from cli.files import locked, replacing
+from cli.machine import GENERATED
 from cli.progress import stage
 
 import cocotb
 
 from sim.design import Design
 from sim.simulators import (
-    ROOT,
     TIMESCALE,
     SimulatorError,
     check,
@@ -34,7 +35,7 @@ from sim.simulators import (
     version,
 )
 
-BUILDS = ROOT / "build" / "sim"
+BUILDS = GENERATED / "sim"
 
 VERILATOR_FLAGS = (
     "--no-public-flat-rw",  # cocotb makes every signal public, which costs most of the speed
@@ -49,6 +50,9 @@ FASTER = "OPT_FAST=-O2"
 #: Characters of Verilog up to which its C++ is compiled as one file. Apart, two precompiled headers
 #: take longer than the files; only of more is there enough to compile on two cores.
 ONE_FILE = 1_000_000
+
+#: What Verilator's makefile runs, which may name the Python of the machine that it was built on.
+PYTHON = f"PYTHON3={sys.executable}"
 
 HARNESS_FLAGS = (
     "--cc", "--exe", "--build",
@@ -157,7 +161,7 @@ def build(
         sources = [control, source] if simulator == "verilator" else [source]
         try:
             with clean_environment():
-                os.environ["MAKEFLAGS"] = " ".join(_make(design, OPTIMISATION))
+                os.environ["MAKEFLAGS"] = " ".join([*_make(design, OPTIMISATION), PYTHON])
                 runner(simulator).build(
                     sources=sources,
                     hdl_toplevel=design.name,
@@ -239,7 +243,7 @@ def build_harness(
         (folder / "unit.json").write_text(design.sheet)
         for name, text in made.items():
             (folder / name).write_text(text)
-        command = ["verilator", *flags]
+        command = ["verilator", *flags, "-MAKEFLAGS", PYTHON]
         command += ["--top-module", design.name, "-o", design.name]
         command += ["-CFLAGS", f"-I{folder}", "-Mdir", str(folder / "obj"), str(source)]
         command += [str(path.resolve()) for path in sources]

@@ -16,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from cli.files import locked, write_json
+from cli.machine import GENERATED, ROOT
 from cli.progress import stage
 
 from amaranth.hdl import Shape
@@ -97,8 +98,7 @@ def digest_of(root: Path, rooms: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-ROOT = Path(__file__).resolve().parent.parent
-VERILOG = ROOT / "build" / "verilog"
+VERILOG = GENERATED / "verilog"
 #: The folders whose modules make a design.
 ROOMS = ("rtl", "golden")
 #: Of the sources as they were imported, whatever becomes of the files later.

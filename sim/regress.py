@@ -27,13 +27,20 @@ import numpy as np
 
 from golden import fast as golden_fast
 from quant import float_model
-from quant.answers import held, texts_of
+from quant.answers import held, span, texts_of
 from quant.data_file import Review as Text
 from quant.data_file import add_columns, layout_of
 from quant.evaluate import classes_of_tokens
 from quant.metrics import determination
 from quant.quantized_model import QuantizedModel
-from quant.spec import EMBEDDING, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION, EncoderSpec
+from quant.spec import (
+    EMBEDDING,
+    MULTI_LABEL,
+    QUESTION_ANSWERING,
+    REGRESSION,
+    TOKEN_CLASSIFICATION,
+    EncoderSpec,
+)
 from quant.texts import load_texts
 from quant.vectors import cosines
 from quant.word_evaluation import UNCOUNTED
@@ -214,6 +221,10 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
         right = np.array([_targets(text, spec) for text in texts])
         accuracy = {name: _exact(held(found), right) for name, found in outputs.items()}
         agreement = float((held(outputs.get("float", golden)) == held(logits)).mean())
+    elif spec.task == QUESTION_ANSWERING:
+        both = (texts_of(spec, rows, sequences) for rows in (outputs.get("float", golden), logits))
+        spans = [(span(t, a), span(t, b)) for t, a, b in zip(sequences, *both, strict=True)]
+        agreement = float(np.mean([a == b for a, b in spans]))
     elif spec.task == REGRESSION:
         if "float" in outputs:
             fit = float(determination(logits * quantized.logit_scale, outputs["float"]).min())

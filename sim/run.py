@@ -11,6 +11,7 @@ from typing import Any
 
 from cli.command import Different, Exit, run_command
 from cli.files import write, write_json
+from cli.machine import BUILD
 from cli.options import Parser, add_lanes, add_tokens
 
 from quant.texts import imdb
@@ -43,7 +44,7 @@ examples:
   python -m sim.run --waves
 """
 
-OUT = Path("build/sim")
+OUT = BUILD / "sim"
 TOKENS = 128
 
 

@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cli.command import ToolError
+from cli.machine import ROOT, clean
 
 from cocotb_tools.runner import Runner, get_runner
 
 from sim import verilator
-
-ROOT = Path(__file__).resolve().parent.parent
 
 #: Names of the simulators, the fastest to build first.
 SIMULATORS = ("icarus", "verilator")
@@ -59,15 +58,14 @@ def version(simulator: str) -> str:
 
 @contextmanager
 def clean_environment(*importable: Path) -> Iterator[None]:
-    """The environment for cocotb's runner: our tools on PATH, no settings of another run."""
+    """The environment of simulators: our tools and our Python first on PATH, nothing FOREIGN."""
     before, path = dict(os.environ), list(sys.path)
-    ours = ("COCOTB", "PYTEST_CURRENT_TEST", "WAVES", "GUI", "VERILATOR_ROOT", "MAKEFLAGS")
-    for name in before:
-        if name.startswith(ours):
-            del os.environ[name]
-    laid_out = verilator.executable()
-    if laid_out is not None:
-        os.environ["PATH"] = os.pathsep.join([str(laid_out.parent), os.environ["PATH"]])
+    found = verilator.executable()
+    clean(os.environ)
+    # Verilator's makefile runs `python3`, which gets this Python's modules from cocotb.
+    first = [str(found.parent)] if found is not None else []
+    first += [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    os.environ["PATH"] = os.pathsep.join(first)
     if shutil.which("ccache") is not None:
         os.environ["OBJCACHE"] = "ccache"
     sys.path[:0] = [str(folder) for folder in (*importable, ROOT)]

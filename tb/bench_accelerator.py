@@ -1,6 +1,6 @@
 """The accelerator against golden.encoder: every named intermediate, logits, errors and resets.
 
-CASE names a file of `tb.case.write_case`; without it small random models are played.
+BERT2RTL_CASE names a file of `tb.case.write_case`; without it small random models are played.
 """
 
 import os
@@ -174,12 +174,12 @@ async def machine_of(dut: Any) -> AcceleratorMachine:
     return machine
 
 
-@cocotb.test(skip="CASE" not in os.environ)
+@cocotb.test(skip="BERT2RTL_CASE" not in os.environ)
 async def case(dut: Any) -> None:
     await check_case_file(await machine_of(dut))
 
 
-@cocotb.test(skip="CASE" in os.environ)
+@cocotb.test(skip="BERT2RTL_CASE" in os.environ)
 @cocotb.parametrize(stalls=[0.0, 0.4])
 async def small(dut: Any, stalls: float) -> None:
     machine = await machine_of(dut)

@@ -1,7 +1,8 @@
 """The attention unit against golden.attention: q, k, v, scores, max, p, sum, context.
 
-CASE names a file of `tb.case.write_case`; without it small random layers are played. What follows
-plays cycle by cycle on ports alone: programs of all that the unit can run, and what it refuses.
+BERT2RTL_CASE names a file of `tb.case.write_case`; without it small random layers are played. What
+follows plays cycle by cycle on ports alone: programs of all that the unit can run, and what it
+refuses.
 """
 
 import dataclasses
@@ -70,12 +71,12 @@ async def machine_of(dut: Any) -> AttentionMachine:
     return AttentionMachine(ports)
 
 
-@cocotb.test(skip="CASE" not in os.environ)
+@cocotb.test(skip="BERT2RTL_CASE" not in os.environ)
 async def case(dut: Any) -> None:
     await check_case_file(await machine_of(dut))
 
 
-@cocotb.test(skip="CASE" in os.environ)
+@cocotb.test(skip="BERT2RTL_CASE" in os.environ)
 @cocotb.parametrize(stalls=[0.0, 0.4])
 async def small(dut: Any, stalls: float) -> None:
     machine = await machine_of(dut)

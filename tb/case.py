@@ -1,7 +1,7 @@
 """A case: what an accelerator or an attention unit is sent, and everything that must come back.
 
 A case is one file, written with `write_case` and played by tb/bench_accelerator.py or
-tb/bench_attention.py, which find it through the environment variable CASE.
+tb/bench_attention.py, which find it through the environment variable BERT2RTL_CASE.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from tb.vectors import read
 CLOCK_NS = 10
 
 #: Benches skip their tests on real reviews, and on all values of a large range, unless asked.
-WITHOUT_VECTORS = "VECTORS" not in os.environ
-NOT_EXHAUSTIVE = "EXHAUSTIVE" not in os.environ
+WITHOUT_VECTORS = "BERT2RTL_VECTORS" not in os.environ
+NOT_EXHAUSTIVE = "BERT2RTL_EXHAUSTIVE" not in os.environ
 
 
 class CocotbPorts:
@@ -86,7 +86,7 @@ async def start(dut: Any) -> Any:
     if isinstance(dut, UnitPorts):
         await dut.reset()
         return dut
-    ports = CocotbPorts(dut, json.loads(Path(os.environ["UNIT_SHEET"]).read_text()))
+    ports = CocotbPorts(dut, json.loads(Path(os.environ["BERT2RTL_UNIT_SHEET"]).read_text()))
     for name, facts in ports.sheet["ports"].items():
         if facts["direction"] == "input" and name != "clk" and facts["width"]:
             getattr(dut, name).value = 0
@@ -97,5 +97,5 @@ async def start(dut: Any) -> Any:
 
 
 def vectors(unit: str) -> list[Vector]:
-    """The unit's vectors of real reviews, of `tb.vectors`, in the folder that VECTORS names."""
-    return list(read(Path(os.environ["VECTORS"]), unit))
+    """Vectors of real reviews (`tb.vectors`) for the unit, in the folder BERT2RTL_VECTORS."""
+    return list(read(Path(os.environ["BERT2RTL_VECTORS"]), unit))

@@ -343,27 +343,27 @@ class _Table:
 
 
 async def check_case(machine: Machine, case: Case, digest: str = "") -> None:
-    """Play a case, write the report to the file that REPORT names, and raise Mismatch.
+    """Play a case, write the report to the file that BERT2RTL_REPORT names, and raise Mismatch.
 
     digest
         SHA-256 of the case's file; the report carries it, and so says which case it answers.
 
-    Where ACTIVITY names a file, it gets the record of the last inference's activity.
+    Where BERT2RTL_ACTIVITY names a file, it gets the record of the last inference's activity.
     """
-    session = Session(machine, case, active="ACTIVITY" in os.environ)
+    session = Session(machine, case, active="BERT2RTL_ACTIVITY" in os.environ)
     results = await session.play()
     if session.recorder is not None and results[-1].facts["result"]:
         cycles = results[-1].facts["cycles"]
         record = session.recorder.record(digest, cycles, session.sink.passed.latest)
-        activity.write(os.environ["ACTIVITY"], record)
-    if "REPORT" in os.environ:
+        activity.write(os.environ["BERT2RTL_ACTIVITY"], record)
+    if "BERT2RTL_REPORT" in os.environ:
         report = {
             "case": digest,
             "simulator": cocotb.SIM_NAME,
             "lanes": machine.sheet["configuration"]["lanes"],
             "inferences": [played.facts for played in results],
         }
-        write_json(os.environ["REPORT"], report)
+        write_json(os.environ["BERT2RTL_REPORT"], report)
     for number, played in enumerate(results):
         if played.message:
             raise Mismatch(f"inference {number} ({played.inference.name}): {played.message}")
@@ -372,6 +372,6 @@ async def check_case(machine: Machine, case: Case, digest: str = "") -> None:
 
 
 async def check_case_file(machine: Machine) -> None:
-    """`check_case` of the file that CASE names."""
-    content = Path(os.environ["CASE"]).read_bytes()
+    """`check_case` of the file that BERT2RTL_CASE names."""
+    content = Path(os.environ["BERT2RTL_CASE"]).read_bytes()
     await check_case(machine, read_case(content), sha256(content).hexdigest())

@@ -10,7 +10,9 @@ from typing import Any
 
 from cli import files
 from cli.command import run_command
+from cli.machine import BUILD
 from cli.options import Parser, add_json, add_seed, positive, whole
+from cli.paths import check_written
 
 import torch
 from transformers.utils.logging import disable_progress_bar
@@ -20,8 +22,8 @@ from train.loop import Outcome, Plan
 
 # These say where to write, not what.
 _NOT_RECORDED = ("out", "force", "work", "restart", "stop_after", "json", "command")
-_TRAINED = Path("build/trained")
-_UNFINISHED = Path("build/train")
+_TRAINED = BUILD / "trained"
+_UNFINISHED = BUILD / "train"
 
 
 def add_common(
@@ -168,6 +170,8 @@ def places(options: argparse.Namespace, name: str) -> Path:
                 "replace it"
             )
     work: Path = options.work or _UNFINISHED / options.out.name
+    for place in (options.out, work):
+        check_written(place, "DIR")
     if options.restart:
         shutil.rmtree(work, ignore_errors=True)
     return work

@@ -24,6 +24,7 @@ from transformers import BertForSequenceClassification
 
 from quant.answers import held
 from quant.data_file import Review, add_columns, layout_of, read_texts
+from quant.data_label import same_names
 from quant.metrics import LabelScores, determination
 from quant.spec import MULTI_LABEL, REGRESSION
 from quant.texts import CORPORA
@@ -86,6 +87,8 @@ def read(options: argparse.Namespace) -> tuple[dict[str, list[Review]], tuple[st
     names = tuple(name.strip() for name in (options.names or "").split(","))
     if not all(names) or options.validation is None:
         raise TrainError("--data FILE needs --names A,B,... of its outputs, and --validation FILE")
+    if same := same_names(names):
+        raise TrainError(f"--names has {same[0]!r} and {same[1]!r}, which are one name: rename one")
     given = {"train": options.data, "validation": options.validation, "test": options.test}
     splits = {
         split: read_texts(file, names=names, layout=layout_of(options), task=task)

@@ -196,7 +196,7 @@ def _texts(data: Sequence[str]) -> Iterator[str]:
         elif source in CORPORA:
             reviews = CORPORA[source]("train")
         else:
-            reviews = stream_texts(source)
+            reviews = stream_texts(source, names=())
         yield from (review.text for review in reviews)
 
 

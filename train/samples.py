@@ -15,6 +15,7 @@ from pathlib import Path
 
 from cli import files
 from cli.command import run_command
+from cli.machine import BUILD
 from cli.options import Parser, positive
 
 import numpy as np
@@ -70,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help=f"texts of the files to train on ({' '.join(map(str, _SIZES))})",
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("build/samples"), metavar="DIR", help="(%(default)s)"
+        "--out", type=Path, default=BUILD / "samples", metavar="DIR", help="(%(default)s)"
     )
     return run_command(lambda: _write_all(parser.parse_args(argv)))
 

@@ -25,6 +25,7 @@ from torch.nn import functional
 from transformers import BertForTokenClassification
 
 from quant.data_file import Review, add_columns, layout_of, read_texts
+from quant.data_label import same_names
 from quant.entities import scores, tagged
 from quant.spec import TOKEN_CLASSIFICATION
 from quant.texts import imdb
@@ -97,6 +98,8 @@ def read(options: argparse.Namespace) -> tuple[dict[str, list[Review]], tuple[st
     names = tuple(name.strip() for name in (options.names or "").split(","))
     if len(names) < 2 or not all(names) or options.validation is None:
         raise TrainError("--data FILE needs --names A,B,... of its tags, and --validation FILE")
+    if same := same_names(names):
+        raise TrainError(f"--names has {same[0]!r} and {same[1]!r}, which are one name: rename one")
     given = {"train": options.data, "validation": options.validation, "test": options.test}
     splits = {
         split: read_texts(file, names=names, layout=layout_of(options), task=TOKEN_CLASSIFICATION)

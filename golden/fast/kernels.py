@@ -7,9 +7,11 @@ here: an accumulator has 32 bits and a multiplier m * 2^-s has 16 significant on
 (D * r) and 34 (n * gamma + beta).
 """
 
-import numpy as np
-from numba import njit
+from pathlib import Path
 
+import numpy as np
+
+from golden.fast.compiled import compiler
 from golden.linear import LOW_BITS, WIDE_MAX
 from golden.reciprocal import TABLE as RECIPROCAL
 from golden.requantize import round_shift
@@ -26,9 +28,8 @@ MASKED = -(1 << 20)  # below every score, and more than 9 octaves below
 # 2^-s for every shift of the contract, exact.
 POWER = 2.0 ** -np.arange(64.0)
 
-# Numba keeps the compiled code beside this file and compiles again when this file changes; the
-# tables are constants in it, so after changing one of them touch this file.
-compiled = njit(cache=True, nogil=True, error_model="numpy")
+# The tables are constants in the compiled code: any source of golden/ is part of its key.
+compiled = compiler(Path(__file__).parents[1], nogil=True, error_model="numpy")
 
 
 @compiled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from importlib import resources
 from typing import Any
@@ -16,35 +17,71 @@ from golden.model import Layer, Linear, Model, Norm
 from quant.decode import scale
 from quant.spec import MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
 
-INFERENCE = ("bert2rtl.h", "bert2rtl_model.h", "bert2rtl.c", "main.c")
-GENERATED = ("bert2rtl_shape.h", "bert2rtl_model.c")
+PREFIX = "bert"  # as it stands in INFERENCE
+INFERENCE = ("bert_infer.h", "bert_model.h", "bert_infer.c", "bert_main.c")
+GENERATED = ("bert_shape.h", "bert_model.c")
+LONGEST = 64  # of a prefix: file names and C++ compilers take more
 
-PART = 1024  # BERT2RTL_PART; C99 asks compilers for strings of 4095 characters
+PART = 1024  # BERT_PART; C99 asks compilers for strings of 4095 characters
 _LITERAL = 64  # codes in one literal; literals that follow each other are one string
 _NUMBERS = 16  # numbers in a line
 
 # A byte as it stands in a string. Octal digits are escaped, so that none follows an escape and
-# this may be short; a question mark, so that there are no trigraphs.
+# this may be short; a question mark, so that there are no trigraphs; an underscore, so that
+# nothing in a string begins like a name.
 _BYTES = [
-    chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?01234567' else f"\\{byte:o}"
+    chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?_01234567' else f"\\{byte:o}"
     for byte in range(256)
 ]
 
 
-def sources(model: Model, info: Mapping[str, Any]) -> dict[str, str]:
-    """The files of the C export by name: INFERENCE and GENERATED, 7-bit text.
+def check_prefix(prefix: str) -> None:
+    """Raises ValueError unless names that begin with `prefix` and _ are C's and C++'s, and free."""
+    allowed = re.fullmatch(r"[A-Za-z](_?[A-Za-z0-9])*", prefix, re.ASCII)
+    if not allowed or len(prefix) > LONGEST:
+        raise ValueError(
+            f"--prefix is {prefix!r}: it must be a C identifier of up to {LONGEST} characters "
+            "that begins with a letter, without __ and without _ at its end"
+        )
+    if prefix.lower() == "b2rtl":
+        raise ValueError(
+            f"--prefix is {prefix!r}: the names of the accelerator's driver begin so: "
+            f"choose another, for example {PREFIX}"
+        )
+
+
+def names(prefix: str = PREFIX) -> list[str]:
+    """The files of the C export."""
+    return [_prefixed(name, prefix) for name in (*INFERENCE, *GENERATED)]
+
+
+def sources(model: Model, info: Mapping[str, Any], prefix: str = PREFIX) -> dict[str, str]:
+    """The files of the C export by name, 7-bit text.
 
     info is what the store has beside the model; its labels and the scale of the logits become a
-    comment.
+    comment. The names of all files, types, functions and objects with linkage begin with `prefix`
+    and _, those of macros and constants with the same in capitals.
     """
+    check_prefix(prefix)
     here = resources.files(__package__ or "quant.export")
     texts = {name: here.joinpath(name).read_text() for name in INFERENCE}
-    texts["bert2rtl_shape.h"] = _shape(model, info)
-    texts["bert2rtl_model.c"] = "".join(_model(model))
+    texts["bert_shape.h"] = _shape(model)
+    texts["bert_model.c"] = "".join(_model(model))
+    texts = {_prefixed(name, prefix): _prefixed(text, prefix) for name, text in texts.items()}
+    shape = _prefixed("bert_shape.h", prefix)
+    texts[shape] = _comment(info) + texts[shape]  # its labels may be any words
     return texts
 
 
-def _shape(model: Model, info: Mapping[str, Any]) -> str:
+def _prefixed(text: str, prefix: str) -> str:
+    if prefix == PREFIX:
+        return text
+    small, capital = f"{PREFIX}_", f"{PREFIX}_".upper()
+    begun = {small: f"{prefix}_", capital: f"{prefix}_".upper()}
+    return re.sub(rf"\b({small}|{capital})", lambda found: begun[found[1]], text)
+
+
+def _shape(model: Model) -> str:
     shape, every = model.shape, model.shape.pooling == "none"
     widths = [shape.hidden, *(layer.weight.shape[0] for layer in model.head[:-1])]
     values: dict[str, int | str] = {
@@ -68,14 +105,11 @@ def _shape(model: Model, info: Mapping[str, Any]) -> str:
         "HEAD": len(model.head),
         "HEAD_WIDTH": max(widths),
     }
-    lines = [f"#define BERT2RTL_{name} {value}" for name, value in values.items()]
+    lines = [f"#define BERT_{name} {value}" for name, value in values.items()]
     return "\n".join(
         [
-            f"/* Sizes and structure of the model, written by bert2rtl {version()}.",
-            *_meaning(info),
-            "*/",
-            "#ifndef BERT2RTL_SHAPE_H",
-            "#define BERT2RTL_SHAPE_H",
+            "#ifndef BERT_SHAPE_H",
+            "#define BERT_SHAPE_H",
             "",
             "#include <stdint.h>",
             "",
@@ -85,6 +119,11 @@ def _shape(model: Model, info: Mapping[str, Any]) -> str:
             "",
         ]
     )
+
+
+def _comment(info: Mapping[str, Any]) -> str:
+    first = f"/* Sizes and structure of the model, written by bert2rtl {version()}."
+    return "\n".join([first, *_meaning(info), "*/\n"])
 
 
 def _meaning(info: Mapping[str, Any]) -> Iterator[str]:
@@ -110,9 +149,9 @@ def _meaning(info: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _model(model: Model) -> Iterator[str]:
-    """bert2rtl_model.c: static arrays first, the structures that name them after."""
+    """bert_model.c: static arrays first, the structures that name them after."""
     yield f"/* Weights and tables of the model, written by bert2rtl {version()}. */\n"
-    yield '#include "bert2rtl_model.h"\n\n'
+    yield '#include "bert_model.h"\n\n'
     yield "#define CODES(array) (const signed char *)&array\n\n"
     embedding = model.embedding
     hidden = model.shape.hidden
@@ -128,14 +167,14 @@ def _model(model: Model) -> Iterator[str]:
         ("rsqrt", rsqrt.TABLE),
     ):
         yield from numbers(f"{name}_table", "uint16_t", table)
-    for name, norm in (("embedding", embedding.norm), ("final", model.final_norm)):
+    for name, norm in (("norm_embedding", embedding.norm), ("norm_final", model.final_norm)):
         if norm is not None:
-            yield from _norm_arrays(f"{name}_norm", norm)
-            yield f"static const bert2rtl_norm {name}_norm =\n    {_norm(f'{name}_norm', norm)};\n"
+            yield from _norm_arrays(name, norm)
+            yield f"static const bert_norm {name} =\n    {_norm(name, norm)};\n"
     if model.projection is not None:
         yield from _linear_arrays("projection", model.projection)
         value = _linear("projection", model.projection)
-        yield f"static const bert2rtl_linear projection =\n    {value};\n"
+        yield f"static const bert_linear projection =\n    {value};\n"
     for i, layer in enumerate(model.layers):
         for name, linear in _projections(layer).items():
             yield from _linear_arrays(f"layer_{i}_{name}", linear)
@@ -144,20 +183,20 @@ def _model(model: Model) -> Iterator[str]:
     for i, linear in enumerate(model.head):
         yield from _linear_arrays(f"head_{i}", linear)
 
-    yield "\nstatic const bert2rtl_layer layers[BERT2RTL_LAYERS] = {\n"
+    yield "\nstatic const bert_layer layers[BERT_LAYERS] = {\n"
     for i, layer in enumerate(model.layers):
         yield _layer(f"layer_{i}", layer)
-    yield "};\n\nstatic const bert2rtl_linear head[BERT2RTL_HEAD] = {\n"
+    yield "};\n\nstatic const bert_linear head[BERT_HEAD] = {\n"
     for i, linear in enumerate(model.head):
         yield f"    {_linear(f'head_{i}', linear)},\n"
     yield "};\n\n"
-    yield "const bert2rtl_encoder bert2rtl_model = {\n"
+    yield "const bert_encoder bert_model = {\n"
     yield "    CODES(token), CODES(position),\n"
     yield f"    {'CODES(token_low), CODES(position_low)' if embedding.wide else 'NULL, NULL'},\n"
     yield f"    {embedding.token_factor}, {embedding.position_factor},\n"
-    yield f"    {'&embedding_norm' if embedding.norm else 'NULL'}, "
+    yield f"    {'&norm_embedding' if embedding.norm else 'NULL'}, "
     yield f"{'&projection' if model.projection else 'NULL'}, layers,\n"
-    yield f"    {'&final_norm' if model.final_norm else 'NULL'},\n"
+    yield f"    {'&norm_final' if model.final_norm else 'NULL'},\n"
     yield f"    {model.mean_m or 0}, {model.mean_s or 0}, head,\n"
     yield "    exp2_table, reciprocal_table, rsqrt_table};\n"
 

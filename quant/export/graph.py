@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from golden import reciprocal, rsqrt, softmax
+from golden import reciprocal, requantize, rsqrt, softmax
 from golden.encoder import PROJECTION_SHIFT
 from golden.linear import LOW_BITS
 from golden.model import Attention, Layer, Linear, Model, Norm
@@ -27,14 +27,21 @@ Codes = str | tuple[str, str]
 _ABOVE = 61  # 2^61 added makes any number of 60 bits positive, and 2^s divides it
 _SHIFTS = np.arange(_ABOVE + 1)
 _FURTHEST = 9 << 8  # d of docs/numerics.md section 6 from which on p is 0
+_INVALID = np.array(-(1 << 31), np.int32)  # no logit, which has 31 bits
+_PROBES = 94  # of each function; see Graph.wrong
+
+CHECK = "exact_int64_and_valid_input"
+"""The node at which it fails, by name: runtimes say it in their message."""
+NEEDS = f"exact int64, and exact int32 in MatMul: a runtime with less fails at the node {CHECK}"
 
 
 def graph(model: Model) -> onnx.ModelProto:
     """ids, types and attend, int64 [tokens], to logits, int32 [labels] or [tokens, labels].
 
-    The logits are those of golden.encoder.run bit for bit, for input that it takes; an id, type or
-    length beyond the tables is an error of the runtime; a negative one may count from the end, and
-    a mask without a 1 is not seen.
+    The logits are those of golden.encoder.run bit for bit, for input that it takes. Any other is an
+    error of the runtime: an id, type or length beyond the tables where they are read; a negative
+    one, an attend that is neither 0 nor 1, or a mask without a 1 at the node CHECK, as is a runtime
+    with less than the graph NEEDS. One that goes on there gives -2^31 for every logit.
     """
     return _Encoder(model).proto()
 
@@ -45,7 +52,7 @@ class Graph:
     Codes for a matrix product are int32, all else is int64. `MatMul` of int32 is exact since no
     partial sum leaves it. ONNX divides towards zero, so what may be negative is lifted first.
     Limits are comparisons: Clip, Min and Max of int64 are wrong in onnxruntime 1.31.1 for some
-    numbers beyond 32 bits.
+    numbers beyond 32 bits. Its ReduceSum of int64 goes through float64; sums here stay below 2^53.
     """
 
     def __init__(self) -> None:
@@ -147,6 +154,55 @@ class Graph:
         row_s = self.node("Sub", row_s, self.cast(carried, TensorProto.INT64))
         return self.node("Where", carried, 1 << 15, rounded), row_s
 
+    def wrong(self, zero: str) -> str:
+        """How many results of a self-test are wrong, int64 [1, 1]; 0 in a runtime that is exact.
+
+        zero is 0 in int64 [1, 1], which only the input says, so that no part of the test is
+        computed when a runtime loads the graph, perhaps better than it runs it. What is tested are
+        the functions above as the encoder calls them, where int32, float32 or float64 go wrong:
+        sums, products and quotients of up to 61 bits, comparisons of close numbers, and products
+        of matrices beyond 2^24. Some runtimes narrow int64 without a word.
+        """
+        rng = np.random.default_rng(0)
+
+        def draw(low: int, high: int, *shape: int) -> np.ndarray:
+            return rng.integers(low, high, shape or (_PROBES, 1))
+
+        def asked(values: np.ndarray) -> str:
+            return self.node("Add", zero, values)
+
+        m, s = draw(1 << 15, 1 << 16), 1 + np.arange(_PROBES)[:, None] % 47
+        acc = draw(-(1 << 31), 1 << 31) >> np.maximum(31 - s, 0)  # a code, not its limits
+        v, row, scale = draw(1 << 44, 1 << 52) >> draw(0, 40), draw(1, 1 << 20), 40_000
+        x, y = draw(120, 128, 1, 1200), draw(120, 128, 1200, 16).astype(np.int8)
+        long = draw(1 << 36, 1 << 42, 1, 32)
+        matrices = self.cast(y, TensorProto.INT32), self.cast(asked(_wide(y)), TensorProto.INT32)
+        narrow = self.cast(asked(x), TensorProto.INT32)
+        coded = [
+            (self.requantize(asked(acc), m, shift, bits), requantize.requantize(acc, m, s, bits))
+            for bits in (8, 16)
+            for shift in (s, asked(s))
+        ]
+        checks = [
+            *coded,
+            *zip(self.rsqrt(asked(v)), rsqrt.rsqrt(v)),
+            *zip(self.row_scale(asked(row), scale, 17), softmax.row_scale(row, scale, 17)),
+            *((self.node("MatMul", narrow, matrix), x @ y) for matrix in matrices),
+            (self.sum(asked(long)), long.sum(keepdims=True)),
+        ]
+        total = self.constant(np.zeros((1, 1), np.int64))
+        for found, right in checks:
+            away = self.node("Sub", self.cast(found, TensorProto.INT64), _wide(right))
+            total = self.node(
+                "Add", total, self.count(self.node("Not", self.node("Equal", away, 0)))
+            )
+        return total
+
+    def count(self, conditions: Value) -> str:
+        """How many of them hold, [1, 1]"""
+        numbers = self.cast(conditions, TensorProto.INT64)
+        return self.sum(self.node("Reshape", numbers, np.array([1, -1])))
+
 
 class _Encoder(Graph):
     """The whole encoder; x8 and all codes are int32, x is int64."""
@@ -173,8 +229,7 @@ class _Encoder(Graph):
             y = self.linear(y, hidden)
         logits = self.accumulate(y, model.head[-1])
         self.every = self.shape.pooling == "none"
-        sizes = [-1, self.shape.labels] if self.every else [-1]
-        self.logits = self.node("Reshape", logits, np.array(sizes))
+        self.checked(logits)
 
     def proto(self) -> onnx.ModelProto:
         inputs = [
@@ -192,9 +247,34 @@ class _Encoder(Graph):
             producer_version=version(),
             opset_imports=[helper.make_opsetid("", OPSET)],
             ir_version=IR_VERSION,
+            doc_string=f"Needs {NEEDS}.",
         )
+        helper.set_model_props(made, {"bert2rtl.needs": NEEDS})
         onnx.checker.check_model(made, full_check=True)
         return made
+
+    def checked(self, logits: str) -> None:
+        """The logits in their shape. Where something is wrong they are none, and fit no shape."""
+        negative = (self.count(self.node("Less", given, 0)) for given in ("ids", "types"))
+        bad = self.node("Add", *negative)
+        wrong = self.node("Add", bad, self.wrong(bad))
+        keys, others = (self.count(self.node("Equal", "attend", bit)) for bit in (1, 0))
+        count = self.node("Shape", "ids")
+        bits = self.node("Equal", self.node("Sub", count, self.node("Add", keys, others)), 0)
+        good = self.node(
+            "And", self.node("And", bits, self.node("Equal", wrong, 0)), self.node("Less", 0, keys)
+        )
+        logits = self.node("Where", good, logits, _INVALID)
+        sizes: Value = np.array([1, self.shape.labels])
+        if self.every:
+            sizes = self.node("Concat", count, np.array([self.shape.labels]), axis=0)
+        off = self.node(
+            "Reshape", self.cast(self.node("Not", good), TensorProto.INT64), np.array([1])
+        )
+        rows = self.node("Reshape", logits, self.node("Add", sizes, off))
+        self.nodes[-1].name = CHECK
+        if not self.every:
+            self.table(rows, 0)
 
     def embed(self) -> str:
         embedding = self.model.embedding

@@ -1,6 +1,6 @@
 """From a quantized model to the command stream of one configuration."""
 
-from pathlib import Path
+from cli.machine import BUILD
 
-MODEL = Path("build/bert-tiny-imdb")
+MODEL = BUILD / "bert-tiny-imdb"
 """Where the shipped checkpoint is quantized to."""

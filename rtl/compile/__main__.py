@@ -5,15 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from cli.command import Different, ToolError, run_command
 from cli.files import write_if_changed, write_json
+from cli.machine import BUILD
 from cli.options import Parser, add_json
 
+from golden.identity import IDENTITY_BYTES, identity_of
 from golden.store import DESCRIPTION as DESCRIPTION_FILE
 from golden.store import load
 from rtl.compile import MODEL
+from rtl.compile.image import MAGIC as IMAGE_MAGIC
 from rtl.compile.image import Image, image_bytes, read_image
 from rtl.compile.program import compile_model, embedding_table
 from rtl.compile.unchecked import config_for, violations
@@ -21,7 +25,7 @@ from rtl.interface.command import Flag, Opcode, decode
 from rtl.interface.config import Config
 from rtl.interface.options import add_config_options, config_of
 
-OUT = Path("build/model.bin")
+OUT = BUILD / "model.bin"
 DESCRIPTION = """\
 Compile a quantized model to the command stream that an accelerator reads.
 
@@ -71,7 +75,41 @@ def listing(stream: bytes, names: dict[int, str] | None = None) -> Iterator[str]
 
 
 def _shown(key: str, value: int) -> str:
-    return value.to_bytes(4, "little").decode("ascii") if key == "magic" else str(value)
+    match key:
+        case "magic":
+            return value.to_bytes(4, "little").decode("ascii")
+        case "rows":
+            return f"{value:08x}"
+        case "model":
+            return value.to_bytes(IDENTITY_BYTES, "little").hex()
+    return str(value)
+
+
+def _dump(path: Path) -> None:
+    """List a stream that lies in a file.
+
+    Raises
+    ------
+    Different
+        A CRC is not that of the bytes before it.
+    ValueError
+        It is no stream, cut, or goes on behind its end; the message names the file.
+    """
+    data = path.read_bytes()
+    if data[: len(IMAGE_MAGIC)] == IMAGE_MAGIC:
+        raise ValueError(f"{path} is an image, not a stream: `--check {path}` reads it")
+    with suppress(ValueError):  # sizes and opcodes behind a wrong CRC mean nothing
+        for line in listing(data):
+            print(line)
+    try:
+        wrong = next((one.offset for one in decode(data) if not one.crc_good), None)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if wrong is not None:
+        raise Different(
+            f"{path}: the CRC of the descriptor at byte {wrong} is wrong: it is damaged, or what "
+            "stands before it; compile the stream again"
+        )
 
 
 def _parser() -> Parser:
@@ -124,11 +162,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _facts(image: Image, path: Path) -> dict[str, object]:
     """Print what an image holds; the same for JSON."""
     print(f"{path}: {len(image_bytes(image)):,} bytes for {image.lanes} lanes")
+    print(f"model: {image.model.hex()}")
     print(f"stream: {len(image.stream):,} bytes at {image.stream_offset}")
     print(f"rows: {image.row_count:,} of {image.row_bytes} bytes at {image.rows_offset}")
     return {
         "image": str(path),
         "image_bytes": len(image_bytes(image)),
+        "model": image.model.hex(),
         "lanes": image.lanes,
         "stream_offset": image.stream_offset,
         "stream_bytes": len(image.stream),
@@ -170,10 +210,8 @@ def _run(options: argparse.Namespace) -> int:
         _hold(image.stream, options.check, config_of(options))
         return 0
     if options.dump:
-        stream = Path(options.dump).read_bytes()
-        for line in listing(stream):
-            print(line)
-        _hold(stream, Path(options.dump), config_of(options))
+        _dump(Path(options.dump))
+        _hold(Path(options.dump).read_bytes(), Path(options.dump), config_of(options))
         return 0
     config = config_of(options)
     if not (options.quantized / DESCRIPTION_FILE).is_file():
@@ -202,6 +240,7 @@ def _run(options: argparse.Namespace) -> int:
     write_if_changed(options.out, stream)
     write_if_changed(rows, table.tobytes())
     figures = {
+        "model": identity_of(model).hex(),
         "stream": str(options.out),
         "stream_bytes": len(stream),
         "rows": str(rows),
@@ -211,6 +250,7 @@ def _run(options: argparse.Namespace) -> int:
         "row_tiles": program.row_tiles,
         "configuration": config.as_dict(),
     }
+    print(f"model: {figures['model']}")
     print(f"{options.out}: {len(stream):,} bytes, {len(program.steps)} descriptors")
     print(f"{rows}: {len(table):,} rows of {table.shape[1]} bytes")
     print(

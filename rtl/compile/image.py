@@ -3,23 +3,27 @@
 | bytes | what |
 | --- | --- |
 | 0..7 | magic, `B2RTIMG` and a zero byte |
-| 8..9 | version of this format, 1 |
+| 8..9 | version of this format, 2 |
 | 10..11 | bytes of the header, 128 |
 | 12..15 | CRC-32 of the header, with these four bytes as zeros |
 | 16..23 | bytes of the image |
 | 24..31, 32..39 | command stream: offset, bytes |
 | 40..47, 48..55 | rows: offset, bytes |
 | 56..59, 60..63 | bytes of a row; rows |
-| 64..67, 68..71 | CRC-32 of the stream; of the rows |
+| 64..67, 68..71 | CRC-32 of all bytes from the stream to the rows; of the rows |
 | 72, 73 | lanes; version of the command stream |
 | 74..75, 76..77, 78..79, 80..81 | tokens, hidden, ffn, labels, as in the stream's HEADER |
-| 82..95 | zeros |
+| 82..87 | zeros |
+| 88..95 | which model it is, as in the stream's HEADER |
 | 96..127 | SHA-256 of all bytes after the header |
 
 All numbers are little-endian, offsets count from the image's first byte. The stream begins at byte
 128, the rows at the next multiple of 4096, zeros between them. An image that lies at a multiple of
 64 bytes has both sections aligned for every number of lanes and every width of a bus. Its bytes
 depend on model and configuration alone.
+
+The three CRCs cover every byte. The stream's HEADER has the CRC of the rows as well, so that stream
+and rows of two models make no image, whatever its header says.
 """
 
 from __future__ import annotations
@@ -29,12 +33,13 @@ import struct
 import zlib
 from dataclasses import dataclass
 
+from golden.identity import IDENTITY_BYTES
 from rtl.interface.command import decode
-from rtl.interface.config import LANES
 
 MAGIC = b"B2RTIMG\0"
-FORMAT = 1
-HEADER = struct.Struct("<8sHHI5Q4I2B4H14x32s")
+FORMAT = 2
+HEADER = struct.Struct("<8sHHI5Q4I2B4H6x8s32s")
+MODEL_AT = 88
 CRC_AT = 12
 ALIGNMENT = 4096
 
@@ -69,7 +74,12 @@ class Image:
     @property
     def lanes(self) -> int:
         """N of the accelerators that it is for."""
-        return self.stream[7]
+        return _header(self.stream)["lanes"]
+
+    @property
+    def model(self) -> bytes:
+        """`golden.identity` of the model, as the stream's HEADER has it."""
+        return _header(self.stream)["model"].to_bytes(IDENTITY_BYTES, "little")
 
     @property
     def row_count(self) -> int:
@@ -85,24 +95,36 @@ class Image:
         return rows_offset(len(self.stream))
 
 
+def _header(stream: bytes) -> dict[str, int]:
+    """The fields of HEADER; raises ValueError where the stream has none of this version."""
+    return next(decode(stream)).values
+
+
 def image_bytes(image: Image) -> bytes:
     """The file.
 
     Raises
     ------
     ImageError
-        The rows are no whole number of rows, or a row is no whole number of words.
+        The rows are no whole number of rows, a row is no whole number of words, or the rows are not
+        those of the stream.
     """
     stream, rows = image.stream, image.rows
     if image.row_bytes < 1 or not rows or len(rows) % image.row_bytes:
         raise ImageError(f"the rows have {len(rows)} bytes: no whole rows of {image.row_bytes}")
-    if image.lanes not in LANES or image.row_bytes % image.lanes or len(stream) % image.lanes:
+    if image.row_bytes % image.lanes or len(stream) % image.lanes:
         raise ImageError(
             f"the stream has {len(stream)} bytes and a row {image.row_bytes}: no whole words of "
             f"{image.lanes} lanes"
         )
-    gap = bytes(image.rows_offset - HEADER.size - len(stream))
-    body = stream + gap + rows
+    rows_crc = zlib.crc32(rows)
+    if rows_crc != _header(stream)["rows"]:
+        raise ImageError(
+            "the rows are damaged, or those of another model than the stream: take both from one "
+            "run of `python -m rtl.compile`"
+        )
+    padded = stream + bytes(image.rows_offset - HEADER.size - len(stream))
+    body = padded + rows
     fields = (
         MAGIC,
         FORMAT,
@@ -115,11 +137,12 @@ def image_bytes(image: Image) -> bytes:
         len(rows),
         image.row_bytes,
         image.row_count,
-        zlib.crc32(stream),
-        zlib.crc32(rows),
+        zlib.crc32(padded),
+        rows_crc,
         image.lanes,
         stream[6],
         *struct.unpack_from("<4H", stream, 8),
+        image.model,
         hashlib.sha256(body).digest(),
     )
     header = bytearray(HEADER.pack(*fields))
@@ -163,7 +186,10 @@ def read_image(data: bytes) -> Image:
     if zlib.crc32(header) != crc:
         raise ImageError("the image's header is damaged (CRC): write the image again")
     if version != FORMAT:
-        raise ImageError(f"the image has format {version}, not {FORMAT}: write it again")
+        raise ImageError(
+            f"the image has format {version}, not {FORMAT}: write it again, with "
+            "`python -m rtl.compile --image FILE`"
+        )
     if len(data) != size:
         more = "it is cut" if len(data) < size else "something follows it"
         raise ImageError(f"the image has {len(data)} bytes, its header says {size}: {more}")
@@ -172,7 +198,6 @@ def read_image(data: bytes) -> Image:
     stream = data[stream_at : stream_at + stream_size]
     image = Image(stream=stream, rows=data[rows_at : rows_at + rows_size], row_bytes=row_bytes)
     try:
-        next(decode(stream))  # has a HEADER of this version
         sound = image_bytes(image) == data
     except ValueError:
         sound = False

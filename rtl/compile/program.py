@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from golden.encoder import PROJECTION_SHIFT
+from golden.identity import identity_of
 from golden.model import Attention, Linear, Model, Norm
 from rtl.compile.fit import longest_sequence, most_row_tiles
 from rtl.compile.packing import identity, norm_planes, padded_heads, weights
@@ -64,6 +66,11 @@ class Program:
     tokens: int
     row_tiles: int
     steps: tuple[Step, ...]
+
+    @property
+    def rows_crc(self) -> int:
+        """CRC-32 of the rows that belong to it."""
+        return self.steps[0].values["rows"]
 
     def stream(self) -> bytes:
         """model.bin: the command stream."""
@@ -223,6 +230,8 @@ class _Compiler:
             "hidden": shape.hidden,
             "ffn": shape.ffn,
             "labels": shape.labels,
+            "rows": zlib.crc32(np.ascontiguousarray(embedding_table(self.model, self.lanes)).data),
+            "model": int.from_bytes(identity_of(self.model), "little"),
         }
         return Step("header", Opcode.HEADER, NO_FLAGS, values)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.command import run_command
+from cli.machine import BUILD
 from cli.options import Parser
 
 from rtl.dma.bus import Bus
@@ -38,7 +39,7 @@ examples:
   python -m rtl.generate accelerator --lanes 4 --no-trace --prefix small_
   python -m rtl.generate accelerator --dma --data-bits 128 -o build/package
 """
-OUT = Path("build/rtl")
+OUT = BUILD / "rtl"
 
 
 def _parser() -> Parser:

@@ -133,6 +133,8 @@ FIELDS: dict[Opcode, tuple[Field, ...]] = {
         Field("hidden", 2),
         Field("ffn", 2),
         Field("labels", 2),
+        Field("rows", 4),  # CRC-32 of the embedding table's rows; hardware reads neither
+        Field("model", 8),  # which model it is: `golden.identity`, the first byte the lowest
     ),
     Opcode.TABLE: (),
     Opcode.NORM: (

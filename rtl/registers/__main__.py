@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cli.command import run_command
 from cli.files import replacing, write_if_changed
+from cli.machine import BUILD
 from cli.options import Parser
 
 from rtl.dma.options import add_bus_options, bus_of
@@ -25,7 +26,7 @@ examples:
   python -m rtl.registers --lanes 4 --tokens 64 -o build/registers
   python -m rtl.registers --dma -o build/registers
 """
-OUT = Path("build/registers")
+OUT = BUILD / "registers"
 
 
 def _parser() -> Parser:

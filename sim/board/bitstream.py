@@ -17,6 +17,7 @@ from typing import Any
 
 from cli.command import Different, ToolError, run_command
 from cli.files import locked, replacing, write_if_changed, write_json
+from cli.machine import BUILD, ROOT
 from cli.options import Parser, add_json, add_seed
 from cli.progress import stage
 
@@ -28,9 +29,8 @@ from sim.synth.passes import improve_file
 from sim.synth.place import DEVICE, PLACERS, ROUTERS
 from sim.synth.tools import flat, run_tool, run_yosys
 
-ROOT = Path(__file__).resolve().parents[2]
 PINS = ROOT / "board" / "ulx3s.lpf"
-FOLDER = Path("build/ulx3s")
+FOLDER = BUILD / "ulx3s"
 OUT = FOLDER / "ulx3s.bit"
 EXAMPLES = """\
 examples:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from cli.command import Different, run_command
 from cli.files import write_if_changed
+from cli.machine import BUILD
 from cli.options import Parser
 from cli.progress import stage
 
@@ -27,8 +28,8 @@ from rtl.interface.config import Config
 from rtl.interface.options import add_config_options, config_of
 from sim.board.ulx3s import Simulated, choices
 
-PORT = Path("build/ttyULX3S")
-IMAGES = Path("build/board")
+PORT = BUILD / "ttyULX3S"
+IMAGES = BUILD / "board"
 EXAMPLES = """\
 examples:
   python -m sim.board.simulate

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cli.machine import ROOT
+
 from board.system import Choices
 from board.ulx3s import NAME, Ulx3s
 from rtl.accelerator_dma import AcceleratorDma
 from rtl.dma.bus import Bus
 from rtl.generate.verilog import LOWERING, convert_chip
 from rtl.interface.config import Config
-from sim.design import ROOMS, ROOT, Design, digest_of, kept, short_name
+from sim.design import ROOMS, Design, digest_of, kept, short_name
 
 MEGAHERTZ = 62.5
 """The clock of the board."""

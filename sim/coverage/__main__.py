@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cli.command import Different, Exit, run_command
 from cli.files import write, write_json
+from cli.machine import BUILD
 from cli.options import Parser, add_dask, add_jobs, add_json, add_lanes, add_seed, positive
 
 from rtl.interface.config import LANES
@@ -32,7 +33,7 @@ examples:
   python -m sim.coverage --lanes 8 --seed 7 --html build/eight.html
 """
 CASES, SEED, DEFAULT_LANES = 2000, 1, 4
-PAGE = Path("build/coverage.html")
+PAGE = BUILD / "coverage.html"
 
 
 def _percent(text: str) -> float:

@@ -95,7 +95,7 @@ def shown(
         path.write_bytes(job_file(config(lanes), PATIENCE, tables, [case for case, _ in found]))
         command: list[str | Path] = [program, path, str(os.getpid())]
         command += [coverage] if coverage else []
-        environment = os.environ | {"MUTANT": str(mutant)}
+        environment = os.environ | {"BERT2RTL_MUTANT": str(mutant)}
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
     lines = done.stdout.splitlines()
     for (case, played), line in zip(found, lines):

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from cli.files import locked, write_if_changed
+from cli.machine import GENERATED
 from cli.progress import stage
 
 from rtl.generate.verilog import HEAD
@@ -20,8 +21,7 @@ from sim.families.models import share
 from sim.synth import passes, tools
 from sim.synth.tools import SYNTH, run_tool, run_yosys
 
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "build" / "gates"
+FOLDER = GENERATED / "gates"
 ECP5 = "ecp5"
 CELLS = Path(__file__).with_name("cells.v")
 #: Cells with a model of Yosys' own, and its files.

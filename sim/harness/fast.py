@@ -153,7 +153,7 @@ def simulate_each(
             child = subprocess.Popen(
                 [program, path, str(os.getpid()), folder, *([coverage] if coverage else [])],
                 stdout=subprocess.PIPE,
-                env=os.environ | {"MUTANT": str(mutant)},
+                env=os.environ | {"BERT2RTL_MUTANT": str(mutant)},
                 start_new_session=True,
             )
             stack.callback(_end, child)

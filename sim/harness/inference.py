@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,8 +29,8 @@ class Job:
     program
         The compiled model, or the bytes of a command stream, good or bad.
     table
-        `rtl.compile.program.embedding_table` of the model. Jobs with the same program and table
-        objects share one copy.
+        `rtl.compile.program.embedding_table` of the model; beside bytes any table. Jobs with the
+        same program and table objects share one copy.
     ids, types, attend
         The sequence, one entry a token; types are 0 and all tokens attend when left out.
     lengths
@@ -143,6 +144,13 @@ def job_file(
                 f"embedding_table(model, {lanes}) gives"
             )
         parts += [struct.pack("<2I", table.shape[1], table.shape[0]), table.tobytes()]
+    crcs = {key: zlib.crc32(table.tobytes()) for key, table in tables.items()}
+    for job in (jobs[i] for i in share):
+        if isinstance(job.program, Program) and crcs[id(job.table)] != job.program.rows_crc:
+            raise ValueError(
+                "the table is damaged or another model's than the program: give embedding_table of "
+                "the model that was compiled"
+            )
     parts.append(struct.pack("<I", len(share)))
     for index in share:
         job = jobs[index]

@@ -22,7 +22,7 @@ DESCRIPTION = """\
 The accelerator with DMA in a LiteX SoC: VexRiscv, ROM, memory and UART on a bus of 32 bits, in
 LiteX's own simulation with Verilator. The CPU runs the C driver of driver/: it reads the image in
 its memory, sends tokens, waits by polling and by interrupt and prints what it reads on the UART.
-Then a bit of the stream is flipped, and the stream looked for where no memory is.
+Then a bit of the stream is flipped, one of the rows, and the stream looked for where no memory is.
 
 Logits have to be golden's, errors the accelerator's. The cycles are those of its register, beside
 those predicted for a memory with a beat every cycle (sim.cycles --dma --latency 1): the bus of the

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from cli.command import ToolError
+from cli.machine import GENERATED, ROOT
 
 import litex
 from litex.soc.integration import export
-
-from sim.simulators import ROOT
 
 SOURCES = ROOT / "board" / "litex" / "firmware"
 DRIVER = ROOT / "driver"
@@ -71,7 +70,7 @@ def firmware(soc: Any, folder: Path) -> bytes:
 
 
 def _zig(folder: Path, *words: str) -> None:
-    environment = os.environ | {"ZIG_GLOBAL_CACHE_DIR": str(ROOT / "build" / "zig")}
+    environment = os.environ | {"ZIG_GLOBAL_CACHE_DIR": str(GENERATED / "zig")}
     command = [sys.executable, "-m", "ziglang", *words]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode != 0:

@@ -31,6 +31,8 @@ LIMITS: dict[str, Any] = {"tokens": 32, "hidden": 8, "ffn": 16, "labels": 4}
 """Of the accelerator for SMALL; the fewer, the sooner the simulation is built."""
 ALIGNMENT = 64
 PAGE = 4096
+IMAGE_DAMAGED = -15
+"""The C driver's code of an image that is not what its CRCs say."""
 LATENCY = 1
 """Cycles of the memory behind which the prediction is made: none could be nearer."""
 INFERENCE = re.compile(r"(.+): code (-?\d+), (\d+) cycles, logits((?: -?\d+)*)")
@@ -150,6 +152,8 @@ class Job:
             *(Step(name, Error.NONE, logits) for name, logits in sound),
             Step("flipped bit", Error.CRC, ()),
             Step("flipped back", Error.NONE, first),
+            Step("flipped row", IMAGE_DAMAGED, ()),
+            Step("image again", Error.NONE, ()),
             Step("nothing there", Error.BUS, ()),
             Step("there again", Error.NONE, first),
         ]

@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Timer
 
 from cli.files import locked
+from cli.machine import GENERATED, ROOT
 from cli.progress import stage
 
 from litex.build.sim.config import SimConfig
@@ -28,9 +29,9 @@ from rtl.interface.config import Config
 from sim.design import SOURCES, Design, kept, short_name
 from sim.litex.firmware import firmware
 from sim.litex.job import Job
-from sim.simulators import ROOT, SimulatorError, check, clean_environment, tail, version
+from sim.simulators import SimulatorError, check, clean_environment, tail, version
 
-FOLDER = ROOT / "build" / "litex"
+FOLDER = GENERATED / "litex"
 HEADERS = {"event2/event.h": "libevent-dev", "json-c/json.h": "libjson-c-dev"}
 """Of the C programs that LiteX's simulation consists of, by Debian package."""
 RELEASES = ("litex", "migen", "pythondata-cpu-vexriscv")
@@ -149,7 +150,7 @@ def _build(facts: str, folder: Path) -> None:
     stamp, log = folder / "stamp", folder / "build.log"
     if stamp.exists() and stamp.read_text() == key:
         return
-    stage(f"building LiteX's simulation in {folder.relative_to(ROOT)}")
+    stage(f"building LiteX's simulation in {folder}")
     stamp.unlink(missing_ok=True)
     shutil.rmtree(folder / "modules", ignore_errors=True)
     with clean_environment(), log.open("w") as output:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from sim.synth.moves import all_legal, macro, moved_groups, single, whole
@@ -29,6 +28,7 @@ from sim.synth.placement import (
     Move,
     Nets,
     Sites,
+    compiled,
     swap,
 )
 
@@ -55,7 +55,7 @@ class Wires(NamedTuple):
     boxes: Ints
 
 
-@njit(cache=True)
+@compiled
 def bounds(net: int, nets: Nets, cells: Cells) -> tuple[int, int, int, int]:
     """First and last column, first and last row of a net."""
     cell = nets.pins[nets.first[net]]
@@ -68,7 +68,7 @@ def bounds(net: int, nets: Nets, cells: Cells) -> tuple[int, int, int, int]:
     return x0, x1, y0, y1
 
 
-@njit(cache=True)
+@compiled
 def ask(sign: int, net: int, nets: Nets, box: Any, crowd: Crowding, weight: float) -> float:
     """Add a net's demand to the bins (sign -1: take it away); the change of the penalty."""
     x0, x1, y0, y1 = box[0], box[1], box[2], box[3]
@@ -88,13 +88,13 @@ def ask(sign: int, net: int, nets: Nets, box: Any, crowd: Crowding, weight: floa
     return change
 
 
-@njit(cache=True)
+@compiled
 def _stays(old: int, new: int, low: int, high: int) -> bool:
     """Whether the box of a net, of which one pin moved from old to new, does not shrink there."""
     return not (old == low and new > low) and not (old == high and new < high)
 
 
-@njit(cache=True)
+@compiled
 def _touch(
     cell: int, x: int, y: int, stamp: int, cells: Cells, nets: Nets, wires: Wires, found: int
 ) -> int:
@@ -118,7 +118,7 @@ def _touch(
     return found
 
 
-@njit(cache=True)
+@compiled
 def _changed(
     count: int, move: Move, stamp: int, cells: Cells, nets: Nets, sites: Sites, wires: Wires
 ) -> int:
@@ -142,7 +142,7 @@ def _changed(
     return found
 
 
-@njit(cache=True)
+@compiled
 def _longer(found: int, nets: Nets, wires: Wires) -> float:
     longer = 0.0
     for entry in range(found):
@@ -151,12 +151,12 @@ def _longer(found: int, nets: Nets, wires: Wires) -> float:
     return longer
 
 
-@njit(cache=True)
+@compiled
 def _half(box: Any) -> int:
     return box[1] - box[0] + box[3] - box[2]
 
 
-@njit(cache=True)
+@compiled
 def _crowded(
     sign: int, found: int, nets: Nets, wires: Wires, crowd: Crowding, weight: float
 ) -> float:
@@ -170,7 +170,7 @@ def _crowded(
     return change
 
 
-@njit(cache=True)
+@compiled
 def anneal(
     rng: np.random.Generator,
     moves: int,

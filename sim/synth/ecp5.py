@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.files import locked, write_if_changed, write_json
+from cli.machine import GENERATED
 
 from sim.design import Design
 from sim.synth import passes, tools
@@ -21,8 +22,7 @@ from sim.synth.passes import Improved
 from sim.synth.place import PLACERS, ROUTERS, Attempt, Timing, place_and_route, with_places
 from sim.synth.tools import run_yosys
 
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "build" / "synth"
+FOLDER = GENERATED / "synth"
 
 AVAILABLE = {"LUT4": 83_640, "FF": 83_640, "DSP": 156, "block RAM": 208}
 

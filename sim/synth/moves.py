@@ -6,7 +6,6 @@ Each draws a move and writes it into `move`; the number of its entries is return
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from sim.synth.placement import (
     COLUMNS,
@@ -20,25 +19,26 @@ from sim.synth.placement import (
     Groups,
     Move,
     Sites,
+    compiled,
     legal,
 )
 
 MACRO_REACH = 30  # columns
 
 
-@njit(cache=True)
+@compiled
 def _tied(slot: int, cells: Cells) -> bool:
     cell = cells.flip_flop[slot]
     return bool(cell >= 0 and cells.tied[cell])
 
 
-@njit(cache=True)
+@compiled
 def _grouped(slot: int, cells: Cells) -> bool:
     cell = cells.lut[slot]
     return bool(cell >= 0 and cells.group[cell] >= 0)
 
 
-@njit(cache=True)
+@compiled
 def _near(rng: np.random.Generator, tile: int, reach: int) -> int:
     """A tile at most `reach` columns and rows from another one; -1: beyond the part."""
     column = tile // ROWS + rng.integers(-reach, reach + 1)
@@ -46,7 +46,7 @@ def _near(rng: np.random.Generator, tile: int, reach: int) -> int:
     return int(column * ROWS + row) if 0 <= column < COLUMNS - 1 and 0 <= row < ROWS else -1
 
 
-@njit(cache=True)
+@compiled
 def single(rng: np.random.Generator, cell: int, reach: int, move: Move, cells: Cells) -> int:
     """A LUT or flip-flop and what lies in another slot; entries of the move, 0: none."""
     here = cells.slot[cell]
@@ -65,7 +65,7 @@ def single(rng: np.random.Generator, cell: int, reach: int, move: Move, cells: C
     return 1
 
 
-@njit(cache=True)
+@compiled
 def whole(
     rng: np.random.Generator, group: int, reach: int, move: Move, cells: Cells, groups: Groups
 ) -> int:
@@ -102,7 +102,7 @@ def whole(
     return int(end - begin)
 
 
-@njit(cache=True)
+@compiled
 def macro(rng: np.random.Generator, move: Move, sites: Sites) -> int:
     """A DSP or block RAM and another site of its kind; entries, 0: none."""
     here, there = rng.integers(0, len(sites.cell)), rng.integers(0, len(sites.cell))
@@ -114,7 +114,7 @@ def macro(rng: np.random.Generator, move: Move, sites: Sites) -> int:
     return 1
 
 
-@njit(cache=True)
+@compiled
 def moved_groups(count: int, move: Move, groups: Groups, cells: Cells) -> None:
     """Note where the groups of a move that was made lie now."""
     one = cells.group[cells.lut[move.there[0]]]
@@ -125,7 +125,7 @@ def moved_groups(count: int, move: Move, groups: Groups, cells: Cells) -> None:
             groups.slots[groups.first[other] + entry] = move.here[entry]
 
 
-@njit(cache=True)
+@compiled
 def all_legal(count: int, move: Move, cells: Cells) -> bool:
     for entry in range(count):
         if move.what[entry] != MACROS and not (

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from golden.fast.compiled import compiler
 
 COLUMNS, ROWS = 128, 97  # of tiles, LFE5U-85F
 SLOTS = 8  # of a tile: a LUT and a flip-flop each
 FIXED, LUT, FLIP_FLOP, BLOCK_RAM, DSP = range(5)
 LUTS, FLIP_FLOPS, MACROS = 1, 2, 4  # what a move moves
+
+compiled = compiler(Path(__file__).parent)  # of what the modules of this folder have
 
 Ints = NDArray[np.int32]
 Flags = NDArray[np.bool_]
@@ -89,7 +93,7 @@ class Move(NamedTuple):
     what: Ints
 
 
-@njit(cache=True)
+@compiled
 def legal(tile: int, cells: Cells) -> bool:
     """Whether the slots of a tile may be filled as they are."""
     control = -1
@@ -110,14 +114,14 @@ def legal(tile: int, cells: Cells) -> bool:
     return True
 
 
-@njit(cache=True)
+@compiled
 def _put(cell: int, slot: int, cells: Cells) -> None:
     if cell >= 0:
         cells.slot[cell] = slot
         cells.x[cell], cells.y[cell] = slot // SLOTS // ROWS, slot // SLOTS % ROWS
 
 
-@njit(cache=True)
+@compiled
 def swap(count: int, move: Move, cells: Cells, sites: Sites) -> None:
     """Make a move; once more, and everything is where it was."""
     for entry in range(count):

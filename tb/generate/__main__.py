@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cli.command import run_command
+from cli.machine import BUILD
 from cli.options import Parser, add_lanes, add_tokens, positive, whole
 from cli.progress import stage
 
@@ -42,7 +43,7 @@ examples:
   python -m tb.generate accelerator --stalls 7 --tokens 32
   python -m tb.generate layernorm --no-review -o build/layernorm
 """
-OUT = Path("build/bench")
+OUT = BUILD / "bench"
 SEED_MAX = (1 << 31) - 1
 
 

@@ -24,11 +24,12 @@ import host.load
 from board.chip import Chip
 from board.protocol import Kind, Problem, Refusal
 from golden.encoder import run
+from golden.identity import identity_of
 from golden.random import random_model
 from host.board import ATTEND, ENDS, Board, InferenceError
 from host.link import RefusedError
 from quant.tokenizer import TextTokenizer
-from rtl.compile.image import CRC_AT, HEADER
+from rtl.compile.image import CRC_AT, HEADER, read_image
 from rtl.interface.operation import Error
 from sim.board import simulate
 from sim.board.top import design_of
@@ -157,22 +158,23 @@ def test_what_is_no_sound_image_is_refused(ulx3s: Make, talk: Talk) -> None:
     assert refused(board, Kind.RUN, bytes(4)) == (Refusal.IMAGE, Problem.HEADER)
     board.load(IMAGE)
     stream, stream_bytes, rows, rows_bytes = struct.unpack_from("<4Q", IMAGE, 24)
-    sections = (
+    parts = (
         (0, HEADER.size, Problem.HEADER),
         (stream, stream + stream_bytes, Problem.STREAM),
+        (stream + stream_bytes, rows, Problem.STREAM),  # zeros
         (rows, rows + rows_bytes, Problem.ROWS),
     )
-    for seed in range(12):
+    for seed in range(16):
         rng = random.Random(seed)
-        begin, end, problem = sections[seed % 3]
+        begin, end, problem = parts[seed % 4]
         at, bit = rng.choice((begin, end - 1, rng.randrange(begin, end))), rng.randrange(8)
         simulated.tell(f"flip {at} {bit}")
         assert refused(board, Kind.USE, b"") == (Refusal.IMAGE, problem), (at, bit)
-        assert board.info().digest == bytes(32)
+        assert (board.info().model, board.info().digest) == (bytes(8), bytes(32))
         simulated.tell(f"flip {at} {bit}")
     board.link.ask(Kind.USE)
     for at, fmt, value, problem in (
-        (8, "<H", 2, Problem.HEADER),
+        (8, "<H", 1, Problem.HEADER),
         (10, "<H", 64, Problem.HEADER),
         (72, "<B", 8, Problem.LANES),
         (73, "<B", 99, Problem.LANES),
@@ -185,7 +187,9 @@ def test_what_is_no_sound_image_is_refused(ulx3s: Make, talk: Talk) -> None:
         (40, "<Q", len(IMAGE), Problem.SIZE),
         (48, "<Q", rows_bytes + 2, Problem.SIZE),
         (48, "<Q", 0, Problem.SIZE),
-        (32, "<Q", stream_bytes - 2, Problem.STREAM),
+        (32, "<Q", rows - stream + 2, Problem.SIZE),
+        (40, "<Q", stream, Problem.SIZE),
+        (64, "<I", 1, Problem.STREAM),
         (68, "<I", 1, Problem.ROWS),
     ):
         write(board, 0, header(IMAGE, at, fmt, value))
@@ -195,6 +199,29 @@ def test_what_is_no_sound_image_is_refused(ulx3s: Make, talk: Talk) -> None:
     assert refused(board, Kind.RUN, bytes(4)) == (Refusal.IMAGE, Problem.EMPTY)
     board.link.ask(Kind.USE)
     right(board, random.Random(4))
+
+
+def test_the_board_says_which_model_it_has(ulx3s: Make, talk: Talk) -> None:
+    """As its stream says; rows of another model, under right sums, are refused."""
+    ulx3s()
+    board, model = talk(), random_model(SHAPE, seed=6)
+    assert board.info().model == bytes(8)
+    for one in (random_model(SHAPE, seed=5), model):
+        board.load(image_of(one, CONFIG.lanes))
+        assert board.info().model == identity_of(one)
+    image = image_of(model, CONFIG.lanes)
+    (rows,) = struct.unpack_from("<Q", image, 40)
+    others = read_image(IMAGE).rows
+    assert len(others) == len(image) - rows
+    for crc in (zlib.crc32(image[rows:]), zlib.crc32(others)):
+        board.link.ask(Kind.USE)
+        write(board, 0, header(image, 68, "<I", crc))
+        for at in range(0, len(others), HEADER.size):
+            write(board, rows + at, others[at : at + HEADER.size])
+        assert refused(board, Kind.USE, b"") == (Refusal.IMAGE, Problem.ROWS)
+        assert refused(board, Kind.RUN, bytes(4)) == (Refusal.IMAGE, Problem.ROWS)
+        assert board.info().model == bytes(8)
+        board.load(image)
 
 
 def expected(kind: int, payload: bytes) -> tuple[int, int] | None:
@@ -336,7 +363,7 @@ def test_texts_get_the_answers_of_golden(
         return [logits[label] for label in LABELS]
 
     def golden(text: str) -> list[int]:
-        tokens = TextTokenizer(sample.quantized).encode(text, limit=14, segments=2)
+        tokens = TextTokenizer(sample.quantized).encode(text, limit=14)
         words = zip(tokens.ids.tolist(), tokens.types.tolist(), [1] * len(tokens.ids))
         answer = sample.runs(list(words))
         assert isinstance(answer, list)

@@ -59,6 +59,16 @@ class Driver:
         assert code == self._lib.b2rtl_check(self._at, stream, ctypes.c_size_t(len(stream)), None)
         return int(code), tokens.value
 
+    def check_rows(self, stream: bytes, *rows: bytes) -> int:
+        """The code, of rows that come in pieces."""
+        crc = 0
+        self._lib.b2rtl_crc.restype = ctypes.c_uint32
+        for piece in rows:
+            size = ctypes.c_size_t(len(piece))
+            crc = self._lib.b2rtl_crc(ctypes.c_uint32(crc), piece, size)
+        size = ctypes.c_size_t(len(stream))
+        return int(self._lib.b2rtl_check_rows(stream, size, ctypes.c_uint32(crc)))
+
     def start(self) -> int:
         return int(self._lib.b2rtl_start(self._at))
 

@@ -14,6 +14,7 @@ from rtl.interface.operation import Error
 from sim.cycles.model import predict
 from sim.driver.board import Board, driver_library
 from sim.fuzz.subject import POOL, Subject, config, subjects
+from tests.damage import any_damage
 from tests.driver.conftest import COMPILERS, LANES
 from tests.driver.device import (
     LIMITS,
@@ -31,6 +32,7 @@ from tests.driver.headers import ANSWERS, account, any_headers
 pytestmark = pytest.mark.verilator
 
 BUSY, IDLE, STILL_BUSY, NOT_OPEN = -4, -5, -6, -3
+NO_STREAM, OTHER_ROWS = -7, -19
 
 
 @pytest.fixture(scope="session", params=COMPILERS)
@@ -339,11 +341,42 @@ def test_the_accelerator_says_the_same_of_a_header(
     assert (tokens > 0) == (code == 0)
 
 
+def test_rows_are_those_of_the_stream(driver: Driver, any_subject: Subject) -> None:
+    """Whole, or in pieces; damaged anywhere, or another model's."""
+    stream, rows = any_subject.stream, any_subject.table.tobytes()
+    assert driver.check_rows(stream, rows) == driver.check_rows(stream[:32], rows) == 0
+    assert driver.check_rows(stream, rows[:13], rows[13:14], b"", rows[14:]) == 0
+    for damaged in any_damage(rows, 9, 200):
+        assert driver.check_rows(stream, damaged) == OTHER_ROWS
+    for subject in subjects(LANES):
+        other = subject.table.tobytes()
+        assert driver.check_rows(stream, other) == (0 if other == rows else OTHER_ROWS)
+    assert driver.check_rows(stream[:31], rows) == driver.check_rows(rows, rows) == NO_STREAM
+
+
+def test_no_damage_of_a_stream_gives_logits(
+    driver: Driver, board: Board, any_subject: Subject
+) -> None:
+    """Any byte changed, cut or added: the accelerator itself ends it with an error."""
+    run = any_subject.sound(4)
+    for damaged in any_damage(any_subject.stream, 8, 40):
+        words = damaged + bytes(-len(damaged) % LANES)
+        if words in (b"", any_subject.stream):
+            continue  # nothing comes, or the padding of a bus is what was cut off
+        board.offer(run, any_subject.table)
+        board.send("model", words)
+        assert driver.start() == 0
+        code = driver.wait()
+        assert code in (Error.FORMAT, Error.CRC, Error.LIMIT, Error.TRUNCATED, Error.OVERRUN)
+        assert board.logits() == ([], 0)
+    infers(driver, board, any_subject, run)
+
+
 def test_every_code_has_a_sentence(compiled: Driver) -> None:
-    codes = [*range(-18, 0), *Error]
+    codes = [*range(-19, 0), *Error]
     texts = {code: compiled.text(code) for code in codes}
     assert len(set(texts.values())) == len(codes)
-    assert compiled.text(max(Error) + 1) == compiled.text(-19) == "unknown code"
+    assert compiled.text(max(Error) + 1) == compiled.text(-20) == "unknown code"
     assert "unknown code" not in texts.values()
     for code in (*range(max(Error) + 1, 16), 1 << 31 - 1, -(1 << 31)):
         assert compiled.text(code) == "unknown code"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,22 +12,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driver import dma
+from driver import dma, streams
 from driver.accelerator import REGISTERS, START, DeviceError, InferenceError
 from driver.dma import DmaAccelerator
+from golden.identity import identity_of
 from rtl.compile.batches import pack
 from rtl.compile.image import image_bytes
 from rtl.dma.registers import DMA_REGISTERS
 from rtl.interface.operation import Error
 from sim.dma.board import BASE, Board, design_of, library
 from sim.driver.board import DRIVER, driver_library
+from tests.damage import any_damage, sections
 from tests.driver.device import Device
 from tests.sim.dma_subjects import BUS, board_of, limits, subjects, tagger
 
 pytestmark = pytest.mark.verilator
 PLACE = 0x4000
 LANES = 4
-DAMAGED, NO_IMAGE, PLACED, NO_TOKENS, NO_ROOM = -15, -14, -16, -17, -18
+DAMAGED, NO_IMAGE, PLACED, NO_TOKENS, NO_ROOM, OTHER_ROWS = -15, -14, -16, -17, -18, -19
 
 
 class Registers:
@@ -77,6 +80,49 @@ def sequence(tokens: int) -> tuple[list[int], list[int], list[int]]:
 
 def changed(image: bytes, at: int) -> bytes:
     return image[:at] + bytes([image[at] ^ 1]) + image[at + 1 :]
+
+
+def signed(image: bytes, at: int, value: int) -> bytes:
+    """With another byte in its header, under a right CRC."""
+    header = bytearray(image[:128])
+    header[at] = value
+    header[12:16] = bytes(4)
+    header[12:16] = zlib.crc32(header).to_bytes(4, "little")
+    return bytes(header) + image[128:]
+
+
+def test_no_damage_of_an_image_is_used(
+    device: DmaAccelerator, memory: Registers, compiled: Any
+) -> None:
+    """Any byte changed, cut or added, by both drivers: nothing of it reaches a register."""
+    made = subjects(LANES)[0].image
+    data = image_bytes(made)
+    one, parts = ctypes.byref(Device()), Parts()
+    assert compiled.b2rtl_open(one, ctypes.c_size_t(BASE)) == 0
+    rows = range(made.rows_offset, len(data), 7)
+    every = [*any_damage(data, 36, 300, sections(made)), *(changed(data, at) for at in rows)]
+    for damaged in every:
+        with pytest.raises(DeviceError, match=r"^(the image is damaged|this is no image)"):
+            device.use(damaged, PLACE)
+        numbers = (ctypes.c_uint64(len(damaged)), ctypes.c_uint64(PLACE))
+        code = compiled.b2rtl_read_image(one, damaged, *numbers, ctypes.byref(parts))
+        assert code in (DAMAGED, NO_IMAGE)
+    assert not any(bytes(parts))
+    assert (memory.writes, device.model) == (0, "")
+
+
+def test_the_drivers_tell_which_model_an_image_has(device: DmaAccelerator, compiled: Any) -> None:
+    subject = subjects(LANES)[0]
+    data, model = image_bytes(subject.image), identity_of(subject.model)
+    device.use(data, PLACE)
+    assert device.model == model.hex() == streams.model(subject.image.stream)
+    one, parts = ctypes.byref(Device()), Parts()
+    compiled.b2rtl_open(one, ctypes.c_size_t(BASE))
+    for image, code in ((data, 0), (signed(data, 8, 1), NO_IMAGE),
+                        (signed(data, 90, data[90] ^ 1), OTHER_ROWS)):  # fmt: skip
+        numbers = (ctypes.c_uint64(len(data)), ctypes.c_uint64(PLACE))
+        assert compiled.b2rtl_read_image(one, image, *numbers, ctypes.byref(parts)) == code
+    assert bytes(parts.model) == model
 
 
 def test_python_gives_goldens_logits(device: DmaAccelerator) -> None:
@@ -155,6 +201,8 @@ def test_what_python_refuses(device: DmaAccelerator, memory: Registers) -> None:
         (image[:-1], PLACE, "damaged or cut"),
         (changed(image, 60), PLACE, "damaged or cut"),
         (image[:12] + wrong + image[16:], PLACE, "damaged or cut"),
+        (signed(image, 8, 1), PLACE, "has format 1, this driver is for 2: write it again with rtl"),
+        (signed(image, 88, image[88] ^ 1), PLACE, "the image has stream and rows of two models"),
         (image, PLACE + 32, "the image lies at 0x4020: it must be a multiple of 64"),
     ):
         with pytest.raises(DeviceError, match=message):
@@ -179,6 +227,7 @@ class Parts(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_uint64) for name in ("stream", "rows")),
         *((name, ctypes.c_uint32) for name in ("stream_bytes", "row_bytes", "row_count", "tokens")),
+        ("model", ctypes.c_uint8 * 8),
     )
 
 

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driver import pynq_dma
+from driver import pynq_dma, streams
 from driver.accelerator import DeviceError, InferenceError
+from golden.identity import identity_of
 from rtl.compile.batches import pack
 from sim.driver.board import BASE, Board
 from sim.fuzz.subject import Sequence, Subject
+from tests.damage import any_damage
 from tests.driver.conftest import LANES
 from tests.driver.device import header
 from tests.ending import refusal
@@ -246,6 +248,26 @@ def test_what_pynq_refuses_of_an_overlay(board: Board, subject: Subject) -> None
         pynq_dma.Overlay(fake, "x.bit", subject.stream, b"")
 
 
+def test_rows_that_are_not_those_of_the_stream(board: Board, any_subject: Subject) -> None:
+    """Damaged, or another model's of the same sizes: refused before a buffer is made of them."""
+    stream, table = any_subject.stream, any_subject.table.tobytes()
+    fake = FakePynq(board, any_subject.table.shape[1] // LANES)
+    other = bytes(reversed(table))
+    for wrong in (*any_damage(table, any_subject.lanes, 60), other):
+        with pytest.raises(ValueError, match=r"^the rows are damaged, or those of another model"):
+            pynq_dma.Overlay(fake, "x.bit", stream, wrong)
+        with pytest.raises(ValueError, match=r"^the (rows are damaged|table has \d+ bytes)"):
+            streams.rows(stream, wrong, [1], [0])
+        with pytest.raises(ValueError, match=r"^the rows are damaged"):
+            streams.check_rows(stream, bytearray(wrong))
+    assert fake.made == 0
+    streams.check_rows(stream, bytearray(table))
+    assert streams.model(stream) == identity_of(any_subject.model).hex()
+    for function in (streams.model, lambda stream: streams.check_rows(stream, table)):
+        with pytest.raises(ValueError, match=r"^this is no command stream"):
+            function(stream[:31])
+
+
 def test_the_pynq_command(
     board: Board, subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
@@ -271,7 +293,7 @@ def test_the_pynq_command(
     refused(["x.bit", str(model), str(rows), "many"], "'many' is no token id")
     refused(["x.bit", str(tmp_path / "no"), str(rows), "1"], "no: No such file or directory")
     refused(["x.bit", str(rows), str(rows), "1"], "this is no command stream")
-    refused(["x.bit", str(model), str(model), "1"], "use the model.rows.bin that was written")
+    refused(["x.bit", str(model), str(model), "1"], "use the model.rows.bin that was")
     monkeypatch.setitem(sys.modules, "pynq", None)
     refused(["x.bit", str(model), str(rows), "1"], "the package pynq is missing", 3)
     assert pynq_dma.main(["--help"]) == 0

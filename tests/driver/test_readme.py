@@ -21,8 +21,8 @@ PLATFORM_H = """\
 #include <stdint.h>
 #define ACCELERATOR {base}u
 #define LABELS 2
-extern const uint8_t model[], tokens[];
-extern const size_t model_bytes, token_count;
+extern const uint8_t model[], rows[], tokens[];
+extern const size_t model_bytes, rows_bytes, token_count;
 void receive_logits(int32_t *logits, size_t count);
 void send_tokens(const uint8_t *words, size_t count);
 void send_model(const uint8_t *words, size_t bytes);
@@ -43,9 +43,8 @@ void board_rows(void *board, const uint8_t *bytes, size_t rows, uint32_t row_byt
                 uint32_t latency);
 size_t board_logits(void *board, int32_t *into, size_t room, size_t *lasts);
 uint32_t bus_read(uintptr_t address);
-static const uint8_t table[] = {{{table}}};
-const uint8_t model[] = {{{model}}}, tokens[] = {{{tokens}}};
-const size_t model_bytes = sizeof model, token_count = sizeof tokens / 4;
+const uint8_t model[] = {{{model}}}, rows[] = {{{rows}}}, tokens[] = {{{tokens}}};
+const size_t model_bytes = sizeof model, rows_bytes = sizeof rows, token_count = sizeof tokens / 4;
 static uint8_t last[sizeof model];
 static int32_t *into;
 static size_t room;
@@ -53,7 +52,7 @@ static void *board;
 __attribute__((constructor)) static void power_up(void)
 {{
     board = board_open({lanes}, ACCELERATOR);
-    board_rows(board, table, sizeof table / {width}, {width}, {width} / {lanes}, 1);
+    board_rows(board, rows, sizeof rows / {width}, {width}, {width} / {lanes}, 1);
 }}
 void receive_logits(int32_t *logits, size_t count)
 {{
@@ -86,19 +85,23 @@ def numbers(data: bytes) -> str:
     return ", ".join(map(str, data))
 
 
-@pytest.mark.parametrize("labels", [2, 5])
-def test_the_example(labels: int, subject: Subject, program: Path, tmp_path: Path) -> None:
-    """It prints golden's logits; with a HEADER of five labels, what is wrong."""
+@pytest.mark.parametrize(("labels", "flip"), [(2, 0), (5, 0), (2, 1)])
+def test_the_example(
+    labels: int, flip: int, subject: Subject, program: Path, tmp_path: Path
+) -> None:
+    """It prints golden's logits; with a HEADER of five labels or a flipped row, what is wrong."""
     (example,) = re.findall(r"```c\n(.*?)```", (DRIVER / "README.md").read_text(), re.DOTALL)
     run = subject.sound(4)
     assert run.logits is not None
+    rows = bytearray(subject.table.tobytes())
+    rows[-1] ^= flip
     (tmp_path / "platform.h").write_text(PLATFORM_H.format(base=BASE))
     (tmp_path / "bus.h").write_text(BUS_H)
     (tmp_path / "platform.c").write_text(
         PLATFORM_C.format(
             lanes=LANES,
             width=subject.table.shape[1],
-            table=numbers(subject.table.tobytes()),
+            rows=numbers(rows),
             model=numbers(header(subject, "labels", labels)),
             tokens=numbers(run.tokens.data),
         )
@@ -108,11 +111,14 @@ def test_the_example(labels: int, subject: Subject, program: Path, tmp_path: Pat
     command += ["example.c", "platform.c", str(DRIVER / "bert2rtl.c"), str(program)]
     subprocess.run(command, cwd=tmp_path, check=True)
     done = subprocess.run([tmp_path / "example"], capture_output=True, text=True, timeout=60)
-    if labels == 2:
+    if labels == 2 and not flip:
         cycles, *logits = done.stdout.splitlines()
         assert done.returncode == 0
         assert re.fullmatch(r"\d+ cycles", cycles)
         assert tuple(map(int, logits)) == run.logits
     else:
-        said = "the model has more logits than the accelerator\n"
-        assert (done.returncode, done.stdout) == (1, said)
+        said = (
+            "the rows are damaged" if flip else "the model has more logits than the accelerator\n"
+        )
+        assert done.returncode == 1
+        assert done.stdout.startswith(said)

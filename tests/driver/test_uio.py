@@ -14,6 +14,7 @@ import pytest
 
 from driver import accelerator, uio
 from driver.accelerator import Accelerator
+from golden.identity import identity_of
 from rtl.control.axi import ADDRESS
 from rtl.interface.command import MAGIC, VERSION
 from sim.cycles.model import predict
@@ -83,7 +84,8 @@ def test_the_uio_command(tmp_path: Path, subject: Subject, capsys) -> None:
     out, error = capsys.readouterr()
     assert error == ""
     assert ", ".join(f"{name} {value}" for name, value in limits.items()) in out
-    assert f"takes up to {subject.program.tokens} tokens" in out
+    model = identity_of(subject.model).hex()
+    assert f"model {model}, takes up to {subject.program.tokens} tokens" in out
     assert "1,234" in out
     written = np.frombuffer(path.read_bytes(), "<u4")
     assert written[ADDRESS["control"] // 4] == 1

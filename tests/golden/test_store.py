@@ -134,7 +134,7 @@ def test_files_of_two_models(saved: Path, tmp_path_factory: pytest.TempPathFacto
         (b'{"format": ', "not readable as JSON"),
         (b"[]", '"format" is not'),
         (b'{"format": "gguf"}', '"format" is not "bert2rtl quantized model"'),
-        (b'{"format": "bert2rtl quantized model", "version": 9}', "version 9; allowed 1..5"),
+        (b'{"format": "bert2rtl quantized model", "version": 9}', "version 9; allowed 1..6"),
         (b'{"format": "bert2rtl quantized model", "version": 2}', '"sha256" is missing'),
     ],
 )
@@ -177,6 +177,7 @@ def rewrite(directory: Path, change: dict, arrays: dict[str, np.ndarray] | None 
     if arrays is not None:
         np.savez(directory / store.ARRAYS, **arrays)
     description["sha256"] = sha256((directory / store.ARRAYS).read_bytes()).hexdigest()
+    description["description_sha256"] = store.hash_of(description)
     path.write_text(json.dumps(description))
 
 

@@ -25,6 +25,7 @@ from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import Config
 from tests.ending import exit_code
 from tests.host.pretended import LANES, Board, Line
+from tests.quant.tiny import write_resolved
 
 Make = Callable[..., Any]
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "film", "was", "good", "bad", "not", "a", "!")
@@ -45,7 +46,7 @@ class Sample:
     image: Path
 
     def tokens(self, words: str, limit: int = SHAPE.positions) -> Tokens:
-        return TextTokenizer(self.quantized).encode(words, limit=limit, segments=2)
+        return TextTokenizer(self.quantized).encode(words, limit=limit)
 
     def right(self, words: str, limit: int = SHAPE.positions) -> list[int]:
         """golden's logits of a text."""
@@ -78,6 +79,13 @@ def image_of(model: Model, lanes: int = LANES) -> bytes:
     return image_bytes(Image(stream=stream, rows=table.tobytes(), row_bytes=table[0].nbytes))
 
 
+def info_of(spec: EncoderSpec, folder: Path) -> dict[str, Any]:
+    """What calibration says of a model, with the tokenizer of WORDS written into its folder."""
+    tokenizer = write_resolved(folder, WORDS)
+    logits = {"logits": {"scale": SCALE}}
+    return {"spec": spec.to_json(), "tensors": logits, "tokenizer": tokenizer}
+
+
 def sample_in(folder: Path) -> Sample:
     """The model with what belongs to it, written into a folder."""
     model = random_model(SHAPE, seed=5)
@@ -85,8 +93,7 @@ def sample_in(folder: Path) -> Sample:
         layers=1, hidden=10, heads=2, head_size=5, ffn=12, labels=LABELS,
         vocabulary=len(WORDS), positions=14, types=2,
     )  # fmt: skip
-    save(model, folder / "model", {"spec": spec.to_json(), "tensors": {"logits": {"scale": SCALE}}})
-    (folder / "model" / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    save(model, folder / "model", info_of(spec, folder / "model"))
     (folder / "model.img").write_bytes(image_of(model))
     return Sample(model, folder / "model", folder / "model.img")
 

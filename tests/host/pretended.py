@@ -90,7 +90,7 @@ class Board:
     runs: Runs = lambda words: [sum(i for i, _, _ in words), -len(words)]
     line: Line = field(default_factory=Line)
     memory_bytes: int = MEMORY
-    version: int = 2
+    version: int = 3
     hidden: int = 64
     tokens: int = TOKENS
     longest: int = 1028
@@ -115,7 +115,7 @@ class Board:
 
     def _forget(self) -> None:
         self.memory = bytearray(os.urandom(64)) + bytearray(self.memory_bytes - 64)
-        self.problem, self.digest = 1, bytes(32)
+        self.problem, self.model, self.digest = 1, bytes(8), bytes(32)
 
     def _plug(self) -> None:
         self._master, slave = os.openpty()
@@ -191,7 +191,7 @@ class Board:
             return 0x81, (
                 bytes([self.version, self.problem]) + self.longest.to_bytes(2, "little")
                 + self.memory_bytes.to_bytes(4, "little") + (80_000).to_bytes(4, "little")
-                + b"\x04" + registers + self.digest
+                + b"\x04" + registers + self.model + self.digest
             )  # fmt: skip
         if len(payload) > self.longest:
             return error(1, 0)  # longer than any frame
@@ -200,7 +200,7 @@ class Board:
             if at % 8 or at + len(payload) - 4 > self.memory_bytes:
                 return error(4, at)
             self.memory[at : at + len(payload) - 4] = payload[4:]
-            self.problem, self.digest = 1, bytes(32)
+            self.problem, self.model, self.digest = 1, bytes(8), bytes(32)
             return 0x82, b""
         if kind == USE and not payload:
             self.damage(self.memory)
@@ -236,7 +236,7 @@ class Board:
     def _use(self) -> tuple[int, bytes] | None:
         """The reply where the memory begins with an image; else `problem` says why not."""
         size = int.from_bytes(self.memory[16:24], "little")
-        self.digest = bytes(32)
+        self.model, self.digest = bytes(8), bytes(32)
         try:
             image = read_image(bytes(self.memory[: size if size < self.memory_bytes else 128]))
         except ImageError as error:
@@ -245,5 +245,6 @@ class Board:
         if image.lanes != LANES:
             self.problem = 3
             return None
-        self.problem, self.digest = 0, bytes(self.memory[96:128])
+        self.problem = 0
+        self.model, self.digest = image.stream[20:28], bytes(self.memory[96:128])
         return 0x83, b""

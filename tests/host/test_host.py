@@ -20,12 +20,16 @@ import host.info
 import host.load
 from board.protocol import Kind
 from golden.encoder import run
+from golden.identity import identity_of
+from golden.model import Model
 from golden.random import random_model
-from golden.store import save
+from golden.store import hash_of, save
 from quant.spec import EncoderSpec
 from quant.tokenizer import TextTokenizer
+from rtl.compile.image import read_image
+from tests.damage import any_damage, sections
 from tests.ending import exit_code, refusal
-from tests.host.conftest import LABELS, SCALE, SHAPE, WORDS, Sample, image_of, text
+from tests.host.conftest import LABELS, SCALE, SHAPE, WORDS, Sample, image_of, info_of, text
 from tests.host.pretended import Line
 
 Make = Callable[..., Any]
@@ -43,10 +47,13 @@ def test_info_load_and_a_text(
     code, shown, _ = command(host.load, str(sample.image), "--json", str(tmp_path / "load.json"))
     assert code == 0
     digest = sample.image.read_bytes()[96:128].hex()
-    assert f"image: SHA-256 {digest}" in shown
-    assert json.loads((tmp_path / "load.json").read_text())["digest"] == digest
+    model = identity_of(sample.model).hex()
+    assert f"image: model {model}, SHA-256 {digest}" in shown
     code, shown, _ = command(host.info, "--json", str(tmp_path / "info.json"))
-    assert json.loads((tmp_path / "info.json").read_text())["digest"] == digest
+    assert f"image: model {model}, SHA-256 {digest}" in shown
+    for name in ("load.json", "info.json"):
+        figures = json.loads((tmp_path / name).read_text())
+        assert (figures["model"], figures["digest"]) == (model, digest)
     answer = tmp_path / "answer.json"
     options = ["--quantized", str(sample.quantized), "--json", str(answer)]
     code, shown, _ = command(host.classify, TEXT, *options)
@@ -102,7 +109,7 @@ def test_a_line_that_is_unplugged_while_classifying(
     board = make_board(Line(away=0.5))
     options = ["--quantized", str(sample.quantized), "--json", str(tmp_path / "answer.json")]
     assert command(host.load, str(sample.image))[0] == 0
-    board.line.unplug = (len(board.heard) + 1,)  # INFO, then RUN
+    board.line.unplug = (len(board.heard) + 2,)  # INFO twice, then RUN
     code, _, error = command(host.classify, TEXT, *options)
     assert (code, error[-7:]) == (0, "is back")
     figures = json.loads((tmp_path / "answer.json").read_text())
@@ -227,7 +234,76 @@ def test_what_the_accelerator_refuses(
     assert error == f"error: the accelerator ended with {message}"
 
 
-def test_an_image_of_another_model(make_board: Make, command: Make, sample: Sample) -> None:
+def other_models(model: Model) -> dict[str, Model]:
+    """Of one shape: other weights, and the same weights in another calibration."""
+    layer = model.layers[0]
+    assert model.head[0].m is not None
+    scaled = replace(model.head[0], m=model.head[0].m ^ 1)
+    scored = replace(layer.attention, score_m=layer.attention.score_m ^ 1)
+    token = model.embedding.token.copy()
+    token[-1, -1] ^= 1
+    return {
+        "weights": random_model(SHAPE, seed=6),
+        "a weight": replace(model, embedding=replace(model.embedding, token=token)),
+        "a channel": replace(model, head=(scaled, *model.head[1:])),
+        "a scale": replace(model, layers=(replace(layer, attention=scored),)),
+    }
+
+
+@pytest.mark.parametrize("name", ["weights", "a weight", "a channel", "a scale"])
+def test_an_image_of_another_model_is_not_asked(
+    name: str, make_board: Make, command: Make, sample: Sample, tmp_path: Path
+) -> None:
+    """On the board already, or by --load: both models are named, no text is sent."""
+    board = make_board()
+    other, file = other_models(sample.model)[name], tmp_path / "other.img"
+    file.write_bytes(image_of(other))
+    asked = ["--quantized", str(sample.quantized)]
+    names = f"model {identity_of(other).hex()}, --quantized {sample.quantized} is model "
+    names += f"{identity_of(sample.model).hex()}: "
+    code, shown, error = command(host.classify, TEXT, *asked, "--load", str(file))
+    assert (code, shown) == (2, "")
+    assert error.startswith(f"error: --load {file} holds {names}write its image with `python -m ")
+    assert board.heard == []
+    assert command(host.load, str(file))[0] == 0
+    code, shown, error = command(host.classify, TEXT, *asked)
+    assert (code, shown) == (2, "")
+    assert error.startswith(f"error: the board has the image of {names}load the image of this one")
+    assert Kind.RUN not in board.heard
+    assert command(host.classify, TEXT, *asked, "--load", str(sample.image))[0] == 0
+
+
+def test_a_board_that_takes_another_image_meanwhile(
+    make_board: Make, classify: Make, sample: Sample
+) -> None:
+    """A reset in the middle, after which the flash's image is in use: its logits are not shown."""
+
+    def runs(words: list[tuple[int, int, int]]) -> list[int] | int:
+        board.model = b"another!"
+        return sample.runs(words)
+
+    board = make_board(runs=runs)
+    code, shown, error = classify(TEXT)
+    assert (code, shown) == (2, "")
+    assert f"has the image of model {b'another!'.hex()}, --quantized " in error
+
+
+def test_no_damage_of_an_image_reaches_the_board(
+    make_board: Make, command: Make, sample: Sample, tmp_path: Path
+) -> None:
+    board, file = make_board(), tmp_path / "damaged.img"
+    data = sample.image.read_bytes()
+    for number, damaged in enumerate(any_damage(data, 21, 40, sections(read_image(data)))):
+        file.write_bytes(damaged)
+        load = (host.load, str(file))
+        ask = (host.classify, TEXT, "--quantized", str(sample.quantized), "--load", str(file))
+        code, shown, error = command(*(ask if number % 2 else load))
+        assert (code, shown) == (2, "")
+        assert "the image" in error
+    assert not {Kind.WRITE, Kind.RUN} & set(board.heard)
+
+
+def test_a_board_whose_logits_are_too_few(make_board: Make, command: Make, sample: Sample) -> None:
     make_board(runs=lambda words: [1, 2])
     options = ["--load", str(sample.image), "--quantized", str(sample.quantized)]
     code, _, error = command(host.classify, TEXT, *options)
@@ -323,6 +399,7 @@ def test_other_heads(
     factors = [1.0, 0.5, 0.25]
     description["info"]["spec"]["task"] = task
     description["info"]["tensors"]["logits"]["factors"] = factors
+    description["description_sha256"] = hash_of(description)
     file.write_text(json.dumps(description))
     texts = ["the film was good", "not a bad film !", "bad bad bad"]
     integers = [sample.right(words) for words in texts]
@@ -367,8 +444,7 @@ def test_a_class_for_every_token(make_board: Make, command: Make, tmp_path: Path
         positions=14, types=2, pooling="none", task="token-classification",
     )  # fmt: skip
     folder, image, data = (tmp_path / name for name in ("model", "model.img", "texts.jsonl"))
-    save(model, folder, {"spec": spec.to_json(), "tensors": {"logits": {"scale": SCALE}}})
-    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    save(model, folder, info_of(spec, folder))
     image.write_bytes(image_of(model))
 
     def runs(words: list[tuple[int, int, int]]) -> list[int]:

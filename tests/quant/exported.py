@@ -15,8 +15,9 @@ from golden.model import Linear, Model, Shape
 from golden.random import random_model
 from quant.tokenizer import Tokens
 
-STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
-CHECKED = ("-O1", "-g", "-fsanitize=undefined,address", "-fno-sanitize-recover=all")
+WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
+STRICT = ("-std=c99", *WARNINGS)
+CHECKED = ("-O3", "-g", "-fsanitize=undefined,address", "-fno-sanitize-recover=all")
 COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
 
 Text = tuple[Sequence[int], Sequence[int], Sequence[int]]  # ids, types, attend

@@ -60,12 +60,22 @@ def test_weights_may_be_in_several_files(tmp_path: Path) -> None:
     whole = load(tiny.write(tmp_path / "whole", arrays=arrays))
     names = sorted(arrays)
     directory = tiny.write(tmp_path / "parts", arrays={n: arrays[n] for n in names[:9]})
+    (directory / "model.safetensors").rename(directory / "first.safetensors")
     save_file({n: arrays[n] for n in names[9:]}, directory / "second.safetensors")
+    with pytest.raises(
+        CheckpointError, match=r"several weight files \(first.*second.safetensors\)"
+    ):
+        load(directory)
+    files = {n: f"{'first' if n in names[:9] else 'second'}.safetensors" for n in names}
+    index = directory / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": files}))
     parts = load(directory)
     assert parts.spec == whole.spec
     for name, array in whole.arrays.items():
         np.testing.assert_array_equal(parts.arrays[name], array)
     save_file({names[0]: arrays[names[0]]}, directory / "third.safetensors")
+    assert load(directory).sha256 == parts.sha256  # a file that the index does not list
+    index.write_text(json.dumps({"weight_map": files | {"more": "third.safetensors"}}))
     with pytest.raises(CheckpointError, match=f"{names[0]} is also in another weight file"):
         load(directory)
 
@@ -73,14 +83,17 @@ def test_weights_may_be_in_several_files(tmp_path: Path) -> None:
 def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
     first = load(tiny.write(tmp_path / "a"))
     assert load(tiny.write(tmp_path / "b")).sha256 == first.sha256
-    assert load(tiny.write(tmp_path / "c", {"note": 1})).sha256 != first.sha256
+    assert load(tiny.write(tmp_path / "c", {"layer_norm_eps": 1e-6})).sha256 != first.sha256
     assert load(tiny.write(tmp_path / "d", arrays=tiny.tensors(2))).sha256 != first.sha256
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "vit"}, "model_type is 'vit': supported are albert, bert, bert2rtl-fused"),
+        (
+            {"model_type": "vit"},
+            "model_type 'vit' cannot run: embedding: it reads patches of an image",
+        ),
         ({"model_type": "t5"}, "model_type 't5' cannot run: layer.0.scores: relative positions"),
         (
             {"model_type": "modernbert"},
@@ -107,22 +120,41 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
         ),
         (
             {"architectures": ["BertForMaskedLM"]},
-            "only BertForSequenceClassification, BertForTokenClassification and BertModel map",
+            "the head of BertForMaskedLM predicts words for pre-training.*--task embedding takes",
         ),
-        ({"architectures": ["BertModel"]}, "the tensor classifier.bias has no place"),
         (
-            {"architectures": ["BertForTokenClassification"], "id2label": {"0": "a"}},
+            {"architectures": ["BertModel"]},
+            r"architectures is \['BertModel'\], but the weights are those of BertForSequenceClass",
+        ),
+        (
+            {"architectures": ["BertForTokenClassification"], "id2label": {"0": "O"}},
             "classifier has 3 outputs, but id2label .* names 1 labels",
         ),
+        (
+            {"architectures": ["BertForTokenClassification"]},
+            "the weights have a pooler, as those of BertForSequenceClassification, and id2label",
+        ),
+        (
+            {"architectures": ["MyBert"]},
+            r"architectures is \['MyBert'\]: those that map are BertFor",
+        ),
         ({"hidden_size": "12"}, "hidden_size is '12': it must be an integer"),
-        ({"hidden_size": None}, "hidden_size is None: it must be an integer"),
+        ({"hidden_size": None}, "embedding.token has shape 12 x 12: the config asks for 12 x 768"),
         ({"num_attention_heads": 5}, "a hidden size of 12 cannot be split into 5 heads"),
         ({"num_attention_heads": 0}, "a hidden size of 12 cannot be split into 0 heads"),
-        ({"hidden_act": "silu"}, "layer.0.ffn.up: the activation 'silu' is not supported"),
-        ({"position_embedding_type": "relative_key"}, "embedding.position: 'relative_key'"),
+        ({"hidden_act": "xielu"}, "layer.0.ffn.up: the activation 'xielu' is not supported"),
+        (
+            {"position_embedding_type": "relative_key"},
+            "embedding.position: only absolute positions .*position_embedding_type is 'relative_k",
+        ),
         ({"is_decoder": True}, "layer.0.attention: a decoder"),
         ({"pruned_heads": {"0": [1]}}, "layer.0.attention: pruned heads are not supported"),
         ({"id2label": {"0": "a"}}, "classifier has 3 outputs, but id2label .* names 1 labels"),
+        (
+            {"id2label": {"0": "a", "1": "b", "2": "a"}},
+            "id2label has 'a' and 'a', which are one name .*: rename one",
+        ),
+        ({"id2label": {"0": "US", "1": "b", "2": " us"}}, "has 'US' and ' us', which are one name"),
         ({"num_hidden_layers": 3}, "bert.encoder.layer.2.attention.self.query.weight is missing"),
         (
             {"num_hidden_layers": 1},

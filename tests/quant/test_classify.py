@@ -101,12 +101,14 @@ def test_the_quantized_model_classifies_without_its_checkpoint(
     shutil.copytree(quantized_directory, alone)
     description = json.loads((alone / store.DESCRIPTION).read_text())
     description["info"]["checkpoint"]["directory"] = str(tmp_path / "gone")
+    description["description_sha256"] = store.hash_of(description)
     (alone / store.DESCRIPTION).write_text(json.dumps(description))
     assert main(["That movie was terrible!", "--quantized", str(alone)]) == 0
     assert "float" not in capsys.readouterr().out
     with pytest.raises(ValueError, match=r"the float checkpoint of this quantized model is needed"):
         Classifier.load(alone, None).require_checkpoint()
     del description["info"]["tensors"]
+    description["description_sha256"] = store.hash_of(description)
     (alone / store.DESCRIPTION).write_text(json.dumps(description))
     with pytest.raises(ValueError, match=r"its info has no usable 'tensors'; calibrate again"):
         Classifier.load(alone, None)

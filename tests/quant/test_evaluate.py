@@ -135,22 +135,17 @@ def test_a_text_without_a_label_is_said_and_left_out() -> None:
     assert "no label" not in str(FOUR)
 
 
-@pytest.mark.parametrize("types", [2, 1])
 def test_pairs_reach_calibration_evaluation_and_classification(
-    types: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arrays = tiny.tensors()
-    table = "bert.embeddings.token_type_embeddings.weight"
-    arrays[table] = arrays[table][:types].copy()
-    config = {"type_vocab_size": types}
-    model, out = tiny.write(tmp_path / "tiny", config, arrays), tmp_path / "out"
+    model, out = tiny.write(tmp_path / "tiny"), tmp_path / "out"
     pairs = [("good film", "a bad film"), ("the film", "good"), ("bad", "the good film")]
     data, figures = tmp_path / "pairs.tsv", tmp_path / "figures.json"
     rows = ["sentence1\tsentence2\tlabel", *(f"{a}\t{b}\tGOOD" for a, b in pairs)]
     data.write_text("\n".join(rows))
     options = ["--model", str(model), "--json", str(figures)]
-    texts = [TextTokenizer(model).encode(a, b, limit=16, segments=types) for a, b in pairs]
-    assert [max(t.types) for t in texts] == [types - 1] * 3
+    texts = [TextTokenizer(model).encode(a, b, limit=16) for a, b in pairs]
+    assert [max(t.types) for t in texts] == [1] * 3
     tokens = sum(len(a.split()) + len(b.split()) + 3 for a, b in pairs)  # [CLS], [SEP], [SEP]
     assert calibrate([*options, "--data", str(data), "--out", str(out)]) == 0
     assert json.loads(figures.read_text())["calibration"]["tokens"] == tokens

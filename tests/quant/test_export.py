@@ -34,26 +34,26 @@ def test_it_writes_the_same_again(quantized: Path, tmp_path: Path, capsys) -> No
     first = contents(out)
     assert set(first) == {*c.INFERENCE, *c.GENERATED}
     assert "cc -std=c99" in capsys.readouterr().out
-    out.joinpath("main.c").write_text("an older one")
+    out.joinpath("bert_main.c").write_text("an older one")
     assert main(arguments) == 0
     assert contents(out) == first
     assert [path.name for path in out.parent.iterdir()] == ["c"]
 
 
 def test_labels_stay_in_their_comment(quantized: Path) -> None:
-    shape = c.sources(*store.load(quantized))["bert2rtl_shape.h"]
+    shape = c.sources(*store.load(quantized))["bert_shape.h"]
     comment, _, rest = shape.partition("*/")
     assert r'Labels: ["*\/ bad \/*", "good \\", "\u00fcnd\n"]' in comment
     assert "0.25 times" in comment
     assert "bad" not in rest
     for info in ({}, {"spec": None, "tensors": []}, {"spec": {"labels": 3}, "tensors": {}}):
-        assert "Labels" not in c.sources(store.load(quantized)[0], info)["bert2rtl_shape.h"]
+        assert "Labels" not in c.sources(store.load(quantized)[0], info)["bert_shape.h"]
 
 
 def test_default_directory(quantized: Path, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["c", "--quantized", "quantized"]) == 0
-    assert (tmp_path / "build" / "export" / "quantized" / "main.c").is_file()
+    assert (tmp_path / "build" / "export" / "quantized" / "bert_main.c").is_file()
 
 
 def test_refusals(quantized: Path, tmp_path: Path, capsys) -> None:
@@ -72,10 +72,10 @@ def test_refusals(quantized: Path, tmp_path: Path, capsys) -> None:
     link.symlink_to(tmp_path / "nowhere")
     assert f"{link} is a file" in refused(*good, str(link))
     out.mkdir()
-    out.joinpath("main.c").write_text("an export")
+    out.joinpath("bert_main.c").write_text("an export")
     out.joinpath("notes.txt").write_text("mine")
     assert f"{out} holds notes.txt, which is not of an export" in refused(*good, str(out))
-    assert contents(out) == {"main.c": "an export", "notes.txt": "mine"}
+    assert contents(out) == {"bert_main.c": "an export", "notes.txt": "mine"}
     assert file.read_text() == "mine"
 
     new = str(tmp_path / "new")
@@ -111,13 +111,13 @@ def test_a_full_disk_leaves_what_was_there(
     write = Path.write_text
 
     def full(path: Path, text: str, **options) -> int:
-        if path.name == "bert2rtl_model.c":
+        if path.name == "bert_model.c":
             raise OSError(28, "No space left on device", str(path))
         return write(path, text, **options)
 
     monkeypatch.setattr(Path, "write_text", full)
     assert main(arguments) == 2
-    assert capsys.readouterr().err.endswith("bert2rtl_model.c: No space left on device\n")
+    assert capsys.readouterr().err.endswith("bert_model.c: No space left on device\n")
     monkeypatch.undo()
     assert (contents(out) if out.exists() else None) == before
     assert {path.name for path in tmp_path.iterdir()} <= {"out", "quantized"}

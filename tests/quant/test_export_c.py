@@ -121,7 +121,7 @@ def test_every_pair_of_codes_and_every_trigraph_stand_in_a_string(tmp_path: Path
     rows = np.frombuffer(data, np.int8).reshape(-1, 512)
     main = "#include <stdio.h>\n" + "".join(c.codes("rows", rows)).replace("static ", "static ", 1)
     main += "int main(void) { return fwrite(rows, sizeof rows, 1, stdout) != 1; }\n"
-    program = build({"main.c": main}, tmp_path)
+    program = build({"bert_main.c": main}, tmp_path)
     written = subprocess.run([program], capture_output=True, check=True).stdout
     assert np.frombuffer(written, np.int8).reshape(-1, 513)[:, :512].tolist() == rows.tolist()
 
@@ -135,15 +135,15 @@ FAULTS = {
     "masked keys may be highest": ("is_key(attend, t) && w->score[t] > high", "w->score[t] > high"),
     "masked tokens in the mean": ("is_key(attend, t) ? INT32_C(255)", "t >= 0 ? INT32_C(255)"),
     "tables from the wrong end": ("table[(uint8_t)code]", "table[code + 128]"),
-    "no offset": ("+ BERT2RTL_OFFSET +", "+"),
-    "no type": ("(size_t)type * BERT2RTL_POSITIONS", "0 * (size_t)type"),
+    "no offset": ("+ BERT_OFFSET +", "+"),
+    "no type": ("(size_t)type * BERT_POSITIONS", "0 * (size_t)type"),
     "low codes of another token": (
-        "row_of(model->token_low, BERT2RTL_HIDDEN, id)",
-        "row_of(model->token_low, BERT2RTL_HIDDEN, row)",
+        "row_of(model->token_low, BERT_HIDDEN, id)",
+        "row_of(model->token_low, BERT_HIDDEN, row)",
     ),
     "low codes of another place": (
-        "row_of(model->position_low, BERT2RTL_HIDDEN, row)",
-        "row_of(model->position_low, BERT2RTL_HIDDEN, 0)",
+        "row_of(model->position_low, BERT_HIDDEN, row)",
+        "row_of(model->position_low, BERT_HIDDEN, 0)",
     ),
     "the embedding stays": ("#define PROJECTION_SHIFT 15", "#define PROJECTION_SHIFT 1"),
     "no bias": ("x.codes) + layer->bias[row]", "x.codes)"),
@@ -176,8 +176,8 @@ def test_a_fault_in_the_c_is_seen(name: str, tmp_path: Path) -> None:
 
     def seen(model: Model, folder: Path) -> bool:
         sources = c.sources(model, {})
-        assert sources["bert2rtl.c"].count(right) == 1
-        sources["bert2rtl.c"] = sources["bert2rtl.c"].replace(right, wrong)
+        assert sources["bert_infer.c"].count(right) == 1
+        sources["bert_infer.c"] = sources["bert_infer.c"].replace(right, wrong)
         texts = list(random_texts(model.shape, 1, 30))
         return answers(build(sources, folder, "-O1"), texts) != expected(model, texts)
 
@@ -195,7 +195,7 @@ def test_a_logit_that_is_off_by_one_is_seen(tmp_path: Path) -> None:
 
 UNITS = r"""
 #include <stdio.h>
-#include "bert2rtl.c"
+#include "bert_infer.c"
 int main(int count, char **name)
 {
     int64_t in[3];
@@ -219,15 +219,17 @@ int main(int count, char **name)
 
 
 def units_differ(sources: dict[str, str], directory: Path) -> list[str]:
-    """Which functions of bert2rtl.c are not those of golden.
+    """Which functions of bert_infer.c are not those of golden.
 
     The reciprocal of every sum; of the others every magnitude, ties and extremes, by seed.
     """
-    units = {name: text for name, text in sources.items() if name not in ("main.c", "bert2rtl.c")}
+    units = {
+        name: text for name, text in sources.items() if name not in ("bert_main.c", "bert_infer.c")
+    }
     # Included, so that its static functions can be called.
     directory.mkdir(exist_ok=True)
-    (directory / "bert2rtl.c").write_text(sources["bert2rtl.c"])
-    program = build(units | {"main.c": UNITS}, directory, *CHECKED)
+    (directory / "bert_infer.c").write_text(sources["bert_infer.c"])
+    program = build(units | {"bert_main.c": UNITS}, directory, *CHECKED)
 
     rng = np.random.default_rng(2)
     count = 200_000
@@ -272,35 +274,35 @@ UNIT_FAULTS = {
 def test_units_and_faults_of_one_bit(name: str, tmp_path: Path) -> None:
     right, wrong, seen = UNIT_FAULTS[name]
     sources = c.sources(random_model(Shape(1, 1, 1, 1, 1, 1, 1, 1, 0), 0), {})
-    assert name == "none" or sources["bert2rtl.c"].count(right) == 1
-    sources["bert2rtl.c"] = sources["bert2rtl.c"].replace(right, wrong)
+    assert name == "none" or sources["bert_infer.c"].count(right) == 1
+    sources["bert_infer.c"] = sources["bert_infer.c"].replace(right, wrong)
     assert units_differ(sources, tmp_path) == list(seen)
 
 
 CODES = r"""
 #include <stdio.h>
-#include "bert2rtl.h"
-static bert2rtl_workspace w;
+#include "bert_infer.h"
+static bert_workspace w;
 static const uint32_t ids[] = {0, 29, 30, UINT32_MAX};
 static const uint8_t types[] = {0, 1, 2, 255}, bits[] = {0, 0, 1, 2};
 static int32_t logits[2] = {77, 78};
-static void say(int code) { printf("%d %s\n", code, bert2rtl_message(code)); }
+static void say(int code) { printf("%d %s\n", code, bert_message(code)); }
 int main(void)
 {
-    say(bert2rtl_infer(NULL, ids, NULL, NULL, 1, logits));
-    say(bert2rtl_infer(&w, NULL, NULL, NULL, 1, logits));
-    say(bert2rtl_infer(&w, ids, NULL, NULL, 1, NULL));
-    say(bert2rtl_infer(&w, ids, NULL, NULL, 0, logits));
-    say(bert2rtl_infer(&w, ids, NULL, NULL, -1, logits));
-    say(bert2rtl_infer(&w, ids, NULL, NULL, 13, logits));
-    say(bert2rtl_infer(&w, ids, NULL, NULL, 3, logits));
-    say(bert2rtl_infer(&w, ids + 3, NULL, NULL, 1, logits));
-    say(bert2rtl_infer(&w, ids, types + 1, NULL, 2, logits));
-    say(bert2rtl_infer(&w, ids, types + 3, NULL, 1, logits));
-    say(bert2rtl_infer(&w, ids, NULL, bits + 2, 2, logits));
-    say(bert2rtl_infer(&w, ids, NULL, bits, 2, logits));
+    say(bert_infer(NULL, ids, NULL, NULL, 1, logits));
+    say(bert_infer(&w, NULL, NULL, NULL, 1, logits));
+    say(bert_infer(&w, ids, NULL, NULL, 1, NULL));
+    say(bert_infer(&w, ids, NULL, NULL, 0, logits));
+    say(bert_infer(&w, ids, NULL, NULL, -1, logits));
+    say(bert_infer(&w, ids, NULL, NULL, 13, logits));
+    say(bert_infer(&w, ids, NULL, NULL, 3, logits));
+    say(bert_infer(&w, ids + 3, NULL, NULL, 1, logits));
+    say(bert_infer(&w, ids, types + 1, NULL, 2, logits));
+    say(bert_infer(&w, ids, types + 3, NULL, 1, logits));
+    say(bert_infer(&w, ids, NULL, bits + 2, 2, logits));
+    say(bert_infer(&w, ids, NULL, bits, 2, logits));
     printf("%d %d\n", (int)logits[0], (int)logits[1]);
-    say(bert2rtl_infer(&w, ids, NULL, NULL, 2, logits));
+    say(bert_infer(&w, ids, NULL, NULL, 2, logits));
     printf("%d %d\n", (int)logits[0], (int)logits[1]);
     say(99);
     return 0;
@@ -310,7 +312,7 @@ int main(void)
 
 def test_codes(tmp_path: Path) -> None:
     model = random_model(Shape(1, 6, 1, 6, 8, 2, 30, 12, 2), 2)
-    sources = c.sources(model, {}) | {"main.c": CODES}
+    sources = c.sources(model, {}) | {"bert_main.c": CODES}
     program = build(sources, tmp_path, *CHECKED)
     done = subprocess.run([program], capture_output=True, text=True, check=True)
     for ids, types, attend in (

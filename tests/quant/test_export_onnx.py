@@ -1,5 +1,6 @@
 """The ONNX export in onnxruntime against golden, bit for bit."""
 
+import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -10,14 +11,14 @@ import onnx
 import onnxruntime
 import pytest
 
-from golden import fast, reciprocal, requantize, rsqrt, softmax, store
+from golden import encoder, fast, reciprocal, requantize, rsqrt, softmax, store
 from golden.model import Model, Shape
 from golden.random import random_model
 from quant.calibrate import Calibrator, encode
 from quant.checkpoint import Checkpoint
 from quant.data_file import Review
 from quant.export.__main__ import main
-from quant.export.graph import IR_VERSION, OPSET, Graph, graph
+from quant.export.graph import CHECK, IR_VERSION, OPSET, Graph, graph
 from quant.options import REMEDIES, Options
 from quant.tokenizer import TextTokenizer
 from tests.ending import exit_code
@@ -212,6 +213,138 @@ def test_input_beyond_the_tables_is_an_error_of_the_runtime(fragile: Model) -> N
     ):
         with pytest.raises(Exception, match=r"out of (data )?bounds|invalid"):
             answers(ready, [text])
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (([-1], [0], [1]), CHECK),
+        (([5, -60], [0, 0], [1, 1]), CHECK),
+        (([5, 6], [0, -1], [1, 1]), CHECK),
+        (([5, 6], [0, 0], [0, 0]), CHECK),
+        (([5, 6], [0, 0], [1, 2]), CHECK),
+        (([5, 6], [0, 0], [1, -1]), CHECK),
+        (([5, 6], [0, 0], [1]), f"{CHECK}|[Mm]ismatch"),
+        (([5, 6], [0], [1, 1]), "[Mm]ismatch|dimension"),
+        (([], [], []), "onnxruntime|ONNXRuntime"),
+    ],
+)
+@pytest.mark.parametrize("pooling", ["mean", "none"])
+def test_what_golden_refuses_is_an_error(
+    text: Text, why: str, pooling: str, fragile: Model
+) -> None:
+    model = random_model(replace(fragile.shape, pooling=pooling), 1)
+    with pytest.raises(ValueError, match=r"allowed|ids"):
+        encoder.run(model, *text)
+    for optimised in (False, True):
+        with pytest.raises(Exception, match=why):
+            answers(session(graph(model), optimised), [text])
+
+
+ARITHMETIC = ("Add", "Sub", "Mul", "Div", "Mod", "Less", "GreaterOrEqual", "Equal", "Where",
+              "Cast", "Gather", "MatMul", "ReduceSum", "ReduceMax")  # fmt: skip
+INT32, INT64 = onnx.TensorProto.INT32, onnx.TensorProto.INT64
+FLOAT, DOUBLE = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
+
+
+def degraded(made: onnx.ModelProto, kinds: dict[str, int]) -> onnx.ModelProto:
+    """The graph in a runtime whose operators compute in the type that `kinds` has for them.
+
+    Operands and results of an operator go through that type and back.
+    """
+    inferred = onnx.shape_inference.infer_shapes(made, strict_mode=True).graph
+    types = {value.name: value.type.tensor_type.elem_type for value in inferred.value_info}
+    types |= {tensor.name: tensor.data_type for tensor in inferred.initializer}
+    nodes: list[onnx.NodeProto] = []
+
+    def through(kind: int, name: str, last: str = "") -> str:
+        narrow, last = f"narrow_{len(nodes)}", last or f"back_{len(nodes)}"
+        nodes.append(onnx.helper.make_node("Cast", [name], [narrow], to=kind))
+        nodes.append(onnx.helper.make_node("Cast", [narrow], [last], to=types[name]))
+        return last
+
+    for node in made.graph.node:
+        changed, kind = onnx.NodeProto(), kinds.get(node.op_type)
+        changed.CopyFrom(node)
+        if kind is not None:
+            for i, name in enumerate(node.input):
+                index = i > 0 and node.op_type in ("Gather", "ReduceSum")
+                if not index and types.get(name) in (INT32, INT64):
+                    changed.input[i] = through(kind, name)
+        nodes.append(changed)
+        (output,) = node.output
+        if kind is not None and types.get(output) in (INT32, INT64):
+            changed.output[0] = f"{output}_exact"
+            types[changed.output[0]] = types[output]
+            through(kind, changed.output[0], output)
+    result = onnx.ModelProto()
+    result.CopyFrom(made)
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
+    return result
+
+
+EVERY = {
+    "int32": dict.fromkeys(ARITHMETIC, INT32),
+    "float32": dict.fromkeys(ARITHMETIC, FLOAT),
+    "float64": dict.fromkeys(ARITHMETIC, DOUBLE),
+    "int32, some of it by float32": dict.fromkeys(ARITHMETIC, INT32)
+    | dict.fromkeys(("Div", "Mod", "Less", "Equal", "MatMul", "ReduceSum", "ReduceMax"), FLOAT),
+}
+ONE = {
+    f"{operator} by {name}": {operator: kind}
+    for name, kind in (("int32", INT32), ("float32", FLOAT), ("float64", DOUBLE))
+    for operator in (ARITHMETIC if kind != DOUBLE else ("Add", "Sub", "Mul", "Div"))
+}
+
+
+def given_in(kinds: dict[str, int], model: Model) -> tuple[int, int]:
+    """How many of two texts are an error, and how many get wrong logits."""
+    made = degraded(graph(model), kinds)
+    onnx.checker.check_model(made, full_check=True)
+    ready = session(made, optimised=False)
+    refused = wrong = 0
+    for text in random_texts(model.shape, 1, 2):
+        try:
+            (found,) = answers(ready, [text])
+        except Exception as error:
+            refused += bool(re.search(f"{CHECK}|division by zero", str(error)))
+        else:
+            wrong += [found] != expected(model, [text])
+    return refused, wrong
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_narrow_runtime_is_an_error(name: str, wide: Model) -> None:
+    """OpenVINO 2026.4.1 is the last of them: before the self-test its logits were just wrong."""
+    assert given_in(EVERY[name], wide) == (2, 0)
+
+
+def test_a_narrow_runtime_is_an_error_for_every_token(wide: Model) -> None:
+    model = random_model(replace(wide.shape, pooling="none"), 1)
+    assert given_in(ONE["MatMul by float32"], model) == (2, 0)
+
+
+def test_no_operator_is_inexact_in_silence(wide: Model) -> None:
+    """Each of them in each type is an error, or all is right all the same."""
+    found = {name: given_in(kinds, wide) for name, kinds in ONE.items()}
+    assert {name: n for name, n in found.items() if n not in ((2, 0), (0, 0))} == {}
+    assert sum(n == (2, 0) for n in found.values()) >= 12
+
+
+def test_without_the_self_test_they_are_just_wrong(
+    wide: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Graph, "wrong", lambda self, zero: zero)
+    assert given_in({}, wide) == (0, 0)
+    names = ["Add by float64", "Sub by float32", "Gather by float32"]
+    assert [given_in(ONE[name], wide) for name in names] == [(0, 2)] * 3
+
+
+@pytest.fixture(scope="module")
+def wide() -> Model:
+    """Rows so long that float32 does not hold their sums."""
+    return random_model(Shape(1, 12, 2, 6, 3000, 3, 60, 26, 2, pooling="mean"), 1)
 
 
 def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

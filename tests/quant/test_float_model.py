@@ -86,6 +86,7 @@ def save_random(
     for parameter in model.parameters():  # livelier than the initial 0.02, biases included
         torch.nn.init.normal_(parameter, std=0.3)
     model.save_pretrained(directory)
+    tiny.write_tokenizer(directory, 40)
 
 
 @pytest.mark.parametrize("family", sorted(CLASSES))

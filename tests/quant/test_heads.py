@@ -105,7 +105,7 @@ def test_real_reviews_equal_hugging_face(config: dict, labels: int, tmp_path: Pa
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     checkpoint, tokenizer = load(folder), TextTokenizer(folder)
     for review in imdb("test")[:4]:
-        tokens = tokenizer.encode(review.text, limit=256, segments=2)
+        tokens = tokenizer.encode(review.text, limit=256)
         ours = float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)
         theirs = hugging_face(folder, tokens.ids.tolist(), tokens.types.tolist())
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4)
@@ -142,7 +142,7 @@ def test_several_labels_in_every_command(tmp_path: Path, capsys) -> None:
     checkpoint, tokenizer = load(Path(options[1])), TextTokenizer(Path(options[1]))
     right = agree = 0
     for text, labels in ROWS:
-        tokens = tokenizer.encode(text, limit=16, segments=2)
+        tokens = tokenizer.encode(text, limit=16)
         integers = encoder.run(model, tokens.ids, tokens.types)
         floats = float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)
         np.testing.assert_allclose(integers * scales, floats, atol=0.2 * np.abs(floats).max())
@@ -180,7 +180,7 @@ def test_numbers_in_every_command(config: dict, labels: int, tmp_path: Path, cap
     checkpoint, tokenizer = load(Path(options[1])), TextTokenizer(Path(options[1]))
     found = []
     for text, _ in ROWS:
-        tokens = tokenizer.encode(text, limit=16, segments=2)
+        tokens = tokenizer.encode(text, limit=16)
         found.append(encoder.run(model, tokens.ids, tokens.types) * scales)
         assert classify.main([text, *options[:2], *options[4:], "--json", str(figures)]) == 0
         said = json.loads(figures.read_text())["golden"]
@@ -214,7 +214,7 @@ def test_inspect_and_export_say_it(
     assert inspect.main([options[1], "--texts", "0"]) == 0
     assert shown in capsys.readouterr().out
     assert export.main(["c", *options[4:], "-o", str(tmp_path / "c")]) == 0
-    header = (tmp_path / "c" / "bert2rtl_shape.h").read_text()
+    header = (tmp_path / "c" / "bert_shape.h").read_text()
     assert comment in header
     assert re.search(r"about [0-9.e-]+, [0-9.e-]+, [0-9.e-]+ times the integers\.", header)
 
@@ -244,7 +244,7 @@ def calibrator(folder: Path, config: dict[str, Any]) -> tuple[Calibrator, Quanti
     arrays["classifier.weight"] *= np.array([[1], [100], [0]], np.float32)
     checkpoint = load(tiny.write(folder, config, arrays))
     tokenizer = TextTokenizer(folder)
-    texts = [tokenizer.encode(text, limit=16, segments=2) for text, _ in ROWS]
+    texts = [tokenizer.encode(text, limit=16) for text, _ in ROWS]
     found = Calibrator(checkpoint, texts)
     quantized = found.quantize(Options(remedies=()))
     integers = np.stack([encoder.run(quantized.model, t.ids, t.types) for t in texts])

@@ -43,7 +43,7 @@ def test_a_name_is_fetched_without_anything_that_runs_code(name, repo, revision,
     assert (call["repo"], call["revision"]) == (repo, revision)
     assert call["local_dir"] == Path("build/hub") / repo
     suffixes = {Path(pattern).suffix for pattern in call["allow_patterns"]}
-    assert suffixes == {".json", ".safetensors", ".txt"}
+    assert suffixes == {".json", ".model", ".safetensors", ".txt"}
 
 
 @pytest.mark.parametrize("name", ["hub:", "hub:name", "hub:a/b/c", "hub:a/b@", "hub:a b/c"])

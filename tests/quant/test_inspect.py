@@ -107,7 +107,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"is_decoder": True}, "a decoder (causal or cross-attention) is not supported"),
+        ({"is_decoder": True}, "layer.0.attention: a decoder, whose mask differs"),
         ({"model_type": "t5"}, "cannot run: layer.0.scores: relative positions"),
     ],
 )

@@ -55,7 +55,7 @@ def checkpoint(**choices: object) -> Checkpoint:
             arrays[name][:, size:] = 0
             arrays[name][:, :size] -= arrays[name][:, :size].mean(axis=1, keepdims=True)
         arrays["embedding.norm.beta"][size:] = 0
-    return Checkpoint(spec, arrays, Path("nowhere"), "0" * 64)
+    return Checkpoint(spec, arrays, Path("nowhere"), "0" * 64, tiny.RESOLVED)
 
 
 def inputs(count: int, seed: int, spec: EncoderSpec) -> list[Tokens]:

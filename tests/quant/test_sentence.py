@@ -71,6 +71,7 @@ def test_the_longest_text_is_that_of_the_folder(tmp_path: Path) -> None:
 def test_positions_before_the_first_token_are_kept(tmp_path: Path) -> None:
     config = {"architectures": ["RobertaModel"], "model_type": "roberta", "pad_token_id": 1}
     others = {"sentence_bert_config": {"max_seq_length": 9}}
+    tiny.write_tokenizer(tmp_path)
     spec = load(tiny.write_embedder(tmp_path, config, **others)).spec
     assert (spec.position_offset, spec.positions, spec.max_tokens) == (2, 11, 9)
 
@@ -115,10 +116,6 @@ def test_the_hash_is_of_what_the_folder_says_too(tmp_path: Path) -> None:
             "config_sentence_transformers.json: default_prompt_name is 'query': a text that is put",
         ),
         (
-            {"config": {"architectures": ["BertForMaskedLM"]}},
-            "only BertForSequenceClassification, BertForTokenClassification and BertModel map",
-        ),
-        (
             {"config": {"hidden_size": 1 << 40, "num_attention_heads": 1}},
             "embedding.token has shape",
         ),
@@ -145,8 +142,10 @@ def test_a_damaged_file_is_named(name: str, content: bytes | None, tmp_path: Pat
     assert str(refusal.value).count("\n") == 0
 
 
-def test_a_classifier_does_not_look_at_them(tmp_path: Path) -> None:
-    directory = tiny.write(tmp_path)
-    before = load(directory).sha256
-    (directory / "modules.json").write_text("{")
-    assert load(directory).sha256 == before
+def test_in_a_folder_of_modules_the_encoder_is_taken_whatever_its_head(tmp_path: Path) -> None:
+    """sentence-transformers loads the encoder alone, as AutoModel does."""
+    plain = load(tiny.write_embedder(tmp_path / "a"))
+    arrays, config = tiny.tensors(), {"architectures": ["BertForSequenceClassification"]}
+    headed = load(tiny.write_embedder(tmp_path / "b", config, arrays))
+    assert headed.spec == plain.spec
+    assert headed.notes == ("its head (classifier.bias ...) is left out",)

@@ -43,7 +43,7 @@ def test_several_labels_in_one_column(field, expected, kind, tmp_path: Path) -> 
 
 def test_columns_of_the_names(tmp_path: Path, capsys) -> None:
     path = tmp_path / "a.csv"
-    path.write_text('text,Fear,joy,"no, not that",more\nx,1,false,0\ny,,,\n')
+    path.write_text('text,Fear,joy,"no, not that",more\nx,1,false,0,?\ny,,,,\n')
     assert [r.targets for r in read_texts(path, names=NAMES, task=MULTI_LABEL)] == [(0, 1, 0), None]
     assert capsys.readouterr().err == f"note: {path}: not read: more\n"
     path.write_text("text,anger,length\nx,-1.5,2e3\n")

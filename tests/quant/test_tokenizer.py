@@ -1,4 +1,5 @@
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,8 @@ def test_refuses_texts(tokenizer: TextTokenizer) -> None:
 
 def test_vocab_and_tokenizer_json_agree(tmp_path: Path, reviews: list) -> None:
     source = Path("models/bert-tiny-imdb")
-    (tmp_path / "vocab.txt").write_bytes((source / "vocab.txt").read_bytes())
+    for name in ("config.json", "vocab.txt"):
+        (tmp_path / name).write_bytes((source / name).read_bytes())
     plain, whole = TextTokenizer(tmp_path), TextTokenizer(source)
     for review in reviews[:40]:
         one, two = (t.encode(review.text, limit=512) for t in (plain, whole))
@@ -73,16 +75,20 @@ def test_case_is_kept_where_the_checkpoint_says_so(tmp_path: Path) -> None:
 
 
 def test_refuses_files(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"has neither tokenizer.json nor vocab.txt"):
+    with pytest.raises(CheckpointError, match=r"has no usable config.json beside its tokenizer"):
+        TextTokenizer(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(CheckpointError, match=r"has no tokenizer: it needs vocab.txt or tokenizer"):
         TextTokenizer(tmp_path)
     (tmp_path / "vocab.txt").write_text("a\nb\n")
-    with pytest.raises(CheckpointError, match=r"vocab.txt has no \[CLS\]: it is not a BERT voc"):
+    with pytest.raises(CheckpointError, match=r"cannot read the tokenizer .*Missing \[UNK\]"):
         TextTokenizer(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text("{")
     with pytest.raises(CheckpointError, match=r"tokenizer_config.json is not JSON"):
         TextTokenizer(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text("{}")
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(CheckpointError, match=r"tokenizer.json is not a tokenizer"):
+    with pytest.raises(CheckpointError, match=r"cannot read the tokenizer"):
         TextTokenizer(tmp_path)
 
 
@@ -134,6 +140,11 @@ def test_pieces_of_albert_are_those_of_transformers(tmp_path: Path) -> None:
         special_tokens=[(token, made.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
     )
     made.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "config.json").write_text('{"model_type": "albert"}')
+    names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+    settings = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
+    settings |= dict(zip(names, special)) | {"tokenizer_class": "PreTrainedTokenizerFast"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     names = zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), special)
     theirs = transformers.PreTrainedTokenizerFast(tokenizer_object=made, **dict(names))
     ours = TextTokenizer(tmp_path)

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shutil
 from itertools import product
 from math import cos, sin, sqrt
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from quant import float_model, inspect
 from quant.calibrate import Calibrator
-from quant.checkpoint import load
+from quant.checkpoint import DEFAULT_MODEL, load
 from quant.options import Options
 from quant.spec import CheckpointError
 from quant.texts import rotten_tomatoes
@@ -79,6 +80,9 @@ def export(model: Any, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
     return folder / "my-model"
 
 
+VOCABULARY = (DEFAULT_MODEL / "vocab.txt").resolve()
+
+
 def change(folder: Path, **fields: Any) -> None:
     config = json.loads((folder / "config.json").read_text()) | fields
     (folder / "config.json").write_text(json.dumps(config))
@@ -88,7 +92,7 @@ def change(folder: Path, **fields: Any) -> None:
 def sentences(tokenizer: TextTokenizer) -> list[Tokens]:
     """Real ones, the longest cut to the positions of the model."""
     texts = rotten_tomatoes("test")[:12]
-    encoded = [tokenizer.encode(text.text, limit=POSITIONS, segments=0) for text in texts]
+    encoded = [tokenizer.encode(text.text, limit=POSITIONS) for text in texts]
     assert min(len(t.ids) for t in encoded) < 20 < max(len(t.ids) for t in encoded)
     return encoded
 
@@ -109,6 +113,7 @@ def test_equals_pytorch_on_real_sentences_with_padding(
     torch = pytest.importorskip("torch")
     model = module(30522, activation, pre=pre, final=final, embedding=embedding)
     folder = export(model, monkeypatch, tmp_path)
+    shutil.copy(VOCABULARY, folder)
     longest = max(len(tokens.ids) for tokens in sentences)
     ids = np.zeros((len(sentences), longest), np.int32)
     attend = np.zeros(ids.shape, bool)
@@ -170,7 +175,8 @@ def test_inspect_counts_the_cycles_of_its_integers(
     options = ["--data", str(texts), "--texts", "2", "--json", str(figures)]
     assert inspect.main([str(folder), *options]) == 0
     said = capsys.readouterr().out
-    assert "with relu, pre-norm, up to 16 tokens of 12, 0 segment types\nhead: the mean of" in said
+    assert "with relu, pre-norm, up to 16 tokens of 12, 0 segment types\ntokenizer of" in said
+    assert "\nhead: the mean of" in said
     checkpoint = load(folder)
     ids = np.arange(12, dtype=np.int32)
     calibrator = Calibrator(checkpoint, [Tokens(ids, np.zeros_like(ids), ())])
@@ -206,7 +212,10 @@ def test_inspect_counts_the_cycles_of_its_integers(
         ({"layer_norm_eps": float("nan")}, "layer_norm_eps is nan: it must be a finite number"),
         ({"hidden_act": None}, "layer.0.ffn.up: the activation None is not supported"),
         ({"hidden_act": ["relu"]}, r"layer.0.ffn.up: the activation \['relu'\] is not supported"),
-        ({"hidden_act": "silu"}, "layer.0.ffn.up: the activation 'silu' is not supported: it must"),
+        (
+            {"hidden_act": "xielu"},
+            "layer.0.ffn.up: the activation 'xielu' is not supported: it must",
+        ),
         ({"pooling": None}, "pooling is None: it must be one of first, mean, none"),
         ({"pooling": "max"}, "pooling is 'max': it must be one of first, mean, none"),
         ({"max_position_embeddings": 0}, "max_position_embeddings is 0: it must be from 1 to 4096"),

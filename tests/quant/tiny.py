@@ -1,11 +1,20 @@
 """Tiny random checkpoints in the layout of each family, for corners that real ones do not reach."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
+from tokenizers import BertWordPieceTokenizer
+
+from quant.resolve import Resolved
+from quant.tokenizer import PIPELINE
+
+RESOLVED = Resolved(pipeline="", tokens=None, side="right", segments=True, special={})
+"""Of a checkpoint that reads no text."""
 
 WORDS = [
     "[PAD]",
@@ -132,6 +141,27 @@ def transformer_tensors(bert: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         result[f"encoder.norm.{part}"] = bert[f"bert.embeddings.LayerNorm.{part}"]
         result[f"classifier.{part}"] = bert[f"classifier.{part}"]
     return result
+
+
+def resolved(words: Sequence[str]) -> Resolved:
+    """BERT's uncased WordPieces, as calibration finds them in a checkpoint."""
+    pieces = BertWordPieceTokenizer({word: i for i, word in enumerate(words)})
+    return replace(RESOLVED, pipeline=pieces.to_str())
+
+
+def write_resolved(folder: Path, words: Sequence[str]) -> dict[str, Any]:
+    """The tokenizer of a quantized model in `folder`, and what its description says of it."""
+    found = resolved(words)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / PIPELINE).write_text(found.pipeline, encoding="utf-8")
+    return found.facts
+
+
+def write_tokenizer(directory: Path, rows: int = len(WORDS)) -> None:
+    """BERT's WordPieces of `rows` entries, whatever the family of the checkpoint."""
+    words = [*WORDS, *(f"w{i}" for i in range(len(WORDS), rows))][:rows]
+    (directory / "vocab.txt").write_text("\n".join(words) + "\n")
+    (directory / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
 
 
 def write(

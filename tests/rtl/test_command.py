@@ -25,6 +25,7 @@ from tb.scenarios import SMALL, SMALL_LIMITS, family
 
 HEADER: dict[str, Any] = {
     "magic": MAGIC, "version": VERSION, "lanes": 4, "tokens": 9, "hidden": 8, "ffn": 8, "labels": 2,
+    "rows": 0x12345678, "model": 0xF1E2D3C4B5A69788,
 }  # fmt: skip
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import re
 import subprocess
+import sys
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
@@ -264,6 +266,89 @@ def test_the_core_names_what_there_is() -> None:
     ]
     assert whole["name"] == bare["name"]
     assert re.fullmatch(r"bert2rtl:accelerator:unit:[\d.]+", whole["name"])
+
+
+KINDS = {"icarus": "SDC", "verilator": "SDC", "quartus": "SDC", "symbiflow": "SDC", "vivado": "xdc",
+         "trellis": "LPF"}  # fmt: skip
+"""What each tool reads of the constraints, by edalize's names."""
+BOARD = """CAPI=2:
+name: test:test:board:1.0
+filesets:
+  rtl:
+    files: [board.v]
+    file_type: verilogSource
+    depend: ["bert2rtl:accelerator:unit"]
+  constraints:
+    files: [board.lpf: {file_type: LPF}, board.sdc: {file_type: SDC}, board.xdc: {file_type: xdc}]
+targets:
+  default: &default
+    filesets: [rtl, constraints]
+    toplevel: board
+  trellis: {<<: *default, flow: trellis}
+  vivado: {<<: *default, flow: vivado}
+"""
+
+
+@pytest.fixture(scope="module")
+def cores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small package, and a core around it with constraints of its own."""
+    place = tmp_path_factory.mktemp("cores")
+    clocks = {f"constraints/{name}": text for name, text in constraints("unit", 50).items()}
+    files = {
+        **clocks,
+        "rtl/unit.v": "module unit(input clk, output q);\nassign q = clk;\nendmodule\n",
+        "unit.core": core("unit", rtl=["rtl/unit.v"], constraints=sorted(clocks)),
+    }
+    folder.write_package(files, place / "package", "unit")
+    board = place / "board"
+    board.mkdir()
+    for kind in ("lpf", "sdc", "xdc"):
+        (board / f"board.{kind}").write_text("# the clock of the board\n")
+    (board / "board.core").write_text(BOARD)
+    (board / "board.v").write_text(
+        "module board(input clk25, output q);\nunit unit(.clk(clk25), .q(q));\nendmodule\n"
+    )
+    return place
+
+
+def set_up(cores: Path, place: Path, name: str, *options: str) -> list[tuple[str, str]]:
+    """What FuseSoC hands over for a core: the name and kind of each file."""
+    tools = Path(sys.executable).parent
+    home = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(place))
+    run = [str(tools / "fusesoc"), f"--cores-root={cores}", "run", "--setup", *options, name]
+    done = subprocess.run(run, cwd=place, env=os.environ | home, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (made,) = place.rglob("*.eda.yml")
+    files = yaml.safe_load(made.read_text())["files"]
+    return sorted((Path(file["name"]).name, file["file_type"]) for file in files)
+
+
+@pytest.mark.parametrize("tool", KINDS)
+def test_the_core_alone_has_the_clock_of_its_tool(tool: str, cores: Path, tmp_path: Path) -> None:
+    """Once: Vivado and nextpnr would take the clock of two files twice, or refuse them."""
+    suffix = KINDS[tool].lower()
+    made = set_up(cores, tmp_path, "bert2rtl:accelerator:unit", "--tool", tool)
+    assert made == sorted([(f"unit.{suffix}", KINDS[tool]), ("unit.v", "verilogSource")])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(["--target=default", "--tool", tool] for tool in KINDS),
+        *([f"--target={flow}"] for flow in ("trellis", "vivado")),
+    ],
+    ids=" ".join,
+)
+def test_a_core_that_depends_on_it_keeps_its_own_clocks(
+    options: list[str], cores: Path, tmp_path: Path
+) -> None:
+    assert set_up(cores, tmp_path, "test:test:board", *options) == [
+        ("board.lpf", "LPF"),
+        ("board.sdc", "SDC"),
+        ("board.v", "verilogSource"),
+        ("board.xdc", "xdc"),
+        ("unit.v", "verilogSource"),
+    ]
 
 
 FILES = {"rtl/unit.v": "module\n", "unit.md": "# unit\n", "unit_bench/bench.f": "a\n"}

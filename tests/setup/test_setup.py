@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import tomllib
 
+from cli.machine import ROOT
+
 import pytest
 
 from setup import __main__ as command
 from setup import environment, system, verilator
-from setup.steps import ROOT, SetupError, digest, is_stamped, write_stamp
+from setup.steps import SetupError, digest, is_stamped, write_stamp
 from sim.verilator import parse_version
 
 

@@ -32,14 +32,14 @@ async def sums(dut, sign):
 
 @cocotb.test()
 async def sheet_is_given(dut):
-    sheet = json.loads(Path(os.environ["UNIT_SHEET"]).read_text())
+    sheet = json.loads(Path(os.environ["BERT2RTL_UNIT_SHEET"]).read_text())
     assert sheet["ports"]["i"] == {"direction": "input", "width": 8, "signed": True}
     assert sheet["latency"] == 1
 
 
 @cocotb.test()
 async def wrong_on_purpose(dut):
-    expected = int(os.environ.get("EXPECTED", "5"))
+    expected = int(os.environ.get("BERT2RTL_EXPECTED", "5"))
     assert (await _sums(dut, [5]))[0] == expected, f"expected {expected}"
 
 

@@ -22,6 +22,7 @@ from rtl.interface.operation import Error
 from sim.cycles.model import predict
 from sim.harness import fast
 from sim.harness.fast import Job, Result
+from tests.damage import any_damage
 
 CONFIG = Config(lanes=4, tokens=16, hidden=16, ffn=32, labels=4)
 PLAIN = Shape(
@@ -219,9 +220,27 @@ def test_an_inference_may_be_bounded(plain: Loaded) -> None:
 
 
 def test_a_row_beyond_the_table_is_an_error(plain: Loaded) -> None:
-    job = replace(plain.job(5), table=plain.table[:20])
+    job = replace(plain.job(5), program=plain.program.stream(), table=plain.table[:20])
     with pytest.raises(fast.HarnessError, match=r"row \d+ was asked for, the table has 20"):
         fast.simulate(CONFIG, [job])
+
+
+def test_no_damage_of_stream_or_rows_gives_logits(plain: Loaded) -> None:
+    """Any byte changed, cut or added: of the stream the accelerator's error, of the rows ours."""
+    job, lanes, sound = plain.job(5), CONFIG.lanes, plain.program.stream()
+    streams = [damaged + bytes(-len(damaged) % lanes) for damaged in any_damage(sound, 5, 60)]
+    jobs = [replace(job, program=stream) for stream in streams if stream not in (b"", sound)]
+    assert len(jobs) > 50
+    for result in fast.simulate(CONFIG, jobs):
+        assert result.error in (
+            Error.FORMAT, Error.CRC, Error.LIMIT, Error.TRUNCATED, Error.OVERRUN,
+        )  # fmt: skip
+        assert not len(result.logits)
+    rows, width = plain.table.tobytes(), plain.table.shape[1]
+    tables = [*any_damage(rows, 6, 60), Loaded(PLAIN, 99).table.tobytes()]
+    for table in (np.frombuffer(one, np.int8) for one in tables if one and len(one) % width == 0):
+        with pytest.raises(ValueError, match="the table is damaged or another model's than"):
+            fast.simulate(CONFIG, [replace(job, table=table.reshape(-1, width))])
 
 
 def test_processes_share_the_jobs_and_end_with_the_iteration(plain: Loaded) -> None:

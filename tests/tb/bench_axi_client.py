@@ -128,7 +128,7 @@ class Client:
 
 
 async def client(dut: Any) -> Client:
-    facts = json.loads(Path(os.environ["UNIT_SHEET"]).read_text())["configuration"]
+    facts = json.loads(Path(os.environ["BERT2RTL_UNIT_SHEET"]).read_text())["configuration"]
     config = Config(**facts)
     Clock(dut.clk, 10, "ns").start()
     found = Client(dut, config)

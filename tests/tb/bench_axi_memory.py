@@ -147,7 +147,7 @@ class Host:
 
 
 async def host(dut: Any) -> Host:
-    facts = json.loads(Path(os.environ["UNIT_SHEET"]).read_text())["configuration"]
+    facts = json.loads(Path(os.environ["BERT2RTL_UNIT_SHEET"]).read_text())["configuration"]
     Clock(dut.clk, 10, "ns").start()
     found = Host(dut, Config(**facts))
     await found.reset()

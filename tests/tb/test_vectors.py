@@ -22,6 +22,7 @@ from tests.golden.reference import (
     ref_rsqrt,
     ref_softmax,
 )
+from tests.quant.tiny import write_resolved
 
 CHECKPOINT = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
 SHAPES = {
@@ -36,8 +37,9 @@ SHAPES = {
 def model_folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A quantized model with the shipped checkpoint's tokenizer beside it."""
     folder = tmp_path / "model"
-    store.save(random_model(SHAPES[request.param], 3), folder, {"checkpoint": {"sha256": "0"}})
-    (folder / "vocab.txt").write_bytes((CHECKPOINT / "vocab.txt").read_bytes())
+    words = (CHECKPOINT / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    info = {"checkpoint": {"sha256": "0"}, "tokenizer": write_resolved(folder, words)}
+    store.save(random_model(SHAPES[request.param], 3), folder, info)
     return folder
 
 
@@ -257,6 +259,7 @@ def test_a_text_is_tokenised_as_the_checkpoint_says(tmp_path: Path) -> None:
     accented = "caf\N{LATIN SMALL LETTER E WITH ACUTE}"
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "cafe", accented]
     (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     settings = {"do_lower_case": True, "strip_accents": False}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     (found,) = command.sequences_of([accented.upper()], TextTokenizer(tmp_path), 8)

@@ -47,7 +47,7 @@ def test_numbers_come_in_their_units(arguments, tmp_path, capsys):
     checkpoint, tokenizer = load(tmp_path / "out"), TextTokenizer(tmp_path / "out")
     assert (checkpoint.spec.task, checkpoint.spec.labels) == ("regression", ("stars", "grams"))
     found = read_texts(file, names=("stars", "grams"), task="regression")
-    ids = [tokenizer.encode(r.text, limit=16, segments=2).ids for r in found]
+    ids = [tokenizer.encode(r.text, limit=16).ids for r in found]
     outputs = np.array([float_model.run(checkpoint.spec, checkpoint.arrays, i) for i in ids])
     error = np.abs(outputs - [r.targets for r in found]).mean(axis=0)
     assert error[0] < 0.5
@@ -87,6 +87,7 @@ def test_the_corpora_give_targets_that_are_written_and_read(tmp_path):
     ("changes", "message"),
     [
         (["--names", "a,,b"], r"--data FILE needs --names A,B,\.\.\. of its outputs"),
+        (["--names", "a,A"], r"--names has 'a' and 'A', which are one name: rename one"),
         (["--data", "reviews"], r"--names belongs to a file: of reviews they are given"),
         (["--batch", "500"], r"160 training texts do not fill a batch of 500: lower --batch"),
         (["--names", "a,b,c"], r"'label' is \[1\.0\], 1 number: the model gives 3 \(a, b, c\)"),

@@ -5,6 +5,8 @@
 
        STEP: code CODE, CYCLES cycles, logits LOGIT LOGIT ...
 
+   An image that is read anew is one, too: the driver's code, 0 cycles, no logits.
+
    Other lines are for people. Whatever goes wrong outside an inference is a line "failed: ...". */
 
 #include <stdint.h>
@@ -102,6 +104,25 @@ static void require(int code, const char *what)
     end();
 }
 
+static void tell(const char *step, int code, uint32_t cycles, const int32_t *logits, uint32_t count)
+{
+    text(step);
+    text(": code ");
+    number(code);
+    text(", ");
+    number((int32_t)cycles);
+    text(" cycles, logits");
+    for (uint32_t i = 0; i < count; i++) {
+        put(' ');
+        number(logits[i]);
+    }
+    put('\n');
+    if (code != B2RTL_OK) {
+        text(b2rtl_text(code));
+        put('\n');
+    }
+}
+
 static void infer(const char *step, const uint32_t *words, uint32_t count, int by_interrupt)
 {
     static int32_t logits[LOGITS];
@@ -115,21 +136,7 @@ static void infer(const char *step, const uint32_t *words, uint32_t count, int b
                         : b2rtl_wait(&device, POLLS);
     require(b2rtl_read_logits(&device, logits, LOGITS, &waiting), "logits");
     require(b2rtl_read_counters(&device, &counters), "counters");
-    text(step);
-    text(": code ");
-    number(code);
-    text(", ");
-    number((int32_t)counters.cycles);
-    text(" cycles, logits");
-    for (uint32_t i = 0; i < waiting && i < LOGITS; i++) {
-        put(' ');
-        number(logits[i]);
-    }
-    put('\n');
-    if (code != B2RTL_OK) {
-        text(b2rtl_text(code));
-        put('\n');
-    }
+    tell(step, code, counters.cycles, logits, waiting < LOGITS ? waiting : LOGITS);
 }
 
 static void all(const char *step, int by_interrupt)
@@ -179,6 +186,11 @@ int main(void)
     first("flipped bit");
     bytes[image.stream - address + image.stream_bytes / 2] ^= 1;
     first("flipped back");
+
+    bytes[job->image_bytes - 1] ^= 1;
+    tell("flipped row", b2rtl_read_image(&device, bytes, job->image_bytes, address, &wrong), 0, 0, 0);
+    bytes[job->image_bytes - 1] ^= 1;
+    tell("image again", b2rtl_read_image(&device, bytes, job->image_bytes, address, &wrong), 0, 0, 0);
 
     wrong = image;
     wrong.stream = NOTHING_THERE;

@@ -1,11 +1,11 @@
-/* Integer inference of a BERT encoder; see bert2rtl.h.
+/* Integer inference of a BERT encoder; see bert_infer.h.
 
    int8_t and its relatives are two's complement wherever they exist, which this file asks for. It
    relies on nothing else that C99 leaves open: negative numbers are shifted by floor_shift, and no
    arithmetic needs an int of more than 16 bits. */
-#include "bert2rtl.h"
+#include "bert_infer.h"
 
-#include "bert2rtl_model.h"
+#include "bert_model.h"
 
 #define LIMIT8 INT32_C(128)
 #define LIMIT16 INT32_C(32768)
@@ -54,7 +54,7 @@ static int64_t reciprocal(int64_t sum, int32_t *e)
     int64_t u, y0, newton;
     *e = leading_one(sum);
     u = sum << (19 - *e);
-    y0 = bert2rtl_model.reciprocal[(u >> 12) & 127];
+    y0 = bert_model.reciprocal[(u >> 12) & 127];
     newton = floor_shift((INT64_C(1) << 31) - u * y0, 6);
     return smaller(floor_shift((y0 << 25) + y0 * newton + (INT64_C(1) << 20), 21), 65535);
 }
@@ -65,7 +65,7 @@ static int64_t rsqrt(int64_t v, int32_t *e)
     int64_t u, y0, newton;
     *e = leading_one(v) / 2;
     u = *e < 8 ? v << (16 - 2 * *e) : v >> (2 * *e - 16);
-    y0 = bert2rtl_model.rsqrt[u < INT64_C(1) << 17 ? (u >> 9) & 127 : 128 + ((u >> 10) & 127)];
+    y0 = bert_model.rsqrt[u < INT64_C(1) << 17 ? (u >> 9) & 127 : 128 + ((u >> 10) & 127)];
     newton = floor_shift((INT64_C(1) << 40) - u * y0 * y0, 16);
     return smaller(floor_shift((y0 << 25) + y0 * newton + (INT64_C(1) << 20), 21), 65535);
 }
@@ -85,29 +85,30 @@ static void row_scale(int32_t sum, int32_t m, int32_t s, int32_t *row_m, int32_t
     *row_s = s + 16 + e - adjust;
 }
 
-/* Where a row of a table of int8 codes begins; how it is cut, bert2rtl_model.h says. */
+/* Where a row of a table of int8 codes begins; how it is cut, bert_model.h says. */
 static const signed char *row_of(const signed char *rows, int32_t columns, size_t row)
 {
-    int32_t parts = (columns + BERT2RTL_PART - 1) / BERT2RTL_PART;
-    return rows + row * (size_t)parts * (size_t)(smaller(columns, BERT2RTL_PART) + 1);
+    int32_t parts = (columns + BERT_PART - 1) / BERT_PART;
+    return rows + row * (size_t)parts * (size_t)(smaller(columns, BERT_PART) + 1);
 }
 
 /* sum_k x[k] * weight[row][k] */
-static int32_t product(const bert2rtl_linear *layer, int32_t row, const int8_t *x)
+static int32_t product(const bert_linear *layer, int32_t row, const int8_t *x)
 {
     const signed char *w = row_of(layer->weight, layer->columns, (size_t)row);
-    int32_t acc = 0, first, i, length;
-    for (first = 0; first < layer->columns; first += BERT2RTL_PART) {
-        length = (int32_t)smaller(layer->columns - first, BERT2RTL_PART);
-        for (i = 0; i < length; i++) {
-            acc += (int32_t)w[i] * x[first + i];
+    int32_t acc = 0, first, i, end;
+    for (first = 0; first < layer->columns; first += BERT_PART) {
+        end = (int32_t)smaller(layer->columns, first + BERT_PART);
+        for (i = first; i < end; i++) {
+            acc += (int32_t)w[i] * x[i];
         }
-        w += BERT2RTL_PART + 1;
+        w++; /* the 0 behind each part */
     }
     return acc;
 }
 
-/* An operand: int8 codes, and where it has 16 bits their low halves, otherwise NULL. */
+/* An operand: int8 codes, and where it has 16 bits their low halves, otherwise NULL, which it is
+   throughout a model that has no room for them. */
 typedef struct {
     int8_t *codes, *low;
 } operand;
@@ -116,18 +117,18 @@ static operand operand_of(int8_t *codes, int8_t *low, int32_t wide)
 {
     operand x;
     x.codes = codes;
-    x.low = wide ? low : NULL;
+    x.low = BERT_PRECISE && wide ? low : NULL;
     return x;
 }
 
 /* x . weight[row] + bias[row]; low halves first, whose sum counts 2^-8 */
-static int32_t accumulate(const bert2rtl_linear *layer, int32_t row, operand x)
+static int32_t accumulate(const bert_linear *layer, int32_t row, operand x)
 {
     int32_t acc = x.low ? (int32_t)floor_shift(product(layer, row, x.low), 8) : 0;
     return acc + product(layer, row, x.codes) + layer->bias[row];
 }
 
-static void linear(const bert2rtl_linear *layer, operand x, operand y)
+static void linear(const bert_linear *layer, operand x, operand y)
 {
     int32_t row, code;
     for (row = 0; row < layer->rows; row++) {
@@ -140,7 +141,7 @@ static void linear(const bert2rtl_linear *layer, operand x, operand y)
 }
 
 /* x += linear(x8), in the int16 of the residual stream */
-static void residual(const bert2rtl_linear *layer, int32_t shift, operand x8, int16_t *x)
+static void residual(const bert_linear *layer, int32_t shift, operand x8, int16_t *x)
 {
     int32_t row, branch;
     for (row = 0; row < layer->rows; row++) {
@@ -150,24 +151,24 @@ static void residual(const bert2rtl_linear *layer, int32_t shift, operand x8, in
 }
 
 /* LayerNorm and the operand made of it; x may be z, and is NULL where only that is wanted. */
-static void normalize(const bert2rtl_norm *norm, const int16_t *z, int16_t *x, operand x8)
+static void normalize(const bert_norm *norm, const int16_t *z, int16_t *x, operand x8)
 {
     int64_t s1 = 0, s2 = 0, r, n;
     int32_t c, e, y, shift;
-    for (c = 0; c < BERT2RTL_HIDDEN; c++) {
+    for (c = 0; c < BERT_HIDDEN; c++) {
         s1 += z[c];
         s2 += (int32_t)z[c] * z[c];
     }
-    r = rsqrt(BERT2RTL_HIDDEN * s2 - s1 * s1 + norm->epsilon, &e);
-    for (c = 0; c < BERT2RTL_HIDDEN; c++) {
-        n = round_shift((BERT2RTL_HIDDEN * (int64_t)z[c] - s1) * r, e + 4);
+    r = rsqrt(BERT_HIDDEN * s2 - s1 * s1 + norm->epsilon, &e);
+    for (c = 0; c < BERT_HIDDEN; c++) {
+        n = round_shift((BERT_HIDDEN * (int64_t)z[c] - s1) * r, e + 4);
         y = saturate(round_shift(n * norm->gamma[c] + norm->beta[c], norm->shift), LIMIT16);
         if (x) {
             x[c] = (int16_t)y;
         }
         shift = norm->operand_shifts ? norm->operand_shifts[c] : 8;
         x8.codes[c] = (int8_t)saturate(round_shift(y, shift), LIMIT8);
-        if (norm->wide) {
+        if (x8.low && norm->wide) {
             x8.low[c] = (int8_t)saturate(y - x8.codes[c] * INT32_C(256), LIMIT8);
         }
     }
@@ -175,18 +176,18 @@ static void normalize(const bert2rtl_norm *norm, const int16_t *z, int16_t *x, o
 
 static void embed(uint32_t id, int32_t type, int32_t place, int16_t *x)
 {
-    const bert2rtl_encoder *model = &bert2rtl_model;
-    size_t row = (size_t)type * BERT2RTL_POSITIONS + BERT2RTL_OFFSET + (size_t)place;
-    const signed char *token = row_of(model->token, BERT2RTL_HIDDEN, id);
-    const signed char *position = row_of(model->position, BERT2RTL_HIDDEN, row);
+    const bert_encoder *model = &bert_model;
+    size_t row = (size_t)type * BERT_POSITIONS + BERT_OFFSET + (size_t)place;
+    const signed char *token = row_of(model->token, BERT_HIDDEN, id);
+    const signed char *position = row_of(model->position, BERT_HIDDEN, row);
     int32_t c;
-    for (c = 0; c < BERT2RTL_HIDDEN; c++) {
+    for (c = 0; c < BERT_HIDDEN; c++) {
         x[c] = (int16_t)(model->token_factor * token[c] + model->position_factor * position[c]);
     }
     if (model->token_low) {
-        token = row_of(model->token_low, BERT2RTL_HIDDEN, id);
-        position = row_of(model->position_low, BERT2RTL_HIDDEN, row);
-        for (c = 0; c < BERT2RTL_HIDDEN; c++) {
+        token = row_of(model->token_low, BERT_HIDDEN, id);
+        position = row_of(model->position_low, BERT_HIDDEN, row);
+        for (c = 0; c < BERT_HIDDEN; c++) {
             x[c] = (int16_t)(x[c] + token[c] + position[c]);
         }
     }
@@ -198,7 +199,7 @@ static int is_key(const uint8_t *attend, int32_t t)
 }
 
 /* p of one query and one head over all keys, and their sum */
-static int32_t softmax(bert2rtl_workspace *w, const uint8_t *attend, int32_t tokens)
+static int32_t softmax(bert_workspace *w, const uint8_t *attend, int32_t tokens)
 {
     int32_t t, d, highest = -LIMIT16, sum = 0;
     for (t = 0; t < tokens; t++) {
@@ -210,7 +211,7 @@ static int32_t softmax(bert2rtl_workspace *w, const uint8_t *attend, int32_t tok
         w->p[t] = 0;
         d = highest - w->score[t];
         if (is_key(attend, t) && d < 9 * 256) { /* beyond, T * 2^-9 rounds to 0 */
-            w->p[t] = (uint8_t)round_shift(bert2rtl_model.exp2[d & 255], (d >> 8) + 8);
+            w->p[t] = (uint8_t)round_shift(bert_model.exp2[d & 255], (d >> 8) + 8);
         }
         sum += w->p[t];
     }
@@ -218,20 +219,20 @@ static int32_t softmax(bert2rtl_workspace *w, const uint8_t *attend, int32_t tok
 }
 
 /* The context of one query and one head takes the place of its q, which nothing reads again. */
-static void context(bert2rtl_workspace *w, const bert2rtl_layer *layer, const uint8_t *attend,
+static void context(bert_workspace *w, const bert_layer *layer, const uint8_t *attend,
                     int32_t tokens, int32_t query, int32_t first)
 {
     int8_t *q = w->q[query] + first;
     int32_t t, i, acc, row_m, row_s;
     for (t = 0; t < tokens; t++) {
         acc = 0;
-        for (i = 0; i < BERT2RTL_HEAD_SIZE; i++) {
+        for (i = 0; i < BERT_HEAD_SIZE; i++) {
             acc += (int32_t)q[i] * w->k[t][first + i];
         }
         w->score[t] = (int16_t)requantize(acc, layer->score_m, layer->score_s, LIMIT16);
     }
     row_scale(softmax(w, attend, tokens), layer->context_m, layer->context_s, &row_m, &row_s);
-    for (i = 0; i < BERT2RTL_HEAD_SIZE; i++) {
+    for (i = 0; i < BERT_HEAD_SIZE; i++) {
         acc = 0;
         for (t = 0; t < tokens; t++) {
             acc += (int32_t)w->p[t] * w->v[t][first + i];
@@ -241,20 +242,20 @@ static void context(bert2rtl_workspace *w, const bert2rtl_layer *layer, const ui
 }
 
 /* x8 of a token, which a norm makes, or with whose width (1: 16 bits) it is read */
-static operand x8_of(bert2rtl_workspace *w, int32_t t, int32_t wide)
+static operand x8_of(bert_workspace *w, int32_t t, int32_t wide)
 {
-    return operand_of(w->x8[t], w->x8_low[BERT2RTL_PRECISE ? t : 0], wide);
+    return operand_of(w->x8[t], w->x8_low[BERT_PRECISE ? t : 0], wide);
 }
 
 /* wide: of the x8 that a layer of post-norm reads */
-static void encode(bert2rtl_workspace *w, const bert2rtl_layer *layer, const uint8_t *attend,
+static void encode(bert_workspace *w, const bert_layer *layer, const uint8_t *attend,
                    int32_t tokens, int32_t wide)
 {
-    const bert2rtl_norm *before_ffn = BERT2RTL_PRE_NORM ? &layer->norm2 : &layer->norm1;
+    const bert_norm *before_ffn = BERT_PRE_NORM ? &layer->norm2 : &layer->norm1;
     operand hidden = operand_of(w->ffn, w->ffn_low, layer->up.table_low != NULL);
     int32_t t, head;
     for (t = 0; t < tokens; t++) {
-        if (BERT2RTL_PRE_NORM) {
+        if (BERT_PRE_NORM) {
             normalize(&layer->norm1, w->x[t], NULL, x8_of(w, t, 1));
             wide = layer->norm1.wide;
         }
@@ -263,39 +264,39 @@ static void encode(bert2rtl_workspace *w, const bert2rtl_layer *layer, const uin
         linear(&layer->v, x8_of(w, t, wide), operand_of(w->v[t], NULL, 0));
     }
     for (t = 0; t < tokens; t++) {
-        for (head = 0; head < BERT2RTL_HEADS; head++) {
-            context(w, layer, attend, tokens, t, head * BERT2RTL_HEAD_SIZE);
+        for (head = 0; head < BERT_HEADS; head++) {
+            context(w, layer, attend, tokens, t, head * BERT_HEAD_SIZE);
         }
         residual(&layer->o, layer->attention_shift, operand_of(w->q[t], NULL, 0), w->x[t]);
-        normalize(before_ffn, w->x[t], BERT2RTL_PRE_NORM ? NULL : w->x[t], x8_of(w, t, 1));
+        normalize(before_ffn, w->x[t], BERT_PRE_NORM ? NULL : w->x[t], x8_of(w, t, 1));
         linear(&layer->up, x8_of(w, t, before_ffn->wide), hidden);
         residual(&layer->down, layer->ffn_shift, hidden, w->x[t]);
-        if (!BERT2RTL_PRE_NORM) {
+        if (!BERT_PRE_NORM) {
             normalize(&layer->norm2, w->x[t], w->x[t], x8_of(w, t, 1));
         }
     }
 }
 
 /* The operand of the head: that of a token, or the mean over the keys, attention with equal p. */
-static void pool(const bert2rtl_workspace *w, const uint8_t *attend, int32_t tokens, int32_t token,
+static void pool(bert_workspace *w, const uint8_t *attend, int32_t tokens, int32_t token,
                  operand y)
 {
+    operand x = x8_of(w, token, 1);
     int32_t c, t, acc, row_m = 0, row_s = 0, sum = 0;
-    if (BERT2RTL_MEAN) {
+    if (BERT_MEAN) {
         for (t = 0; t < tokens; t++) {
             sum += is_key(attend, t) ? 255 : 0;
         }
-        row_scale(sum, bert2rtl_model.mean_m, bert2rtl_model.mean_s, &row_m, &row_s);
+        row_scale(sum, bert_model.mean_m, bert_model.mean_s, &row_m, &row_s);
     }
-    for (c = 0; c < BERT2RTL_HIDDEN; c++) {
+    for (c = 0; c < BERT_HIDDEN; c++) {
         acc = 0;
-        for (t = 0; BERT2RTL_MEAN && t < tokens; t++) {
+        for (t = 0; BERT_MEAN && t < tokens; t++) {
             acc += is_key(attend, t) ? INT32_C(255) * w->x8[t][c] : 0;
         }
-        y.codes[c] = (int8_t)(BERT2RTL_MEAN ? requantize(acc, row_m, row_s, LIMIT8)
-                                  : w->x8[token][c]);
-        if (y.low) {
-            y.low[c] = w->x8_low[BERT2RTL_PRECISE ? token : 0][c];
+        y.codes[c] = (int8_t)(BERT_MEAN ? requantize(acc, row_m, row_s, LIMIT8) : x.codes[c]);
+        if (x.low && y.low) {
+            y.low[c] = x.low[c];
         }
     }
 }
@@ -303,40 +304,40 @@ static void pool(const bert2rtl_workspace *w, const uint8_t *attend, int32_t tok
 static int check(const uint32_t *ids, const uint8_t *types, const uint8_t *attend, int tokens)
 {
     int t, keys = 0;
-    if (tokens < 1 || tokens > BERT2RTL_TOKENS) {
-        return BERT2RTL_BAD_TOKENS;
+    if (tokens < 1 || tokens > BERT_TOKENS) {
+        return BERT_BAD_TOKENS;
     }
     for (t = 0; t < tokens; t++) {
-        if (ids[t] >= BERT2RTL_VOCABULARY) {
-            return BERT2RTL_BAD_ID;
+        if (ids[t] >= BERT_VOCABULARY) {
+            return BERT_BAD_ID;
         }
-        if (types && types[t] >= BERT2RTL_TYPES) {
-            return BERT2RTL_BAD_TYPE;
+        if (types && types[t] >= BERT_TYPES) {
+            return BERT_BAD_TYPE;
         }
         if (attend && attend[t] > 1) {
-            return BERT2RTL_BAD_ATTEND;
+            return BERT_BAD_ATTEND;
         }
         keys += is_key(attend, t);
     }
-    return keys ? BERT2RTL_OK : BERT2RTL_NO_KEY;
+    return keys ? BERT_OK : BERT_NO_KEY;
 }
 
-int bert2rtl_infer(bert2rtl_workspace *workspace, const uint32_t *ids, const uint8_t *types,
+int bert_infer(bert_workspace *workspace, const uint32_t *ids, const uint8_t *types,
                    const uint8_t *attend, int tokens, int32_t *logits)
 {
-    const bert2rtl_encoder *model = &bert2rtl_model;
-    const bert2rtl_linear *last = &model->head[BERT2RTL_HEAD - 1];
-    bert2rtl_workspace *w = workspace;
-    const bert2rtl_norm *norm = model->embedding_norm; /* the latest, of which x8 is */
+    const bert_encoder *model = &bert_model;
+    const bert_linear *last = &model->head[BERT_HEAD - 1];
+    bert_workspace *w = workspace;
+    const bert_norm *norm = model->norm_embedding; /* the latest, of which x8 is */
     operand x, y;
     int32_t t, i, row;
     int code;
 
     if (!workspace || !ids || !logits) {
-        return BERT2RTL_BAD_POINTER;
+        return BERT_BAD_POINTER;
     }
     code = check(ids, types, attend, tokens);
-    if (code != BERT2RTL_OK) {
+    if (code != BERT_OK) {
         return code;
     }
     for (t = 0; t < tokens; t++) {
@@ -348,45 +349,45 @@ int bert2rtl_infer(bert2rtl_workspace *workspace, const uint32_t *ids, const uin
             residual(model->projection, PROJECTION_SHIFT, x8_of(w, t, 0), w->x[t]);
         }
     }
-    for (i = 0; i < BERT2RTL_LAYERS; i++) {
+    for (i = 0; i < BERT_LAYERS; i++) {
         encode(w, &model->layers[i], attend, tokens, norm && norm->wide);
         norm = &model->layers[i].norm2;
     }
-    for (t = 0; t < tokens && model->final_norm; t++) {
-        norm = model->final_norm;
+    for (t = 0; t < tokens && model->norm_final; t++) {
+        norm = model->norm_final;
         normalize(norm, w->x[t], w->x[t], x8_of(w, t, 1));
     }
-    for (t = 0; t < (BERT2RTL_EVERY ? tokens : 1); t++) {
-        x = operand_of(w->head[0], w->head_low, norm->wide && !BERT2RTL_MEAN);
+    for (t = 0; t < (BERT_EVERY ? tokens : 1); t++) {
+        x = operand_of(w->head[0], w->head_low, norm->wide && !BERT_MEAN);
         pool(w, attend, tokens, t, x);
-        for (i = 0; i < BERT2RTL_HEAD - 1; i++) {
+        for (i = 0; i < BERT_HEAD - 1; i++) {
             y = operand_of(w->head[(i + 1) % 2], NULL, 0);
             linear(&model->head[i], x, y);
             x = y;
         }
-        for (row = 0; row < BERT2RTL_LABELS; row++) {
+        for (row = 0; row < BERT_LABELS; row++) {
             *logits++ = accumulate(last, row, x);
         }
     }
-    return BERT2RTL_OK;
+    return BERT_OK;
 }
 
-const char *bert2rtl_message(int code)
+const char *bert_message(int code)
 {
     switch (code) {
-    case BERT2RTL_OK:
+    case BERT_OK:
         return "done";
-    case BERT2RTL_BAD_POINTER:
+    case BERT_BAD_POINTER:
         return "workspace, ids or logits is NULL";
-    case BERT2RTL_BAD_TOKENS:
+    case BERT_BAD_TOKENS:
         return "the number of tokens is out of range";
-    case BERT2RTL_BAD_ID:
+    case BERT_BAD_ID:
         return "a token id is not in the vocabulary";
-    case BERT2RTL_BAD_TYPE:
+    case BERT_BAD_TYPE:
         return "a type (segment id) is out of range";
-    case BERT2RTL_BAD_ATTEND:
+    case BERT_BAD_ATTEND:
         return "an attend bit is neither 0 nor 1";
-    case BERT2RTL_NO_KEY:
+    case BERT_NO_KEY:
         return "attend is 0 for every token";
     default:
         return "unknown code";

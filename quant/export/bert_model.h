@@ -1,16 +1,20 @@
-/* How bert2rtl_model.c holds the model. The names are those of docs/numerics.md of bert2rtl. */
-#ifndef BERT2RTL_MODEL_H
-#define BERT2RTL_MODEL_H
+/* How bert_model.c holds the model. The names are those of docs/numerics.md of bert2rtl. */
+#ifndef BERT_MODEL_H
+#define BERT_MODEL_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bert2rtl_shape.h"
+#include "bert_shape.h"
 
-/* A row of int8 codes is cut into parts of BERT2RTL_PART; each is a string, followed by its 0. The
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A row of int8 codes is cut into parts of BERT_PART; each is a string, followed by its 0. The
    last of several parts is filled with 0 up to the length of the others. Compilers take strings
    many times faster than numbers, and C99 asks them for 4095 characters in one. */
-#define BERT2RTL_PART 1024
+#define BERT_PART 1024
 
 typedef struct {
     int32_t rows, columns;
@@ -20,7 +24,7 @@ typedef struct {
     const uint8_t *s;
     const signed char *table; /* 256 codes, NULL without an activation */
     const signed char *table_low; /* their low halves where the result has 16 bits, or NULL */
-} bert2rtl_linear;
+} bert_linear;
 
 typedef struct {
     const int16_t *gamma;
@@ -29,32 +33,36 @@ typedef struct {
     int64_t epsilon;
     const uint8_t *operand_shifts; /* of a channel's x to its x8, NULL for 8 in every channel */
     int32_t wide;                  /* 1: the operand has 16 bits, its low halves apart */
-} bert2rtl_norm;
+} bert_norm;
 
 typedef struct {
-    bert2rtl_linear q, k, v, o;
+    bert_linear q, k, v, o;
     int32_t score_m, score_s, context_m, context_s, attention_shift;
-    bert2rtl_linear up, down;
+    bert_linear up, down;
     int32_t ffn_shift;
-    bert2rtl_norm norm1, norm2;
-} bert2rtl_layer;
+    bert_norm norm1, norm2;
+} bert_layer;
 
 typedef struct {
-    const signed char *token;    /* BERT2RTL_VOCABULARY rows of BERT2RTL_HIDDEN */
-    const signed char *position; /* BERT2RTL_POSITIONS rows for each type, at least one type */
+    const signed char *token;    /* BERT_VOCABULARY rows of BERT_HIDDEN */
+    const signed char *position; /* BERT_POSITIONS rows for each type, at least one type */
     const signed char *token_low, *position_low; /* the low parts of values of 16 bits, or NULL */
     int32_t token_factor, position_factor;
-    const bert2rtl_norm *embedding_norm; /* NULL without one */
-    const bert2rtl_linear *projection;   /* of a factorised embedding, or NULL */
-    const bert2rtl_layer *layers;        /* BERT2RTL_LAYERS of them */
-    const bert2rtl_norm *final_norm;     /* NULL without one */
+    const bert_norm *norm_embedding; /* NULL without one */
+    const bert_linear *projection;   /* of a factorised embedding, or NULL */
+    const bert_layer *layers;        /* BERT_LAYERS of them */
+    const bert_norm *norm_final;     /* NULL without one */
     int32_t mean_m, mean_s;              /* of mean pooling */
-    const bert2rtl_linear *head;         /* BERT2RTL_HEAD of them, the last gives the logits */
+    const bert_linear *head;         /* BERT_HEAD of them, the last gives the logits */
     const uint16_t *exp2;                /* T of docs/numerics.md, 256 entries */
     const uint16_t *reciprocal;          /* R, 128 entries */
     const uint16_t *rsqrt;               /* Q, 256 entries */
-} bert2rtl_encoder;
+} bert_encoder;
 
-extern const bert2rtl_encoder bert2rtl_model;
+extern const bert_encoder bert_model;
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

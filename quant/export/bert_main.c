@@ -4,11 +4,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "bert2rtl.h"
+#include "bert_infer.h"
 
-static bert2rtl_workspace workspace;
-static uint32_t ids[BERT2RTL_TOKENS];
-static uint8_t types[BERT2RTL_TOKENS], attend[BERT2RTL_TOKENS];
+static bert_workspace workspace;
+static uint32_t ids[BERT_TOKENS];
+static uint8_t types[BERT_TOKENS], attend[BERT_TOKENS];
 
 static int is_digit(int c)
 {
@@ -50,35 +50,35 @@ static int read_line(int c)
         if (i == 3 || !(c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == EOF)) {
             return -1;
         }
-        if (tokens < BERT2RTL_TOKENS) {
+        if (tokens < BERT_TOKENS) {
             ids[tokens] = field[0];
             types[tokens] = (uint8_t)(field[1] > 255 ? 255 : field[1]);
             attend[tokens] = (uint8_t)(field[2] > 255 ? 255 : field[2]);
         }
-        tokens += tokens <= BERT2RTL_TOKENS;
+        tokens += tokens <= BERT_TOKENS;
     }
     return tokens;
 }
 
 int main(void)
 {
-    static int32_t logits[BERT2RTL_LOGITS];
+    static int32_t logits[BERT_LOGITS];
     unsigned long line = 1;
     int32_t label;
     int c;
     for (; (c = getchar()) != EOF; line++) {
         int tokens = read_line(c);
-        int code = BERT2RTL_OK;
+        int code = BERT_OK;
         const char *message = "not a list of ID, ID:TYPE or ID:TYPE:ATTEND";
         if (tokens >= 0) {
-            code = bert2rtl_infer(&workspace, ids, types, attend, tokens, logits);
-            message = bert2rtl_message(code);
+            code = bert_infer(&workspace, ids, types, attend, tokens, logits);
+            message = bert_message(code);
         }
-        if (tokens < 0 || code != BERT2RTL_OK) {
+        if (tokens < 0 || code != BERT_OK) {
             fprintf(stderr, "error: line %lu: %s\n", line, message);
             return 1;
         }
-        for (label = 0; label < BERT2RTL_LABELS * (BERT2RTL_EVERY ? (int32_t)tokens : 1); label++) {
+        for (label = 0; label < BERT_LABELS * (BERT_EVERY ? (int32_t)tokens : 1); label++) {
             printf("%s%" PRId32, label ? " " : "", logits[label]);
         }
         printf("\n");

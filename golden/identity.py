@@ -1,0 +1,48 @@
+"""Which integer model it is: a hash of everything that decides an answer.
+
+Two models of one identity give the same logits to every sequence, on any number of lanes. Names of
+labels, scales and the tokenizer are no part of it: they stand beside the integers.
+"""
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from golden.model import Model
+
+IDENTITY_BYTES = 8
+
+
+def identity_of(model: Model) -> bytes:
+    """The first 8 bytes of the SHA-256 of every part of the model under its name.
+
+    The names are those of quantized.json ("model") and quantized.npz, sorted. Of each comes the
+    line "NAME VALUE", or, of an array, "NAME DTYPE SHAPE" with its bytes behind it, little-endian,
+    the last index first. What is None is left out: a field that a model lacks changes nothing.
+    """
+    found = sha256()
+    for name, value in sorted(_parts("", model), key=lambda part: part[0]):
+        if isinstance(value, np.ndarray):
+            little = value.astype(value.dtype.newbyteorder("<"), copy=False)
+            found.update(f"{name} {value.dtype.name} {value.shape}\n".encode())
+            found.update(little.tobytes())
+        else:
+            found.update(f"{name} {value}\n".encode())
+    return found.digest()[:IDENTITY_BYTES]
+
+
+def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Arrays and plain values by dotted name; a tuple as its length and its members."""
+    if is_dataclass(value):
+        for field in fields(value):
+            member = f"{name}.{field.name}" if name else field.name
+            yield from _parts(member, getattr(value, field.name))
+    elif isinstance(value, tuple):
+        yield name, len(value)
+        for place, item in enumerate(value):
+            yield from _parts(f"{name}.{place}", item)
+    elif value is not None:
+        yield name, value
