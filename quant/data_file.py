@@ -105,9 +105,9 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         OPTION,
         choices=READINGS,
-        help="how labels are read, of which each could be the name of one class and the index of "
-        "another, and the integers of a .parquet file that names its classes (default: as the "
-        "whole file has it, which is refused where both fit)",
+        help="what labels are that could be the name of one class and the index of another; "
+        "indices: class names in a .parquet file do not count (default: decided for the whole "
+        "file, which is refused where both fit)",
     )
     group.add_argument("--encoding", metavar="NAME", default="utf-8", help="default: utf-8")
 

@@ -115,14 +115,16 @@ class Labels:
         for line, values in found:
             for value in filter(word, values):
                 name, index = self.by_name(value), self._by_index(value)
-                here = f"{place(self.path, line)}: the label {shown(value)}"
                 if name is None and index is None:
-                    raise TextError(f"{here} {self._refusal(value)}")
+                    raise TextError(f"{place(self.path, line)}: a label {self._refusal(value)}")
+                if name == index:
+                    continue
+                here = f"{place(self.path, line)}: the label {shown(value)}"
                 if name is None:
                     no_name = no_name or here
                 if index is None:
                     no_index = no_index or here
-                if name != index and INDEX.fullmatch(word(value)):
+                if INDEX.fullmatch(word(value)):
                     differs = differs or here
         if no_name and no_index:
             raise TextError(
@@ -144,7 +146,7 @@ class Labels:
         match = None if isinstance(value, bool) else INDEX.fullmatch(word(value))
         if match is None or Decimal(match[1]) >= self._limit:
             return None
-        return int(match[1])
+        return int(Decimal(match[1]))
 
     def _follow(self, classes: Sequence[str]) -> None:
         names = self.names or ()

@@ -100,6 +100,7 @@ CASES: list[tuple[Any, list[Any], list[int | None] | str, str]] = [
     (("LABEL_0", "LABEL_1"), [1, 0], [1, 0], ""),
     (("LABEL_1", "LABEL_0"), [1, 0], BOTH, ""),
     (("Q1", "Q2", "Q3"), [0, 2], [0, 2], "indices"),
+    (("art", "sport"), ["0" * 5000 + "1", "0.0"], [1, 0], ""),
     (("GPT-2", "T5", "BERT"), [0, 2], [0, 2], ""),
 ]  # fmt: skip
 
