@@ -269,8 +269,9 @@ def test_rows_of_another_width(tiny: Loaded, width: int) -> None:
     table = np.zeros((len(tiny.table), width), np.int8)
     table[:, : tiny.table.shape[1]] = tiny.table[:, :width]
     assert tiny.table.shape[1] != width
-    jobs = [replace(tiny.job(n), table=table) for n in (1, 4, 9)]
-    jobs += [replace(tiny.job(9), table=table, abort=moment) for moment in range(20, 60, 3)]
+    wrong = {"program": tiny.program.stream(), "table": table}
+    jobs = [replace(tiny.job(n), **wrong) for n in (1, 4, 9)]
+    jobs += [replace(tiny.job(9), **wrong, abort=moment) for moment in range(20, 60, 3)]
     results = followed(tiny, jobs, row_latency=5)
     assert {result.error for result in results[:3]} == {Error.ROW}
     assert {result.error for result in results[3:]} <= {Error.ROW, Error.ABORTED}
