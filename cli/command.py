@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, TextIO, cast
 
 from cli.extras import target
-from cli.machine import GENERATED, ROOT, VARIABLE, check_path, clean, elsewhere, find_places
+from cli.machine import check_machine, clean, elsewhere, find_places
 
 
 class Exit(IntEnum):
@@ -62,7 +62,6 @@ def run_command(main: Callable[[], int | None]) -> int:
     sys.stdout = cast(TextIO, _Output(output))
     try:
         try:
-            _check_machine()
             code = main()
         finally:
             sys.stdout.flush()
@@ -101,15 +100,8 @@ def _answer(error: BaseException) -> tuple[str, Exit] | None:
     return None
 
 
-def _check_machine() -> None:
-    """Refuse what would end in the middle, or leave out checks."""
-    if not __debug__:
-        raise ValueError("Python leaves out checks with -O: unset PYTHONOPTIMIZE")
-    check_path(ROOT, "this project's folder")
-    check_path(GENERATED, VARIABLE)
-
-
 def _elsewhere(error: OSError) -> str:
+    """What to do where a generated file cannot be written; "" for other errors."""
     unwritable = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC)
     name = error.filename
     return elsewhere(name) if isinstance(name, str | Path) and error.errno in unwritable else ""
@@ -174,3 +166,7 @@ find_places()
 if _is_ours():
     sys.excepthook = _uncaught
     clean(os.environ)
+    try:
+        check_machine()
+    except ValueError as error:
+        raise SystemExit(_say(f"error: {error}", Exit.REFUSED)) from None

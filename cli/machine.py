@@ -78,6 +78,20 @@ def elsewhere(path: str | Path) -> str:
     return f": {VARIABLE}=/another/folder names another place for what is generated"
 
 
+def check_machine() -> None:
+    """Refuse what would end a command in the middle, or leave out its checks.
+
+    Raises
+    ------
+    ValueError
+        Python runs with -O, or `check_path` refuses the project's folder or that of the variable.
+    """
+    if not __debug__:
+        raise ValueError("Python leaves out checks with -O: unset PYTHONOPTIMIZE")
+    check_path(ROOT, "this project's folder")
+    check_path(GENERATED, VARIABLE)
+
+
 def check_path(path: Path, what: str) -> None:
     """Refuse a path that make, Verilator or a list of folders would take for something else.
 

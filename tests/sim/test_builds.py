@@ -55,6 +55,28 @@ def test_a_failing_test_raises_with_its_message(accumulator, simulator):
 
 
 @EACH
+def test_what_a_user_exports_reaches_neither_build_nor_bench(
+    accumulator, simulator, monkeypatch, tmp_path
+):
+    foreign = {"EXPECTED": "9", "UNIT_SHEET": "/no", "PYTHONHOME": "/no", "PYTHONPATH": "/no"}
+    foreign |= {"BERT2RTL_EXPECTED": "9", "CXXFLAGS": "-Werror -nothing", "MAKEFLAGS": "-n"}
+    foreign |= {"COCOTB_TEST_FILTER": "nothing", "PYTHONOPTIMIZE": "1", "VERILATOR_ROOT": "/no"}
+    design = accumulator()
+    for name, value in foreign.items():
+        monkeypatch.setenv(name, value)
+    # A python3 that is none: the makefile of Verilator's runs one.
+    (tmp_path / "python3").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 1\n")
+    (tmp_path / "python3").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    options = {"bench": BENCH, "probes": ["part.total"], "variant": "exported"}
+    assert len(run_bench(design, simulator, **options)) == 5
+    if simulator == "icarus":  # an assert is one in spite of PYTHONOPTIMIZE
+        with pytest.raises(BenchError, match=r"1 failed\nwrong_on_purpose: expected 7\b"):
+            run_bench(design, simulator, env={"EXPECTED": "7"}, **options)
+    assert not (tmp_path / "ran").exists()
+
+
+@EACH
 def test_no_test_at_all_raises(accumulator, simulator):
     with pytest.raises(BenchError, match=r"bench_accumulator on accumulator \(4, .*no test ran"):
         run_bench(
