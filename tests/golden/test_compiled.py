@@ -47,4 +47,6 @@ def test_a_changed_table_of_another_file_is_compiled_anew(tmp_path):
 
 
 def test_without_a_place_it_is_compiled_each_time(tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__pycache__").touch()  # nor is there one beside the source
     assert look(tmp_path, "[3, 5]", BERT2RTL_BUILD="/proc/none", HOME="/proc/none") == (5, 0)
