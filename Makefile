@@ -39,6 +39,7 @@ help:  ## Show the targets and their variables
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Variables: REVIEW='text'  LANES=4|8|16|32|64  SIM=verilator|icarus  UNIT=name  WAVES=1  BOARD=ulx3s"
+	@echo "           BERT2RTL_BUILD=/folder instead of build/"
 	@echo "           ARGS='...' goes to the command as it stands  PYTHON=/path/to/python3"
 	@echo "Example:   make sim REVIEW='That movie was terrible!' LANES=8"
 	@printf '%s\n' "Quotes:    make sim REVIEW='It'\\''s \"good\"'   (in single quotes a shell changes nothing)"

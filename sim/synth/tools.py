@@ -40,7 +40,7 @@ def run_tool(
     """
     program = Path(sys.executable).with_name(f"yowasp-{name}")
     if not program.exists():
-        raise SynthesisError(f"{program.name} is not installed: run `python3 -m setup synth` first")
+        raise SynthesisError(f"{program.name} is not installed: run `make setup-synth` first")
     log = folder / (log_name or f"{name}.log")
     with log.open("w") as file:
         command = [str(program), *arguments]

@@ -129,7 +129,7 @@ def test_the_netlist_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 def test_without_yosys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "find_spec", lambda name: None)
-    with pytest.raises(SynthesisError, match="run `python3 -m setup synth` first"):
+    with pytest.raises(SynthesisError, match="run `make setup-synth` first"):
         gates.cell_models()
 
 
