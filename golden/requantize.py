@@ -42,16 +42,7 @@ def requantize(
         y = saturate((acc * m + 2^(s-1)) >> s, bits)
 
     acc is int32, m a normalised multiplier (2^15 <= m < 2^16) and 1 <= s <= 47, both broadcast
-    against acc; ValueError names another one. m = 2^15, s = 15 is the identity. `acc * m` fits 48
-    bits.
+    against acc. m = 2^15, s = 15 is the identity. `acc * m` fits 48 bits.
     """
-    for name, values, low, high in (
-        ("m", np.asarray(m), MULTIPLIER_MIN, MULTIPLIER_MAX),
-        ("s", np.asarray(s), SHIFT_MIN, SHIFT_MAX),
-    ):
-        wrong = (values < low) | (values > high)
-        if wrong.any():
-            first = values[wrong].flat[0]
-            raise ValueError(f"requantize: {name} is {first}; allowed {low}..{high}")
     product = np.asarray(acc, dtype=np.int64) * np.asarray(m, dtype=np.int64)
     return saturate(round_shift(product, s), bits).astype(DTYPES[bits])
