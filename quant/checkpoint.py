@@ -78,13 +78,13 @@ def load(
         spec, arrays, notes = families.load(config, source, layout, task)
         check_arrays(spec, arrays)
         source.refuse_rest()
-        if resolved is None:
-            resolved = resolve.resolve(layout.encoder, layout.tokens, layout.lower)
-        spec, arrays, cut = _cut(spec, arrays, resolved)
     except CheckpointError as error:
         raise CheckpointError(f"{directory}: {error}") from None
     except ValueError as error:
         raise CheckpointError(f"{config_file}: {error}") from None
+    if resolved is None:
+        resolved = resolve.resolve(layout.encoder, layout.tokens, layout.lower)
+    spec, arrays, cut = _cut(spec, arrays, resolved)
     rows = TextTokenizer(resolved).rows
     if rows > spec.vocabulary:
         raise CheckpointError(

@@ -200,14 +200,16 @@ def write_embedder(
     given = {"architectures": ["BertModel"], "id2label": None} | (config or {})
     write(directory, given, encoder_tensors() if arrays is None else arrays)
     kinds = ["Transformer", "Pooling", "Normalize"] if modules is None else modules
+    package = "sentence_transformers.models"
     entries = [
-        {"idx": i, "path": f"{i}_{kind}" if i else "", "type": f"sentence_transformers.x.{kind}"}
+        {"idx": i, "name": str(i), "path": f"{i}_{kind}" if i else "", "type": f"{package}.{kind}"}
         for i, kind in enumerate(kinds)
     ]
     (directory / "modules.json").write_text(json.dumps(entries))
     (directory / "1_Pooling").mkdir(exist_ok=True)
-    modes = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
-    modes = modes | {"include_prompt": True} if pooling is None else pooling
+    modes: dict[str, Any] = {"word_embedding_dimension": 12, "include_prompt": True}
+    modes |= {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
+    modes = modes if pooling is None else pooling
     (directory / "1_Pooling" / "config.json").write_text(json.dumps(modes))
     for stem, values in others.items():
         (directory / f"{stem}.json").write_text(json.dumps(values))
