@@ -127,10 +127,13 @@ def _cut(
 ) -> tuple[EncoderSpec, Arrays, list[str]]:
     """The position table down to the longest text of the tokenizer, or of an accelerator."""
     tokens, notes = min(resolved.tokens or spec.max_tokens, spec.max_tokens), []
-    if tokens > TOKENS_MAX:
-        notes = [f"texts are cut at {TOKENS_MAX} tokens, the most that an accelerator takes, where "
-                 f"the checkpoint has {tokens}"]  # fmt: skip
-        tokens = TOKENS_MAX
+    most = TOKENS_MAX - spec.position_offset  # the rows before the first token count
+    if tokens > most:
+        notes = [
+            f"texts are cut at {most:,} tokens, the most that an accelerator takes, where the "
+            f"checkpoint has {tokens:,}"
+        ]
+        tokens = most
     if tokens == spec.max_tokens:
         return spec, arrays, notes
     rows = spec.position_offset + tokens

@@ -264,6 +264,20 @@ def test_files_beside_the_weights(
         assert load(folder).sha256 == before.sha256
 
 
+@pytest.mark.parametrize(("family", "most"), [("bert", 4096), ("xlm-roberta", 4094)])
+def test_more_positions_than_an_accelerator_has_are_cut(
+    family: str, most: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved(tmp_path / "model", family, "Model", max_position_embeddings=8194)
+    checkpoint = load(tmp_path / "model")
+    assert checkpoint.spec.max_tokens == most
+    data, out = tmp_path / "data.txt", tmp_path / "out"
+    data.write_text("good film\nbad film\n")
+    options = ["--model", str(tmp_path / "model"), "--data", str(data), "--out", str(out)]
+    assert calibrate([*options, "--remedies", "none"]) == 0
+    assert f"texts are cut at {most:,} tokens" in capsys.readouterr().err
+
+
 def test_an_adapter_alone_is_said_to_be_one(tmp_path: Path) -> None:
     folder = tiny.write(tmp_path)
     (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
