@@ -98,7 +98,9 @@ def read(file: Path) -> dict[str, Any]:
     object, a family that does not map, and every option that differs from its default though
     nothing here follows it.
     """
-    raw = _object(file)
+    if not file.is_file():
+        raise CheckpointError(f"{file.parent} has no {CONFIG}: is it a Hugging Face checkpoint?")
+    raw = json_object(file)
     family = raw.get("model_type")
     if not isinstance(family, str) or family not in FAMILIES:
         raise CheckpointError(f"{file}: {_no_family(family)}")
@@ -118,18 +120,22 @@ def read(file: Path) -> dict[str, Any]:
     return defaults | given
 
 
-def _object(file: Path) -> dict[str, Any]:
-    if not file.is_file():
-        raise CheckpointError(f"{file.parent} has no {CONFIG}: is it a Hugging Face checkpoint?")
+def json_value(file: Path) -> Any:
+    """What a JSON file holds; CheckpointError where it cannot be read or holds something else."""
     try:
-        config = json.loads(file.read_bytes().decode())
+        return json.loads(file.read_bytes().decode())
     except OSError as error:
         raise CheckpointError(f"cannot read {file}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file} is not JSON: {error}") from None
-    if not isinstance(config, dict):
+
+
+def json_object(file: Path) -> dict[str, Any]:
+    """The object that a JSON file holds; CheckpointError as json_value."""
+    value = json_value(file)
+    if not isinstance(value, dict):
         raise CheckpointError(f"{file} must hold a JSON object")
-    return config
+    return value
 
 
 def _defaults(family: str) -> tuple[dict[str, Any], dict[str, str]]:

@@ -5,7 +5,6 @@ out is plain: the text of a tokenizer.json that holds everything, and a few fact
 nothing behind reads the checkpoint's own files.
 """
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -13,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from quant.config import CONFIG, json_object
 from quant.spec import CheckpointError
 
 SETTINGS = "tokenizer_config.json"
@@ -82,22 +82,12 @@ def resolve(folder: Path, tokens: int | None = None, lower: bool = False) -> Res
 
 def _settings(folder: Path) -> dict[str, Any]:
     """The options of tokenizer_config.json; of every JSON file whether it is one."""
-    found: dict[str, Any] = {}
+    found: dict[str, dict[str, Any]] = {}
     for name in FILES:
         file = folder / name
-        if not name.endswith(".json") or not file.is_file():
-            continue
-        try:
-            value = json.loads(file.read_bytes().decode())
-        except OSError as error:
-            raise CheckpointError(f"cannot read {file}: {error.strerror}") from None
-        except (ValueError, RecursionError) as error:
-            raise CheckpointError(f"{file} is not JSON: {error}") from None
-        if not isinstance(value, dict):
-            raise CheckpointError(f"{file} must hold a JSON object")
-        if name == SETTINGS:
-            found = value
-    return found
+        if name.endswith(".json") and file.is_file():
+            found[name] = json_object(file)
+    return found.get(SETTINGS, {})
 
 
 def _refuse(folder: Path, settings: dict[str, Any]) -> None:
@@ -126,10 +116,7 @@ def _theirs(folder: Path) -> Any:
     from transformers import AutoTokenizer
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    try:
-        family = json.loads((folder / "config.json").read_bytes()).get("model_type")
-    except (OSError, ValueError, AttributeError):
-        raise CheckpointError(f"{folder} has no usable config.json beside its tokenizer") from None
+    family = json_object(folder / CONFIG).get("model_type")
     known = {} if family in CONFIG_MAPPING else {"config": CONFIG_MAPPING["bert"]()}
     try:
         theirs = AutoTokenizer.from_pretrained(

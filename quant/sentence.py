@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from quant.config import json_object, json_value
 from quant.spec import EMBEDDING, IDENTITY, SIGMOID, CheckpointError
 
 MODULES = "modules.json"
@@ -75,7 +76,8 @@ def _read(directory: Path, found: list[bytes]) -> Layout:
     file = directory / MODULES
     if not file.is_file():
         return Layout(directory, function=_cross_encoder(directory / "config.json"))
-    modules = _json(file, found)
+    modules = json_value(file)
+    found.append(file.read_bytes())
     if not isinstance(modules, list) or not all(isinstance(x, dict) for x in modules):
         raise CheckpointError(f"{file} must hold a JSON list of modules")
     kinds = [_kind(file, module) for module in modules]
@@ -222,19 +224,8 @@ def _function(file: Path, name: object) -> str:
     return _FUNCTIONS[str(name)]
 
 
-def _object(file: Path, found: list[bytes]) -> Mapping[str, Any]:
-    value = _json(file, found)
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{file} must hold a JSON object")
+def _object(file: Path, found: list[bytes]) -> dict[str, Any]:
+    """The object of a JSON file, whose bytes join those found."""
+    value = json_object(file)
+    found.append(file.read_bytes())
     return value
-
-
-def _json(file: Path, found: list[bytes]) -> Any:
-    """The content of a JSON file, whose bytes join those found."""
-    try:
-        found.append(file.read_bytes())
-        return json.loads(found[-1].decode())
-    except OSError as error:
-        raise CheckpointError(f"cannot read {file}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{file} is not JSON: {error}") from None

@@ -116,8 +116,11 @@ class TextTokenizer:
                 f"the limit of {limit} tokens leaves no room for the text: "
                 f"it must be {minimum} or more"
             )
-        if len(encoding.ids) <= special:
-            raise InputError(f"{whole[:40]!r} holds nothing that the vocabulary knows: give a word")
+        empty = whole if len(encoding.ids) <= special else None
+        if answer and pair is not None and 1 not in encoding.sequence_ids:
+            empty = pair
+        if empty is not None:
+            raise InputError(f"{empty[:40]!r} holds nothing that the vocabulary knows: give a word")
         dropped = max(0, len(encoding.ids) - limit)
         if dropped:
             strategy = "only_second" if answer else "longest_first"

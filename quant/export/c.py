@@ -15,7 +15,7 @@ import numpy as np
 from golden import reciprocal, rsqrt, softmax
 from golden.model import Layer, Linear, Model, Norm
 from quant.decode import scale
-from quant.spec import MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
+from quant.spec import MULTI_LABEL, REGRESSION, SIGMOID, TOKEN_CLASSIFICATION
 
 PREFIX = "bert"  # as it stands in INFERENCE
 INFERENCE = ("bert_infer.h", "bert_model.h", "bert_infer.c", "bert_main.c")
@@ -138,6 +138,8 @@ def _meaning(info: Mapping[str, Any]) -> Iterator[str]:
                 yield "   Each label whose logit is above 0 holds, none of them or several."
             elif spec.get("task") == REGRESSION:
                 yield "   The outputs are numbers, not the logits of classes."
+                if spec.get("function") == SIGMOID:
+                    yield "   The score that the model gives is 1 / (1 + exp(-x)) of a number x."
             elif spec.get("task") == TOKEN_CLASSIFICATION:
                 yield "   Every token has the logits of all labels; the largest is its class."
     match info:

@@ -17,6 +17,7 @@ from quant.config import INDIFFERENT
 from quant.quantized_model import QuantizedModel
 from quant.spec import CheckpointError
 from quant.tokenizer import TextTokenizer, encode
+from quant.vectors import unit
 from tests.quant import tiny
 
 FAMILIES = {
@@ -207,6 +208,48 @@ def test_scores_of_a_cross_encoder_are_its_own(
         assert value == pytest.approx(float(logits[0]))
 
 
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_a_folder_that_sentence_transformers_saves(pooling: str, tmp_path: Path) -> None:
+    library = pytest.importorskip("sentence_transformers")
+    modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+    config = {"architectures": ["BertModel"], "id2label": None}
+    source = tiny.write(tmp_path / "source", config, tiny.encoder_tensors())
+    save_file(tiny.encoder_tensors(), source / "model.safetensors", metadata={"format": "pt"})
+    parts = [
+        modules.Transformer(str(source)),
+        modules.Pooling(12, pooling_mode=pooling),
+        modules.Normalize(),
+    ]
+    theirs = library.SentenceTransformer(modules=parts, device="cpu")
+    theirs.max_seq_length = 9
+    theirs.save(str(tmp_path / "saved"))
+    checkpoint = load(tmp_path / "saved")
+    assert checkpoint.spec.max_tokens == 9
+    for text in ("good film", "the bad film " * 9):
+        tokens = encode(checkpoint.spec, TextTokenizer(checkpoint.resolved), text, None, 512)
+        vector = float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)
+        np.testing.assert_allclose(unit(vector), theirs.encode(text), atol=1e-5)
+
+
+@pytest.mark.parametrize("labels", [1, 3])
+def test_a_cross_encoder_that_sentence_transformers_saves(labels: int, tmp_path: Path) -> None:
+    library = pytest.importorskip("sentence_transformers")
+    config = {"id2label": {str(i): f"LABEL_{i}" for i in range(labels)}}
+    source = tiny.write(tmp_path / "source", config, tiny.tensors(labels=labels))
+    arrays = tiny.tensors(labels=labels)
+    save_file(arrays, source / "model.safetensors", metadata={"format": "pt"})
+    theirs = library.CrossEncoder(str(source), device="cpu", max_length=11)
+    theirs.save(str(tmp_path / "saved"))
+    checkpoint = load(tmp_path / "saved")
+    assert checkpoint.spec.max_tokens == 11
+    pair = ("good film " * 5, "a bad film")
+    tokens = encode(checkpoint.spec, TextTokenizer(checkpoint.resolved), *pair, 512)
+    logits = float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)
+    found = answer(checkpoint.spec, tokens, logits)
+    values = list(found["values" if labels == 1 else "logits"].values())
+    np.testing.assert_allclose(values, theirs.predict([pair])[0], atol=1e-5)
+
+
 def test_another_function_of_a_cross_encoder_is_refused(tmp_path: Path) -> None:
     config = {"sentence_transformers": {"activation_fn": "my.Function"}}
     with pytest.raises(
@@ -309,6 +352,8 @@ def test_a_question_is_answered_from_its_text(tmp_path: Path, capsys) -> None:
     assert "of the text, probability" in capsys.readouterr().out
     assert classify(["good film", *line]) == 2
     assert "a question needs the text that answers it" in capsys.readouterr().err
+    assert classify(["good film", "--pair", "\x01", *line]) == 2
+    assert "holds nothing that the vocabulary knows" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -34,6 +34,7 @@ ROWS: list[tuple[str, list[str]]] = [
 ]
 MULTI: dict[str, Any] = {"problem_type": "multi_label_classification"}
 ONE: dict[str, Any] = {"id2label": {"0": "stars"}}
+SCORE: dict[str, Any] = ONE | {"sentence_transformers": {"version": "6"}}
 SEVERAL: dict[str, Any] = {"problem_type": "regression"}
 
 Command = Callable[[list[str]], int]
@@ -204,6 +205,12 @@ def test_numbers_in_every_command(config: dict, labels: int, tmp_path: Path, cap
     [
         (MULTI, 3, "labels, several at once: bad, good, mixed", "holds, none of them or several"),
         (SEVERAL, 3, "numbers: bad, good, mixed", "The outputs are numbers, not the logits"),
+        (
+            SCORE,
+            1,
+            "none, then a sigmoid on the host; numbers: stars",
+            "1 / (1 + exp(-x)) of a num",
+        ),
     ],
 )
 def test_inspect_and_export_say_it(
@@ -216,7 +223,8 @@ def test_inspect_and_export_say_it(
     assert export.main(["c", *options[4:], "-o", str(tmp_path / "c")]) == 0
     header = (tmp_path / "c" / "bert_shape.h").read_text()
     assert comment in header
-    assert re.search(r"about [0-9.e-]+, [0-9.e-]+, [0-9.e-]+ times the integers\.", header)
+    steps = ", ".join(["[0-9.e-]+"] * labels)
+    assert re.search(rf"(about|is about) {steps} times the integers?\.", header)
 
 
 @pytest.mark.parametrize("config", [MULTI, SEVERAL])
