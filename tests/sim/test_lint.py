@@ -61,8 +61,11 @@ def yosys_says(files: list[Path], top: str) -> str:
     command = [yosys, "-q", "-p", script]
     done = subprocess.run(command, cwd=files[0].parent, capture_output=True, text=True)
     said = done.stdout + done.stderr
-    # Its own output holds the comments that it calls legacy.
-    return "".join(line for line in said.splitlines(True) if "hot comments" not in line).strip()
+    # Its own output holds comments that it calls legacy; its first run on a machine compiles it.
+    known = ("hot comments", "Preparing to run")
+    return "".join(
+        line for line in said.splitlines(True) if not any(words in line for words in known)
+    ).strip()
 
 
 TOOLS = {
