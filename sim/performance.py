@@ -19,7 +19,7 @@ import numpy as np
 from golden.encoder import run
 from golden.model import Model
 from quant.quantized_model import QuantizedModel
-from quant.texts import imdb
+from quant.texts.corpora import imdb
 from rtl.compile.fit import fitting_model
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import LANES, Config

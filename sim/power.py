@@ -16,17 +16,17 @@ from cli.files import write_json
 from cli.options import Parser, add_json, add_lanes, add_tokens
 
 from golden.model import Model
-from quant.tokenizer import Tokens
+from quant.foreign.tokenizer import Tokens
 from rtl.compile.fit import fitting_model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, Config
-from sim.coverage.code import Point, read
 from sim.design import generated
 from sim.estimate.area import estimate
 from sim.harness import fast
 from sim.options import add_model_options, clock, model_of
 from sim.report import table
 from sim.run import TOKENS, default_review
+from verify.coverage.code import Point, read
 
 DESCRIPTION = """\
 Watts of the accelerator on an ECP5-85F, estimated.

@@ -16,7 +16,7 @@ import numpy as np
 
 from golden import fast
 from golden.model import Model
-from quant.tokenizer import Tokens
+from quant.foreign.tokenizer import Tokens
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import LANES, Config
 from sim.cycles.model import predict

@@ -14,7 +14,7 @@ from cli.options import Parser, add_json, positive
 from cli.progress import progress
 
 from quant.quantized_model import QuantizedModel
-from quant.texts import load_texts
+from quant.texts.corpora import load_texts
 from rtl.compile.batches import pack
 from rtl.compile.fit import fitting_model
 from rtl.compile.program import Program, compile_model

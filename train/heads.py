@@ -22,12 +22,12 @@ import torch
 from torch.nn import functional
 from transformers import BertForSequenceClassification
 
-from quant.answers import held
-from quant.data_file import Review, add_columns, layout_of, read_texts
-from quant.data_label import same_names
-from quant.metrics import LabelScores, determination
-from quant.spec import MULTI_LABEL, REGRESSION
-from quant.texts import CORPORA
+from quant.measure.answers import held
+from quant.measure.metrics import LabelScores, determination
+from quant.model.spec import MULTI_LABEL, REGRESSION
+from quant.texts.corpora import CORPORA
+from quant.texts.data_file import Review, add_columns, layout_of, read_texts
+from quant.texts.data_label import same_names
 from train.batches import epoch_batches, pad, window
 from train.checkpoint import checkpoint_tokenizer, load_classifier, save_checkpoint
 from train.command import add_common, device_of, finish, places, plan_of, recorded, run_training

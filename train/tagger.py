@@ -24,12 +24,12 @@ import torch
 from torch.nn import functional
 from transformers import BertForTokenClassification
 
-from quant.data_file import Review, add_columns, layout_of, read_texts
-from quant.data_label import same_names
-from quant.entities import scores, tagged
-from quant.spec import TOKEN_CLASSIFICATION
-from quant.texts import imdb
-from quant.tokenizer import TextTokenizer, Tokens
+from quant.foreign.tokenizer import TextTokenizer, Tokens
+from quant.measure.entities import scores, tagged
+from quant.model.spec import TOKEN_CLASSIFICATION
+from quant.texts.corpora import imdb
+from quant.texts.data_file import Review, add_columns, layout_of, read_texts
+from quant.texts.data_label import same_names
 from train.batches import by_length, epoch_batches, pad
 from train.checkpoint import checkpoint_tokenizer, save_checkpoint
 from train.command import add_common, device_of, finish, places, plan_of, recorded, run_training

@@ -17,9 +17,9 @@ from sim.estimate import __main__ as command
 from sim.estimate import area, fits
 from sim.estimate.memories import Memory, memories
 from sim.estimate.performance import example, performance
-from sim.fuzz.subject import config as small
 from sim.synth import ecp5, tools
 from tests.ending import refusal
+from verify.fuzz.subject import config as small
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,12 +9,12 @@ import pytest
 
 from golden.model import Shape
 from golden.random import random_model
-from quant.tokenizer import Tokens
+from quant.foreign.tokenizer import Tokens
 from rtl.interface.config import Config
 from sim import power
-from sim.coverage.code import Point
 from sim.design import generated
 from sim.power import Activity
+from verify.coverage.code import Point
 
 CONFIG = Config(lanes=4, tokens=16, hidden=16, ffn=32, labels=4)
 SHAPE = Shape(
