@@ -48,8 +48,7 @@ THIRD_PARTY = {
     "board": {"amaranth", "litex", "migen"},
     "host": {"numpy", "serial", "tqdm"},
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm"} | TRAINING,
-    "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "jinja2", "markupsafe"}
-    | {"litex", "numba", "scipy"},
+    "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "jinja2", "markupsafe", "litex"},
     "setup": set(),
 }
 # The rooms of rtl/, lowest first; "rtl" itself holds the tops, which only assemble.
