@@ -46,8 +46,7 @@ THIRD_PARTY = {
     "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "peakrdl_html"} | {"wavedrom"},
     "tb": {"numpy", "amaranth", "cocotb"},
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm"} | TRAINING,
-    "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "jinja2", "markupsafe"}
-    | {"numba", "scipy"},
+    "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "jinja2", "markupsafe"},
     "verify": {"numpy", "amaranth", "tqdm", "jinja2", "markupsafe"},
     "boards": {"numpy", "amaranth", "litex", "migen", "serial", "tqdm"},
     "setup": set(),
