@@ -112,8 +112,8 @@ def _layout(directory: Path) -> Layout:
 
 def _fingerprint(layout: Layout) -> str:
     """Names and contents, so that no file can take the place of another."""
-    names = (options.CONFIG, *resolve.FILES)
-    files = [layout.encoder / name for name in names if (layout.encoder / name).is_file()]
+    config = layout.encoder / options.CONFIG
+    files = [file for file in (config, *resolve.files(layout.encoder)) if file.is_file()]
     digest = hashlib.sha256(layout.content)
     for file in [*files, *_weight_files(layout.encoder)]:
         content = _bytes(file)
