@@ -92,7 +92,7 @@ def load(
             f"{spec.vocabulary} rows: one of the two is of another model"
         )
     found = _fingerprint(layout)
-    return Checkpoint(spec, arrays, directory, found, resolved, task, (*notes, *cut))
+    return Checkpoint(spec, arrays, directory, found, resolved, task, (*layout.notes, *notes, *cut))
 
 
 def say(checkpoint: Checkpoint) -> None:
@@ -150,6 +150,11 @@ def _bytes(file: Path) -> bytes:
 
 def _weight_files(directory: Path) -> list[Path]:
     """model.safetensors, else what its index lists, else the one file that there is."""
+    if (adapter := directory / "adapter_config.json").is_file():
+        raise CheckpointError(
+            f"{adapter}: the folder holds an adapter: fold it into its model (merge_and_unload in "
+            "peft), save that, and give its folder"
+        )
     if (directory / WEIGHTS).is_file():
         return [directory / WEIGHTS]
     if (directory / INDEX).is_file():
