@@ -35,7 +35,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quant.model.activation import ACTIVATIONS
-from quant.texts.data_label import same_names
 
 Floats: TypeAlias = NDArray[np.floating[Any]]  # float32; float64 where calibration observes
 Arrays: TypeAlias = dict[str, Floats]
@@ -278,3 +277,14 @@ def _times(shape: tuple[int, ...]) -> str:
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"{name} is {value!r}: it must be one of {', '.join(allowed)}")
+
+
+def same_names(names: Sequence[str]) -> tuple[str, str] | None:
+    """Two of the names that are the same one but for case and surrounding space, if there are."""
+    seen: dict[str, str] = {}
+    for name in names:
+        key = name.strip().casefold()
+        if key in seen:
+            return seen[key], name
+        seen[key] = name
+    return None
