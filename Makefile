@@ -99,7 +99,7 @@ docs: setup-docs  ## The documentation as a site, build/site/index.html; a warni
 	@echo "$(BUILD)/site/index.html"
 
 clean:  ## Remove what was generated; a folder that BERT2RTL_BUILD names stays
-	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build .pytest_cache .mypy_cache .ruff_cache
 
 distclean: clean  ## Remove the virtual environment, too
 	rm -rf .venv bert2rtl.egg-info
