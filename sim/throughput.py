@@ -237,7 +237,7 @@ def _run(options: argparse.Namespace) -> None:
 
 def _lengths(quantized: QuantizedModel, data: str, tokens: int, texts: int) -> list[int]:
     spec = quantized.spec
-    found = load_texts(data, "test", names=spec.labels, task=spec.task)[:texts]
+    found = load_texts(data, "test", names=(), task=spec.task)[:texts]
     return [len(quantized.tokens(one.content, one.pair, max_tokens=tokens).ids) for one in found]
 
 
