@@ -291,7 +291,7 @@ def _batches(options: argparse.Namespace) -> None:
     """Texts a second."""
     directory, quantized = model_of(options)
     spec, data = quantized.spec, options.data or "imdb"
-    texts = load_texts(data, "test", names=spec.labels, task=spec.task)[: options.texts or TEXTS]
+    texts = load_texts(data, "test", names=(), task=spec.task)[: options.texts or TEXTS]
     if not texts:
         raise ValueError(f"{data} holds no text: nothing would be counted")
     cut = {
