@@ -24,10 +24,9 @@ from transformers import BertForSequenceClassification
 
 from quant.measure.answers import held
 from quant.measure.metrics import LabelScores, determination
-from quant.model.spec import MULTI_LABEL, REGRESSION
+from quant.model.spec import MULTI_LABEL, REGRESSION, same_names
 from quant.texts.corpora import CORPORA
 from quant.texts.data_file import Review, add_columns, layout_of, read_texts
-from quant.texts.data_label import same_names
 from train.batches import epoch_batches, pad, window
 from train.checkpoint import checkpoint_tokenizer, load_classifier, save_checkpoint
 from train.command import add_common, device_of, finish, places, plan_of, recorded, run_training

@@ -26,10 +26,9 @@ from transformers import BertForTokenClassification
 
 from quant.foreign.tokenizer import TextTokenizer, Tokens
 from quant.measure.entities import scores, tagged
-from quant.model.spec import TOKEN_CLASSIFICATION
+from quant.model.spec import TOKEN_CLASSIFICATION, same_names
 from quant.texts.corpora import imdb
 from quant.texts.data_file import Review, add_columns, layout_of, read_texts
-from quant.texts.data_label import same_names
 from train.batches import by_length, epoch_batches, pad
 from train.checkpoint import checkpoint_tokenizer, save_checkpoint
 from train.command import add_common, device_of, finish, places, plan_of, recorded, run_training
