@@ -30,7 +30,7 @@ review := --review="$$REVIEW"
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help sim test synth bench regress calibrate board-sim bitstream flash docs setup lint clean distclean \
+.PHONY: help sim test synth bench regress calibrate figures board-sim bitstream flash docs setup lint clean distclean \
         setup-quant setup-parquet setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-litex setup-test
 
 help:  ## Show the targets and their variables
@@ -93,6 +93,9 @@ regress: setup-test setup-litex  ## The slow tests, 100,000 fuzz cases, coverage
 	@$(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32 --play
 	@$(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32 --play --whole-last-layer
 	@$(RUN) -m sim.regress $(ARGS)
+
+figures: setup-sim  ## docs/results.md from docs/measurements.toml; again: make figures ARGS='"cycles*"'
+	@$(RUN) -m docs.figures $(ARGS)
 
 docs: setup-docs  ## The documentation as a site, build/site/index.html; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --site-dir $(BUILD)/site
