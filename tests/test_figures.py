@@ -95,7 +95,9 @@ def entry(**changes: Any) -> Measurement:
     given = {
         "name": "a", "section": "S", "title": "T", "date": "2026-01-02",
         "command": "python -m x --lanes {lanes} {vary}",
-        "columns": ["lanes", "short", "long", "_o"], "units": ["", "cycles", "%", ""], "rows": [[4, 1234, Decimal("0.50"), "q"]],
+        "columns": ["lanes", "short", "long", "_o"],
+        "units": ["", "cycles", "%", ""],
+        "rows": [[4, 1234, Decimal("0.50"), "q"]],
         "vary": {"short": "--t 1", "long": "--t 2"},
         "read": {"short": "total", "long": "share.of * 100"},
     }  # fmt: skip
