@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Self
 
 from golden import store
 from golden.model import Model
-from quant import decode
 from quant.calibrate import MAX_TOKENS
-from quant.checkpoint import Checkpoint, fingerprint, load
-from quant.spec import TASKS, EncoderSpec
-from quant.tokenizer import TextTokenizer, Tokens, encode, stored
+from quant.foreign.checkpoint import Checkpoint, fingerprint, load
+from quant.foreign.tokenizer import TextTokenizer, Tokens, encode, stored
+from quant.model.spec import TASKS, EncoderSpec
+from quant.quantize import decode
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""What the documents name is there: files in backticks, links, and modules of commands."""
+"""What the documents name is there: files in backticks, links, and modules of commands.
+
+Not in the change log, which also names what is gone.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [
-    *ROOT.glob("*.md"),
+    *(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"),
     ROOT / "driver" / "README.md",
     *(ROOT / "docs").glob("*.md"),
     *ROOT.glob("models/*/README.md"),
@@ -21,8 +24,8 @@ TOPS = (
     "quant",
     "rtl",
     "tb",
-    "board",
-    "host",
+    "boards",
+    "verify",
     "sim",
     "train",
     "tests",

@@ -78,7 +78,6 @@ def simulate_each(
     variant: str = "",
     flags: Sequence[str] = (),
     mutant: int = 0,
-    coverage: Path | None = None,
 ) -> Generator[Result, None, None]:
     """Run the jobs and give each result as it comes.
 
@@ -109,8 +108,6 @@ def simulate_each(
         Further ones of Verilator.
     mutant
         Which one of a design that holds several; 0: the sound one.
-    coverage
-        Where one process, built with flags that count coverage, writes what was covered.
 
     Raises
     ------
@@ -132,8 +129,6 @@ def simulate_each(
             raise ValueError(f"{name} is {value}: it must be 1 or more")
     if longest < 0:
         raise ValueError(f"longest is {longest}: it must be 0 or more")
-    if coverage is not None and processes > 1:
-        raise ValueError(f"processes is {processes}: coverage is written by one")
     if seed is not None and not 0 <= seed < 1 << 64:
         raise ValueError(f"seed is {seed}: it must lie in 0..2^64-1")
     if not jobs:
@@ -151,7 +146,7 @@ def simulate_each(
             path.write_bytes(job_file(jobs, share, settings, seed or 0, trace))
             # A session of its own: Ctrl-C reaches this process alone, which then ends the others.
             child = subprocess.Popen(
-                [program, path, str(os.getpid()), folder, *([coverage] if coverage else [])],
+                [program, path, str(os.getpid()), folder],
                 stdout=subprocess.PIPE,
                 env=os.environ | {"BERT2RTL_MUTANT": str(mutant)},
                 start_new_session=True,

@@ -1,11 +1,11 @@
 // Runs inferences on the accelerator, one after another, as fast as Verilator can.
 //
-//     accelerator JOB PARENT FOLDER [COVERAGE]
+//     accelerator JOB PARENT FOLDER
 //
 // JOB is a job file (job.h), PARENT the process that started this one: with it this one ends. Each
 // inference ends with one line of JSON on the standard output; its writes, where asked for, are in
 // FOLDER/writes-INDEX. A line with "failure" ends the run: a hang, or something that no accelerator
-// may do. A program that was built with coverage writes what was covered to the file COVERAGE.
+// may do.
 
 #include <chrono>
 #include <cstring>
@@ -18,9 +18,6 @@
 #include "streams.h"
 #include "trace.h"
 #include "verilated.h"
-#if VM_COVERAGE
-#include "verilated_cov.h"
-#endif
 
 double sc_time_stamp() { return 0; }
 
@@ -63,9 +60,6 @@ class Machine {
     ~Machine() { top_->final(); }
 
     void run(const Inference& job, const std::string& folder);
-#if VM_COVERAGE
-    void write_coverage(const char* file) { context_.coveragep()->write(file); }
-#endif
 
   private:
     const JobFile& jobs_;
@@ -280,8 +274,8 @@ void fail(int64_t index, const std::string& text) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc < 4 || argc > 4 + VM_COVERAGE) {
-        std::fprintf(stderr, "usage: %s JOB PARENT FOLDER%s\n", argv[0], VM_COVERAGE ? " [COVERAGE]" : "");
+    if (argc != 4) {
+        std::fprintf(stderr, "usage: %s JOB PARENT FOLDER\n", argv[0]);
         return 2;
     }
     end_with(std::atoi(argv[2]));
@@ -293,9 +287,6 @@ int main(int argc, char** argv) {
             index = job.index;
             machine.run(job, argv[3]);
         }
-#if VM_COVERAGE
-        if (argc > 4) machine.write_coverage(argv[4]);
-#endif
     } catch (const std::exception& error) {
         fail(index, error.what());
         return 1;

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from cli.command import run_command
 from cli.files import write_json
-from cli.options import Parser, add_json, add_seed, positive, whole
+from cli.options import Parser, add_json, add_seed, positive
 from cli.progress import stage
 
 from rtl.interface.options import add_config_options, config_of
@@ -32,7 +32,6 @@ EXAMPLES = """\
 examples:
   python -m sim.synth softmax --lanes 8
   python -m sim.synth matmul --lanes 8 --no-route
-  python -m sim.synth accelerator --lanes 16 --dsp-macs 0 --macros 3 --anneal --router router2
   python -m sim.synth accelerator --lanes 4 --parts --placements 3 --json build/synth4.json
 """
 
@@ -126,18 +125,6 @@ def _parser() -> Parser:
     result.add_argument("--placer", choices=PLACERS, default=PLACERS[0], help="static")
     result.add_argument("--router", choices=ROUTERS, default=ROUTERS[0], help="router1")
     result.add_argument(
-        "--macros",
-        type=whole(0),
-        default=0,
-        metavar="N",
-        help="places for DSPs and block RAMs before all else, the best of N tries; 0: nextpnr's",
-    )
-    result.add_argument(
-        "--anneal",
-        action="store_true",
-        help="anneal nextpnr's placement before it is routed, for a part that is almost full",
-    )
-    result.add_argument(
         "--patience",
         type=positive,
         default=60,
@@ -158,8 +145,6 @@ def _run(options: argparse.Namespace) -> None:
         freq=options.freq,
         placer=options.placer,
         router=options.router,
-        macros=options.macros,
-        annealed=options.anneal,
         patience=60 * options.patience,
         seeds=range(options.seed, options.seed + options.placements),
         say=stage,

@@ -19,7 +19,7 @@ from sim.synth import passes, tools
 from sim.synth.fold import FLIP_FLOP, Folded
 from sim.synth.parts import cells_by_part
 from sim.synth.passes import Improved
-from sim.synth.place import PLACERS, ROUTERS, Attempt, Timing, place_and_route, with_places
+from sim.synth.place import PLACERS, ROUTERS, Timing, place_and_route
 from sim.synth.tools import run_yosys
 
 FOLDER = GENERATED / "synth"
@@ -175,8 +175,6 @@ def synthesise(
     seeds: Sequence[int] = (1,),
     placer: str = PLACERS[0],
     router: str = ROUTERS[0],
-    macros: int = 0,
-    annealed: bool = False,
     patience: float | None = None,
     say: Callable[[str], None] = lambda message: None,
 ) -> Cost:
@@ -193,11 +191,6 @@ def synthesise(
         Of the placer. Fmax moves by some 10 % from one to the next; the median counts.
     placer, router
         nextpnr's; of `PLACERS` and `ROUTERS`.
-    macros
-        Starts from which places for DSPs and block RAMs are looked for (sim.synth.macros), of which
-        the best are taken; 0: nextpnr places them.
-    annealed
-        Whether nextpnr's placement is annealed before it is routed (sim.synth.refine).
     patience
         Seconds after which a run of nextpnr is stopped, its seed then in `unended`; None: never.
     say
@@ -230,10 +223,16 @@ def synthesise(
         if route and not netlist.exists():
             say(f"synthesis of {design.name} between two shift registers")
             _map(design, folder, netlist)
-        if route and macros:
-            netlist = with_places(netlist, macros, say)
     placed = {
-        seed: place_and_route(netlist, Attempt(freq, seed, placer, router, annealed, patience), say)
+        seed: place_and_route(
+            netlist,
+            freq=freq,
+            seed=seed,
+            placer=placer,
+            router=router,
+            patience=patience,
+            say=say,
+        )
         for seed in (seeds if route else ())
     }
     known = json.loads(counted.read_text())

@@ -11,10 +11,10 @@ import pytest
 
 from golden import encoder, store
 from quant import calibrate
-from quant.checkpoint import Checkpoint
-from quant.options import REMEDIES, Options
-from quant.quantizers import CalibrationError
-from quant.tokenizer import TextTokenizer
+from quant.foreign.checkpoint import Checkpoint
+from quant.foreign.tokenizer import TextTokenizer
+from quant.quantize.options import REMEDIES, Options
+from quant.quantize.quantizers import CalibrationError
 from tests.quant import tiny
 from tests.quant.test_quantize import checkpoint, inputs
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from quant.checkpoint import Checkpoint, load
-from quant.spec import CheckpointError
+from quant.foreign.checkpoint import Checkpoint, load
+from quant.model.spec import CheckpointError
 from tests.quant import tiny
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from golden import store
-from quant.checkpoint import DEFAULT_MODEL
 from quant.classify import Classifier, main
+from quant.foreign.checkpoint import DEFAULT_MODEL
 from tests.quant import tiny
 
 

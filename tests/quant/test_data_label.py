@@ -14,10 +14,10 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from quant.data_file import Layout, label_names, read_texts, stream_texts
-from quant.data_label import READINGS
-from quant.rows import TextError
-from quant.spec import MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
+from quant.model.spec import MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
+from quant.texts.data_file import Layout, label_names, read_texts, stream_texts
+from quant.texts.data_label import READINGS
+from quant.texts.rows import TextError
 from tests.quant import tiny
 
 STARS = ("1", "2", "3", "4", "5")

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from quant import float_model
-from quant.answers import answer, span
 from quant.calibrate import main as calibrate
-from quant.checkpoint import Checkpoint, load
 from quant.classify import main as classify
-from quant.config import INDIFFERENT
+from quant.foreign.checkpoint import Checkpoint, load
+from quant.foreign.config import INDIFFERENT
+from quant.foreign.tokenizer import InputError, TextTokenizer, encode
+from quant.measure.answers import answer, span
+from quant.measure.vectors import unit
+from quant.model import float_model
+from quant.model.spec import CheckpointError
 from quant.quantized_model import QuantizedModel
-from quant.spec import CheckpointError
-from quant.tokenizer import InputError, TextTokenizer, encode
-from quant.vectors import unit
 from tests.quant import tiny
 
 FAMILIES = {

@@ -11,11 +11,11 @@ import pytest
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models
 
-from quant import float_model
-from quant.checkpoint import DEFAULT_MODEL, fingerprint, load
-from quant.spec import CheckpointError
-from quant.tokenizer import InputError, TextTokenizer, encode
-from quant.vectors import unit
+from quant.foreign.checkpoint import DEFAULT_MODEL, fingerprint, load
+from quant.foreign.tokenizer import InputError, TextTokenizer, encode
+from quant.measure.vectors import unit
+from quant.model import float_model
+from quant.model.spec import CheckpointError
 from tests.quant import tiny
 
 TEXTS = [

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quant import float_model
-from quant.checkpoint import load
-from quant.spec import CheckpointError
+from quant.foreign.checkpoint import load
+from quant.model import float_model
+from quant.model.spec import CheckpointError
 from tests.quant import tiny
 from tests.quant.tiny import CONFIG
 

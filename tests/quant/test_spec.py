@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from quant.spec import CheckpointError, EncoderSpec, check_arrays
+from quant.model.spec import CheckpointError, EncoderSpec, check_arrays
 
 FIELDS = {
     "layers": 1, "hidden": 4, "heads": 2, "head_size": 2, "ffn": 6, "labels": ("no", "yes"),

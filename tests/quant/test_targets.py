@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from quant.data_file import Layout, TextError, read_texts
-from quant.spec import MULTI_LABEL, REGRESSION
-from quant.texts import load_texts
+from quant.model.spec import MULTI_LABEL, REGRESSION
+from quant.texts.corpora import load_texts
+from quant.texts.data_file import Layout, TextError, read_texts
 
 NAMES = ("joy", "fear", "No, not that")
 NUMBERS = ("anger", "length")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from quant.data_file import read_texts
 from quant.inspect import main as inspect
-from quant.spec import TASKS
+from quant.model.spec import TASKS
+from quant.texts.data_file import read_texts
 from tests.quant import tiny
 
 TEXTS = "good film", "a bad film", "the film"

@@ -10,9 +10,9 @@ import pytest
 from quant import evaluate
 from quant.calibrate import ensure
 from sim import regress
-from sim.fuzz import __main__ as fuzz
-from sim.mutate import __main__ as mutate
 from tests.cli.test_cluster import scheduler, workers
+from verify.fuzz import __main__ as fuzz
+from verify.mutate import __main__ as mutate
 
 FUZZ = ["--cases", "450", "--lanes", "4", "--seed", "5"]
 #: As many as in test_mutate.py, so that one build serves both.
