@@ -11,7 +11,7 @@ from golden import encoder, store
 from quant import ablation, calibrate, classify, embed, evaluate, inspect, report
 from quant.foreign.checkpoint import load
 from quant.foreign.tokenizer import TextTokenizer
-from quant.measure import embedder
+from quant import embedder
 from quant.similarity import main as similarity
 from tests.ending import exit_code, refusal
 from tests.quant import tiny
