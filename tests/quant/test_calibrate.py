@@ -173,7 +173,6 @@ def test_interruption_writes_nothing(
     ]
     assert calibrate.main(arguments) == 130
     assert capsys.readouterr().err.splitlines() == [
-        f"note: {data}: not read: label",
         "observing: 5 texts",
         "running golden: 1 times 32 texts",
         "interrupted: nothing was written",
