@@ -26,8 +26,9 @@ def look(folder: Path, table: str, **environment: str) -> tuple[int, int]:
     (package / "loop.py").write_text(LOOP)
     (package / "table.py").write_text(f"import numpy as np\nTABLE = np.array({table})\n")
     script = "from package.loop import look; print(look(1), sum(look.stats.cache_hits.values()))"
+    # -B: Python takes its own file of a table that another of the same size replaced in a second.
     done = subprocess.run(
-        [sys.executable, "-c", script],
+        [sys.executable, "-B", "-c", script],
         env=os.environ | {"PYTHONPATH": f"{folder}:{ROOT}"} | environment,
         cwd=folder,
         capture_output=True,
