@@ -41,7 +41,7 @@ REFERENCE: dict[str, tuple[str, ...] | None] = {
     "rtl": None,
     "tb": ("case", "trace", "activity", "compare", "scenarios"),
     "quant": ("calibrate", "classify", "checkpoint", "decode", "evaluate", "quantizers"),
-    "sim": ("activity", "bench", "cycles.model", "harness.fast", "phases", "play"),
+    "sim": ("activity", "bench", "cycles.model", "machine.volume", "phases", "play"),
 }
 MATH = re.compile(r"^```math\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#:\s]+)(#[^)\s]*)?\)")

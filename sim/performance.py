@@ -24,7 +24,7 @@ from rtl.compile.fit import fitting_model
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import LANES, Config
 from sim.cycles.model import predict
-from sim.harness import fast
+from sim.machine import volume as fast
 from sim.options import add_model_options, model_of
 from sim.phases import macs
 from sim.report import table
@@ -145,8 +145,8 @@ def measure(
 
     Raises
     ------
-    HarnessError, SimulatorError, FitError, ValueError
-        As sim.harness.fast, the compiler and `real_ids`.
+    MachineError, SimulatorError, FitError, ValueError
+        As sim.machine.volume, the compiler and `real_ids`.
     """
     model = quantized.model
     longest = max(setting.tokens for setting in plan)

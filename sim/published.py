@@ -22,7 +22,7 @@ from rtl.interface.config import LANES, Config
 from sim.cycles.model import predict
 from sim.estimate.area import estimate
 from sim.estimate.performance import example
-from sim.harness.fast import ROW_LATENCY
+from sim.machine.volume import ROW_LATENCY
 from sim.performance import LAYER
 from sim.report import table
 from sim.reviews import Review, Setup, simulate
@@ -145,7 +145,7 @@ def play(model: Model, program: Program, cycles: int) -> Played:
 
     Raises
     ------
-    SimulatorError, HarnessError
+    SimulatorError, MachineError
         As the harness.
     """
     rng = np.random.default_rng(0)

@@ -13,7 +13,7 @@ from golden.random import random_model
 from rtl.compile.program import Program, compile_model
 from rtl.interface.config import Config
 from sim import published
-from sim.harness.fast import ROW_LATENCY
+from sim.machine.volume import ROW_LATENCY
 from sim.published import PUBLISHED, Row
 
 PRODUCTS = 12 * 128 * (4 * 768 * 768 + 2 * 768 * 3072 + 2 * 128 * 768)
