@@ -48,7 +48,7 @@ REFERENCE: dict[str, tuple[str, ...] | None] = {
         "quantize.decode",
         "quantize.quantizers",
     ),
-    "sim": ("activity", "bench", "cycles.model", "harness.fast", "phases", "play"),
+    "sim": ("activity", "bench", "cycles.model", "machine.volume", "phases", "play"),
 }
 MATH = re.compile(r"^```math\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#:\s]+)(#[^)\s]*)?\)")

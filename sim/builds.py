@@ -2,7 +2,7 @@
 
 Builds lie under build/sim/, one folder for each unit, configuration and simulator, and are made
 again when the Verilog, the flags or the simulator changed. A folder is locked while it is built and
-shared while it is run. Programs of the C++ harness lie under build/sim/programs by the hash of what
+shared while it is run. Programs of the C++ machine lie under build/sim/programs by the hash of what
 they are made of, and never change.
 """
 
@@ -53,6 +53,9 @@ ONE_FILE = 1_000_000
 
 #: What Verilator's makefile runs, which may name the Python of the machine that it was built on.
 PYTHON = f"PYTHON3={sys.executable}"
+
+#: Of a shared library in place of a program.
+LIBRARY_FLAGS = ("-CFLAGS", "-fPIC", "-LDFLAGS", "-shared")
 
 HARNESS_FLAGS = (
     "--cc", "--exe", "--build",

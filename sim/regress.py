@@ -49,7 +49,7 @@ from rtl.compile.fit import fitting_model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES
 from sim.design import generated
-from sim.harness import fast
+from sim.machine import play
 from sim.options import (
     add_lane_options,
     add_memory_options,
@@ -147,7 +147,7 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
 
     Raises
     ------
-    FitError, SimulatorError, HarnessError, ValueError
+    FitError, SimulatorError, MachineError, ValueError
         As the parts it uses.
     """
     spec, layout = quantized.spec, layout_of(options)
@@ -190,7 +190,7 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
         pack(program, lengths) if options.batch else [[place] for place in range(len(reviews))]
     )
     if options.dask is None:
-        fast.built(generated("accelerator", config))
+        play.program(generated("accelerator", config))
     began = time.perf_counter()
     order = [place for batch in batches for place in batch]
     results = each(simulate, setup, shares(reviews, batches), jobs=options.jobs, dask=options.dask)

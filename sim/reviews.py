@@ -13,7 +13,7 @@ from quant.foreign.tokenizer import Tokens
 from rtl.compile.program import Program
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from sim.harness import fast
+from sim.machine import volume
 
 SHARE = 8
 """Inferences of a worker at a time; some seconds each."""
@@ -28,7 +28,7 @@ class Setup:
     rows
         `embedding_table` of the model.
     stream_bytes, stream_ahead, row_latency
-        As for `sim.harness.fast.simulate_each`.
+        As for `sim.machine.volume.simulate_each`.
     stalls
         Seed of the rests on every stream; None: none.
     """
@@ -86,12 +86,12 @@ def simulate(setup: Setup, share: Share) -> list[Verdict]:
 
     Raises
     ------
-    HarnessError, SimulatorError
-        As `sim.harness.fast.simulate_each`.
+    MachineError, SimulatorError
+        As `sim.machine.volume.simulate_each`.
     """
     first, batches = share
     jobs = [
-        fast.Job(
+        volume.Job(
             setup.program,
             setup.rows,
             np.concatenate([review.tokens.ids for review in batch]),
@@ -101,9 +101,9 @@ def simulate(setup: Setup, share: Share) -> list[Verdict]:
         )
         for batch in batches
     ]
-    # The harness draws from the seed and the number of the job in its file.
+    # Rests are drawn from the seed and the number of the job.
     seed = None if setup.stalls is None else (setup.stalls + first) % (1 << 64)
-    results = fast.simulate(
+    results = volume.simulate(
         setup.config,
         jobs,
         stream_bytes=setup.stream_bytes,
@@ -115,7 +115,7 @@ def simulate(setup: Setup, share: Share) -> list[Verdict]:
     return [verdict for batch, result in pairs for verdict in check(setup, batch, result)]
 
 
-def check(setup: Setup, batch: Sequence[Review], result: fast.Result) -> list[Verdict]:
+def check(setup: Setup, batch: Sequence[Review], result: volume.Result) -> list[Verdict]:
     """Hold the result of an inference to golden, review by review."""
     *ends, size = np.cumsum([review.golden.size for review in batch])
     whole = result.error is Error.NONE and result.logits.size == size
@@ -138,7 +138,7 @@ def check(setup: Setup, batch: Sequence[Review], result: fast.Result) -> list[Ve
     return found
 
 
-def _logits(review: Review, logits: np.ndarray, result: fast.Result) -> tuple[int, int, str]:
+def _logits(review: Review, logits: np.ndarray, result: volume.Result) -> tuple[int, int, str]:
     golden = review.golden
     if result.error != Error.NONE:
         return 0, 0, f"ended with the error {result.error.name}"
@@ -150,7 +150,7 @@ def _logits(review: Review, logits: np.ndarray, result: fast.Result) -> tuple[in
 
 
 def _intermediates(
-    setup: Setup, batch: Sequence[Review], result: fast.Result
+    setup: Setup, batch: Sequence[Review], result: volume.Result
 ) -> tuple[int, int, str]:
     traces: list[dict[str, np.ndarray]] = []
     for review in batch:
@@ -160,6 +160,6 @@ def _intermediates(
         if (plain != review.golden).any():
             return 0, 0, "golden and golden.fast differ: no comparison is valid"
     lengths = [len(review.tokens.ids) for review in batch]
-    comparison = fast.compare(setup.program, traces, lengths, result)
+    comparison = volume.compare(setup.program, traces, lengths, result)
     problem = comparison.problem or comparison.message() * bool(comparison.first)
     return comparison.compared.total(), comparison.mismatches.total(), problem

@@ -1,6 +1,6 @@
 """Exercise of the attention unit cycle by cycle: its streams, its writes, its end and its counters.
 
-It takes ports alone, so that it plays in a simulator and on a library (`sim.native`) alike.
+It takes ports alone, so that it plays in a simulator and on a library (`sim.machine.unit`) alike.
 """
 
 from __future__ import annotations

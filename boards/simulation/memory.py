@@ -26,9 +26,8 @@ from boards.gateware.chip import Chip
 from boards.gateware.sdram import Sdram
 from boards.simulation.chip import ChipOf, Violation, rules
 from rtl.generate.verilog import convert
-from sim.builds import build_harness
+from sim.builds import LIBRARY_FLAGS, build_harness
 from sim.design import Design
-from sim.native.library import LIBRARY_FLAGS
 
 HERE = Path(__file__).parent
 MEGAHERTZ = 80

@@ -11,7 +11,7 @@ import numpy as np
 from golden import fast as golden_fast
 from quant.foreign.tokenizer import Tokens
 from sim.cycles.model import Prediction
-from sim.harness import fast
+from sim.machine import volume
 from sim.phases import CLOCK_MHZ
 from sim.report import table
 from sim.reviews import Review, Setup, check
@@ -73,17 +73,17 @@ def play(setup: Setup, tokens: int, predicted: Prediction) -> Played:
 
     Raises
     ------
-    SimulatorError, HarnessError
-        As `sim.harness.fast.simulate_each`.
+    SimulatorError, MachineError
+        As `sim.machine.volume.simulate_each`.
     """
     rng = np.random.default_rng(0)
     shape = setup.model.shape
     ids = rng.integers(shape.vocabulary, size=tokens, dtype=np.int32)
     types = rng.integers(max(shape.types, 1), size=tokens, dtype=np.int32)
     (logits,) = golden_fast.run_batch(setup.model, [ids], [types])
-    (result,) = fast.simulate(
+    (result,) = volume.simulate(
         setup.config,
-        [fast.Job(setup.program, setup.rows, ids, types, trace=True)],
+        [volume.Job(setup.program, setup.rows, ids, types, trace=True)],
         stream_bytes=setup.stream_bytes,
         stream_ahead=setup.stream_ahead,
         row_latency=setup.row_latency,

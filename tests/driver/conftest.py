@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sim.design import Design, generated
-from verify.driver.board import Board, library
+from sim.machine.board import StreamBoard, library
 from verify.fuzz.subject import Subject, config, subjects
 
 LANES = 4
@@ -27,12 +27,12 @@ def program(design: Design) -> Path:
 
 
 @pytest.fixture
-def make_board(design: Design, program: Path) -> Iterator[Callable[..., Board]]:
+def make_board(design: Design, program: Path) -> Iterator[Callable[..., StreamBoard]]:
     """make_board(seed=0, gap=0): a board out of its reset."""
-    made: list[Board] = []
+    made: list[StreamBoard] = []
 
-    def make(seed: int = 0, gap: int = 0) -> Board:
-        made.append(Board(program, design, seed, gap))
+    def make(seed: int = 0, gap: int = 0) -> StreamBoard:
+        made.append(StreamBoard(program, LANES, seed, gap))
         return made[-1]
 
     yield make
@@ -43,7 +43,7 @@ def make_board(design: Design, program: Path) -> Iterator[Callable[..., Board]]:
 
 
 @pytest.fixture
-def board(make_board: Callable[..., Board]) -> Board:
+def board(make_board: Callable[..., StreamBoard]) -> StreamBoard:
     return make_board()
 
 

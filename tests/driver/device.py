@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from rtl.interface.operation import Error
+from sim.machine.board import BASE, StreamBoard
+from sim.machine.job import Packets
 from tb.packing import lengths_of
-from verify.driver.board import BASE, Board
-from verify.fuzz.job import Packets, Run
+from verify.fuzz.job import Run
 from verify.fuzz.streams import joined, parts, set_field
 from verify.fuzz.subject import Subject
 
@@ -148,7 +149,7 @@ def failing_sequence(subject: Subject, number: int) -> Run:
     return _words(subject.sound(0), batch.words())
 
 
-def infers(driver: Driver, board: Board, subject: Subject, run: Run) -> None:
+def infers(driver: Driver, board: StreamBoard, subject: Subject, run: Run) -> None:
     """A sound inference, from its start to golden's logits."""
     board.offer(run, subject.table)
     assert driver.start() == 0
@@ -161,7 +162,7 @@ def lengths(run: Run) -> list[int]:
     return lengths_of(np.frombuffer(run.tokens.data, "<u4"))
 
 
-def is_right(board: Board, run: Run) -> bool:
+def is_right(board: StreamBoard, run: Run) -> bool:
     """Whether an inference has given golden's logits, a packet a sequence, and left nothing."""
     assert run.logits
     return board.logits() == (list(run.logits), len(lengths(run))) and board.left == (0, 0, 0)

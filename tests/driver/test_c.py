@@ -12,6 +12,7 @@ from rtl.control.axi import ADDRESS
 from rtl.interface.command import MAGIC, VERSION
 from rtl.interface.operation import Error
 from sim.cycles.model import predict
+from sim.machine.board import StreamBoard
 from tests.damage import any_damage
 from tests.driver.conftest import COMPILERS, LANES
 from tests.driver.device import (
@@ -26,7 +27,7 @@ from tests.driver.device import (
     lengths,
 )
 from tests.driver.headers import ANSWERS, account, any_headers
-from verify.driver.board import Board, driver_library
+from verify.driver import driver_library
 from verify.fuzz.subject import POOL, Subject, config, subjects
 
 pytestmark = pytest.mark.verilator
@@ -42,7 +43,7 @@ def compiled(request: pytest.FixtureRequest, program: Path, tmp_path_factory) ->
 
 
 @pytest.fixture
-def driver(compiled: Driver, board: Board) -> Driver:
+def driver(compiled: Driver, board: StreamBoard) -> Driver:
     """An open one, on `board`."""
     assert compiled.open() == 0
     return compiled
@@ -59,7 +60,7 @@ def test_the_limits_are_the_configuration(driver: Driver) -> None:
      ("version", VERSION + 1, -2), ("version", VERSION + 256, -2)],
 )  # fmt: skip
 def test_another_device_is_left_alone(
-    register: str, value: int, code: int, compiled: Driver, board: Board
+    register: str, value: int, code: int, compiled: Driver, board: StreamBoard
 ) -> None:
     board.show(ADDRESS[register], value)
     assert compiled.open() == code
@@ -75,7 +76,7 @@ def test_another_device_is_left_alone(
 
 
 def test_every_model_gives_goldens_logits(
-    driver: Driver, board: Board, any_subject: Subject
+    driver: Driver, board: StreamBoard, any_subject: Subject
 ) -> None:
     """Back to back on one board; the counters are those that the cycle model predicts."""
     for number in range(POOL):
@@ -87,7 +88,7 @@ def test_every_model_gives_goldens_logits(
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
-def test_any_pace(seed: int, make_board: Callable[..., Board], compiled: Driver) -> None:
+def test_any_pace(seed: int, make_board: Callable[..., StreamBoard], compiled: Driver) -> None:
     """Streams that pause, begin before or after the start; accesses at any time; models in turn."""
     rng, board = Random(seed), make_board(seed, gap=60)
     assert compiled.open() == 0
@@ -108,7 +109,7 @@ def test_any_pace(seed: int, make_board: Callable[..., Board], compiled: Driver)
         assert is_right(board, run)
 
 
-def test_before_the_first_start(driver: Driver, board: Board) -> None:
+def test_before_the_first_start(driver: Driver, board: StreamBoard) -> None:
     writes = board.accesses[1]
     assert driver.result() == driver.wait() == driver.abort() == IDLE
     assert driver.wait_interrupt(board.complaint, 3) == IDLE
@@ -116,7 +117,7 @@ def test_before_the_first_start(driver: Driver, board: Board) -> None:
     assert driver.counters() == (0, dict.fromkeys(driver.counters()[1] or {}, 0))
 
 
-def test_a_start_while_busy(driver: Driver, board: Board, subject: Subject) -> None:
+def test_a_start_while_busy(driver: Driver, board: StreamBoard, subject: Subject) -> None:
     """Is not written: the bus would answer with a fault. The inference goes on."""
     run = subject.sound(4)
     board.offer(run, subject.table)
@@ -138,7 +139,7 @@ def test_a_start_while_busy(driver: Driver, board: Board, subject: Subject) -> N
 
 @pytest.mark.parametrize("error", failing(subjects(LANES)[0]), ids=lambda error: error.name)
 def test_every_error_of_a_stream(
-    error: Error, driver: Driver, board: Board, subject: Subject
+    error: Error, driver: Driver, board: StreamBoard, subject: Subject
 ) -> None:
     """Its code, no logit, nothing left of the streams, and the next inference as if nothing was."""
     for wait in (driver.wait, lambda: driver.wait_interrupt(lambda: board.run(50), 10_000)):
@@ -151,7 +152,7 @@ def test_every_error_of_a_stream(
         infers(driver, board, subject, subject.sound(1))
 
 
-def test_the_sequence_that_failed(driver: Driver, board: Board, subject: Subject) -> None:
+def test_the_sequence_that_failed(driver: Driver, board: StreamBoard, subject: Subject) -> None:
     for number in range(3):
         board.offer(failing_sequence(subject, number), subject.table)
         assert driver.start() == 0
@@ -168,11 +169,11 @@ def test_the_errors_of_streams_are_all_but_those_of_none() -> None:
     assert set(Error) - found == {Error.TIMEOUT, Error.BUS, Error.ADDRESS}
 
 
-def test_an_abort_at_any_time(driver: Driver, board: Board, subject: Subject) -> None:
+def test_an_abort_at_any_time(driver: Driver, board: StreamBoard, subject: Subject) -> None:
     """ABORTED and no logit, or too late and all of them; the next inference is right."""
-    run, began = subject.sound(4), board.cycle
+    run, began = subject.sound(4), board.now
     infers(driver, board, subject, run)
-    cycles = board.cycle - began
+    cycles = board.now - began
     seen = set()
     moments = [*range(0, 40, 3), *range(40, cycles - 40, 61), *range(cycles - 40, cycles + 10)]
     for moment in moments:
@@ -191,7 +192,9 @@ def test_an_abort_at_any_time(driver: Driver, board: Board, subject: Subject) ->
     infers(driver, board, subject, run)
 
 
-def test_an_abort_that_must_wait_for_rows(driver: Driver, board: Board, subject: Subject) -> None:
+def test_an_abort_that_must_wait_for_rows(
+    driver: Driver, board: StreamBoard, subject: Subject
+) -> None:
     run = subject.sound(4)
     board.offer(run, subject.table)
     board.silence_rows(20_000)
@@ -204,7 +207,9 @@ def test_an_abort_that_must_wait_for_rows(driver: Driver, board: Board, subject:
     assert driver.wait() == Error.ABORTED
 
 
-def test_an_abort_when_logits_are_leaving(driver: Driver, board: Board, subject: Subject) -> None:
+def test_an_abort_when_logits_are_leaving(
+    driver: Driver, board: StreamBoard, subject: Subject
+) -> None:
     run = subject.sound(4)
     board.offer(run, subject.table)
     board.take_logits(False)
@@ -217,7 +222,9 @@ def test_an_abort_when_logits_are_leaving(driver: Driver, board: Board, subject:
     assert is_right(board, run)
 
 
-def test_an_abort_of_nothing_writes_nothing(driver: Driver, board: Board, subject: Subject) -> None:
+def test_an_abort_of_nothing_writes_nothing(
+    driver: Driver, board: StreamBoard, subject: Subject
+) -> None:
     board.offer(failing(subject)[Error.CRC], subject.table)
     assert driver.start() == 0
     assert driver.wait() == Error.CRC
@@ -227,7 +234,9 @@ def test_an_abort_of_nothing_writes_nothing(driver: Driver, board: Board, subjec
 
 
 @pytest.mark.parametrize("moment", [0, 1, 30, 500, 1500])
-def test_a_reset_in_between(moment: int, driver: Driver, board: Board, subject: Subject) -> None:
+def test_a_reset_in_between(
+    moment: int, driver: Driver, board: StreamBoard, subject: Subject
+) -> None:
     run = subject.sound(4)
     board.offer(run, subject.table)
     assert driver.enable_interrupt(0) == 0
@@ -246,7 +255,7 @@ def test_a_reset_in_between(moment: int, driver: Driver, board: Board, subject: 
 
 @pytest.mark.parametrize(("polls", "reads"), [(0, 1), (1, 1), (2, 2), (77, 77)])
 def test_the_bound_of_a_wait(
-    polls: int, reads: int, driver: Driver, board: Board, subject: Subject
+    polls: int, reads: int, driver: Driver, board: StreamBoard, subject: Subject
 ) -> None:
     assert driver.start() == 0
     before = board.accesses[0]
@@ -261,7 +270,7 @@ def test_the_bound_of_a_wait(
     assert is_right(board, run)
 
 
-def test_the_interrupt(driver: Driver, board: Board, subject: Subject) -> None:
+def test_the_interrupt(driver: Driver, board: StreamBoard, subject: Subject) -> None:
     """A sleep ends with the line, once an inference; the end of the wait clears it."""
     slept: list[bool] = []
     for number in range(3):
@@ -277,7 +286,7 @@ def test_the_interrupt(driver: Driver, board: Board, subject: Subject) -> None:
         assert is_right(board, run)
 
 
-def test_a_handler_that_acknowledges(driver: Driver, board: Board, subject: Subject) -> None:
+def test_a_handler_that_acknowledges(driver: Driver, board: StreamBoard, subject: Subject) -> None:
     """As an operating system has it: the handler clears the line, then wakes who sleeps."""
     handled: list[int] = []
 
@@ -295,7 +304,9 @@ def test_a_handler_that_acknowledges(driver: Driver, board: Board, subject: Subj
     assert handled[:-1] == [0] * (len(handled) - 1) != []
 
 
-def test_an_interrupt_that_is_disabled(driver: Driver, board: Board, subject: Subject) -> None:
+def test_an_interrupt_that_is_disabled(
+    driver: Driver, board: StreamBoard, subject: Subject
+) -> None:
     assert driver.enable_interrupt(0) == 0
     board.offer(subject.sound(4), subject.table)
     assert driver.start() == 0
@@ -328,7 +339,7 @@ def test_any_header(driver: Driver) -> None:
      ("hidden", 16), ("ffn", 24)],
 )  # fmt: skip
 def test_the_accelerator_says_the_same_of_a_header(
-    field: str, value: int, driver: Driver, board: Board, subject: Subject
+    field: str, value: int, driver: Driver, board: StreamBoard, subject: Subject
 ) -> None:
     stream = header(subject, field, value)
     code, tokens = driver.check(stream)
@@ -355,7 +366,7 @@ def test_rows_are_those_of_the_stream(driver: Driver, any_subject: Subject) -> N
 
 
 def test_no_damage_of_a_stream_gives_logits(
-    driver: Driver, board: Board, any_subject: Subject
+    driver: Driver, board: StreamBoard, any_subject: Subject
 ) -> None:
     """Any byte changed, cut or added: the accelerator itself ends it with an error."""
     run = any_subject.sound(4)

@@ -12,7 +12,7 @@ from rtl.interface.command import MAGIC, VERSION
 from rtl.interface.operation import Error
 from rtl.registers.map import registers
 from tests.driver.conftest import COMPILERS, LANES
-from verify.driver.board import DRIVER, STRICT
+from verify.driver import DRIVER, STRICT
 from verify.fuzz.subject import config
 
 

@@ -20,11 +20,11 @@ from rtl.compile.batches import pack
 from rtl.compile.image import image_bytes
 from rtl.dma.registers import DMA_REGISTERS
 from rtl.interface.operation import Error
+from sim.machine.board import BASE, MemoryBoard, design_of, library
 from tests.damage import any_damage, sections
 from tests.driver.device import Device
 from tests.sim.dma_subjects import BUS, board_of, limits, subjects, tagger
-from verify.dma.board import BASE, Board, design_of, library
-from verify.driver.board import DRIVER, driver_library
+from verify.driver import DRIVER, driver_library
 
 pytestmark = pytest.mark.verilator
 PLACE = 0x4000
@@ -35,7 +35,7 @@ DAMAGED, NO_IMAGE, PLACED, NO_TOKENS, NO_ROOM, OTHER_ROWS = -15, -14, -16, -17, 
 class Registers:
     """A board as the Python driver reaches it: what is refused is a fault."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: MemoryBoard) -> None:
         self.board, self.writes, self.starts = board, 0, 0
 
     def read(self, offset: int) -> int:
@@ -48,14 +48,14 @@ class Registers:
 
 
 @pytest.fixture(scope="module")
-def made() -> Iterator[Board]:
+def made() -> Iterator[MemoryBoard]:
     board = board_of(LANES, BUS)
     yield board
     board.close()
 
 
 @pytest.fixture
-def board(made: Board) -> Iterator[Board]:
+def board(made: MemoryBoard) -> Iterator[MemoryBoard]:
     made.reset(2)
     made.pace(9, 3)
     made.hold({PLACE: image_bytes(subjects(LANES)[0].image)})
@@ -64,7 +64,7 @@ def board(made: Board) -> Iterator[Board]:
 
 
 @pytest.fixture
-def memory(board: Board) -> Registers:
+def memory(board: MemoryBoard) -> Registers:
     return Registers(board)
 
 
@@ -232,7 +232,7 @@ class Parts(ctypes.Structure):
 
 
 @pytest.fixture
-def compiled(board: Board, tmp_path: Path) -> Any:
+def compiled(board: MemoryBoard, tmp_path: Path) -> Any:
     program = library(design_of(limits(LANES), BUS), BUS)
     return driver_library(program, tmp_path, further=["bert2rtl_dma.c"])
 
@@ -246,7 +246,7 @@ def test_the_registers_of_the_header() -> None:
     assert found == {names.get(r.name, r.name).upper(): r.address for r in DMA_REGISTERS}
 
 
-def test_c_gives_goldens_logits(compiled: Any, board: Board) -> None:
+def test_c_gives_goldens_logits(compiled: Any, board: MemoryBoard) -> None:
     subject = subjects(LANES)[0]
     data = image_bytes(subject.image)
     device, parts = Device(), Parts()

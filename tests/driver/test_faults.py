@@ -10,8 +10,9 @@ from rtl.control.axi import ADDRESS
 from rtl.interface.command import VERSION
 from rtl.interface.operation import Error
 from sim.cycles.model import predict
+from sim.machine.board import StreamBoard
 from tests.driver.device import PLENTY, Driver, failing, header, is_right, lengths
-from verify.driver.board import DRIVER, Board, driver_library
+from verify.driver import DRIVER, driver_library
 from verify.fuzz.subject import Subject
 
 pytestmark = pytest.mark.verilator
@@ -48,7 +49,7 @@ FAULTS = {
 }  # fmt: skip
 
 
-def play(driver: Driver, board: Board, subject: Subject) -> None:
+def play(driver: Driver, board: StreamBoard, subject: Subject) -> None:
     """What every function is for, once; AssertionError when one does something else."""
     run, made = subject.sound(4), subject.config
     assert driver.open() == 0
@@ -114,13 +115,15 @@ def source() -> str:
     return (DRIVER / "bert2rtl.c").read_text()
 
 
-def test_without_a_fault(program: Path, tmp_path: Path, board: Board, subject: Subject) -> None:
+def test_without_a_fault(
+    program: Path, tmp_path: Path, board: StreamBoard, subject: Subject
+) -> None:
     play(Driver(driver_library(program, tmp_path)), board, subject)
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_seen(
-    name: str, source: str, program: Path, tmp_path: Path, board: Board, subject: Subject
+    name: str, source: str, program: Path, tmp_path: Path, board: StreamBoard, subject: Subject
 ) -> None:
     right, wrong = FAULTS[name]
     assert source.count(right) == 1

@@ -14,11 +14,11 @@ from driver import pynq_dma, streams
 from driver.accelerator import DeviceError, InferenceError
 from golden.identity import identity_of
 from rtl.compile.batches import pack
+from sim.machine.board import BASE, StreamBoard
 from tests.damage import any_damage
 from tests.driver.conftest import LANES
 from tests.driver.device import header
 from tests.ending import refusal
-from verify.driver.board import BASE, Board
 from verify.fuzz.subject import Sequence, Subject
 
 pytestmark = pytest.mark.verilator
@@ -29,7 +29,7 @@ WRITES = 2  # of registers an inference: start, and the interrupt acknowledged
 class FakePynq:
     """What pynq_dma needs of PYNQ, on a board: DMAs put their buffers on the board's streams."""
 
-    def __init__(self, board: Board, row_words: int) -> None:
+    def __init__(self, board: StreamBoard, row_words: int) -> None:
         self.board, self.freed, self.made = board, 0, 0
         dmas = ("model_dma", "tokens_dma", "rows_dma", "logits_dma")
         self.ip_dict: dict[str, Any] = {name: {} for name in dmas}
@@ -43,7 +43,7 @@ class FakePynq:
     def Overlay(self, bitfile: str) -> FakePynq:
         return self
 
-    def MMIO(self, address: int, length: int) -> Board:
+    def MMIO(self, address: int, length: int) -> StreamBoard:
         assert (address, length) == (BASE, 128)
         return self.board
 
@@ -73,7 +73,7 @@ class FakePynq:
 class Received:
     """The write channel of an AXI DMA: a transfer takes one packet, no more, no less."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: StreamBoard) -> None:
         self.board, self.memory = board, dict[int, list[int]]()
         self._buffer: Any = None
 
@@ -98,7 +98,7 @@ class Received:
         assert self.board.left == (0, 0, 0)
 
 
-def overlay(board: Board, subject: Subject) -> pynq_dma.Overlay:
+def overlay(board: StreamBoard, subject: Subject) -> pynq_dma.Overlay:
     fake = FakePynq(board, subject.table.shape[1] // LANES)
     return pynq_dma.Overlay(
         fake, "x.bit", subject.stream, subject.table.tobytes(), lambda seconds: board.run(200)
@@ -116,7 +116,7 @@ def plain(subject: Subject, tokens: int) -> Sequence:
     return sequence
 
 
-def test_pynq(board: Board, any_subject: Subject) -> None:
+def test_pynq(board: StreamBoard, any_subject: Subject) -> None:
     """Rows come by themselves, in the order that `streams.rows` foretells."""
     made, rng = overlay(board, any_subject), np.random.default_rng(1)
     for tokens in (1, 5, made.longest, 2):
@@ -126,7 +126,7 @@ def test_pynq(board: Board, any_subject: Subject) -> None:
     assert fake.made - fake.freed == 1  # the model's stays
 
 
-def test_a_batch_on_pynq(board: Board, any_subject: Subject) -> None:
+def test_a_batch_on_pynq(board: StreamBoard, any_subject: Subject) -> None:
     """A transfer for each packet of logits; all in one inference."""
     made, rng = overlay(board, any_subject), np.random.default_rng(3)
     for lengths in ([1], [2, 5], [4, 1, 3, 1]):
@@ -137,7 +137,7 @@ def test_a_batch_on_pynq(board: Board, any_subject: Subject) -> None:
     assert made._pynq.made - made._pynq.freed == 1
 
 
-def test_all_on_pynq(board: Board, any_subject: Subject) -> None:
+def test_all_on_pynq(board: StreamBoard, any_subject: Subject) -> None:
     """As many an inference as fit; the logits in the order of the sequences."""
     made, rng = overlay(board, any_subject), np.random.default_rng(4)
     lengths = [3, 1, 9, 4, 5, 2, made.longest, 8, 1, 1]
@@ -154,7 +154,7 @@ def test_all_on_pynq(board: Board, any_subject: Subject) -> None:
     assert made._pynq.made - made._pynq.freed == 1
 
 
-def test_pynq_with_what_is_left_out(board: Board, subject: Subject) -> None:
+def test_pynq_with_what_is_left_out(board: StreamBoard, subject: Subject) -> None:
     sequence = plain(subject, 4)
     made, ids, logits = (
         overlay(board, subject),
@@ -179,7 +179,7 @@ def test_pynq_with_what_is_left_out(board: Board, subject: Subject) -> None:
     ],
 )
 def test_a_sequence_that_pynq_refuses(
-    ids: Any, types: Any, attend: Any, message: str, board: Board, subject: Subject
+    ids: Any, types: Any, attend: Any, message: str, board: StreamBoard, subject: Subject
 ) -> None:
     made = overlay(board, subject)
     with pytest.raises(ValueError, match=message):
@@ -199,7 +199,7 @@ def test_a_sequence_that_pynq_refuses(
     ],
 )
 def test_sequences_that_pynq_refuses(
-    ids: Any, types: Any, attend: Any, message: str, board: Board, subject: Subject
+    ids: Any, types: Any, attend: Any, message: str, board: StreamBoard, subject: Subject
 ) -> None:
     """Before any of them is run."""
     made = overlay(board, subject)
@@ -210,13 +210,15 @@ def test_sequences_that_pynq_refuses(
 
 
 @pytest.mark.parametrize("lengths", [[], [0, 3], [1, 1], [4, -1]])
-def test_lengths_that_pynq_refuses(lengths: list[int], board: Board, subject: Subject) -> None:
+def test_lengths_that_pynq_refuses(
+    lengths: list[int], board: StreamBoard, subject: Subject
+) -> None:
     with pytest.raises(ValueError, match="each needs one at least, and all together 3"):
         overlay(board, subject).infer([1, 2, 3], lengths=lengths)
     assert board.accesses[1] == 0
 
 
-def test_the_longest_is_of_a_sequence_not_of_a_batch(board: Board, subject: Subject) -> None:
+def test_the_longest_is_of_a_sequence_not_of_a_batch(board: StreamBoard, subject: Subject) -> None:
     made = overlay(board, subject)
     made.longest = 4
     assert len(made.infer([1] * 8, lengths=[4, 4])) == 2 * subject.model.shape.labels
@@ -224,13 +226,13 @@ def test_the_longest_is_of_a_sequence_not_of_a_batch(board: Board, subject: Subj
         made.infer([1] * 8, lengths=[3, 5])
 
 
-def test_a_failure_on_pynq(board: Board, subject: Subject) -> None:
+def test_a_failure_on_pynq(board: StreamBoard, subject: Subject) -> None:
     with pytest.raises(InferenceError, match="NO_KEY"):
         overlay(board, subject).infer([1, 2, 3], None, [0, 0, 0])
 
 
 @pytest.mark.parametrize("place", range(4))
-def test_a_failure_of_many_on_pynq(place: int, board: Board, subject: Subject) -> None:
+def test_a_failure_of_many_on_pynq(place: int, board: StreamBoard, subject: Subject) -> None:
     """It is named by its place among all, wherever the batches put it."""
     ids = [[1] * tokens for tokens in (2, 24, 5, 20)]
     attend = [[int(place != number)] * len(one) for number, one in enumerate(ids)]
@@ -239,7 +241,7 @@ def test_a_failure_of_many_on_pynq(place: int, board: Board, subject: Subject) -
     assert caught.value.sequence == place
 
 
-def test_what_pynq_refuses_of_an_overlay(board: Board, subject: Subject) -> None:
+def test_what_pynq_refuses_of_an_overlay(board: StreamBoard, subject: Subject) -> None:
     fake = FakePynq(board, 2)
     with pytest.raises(DeviceError, match="hidden of the model is 99"):
         pynq_dma.Overlay(fake, "x.bit", header(subject, "hidden", 99), b"")
@@ -248,7 +250,7 @@ def test_what_pynq_refuses_of_an_overlay(board: Board, subject: Subject) -> None
         pynq_dma.Overlay(fake, "x.bit", subject.stream, b"")
 
 
-def test_rows_that_are_not_those_of_the_stream(board: Board, any_subject: Subject) -> None:
+def test_rows_that_are_not_those_of_the_stream(board: StreamBoard, any_subject: Subject) -> None:
     """Damaged, or another model's of the same sizes: refused before a buffer is made of them."""
     stream, table = any_subject.stream, any_subject.table.tobytes()
     fake = FakePynq(board, any_subject.table.shape[1] // LANES)
@@ -269,7 +271,7 @@ def test_rows_that_are_not_those_of_the_stream(board: Board, any_subject: Subjec
 
 
 def test_the_pynq_command(
-    board: Board, subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+    board: StreamBoard, subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     model, rows = tmp_path / "model.bin", tmp_path / "model.rows.bin"
     model.write_bytes(subject.stream)

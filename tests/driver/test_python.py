@@ -16,17 +16,18 @@ from rtl.control.axi import ADDRESS, REGISTERS
 from rtl.interface.command import MAGIC, PARAMETER_PLANES, VERSION, Flag, Opcode
 from rtl.interface.operation import Error
 from sim.cycles.model import predict
+from sim.machine.board import StreamBoard
 from tests.driver.conftest import LANES
 from tests.driver.device import failing, failing_sequence, is_right, lengths
 from tests.driver.headers import ANSWERS, account, any_headers
-from verify.driver.board import DRIVER, Board
+from verify.driver import DRIVER
 from verify.fuzz.subject import POOL, Subject, config, subjects
 
 pytestmark = pytest.mark.verilator
 
 
 @pytest.fixture
-def device(board: Board) -> Accelerator:
+def device(board: StreamBoard) -> Accelerator:
     return Accelerator(board, lambda seconds: board.run(100))
 
 
@@ -51,7 +52,7 @@ def test_it_stands_alone() -> None:
 
 
 def test_every_model_gives_goldens_logits(
-    device: Accelerator, board: Board, any_subject: Subject
+    device: Accelerator, board: StreamBoard, any_subject: Subject
 ) -> None:
     made = config(LANES)
     assert device.limits == {name: getattr(made, name) for name in accelerator.LIMITS}
@@ -73,7 +74,7 @@ def test_every_model_gives_goldens_logits(
     [("id", 0, "no bert2rtl accelerator: its id is 0x00000000, not 0x54523242"),
      ("version", 3, "the accelerator has version 3, this driver is for 6")],
 )  # fmt: skip
-def test_another_device(register: str, value: int, message: str, board: Board) -> None:
+def test_another_device(register: str, value: int, message: str, board: StreamBoard) -> None:
     board.show(ADDRESS[register], value)
     with pytest.raises(DeviceError, match=message):
         Accelerator(board)
@@ -82,7 +83,7 @@ def test_another_device(register: str, value: int, message: str, board: Board) -
 
 @pytest.mark.parametrize("error", failing(subjects(LANES)[0]), ids=lambda error: error.name)
 def test_every_error_of_a_stream(
-    error: Error, device: Accelerator, board: Board, subject: Subject
+    error: Error, device: Accelerator, board: StreamBoard, subject: Subject
 ) -> None:
     board.offer(failing(subject)[error], subject.table)
     device.start()
@@ -99,7 +100,7 @@ def test_every_error_of_a_stream(
 
 @pytest.mark.parametrize("number", range(3))
 def test_the_sequence_that_failed(
-    number: int, device: Accelerator, board: Board, subject: Subject
+    number: int, device: Accelerator, board: StreamBoard, subject: Subject
 ) -> None:
     board.offer(failing_sequence(subject, number), subject.table)
     device.start()
@@ -108,7 +109,7 @@ def test_the_sequence_that_failed(
     assert caught.value.sequence == number
 
 
-def test_busy_and_idle(device: Accelerator, board: Board, subject: Subject) -> None:
+def test_busy_and_idle(device: Accelerator, board: StreamBoard, subject: Subject) -> None:
     for early in (device.ended, device.wait):
         with pytest.raises(DeviceError, match="no inference has been started since the reset"):
             early()

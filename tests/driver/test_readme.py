@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from sim.machine.board import BASE
 from tests.driver.conftest import LANES
 from tests.driver.device import header
-from verify.driver.board import BASE, DRIVER, STRICT
+from verify.driver import DRIVER, STRICT
 from verify.fuzz.subject import Subject
 
 pytestmark = pytest.mark.verilator
@@ -36,23 +37,22 @@ void bus_write(uintptr_t address, uint32_t value);
 """
 PLATFORM_C = """\
 #include "platform.h"
-void *board_open(uint32_t lanes, uintptr_t base);
-void board_model(void *board, const uint8_t *bytes, const uint8_t *last, size_t words);
-void board_tokens(void *board, const uint8_t *bytes, const uint8_t *last, size_t words);
-void board_rows(void *board, const uint8_t *bytes, size_t rows, uint32_t row_bytes, uint32_t words,
+void *board_open(uintptr_t base, uint32_t lanes);
+void board_offer(void *board, uint32_t source, const uint8_t *bytes, size_t size,
+                 const uint32_t *lasts, size_t packets);
+void board_rows(void *board, const uint8_t *bytes, size_t size, uint32_t row_bytes, uint32_t words,
                 uint32_t latency);
 size_t board_logits(void *board, int32_t *into, size_t room, size_t *lasts);
 uint32_t bus_read(uintptr_t address);
 const uint8_t model[] = {{{model}}}, rows[] = {{{rows}}}, tokens[] = {{{tokens}}};
 const size_t model_bytes = sizeof model, rows_bytes = sizeof rows, token_count = sizeof tokens / 4;
-static uint8_t last[sizeof model];
 static int32_t *into;
 static size_t room;
 static void *board;
 __attribute__((constructor)) static void power_up(void)
 {{
-    board = board_open({lanes}, ACCELERATOR);
-    board_rows(board, rows, sizeof rows / {width}, {width}, {width} / {lanes}, 1);
+    board = board_open(ACCELERATOR, {lanes});
+    board_rows(board, rows, sizeof rows, {width}, {width} / {lanes}, 1);
 }}
 void receive_logits(int32_t *logits, size_t count)
 {{
@@ -61,14 +61,13 @@ void receive_logits(int32_t *logits, size_t count)
 }}
 void send_tokens(const uint8_t *words, size_t count)
 {{
-    last[count - 1] = 1;
-    board_tokens(board, words, last, count);
-    last[count - 1] = 0;
+    const uint32_t last = (uint32_t)count - 1;
+    board_offer(board, 1, words, count * 4, &last, 1);
 }}
 void send_model(const uint8_t *words, size_t bytes)
 {{
-    last[bytes / {lanes} - 1] = 1;
-    board_model(board, words, last, bytes / {lanes});
+    const uint32_t last = (uint32_t)bytes / {lanes} - 1;
+    board_offer(board, 0, words, bytes, &last, 1);
 }}
 uint32_t platform_read(uintptr_t address)
 {{

@@ -18,16 +18,16 @@ from golden.identity import identity_of
 from rtl.control.axi import ADDRESS
 from rtl.interface.command import MAGIC, VERSION
 from sim.cycles.model import predict
+from sim.machine.board import StreamBoard
 from tests.driver.conftest import LANES
 from tests.driver.device import is_right, lengths
 from tests.ending import refusal
-from verify.driver.board import Board
 from verify.fuzz.subject import Subject, config
 
 pytestmark = pytest.mark.verilator
 
 
-def test_uio(board: Board, subject: Subject, capsys: pytest.CaptureFixture[str]) -> None:
+def test_uio(board: StreamBoard, subject: Subject, capsys: pytest.CaptureFixture[str]) -> None:
     """The command's body; the kernel is a thread that raises the interrupt when it is unmasked."""
     kernel, descriptor = socket.socketpair()
     run = subject.sound(4)

@@ -19,7 +19,7 @@ from quant.export.__main__ import main
 from tests.ending import exit_code
 from tests.quant import exported
 from tests.quant.exported import CHECKED, STRICT, WARNINGS
-from verify.driver.board import DRIVER
+from verify.driver import DRIVER
 
 AWKWARD = ["a", "int", "INT8", "stdint", "E", "Row_of", "embedding", "final", "norm", "layer_0",
            "projection", "bert2rtl", "tests", "x8", "sizeof", "BERT", "n" * 64]  # fmt: skip

@@ -9,8 +9,8 @@ from typing import Any
 from rtl.compile.image import image_bytes
 from rtl.dma.bus import Bus
 from rtl.interface.config import Config
+from sim.machine.board import MemoryBoard, design_of, library
 from tests.small_models import SmallModel
-from verify.dma.board import Board, design_of, library
 
 BUS = Bus(data_bits=64, burst=8, outstanding=4)
 
@@ -42,8 +42,8 @@ def tagger(lanes: int) -> Subject:
     return Subject(2, limits(lanes), -(-end // 64) * 64)
 
 
-def board_of(lanes: int, bus: Bus, design: Any = None, variant: str = "") -> Board:
+def board_of(lanes: int, bus: Bus, design: Any = None, variant: str = "") -> MemoryBoard:
     made = design or design_of(limits(lanes), bus)
-    board = Board(library(made, bus, variant), bus)
+    board = MemoryBoard(library(made, bus, variant), bus)
     board.hold({one.address: image_bytes(one.image) for one in (*subjects(lanes), tagger(lanes))})
     return board

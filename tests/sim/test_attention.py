@@ -10,7 +10,7 @@ import pytest
 from golden.attention import attention, split_heads
 from rtl.interface.operation import Error
 from sim.design import described, generated
-from sim.native.library import NativePorts, finish, library
+from sim.machine.unit import NativePorts, finish, library
 from tb import layers
 from tb.attention import Bench, check
 from tb.compare import Mismatch

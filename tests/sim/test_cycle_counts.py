@@ -16,7 +16,7 @@ from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import Config, ceil_div
 from sim.bench import run_bench
 from sim.cycles.model import predict
-from sim.harness import fast
+from sim.machine import volume
 from tb.case import Case, accelerator_inference, write_case
 from tb.scenarios import SMALL_LIMITS
 
@@ -59,10 +59,10 @@ def sequence(tokens: int) -> np.ndarray:
 def test_all_count_the_same(name: str, stream_bytes: int, row_latency: int, tmp_path: Path) -> None:
     model = MODELS[name]
     program, rows = compile_model(model, CONFIG), embedding_table(model, CONFIG.lanes)
-    jobs = [fast.Job(program, rows, sequence(n)) for n in LENGTHS]
-    harness = fast.simulate(CONFIG, jobs, stream_bytes=stream_bytes, row_latency=row_latency)
+    jobs = [volume.Job(program, rows, sequence(n)) for n in LENGTHS]
+    machine = volume.simulate(CONFIG, jobs, stream_bytes=stream_bytes, row_latency=row_latency)
     cocotb = by_cocotb(tmp_path, model, stream_bytes, row_latency)
-    for tokens, one, other in zip(LENGTHS, harness, cocotb, strict=True):
+    for tokens, one, other in zip(LENGTHS, machine, cocotb, strict=True):
         said = predict(program, tokens, stream_bytes=stream_bytes, row_latency=row_latency)
         expected = {"cycles": said.cycles, "active": said.active, "stalls": said.stalls}
         assert {"cycles": one.cycles, "active": one.active, "stalls": one.stalls} == expected
@@ -76,8 +76,8 @@ def test_counters_of_more_than_sixteen_bits() -> None:
     """An embedding memory so slow that cycles and a stall exceed 2^16."""
     model, latency = MODELS["post"], (1 << 16) + 5000
     program, rows = compile_model(model, CONFIG), embedding_table(model, CONFIG.lanes)
-    job = fast.Job(program, rows, sequence(5))
-    (one,) = fast.simulate(CONFIG, [job], row_latency=latency, patience=2 * latency)
+    job = volume.Job(program, rows, sequence(5))
+    (one,) = volume.simulate(CONFIG, [job], row_latency=latency, patience=2 * latency)
     said = predict(program, 5, stream_bytes=CONFIG.lanes, row_latency=latency)
     assert (one.cycles, one.active, one.stalls) == (said.cycles, said.active, said.stalls)
     assert min(one.cycles, one.stalls["weights"]) > 1 << 16

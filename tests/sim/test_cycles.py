@@ -23,7 +23,7 @@ from rtl.interface.operation import Error
 from sim.cycles import __main__ as cycles
 from sim.cycles.model import predict
 from sim.cycles.norm import Taken, normalise
-from sim.harness import fast
+from sim.machine import volume
 from tb.layernorm import random_operation, schedule
 from tests.ending import refusal
 
@@ -155,16 +155,16 @@ def program_of(
     return compile_model(model_of(shape), config, whole_last_layer=whole_last_layer)
 
 
-def simulated(lanes: int, case: Case) -> fast.Result:
+def simulated(lanes: int, case: Case) -> volume.Result:
     """What the accelerator's registers and traces say."""
     rng = np.random.default_rng(case.tokens)
     program = case.program(lanes)
-    job = fast.Job(
+    job = volume.Job(
         program,
         embedding_table(model_of(case.shape), lanes),
         rng.integers(0, VOCABULARY, case.tokens),
     )
-    (result,) = fast.simulate(
+    (result,) = volume.simulate(
         program.config,
         [job],
         stream_bytes=case.stream_bytes,
@@ -251,10 +251,10 @@ def test_prediction_of_batches_equals_simulation(lanes: int) -> None:
         rng = np.random.default_rng(lengths[0])
         ids, attend = rng.integers(0, VOCABULARY, sum(lengths)), rng.random(sum(lengths)) < 0.8
         attend[np.cumsum(lengths) - 1] = True
-        job = fast.Job(
+        job = volume.Job(
             program, embedding_table(model, lanes), ids, attend=attend.astype(int), lengths=lengths
         )
-        (result,) = fast.simulate(program.config, [job], stream_bytes=stream_bytes)
+        (result,) = volume.simulate(program.config, [job], stream_bytes=stream_bytes)
         found = predict(program, lengths, stream_bytes=stream_bytes)
         assert [(p.number, p.first, p.last, p.active, p.stalls) for p in found.phases] == [
             (o.number, o.first, o.last, o.active, o.stalls) for o in result.operations
@@ -291,8 +291,8 @@ def test_prediction_with_fewer_lanes_of_units(
     narrow = compile_model(model, config)
     assert narrow.stream() == program.stream()
     ids = np.random.default_rng(3).integers(0, VOCABULARY, sum(lengths))
-    (result,) = fast.simulate(
-        config, [fast.Job(narrow, embedding_table(model, 4), ids, lengths=lengths)]
+    (result,) = volume.simulate(
+        config, [volume.Job(narrow, embedding_table(model, 4), ids, lengths=lengths)]
     )
     found = predict(narrow, lengths)
     assert [(p.number, p.first, p.last, p.active, p.stalls) for p in found.phases] == [
@@ -327,10 +327,10 @@ def test_wide_operands(shape: str, lengths: tuple[int, ...], lanes: dict[str, in
         program = compile_model(model, config, whole_last_layer=bool(seed % 2))
         traces: list[dict[str, np.ndarray]] = []
         wanted = run_batch(model, ids, None, np.ones(len(ids), bool), lengths, traces)
-        job = fast.Job(program, embedding_table(model, 4), ids, lengths=lengths, trace=True)
-        (result,) = fast.simulate(config, [job])
+        job = volume.Job(program, embedding_table(model, 4), ids, lengths=lengths, trace=True)
+        (result,) = volume.simulate(config, [job])
         assert result.error is Error.NONE
-        found = fast.compare(program, traces, lengths, result)
+        found = volume.compare(program, traces, lengths, result)
         assert (found.first, found.problem) == (None, "")
         np.testing.assert_array_equal(result.logits.reshape(wanted.shape), wanted)
         said = predict(program, lengths)

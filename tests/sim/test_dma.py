@@ -23,10 +23,10 @@ from rtl.interface.operation import Error
 from rtl.registers.map import registers
 from sim.cycles.dma import predict_dma
 from sim.design import described
+from sim.machine.board import ABORT, MemoryBoard, design_of, library
 from tb.packing import token_words
 from tests.rtl.mutation import replaced
 from tests.sim.dma_subjects import BUS, Subject, board_of, limits, subjects, tagger
-from verify.dma.board import ABORT, Board, design_of, library
 
 pytestmark = pytest.mark.verilator
 
@@ -34,14 +34,14 @@ NEVER = 1 << 62  # a beat that no board comes to
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Board]:
+def shared() -> Iterator[MemoryBoard]:
     board = board_of(4, BUS)
     yield board
     board.close()
 
 
 @pytest.fixture
-def board(shared: Board) -> Iterator[Board]:
+def board(shared: MemoryBoard) -> Iterator[MemoryBoard]:
     shared.pace(5)
     shared.bad_beat(NEVER)
     shared.reset(2)
@@ -49,7 +49,7 @@ def board(shared: Board) -> Iterator[Board]:
     assert shared.complaint() == ""
 
 
-def right(board: Board, subject: Subject, tokens: int, *, point: bool = True) -> None:
+def right(board: MemoryBoard, subject: Subject, tokens: int, *, point: bool = True) -> None:
     """An inference, compared."""
     if point:
         board.point(subject.image, subject.address)
@@ -57,7 +57,7 @@ def right(board: Board, subject: Subject, tokens: int, *, point: bool = True) ->
     assert board.waiting == 0
 
 
-def counted(board: Board, program: Program, ids: Any, types: Any, **memory: Any) -> None:
+def counted(board: MemoryBoard, program: Program, ids: Any, types: Any, **memory: Any) -> None:
     """The counters of the latest inference are those that are predicted of it."""
     said = predict_dma(program, ids, types, bus=board.bus, **memory)
     shown = {f"stall_{cause}": count for cause, count in said.stalls.items()}
@@ -65,7 +65,7 @@ def counted(board: Board, program: Program, ids: Any, types: Any, **memory: Any)
     assert {name: board.read(name) for name in shown} == shown, (memory, len(ids))
 
 
-def exact(board: Board, lanes: int, latencies: Sequence[int]) -> None:
+def exact(board: MemoryBoard, lanes: int, latencies: Sequence[int]) -> None:
     """Logits and counters of both subjects on memories of these latencies."""
     for subject in subjects(lanes):
         for latency in latencies:
@@ -79,12 +79,12 @@ def exact(board: Board, lanes: int, latencies: Sequence[int]) -> None:
     assert board.complaint() == ""
 
 
-def test_logits_and_cycles(board: Board) -> None:
+def test_logits_and_cycles(board: MemoryBoard) -> None:
     exact(board, 4, (1, 20, 100))
 
 
 @pytest.mark.parametrize("lengths", [(1, 5), (1, 2, 4), (5, 4)], ids=str)
-def test_a_batch(lengths: tuple[int, ...], board: Board) -> None:
+def test_a_batch(lengths: tuple[int, ...], board: MemoryBoard) -> None:
     """Logits of each sequence, in order; every cycle."""
     board.pace(20)
     for subject in subjects(4):
@@ -98,7 +98,7 @@ def test_a_batch(lengths: tuple[int, ...], board: Board) -> None:
         counted(board, subject.program, ids, types, lengths=lengths, **memory)
 
 
-def test_logits_of_every_token_fill_the_fifo_and_no_more(board: Board) -> None:
+def test_logits_of_every_token_fill_the_fifo_and_no_more(board: MemoryBoard) -> None:
     """As many tokens as there is room for, and one sequence more than that: LIMIT."""
     subject = tagger(4)
     assert (subject.program.row_tiles, subject.config.row_tiles) == (2, 3)
@@ -154,7 +154,7 @@ def test_the_shipped_model() -> None:
     config = fitting(model.shape, 8, 128)
     program, table = compile_model(model, config), embedding_table(model, 8)
     image = Image(stream=program.stream(), rows=table.tobytes(), row_bytes=table[0].nbytes)
-    board = Board(library(design_of(config, bus), bus), bus)
+    board = MemoryBoard(library(design_of(config, bus), bus), bus)
     board.hold({64: image_bytes(image)})
     board.point(image, 64)
     ids = np.random.default_rng(1).integers(0, model.shape.vocabulary, 128)
@@ -168,13 +168,13 @@ def test_the_shipped_model() -> None:
     board.close()
 
 
-def test_memories_that_rest(board: Board) -> None:
+def test_memories_that_rest(board: MemoryBoard) -> None:
     for seed in range(1, 16):
         board.pace(1 + 3 * seed, seed, gap=seed % 3)
         right(board, subjects(4)[seed % 2], 1 + seed * 5 % 12)
 
 
-def bad_beats(board: Board, lanes: int, beats: Sequence[int]) -> int:
+def bad_beats(board: MemoryBoard, lanes: int, beats: Sequence[int]) -> int:
     """Inferences of which one beat is bad; how many of the beats they had."""
     played = 0
     for beat in beats:
@@ -195,17 +195,17 @@ def bad_beats(board: Board, lanes: int, beats: Sequence[int]) -> int:
     return played
 
 
-def test_a_bad_beat(board: Board) -> None:
+def test_a_bad_beat(board: MemoryBoard) -> None:
     """Of stream and of rows; it ends the inference, and the next is right."""
     assert bad_beats(board, 4, [*range(12), *range(12, 400, 17)]) > 20
 
 
 @pytest.mark.slow
-def test_a_bad_beat_at_any_place(board: Board) -> None:
+def test_a_bad_beat_at_any_place(board: MemoryBoard) -> None:
     assert bad_beats(board, 4, range(10_000)) > 150
 
 
-def aborts(board: Board, lanes: int, cycles: Sequence[int]) -> int:
+def aborts(board: MemoryBoard, lanes: int, cycles: Sequence[int]) -> int:
     """Aborts so many cycles after the start; how many came in time."""
     early = 0
     for cycle in cycles:
@@ -225,16 +225,16 @@ def aborts(board: Board, lanes: int, cycles: Sequence[int]) -> int:
     return early
 
 
-def test_aborts(board: Board) -> None:
+def test_aborts(board: MemoryBoard) -> None:
     assert aborts(board, 4, [*range(16), *range(16, 2500, 97)]) > 20
 
 
 @pytest.mark.slow
-def test_an_abort_in_any_cycle(board: Board) -> None:
+def test_an_abort_in_any_cycle(board: MemoryBoard) -> None:
     assert aborts(board, 4, range(3000)) > 1000
 
 
-def test_resets(board: Board) -> None:
+def test_resets(board: MemoryBoard) -> None:
     """The memory is reset with it; all registers are as after power-up."""
     draw = random.Random(3)
     for number in range(12):
@@ -259,7 +259,7 @@ def test_resets(board: Board) -> None:
         *(("row_bytes", size) for size in (0, 2, 7, 36, 1 << 16, 1 << 31)),
     ],
 )
-def test_what_cannot_be_an_address_or_a_size(register: str, value: int, board: Board) -> None:
+def test_what_cannot_be_an_address_or_a_size(register: str, value: int, board: MemoryBoard) -> None:
     subject = subjects(4)[0]
     board.point(subject.image, subject.address)
     good = board.read(register)
@@ -271,7 +271,7 @@ def test_what_cannot_be_an_address_or_a_size(register: str, value: int, board: B
     right(board, subject, 5, point=False)
 
 
-def test_a_size_that_is_not_the_stream_s(board: Board) -> None:
+def test_a_size_that_is_not_the_stream_s(board: MemoryBoard) -> None:
     """The errors of a stream that is cut or goes on, and of rows of another width."""
     subject = subjects(4)[0]
     size = len(subject.image.stream)
@@ -291,7 +291,7 @@ def test_a_size_that_is_not_the_stream_s(board: Board) -> None:
         right(board, subject, 5)
 
 
-def test_tokens_before_and_after_the_start(board: Board) -> None:
+def test_tokens_before_and_after_the_start(board: MemoryBoard) -> None:
     subject = subjects(4)[0]
     board.point(subject.image, subject.address)
     board.start()
@@ -314,7 +314,7 @@ def test_tokens_before_and_after_the_start(board: Board) -> None:
     right(board, subject, 9)
 
 
-def test_the_fifos(board: Board) -> None:
+def test_the_fifos(board: MemoryBoard) -> None:
     subject = subjects(4)[0]
     assert board.read("logit") == 0
     for count in range(512):
@@ -329,14 +329,14 @@ def test_the_fifos(board: Board) -> None:
     assert board.read("logits_waiting") == 0
     board.send(subject.words(4))
     board.start()
-    board.until_interrupt()
+    assert board.until_interrupt()
     labels = subject.logits(4)
     assert board.read("logits_waiting") == len(labels)
     assert board.read("logit") == labels[0] % (1 << 32)
     right(board, subject, 6)  # what was not read is gone
 
 
-def test_every_register_is_what_the_map_says(board: Board) -> None:
+def test_every_register_is_what_the_map_says(board: MemoryBoard) -> None:
     known = {r.name: r for r in registers(limits(4), bus=BUS)}
     draw = random.Random(1)
     state = {}

@@ -1,4 +1,4 @@
-"""Many inferences on the C++ harness: right, in order, exactly timed, and never hanging."""
+"""Many inferences on the machine: right, in order, exactly timed, and never hanging."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from rtl.interface.command import Opcode
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.cycles.model import predict
-from sim.harness import fast
-from sim.harness.fast import Job, Result
+from sim.machine import volume
+from sim.machine.volume import Job, Result
 from tests.damage import any_damage
 
 CONFIG = Config(lanes=4, tokens=16, hidden=16, ffn=32, labels=4)
@@ -76,7 +76,7 @@ def compared(loaded: Loaded, job: Job, result: Result, program: Program | None =
     trace: dict[str, np.ndarray] = {}
     assert result.error is Error.NONE
     assert result.logits.tolist() == loaded.golden(job, trace).tolist()
-    found = fast.compare(program or loaded.program, trace, len(job.ids), result)
+    found = volume.compare(program or loaded.program, trace, len(job.ids), result)
     assert not found.problem
     assert not found.message()
     assert set(found.compared) >= {n for n in trace if n.endswith((".p", ".sum", ".x8", ".q"))}
@@ -89,7 +89,7 @@ def test_inferences_back_to_back_with_model_switches(
 ) -> None:
     order = [plain, odd, odd, plain, odd, plain]
     jobs = [one.job(n, trace=True) for one, n in zip(order, (16, 7, 1, 3, 16, 16), strict=True)]
-    results = fast.simulate(CONFIG, jobs, seed=seed)
+    results = volume.simulate(CONFIG, jobs, seed=seed)
     assert [result.index for result in results] == list(range(6))
     for one, job, result in zip(order, jobs, results, strict=True):
         assert compared(one, job, result) > 100 * len(job.ids)
@@ -100,7 +100,7 @@ def test_inferences_back_to_back_with_model_switches(
 def test_stalls_depend_on_the_seed_alone(plain: Loaded) -> None:
     jobs = [plain.job(9), plain.job(16)]
     undisturbed, once, again, other = (
-        [result.cycles for result in fast.simulate(CONFIG, jobs, seed=seed)]
+        [result.cycles for result in volume.simulate(CONFIG, jobs, seed=seed)]
         for seed in (None, 5, 5, 6)
     )
     assert once == again
@@ -121,7 +121,7 @@ def test_timing_is_that_of_the_cycle_model(
     memory: dict[str, Any] = {
         "stream_bytes": stream_bytes, "stream_ahead": stream_ahead, "row_latency": row_latency
     }  # fmt: skip
-    results = fast.simulate(CONFIG, [one.job(n) for one, n in cases], **memory)
+    results = volume.simulate(CONFIG, [one.job(n) for one, n in cases], **memory)
     for (one, n), result in zip(cases, results, strict=True):
         expected = predict(one.program, n, **memory)
         assert (result.cycles, result.active) == (expected.cycles, expected.active)
@@ -129,7 +129,7 @@ def test_timing_is_that_of_the_cycle_model(
 
 
 def test_operations_cover_the_counters(plain: Loaded) -> None:
-    (result,) = fast.simulate(CONFIG, [plain.job(16)])
+    (result,) = volume.simulate(CONFIG, [plain.job(16)])
     assert sum(one.active for one in result.operations) == result.active
     assert result.cycles == result.active + sum(result.stalls.values())
     assert result.span <= result.cycles
@@ -152,10 +152,10 @@ def test_a_wrong_weight_is_found_and_named(plain: Loaded) -> None:
     steps[place] = replace(steps[place], payload=bytes(payload))
     wrong = replace(plain.program, steps=tuple(steps))
     job = replace(plain.job(8), program=wrong)
-    (result,) = fast.simulate(CONFIG, [job], trace=True)
+    (result,) = volume.simulate(CONFIG, [job], trace=True)
     trace: dict[str, np.ndarray] = {}
     plain.golden(job, trace)
-    found = fast.compare(plain.program, trace, 8, result)
+    found = volume.compare(plain.program, trace, 8, result)
     assert found.first is not None
     assert found.first.tensor == "layer.1.k"
     assert found.mismatches["layer.0.ffn.sum"] == 0
@@ -180,7 +180,7 @@ def test_errors_end_their_inference_alone(plain: Loaded) -> None:
         replace(good, abort=700),
         good,
     ]
-    results = fast.simulate(CONFIG, jobs)
+    results = volume.simulate(CONFIG, jobs)
     assert [result.error for result in results] == [
         Error.NONE,
         Error.TOKEN,
@@ -202,27 +202,27 @@ def test_errors_end_their_inference_alone(plain: Loaded) -> None:
 
 def test_a_hang_is_an_error_that_says_where(plain: Loaded) -> None:
     with pytest.raises(
-        fast.HarnessError,
+        volume.MachineError,
         match=r"inference 0 \(5 tokens\): no progress for 50 cycles since cycle \d+: "
         r"the array says weights; command stream word \d+ of \d+, token 5 of 5, "
         r"\d+ rows asked for and not taken",
     ):
-        fast.simulate(CONFIG, [plain.job(5)], row_latency=5000, patience=50)
+        volume.simulate(CONFIG, [plain.job(5)], row_latency=5000, patience=50)
 
 
 def test_an_inference_may_be_bounded(plain: Loaded) -> None:
     job = plain.job(5)
-    (result,) = fast.simulate(CONFIG, [job])
-    (bounded,) = fast.simulate(CONFIG, [job], longest=result.cycles)
+    (result,) = volume.simulate(CONFIG, [job])
+    (bounded,) = volume.simulate(CONFIG, [job], longest=result.cycles)
     assert bounded.cycles == result.cycles
-    with pytest.raises(fast.HarnessError, match="still at it after 1000 cycles"):
-        fast.simulate(CONFIG, [job], longest=1000)
+    with pytest.raises(volume.MachineError, match="still at it after 1000 cycles"):
+        volume.simulate(CONFIG, [job], longest=1000)
 
 
 def test_a_row_beyond_the_table_is_an_error(plain: Loaded) -> None:
     job = replace(plain.job(5), program=plain.program.stream(), table=plain.table[:20])
-    with pytest.raises(fast.HarnessError, match=r"row \d+ was asked for, the table has 20"):
-        fast.simulate(CONFIG, [job])
+    with pytest.raises(volume.MachineError, match=r"row \d+ was asked for, the table has 20"):
+        volume.simulate(CONFIG, [job])
 
 
 def test_no_damage_of_stream_or_rows_gives_logits(plain: Loaded) -> None:
@@ -231,7 +231,7 @@ def test_no_damage_of_stream_or_rows_gives_logits(plain: Loaded) -> None:
     streams = [damaged + bytes(-len(damaged) % lanes) for damaged in any_damage(sound, 5, 60)]
     jobs = [replace(job, program=stream) for stream in streams if stream not in (b"", sound)]
     assert len(jobs) > 50
-    for result in fast.simulate(CONFIG, jobs):
+    for result in volume.simulate(CONFIG, jobs):
         assert result.error in (
             Error.FORMAT, Error.CRC, Error.LIMIT, Error.TRUNCATED, Error.OVERRUN,
         )  # fmt: skip
@@ -240,17 +240,17 @@ def test_no_damage_of_stream_or_rows_gives_logits(plain: Loaded) -> None:
     tables = [*any_damage(rows, 6, 60), Loaded(PLAIN, 99).table.tobytes()]
     for table in (np.frombuffer(one, np.int8) for one in tables if one and len(one) % width == 0):
         with pytest.raises(ValueError, match="the table is damaged or another model's than"):
-            fast.simulate(CONFIG, [replace(job, table=table.reshape(-1, width))])
+            volume.simulate(CONFIG, [replace(job, table=table.reshape(-1, width))])
 
 
 def test_processes_share_the_jobs_and_end_with_the_iteration(plain: Loaded) -> None:
     jobs = [plain.job(1 + i % 16, i) for i in range(40)]
-    results = fast.simulate(CONFIG, jobs, processes=3)
+    results = volume.simulate(CONFIG, jobs, processes=3)
     assert [result.index for result in results] == list(range(40))
     for job, result in zip(jobs, results, strict=True):
         assert result.logits.tolist() == plain.golden(job).tolist()
 
-    many = fast.simulate_each(CONFIG, [plain.job(16)] * 2000, processes=2)
+    many = volume.simulate_each(CONFIG, [plain.job(16)] * 2000, processes=2)
     next(many)
     assert len(children()) == 2
     many.close()
@@ -258,7 +258,7 @@ def test_processes_share_the_jobs_and_end_with_the_iteration(plain: Loaded) -> N
 
 
 def children() -> list[str]:
-    """Processes of ours that run the harness."""
+    """Processes of ours that run the machine."""
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -285,7 +285,7 @@ def children() -> list[str]:
 )
 def test_refused_options(plain: Loaded, options: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        fast.simulate(CONFIG, [plain.job(3)], **options)
+        volume.simulate(CONFIG, [plain.job(3)], **options)
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_refused_options(plain: Loaded, options: dict[str, int], message: str) -
 )
 def test_refused_jobs(plain: Loaded, change: Callable[[Job], Job], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        fast.simulate(CONFIG, [change(plain.job(3))])
+        volume.simulate(CONFIG, [change(plain.job(3))])
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def test_an_error_of_one_sequence_fails_the_batch(
         first = sum(lengths[:number])
         attend[first : first + lengths[number]] = 0
     bad = replace(good, ids=ids, attend=attend)
-    failed, right = fast.simulate(CONFIG, [bad, good])
+    failed, right = volume.simulate(CONFIG, [bad, good])
     assert (failed.error, failed.sequence, failed.logits.size) == (error, number, 0)
     assert (right.error, right.sequence) == (Error.NONE, 0)
     wanted = run_batch(plain.model, good.ids, good.types, good.attend, lengths)
@@ -346,7 +346,7 @@ def test_a_batch_beyond_the_memory(
 ) -> None:
     job = plain.job(sum(lengths))
     job = replace(job, attend=np.ones(sum(lengths), int), lengths=lengths)
-    (found,) = fast.simulate(CONFIG, [job])
+    (found,) = volume.simulate(CONFIG, [job])
     fits = sum(-(-length // CONFIG.lanes) for length in lengths) <= CONFIG.row_tiles
     assert found.error is (Error.NONE if fits and number is None else Error.LENGTH)
     if number is None and not fits:

@@ -21,11 +21,11 @@ pytestmark = pytest.mark.verilator
 HARNESS = """
 from golden.random import random_model
 from rtl.compile.program import compile_model, embedding_table
-from sim.harness import fast
+from sim.machine import volume
 from tests.sim.test_recovery import CONFIG, TINY
 model = random_model(TINY, 4)
 program, table = compile_model(model, CONFIG), embedding_table(model, CONFIG.lanes)
-fast.simulate(CONFIG, [fast.Job(program, table, [1] * 16)] * 20_000, processes=2)
+volume.simulate(CONFIG, [volume.Job(program, table, [1] * 16)] * 20_000, processes=2)
 """
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rtl.interface.config import Config
 from sim.design import described, generated
-from sim.native.library import NativePorts, finish, library
+from sim.machine.unit import NativePorts, finish, library
 from tb import reciprocal, requantize, rsqrt
 from tb.compare import Mismatch
 from tb.pipelined import check_stream, stream

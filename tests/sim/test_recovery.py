@@ -1,7 +1,7 @@
 """What comes from outside and must not harm: aborts, streams that are no model, odd rows.
 
 Every bad inference must end, with the right code and without logits, and leave the next one right.
-The C++ harness adds its own: an offered word stays, rows that were asked for have come at the end,
+The machine adds its own: an offered word stays, rows that were asked for have come at the end,
 a packet of logits is whole or there is none.
 """
 
@@ -21,8 +21,8 @@ from rtl.compile.program import Program, Step, compile_model, embedding_table
 from rtl.interface.command import NO_FLAGS, Flag, Stream, bank_address
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from sim.harness import fast
-from sim.harness.fast import Job, Result
+from sim.machine import volume
+from sim.machine.volume import Job, Result
 
 pytestmark = pytest.mark.verilator
 
@@ -80,7 +80,7 @@ def followed(
     """The results of the bad jobs; a sound one after each of them must be right."""
     sound = [loaded.job(1 + place % 7, place) for place in range(len(bad))]
     jobs = [job for pair in zip(bad, sound, strict=True) for job in pair]
-    results = fast.simulate(CONFIG, jobs, seed=seed, patience=20_000, **options)
+    results = volume.simulate(CONFIG, jobs, seed=seed, patience=20_000, **options)
     for job, result in zip(sound, results[1::2], strict=True):
         assert loaded.right(job, result), f"the inference after {bad[result.index // 2]}"
     return results[::2]
@@ -95,11 +95,11 @@ def test_abort_in_every_cycle(
 ) -> None:
     """Rows are asked for, words are offered, logits leave: the next inference never notices."""
     tokens = sum(lengths)
-    (whole,) = fast.simulate(
+    (whole,) = volume.simulate(
         CONFIG, [tiny.job(tokens, lengths=lengths)], seed=seed, row_latency=row_latency
     )
     last = whole.cycles + 4
-    moments = [*range(120), *range(120, last - 60, 13), *range(last - 60, last)]
+    moments = [*range(1, 120), *range(120, last - 60, 13), *range(last - 60, last)]
     jobs = [tiny.job(tokens, lengths=lengths, abort=moment) for moment in moments]
     results = followed(tiny, jobs, seed, row_latency=row_latency)
     for job, result in zip(jobs, results, strict=True):
@@ -230,7 +230,7 @@ def test_a_tensor_that_outgrows_its_bank(tiny: Loaded) -> None:
     # A short sequence has one row tile: strides do not matter.
     steps = changed(tiny.program, "layer.0.ffn.hidden", destination_stride=4 * bank)
     short = replace(job, program=steps_of(tiny.program, *steps))
-    (result,) = fast.simulate(CONFIG, [short])
+    (result,) = volume.simulate(CONFIG, [short])
     assert tiny.right(short, result)
 
 
@@ -249,7 +249,7 @@ def test_one_accelerator_runs_what_was_compiled_for_any(shape: str) -> None:
         loaded = Loaded(model, compile_model(model, config), table)
         for tokens in (1, 4, 9, 13, 16):
             job = loaded.job(tokens)
-            (result,) = fast.simulate(CONFIG, [job])
+            (result,) = volume.simulate(CONFIG, [job])
             codes.append(result.error)
             if result.error is not Error.NONE:
                 fits = tokens <= compile_model(model, CONFIG).tokens

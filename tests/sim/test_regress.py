@@ -19,7 +19,7 @@ from rtl.compile.fit import fitting
 from rtl.compile.program import compile_model
 from rtl.interface.operation import Error
 from sim import regress
-from sim.harness.fast import HarnessError, Result
+from sim.machine.volume import MachineError, Result
 from sim.reviews import Review, Setup, check, shares
 from tests.ending import refusal
 
@@ -35,19 +35,8 @@ def classifier() -> Classifier:
 
 
 def result(logits: list[int], error: Error = Error.NONE) -> Result:
-    return Result(
-        index=0,
-        error=error,
-        sequence=0,
-        logits=np.array(logits, np.int32),
-        cycles=1,
-        active=1,
-        stalls={},
-        span=1,
-        operations=(),
-        simulated=1,
-        seconds=1.0,
-    )
+    status, counters = 2 | error << 8, (1, 1, 0, 0, 0, 0, 0)
+    return Result(status=status, logits=np.array(logits, np.int32), counters=counters, simulated=1)
 
 
 def figures(**changes: object) -> regress.Regression:
@@ -211,7 +200,7 @@ def test_a_hang_and_an_interruption_end_the_command(
 
         monkeypatch.setattr(regress, "regress", raising)
 
-    fail(HarnessError)
+    fail(MachineError)
     assert regress.main([]) == Exit.DIFFERENT
     assert capsys.readouterr().err == "error: no progress for 9 cycles\n"
     fail(KeyboardInterrupt)

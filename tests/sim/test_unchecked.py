@@ -20,8 +20,9 @@ from rtl.compile.unchecked import config_for, violations
 from rtl.interface.command import Flag, bank_address
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
+from sim.machine.job import Packets
 from tb.scenarios import FAMILIES, SMALL, family
-from verify.fuzz.job import Case, Packets
+from verify.fuzz.job import Case
 from verify.fuzz.play import program, shown
 from verify.fuzz.streams import (
     Part,
@@ -102,8 +103,8 @@ def changed(number: int, change: Change | None) -> tuple[Subject, bytes]:
 def rtl_logits(subject: Subject, stream: bytes, packet: int = ALL) -> tuple[Error, list[int]]:
     run = subject.sound(packet).but(model=Packets.whole(stream, N), logits=None)
     ((_, _, facts),) = shown(program(N), N, [(Case(0, "", (run,)), (subject,))])
-    (seen,) = facts["runs"]
-    return Error(seen["status"] >> 8 & 15), seen["logits"]
+    (seen,) = facts.runs
+    return seen.error, seen.logits.tolist()
 
 
 def sound(subject: Subject, packet: int = ALL) -> list[int]:
@@ -243,9 +244,7 @@ def test_what_is_allowed_depends_on_nothing_else(seed: int) -> None:
         cases.append((Case(len(cases), "", (run, foreign, later)), (subject,) * 3))
     codes = []
     for case, _, facts in shown(program(N), N, cases):
-        first, _, again = (
-            (Error(seen["status"] >> 8 & 15), seen["logits"]) for seen in facts["runs"]
-        )
+        first, _, again = ((seen.error, seen.logits.tolist()) for seen in facts.runs)
         codes.append(first[0])
         assert again == first, case.runs[0].model.data.hex()
     assert codes.count(Error.NONE) > 100

@@ -8,7 +8,7 @@ from amaranth.lib import data
 from rtl.control.axi import REGISTERS
 from rtl.interface.config import Config
 from rtl.interface.trace import Stall, Trace
-from sim.harness.names import header
+from sim.machine.names import header
 from tb.trace import CAUSES, ELEMENTS, TRACE_PORTS
 
 WRITTEN = [name for _, _, names in TRACE_PORTS for name in names]

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from rtl.interface.operation import Error
+from sim.machine.job import Packets
+from sim.machine.result import Result
 from tb.trace import CAUSES
 from tests.ending import refusal
 from verify.coverage import __main__ as command
@@ -19,7 +21,6 @@ from verify.coverage.code import Point
 from verify.coverage.collect import Covered
 from verify.coverage.functional import EXCLUDED, Bin, covered, everything, why_not
 from verify.coverage.page import page
-from verify.fuzz.job import Packets
 from verify.fuzz.subject import subjects
 
 
@@ -76,22 +77,19 @@ def test_a_file_that_holds_no_coverage(text: str, message: str) -> None:
         code.read(text, "some.dat")
 
 
-def seen(subject: Any, run: Any, **changes: Any) -> dict[str, Any]:
-    sound = {
-        "end": "done",
-        "status": 2,
-        "stalls": [3, 0, 1, 0, 0],
-        "model_taken": len(run.model.last),
-        "tokens_taken": len(run.tokens.last),
-    }
-    return sound | changes
+def seen(run: Any, **changes: Any) -> Result:
+    words = len(run.model.last), len(run.tokens.last)
+    sound = Result(
+        status=2, counters=(9, 5, 3, 0, 1, 0, 0), model_taken=words[0], tokens_taken=words[1]
+    )
+    return dataclasses.replace(sound, **changes)
 
 
 def test_bins_of_an_inference() -> None:
     subject = subjects(4)[0]
     run = subject.sound(2)
     tokens = len(run.tokens.last)
-    found = set(covered(run, seen(subject, run), subject.config))
+    found = set(covered(run, seen(run), subject.config))
     assert {(one.cause, one.code, one.remainder) for one in found} == {
         ("idle", Error.NONE, tokens % 4),
         ("norm", Error.NONE, tokens % 4),
@@ -100,15 +98,15 @@ def test_bins_of_an_inference() -> None:
     assert {"HEADER", "EMBED", "END", "LINEAR TABLE", "LINEAR LOGITS", "NORM RESIDUAL"} <= names
     assert found <= set(everything(4))
     # A stream that was not taken to its end, one that breaks off, words of the run before.
-    few = set(covered(run, seen(subject, run, model_taken=20, status=2 | 9 << 8), subject.config))
+    few = set(covered(run, seen(run, model_taken=20, status=2 | 9 << 8), subject.config))
     assert {one.what for one in few} < names
     assert {one.code for one in few} == {Error.ABORTED}
     damaged = dataclasses.replace(
         run, model=Packets.whole(run.model.data[:40] + b"\xff" + run.model.data[41:], 4)
     )
-    assert {b.what for b in covered(damaged, seen(subject, run), subject.config)} == {"HEADER"}
+    assert {b.what for b in covered(damaged, seen(run), subject.config)} == {"HEADER"}
     for change in ({"end": "reset"}, {"status": -1}, {"model_rest": 1}, {"tokens_rest": 1}):
-        assert not list(covered(run, seen(subject, run, **change), subject.config))
+        assert not list(covered(run, seen(run, **change), subject.config))
 
 
 def test_bins_that_are_missing_are_named_together() -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 import pytest
 
 from rtl.interface.operation import Error
 from sim.design import described
+from sim.machine.job import Action, Event, Packets
+from sim.machine.result import Result
 from tests.rtl.mutation import mutated, with_pieces
 from verify.fuzz import __main__ as command
 from verify.fuzz.account import account
 from verify.fuzz.cases import KINDS, TURNS, built
 from verify.fuzz.clients import CONTROL, START
-from verify.fuzz.job import Action, Case, Event, Packets
+from verify.fuzz.job import Case
 from verify.fuzz.judge import judge
 from verify.fuzz.play import play, program, shown
 from verify.fuzz.streams import joined, parts, set_field
@@ -123,18 +124,18 @@ def test_start_in_every_cycle_around_the_end() -> None:
     rng, subject = Random(1), subjects(4)[0]
     first, second = (subject.sound(rng.randrange(POOL)) for _ in range(2))
 
-    def played(*events: Event) -> tuple[list[str], dict[str, Any]]:
+    def played(*events: Event) -> tuple[list[str], Result]:
         case = Case(0, "registers", (first.but(events=events), second))
         ((_, subjects_of, facts),) = shown(program(4), 4, [(case, (subject, subject))])
-        return judge(case, subjects_of, facts), facts["runs"][0]
+        return judge(case, subjects_of, facts), facts.runs[0]
 
     wrong, alone = played()
     assert wrong == []
     begun = []
-    for cycle in range(alone["cycles"] - 12, alone["cycles"] + 1):
+    for cycle in range(alone.took - 12, alone.took + 1):
         wrong, run = played(Event(cycle, Action.WRITE, CONTROL, 15, START))
         assert wrong == [], cycle
-        begun.append(run["status"] < 0)
+        begun.append(run.status < 0)
     assert not begun[0]
     assert any(begun)
 

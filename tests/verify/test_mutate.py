@@ -14,7 +14,7 @@ from amaranth.lib.wiring import In, Out
 from rtl.generate.verilog import netlist
 from rtl.interface.config import Config
 from sim.design import Port, described
-from sim.native.library import NativePorts, library
+from sim.machine.unit import NativePorts, library
 from tests.ending import refusal
 from verify.mutate import __main__ as command
 from verify.mutate import bench, score

@@ -81,8 +81,8 @@ def share(seed: int, case: tuple[Path | None, int, Sequence[int]]) -> Covered:
             wrong = judge(one, subjects, facts)
             if wrong:
                 found.wrong[one.number] = wrong[0]
-            for run, seen in zip(one.runs, facts["runs"]):
-                if wrong or seen["model_rest"] or seen["tokens_rest"]:
+            for run, seen in zip(one.runs, facts.runs):
+                if wrong or seen.model_rest or seen.tokens_rest:
                     break  # words of the run before: later ones stand at another place
                 found.bins.update(set(covered(run, seen, config(lanes))))
         found.points = read(data.read_text(), "what the simulation wrote")

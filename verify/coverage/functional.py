@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from rtl.compile.account import FLAGS
 from rtl.interface.command import Flag, Opcode, descriptor_bytes
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
+from sim.machine.result import Result
 from tb.trace import CAUSES
 from verify.fuzz.account import sequences, stream_codes
 from verify.fuzz.job import Run
@@ -118,22 +118,22 @@ def everything(lanes: int) -> list[Bin]:
     return [one for one in every if not why_not(one)]
 
 
-def covered(run: Run, seen: dict[str, Any], config: Config) -> Iterator[Bin]:
+def covered(run: Run, seen: Result, config: Config) -> Iterator[Bin]:
     """The bins of a run of the fuzzer that took its own streams and ended.
 
     seen
-        What verify/fuzz/main.cpp printed of it.
+        What it showed.
     """
-    rests = seen.get("model_rest") or seen.get("tokens_rest")
-    if seen["end"] not in ("done", "rescued") or seen["status"] < 0 or rests:
+    rests = seen.model_rest or seen.tokens_rest
+    if seen.end not in ("done", "rescued") or seen.status < 0 or rests:
         return
-    code = Error(seen["status"] >> 8 & 15)
+    code = seen.error
     packet = run.tokens.first()
-    data = run.tokens.data[: 4 * seen["tokens_taken"]] if packet is None else packet.data
+    data = run.tokens.data[: 4 * seen.tokens_taken] if packet is None else packet.data
     words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
     remainders = {len(one) % config.lanes for one in sequences(words)} or {0}
-    causes = [cause for cause, cycles in zip(CAUSES, seen["stalls"], strict=True) if cycles]
-    taken = seen["model_taken"] * config.lanes
+    causes = [cause for cause, cycles in seen.stalls.items() if cycles]
+    taken = seen.model_taken * config.lanes
     for one in stream_codes(run.model, config)[1]:
         if one.offset + descriptor_bytes(config.lanes) <= taken:
             for what in kinds_of(one.opcode, one.flags):

@@ -20,7 +20,7 @@ from rtl.compile.tensors import leaves_its_bank
 from rtl.interface.command import DESCRIPTOR_BYTES, Flag, Opcode
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from verify.fuzz.job import Packets
+from sim.machine.job import Packets
 
 ENDS_BIT, ATTEND_BIT, TYPE_BIT, ID_MASK = 1 << 26, 1 << 25, 1 << 24, (1 << 24) - 1
 GATHERS = Flag.FIRST_TILE | Flag.RESIDUAL

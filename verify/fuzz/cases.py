@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
+from sim.machine.job import Client
 from verify.fuzz.clients import CLIENTS
-from verify.fuzz.job import Case, Client, Run
+from verify.fuzz.job import Case, Run
 from verify.fuzz.streams import STREAMS, Variation
 from verify.fuzz.subject import POOL, Subject, subjects
 
@@ -19,7 +20,7 @@ TURNS = [kind for kind in KINDS for _ in range(WEIGHTS.get(kind, 1))]
 def manner(rng: Random, run: Run) -> Run:
     """Pauses on all streams, streams that begin before or after the start, a slower memory."""
     return run.but(
-        seed=1 + rng.getrandbits(31) if rng.random() < 0.3 else 0,
+        seed=1 + rng.getrandbits(31) if rng.random() < 0.3 else None,
         idle=rng.choice((0, 0, 0, 1, 2, 30)),
         model_delay=rng.choice((0, 0, 1, 2, 50)),
         tokens_delay=rng.choice((0, 0, 1, 2, 50, 400)),

@@ -9,7 +9,8 @@ import numpy as np
 
 from rtl.control.axi import ADDRESS, ADDRESS_BITS
 from rtl.interface.operation import Error
-from verify.fuzz.job import Action, After, Client, Event, Packets, Run
+from sim.machine.job import Action, After, Client, Event, Packets
+from verify.fuzz.job import Run
 from verify.fuzz.streams import STREAMS
 from verify.fuzz.subject import POOL, Sequence, Subject
 
@@ -170,7 +171,7 @@ def abort_at_a_word(rng: Random, subject: Subject, run: Run) -> Run:
     return run.but(
         events=(event,), others=ABORTED, row_latency=rng.choice((1, 1, 2, 3, 20)),
         client=rng.choice((Client.NONE, Client.KEEP)),
-        seed=rng.choice((0, 1 + rng.getrandbits(31))),
+        seed=rng.choice((None, 1 + rng.getrandbits(31))),
     )  # fmt: skip
 
 

@@ -4,74 +4,75 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Any
 
 from rtl.interface.operation import Error
+from sim.machine.job import Action, Client, Packets
+from sim.machine.result import Played, Result
 from verify.fuzz.account import Verdict, account
-from verify.fuzz.job import Action, Case, Client, Packets, Run
+from verify.fuzz.job import Case, Run
 from verify.fuzz.subject import Subject
 
 BUSY, DONE = 1, 2
 
 
-def judge(case: Case, subjects: Sequence[Subject], facts: dict[str, Any]) -> list[str]:
+def judge(case: Case, subjects: Sequence[Subject], shown: Played) -> list[str]:
     """What is wrong with the case, a line each; none when nothing is.
 
     case, subjects
         As `verify.fuzz.cases.built` gives them.
-    facts
-        The line of JSON that verify/fuzz/main.cpp printed.
+    shown
+        What it showed.
     """
     found: list[str] = []
     plan, place = list(zip(case.runs, subjects)), 0
     model = tokens = Packets(b"", b"")
-    for seen in facts["runs"]:
+    for seen in shown.runs:
         run, subject = plan[place]
-        again = run.client & Client.REST and seen["end"] != "skipped"
-        rests = [bool(seen.get(f"{name}_rest")) for name in ("model", "tokens")]
+        again = run.client & Client.REST and seen.end != "skipped"
+        rests = [bool(seen.model_rest), bool(seen.tokens_rest)]
         logits = None if any(rests) else run.logits
         if all(rests):
             logits = plan[place - 1][0].behind
-        model = model if seen.get("model_rest") else run.model
-        tokens = tokens if seen.get("tokens_rest") else run.tokens
-        if seen["end"] != "skipped":
+        model = model if seen.model_rest else run.model
+        tokens = tokens if seen.tokens_rest else run.tokens
+        if seen.end != "skipped":
             found += [
                 f"run {place}: {text}"
                 for text in _run(
                     run,
                     subject,
                     seen,
-                    model.after(seen["model_from"]),
-                    tokens.after(seen["tokens_from"]),
+                    model.after(seen.model_from),
+                    tokens.after(seen.tokens_from),
                     logits,
                 )
             ]
-        left = seen["model_taken"] < len(model.last) or seen["tokens_taken"] < len(tokens.last)
+        left = seen.model_taken < len(model.last) or seen.tokens_taken < len(tokens.last)
         if not (again and left):
             place += 1
-    return found + facts["wrong"]
+    return found + shown.wrong
 
 
 def _run(
     run: Run,
     subject: Subject,
-    seen: dict[str, Any],
+    seen: Result,
     model: Packets,
     tokens: Packets,
     logits: tuple[int, ...] | None,
 ) -> Iterator[str]:
-    end = seen["end"]
+    end = seen.end
     verdict = account(model, tokens, run.row_words, subject.config)
     right = set(verdict.codes) | set(run.others)
     names = " or ".join(sorted(code.name for code in right))
     if end == "reset" or (end == "rescued" and Error.ABORTED in right):
         pass
     elif end != "done":
-        yield f"{end} after {seen['cycles']} cycles; right would be {names}"
+        yield f"{end} after {seen.took} cycles; right would be {names}"
         return
-    if end == "reset" or seen["status"] < 0:
+    if end == "reset" or seen.status < 0:
         return
-    status = seen["status"]
+    status = seen.status
     if status & 3 != DONE:
         yield f"status is {status:#x} after the end: not done, or busy"
     number = status >> 8 & 15
@@ -80,16 +81,16 @@ def _run(
         yield f"code {code.name if code is not None else number}; right would be {names}"
         return
     assert code is not None
-    if seen["sequence"] not in verdict.failing.get(code, {0}):
+    if seen.sequence not in verdict.failing.get(code, {0}):
         wanted = sorted(verdict.failing.get(code, {0}))
-        yield f"failed_sequence is {seen['sequence']} with {code.name}; right would be {wanted}"
+        yield f"failed_sequence is {seen.sequence} with {code.name}; right would be {wanted}"
     aborts = end == "rescued" or any(event.action is Action.WRITE for event in run.events)
-    if seen["rows_pending"]:
-        yield f"ended with {seen['rows_pending']} rows still to come"
+    if seen.rows_pending:
+        yield f"ended with {seen.rows_pending} rows still to come"
     if not (aborts and code is not Error.NONE):
         for name, packets, taken in (
-            ("command stream", model, seen["model_taken"] - seen["model_from"]),
-            ("tokens", tokens, seen["tokens_taken"] - seen["tokens_from"]),
+            ("command stream", model, seen.model_taken - seen.model_from),
+            ("tokens", tokens, seen.tokens_taken - seen.tokens_from),
         ):
             packet = packets.first()
             if packet is not None and taken != len(packet.last):
@@ -98,9 +99,9 @@ def _run(
 
 
 def _logits(
-    expected: tuple[int, ...] | None, verdict: Verdict, seen: dict[str, Any], code: Error
+    expected: tuple[int, ...] | None, verdict: Verdict, seen: Result, code: Error
 ) -> Iterator[str]:
-    logits, lasts = tuple(seen["logits"]), seen["lasts"]
+    logits, lasts = tuple(seen.logits.tolist()), list(seen.lasts)
     wanted = [last - 1 for last in accumulate(verdict.packets) if last <= len(logits)]
     if lasts != wanted:
         yield f"{len(logits)} logits came with `last` at {lasts}"

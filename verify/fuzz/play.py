@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cli.workers import each
 
-from sim.builds import build_harness
 from sim.design import Design, generated
-from sim.harness.names import HEADER, header
-from sim.simulators import SimulatorError
+from sim.machine import play as machine
+from sim.machine.job import Settings, job_file
+from sim.machine.result import Played
 from verify.fuzz.cases import built
-from verify.fuzz.job import Case, job_file
+from verify.fuzz.job import Case
 from verify.fuzz.judge import judge
 from verify.fuzz.subject import Subject, config, subjects
 
-HERE = Path(__file__).parent
 PATIENCE = 2_500
 """Cycles without progress that count as a hang; no row or pause of a case is that long."""
+
+LONGEST = 200_000
+"""Cycles that no run of a case takes."""
 
 CHUNK = 200
 
@@ -43,19 +41,12 @@ class Judged:
 def program(
     lanes: int, design: Design | None = None, variant: str = "", flags: Sequence[str] = ()
 ) -> Path:
-    """The built fuzzer of that many lanes, or of another design with the same ports.
+    """The machine of that many lanes, or of another design with the same ports.
 
     flags
         Further ones of Verilator.
     """
-    found = generated("accelerator", config(lanes)) if design is None else design
-    return build_harness(
-        found,
-        [HERE / "main.cpp"],
-        headers={HEADER: header()},
-        variant=f"fuzz{variant}",
-        flags=flags,
-    )
+    return machine.program(design or generated("accelerator", config(lanes)), variant, flags)
 
 
 def observed(
@@ -65,7 +56,7 @@ def observed(
     numbers: Sequence[int],
     coverage: Path | None = None,
     mutant: int = 0,
-) -> Iterator[tuple[Case, tuple[Subject, ...], dict[str, Any]]]:
+) -> Iterator[tuple[Case, tuple[Subject, ...], Played]]:
     """`shown` of the cases of these numbers."""
     return shown(program, lanes, [built(seed, lanes, n) for n in numbers], coverage, mutant)
 
@@ -76,7 +67,7 @@ def shown(
     found: Sequence[tuple[Case, tuple[Subject, ...]]],
     coverage: Path | None = None,
     mutant: int = 0,
-) -> Iterator[tuple[Case, tuple[Subject, ...], dict[str, Any]]]:
+) -> Iterator[tuple[Case, tuple[Subject, ...], Played]]:
     """Play these cases: each, the subjects of its runs, and what it showed.
 
     coverage
@@ -89,30 +80,24 @@ def shown(
     SimulatorError
         The simulation died.
     """
+    settings = Settings(
+        lanes=lanes, mutant=mutant, odd=True, reset=2, quiet=8, patience=PATIENCE, longest=LONGEST
+    )
     tables = [subject.table for subject in subjects(lanes)]
-    with tempfile.TemporaryDirectory(prefix="bert2rtl-") as folder:
-        path = Path(folder) / "cases"
-        path.write_bytes(job_file(config(lanes), PATIENCE, tables, [case for case, _ in found]))
-        command: list[str | Path] = [program, path, str(os.getpid())]
-        command += [coverage] if coverage else []
-        environment = os.environ | {"BERT2RTL_MUTANT": str(mutant)}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    lines = done.stdout.splitlines()
-    for (case, played), line in zip(found, lines):
-        yield case, played, json.loads(line)
-    if done.returncode or len(lines) != len(found):
-        raise SimulatorError(
-            f"the simulation ended with code {done.returncode} in case "
-            f"{found[min(len(lines), len(found) - 1)][0].number} of {lanes} lanes: "
-            f"{done.stderr.strip()}"
-        )
+    cases = {case.number: case.runs for case, _ in found}
+    share = machine.Share(job_file(settings, config(lanes), tables, cases), list(cases))
+    with closing(machine.play(program, lanes, [share], coverage)) as played:
+        for (case, of), facts in zip(found, played):
+            yield case, of, facts
+        # Anything more is that the process died.
+        next(played, None)
 
 
 def chunk(program: Path, lanes: int, seed: int, numbers: Sequence[int]) -> list[Judged]:
     """Play and judge these cases; errors as for `observed`."""
     outcomes = []
     for case, played, facts in observed(program, lanes, seed, numbers):
-        codes = tuple(run["status"] >> 8 & 15 for run in facts["runs"] if run["status"] >= 0)
+        codes = tuple(run.code for run in facts.runs if run.status >= 0)
         wrong = judge(case, played, facts)
         outcomes.append(Judged(lanes, case.number, case.kind, wrong, codes))
     return outcomes

@@ -15,7 +15,8 @@ from rtl.interface.command import (
     descriptor_words,
 )
 from rtl.interface.operation import Error
-from verify.fuzz.job import Packets, Run
+from sim.machine.job import Packets
+from verify.fuzz.job import Run
 from verify.fuzz.subject import Subject, subjects
 
 Part = tuple[bytearray, bytearray]

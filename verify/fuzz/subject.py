@@ -12,8 +12,9 @@ from golden.model import Model, Shape
 from golden.random import random_model
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import Config
+from sim.machine.job import Packets
 from tb.packing import token_words
-from verify.fuzz.job import Packets, Run
+from verify.fuzz.job import Run
 
 SHAPES = (
     Shape(

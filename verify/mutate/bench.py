@@ -14,7 +14,7 @@ from cli.workers import each
 
 from rtl.interface.config import Config
 from sim.design import Design, Port, generated
-from sim.native.library import NativePorts, finish, library
+from sim.machine.unit import NativePorts, finish, library
 from verify.mutate import inferences, predicted
 from verify.mutate.netlist import SELECTOR, SELECTOR_BITS, Mutant, with_selector
 
@@ -52,7 +52,7 @@ class Job:
     def program(self) -> Path:
         """The library or program with all mutants, built where it is missing."""
         if self.unit == ACCELERATOR:
-            return inferences.programs(self.design, FLAGS)[0]
+            return inferences.program(self.design, FLAGS)
         return library(self.design, variant="-mutants", flags=FLAGS)
 
 

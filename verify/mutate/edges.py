@@ -8,8 +8,9 @@ from itertools import pairwise
 
 from rtl.interface.command import BANK_SHIFT, FIELDS, Flag, Opcode
 from rtl.interface.operation import Error
+from sim.machine.job import Packets
 from verify.fuzz.account import account
-from verify.fuzz.job import Case, Packets, Run
+from verify.fuzz.job import Case, Run
 from verify.fuzz.streams import field_of, joined, parts, set_field
 from verify.fuzz.subject import POOL, Subject, subjects
 

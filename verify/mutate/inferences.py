@@ -24,7 +24,8 @@ from rtl.interface.operation import Error
 from rtl.interface.tile import BANKS
 from sim.cycles.model import predict
 from sim.design import Design
-from sim.harness import fast
+from sim.machine import play as machine
+from sim.machine import volume
 from sim.simulators import SimulatorError
 from tb.compare import Mismatch
 from verify.fuzz import play
@@ -73,10 +74,9 @@ def limits(lanes: int) -> Config:
     return config(lanes)
 
 
-def programs(design: Design, flags: tuple[str, ...]) -> tuple[Path, Path]:
-    """The harness and the fuzzer of a design, built where they are missing."""
-    harness = fast.built(design, VARIANT, flags)
-    return harness, play.program(0, design, f"-{VARIANT}", flags)
+def program(design: Design, flags: tuple[str, ...]) -> Path:
+    """The machine of a design, built where it is missing."""
+    return machine.program(design, VARIANT, flags)
 
 
 def exercises() -> tuple[str, ...]:
@@ -118,7 +118,7 @@ def _varied(model: Model, rng: np.random.Generator) -> Model:
 
 
 @functools.cache
-def _work(lanes: int) -> list[tuple[Program, fast.Job, dict[str, np.ndarray]]]:
+def _work(lanes: int) -> list[tuple[Program, volume.Job, dict[str, np.ndarray]]]:
     """Inferences of every model, one token to as many as fit, and golden's trace of each."""
     found = []
     for subject in subjects(lanes):
@@ -131,7 +131,7 @@ def _work(lanes: int) -> list[tuple[Program, fast.Job, dict[str, np.ndarray]]]:
             one = subject.sequence(min(tokens, program.tokens), rng)
             trace: dict[str, np.ndarray] = {}
             golden(model, one.ids, one.types, one.attend, trace)
-            job = fast.Job(program, subject.table, one.ids, one.types, one.attend)
+            job = volume.Job(program, subject.table, one.ids, one.types, one.attend)
             found.append((program, job, trace))
     wild = [_wild(subject.model, subject.index) for subject in subjects(lanes)[::2]]
     models = [random_model(shape, shape.vocabulary) for shape in (*LARGE, DEEP)]
@@ -199,7 +199,7 @@ def _turned(program: Program, banks: int) -> Program:
     return dataclasses.replace(program, steps=tuple(steps))
 
 
-def _one(model: Model, lanes: int) -> tuple[Program, fast.Job, dict[str, np.ndarray]]:
+def _one(model: Model, lanes: int) -> tuple[Program, volume.Job, dict[str, np.ndarray]]:
     """One inference of any tokens, as many as fit."""
     shape = model.shape
     program = compile_model(model, config(lanes), whole_last_layer=True)
@@ -210,14 +210,14 @@ def _one(model: Model, lanes: int) -> tuple[Program, fast.Job, dict[str, np.ndar
     trace: dict[str, np.ndarray] = {}
     golden(model, ids, types, attend, trace)
     table = embedding_table(model, lanes)
-    return program, fast.Job(program, table, ids, types, attend), trace
+    return program, volume.Job(program, table, ids, types, attend), trace
 
 
 def _traced(
     design: Design, flags: tuple[str, ...], lanes: int, mutant: int, pace: int | None
 ) -> str:
     work = _work(lanes)
-    results = fast.simulate(
+    results = volume.simulate(
         config(lanes),
         [job for _, job, _ in work],
         row_latency=ROW_LATENCY,
@@ -234,7 +234,7 @@ def _traced(
         tokens = len(job.ids)
         if result.error is not Error.NONE:
             return f"the code is {result.error.name}"
-        fast.compare(program, trace, tokens, result, np.asarray(job.attend)).check()
+        volume.compare(program, trace, tokens, result, np.asarray(job.attend)).check()
         logits = trace["logits"].ravel()  # of all tokens, where the model pools none
         if result.logits.tolist() != logits.tolist():
             return f"logits are {result.logits.tolist()}, golden says {logits.tolist()}"
@@ -256,8 +256,7 @@ def _judged(
     mutant: int,
     cases: Sequence[tuple[Case, tuple[Subject, ...]]],
 ) -> str:
-    path = programs(design, flags)[1]
-    for case, runs, facts in play.shown(path, lanes, cases, mutant=mutant):
+    for case, runs, facts in play.shown(program(design, flags), lanes, cases, mutant=mutant):
         wrong = judge(case, runs, facts)
         if wrong:
             return f"{case.kind} {case.number}: {wrong[0]}"

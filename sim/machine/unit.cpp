@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "Vtop.h"
-#include "ports.h"  // made by sim/native/library.py
+#include "ports.h"  // made by sim/machine/unit.py
 #include "verilated.h"
 
 double sc_time_stamp() { return 0; }

@@ -17,12 +17,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sim.builds import build_harness
+from sim.builds import LIBRARY_FLAGS, build_harness
 from sim.design import Design
 from tb.packing import pack, unpack
 
 HERE = Path(__file__).parent
-LIBRARY_FLAGS = ("-CFLAGS", "-fPIC", "-LDFLAGS", "-shared")
 
 WORDS = {"abort", "interrupt"}
 """Ports that Verilator calls __SYM__name in C++, where libraries have functions of these names."""
@@ -41,7 +40,7 @@ def _header(names: Sequence[str]) -> str:
     cases = " ".join(f"case {i}: return &t.{name};" for i, name in enumerate(members))
     sizes = ", ".join(f"sizeof(Vtop::{name})" for name in members)
     return (
-        "// Made by sim/native/library.py from the ports of the design.\n"
+        "// Made by sim/machine/unit.py from the ports of the design.\n"
         f"#define PORT_CASES {cases}\n"
         f"static const int PORT_SIZES[] = {{{sizes}}};\n"
     )
@@ -60,7 +59,7 @@ def library(design: Design, variant: str = "", flags: Sequence[str] = ()) -> Pat
     """
     return build_harness(
         design,
-        [HERE / "library.cpp"],
+        [HERE / "unit.cpp"],
         headers={"ports.h": _header(list(design.ports))},
         variant=f"native{variant}",
         flags=(*LIBRARY_FLAGS, *flags),

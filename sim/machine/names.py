@@ -1,4 +1,4 @@
-"""Names that the C++ harness shares with the gateware and the benches, as a header made of them."""
+"""Names that the C++ machine shares with the gateware and the benches, as a header made of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from rtl.control.axi import REGISTERS
 from tb.trace import CAUSES, TRACE_PORTS
 
 HEADER = "names.h"
+#: Registers that count cycles, in the order of a record.
+COUNTERS = ("cycles", "active", *(f"stall_{cause}" for cause in CAUSES))
 
 
 def _lines() -> Iterator[str]:
-    yield "// Made by sim/harness/names.py from rtl.control.axi and tb.trace."
+    yield "// Made by sim/machine/names.py from rtl.control.axi and tb.trace."
     yield "#pragma once"
     yield "#include <cstdint>"
     yield "namespace registers {"
@@ -23,8 +25,8 @@ def _lines() -> Iterator[str]:
     yield f"constexpr int CAUSES = {len(names)};"
     shown = ", ".join(f'"{name}"' for name in names)
     yield f"constexpr const char* CAUSE_NAMES[CAUSES] = {{{shown}}};"
-    addresses = ", ".join(f"registers::STALL_{cause.upper()}" for cause in CAUSES)
-    yield f"constexpr uint32_t STALLS[CAUSES - 1] = {{{addresses}}};"
+    shown = ", ".join(f"registers::{name.upper()}" for name in COUNTERS)
+    yield f"constexpr uint32_t COUNTERS[1 + CAUSES] = {{{shown}}};"
     ports = [name for _, _, written in TRACE_PORTS for name in written]
     yield f"constexpr int PORTS = {len(ports)};"
     # One line of C++ a port: RECORD(index, address, signal).

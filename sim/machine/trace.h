@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
-#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -29,6 +28,11 @@ struct Port {  // the writes of one trace port
 struct Writes {
     std::array<Port, PORTS> ports;
 
+    template <typename Top> void record(const Top& t, uint32_t cycle) {
+#define RECORD(port, address, signal) ports[port].add(cycle, address, &signal, sizeof signal)
+        RECORD_ALL(t, RECORD);
+#undef RECORD
+    }
     // For each port: number of writes, bytes of a value, cycles, addresses, values.
     void save(const std::string& path) const {
         std::FILE* file = std::fopen(path.c_str(), "wb");
@@ -49,6 +53,7 @@ struct Writes {
 };
 
 struct Operation {
+    uint32_t number = 0;
     uint64_t first = 0, last = 0, active = 0;
     std::array<uint64_t, CAUSES> stalls{};
 };
@@ -58,12 +63,12 @@ class Operations {  // cycles of each operation; idle cycles belong to the one w
     // One cycle. `stall` says why there is no operand in the next one.
     void cycle(uint64_t cycle, bool active, uint32_t number, uint32_t stall) {
         if (active) {
-            auto [at, fresh] = operations_.try_emplace(number);
-            Operation& one = at->second;
-            if (fresh) {
-                one.first = cycle;
-                order_.push_back(number);
+            uint32_t& place = place_[number & 255];
+            if (!place) {
+                operations_.push_back({number, cycle});
+                place = uint32_t(operations_.size());
             }
+            Operation& one = operations_[place - 1];
             one.last = cycle;
             one.active++;
             for (int cause = 1; cause < CAUSES; cause++) {
@@ -73,11 +78,11 @@ class Operations {  // cycles of each operation; idle cycles belong to the one w
         }
         if (stall < CAUSES) waiting_[stall]++;
     }
-    const std::vector<uint32_t>& order() const { return order_; }
-    const Operation& operator[](uint32_t number) const { return operations_.at(number); }
+    // In the order in which they began.
+    const std::vector<Operation>& all() const { return operations_; }
 
   private:
-    std::map<uint32_t, Operation> operations_;
-    std::vector<uint32_t> order_;
+    std::vector<Operation> operations_;
+    std::array<uint32_t, 256> place_{};
     std::array<uint64_t, CAUSES> waiting_{};
 };

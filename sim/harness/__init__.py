@@ -1,1 +1,0 @@
-"""The accelerator in a C++ program, at the full speed of Verilator."""

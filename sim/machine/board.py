@@ -1,0 +1,309 @@
+"""Boards in this process: an accelerator whose registers a driver reads and writes on a bus.
+
+    board = StreamBoard(library(design), lanes)
+    board.offer(run, table)
+    board.write("control", START)
+
+A C driver reaches the latest board of a library by its `bus_read` and `bus_write`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from rtl.accelerator_dma import NAME, AcceleratorDma
+from rtl.compile.image import Image
+from rtl.control.axi import REGISTERS
+from rtl.dma.bus import Bus
+from rtl.dma.registers import DMA_REGISTERS
+from rtl.interface.config import Config
+from sim.builds import LIBRARY_FLAGS, build_harness
+from sim.design import Design, described
+from sim.machine.job import Packets, Run, lasts
+from sim.machine.names import HEADER, header
+
+HERE = Path(__file__).parent
+BASE = 0x4000_0000
+START, ABORT = 1, 2
+OKAY, SLVERR = 0, 2
+MOST = 20_000_000
+"""Cycles that no inference takes."""
+REGISTER = {register.name: register.address for register in (*REGISTERS, *DMA_REGISTERS)}
+SOURCES = ("model", "tokens", "push_rows")
+LARGE = ("now", "reads", "writes", "model_left", "tokens_left", "rows_left")
+LARGE_OF_MEMORY = ("now", "reads", "writes", "beats", "bursts", "waiting")
+
+
+@cache
+def design_of(config: Config, bus: Bus) -> Design:
+    """The Verilog of the accelerator with DMA."""
+    return described(AcceleratorDma(config, bus), NAME, config)
+
+
+def library(design: Design, bus: Bus | None = None, variant: str = "") -> Path:
+    """The board of an accelerator as a shared library; cached, never replaced by another.
+
+    bus
+        Of its memory; None: it has streams.
+    """
+    kind = f"board{variant}" if bus is None else f"board-{bus.data_bits}{variant}"
+    memory = () if bus is None else ("-CFLAGS", "-DWITH_MEMORY")
+    return build_harness(
+        design,
+        [HERE / "board.cpp"],
+        headers={HEADER: header()},
+        variant=kind,
+        flags=(*LIBRARY_FLAGS, *memory),
+    )
+
+
+class Board:
+    """An accelerator with all that is around it.
+
+    Time passes with each access of the registers, and where a method says so.
+    """
+
+    def __init__(self, program: Path, *arguments: int, large: Sequence[str]) -> None:
+        self._lib = ctypes.CDLL(str(program))
+        self._lib.board_open.restype = ctypes.c_void_p
+        for name in large:
+            getattr(self._lib, f"board_{name}").restype = ctypes.c_uint64
+        for name in ("board_read", "board_write", "bus_read"):
+            getattr(self._lib, name).restype = ctypes.c_uint32
+        numbers = (ctypes.c_uint32(number) for number in arguments)
+        self._board = ctypes.c_void_p(self._lib.board_open(ctypes.c_size_t(BASE), *numbers))
+
+    def close(self) -> None:
+        """Free it; it is not used any more."""
+        self._lib.board_close(self._board)
+
+    def _call(self, name: str, *arguments: object) -> int:
+        """A function of the library; numbers that are no ctypes are of 64 bits."""
+        of = [ctypes.c_uint64(one) if isinstance(one, int) else one for one in arguments]
+        return int(getattr(self._lib, f"board_{name}")(self._board, *of) or 0)
+
+    def read(self, register: str | int) -> int:
+        """A register, by name or address."""
+        return self._call("read", REGISTER[register] if isinstance(register, str) else register)
+
+    def write(self, register: str | int, value: int, strobe: int = 15) -> bool:
+        """Whether the write of a register was accepted."""
+        address = REGISTER[register] if isinstance(register, str) else register
+        return self._call("write", address, value, strobe) == OKAY
+
+    def show(self, offset: int, value: int) -> None:
+        """Let a register read as this from now on, as that of another device would."""
+        self._call("show", offset, value)
+
+    def reset(self, cycles: int = 1) -> None:
+        """Hold `rst`: sources forget what they offered, the memory what it was asked for."""
+        self._call("reset", cycles)
+
+    def run(self, cycles: int) -> None:
+        """Let time pass."""
+        self._call("run", cycles)
+
+    def until_interrupt(self, most: int = MOST) -> bool:
+        """Let time pass until the line is raised, `most` cycles at most; whether it is."""
+        return bool(self._call("until_interrupt", most))
+
+    @property
+    def interrupt(self) -> bool:
+        """The line."""
+        return self.until_interrupt(0)
+
+    @property
+    def now(self) -> int:
+        """Cycles so far."""
+        return self._call("now")
+
+    @property
+    def accesses(self) -> tuple[int, int]:
+        """How often a register was read, and written."""
+        return self._call("reads"), self._call("writes")
+
+    def complaint(self) -> str:
+        """The first thing that no driver and no accelerator may do, "" for none; then forgotten."""
+        into = ctypes.create_string_buffer(300)
+        self._call("complaint", into, len(into))
+        return into.value.decode()
+
+
+class StreamBoard(Board):
+    """An accelerator with the sources of its streams, its row memory and the sink of the logits.
+
+    Parameters
+    ----------
+    program
+        What `library` gives for the design.
+    lanes
+        Of the design.
+    seed, gap
+        Pauses on every stream, and up to `gap` cycles before each access; 0: none.
+    """
+
+    def __init__(self, program: Path, lanes: int, seed: int = 0, gap: int = 0) -> None:
+        super().__init__(program, lanes, large=LARGE)
+        self.lanes = lanes
+        self._call("pace", seed, gap)
+
+    def write(self, register: str | int, value: int, strobe: int = 15) -> bool:
+        """Write a register, as the CPU of the board does; what is refused is a complaint."""
+        address = REGISTER[register] if isinstance(register, str) else register
+        self._lib.bus_write(ctypes.c_size_t(BASE + address), ctypes.c_uint32(value))
+        return True
+
+    def offer(self, run: Run, table: np.ndarray) -> None:
+        """What the sources offer from now on, and the rows that the memory answers with."""
+        self._offer("model", run.model)
+        self._offer("tokens", run.tokens)
+        data = table.tobytes()
+        self._call("rows", data, len(data), table.shape[1], run.row_words, run.row_latency)
+
+    def send(self, stream: str, data: bytes, row_words: int = 0) -> None:
+        """One packet on `model` or `tokens`; or `push_rows`: rows that come by themselves.
+
+        row_words
+            Of the rows: each ends with `last`.
+        """
+        packets = Packets.whole(data, 4 if stream == "tokens" else self.lanes)
+        if row_words:
+            last = (bytes(row_words - 1) + b"\1") * (len(packets.last) // row_words)
+            packets = Packets(data, last)
+        self._offer(stream, packets)
+
+    def _offer(self, stream: str, packets: Packets) -> None:
+        ends = lasts(packets)
+        source = SOURCES.index(stream)
+        self._call("offer", source, packets.data, len(packets.data), ends.tobytes(), len(ends))
+
+    def silence_rows(self, cycles: int) -> None:
+        """The row memory says nothing for so long."""
+        self._call("silence_rows", cycles)
+
+    def take_logits(self, take: bool) -> None:
+        """Whether the sink takes logits."""
+        self._call("take_logits", int(take))
+
+    def take_packet(self) -> None:
+        """The sink takes the logits of one packet, and none after it."""
+        self._call("take_logits", 2)
+
+    @property
+    def left(self) -> tuple[int, int, int]:
+        """Words of the command stream and tokens that were not taken, and rows still to come."""
+        return self._call("model_left"), self._call("tokens_left"), self._call("rows_left")
+
+    def logits(self) -> tuple[list[int], int]:
+        """Those that came since the last call, and how many of them with `last`."""
+        room, ends = 4096, ctypes.c_size_t()
+        into = (ctypes.c_int32 * room)()
+        count = self._call("logits", into, room, ctypes.byref(ends))
+        return list(into[:count]), ends.value
+
+
+class MemoryBoard(Board):
+    """An accelerator with DMA on a memory that holds images.
+
+    Parameters
+    ----------
+    program
+        What `library` gives for the design and its bus.
+    bus
+        What it was made for.
+    """
+
+    def __init__(self, program: Path, bus: Bus) -> None:
+        super().__init__(program, bus.data_bytes, bus.burst, bus.outstanding, large=LARGE_OF_MEMORY)
+        self.bus = bus
+
+    def hold(self, parts: Mapping[int, bytes]) -> None:
+        """Fill the memory: bytes by their address, 255 between them, a beat more at the end."""
+        end = max(at + len(data) for at, data in parts.items()) + self.bus.data_bytes
+        memory = bytearray(b"\xff" * end)
+        for at, data in parts.items():
+            memory[at : at + len(data)] = data
+        self._call("hold", bytes(memory), end)
+
+    def pace(self, latency: int, seed: int = 0, gap: int = 0) -> None:
+        """Cycles from an address to its first beat; rests by seed, none with 0; up to `gap` cycles
+        before each access of the registers."""
+        self._call("latency", latency)
+        self._call("pace", seed, gap)
+
+    def bad_beat(self, beat: int, response: int = SLVERR) -> None:
+        """Answer the beat asked for as this one, of all, with SLVERR (2) or DECERR (3)."""
+        self._call("bad_beat", beat, response)
+
+    def point(self, image: Image, address: int) -> None:
+        """Say where an image lies."""
+        stream, rows = address + image.stream_offset, address + image.rows_offset
+        values = {
+            "model_address": stream & 0xFFFFFFFF,
+            "model_address_high": stream >> 32,
+            "model_bytes": len(image.stream),
+            "rows_address": rows & 0xFFFFFFFF,
+            "rows_address_high": rows >> 32,
+            "row_bytes": image.row_bytes,
+        }
+        for name, value in values.items():
+            if not self.write(name, value):
+                raise ValueError(f"the write of {name} is refused: an inference is under way")
+
+    def send(self, words: Sequence[int]) -> None:
+        """The words of a sequence."""
+        for word in words[:-1]:
+            self.write("token", int(word))
+        self.write("token_last", int(words[-1]))
+
+    def infer(self, words: Sequence[int]) -> tuple[int, list[int]]:
+        """An inference: its error code and its logits."""
+        self.send(words)
+        self.start()
+        return self.ended()
+
+    def start(self) -> None:
+        """Begin an inference."""
+        self.write("control", START)
+
+    def ended(self) -> tuple[int, list[int]]:
+        """The error code and the logits of the inference under way, after its interrupt.
+
+        Raises
+        ------
+        TimeoutError
+            It never comes.
+        """
+        if not self.until_interrupt():
+            raise TimeoutError(f"no interrupt in {MOST} cycles")
+        return self.error, self.logits()
+
+    def logits(self) -> list[int]:
+        """Those that wait."""
+        values = [self.read("logit") for _ in range(self.read("logits_waiting"))]
+        return [value - (value >> 31 << 32) for value in values]
+
+    @property
+    def error(self) -> int:
+        """How the latest inference has ended."""
+        return self.read("status") >> 8 & 15
+
+    @property
+    def beats(self) -> int:
+        """Beats given so far."""
+        return self._call("beats")
+
+    @property
+    def bursts(self) -> int:
+        """Addresses taken so far."""
+        return self._call("bursts")
+
+    @property
+    def waiting(self) -> int:
+        """Beats that were asked for and have not come."""
+        return self._call("waiting")

@@ -1,1 +1,0 @@
-"""Units as shared libraries, played from Python without a simulator's scheduler."""

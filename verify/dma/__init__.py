@@ -1,1 +1,0 @@
-"""The accelerator with DMA on a simulated memory."""

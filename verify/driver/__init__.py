@@ -1,1 +1,0 @@
-"""The simulated accelerator behind a driver that reads and writes its registers."""
