@@ -1,5 +1,6 @@
 """The virtual environment .venv with the packages that uv.lock names, by uv."""
 
+import json
 import os
 import re
 import subprocess
@@ -102,15 +103,17 @@ def install(extras: tuple[str, ...]) -> None:
     parts = [["--no-deps", "--require-hashes", "-r", str(locked)]]
     if "train" in extras:
         parts.append([f"torch=={_locked('torch')}"])
-    parts.append(["--no-deps", "-e", str(ROOT)])
     missing = [part for part in parts if not _there(part)]
+    if not _project_there():
+        missing.append(["--no-deps", "-e", str(ROOT)])
     if not missing:
         return
     check_place()
     say(f"Python packages: installing {', '.join(extras) or 'the package'}")
     settings = _settings()
+    quiet = [] if sys.stdout.isatty() else ["-q"]
     for part in missing:
-        if _uv(["pip", "install", *part], settings).returncode != 0:
+        if _uv(["pip", "install", *quiet, *part], settings).returncode != 0:
             raise SetupError(
                 "uv could not install the packages (its own message is above). After mending the "
                 "cause, run the same make target again: it goes on where it stopped."
@@ -128,6 +131,14 @@ def _there(part: list[str]) -> bool:
     """Whether all is installed that uv would install; it asks nothing of the network."""
     done = _uv(["pip", "install", "--dry-run", "--offline", *part], capture=True)
     return done.returncode == 0 and "Would make no changes" in done.stderr
+
+
+def _project_there() -> bool:
+    """Whether the project is installed from this folder, by pyproject.toml as it stands."""
+    for record in VENV.glob("lib/python3*/site-packages/bert2rtl-*.dist-info/direct_url.json"):
+        newer = record.stat().st_mtime > (ROOT / "pyproject.toml").stat().st_mtime
+        return newer and json.loads(record.read_text())["url"] == ROOT.as_uri()
+    return False
 
 
 def _uv(
