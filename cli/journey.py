@@ -44,13 +44,10 @@ JOURNEY: dict[str, tuple[Command, ...]] = {
         Command("diagram", "rtl.generate.diagram", "the block diagram as SVG"),
     ),
     "Speed and size": (
-        Command("cycles", "sim.cycles", "cycles predicted, exactly"),
+        Command("cycles", "sim.cycles", "cycles predicted, exactly, over lanes and lengths"),
         Command("estimate", "sim.estimate", "cost, speed and which parts, without synthesis"),
         Command("synth", "sim.synth", "LUT, FF, DSP, block RAM and Fmax on an ECP5-85F"),
         Command("families", "sim.families", "the same counts on other families of FPGAs"),
-        Command("performance", "sim.performance", "cycles measured, over lanes and lengths"),
-        Command("throughput", "sim.throughput", "texts a second, alone and in batches"),
-        Command("published", "sim.published", "BERT-Base beside published accelerators"),
         Command("compare", "train.bench", "speed of golden beside Hugging Face's model"),
     ),
     "Elsewhere": (

@@ -120,6 +120,7 @@ def read(file: Path) -> dict[str, Any]:
         count = given.get("num_labels")
         names = {str(i): f"LABEL_{i}" for i in range(count)} if type(count) is int else None
         given["id2label"] = names
+    given.setdefault("label2id", None)  # of two, likewise
     return defaults | given
 
 

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from quant.model.spec import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
+from quant.model.spec import (
+    CLASSIFICATION,
+    MULTI_LABEL,
+    REGRESSION,
+    TOKEN_CLASSIFICATION,
+    same_names,
+)
 from quant.texts import data_words, parquet, targets
 from quant.texts.data_label import (
     INDEX,
@@ -21,7 +27,6 @@ from quant.texts.data_label import (
     OPTION,
     READINGS,
     Labels,
-    same_names,
     shown,
     word,
 )
