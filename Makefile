@@ -98,8 +98,14 @@ docs: setup-docs  ## The documentation as a site, build/site/index.html; a warni
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --site-dir $(BUILD)/site
 	@echo "$(BUILD)/site/index.html"
 
-clean:  ## Remove what was generated; a folder that BERT2RTL_BUILD names stays
-	rm -rf build .pytest_cache .mypy_cache .ruff_cache
+# A model took minutes to calibrate, or hours to train: what holds one is its user's to remove.
+clean:  ## Remove what was generated, but no model; a folder that BERT2RTL_BUILD names stays
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache
+	@for entry in $(wildcard build/* build/.[!.]*); do \
+	    if [ "$$(find $$entry -name quantized.json -o -name '*.safetensors' | head -1)" ]; \
+	    then echo "kept: $$entry holds a model; remove it yourself"; \
+	    else rm -rf $$entry; fi; done
+	@! test -d build || rmdir --ignore-fail-on-non-empty build
 
 distclean: clean  ## Remove the virtual environment, too
-	rm -rf .venv bert2rtl.egg-info
+	rm -rf .venv

