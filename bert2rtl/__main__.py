@@ -2,16 +2,17 @@
 
 import runpy
 import sys
+from collections.abc import Sequence
 
 from bert2rtl import find_modules
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the first argument names, as `python -m` runs its module."""
     find_modules()
     from cli import journey
 
-    name, *rest = sys.argv[1:] or ["--help"]
+    name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if name in ("-h", "--help"):
         print(journey.overview())
         return 0
