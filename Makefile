@@ -30,7 +30,7 @@ review := --review="$$REVIEW"
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help sim test synth bench regress calibrate board-sim bitstream flash docs setup lint clean distclean \
+.PHONY: help sim test lowest synth bench regress calibrate board-sim bitstream flash docs setup lint clean distclean \
         setup-quant setup-parquet setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-litex setup-test
 
 help:  ## Show the targets and their variables
@@ -93,6 +93,15 @@ regress: setup-test setup-litex  ## The slow tests, 100,000 fuzz cases, coverage
 	@$(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32 --play
 	@$(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32 --play --whole-last-layer
 	@$(RUN) -m sim.regress $(ARGS)
+	@$(MAKE) lowest
+
+lowest: setup-test  ## The quick tests without simulations on the lowest versions that pyproject.toml allows
+	@rm -rf $(BUILD)/lowest
+	@.venv/bin/uv venv -q -p $(RUN) $(BUILD)/lowest
+	@.venv/bin/uv pip install -q -p $(BUILD)/lowest/bin/python --resolution lowest-direct \
+	    -e '.[quant,rtl,sim,package,host,parquet,onnx,fast]' pytest==9.2.0 pytest-timeout==2.4.0
+	@$(BUILD)/lowest/bin/python -m pytest -q -m "not slow and not verilator" \
+	    tests/golden tests/rtl/test_registers.py tests/rtl/test_requantize.py tests/quant/test_calibrate.py
 
 docs: setup-docs  ## The documentation as a site, build/site/index.html; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --site-dir $(BUILD)/site

@@ -151,7 +151,7 @@ def _is_ours() -> bool:
 def _uncaught(
     kind: type[BaseException], error: BaseException, traceback: TracebackType | None
 ) -> None:
-    """What `run` is too late for: errors while the modules of a command are imported."""
+    """What `run_command` is too late for: errors while the modules of a command are imported."""
     answer = _answer(error) if isinstance(error, KeyboardInterrupt | ModuleNotFoundError) else None
     if answer is None:
         sys.__excepthook__(kind, error, traceback)

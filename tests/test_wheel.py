@@ -40,7 +40,8 @@ def test_a_foreign_environment_gets_one_package_whose_commands_work(tmp_path: Pa
     assert (empty / "mine" / "quantized.json").is_file()
     run(door, "generate", "reciprocal", "--lanes", "4", cwd=empty)
     assert (empty / "build" / "rtl" / "reciprocal.v").is_file()
-    assert "usage: bert2rtl calibrate" in run(python, "-m", "bert2rtl", "calibrate", "-h", cwd=empty)
+    shown = run(python, "-m", "bert2rtl", "calibrate", "-h", cwd=empty)
+    assert shown.startswith("usage: bert2rtl calibrate ")
     site = next((tmp_path / "venv" / "lib").glob("python3*/site-packages"))
     ours = {"cli", "golden", "quant", "rtl", "tb", "sim", "verify", "boards", "train", "setup"}
     assert ours & {path.name for path in site.iterdir()} == set()

@@ -100,17 +100,12 @@ class Run:
     ----------
     model, tokens
         What the sources offer.
-    good
-        These very streams are a sound inference: code 0, and `logits` bit for bit.
     logits
-        What golden computes, where it is known what must come.
+        What golden computes where these very streams are a sound inference; None for others.
     behind
         What golden computes of the packets that stand behind the first ones in both streams.
-    width
-        Bytes of a row of the table, as the memory has them.
     others
-        Codes that are right for this run besides those of its streams; `others` alone when
-        `only_others`.
+        Codes that are right for this run besides those of its streams.
     """
 
     model: Packets
