@@ -30,7 +30,7 @@ review := --review="$$REVIEW"
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help sim test synth bench regress calibrate figures board-sim bitstream flash docs setup lint clean distclean \
+.PHONY: help sim test lowest synth bench regress calibrate figures board-sim bitstream flash docs setup lint clean distclean \
         setup-quant setup-parquet setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-litex setup-test
 
 help:  ## Show the targets and their variables
@@ -93,6 +93,15 @@ regress: setup-test setup-litex  ## The slow tests, 100,000 fuzz cases, coverage
 	@$(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32 --play
 	@$(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32 --play --whole-last-layer
 	@$(RUN) -m sim.regress $(ARGS)
+	@$(MAKE) lowest
+
+lowest: setup-test  ## The quick tests without simulations on the lowest versions that pyproject.toml allows
+	@rm -rf $(BUILD)/lowest
+	@.venv/bin/uv venv -q -p $(RUN) $(BUILD)/lowest
+	@.venv/bin/uv pip install -q -p $(BUILD)/lowest/bin/python --resolution lowest-direct \
+	    -e '.[quant,rtl,sim,package,host,parquet,onnx,fast]' pytest==9.2.0 pytest-timeout==2.4.0
+	@$(BUILD)/lowest/bin/python -m pytest -q -m "not slow and not verilator" \
+	    tests/golden tests/rtl/test_registers.py tests/rtl/test_requantize.py tests/quant/test_calibrate.py
 
 figures: setup-sim  ## docs/results.md from docs/measurements.toml; again: make figures ARGS='"cycles*"'
 	@$(RUN) -m docs.figures $(ARGS)
@@ -101,8 +110,14 @@ docs: setup-docs  ## The documentation as a site, build/site/index.html; a warni
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --site-dir $(BUILD)/site
 	@echo "$(BUILD)/site/index.html"
 
-clean:  ## Remove what was generated; a folder that BERT2RTL_BUILD names stays
-	rm -rf build .pytest_cache .mypy_cache .ruff_cache
+# A model took minutes to calibrate, or hours to train: what holds one is its user's to remove.
+clean:  ## Remove what was generated, but no model; a folder that BERT2RTL_BUILD names stays
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache
+	@for entry in $(wildcard build/* build/.[!.]*); do \
+	    if [ "$$(find $$entry -name quantized.json -o -name '*.safetensors' | head -1)" ]; \
+	    then echo "kept: $$entry holds a model; remove it yourself"; \
+	    else rm -rf $$entry; fi; done
+	@! test -d build || rmdir --ignore-fail-on-non-empty build
 
 distclean: clean  ## Remove the virtual environment, too
-	rm -rf .venv bert2rtl.egg-info
+	rm -rf .venv

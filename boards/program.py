@@ -92,11 +92,13 @@ def _run(options: argparse.Namespace) -> int:
     elif not options.bitstream.is_file():
         raise ValueError(f"there is no {options.bitstream}: `make bitstream BOARD=ulx3s` writes it")
     if missing:
-        print(f"{missing}; with board, {TOOL} and {options.bitstream} this would run:")
+        print(f"with board, {TOOL} and {options.bitstream} this would run:")
     for command in commands(options.bitstream, options.load, options.volatile):
         print(shlex.join(command), flush=True)
         if not missing and subprocess.run(command).returncode != 0:
             raise ToolError(f"{TOOL} failed: is the board free, and may you use its USB device?")
+    if missing:
+        raise ToolError(f"{missing}: nothing was written, the commands are above")
     return 0
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO, cast
 
-from cli.extras import target
+from cli import journey
+from cli.extras import how
 from cli.machine import check_machine, clean, elsewhere, find_places, open_streams
 
 
@@ -84,12 +85,8 @@ def _answer(error: BaseException) -> tuple[str, Exit] | None:
             return f"error: {error}", Exit.DIFFERENT
         case ToolError():
             return f"error: {error}", Exit.FAILED
-        case ModuleNotFoundError() if make := target(error.name or ""):
-            return (
-                f"error: the package {error.name} is not installed: run `make {make}`, then use "
-                ".venv/bin/python",
-                Exit.FAILED,
-            )
+        case ModuleNotFoundError() if do := how(error.name or ""):
+            return f"error: the package {error.name} is not installed: {do}", Exit.FAILED
         case ValueError():
             return f"error: {_one_line(str(error))}", Exit.REFUSED
         case OSError():
@@ -112,7 +109,7 @@ def _one_line(message: str) -> str:
 
 
 def _say(message: str, code: Exit) -> Exit:
-    print(message, file=sys.stderr)
+    print(journey.spoken(message), file=sys.stderr)
     return code
 
 
@@ -154,7 +151,7 @@ def _is_ours() -> bool:
 def _uncaught(
     kind: type[BaseException], error: BaseException, traceback: TracebackType | None
 ) -> None:
-    """What `run` is too late for: errors while the modules of a command are imported."""
+    """What `run_command` is too late for: errors while the modules of a command are imported."""
     answer = _answer(error) if isinstance(error, KeyboardInterrupt | ModuleNotFoundError) else None
     if answer is None:
         sys.__excepthook__(kind, error, traceback)

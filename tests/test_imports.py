@@ -19,6 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 ALLOWED = {
+    "bert2rtl": {"cli"},
     "cli": set(),
     "golden": set(),
     "quant": {"cli", "golden"},
@@ -40,11 +41,12 @@ PROGRAMS = {
 # Distributions of pyproject.toml by the name under which they are imported.
 TRAINING = {"torch", "transformers", "sklearn"}
 THIRD_PARTY = {
+    "bert2rtl": set(),
     "cli": {"tqdm", "distributed"},
     "golden": {"numpy", "numba", "onnx", "onnxruntime"},
     "quant": {"numpy", "numba", "safetensors", "scipy", "tokenizers", "tqdm"}
     | {"huggingface_hub", "onnx", "pyarrow", "transformers"},
-    "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "peakrdl_html"} | {"wavedrom"},
+    "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "wavedrom"},
     "tb": {"numpy", "amaranth", "cocotb"},
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm"} | TRAINING,
     "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "jinja2", "markupsafe"},
@@ -94,11 +96,17 @@ def imports(path: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def test_every_package_of_the_project_is_under_the_rule():
-    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    found = pyproject["tool"]["setuptools"]["packages"]["find"]["include"]
-    assert {name.rstrip("*") for name in found} | {"setup"} == set(ALLOWED)
+    assert {path.parent.name for path in ROOT.glob("*/__init__.py")} == set(ALLOWED)
     for package in ALLOWED:
         assert modules(package), f"{package}/ is empty"
+
+
+def test_a_wheel_has_every_package_but_the_set_up():
+    hatch = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    wheel = hatch["targets"]["wheel"]
+    assert set(ALLOWED) - {"setup"} <= set(wheel["only-include"])
+    moved = {path.split("/")[0] for path in wheel["only-include"]} - {"bert2rtl"}
+    assert wheel["sources"] == {name: f"bert2rtl/{name}" for name in moved}
 
 
 @pytest.mark.parametrize("package", ALLOWED)

@@ -141,7 +141,7 @@ def single_thread(threads: int) -> None:
     if any(os.environ.get(name) != value for name, value in settings.items()):
         os.environ.update(settings)
         sys.stdout.flush()
-        os.execv(sys.executable, [sys.executable, "-m", "train.bench", *sys.argv[1:]])
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def parser() -> Parser:

@@ -187,7 +187,7 @@ class Rules(wiring.Component):
         int8 = ~flags.residual & ~flags.logits
 
         def beyond(value: Value, maximum: int) -> Value:
-            """It is not in 1..most."""
+            """It is not in 1..maximum."""
             return (value == 0) | (value > maximum)
 
         def outside(address: Value) -> Value:

@@ -2,7 +2,7 @@
 
 
 def check(component: str, name: str, value: int, minimum: int, maximum: int) -> int:
-    """Return value when least <= value <= most.
+    """Return value when minimum <= value <= maximum.
 
     Raises
     ------

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cli.command import run_command
-from cli.files import replacing, write_if_changed
+from cli.files import write_if_changed
 from cli.machine import BUILD
 from cli.options import Parser
 
 from rtl.dma.options import add_bus_options, bus_of
 from rtl.interface.options import add_config_options, config_of
-from rtl.registers.export import HEADER, PAGES, c_header, write_html
+from rtl.registers.export import HEADER, PAGE, c_header, html
 
 DESCRIPTION = """\
 Write the register map (rtl/registers/bert2rtl.rdl) as a C header and as HTML, with the limits of a
@@ -45,12 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> None:
     config, bus = config_of(options), bus_of(options)
-    header, pages = options.out / HEADER, options.out / PAGES
-    write_if_changed(header, c_header(config, bus))
-    with replacing(pages) as folder:
-        write_html(config, folder, bus)
-    print(header)
-    print(pages / "index.html")
+    made = {HEADER: c_header(config, bus), PAGE: html(config, bus)}
+    for name, text in made.items():
+        write_if_changed(options.out / name, text)
+        print(options.out / name)
 
 
 if __name__ == "__main__":

@@ -1,24 +1,29 @@
-"""The register map for those who program it: C header, HTML pages, a table in Markdown."""
+"""The register map for those who program it: C header, an HTML page, a table in Markdown."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 
 from peakrdl_cheader.c_standards import CStandard
 from peakrdl_cheader.design_scanner import DesignScanner
 from peakrdl_cheader.design_state import DesignState
 from peakrdl_cheader.header_generator import HeaderGenerator
-from peakrdl_html import HTMLExporter
 from systemrdl.node import RegNode
 
 from rtl.dma.bus import Bus
 from rtl.interface.config import Config
-from rtl.registers.map import Register, compiled, registers
+from rtl.registers.map import Field, Register, compiled, registers
 
 HEADER = "bert2rtl_registers.h"
-PAGES = "bert2rtl_registers"
+PAGE = "bert2rtl_registers.html"
+_STYLE = """\
+:root { color-scheme: light dark; font: 15px/1.5 sans-serif }
+body { max-width: 60em; margin: 2em auto }
+table { border-collapse: collapse; width: 100% } th { text-align: left }
+th, td { border-bottom: 1px solid #8888; padding: 0.2em 0.8em 0.2em 0; vertical-align: top }"""
 
 
 class _Header(HeaderGenerator):
@@ -51,10 +56,30 @@ def c_header(config: Config, bus: Bus | None = None) -> str:
         return path.read_text()
 
 
-def write_html(config: Config, folder: Path, bus: Bus | None = None) -> None:
-    """The map as pages that link to each other; they begin with index.html."""
-    exporter = HTMLExporter(generate_source_links=False)
-    exporter.export(compiled(config, bus=bus), str(folder), title="bert2rtl: registers")
+def html(config: Config, bus: Bus | None = None) -> str:
+    """The map as one page that needs no other file, no script and no server."""
+    map_ = registers(config, bus=bus)
+    parts = [
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
+        f"<title>bert2rtl: registers</title><style>\n{_STYLE}\n</style></head><body>",
+        "<h1>Registers</h1><table><tr><th>address</th><th>register</th></tr>",
+    ]
+    for one in map_:
+        link = f'<a href="#{one.name}">{one.name}</a>'
+        parts.append(f"<tr><td>0x{one.address:02X}</td><td>{link}</td></tr>")
+    parts.append("</table>")
+    for one in map_:
+        parts.append(f'<h2 id="{one.name}">0x{one.address:02X} {one.name}</h2>')
+        parts.append(f"<p>{escape(one.text)}</p><table>")
+        cells = ("bits", "field", "access", "reset", "")
+        parts.append(f"<tr>{''.join(f'<th>{cell}</th>' for cell in cells)}</tr>")
+        for field in one.fields:
+            named = [f"{value} {name}: {text}" for value, (name, text) in field.values.items()]
+            said = "<br>".join(escape(text) for text in (field.text, *named) if text)
+            cells = (field.bits, field.name, field.access, _reset(field), said)
+            parts.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+        parts.append("</table>")
+    return "\n".join([*parts, "</body></html>"]) + "\n"
 
 
 def markdown(config: Config, bus: Bus | None = None) -> str:
@@ -78,8 +103,11 @@ def errors(config: Config) -> str:
 def _rows(register: Register) -> Iterator[str]:
     place = [f"0x{register.address:02X}", register.name]
     for field in register.fields:
-        reset = f"{field.reset:#x}" if field.reset > 0xFFFF else str(field.reset)
         name = field.name if len(register.fields) > 1 or field.name != register.name else ""
-        cells = [*place, field.bits, name, field.access, reset, field.text]
+        cells = [*place, field.bits, name, field.access, _reset(field), field.text]
         yield f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in cells)}|"
         place = ["", ""]
+
+
+def _reset(field: Field) -> str:
+    return f"{field.reset:#x}" if field.reset > 0xFFFF else str(field.reset)

