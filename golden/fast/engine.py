@@ -265,9 +265,7 @@ class Engine:
         kernels.scale_context(acc, row_factor, products.zero, context)
         return context.reshape(batch * queries, heads * size)
 
-    def _attended(
-        self, layer: FastLayer, qkv: np.ndarray, acc: np.ndarray, p: np.ndarray
-    ) -> None:
+    def _attended(self, layer: FastLayer, qkv: np.ndarray, acc: np.ndarray, p: np.ndarray) -> None:
         """For engines that show it: codes of q, k and v side by side, the products of q and k, and
         the weights [batch, heads, queries, keys]."""
 

@@ -147,9 +147,7 @@ class TracedEngine(ShowingEngine):
         self._tokens(f"{self._names[layer]}.context", self._codes(context))
         return context
 
-    def _attended(
-        self, layer: FastLayer, qkv: np.ndarray, acc: np.ndarray, p: np.ndarray
-    ) -> None:
+    def _attended(self, layer: FastLayer, qkv: np.ndarray, acc: np.ndarray, p: np.ndarray) -> None:
         name = self._names[layer]
         for key, codes in zip("qkv", np.split(qkv.astype(np.int8), 3, axis=1), strict=True):
             self._tokens(f"{name}.{key}", codes)

@@ -24,6 +24,20 @@ Trace = dict[str, Any]
 """Arrays by name; of several texts the scores and probs are lists, an array for each."""
 
 
+def by_text(spec: EncoderSpec, trace: Trace, lengths: Sequence[int]) -> list[Trace]:
+    """The trace of several texts as one for each, as `run` gives it of the text alone."""
+    ends = np.cumsum(lengths)
+    traces: list[Trace] = []
+    for i, (n, last) in enumerate(zip(lengths, ends, strict=True)):
+        one = {}
+        for name, x in trace.items():
+            read_by_head = name == "pooled" or name == "logits" or name.startswith("head.")
+            whole = isinstance(x, list) or (read_by_head and spec.pooling != "none")
+            one[name] = x[i] if whole else x[last - n : last]
+        traces.append(one)
+    return traces
+
+
 def softmax(x: Floats) -> Floats:
     """exp(x) / sum exp(x) over the last axis, shifted by the maximum so that nothing overflows."""
     exponentials = np.exp(x - x.max(axis=-1, keepdims=True))

@@ -10,9 +10,20 @@ from collections.abc import Callable, Sequence
 
 GAIN = 0.5  # of the plain contract's error, for remedies to be taken at all
 HARM = 0.8  # of the error with a remedy, for that without it: the remedy stays out
+NONE = "none"
 TOKENS = 8192  # of the calibration texts that the choice is made on
 
 Trials = dict[tuple[str, ...], float]
+
+
+def joined(names: Sequence[str]) -> str:
+    """A combination in a description."""
+    return "+".join(names) or NONE
+
+
+def named(names: Sequence[str]) -> str:
+    """A combination in a sentence."""
+    return ", ".join(names) or NONE
 
 
 def choose(

@@ -21,8 +21,8 @@ from quant.model.activation import ACTIVATIONS
 from quant.model.float_model import Trace
 from quant.model.spec import Floats
 
-METHODS = ("min-max", "percentile", "mse")
-PERCENTILE = 99.99
+METHODS = MIN_MAX, PERCENTILE, MSE = "min-max", "percentile", "mse"
+PERCENT = 99.99
 BINS = 4096
 SAMPLE = 2048  # rows kept at most; half of them at least once that many were seen
 SAMPLED = ".ffn.up"  # tensors of which rows are kept, by their last part
@@ -192,12 +192,12 @@ def clipping_point(observer: Observer, method: str) -> float:
     """The largest magnitude that an int8 code of this tensor shall represent; 1 for all zeros."""
     if not observer.amplitude:
         return 1.0
-    if method == "min-max":
+    if method == MIN_MAX:
         return observer.amplitude
-    if method == "percentile":
-        tail = (1 - PERCENTILE / 100) / 2
+    if method == PERCENTILE:
+        tail = (1 - PERCENT / 100) / 2
         return max(-observer.quantile(tail), observer.quantile(1 - tail))
-    if method == "mse":
+    if method == MSE:
         x, weights = _occupied(observer)
         candidates = observer.amplitude * np.linspace(0.2, 1, 81)
         errors = [weights @ (x - _int8(x, point / 127)) ** 2 for point in candidates]
@@ -216,7 +216,7 @@ def activation_clipping_point(observer: Observer, method: str, activation: str) 
         return 1.0
     f = ACTIVATIONS[activation].function
     candidates = observer.amplitude * np.linspace(0.02, 1, 491)
-    if method == "mse":
+    if method == MSE:
         x, weights = _occupied(observer)
         exact = f(x)
 
@@ -226,8 +226,8 @@ def activation_clipping_point(observer: Observer, method: str, activation: str) 
 
         return float(candidates[int(np.argmin([error(point) for point in candidates]))])
     low, high = observer.minimum, observer.maximum
-    if method == "percentile":
-        tail = (1 - PERCENTILE / 100) / 2
+    if method == PERCENTILE:
+        tail = (1 - PERCENT / 100) / 2
         low, high = observer.quantile(tail), observer.quantile(1 - tail)
     x = np.linspace(low, high, 1001)
     for point in candidates:
