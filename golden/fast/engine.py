@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, proxy
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def run_batch(
     once and kept as long as it lives; its arrays must not change after that.
     """
     if model not in _prepared:
-        _prepared[model] = Engine(model)
+        _prepared[model] = Engine(proxy(model))  # which a model itself would keep alive
     return _prepared[model].run_batch(ids, types, attend)
 
 
