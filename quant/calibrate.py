@@ -130,7 +130,7 @@ def observe_all(
     threads, which would reach some of the rounded multipliers; here every machine gets the same.
     """
     advance = advance or _pass("observing", texts).advance
-    doubles: Arrays = {name: array.astype(np.float64) for name, array in checkpoint.arrays.items()}
+    doubles = float_model.Doubles(checkpoint.arrays)
     observers = {} if observers is None else observers
     trace = Observing(observers, histogram)
     logits = []
@@ -428,10 +428,12 @@ def calibrate(
             options, trials = calibrator.choose(options)
         bar.left(3 * tokens)
         quantized = calibrator.quantize(options)
+        likeness = calibrator.likeness(quantized)
+        del calibrator  # what was observed takes as much memory as the weights
         bar.left(tokens)
         bar.say(f"checking the integer model with {choose.named(options.remedies or ())}")
         errors = check(checkpoint, quantized, texts, bar.advance)
-    verdict = judge(errors, calibrator.likeness(quantized), len(texts), checkpoint.spec.task)
+    verdict = judge(errors, likeness, len(texts), checkpoint.spec.task)
     quantized.info.update(
         {
             "tool": f"bert2rtl {version()}",

@@ -24,6 +24,13 @@ Trace = dict[str, Any]
 """Arrays by name; of several texts the scores and probs are lists, an array for each."""
 
 
+class Doubles(dict[str, Floats]):
+    """Arrays that are read as float64, each only while it is used."""
+
+    def __getitem__(self, name: str) -> Floats:
+        return super().__getitem__(name).astype(np.float64, copy=False)
+
+
 def by_text(spec: EncoderSpec, trace: Trace, lengths: Sequence[int]) -> list[Trace]:
     """The trace of several texts as one for each, as `run` gives it of the text alone."""
     ends = np.cumsum(lengths)

@@ -38,7 +38,7 @@ from quant.quantize.options import Options
 from quant.quantize.quantizers import CalibrationError, Tables, named, normalise
 from quant.quantize.rewriting import Rewritten
 from quant.quantize.rounding import Moments
-from quant.quantize.splitting import Split, split, splittable
+from quant.quantize.splitting import Split, padded, split, splittable
 
 LOG2_E = log2(np.e)
 SCORE_FRACTION = 8  # fraction bits of the base-2 score
@@ -406,12 +406,11 @@ class _Quantizer:
             centre=codes.output_zero,
             copies=codes.copies.tolist(),
         )
-        u = self._observer(f"{name}.up").rows.astype(np.float64)
         weight, bias = (self.arrays[f"{name}.down.{part}"] for part in ("weight", "bias"))
         if self.options.bias_correction:
-            bias = bias + weight @ codes.mean_error(u, activation)
+            bias = bias + weight @ codes.errors
         weight, bias = codes.down(weight, bias, self.ffn)
-        means = codes.operand(u, self.ffn).mean(axis=0)
+        means = padded(codes.means, self.ffn)
         hidden = Operand(f"{name}.hidden", codes.output_scale, means)
         down, shift, stream = self._residual(
             f"{name}.down", hidden, f"{name}.sum", stream, weight=weight, bias=bias

@@ -41,6 +41,7 @@ from quant.quantize.quantizers import Doubles, ToCodes, nearest_codes
 
 DAMPING = 0.01  # of the mean channel's moment, for directions that calibration saw little of
 BLOCK = FLOAT32_EXACT // CODE**2  # rows whose products float32 adds exactly
+INT32_ROWS = (2**31 - 1) // CODE**2  # rows whose products an int32 holds
 COLUMNS = 64  # rounded between two products of matrices
 TOKENS = 2048  # that are watched together
 
@@ -50,8 +51,8 @@ class Moments:
 
     def __init__(self) -> None:
         self._rows = 0
-        self._sums: Doubles = np.zeros(0)
-        self._products: Doubles = np.zeros((0, 0))
+        self._sums = np.zeros(0, np.int64)
+        self._products = np.zeros((0, 0), np.int32)
         self._waiting: list[NDArray[np.float32]] = []
 
     def add(self, x: NDArray[np.float32]) -> None:
@@ -65,13 +66,15 @@ class Moments:
         rows = np.concatenate(self._waiting)
         self._waiting = []
         if not self._rows:
-            self._sums = np.zeros(rows.shape[1])
-            self._products = np.zeros((rows.shape[1], rows.shape[1]))
+            self._sums = np.zeros(rows.shape[1], np.int64)
+            self._products = np.zeros((rows.shape[1], rows.shape[1]), np.int32)
         self._rows += len(rows)
-        self._sums += rows.sum(axis=0, dtype=np.float64)
+        if self._rows > INT32_ROWS:
+            self._products = self._products.astype(np.int64, copy=False)
+        self._sums += rows.sum(axis=0, dtype=np.float64).astype(np.int64)
         for first in range(0, len(rows), BLOCK):
             block = rows[first : first + BLOCK]
-            self._products += block.T @ block
+            self._products += (block.T @ block).astype(np.int32)
 
     @property
     def rows(self) -> int:
@@ -83,9 +86,10 @@ class Moments:
     def matrix(self, centred: bool) -> Doubles:
         """n^2 E[x x^T] of the n rows [K, K], or n^2 times their covariance; integers."""
         n = self.rows
-        result: Doubles = n * self._products
+        result: Doubles = n * self._products.astype(np.float64)
         if centred:
-            result -= np.outer(self._sums, self._sums)
+            sums = self._sums.astype(np.float64)
+            result -= np.outer(sums, sums)
         return result
 
 
