@@ -247,12 +247,12 @@ class Calibrator:
         few = 1 + int(np.searchsorted(tokens[:-1], choose.TOKENS))
         self.observers: dict[str, Observer] = {}
         self.exact = self._observe(self.texts[:few])
-        self.trial = self
+        self._few: Calibrator | None = None  # on the texts that remedies are chosen on
         if few < len(texts):
-            self.trial = copy(self)
-            self.trial.texts = self.texts[:few]
-            self.trial.observers = {name: copy(x) for name, x in self.observers.items()}
-            self.trial._forget()
+            self._few = copy(self)
+            self._few.texts = self.texts[:few]
+            self._few.observers = {name: copy(x) for name, x in self.observers.items()}
+            self._few._forget()
             self.exact = np.vstack([self.exact, self._observe(self.texts[few:])])
 
     def _forget(self) -> None:
@@ -347,7 +347,7 @@ class Calibrator:
 
         A choice that breaks a bound of the contract counts as infinitely wrong and is not listed.
         """
-        trial, left = self.trial, len(REMEDIES) + 2
+        trial, left = self._few or self, len(REMEDIES) + 2
 
         def error(names: tuple[str, ...]) -> float:
             nonlocal left
