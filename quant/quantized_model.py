@@ -47,6 +47,8 @@ class QuantizedModel:
             raise ValueError(
                 f"{quantized / store.DESCRIPTION}: its info has no usable {error}; calibrate again"
             ) from None
+        except ValueError as error:
+            raise ValueError(f"{quantized / store.DESCRIPTION}: {error}") from None
         spec.require(cls.TASKS, quantized)
         resolved, checkpoint = stored(quantized, info), None
         if model or Path(directory).is_dir():

@@ -7,6 +7,7 @@ sim <- verify, boards
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -111,6 +112,17 @@ def test_packages_import_one_way(package):
         in ours - {package} - ALLOWED[package] - PROGRAMS.get(str(path.relative_to(ROOT)), set())
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_documents_state_these_arrows():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    table = text.partition("| folder | holds | may import |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (\w+)/ \| .* \| ([\w, ]*)\|$", table, re.MULTILINE)
+    stated = {
+        package: {name for name in used.replace(" ", "").split(",") if name}
+        for package, used in rows
+    }
+    assert stated == ALLOWED
 
 
 def test_nothing_imports_a_program():

@@ -92,7 +92,7 @@ def load(
             f"{spec.vocabulary} rows: one of the two is of another model"
         )
     found = _fingerprint(layout)
-    return Checkpoint(spec, arrays, directory, found, resolved, task, (*notes, *cut))
+    return Checkpoint(spec, arrays, directory, found, resolved, task, (*layout.notes, *notes, *cut))
 
 
 def say(checkpoint: Checkpoint) -> None:
@@ -112,8 +112,8 @@ def _layout(directory: Path) -> Layout:
 
 def _fingerprint(layout: Layout) -> str:
     """Names and contents, so that no file can take the place of another."""
-    names = (options.CONFIG, *resolve.FILES)
-    files = [layout.encoder / name for name in names if (layout.encoder / name).is_file()]
+    config = layout.encoder / options.CONFIG
+    files = [file for file in (config, *resolve.files(layout.encoder)) if file.is_file()]
     digest = hashlib.sha256(layout.content)
     for file in [*files, *_weight_files(layout.encoder)]:
         content = _bytes(file)
@@ -150,6 +150,11 @@ def _bytes(file: Path) -> bytes:
 
 def _weight_files(directory: Path) -> list[Path]:
     """model.safetensors, else what its index lists, else the one file that there is."""
+    if (adapter := directory / "adapter_config.json").is_file():
+        raise CheckpointError(
+            f"{adapter}: the folder holds an adapter: fold it into its model (merge_and_unload in "
+            "peft), save that, and give its folder"
+        )
     if (directory / WEIGHTS).is_file():
         return [directory / WEIGHTS]
     if (directory / INDEX).is_file():

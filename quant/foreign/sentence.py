@@ -27,7 +27,11 @@ _MODE = "pooling_mode_"
 _POOLINGS = {"cls_token": "first", "cls": "first", "mean_tokens": "mean", "mean": "mean"}
 _EMBEDDERS = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
 _POOLING_OPTIONS = ("word_embedding_dimension", "embedding_dimension", "include_prompt")
-_FORMATS = ("modality_config", "module_output_name", "unpad_inputs")
+_TASKS = {  # what a Transformer is loaded for, what it gives and under which name
+    False: ("feature-extraction", "last_hidden_state", "token_embeddings"),
+    True: ("sequence-classification", "logits", "scores"),
+}
+_NORMALIZED = ("module_input_name", "module_output_name")
 _LOADING = ("add_pooling_layer", "attn_implementation", "dtype", "torch_dtype", "trust_remote_code")
 _ARGUMENTS = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args",
               "config_kwargs")  # fmt: skip
@@ -53,7 +57,8 @@ class Layout:
     EncoderSpec; the mean where nothing says so. tokens: the longest text, None for what the
     tokenizer says. lower: texts are lower-cased before the tokenizer's own rules. function: what
     the scores of a CrossEncoder go through, None where the folder is no CrossEncoder's and "" where
-    it does not say. content: of every file that was read, for the checkpoint's hash.
+    it does not say. notes: what is to be said about it. content: of every file that was read, for
+    the checkpoint's hash.
     """
 
     encoder: Path
@@ -62,6 +67,7 @@ class Layout:
     tokens: int | None = None
     lower: bool = False
     function: str | None = None
+    notes: tuple[str, ...] = ()
     content: bytes = b""
 
 
@@ -81,6 +87,9 @@ def _read(directory: Path, found: list[bytes]) -> Layout:
     if not isinstance(modules, list) or not all(isinstance(x, dict) for x in modules):
         raise CheckpointError(f"{file} must hold a JSON list of modules")
     kinds = [_kind(file, module) for module in modules]
+    names = [str(module.get("name")) for module in modules]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise CheckpointError(f"{file}: two modules have the name {twice[0]!r}: rename one")
     settings_file = directory / SETTINGS
     settings = _object(settings_file, found) if settings_file.is_file() else {}
     scores = settings.get("model_type") == "CrossEncoder"
@@ -98,14 +107,22 @@ def _read(directory: Path, found: list[bytes]) -> Layout:
         )
     encoder, *others = (_folder(file, module) for module in modules)
     tokens, lower = _length(encoder, scores, found)
-    _refuse_prompts(settings_file, settings)
+    notes = _prompts(settings_file, settings)
     if scores:
         function = _function(settings_file, settings.get("activation_fn"))
-        return Layout(encoder, tokens=tokens, lower=lower, function=function)
-    pooling_file = others[0] / "config.json"
+        function = function or _cross_encoder(encoder / "config.json") or ""
+        return Layout(encoder, None, "mean", tokens, lower, function, notes)
+    pooling_file, *rest = (folder / "config.json" for folder in others)
     _refuse_vectors(settings_file, settings, normalized="Normalize" in kinds)
     pooling = _pooling(pooling_file, _object(pooling_file, found))
-    return Layout(encoder, EMBEDDING, pooling, tokens, lower)
+    for normalize in filter(Path.is_file, rest):
+        for name, value in _object(normalize, found).items():
+            if name not in _NORMALIZED or value not in (None, "sentence_embedding"):
+                raise CheckpointError(
+                    f"{normalize}: {name} is {value!r}: only the pooled vector can be normalized, "
+                    "which is sentence_embedding: leave it out"
+                )
+    return Layout(encoder, EMBEDDING, pooling, tokens, lower, None, notes)
 
 
 def _kind(file: Path, module: Mapping[str, Any]) -> str:
@@ -157,10 +174,16 @@ def _length(encoder: Path, scores: bool, found: list[bytes]) -> tuple[int | None
         raise CheckpointError(f"{file}: max_seq_length is {tokens!r}: it must be 1 or more")
     if not isinstance(lower, bool):
         raise CheckpointError(f"{file}: do_lower_case is {lower!r}: it must be true or false")
-    known = {"max_seq_length", "do_lower_case", *_FORMATS}
-    task = config.get("transformer_task")
-    if task == ("sequence-classification" if scores else "feature-extraction"):
-        known.add("transformer_task")
+    task, output, given = _TASKS[scores]
+    text = [{"text": {"method": "forward", "method_output_name": x}} for x in (output, [output])]
+    known = {"max_seq_length", "do_lower_case", "unpad_inputs"}
+    for name, right in (
+        ("transformer_task", [task]),
+        ("modality_config", text),
+        ("module_output_name", [given]),
+    ):
+        if config.get(name) in right:
+            known.add(name)
     for name in _ARGUMENTS:
         if isinstance(config.get(name), dict) and set(config[name]) <= set(_LOADING):
             known.add(name)
@@ -176,13 +199,18 @@ def _refuse_unknown(file: Path, config: Mapping[str, Any], known: set[str]) -> N
             )
 
 
-def _refuse_prompts(file: Path, settings: Mapping[str, Any]) -> None:
-    name = settings.get("default_prompt_name")
-    if name is not None:
+def _prompts(file: Path, settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """A note on texts that may be put before a text, none of which is."""
+    name, prompts = settings.get("default_prompt_name"), settings.get("prompts") or {}
+    if not isinstance(prompts, dict):
+        raise CheckpointError(f"{file}: prompts is {prompts!r}: it must be a text for each name")
+    if name is not None and prompts.get(name) != "":
         raise CheckpointError(
             f"{file}: default_prompt_name is {name!r}: a text that is put before every text "
             "is not supported: set it to null, and put it there yourself"
         )
+    named = ", ".join(f"{name}: {text!r}" for name, text in prompts.items() if text)
+    return (f"its prompts ({named}) are put before no text: do it yourself",) if named else ()
 
 
 def _refuse_vectors(file: Path, settings: Mapping[str, Any], normalized: bool) -> None:
@@ -208,9 +236,11 @@ def _cross_encoder(file: Path) -> str | None:
         older = config.get("sbert_ce_default_activation_function")
     except (OSError, ValueError, AttributeError, RecursionError):
         return None  # the reader of config.json says so
-    if isinstance(theirs, dict):
-        return _function(file, theirs.get("activation_fn"))
-    return None if older is None else _function(file, older)
+    if isinstance(theirs, dict) and "activation_fn" in theirs:
+        return _function(file, theirs["activation_fn"])
+    if older is not None:
+        return _function(file, older)
+    return "" if isinstance(theirs, dict) else None
 
 
 def _function(file: Path, name: object) -> str:

@@ -15,7 +15,6 @@ from quant.model.spec import (
     CheckpointError,
     Floats,
 )
-from quant.texts.data_label import same_names
 
 Config = Mapping[str, Any]
 
@@ -156,13 +155,23 @@ def labels_of(config: Config, classifier: Floats) -> tuple[str, ...]:
         raise CheckpointError(
             f"classifier has {count} outputs, but id2label in config.json names {len(names)} labels"
         )
-    labels = tuple(str(names[str(i)]) for i in range(count))
-    if same := same_names(labels):
+    if config.get("num_labels") not in (None, count):
         raise CheckpointError(
-            f"config.json: id2label has {same[0]!r} and {same[1]!r}, which are one name (case and "
-            "surrounding space do not count): rename one"
+            f"config.json: num_labels is {config['num_labels']!r}, but classifier has {count} "
+            "outputs, as id2label has names: leave it out"
         )
-    return labels
+    labels = [names[str(i)] for i in range(count)]
+    for index, name in enumerate(labels):
+        if name is None or not str(name).strip():
+            raise CheckpointError(f"config.json: id2label calls output {index} {name!r}: name it")
+    others = config.get("label2id")
+    for name, index in others.items() if isinstance(others, dict) else ():
+        if name in labels and index != labels.index(name):
+            raise CheckpointError(
+                f"config.json: {name!r} is {index!r} in label2id and {labels.index(name)} in "
+                "id2label: one of the two is wrong"
+            )
+    return tuple(map(str, labels))
 
 
 _PROBLEMS = {

@@ -188,7 +188,8 @@ def encode(
     """The tokens of a text for a model: ``most`` of them, or what its position table covers.
 
     Raises InputError as TextTokenizer.encode, for a pair where every token has a class or the model
-    has no second segment, for a question without a text, and for an id without an embedding.
+    has no second segment, for a question without a text, and for an id that has no embedding, or no
+    position.
     """
     every, asked = spec.task == TOKEN_CLASSIFICATION, spec.task == QUESTION_ANSWERING
     if every and pair is not None:
@@ -202,6 +203,13 @@ def encode(
         raise InputError(
             f"{tokens.words[place]!r} has the id {tokens.ids[place]}: the model's embedding has "
             f"{spec.vocabulary} rows: leave it out of the text"
+        )
+    padding = spec.position_offset - 1  # RoBERTa's positions count what is not padding
+    if spec.position_offset and (tokens.ids == padding).any():
+        word = tokens.words[int((tokens.ids == padding).argmax())]
+        raise InputError(
+            f"{word!r} has the id {padding}, which is padding to the model (pad_token_id) and has "
+            "no position: leave it out of the text"
         )
     if not spec.types:
         return replace(tokens, types=np.zeros_like(tokens.types))

@@ -96,7 +96,8 @@ class EncoderSpec:
     over the attended tokens or ("none") every token by itself. head_activations: one for each
     hidden layer of the head, so the head has one linear layer more than that. Token t takes row
     t + position_offset of the position table. embedding_size: channels of a factorised embedding, 0
-    where there is no projection. Raises ValueError naming the field, its value and what is allowed.
+    where there is no projection. No two labels are one name. Raises ValueError naming the field,
+    its value and what is allowed.
     """
 
     layers: int
@@ -132,6 +133,11 @@ class EncoderSpec:
             raise ValueError(f"labels are (): {self.task} needs at least 1")
         if self.task == EMBEDDING and self.labels:
             raise ValueError(f"labels are {self.labels}: an embedding has none")
+        if same := same_names(self.labels):
+            raise ValueError(
+                f"the labels {same[0]!r} and {same[1]!r} are one name (case and surrounding space "
+                "do not count): rename one in id2label"
+            )
         if self.types < 0:
             raise ValueError(f"types is {self.types}: it must be 0 (no segment embedding) or more")
         if not 0 <= self.position_offset < self.positions:
@@ -271,3 +277,14 @@ def _times(shape: tuple[int, ...]) -> str:
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"{name} is {value!r}: it must be one of {', '.join(allowed)}")
+
+
+def same_names(names: Sequence[str]) -> tuple[str, str] | None:
+    """Two of the names that are the same one but for case and surrounding space, if there are."""
+    seen: dict[str, str] = {}
+    for name in names:
+        key = name.strip().casefold()
+        if key in seen:
+            return seen[key], name
+        seen[key] = name
+    return None

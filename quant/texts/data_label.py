@@ -206,17 +206,6 @@ def _numbers(names: Sequence[str]) -> list[Decimal | None]:
     return [Decimal(one[0]) for one in held]
 
 
-def same_names(names: Sequence[str]) -> tuple[str, str] | None:
-    """Two of the names that are the same one but for case and surrounding space, if there are."""
-    seen: dict[str, str] = {}
-    for name in names:
-        key = name.strip().casefold()
-        if key in seen:
-            return seen[key], name
-        seen[key] = name
-    return None
-
-
 def word(value: object) -> str:
     return "" if value is None else str(value).strip()
 

@@ -1,4 +1,4 @@
-"""`python -m sim.families`: what a unit takes of FPGAs beside the ECP5, and Fmax on one of them."""
+"""`python -m sim.families`: what a unit takes of FPGAs beside the ECP5."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from collections.abc import Sequence
 
 from cli.command import run_command
 from cli.files import write_json
-from cli.options import Parser, add_json, add_seed
+from cli.options import Parser, add_json
 from cli.progress import stage
 
 from rtl.interface.options import add_config_options, config_of
 from sim.design import generated
 from sim.families.count import Counts, count
 from sim.families.families import FAMILIES, KINDS
-from sim.families.nexus import AVAILABLE, GRADES, Routed, route
 from sim.report import table
 
 DESCRIPTION = """\
@@ -24,16 +23,12 @@ What a unit takes of FPGAs beside the ECP5: one synthesis with Yosys a family, n
 
 Counts are of the unit alone, with trace ports. A LUT, a DSP and a block RAM are what the family
 calls so; the lines below the table say what one is.
-
-With --route nexus the unit is placed and routed on a Lattice LIFCL-40 instead, between two shift
-registers as `python -m sim.synth` has it on the ECP5, which takes half an hour for the accelerator.
 """
 EXAMPLES = """\
 examples:
   python -m sim.families
   python -m sim.families accelerator --lanes 4 --tokens 128 --hidden 128 --ffn 512
   python -m sim.families softmax layernorm --family xilinx7 nexus --json build/families.json
-  python -m sim.families accelerator --lanes 4 --route nexus
 """
 
 
@@ -58,32 +53,12 @@ def describe(counts: Sequence[Counts]) -> str:
     return "\n".join(lines)
 
 
-def describe_routed(routed: Routed) -> str:
-    """Resources of the part, Fmax, and the slowest path below."""
-    rows: list[list[object]] = [
-        [kind, number, AVAILABLE[kind], f"{100 * number / AVAILABLE[kind]:.1f} %"]
-        for kind, number in routed.used.items()
-    ]
-    timing = routed.timing
-    lines = [
-        f"{routed.unit}, lanes {routed.configuration['lanes']}, {routed.part}",
-        table(["resource", "used", "of the part", "share"], rows),
-        "",
-        f"Fmax, routed, register to register: {timing.fmax_mhz:.1f} MHz, seed {timing.seed}",
-        f"worst path: {timing.logic_ns:.2f} ns logic, {timing.routing_ns:.2f} ns routing, "
-        + " -> ".join(timing.path),
-        f"{routed.seconds:,.0f} seconds",
-    ]
-    return "\n".join(lines)
-
-
 def _parser() -> Parser:
     result = Parser("sim.families", DESCRIPTION, EXAMPLES)
     result.add_argument(
         "units", nargs="*", metavar="UNIT", default=["accelerator"], help="default: accelerator"
     )
-    which = result.add_mutually_exclusive_group()
-    which.add_argument(
+    result.add_argument(
         "--family",
         nargs="+",
         choices=list(FAMILIES),
@@ -91,16 +66,6 @@ def _parser() -> Parser:
         metavar="NAME",
         help=f"{', '.join(FAMILIES)} (default: all)",
     )
-    which.add_argument(
-        "--route",
-        choices=["nexus"],
-        metavar="NAME",
-        help="nexus: place and route there, in place of the counts",
-    )
-    result.add_argument(
-        "--grade", choices=GRADES, default=GRADES[0], help="of --route: speed grade, 9 (fastest)"
-    )
-    add_seed(result, "of --route: the placement", default=1)
     add_json(result)
     add_config_options(result)
     return result
@@ -109,12 +74,6 @@ def _parser() -> Parser:
 def _run(options: argparse.Namespace) -> None:
     config = config_of(options)
     designs = [generated(unit, config) for unit in options.units]
-    if options.route is not None:
-        placed = [route(d, grade=options.grade, seed=options.seed, say=stage) for d in designs]
-        if options.json is not None:
-            write_json(options.json, [dataclasses.asdict(each) for each in placed])
-        print("\n\n".join(map(describe_routed, placed)))
-        return
     counts = [each for design in designs for each in count(design, options.family, stage)]
     if options.json is not None:
         write_json(options.json, [dataclasses.asdict(each) for each in counts])

@@ -14,9 +14,9 @@ from quant.page.style import DARK, LIGHT
 from sim.activity import Kind, Lane, Operation, lanes, operations
 from sim.page import charts, timeline
 from sim.page.template import render
+from sim.phases import CLOCK_MHZ
 from sim.play import Verified
 from sim.reference import Reference
-from sim.summary import CLOCK_MHZ
 from tb.activity import Record
 
 FOLDER = Path(__file__).parent

@@ -25,10 +25,9 @@ PLACERS = ("static", "heap")
 # nextpnr's own default.
 ROUTERS = ("router1", "router2")
 
-# What Yosys appends to a net's name to call the cell that drives it, of ECP5 and of Nexus.
+# What Yosys appends to a net's name to call the cell that drives it.
 _CELL_SUFFIX = re.compile(
-    r"_(TRELLIS_FF|LUT4|CCU2C?|PFUMX|L6MUX21|MULT18X18D?|DP16KD?|FD1P3[IJ]X|WIDEFN9|INV|PDPSC16K)"
-    r"_\w+(\[\d+\])?$"
+    r"_(TRELLIS_FF|LUT4|CCU2C|PFUMX|L6MUX21|MULT18X18D|DP16KD)_\w+(\[\d+\])?$"
 )
 
 _UNNAMED = re.compile(r"(^|\.)_\d+_")  # an expression without a name of its own
