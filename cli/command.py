@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, TextIO, cast
 
 from cli.extras import target
+from cli.files import streams
 from cli.machine import check_machine, clean, elsewhere, find_places, open_streams
 
 
@@ -62,7 +63,8 @@ def run_command(main: Callable[[], int | None]) -> int:
     sys.stdout = cast(TextIO, _Output(output))
     try:
         try:
-            code = main()
+            with streams():
+                code = main()
         finally:
             sys.stdout.flush()
         return Exit.OK if code is None else code

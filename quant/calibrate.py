@@ -51,6 +51,7 @@ from quant.model.spec import (
     Floats,
 )
 from quant.quantize import choose, decode, rounding
+from quant.quantize.choose import NONE
 from quant.quantize.encoder import Quantized, quantize, with_tokens
 from quant.quantize.logit_correction import correct_logits
 from quant.quantize.observers import METHODS, MIN_MAX, Observer, Observing
@@ -69,7 +70,9 @@ TRACED = 512  # the same where all its tensors are kept
 PLAIN = 2  # texts that plain golden runs on as well
 KEPT = 3  # models of trials
 TABLE = "embedding.token"
-AUTO, NONE, ALL = "auto", "none", "all"  # besides lists of remedies
+FEW = 32  # texts, below which a calibration says little of others
+_MEASURES = {EMBEDDING: "distance of the embeddings", REGRESSION: "error in deviations"}
+AUTO, ALL = "auto", "all"  # besides lists of remedies
 DEFAULT_DATA = "imdb"
 SENTENCES = "rotten-tomatoes"  # what an embedding is calibrated on
 SPLIT = "train"  # never the split that accuracy is measured on
@@ -385,11 +388,10 @@ class Calibrator:
             return self.checkpoint.arrays, self.observers
         if names not in self._rewritten:
             rewritten = rewrite(self.checkpoint.spec, self.checkpoint.arrays, self.observers, names)
-            if self.histogram:
-                twin = replace(self.checkpoint, arrays=rewritten.arrays)
-                observers = observe_all(twin, self.texts, advance=self.bar.advance)[0]
-            else:
-                observers = rewritten.observers(self.observers)
+            if not self.histogram:
+                return rewritten, rewritten.observers(self.observers)
+            twin = replace(self.checkpoint, arrays=rewritten.arrays)
+            observers = observe_all(twin, self.texts, advance=self.bar.advance)[0]
             self._rewritten[names] = rewritten, observers
         return self._rewritten[names]
 
@@ -603,6 +605,13 @@ def calibrate_command(options: argparse.Namespace) -> int:
     reviews = load_texts(data, SPLIT, names=(), layout=layout, task=spec.task)
     reviews = reviews[: options.samples]
     texts = encode(reviews, tokenizer, checkpoint, options.tokens)
+    if len(texts) < FEW:
+        print(
+            f"warning: {len(texts):,} texts are few: ranges that they do not reach are cut off; "
+            f"give {FEW} or more, {SAMPLES} are read by default",
+            file=sys.stderr,
+            flush=True,
+        )
     source = {"data": data, "max_tokens": options.tokens}
     if data in CORPORA:
         source["split"] = SPLIT
@@ -630,18 +639,22 @@ def summary(quantized: Quantized, errors: dict[str, TensorError]) -> str:
     proof = quantized.info["proof"]
     name = max(proof, key=lambda name: proof[name]["bound"] / proof[name]["limit"])
     bound, limit = proof[name]["bound"], proof[name]["limit"]
-    trials = quantized.info["trials"]
-    task = quantized.info["spec"]["task"]
-    measure = "distance of the embeddings" if task == EMBEDDING else "error of the logits"
-    if task == REGRESSION:
-        measure = "error in deviations"
-    tried = f"; tried, by the mean {measure}: " if trials else ""
-    return (
-        f"{table(errors)}\n"
-        f"remedies: {', '.join(quantized.info['calibration']['remedies']) or NONE}{tried}"
-        f"{', '.join(f'{names} {error:.4f}' for names, error in trials.items())}\n"
-        f"no overflow: {len(proof)} bounds proven, the tightest is {name}: {bound} < {limit}"
+    info = quantized.info
+    taken, trials = tuple(info["calibration"]["remedies"]), info["trials"]
+    lines = [table(errors), f"remedies: {choose.named(taken)}"]
+    if trials:
+        measure = _MEASURES.get(info["spec"]["task"], "error of the logits")
+        tried = ", ".join(f"{names} {error:.3g}" for names, error in trials.items())
+        split = {tuple(n for n in names.split("+") if n != NONE): e for names, e in trials.items()}
+        if why := choose.reason(taken, split, REMEDIES):
+            lines[-1] += f": {why}"
+        lines.append(f"tried, by the mean {measure}: {tried}")
+    lines.append(
+        f"no overflow: {len(proof):,} bounds proven, the tightest is {name}: {bound:,} < {limit:,}"
     )
+    verdict = info["verdict"]
+    lines.append(f"verdict: {'good' if verdict['good'] else 'poor'}: {verdict['summary']}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ def test_remedies_are_those_asked_for(
     assert info["calibration"]["remedies"] == taken
     assert info["trials"] == {}
     assert calibrate.main(arguments) == 0
-    assert "; tried, by the mean error of the logits: " in capsys.readouterr().out
+    assert "\ntried, by the mean error of the logits: " in capsys.readouterr().out
     assert store.load(out)[1]["trials"].keys() >= {"none", "+".join(REMEDIES)}
 
 
@@ -183,6 +183,9 @@ def test_interruption_writes_nothing(
     ]
     assert calibrate.main(arguments) == 130
     assert capsys.readouterr().err.splitlines() == [
+        f"note: {data}: not read: label",
+        "warning: 5 texts are few: ranges that they do not reach are cut off; give 32 or more, 128 "
+        "are read by default",
         "calibrating on 5 texts, 26 tokens",
         "checking the integer model with none",
         "interrupted: nothing was written",
