@@ -84,12 +84,9 @@ def test_a_good_model_is_said_to_be_good_and_why() -> None:
     }
     verdict = judge(errors, 1.0, 1200)
     assert verdict.good
-    assert (
-        verdict.to_json()["summary"]
-        == verdict.summary
-        == (
-            "golden and float agree on 100.00% of 1,200 texts; the worst tensor, pooled, has 20.0 dB, "
-            "where 15 are enough; codes at their limits are at most 13.33% (layer.0.q), and their "
-            "error is in these figures"
-        )
+    assert verdict.to_json()["summary"] == verdict.summary
+    assert verdict.summary == (
+        "golden and float agree on 100.00% of 1,200 texts; the worst tensor, pooled, has 20.0 dB, "
+        "where 15 are enough; codes at their limits are at most 13.33% (layer.0.q), and their "
+        "error is in these figures"
     )
