@@ -29,7 +29,7 @@ from sim.synth.passes import improve_file
 from sim.synth.place import DEVICE, PLACERS, ROUTERS
 from sim.synth.tools import flat, run_tool, run_yosys
 
-PINS = ROOT / "board" / "ulx3s.lpf"
+PINS = ROOT / "boards" / "gateware" / "ulx3s.lpf"
 FOLDER = BUILD / "ulx3s"
 OUT = FOLDER / "ulx3s.bit"
 EXAMPLES = """\

@@ -15,7 +15,7 @@ from cli.machine import GENERATED, ROOT
 import litex
 from litex.soc.integration import export
 
-SOURCES = ROOT / "board" / "litex" / "firmware"
+SOURCES = ROOT / "boards" / "litex" / "firmware"
 DRIVER = ROOT / "driver"
 COMPILED = (
     SOURCES / "crt0.S",

@@ -35,7 +35,7 @@ FOLDER = GENERATED / "litex"
 HEADERS = {"event2/event.h": "libevent-dev", "json-c/json.h": "libjson-c-dev"}
 """Of the C programs that LiteX's simulation consists of, by Debian package."""
 RELEASES = ("litex", "migen", "pythondata-cpu-vexriscv")
-PARTS = ROOT / "board" / "litex"
+PARTS = ROOT / "boards" / "litex"
 FIRST, LAST = "accelerator of ", "end"
 SECONDS = 3600
 """After which a CPU that does not come to its end is given up."""

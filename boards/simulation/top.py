@@ -17,7 +17,7 @@ from sim.design import ROOMS, Design, digest_of, kept, short_name
 
 MEGAHERTZ = 62.5
 """The clock of the board."""
-SOURCES = digest_of(ROOT, (*ROOMS, "board"))
+SOURCES = digest_of(ROOT, (*ROOMS, "boards"))
 
 
 def design_of(choices: Choices) -> Design:

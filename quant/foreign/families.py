@@ -60,7 +60,7 @@ def _bert_fields(config: Config, arrays: Arrays) -> dict[str, Any]:
         "heads": count,
         "head_size": head_size(hidden, count),
         "ffn": integer(config, "intermediate_size"),
-        "vocabulary": arrays["embedding.token"].shape[0],
+        "vocabulary": integer(config, "vocab_size"),
         "positions": integer(config, "max_position_embeddings"),
         "types": integer(config, "type_vocab_size"),
         "activation": activation(config, "hidden_act"),
@@ -104,7 +104,7 @@ def distilbert(config: Config, tensors: Tensors, prefix: str) -> Encoder:
         "heads": count,
         "head_size": head_size(hidden, count),
         "ffn": integer(config, "hidden_dim"),
-        "vocabulary": arrays["embedding.token"].shape[0],
+        "vocabulary": integer(config, "vocab_size"),
         "positions": integer(config, "max_position_embeddings"),
         "activation": activation(config, "activation"),
     }

@@ -147,7 +147,8 @@ def choose(
     if not named:
         return _by_weights(base, fitting, found)
     kinds = {f"{base.name}{head.kind}": head for head in base.heads}
-    known = [kinds[name] for name in named if name in kinds] if isinstance(named, list) else []
+    texts = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    known = [kinds[name] for name in texts if name in kinds]
     if not known:
         raise CheckpointError(
             f"config.json: architectures is {named}: those that map are {_names(base)}"

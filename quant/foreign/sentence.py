@@ -204,7 +204,7 @@ def _prompts(file: Path, settings: Mapping[str, Any]) -> tuple[str, ...]:
     name, prompts = settings.get("default_prompt_name"), settings.get("prompts") or {}
     if not isinstance(prompts, dict):
         raise CheckpointError(f"{file}: prompts is {prompts!r}: it must be a text for each name")
-    if name is not None and prompts.get(name) != "":
+    if name is not None and (not isinstance(name, str) or prompts.get(name) != ""):
         raise CheckpointError(
             f"{file}: default_prompt_name is {name!r}: a text that is put before every text "
             "is not supported: set it to null, and put it there yourself"
@@ -246,12 +246,12 @@ def _cross_encoder(file: Path) -> str | None:
 def _function(file: Path, name: object) -> str:
     if name is None:
         return ""
-    if name not in _FUNCTIONS:
+    if not isinstance(name, str) or name not in _FUNCTIONS:
         raise CheckpointError(
             f"{file}: the scores go through {name}: only torch.nn.Sigmoid and torch.nn.Identity "
             "are supported"
         )
-    return _FUNCTIONS[str(name)]
+    return _FUNCTIONS[name]
 
 
 def _object(file: Path, found: list[bytes]) -> dict[str, Any]:

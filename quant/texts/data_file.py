@@ -318,7 +318,7 @@ class Columns:
                     f"{path}:{line}: it has a column {each[0]!r} and none {missing!r}: each output "
                     f"of the model needs one, or all are in {layout.label!r}"
                 )
-        unread = [name for name in found if name not in (text, pair, label, *each)]
+        unread = [name for name in found if name not in (text, pair, label or "label", *each)]
         if unread and say:
             print(f"note: {path}: not read: {_names(unread)}", file=sys.stderr, flush=True)
         return cls(text, pair, label, each)

@@ -138,6 +138,8 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
             {"architectures": ["MyBert"]},
             r"architectures is \['MyBert'\]: those that map are BertFor",
         ),
+        ({"vocab_size": 13}, "embedding.token has shape 12 x 12: the config asks for 13 x 12"),
+        ({"vocab_size": None}, "embedding.token has shape 12 x 12: the config asks for 30522 x 12"),
         ({"hidden_size": "12"}, "hidden_size is '12': it must be an integer"),
         ({"hidden_size": None}, "embedding.token has shape 12 x 12: the config asks for 12 x 768"),
         ({"num_attention_heads": 5}, "a hidden size of 12 cannot be split into 5 heads"),

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from golden import encoder, store
-from quant import ablation, calibrate, classify, embed, evaluate, inspect, report
+from quant import ablation, calibrate, classify, embed, embedder, evaluate, inspect, report
 from quant.foreign.checkpoint import load
 from quant.foreign.tokenizer import TextTokenizer
-from quant.measure import embedder
 from quant.similarity import main as similarity
 from tests.ending import exit_code, refusal
 from tests.quant import tiny

@@ -10,7 +10,9 @@ from quant.foreign.checkpoint import load
 from quant.model import float_model
 from quant.model.spec import CheckpointError
 from tests.quant import tiny
+from tests.quant.tiny import CONFIG
 
+TRANSFORMER = "sentence_transformers.models.Transformer"
 STATE = "last_hidden_state"
 CLS = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
 
@@ -212,3 +214,47 @@ def test_in_a_folder_of_modules_the_encoder_is_taken_whatever_its_head(tmp_path:
     headed = load(tiny.write_embedder(tmp_path / "b", config, arrays))
     assert headed.spec == plain.spec
     assert headed.notes == ("its head (classifier.bias ...) is left out",)
+
+
+ODD = [None, True, 0, -1, 1.5, 1e400, "x", "", [], {}, ["x"], [[]], {"x": None}, [{"text": {}}]]
+OPTIONS = {
+    "config.json": [*CONFIG, "label2id", "num_labels", "problem_type", "sentence_transformers"],
+    "tokenizer_config.json": ["do_lower_case", "model_max_length", "truncation_side", "auto_map"],
+    "modules.json": ["idx", "name", "path", "type"],
+    "sentence_bert_config.json": ["max_seq_length", "do_lower_case", "modality_config", "x"],
+    "config_sentence_transformers.json": ["prompts", "default_prompt_name", "model_type"],
+    "1_Pooling/config.json": ["pooling_mode", "pooling_mode_cls_token", "include_prompt"],
+    "2_Normalize/config.json": ["module_input_name", "module_output_name"],
+}
+
+
+def said(folder: Path) -> str:
+    """Why the folder is refused; "" where it is not."""
+    try:
+        load(folder)
+    except CheckpointError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("scores", [False, True])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_any_value_is_taken_or_refused_in_one_line(name: str, scores: bool, tmp_path: Path) -> None:
+    """Of each option of each file, of an embedder and of a CrossEncoder."""
+    folder = tiny.write_embedder(tmp_path)
+    if scores:
+        settings = {"model_type": "CrossEncoder", "activation_fn": None}
+        tiny.write(tmp_path)
+        (folder / "modules.json").write_text(json.dumps([{"name": "0", "type": TRANSFORMER}]))
+        (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    load(folder)
+    file = folder / name
+    file.parent.mkdir(exist_ok=True)
+    sound = json.loads(file.read_text()) if file.is_file() else {}
+    options = [*OPTIONS[name], "activation_fn"] if name.startswith("config_") else OPTIONS[name]
+    for option in options:
+        for value in ODD:
+            changed = json.loads(json.dumps(sound))
+            (changed[0] if isinstance(changed, list) else changed)[option] = value
+            file.write_text(json.dumps(changed))
+            assert "\n" not in said(folder), (option, value)

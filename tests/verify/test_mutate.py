@@ -42,7 +42,9 @@ def test_a_bench_kills_what_is_not_known(
     unit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     figures = tmp_path / "mutate.json"
-    code = command.main([unit, "--count", "40", "--jobs", "1", "--json", str(figures)])
+    code = command.main(
+        [unit, "--count", "40", "--seed", "1", "--jobs", "1", "--json", str(figures)]
+    )
     assert code == 0, capsys.readouterr()
     (found,) = json.loads(figures.read_text())
     assert found["killed"] + len(found["equivalent"]) + len(found["known"]) == 40
@@ -57,7 +59,7 @@ def test_a_bench_that_looks_away_is_found(
     monkeypatch.setattr(bench, "exercises", lambda unit: {"quiet": quiet})
     # What is proved is not asked here.
     monkeypatch.setattr(score, "equivalents", lambda *given: [False for _ in given[2]])
-    assert command.main(["activation", "--count", "40", "--jobs", "1"]) == 1
+    assert command.main(["activation", "--count", "40", "--seed", "1", "--jobs", "1"]) == 1
     shown, error = capsys.readouterr()
     assert shown.count("NEW: ") == 40
     assert "error: 40 new survivors; first: " in error

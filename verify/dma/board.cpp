@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "../harness/registers.h"
-#include "../harness/streams.h"
+#include "../../sim/harness/registers.h"
+#include "../../sim/harness/streams.h"
 #include "Vtop.h"
 #include "verilated.h"
 

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "../fuzz/clients.h"
-#include "../harness/registers.h"
+#include "../../sim/harness/registers.h"
 #include "Vtop.h"
 #include "names.h"  // made by sim/harness/names.py
 #include "verilated.h"

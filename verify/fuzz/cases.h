@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "../harness/job.h"  // Table
+#include "../../sim/harness/job.h"  // Table
 
 struct Packets {  // words of a stream; some of them carry `last`
     std::vector<uint8_t> bytes, last;

@@ -7,7 +7,7 @@
 #include <deque>
 #include <optional>
 
-#include "../harness/streams.h"
+#include "../../sim/harness/streams.h"
 #include "cases.h"
 
 class PacketSource {  // the command stream, or the tokens

@@ -12,8 +12,8 @@
 #include <array>
 #include <memory>
 
-#include "../harness/mutant.h"
-#include "../harness/parent.h"
+#include "../../sim/harness/mutant.h"
+#include "../../sim/harness/parent.h"
 #include "Vtop.h"
 #include "clients.h"
 #include "names.h"  // made by sim/harness/names.py

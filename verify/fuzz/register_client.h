@@ -14,7 +14,7 @@
 #include <functional>
 #include <string>
 
-#include "../harness/registers.h"  // idle_registers, OKAY, SLVERR
+#include "../../sim/harness/registers.h"  // idle_registers, OKAY, SLVERR
 #include "Vtop.h"
 #include "clients.h"
 #include "names.h"  // made by sim/harness/names.py
