@@ -12,6 +12,7 @@ from cli.command import Different, ToolError, run_command
 from cli.files import write_if_changed, write_json
 from cli.machine import BUILD
 from cli.options import Parser, add_json
+from cli.progress import stage
 
 from golden.identity import IDENTITY_BYTES, identity_of
 from golden.store import DESCRIPTION as DESCRIPTION_FILE
@@ -227,7 +228,7 @@ def _run(options: argparse.Namespace) -> int:
         for line in listing(stream, {i: step.name for i, step in enumerate(program.steps)}):
             print(line)
         return 0
-    print(f"for accelerators of at least {' '.join(options_of(config))}")
+    stage(f"for accelerators of at least {' '.join(options_of(config))}")
     table = embedding_table(model, config.lanes)
     if options.image:
         made = Image(stream=stream, rows=table.tobytes(), row_bytes=table[0].nbytes)

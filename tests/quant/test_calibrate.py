@@ -183,7 +183,6 @@ def test_interruption_writes_nothing(
     ]
     assert calibrate.main(arguments) == 130
     assert capsys.readouterr().err.splitlines() == [
-        f"note: {data}: not read: label",
         "warning: 5 texts are few: ranges that they do not reach are cut off; give 32 or more, 128 "
         "are read by default",
         "calibrating on 5 texts, 26 tokens",

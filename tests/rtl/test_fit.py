@@ -69,7 +69,7 @@ def test_the_commands_size_for_the_model(
 ) -> None:
     wide = ["--quantized", str(models[1])]
     assert compile_command.main([*wide, "--lanes", "4", "-o", str(tmp_path / "m.bin")]) == 0
-    said = capsys.readouterr().out
+    said = capsys.readouterr().err
     assert "of at least --lanes 4 --tokens 20 --hidden 40 --ffn 24 --labels 64" in said
     assert compile_command.main([*wide, "--hidden", "8", "--ffn", "8"]) == 2
     assert "give `--hidden 48 --ffn 24`" in capsys.readouterr().err  # V: 2 heads of 24 places
