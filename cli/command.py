@@ -18,6 +18,7 @@ from typing import Any, TextIO, cast
 
 from cli import journey
 from cli.extras import how
+from cli.files import streams
 from cli.machine import check_machine, clean, elsewhere, find_places, open_streams
 
 
@@ -63,7 +64,8 @@ def run_command(main: Callable[[], int | None]) -> int:
     sys.stdout = cast(TextIO, _Output(output))
     try:
         try:
-            code = main()
+            with streams():
+                code = main()
         finally:
             sys.stdout.flush()
         return Exit.OK if code is None else code

@@ -7,10 +7,15 @@ import fcntl
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
+
+STANDARD_OUTPUT = "-"
+
+_alone: list[TextIO] = []
 
 
 @contextmanager
@@ -89,5 +94,29 @@ def write_if_changed(path: str | Path, content: str | bytes) -> bool:
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Write figures as JSON; a value that JSON has no number for is an error."""
-    write(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    """Write figures as JSON, to standard output for "-"; what JSON has no number for is an error.
+
+    Standard output then holds nothing else: see `cli.options.Parser`.
+    """
+    text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    if str(path) == STANDARD_OUTPUT:
+        (_alone[-1] if _alone else sys.stdout).write(text)
+    else:
+        write(path, text)
+
+
+@contextmanager
+def streams() -> Iterator[None]:
+    """Within it `json_alone` may move what is printed; at its end all is as before."""
+    output, count = sys.stdout, len(_alone)
+    try:
+        yield
+    finally:
+        sys.stdout = output
+        del _alone[count:]
+
+
+def json_alone() -> None:
+    """From here to the end of `streams` what is printed goes to stderr, and JSON to the output."""
+    _alone.append(sys.stdout)
+    sys.stdout = sys.stderr

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from cli import journey
 from cli.command import Exit
+from cli.files import STANDARD_OUTPUT, json_alone
 from cli.machine import ROOT
 from cli.paths import WRITTEN, problem
 
@@ -48,6 +49,8 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does, and refuse paths that cannot be what the options ask for."""
         options, rest = super().parse_known_args(args, namespace)
+        if str(getattr(options, "json", None)) == STANDARD_OUTPUT:
+            json_alone()
         for action in self._actions:
             given: Any = getattr(options, action.dest, None)
             if action.metavar not in PATHS or given is None:
@@ -146,7 +149,12 @@ def add_lanes(
 
 def add_json(group: argparse._ActionsContainer) -> None:
     """--json: where the figures go that the command prints; None unless it is given."""
-    group.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    group.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="also write the figures here; -: to standard output, and all else to stderr",
+    )
 
 
 def add_seed(group: argparse._ActionsContainer, what: str, default: int | None = SEED) -> None:

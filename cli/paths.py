@@ -10,6 +10,7 @@ import os
 import stat
 from pathlib import Path
 
+from cli.files import STANDARD_OUTPUT
 from cli.machine import elsewhere
 
 WRITTEN = ("out", "work", "json", "html", "svg", "image", "splits")
@@ -24,6 +25,8 @@ def problem(option: str, metavar: str, value: str | Path) -> str:
     if not str(value):
         return ""
     path = Path(value)
+    if option == "json" and str(value) == STANDARD_OUTPUT:
+        return ""
     if option in WRITTEN:
         return _unwritable(path, metavar)
     if path.is_symlink() and not path.exists():

@@ -10,7 +10,7 @@ import json
 import os
 import zipfile
 from dataclasses import fields, is_dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from io import BytesIO
 from pathlib import Path
 from types import NoneType, UnionType
@@ -39,32 +39,31 @@ def save(model: Model, directory: str | Path, info: dict[str, Any]) -> None:
     arrays: dict[str, np.ndarray] = {}
     values: dict[str, Any] = {}
     _flatten("", model, arrays, values)
-    packed = BytesIO()
-    np.savez(packed, allow_pickle=False, **arrays)
-    data = packed.getvalue()
-    description = {
-        "format": FORMAT,
-        "version": VERSION,
-        "sha256": sha256(data).hexdigest(),
-        "model": values,
-        "info": info,
-    }
-    description = json.loads(json.dumps(description, allow_nan=False))  # as it will be read
-    description["description_sha256"] = hash_of(description)
-    text = json.dumps(description, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    parts = ((ARRAYS, data), (DESCRIPTION, text.encode()))
-    temporaries = [directory.joinpath(f".{name}.{os.getpid()}") for name, _ in parts]
+    names = ARRAYS, DESCRIPTION
+    packed, described = (directory.joinpath(f".{name}.{os.getpid()}") for name in names)
     try:
-        for temporary, (_, content) in zip(temporaries, parts):
-            temporary.write_bytes(content)
-        for temporary, (name, _) in zip(temporaries, parts):
+        with packed.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        with packed.open("rb") as file:
+            digest = file_digest(file, "sha256").hexdigest()
+        description = {
+            "format": FORMAT,
+            "version": VERSION,
+            "sha256": digest,
+            "model": values,
+            "info": info,
+        }
+        description = json.loads(json.dumps(description, allow_nan=False))  # as it will be read
+        description["description_sha256"] = hash_of(description)
+        text = json.dumps(description, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        described.write_text(text, encoding="utf-8", newline="")
+        for temporary, name in zip((packed, described), names):
             temporary.replace(directory.joinpath(name))
     finally:
-        for temporary in temporaries:
-            temporary.unlink(missing_ok=True)
+        packed.unlink(missing_ok=True)
+        described.unlink(missing_ok=True)
 
 
 def hash_of(description: dict[str, Any]) -> str:

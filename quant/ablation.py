@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from quant.calibrate import DEFAULT_DATA, SAMPLES, SPLIT, Calibrator, encode, golden_logits
 from quant.evaluate import add_text_options
 from quant.foreign import hub
-from quant.foreign.checkpoint import load
+from quant.foreign.checkpoint import DEFAULT_MODEL, load
 from quant.foreign.tokenizer import TextTokenizer, Tokens
 from quant.model import float_model
 from quant.model.spec import CLASSIFICATION
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def ablation_command(options: argparse.Namespace) -> int:
-    options.model = hub.local(options.model)
+    options.model = hub.local(options.model or DEFAULT_MODEL)
     checkpoint = load(options.model)
     tokenizer = TextTokenizer(checkpoint.resolved)
     checkpoint.spec.require((CLASSIFICATION,), options.model)

@@ -7,27 +7,31 @@ runs the integer model on the same texts to count what saturates and to measure 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import asdict, replace
 from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from cli import files
 from cli.command import run_command
 from cli.machine import BUILD
 from cli.options import Parser, add_json, add_model, add_tokens, positive, version
 from cli.paths import check_written
-from cli.progress import progress
+from cli.progress import Advance, Bar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from golden import encoder, fast, store
+from golden.fast import integer
+from golden.fast.watching import TracedEngine
 from golden.model import Model
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, fingerprint, load, say
-from quant.foreign.tokenizer import PIPELINE, TextTokenizer, Tokens
+from quant.foreign.tokenizer import PIPELINE, TextTokenizer, Tokens, together
 from quant.foreign.tokenizer import encode as encode_text
 from quant.measure import vectors
 from quant.measure.answers import held, span, texts_of
@@ -47,19 +51,28 @@ from quant.model.spec import (
     Floats,
 )
 from quant.quantize import choose, decode, rounding
-from quant.quantize.encoder import Quantized, quantize
+from quant.quantize.choose import NONE
+from quant.quantize.encoder import Quantized, quantize, with_tokens
 from quant.quantize.logit_correction import correct_logits
-from quant.quantize.observers import METHODS, Observer, observe
+from quant.quantize.observers import METHODS, MIN_MAX, Observer, Observing
 from quant.quantize.options import REMEDIES, Options
 from quant.quantize.quantizers import CalibrationError
 from quant.quantize.rewriting import REWRITINGS, Rewritten, rewrite
+from quant.quantize.splitting import Split
 from quant.texts.corpora import CORPORA, load_texts
 from quant.texts.data_file import Review, add_columns, layout_of
 
 SAMPLES = 128
 MAX_TOKENS = 512
 CHUNK = 32  # texts between two steps of the progress bar
-AUTO, NONE, ALL = "auto", "none", "all"  # besides lists of remedies
+TOGETHER = 1024  # tokens that the float model takes at a time
+TRACED = 512  # the same where all its tensors are kept
+PLAIN = 2  # texts that plain golden runs on as well
+KEPT = 3  # models of trials
+TABLE = "embedding.token"
+FEW = 32  # texts, below which a calibration says little of others
+_MEASURES = {EMBEDDING: "distance of the embeddings", REGRESSION: "error in deviations"}
+AUTO, ALL = "auto", "all"  # besides lists of remedies
 DEFAULT_DATA = "imdb"
 SENTENCES = "rotten-tomatoes"  # what an embedding is calibrated on
 SPLIT = "train"  # never the split that accuracy is measured on
@@ -104,83 +117,199 @@ def encode(
 
 
 def observe_all(
-    checkpoint: Checkpoint, texts: Sequence[Tokens]
+    checkpoint: Checkpoint,
+    texts: Sequence[Tokens],
+    *,
+    observers: dict[str, Observer] | None = None,
+    histogram: bool = True,
+    advance: Advance | None = None,
 ) -> tuple[dict[str, Observer], Floats]:
     """An observer for every tensor of the float model on these texts, and its logits [n, C].
 
-    Of a model without pooling n counts the tokens of all texts, here and below.
+    Of a model without pooling n counts the tokens of all texts, here and below. ``observers`` go on
+    from what they saw before.
 
     The model runs in float64. In float32 the last bit depends on the processor and the number of
     threads, which would reach some of the rounded multipliers; here every machine gets the same.
     """
-    doubles: Arrays = {name: array.astype(np.float64) for name, array in checkpoint.arrays.items()}
-    observers: dict[str, Observer] = {}
+    advance = advance or _pass("observing", texts).advance
+    doubles = float_model.Doubles(checkpoint.arrays)
+    observers = {} if observers is None else observers
+    trace = Observing(observers, histogram)
     logits = []
-    for tokens in progress(texts, "observing"):
-        trace: float_model.Trace = {}
-        float_model.run(checkpoint.spec, doubles, tokens.ids, tokens.types, trace=trace)
-        observe(trace, observers)
-        logits.append(trace["logits"])
+    for some in together(texts, TOGETHER):
+        logits.append(run_floats(checkpoint.spec, doubles, some, trace))
+        advance(tokens_of(some))
     return observers, np.vstack(logits)
 
 
-def golden_logits(model: Model, texts: Sequence[Tokens]) -> NDArray[np.int64]:
+def run_floats(
+    spec: EncoderSpec, arrays: Arrays, texts: Sequence[Tokens], trace: float_model.Trace | None
+) -> Floats:
+    """The float model's logits of some texts, [n, C]."""
+    ids, types = (np.concatenate([getattr(t, name) for t in texts]) for name in ("ids", "types"))
+    lengths = [len(text.ids) for text in texts]
+    return float_model.run(spec, arrays, ids, types, trace=trace, lengths=lengths)
+
+
+def tokens_of(texts: Sequence[Tokens]) -> int:
+    return sum(len(text.ids) for text in texts)
+
+
+def _pass(description: str, texts: Sequence[Tokens]) -> Bar:
+    """Of a single pass over the texts."""
+    return Bar(f"{description} {len(texts):,} texts", tokens_of(texts))
+
+
+def golden_logits(
+    model: Model, texts: Sequence[Tokens], advance: Advance | None = None
+) -> NDArray[np.int64]:
     """Logits [n, C] of the integer model, by the compiled engine that equals golden bit for bit."""
-    parts = [texts[i : i + CHUNK] for i in range(0, len(texts), CHUNK)]
-    logits = [
-        fast.run_batch(model, [t.ids for t in part], [t.types for t in part])
-        for part in progress(parts, "running golden", unit=f"times {CHUNK} texts")
-    ]
+    advance = advance or _pass("running golden on", texts).advance
+    engine, logits = fast.Engine(model), []
+    for i in range(0, len(texts), CHUNK):
+        some = texts[i : i + CHUNK]
+        logits.append(engine.run_batch([t.ids for t in some], [t.types for t in some]))
+        advance(tokens_of(some))
     return np.concatenate(logits).astype(np.int64)
 
 
 def check(
-    checkpoint: Checkpoint, quantized: Quantized, texts: Sequence[Tokens]
+    checkpoint: Checkpoint,
+    quantized: Quantized,
+    texts: Sequence[Tokens],
+    advance: Advance | None = None,
 ) -> dict[str, TensorError]:
     """The error of every tensor of the integer model on these texts.
 
+    The traces are those of the fast engine, and on the shortest texts compared with golden's own.
     Raises CalibrationError when a score saturates, since the softmax of that row would be wrong.
     """
+    advance = advance or _pass("checking", texts).advance
     errors: dict[str, TensorError] = {}
-    for tokens in progress(texts, "checking"):
+    engine = TracedEngine(quantized.model, integer.load())
+    ordered = sorted(texts, key=lambda text: len(text.ids))
+    plain = [id(text) for text in ordered[:PLAIN]]
+    for some in together(ordered, TRACED):
         floats: float_model.Trace = {}
-        integers: dict[str, Any] = {}
-        float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types, trace=floats)
-        encoder.run(quantized.model, tokens.ids, tokens.types, trace=integers)
-        compare(errors, floats, integers, quantized.info["tensors"])
+        run_floats(checkpoint.spec, checkpoint.arrays, some, floats)
+        integers = engine.trace_batch([t.ids for t in some], [t.types for t in some])
+        lengths = [len(text.ids) for text in some]
+        for text, exact, codes in zip(
+            some, float_model.by_text(checkpoint.spec, floats, lengths), integers, strict=True
+        ):
+            if id(text) in plain:
+                _compare_with_golden(quantized.model, text, codes)
+            compare(errors, exact, codes, quantized.info["tensors"])
+        advance(tokens_of(some))
     for name, error in errors.items():
         if name.endswith(".scores") and error.limits:
             raise CalibrationError(
-                f"{name}: {error.limits} of {error.count} scores saturate the 16-bit format, "
+                f"{name}: {error.limits:,} of {error.count:,} scores saturate the 16-bit format, "
                 "so the softmax of their rows would be wrong"
             )
     return errors
+
+
+def _compare_with_golden(model: Model, text: Tokens, trace: dict[str, Any]) -> None:
+    """Raises CalibrationError where the fast engine is not golden, which tests hold it to be."""
+    expected: dict[str, Any] = {}
+    encoder.run(model, text.ids, text.types, trace=expected)
+    for name, codes in expected.items():
+        if not np.array_equal(codes, trace[name]):
+            raise CalibrationError(
+                f"{name}: golden.fast gives other integers than golden on this machine: run "
+                "python -m pytest tests/golden and report what it prints"
+            )
 
 
 Runner = Callable[[Model, Sequence[Tokens]], NDArray[np.integer[Any]]]
 
 
 class Calibrator:
-    """A checkpoint and the texts it is calibrated on; each rewriting is observed once."""
+    """A checkpoint and the texts it is calibrated on, which are observed once.
 
-    def __init__(self, checkpoint: Checkpoint, texts: Sequence[Tokens]) -> None:
-        self.checkpoint, self.texts = checkpoint, texts
-        self.observers, self.exact = observe_all(checkpoint, texts)
+    The table of tokens is that of the texts alone: their rows and the one that reaches furthest,
+    which makes the same scale. Without ``histogram`` the only method is min-max.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        texts: Sequence[Tokens],
+        *,
+        histogram: bool = True,
+        bar: Bar | None = None,
+    ) -> None:
+        self.table = checkpoint.arrays[TABLE]
+        self.checkpoint, self.texts, self._rows = _compact(checkpoint, texts)
+        self.histogram = histogram
+        self.bar = bar or Bar("", 0, shown=False)
+        self._forget()
+        tokens = np.cumsum([len(text.ids) for text in texts])
+        few = 1 + int(np.searchsorted(tokens[:-1], choose.TOKENS))
+        self.observers: dict[str, Observer] = {}
+        self.exact = self._observe(self.texts[:few])
+        self._few: Calibrator | None = None  # on the texts that remedies are chosen on
+        if few < len(texts):
+            self._few = copy(self)
+            self._few.texts = self.texts[:few]
+            self._few.observers = {name: copy(x) for name, x in self.observers.items()}
+            self._few._forget()
+            self.exact = np.vstack([self.exact, self._observe(self.texts[few:])])
+
+    def _forget(self) -> None:
+        """What follows from the texts is still to be found."""
+        self._splits: dict[bool, dict[str, Split]] = {}
         self._rewritten: dict[frozenset[str], tuple[Rewritten, dict[str, Observer]]] = {}
+        self._made: dict[Options, tuple[Quantized, float]] = {}
+        self._logits: WeakKeyDictionary[Model, NDArray[np.int64]] = WeakKeyDictionary()
+
+    def _observe(self, texts: Sequence[Tokens]) -> Floats:
+        return observe_all(
+            self.checkpoint,
+            texts,
+            observers=self.observers,
+            histogram=self.histogram,
+            advance=self.bar.advance,
+        )[1]
 
     def quantize(self, options: Options, run: Runner | None = None) -> Quantized:
         """The integer model by these options, without remedies where they are still to be chosen.
 
         ``run`` gives the integer logits by which the mean error is corrected, golden's by default.
         """
+        compact = self.compact(options, run)
+        quantized = with_tokens(compact, self.table)
+        if compact.model in self._logits:
+            self._logits[quantized.model] = self._logits[compact.model]
+        return quantized
+
+    def compact(self, options: Options, run: Runner | None = None) -> Quantized:
+        """The same with the tokens of ``self.texts`` alone."""
+        if run is None and options in self._made:
+            return self._made[options][0]
         checkpoint = self.checkpoint
         arrays, observers = self._observed(frozenset(options.remedies or ()) & REWRITINGS)
-        watch = partial(rounding.watch, texts=self.texts)
-        quantized = quantize(checkpoint.spec, arrays, observers, options, watch)
+        watch = partial(rounding.watch, texts=self.texts, advance=self.bar.advance)
+        splits = self._splits.setdefault(options.precise, {})
+        quantized = quantize(checkpoint.spec, arrays, observers, options, watch, splits)
         if options.bias_correction:
-            logits = (run or golden_logits)(quantized.model, self.texts)
+            logits = run(quantized.model, self.texts) if run else self._run(quantized.model)
             quantized = correct_logits(quantized, logits, self.exact)
+            if not run:
+                moved = np.array(quantized.info["logit_correction"])
+                self._logits[quantized.model] = logits + moved
         return quantized
+
+    def _run(self, model: Model) -> NDArray[np.int64]:
+        """Golden's logits on the texts, of a model of their tokens or of all."""
+        if model not in self._logits:
+            texts = self.texts
+            if model.shape.vocabulary != self.checkpoint.spec.vocabulary:
+                texts = [replace(t, ids=self._rows[t.ids].astype(np.int32)) for t in texts]
+            self._logits[model] = golden_logits(model, texts, self.bar.advance)
+        return self._logits[model]
 
     def error(self, quantized: Quantized) -> float:
         """The mean difference of the integer logits from the float ones on the texts.
@@ -189,7 +318,7 @@ class Calibrator:
         whose units differ, in standard deviations of each.
         """
         scale = decode.scale(quantized.info["tensors"]["logits"])
-        logits = golden_logits(quantized.model, self.texts) * scale
+        logits = self._run(quantized.model) * scale
         task = self.checkpoint.spec.task
         if task == EMBEDDING:
             return vectors.distance(logits, self.exact)
@@ -201,7 +330,7 @@ class Calibrator:
 
     def likeness(self, quantized: Quantized) -> float:
         """How alike golden and float are on the texts, as quant.measure.verdict takes it."""
-        logits, task = golden_logits(quantized.model, self.texts), self.checkpoint.spec.task
+        logits, task = self._run(quantized.model), self.checkpoint.spec.task
         if task == QUESTION_ANSWERING:
             spec, texts = self.checkpoint.spec, self.texts
             both = (texts_of(spec, rows, texts) for rows in (logits, self.exact))
@@ -221,31 +350,66 @@ class Calibrator:
 
         A choice that breaks a bound of the contract counts as infinitely wrong and is not listed.
         """
-        trial = self
-        tokens = np.cumsum([len(text.ids) for text in self.texts])
-        if tokens[-1] > choose.TOKENS:
-            few = 1 + int(np.searchsorted(tokens, choose.TOKENS))
-            trial = Calibrator(self.checkpoint, self.texts[:few])
+        trial, left = self._few or self, len(REMEDIES) + 2
 
         def error(names: tuple[str, ...]) -> float:
+            nonlocal left
+            self.bar.left(left * 2 * tokens_of(trial.texts) + 3 * tokens_of(self.texts))
+            left -= 1
+            tried = replace(options, remedies=names)
             try:
-                return trial.error(trial.quantize(replace(options, remedies=names)))
-            except CalibrationError:  # said where nothing else is left
+                quantized = trial.compact(tried)
+                found = trial.error(quantized)
+            except CalibrationError as refusal:  # said where nothing else is left
+                self.bar.say(f"remedies tried: {choose.named(names)}: {refusal}")
                 return inf
+            trial.keep(tried, quantized, found)
+            self.bar.say(f"remedies tried: {choose.named(names)}: error {found:.3g}")
+            return found
 
         chosen, trials = choose.choose(REMEDIES, error)
         return replace(options, remedies=chosen), {
-            "+".join(names) or NONE: found for names, found in trials.items() if found < inf
+            choose.joined(names): found for names, found in trials.items() if found < inf
         }
 
+    def keep(self, options: Options, quantized: Quantized, error: float) -> None:
+        """Of the models of trials the best few: one of them is likely to be asked for again."""
+        self._made[options] = quantized, error
+        while len(self._made) > KEPT:
+            del self._made[max(self._made, key=lambda made: self._made[made][1])]
+
     def _observed(self, names: frozenset[str]) -> tuple[Arrays | Rewritten, dict[str, Observer]]:
+        """A rewritten encoder and what was seen of it.
+
+        Its tensors are those of the checkpoint, moved and scaled by the channel, and so are the
+        extremes and means; only histograms need another look.
+        """
         if not names:
             return self.checkpoint.arrays, self.observers
         if names not in self._rewritten:
             rewritten = rewrite(self.checkpoint.spec, self.checkpoint.arrays, self.observers, names)
+            if not self.histogram:
+                return rewritten, rewritten.observers(self.observers)
             twin = replace(self.checkpoint, arrays=rewritten.arrays)
-            self._rewritten[names] = rewritten, observe_all(twin, self.texts)[0]
+            observers = observe_all(twin, self.texts, advance=self.bar.advance)[0]
+            self._rewritten[names] = rewritten, observers
         return self._rewritten[names]
+
+
+def _compact(
+    checkpoint: Checkpoint, texts: Sequence[Tokens]
+) -> tuple[Checkpoint, list[Tokens], NDArray[np.int64]]:
+    """The checkpoint with the rows of its table that the texts use and the one that reaches
+    furthest; the texts in these rows; the rows."""
+    table = checkpoint.arrays[TABLE]
+    furthest = np.maximum(table.max(axis=1), -table.min(axis=1)).argmax()
+    rows = np.unique(np.concatenate([*(text.ids for text in texts), [furthest]]))
+    spec = replace(checkpoint.spec, vocabulary=len(rows))
+    arrays = checkpoint.arrays | {TABLE: table[rows]}
+    compact = [
+        replace(text, ids=np.searchsorted(rows, text.ids).astype(np.int32)) for text in texts
+    ]
+    return replace(checkpoint, spec=spec, arrays=arrays), compact, rows
 
 
 def calibrate(
@@ -258,13 +422,20 @@ def calibrate(
 
     A model that quant.measure.verdict finds poor is said on stderr, with what to try.
     """
-    calibrator = Calibrator(checkpoint, texts)
-    trials: dict[str, float] = {}
-    if options.remedies is None:
-        options, trials = calibrator.choose(options)
-    quantized = calibrator.quantize(options)
-    errors = check(checkpoint, quantized, texts)
-    verdict = judge(errors, calibrator.likeness(quantized), len(texts), checkpoint.spec.task)
+    tokens = tokens_of(texts)
+    with Bar(f"calibrating on {len(texts):,} texts, {tokens:,} tokens", 4 * tokens) as bar:
+        calibrator = Calibrator(checkpoint, texts, histogram=options.method != MIN_MAX, bar=bar)
+        trials: dict[str, float] = {}
+        if options.remedies is None:
+            options, trials = calibrator.choose(options)
+        bar.left(3 * tokens)
+        quantized = calibrator.quantize(options)
+        likeness = calibrator.likeness(quantized)
+        del calibrator  # what was observed takes as much memory as the weights
+        bar.left(tokens)
+        bar.say(f"checking the integer model with {choose.named(options.remedies or ())}")
+        errors = check(checkpoint, quantized, texts, bar.advance)
+    verdict = judge(errors, likeness, len(texts), checkpoint.spec.task)
     quantized.info.update(
         {
             "tool": f"bert2rtl {version()}",
@@ -275,9 +446,7 @@ def calibrate(
             },
             "tokenizer": checkpoint.resolved.facts,
             "spec": checkpoint.spec.to_json(),
-            "calibration": source
-            | {"texts": len(texts), "tokens": sum(len(t.ids) for t in texts)}
-            | asdict(options),
+            "calibration": source | {"texts": len(texts), "tokens": tokens} | asdict(options),
             "trials": trials,
             "verdict": verdict.to_json(),
             "check": {name: error.to_json() for name, error in errors.items()},
@@ -436,6 +605,13 @@ def calibrate_command(options: argparse.Namespace) -> int:
     reviews = load_texts(data, SPLIT, names=(), layout=layout, task=spec.task)
     reviews = reviews[: options.samples]
     texts = encode(reviews, tokenizer, checkpoint, options.tokens)
+    if len(texts) < FEW:
+        print(
+            f"warning: {len(texts):,} texts are few: ranges that they do not reach are cut off; "
+            f"give {FEW} or more, {SAMPLES} are read by default",
+            file=sys.stderr,
+            flush=True,
+        )
     source = {"data": data, "max_tokens": options.tokens}
     if data in CORPORA:
         source["split"] = SPLIT
@@ -463,18 +639,22 @@ def summary(quantized: Quantized, errors: dict[str, TensorError]) -> str:
     proof = quantized.info["proof"]
     name = max(proof, key=lambda name: proof[name]["bound"] / proof[name]["limit"])
     bound, limit = proof[name]["bound"], proof[name]["limit"]
-    trials = quantized.info["trials"]
-    task = quantized.info["spec"]["task"]
-    measure = "distance of the embeddings" if task == EMBEDDING else "error of the logits"
-    if task == REGRESSION:
-        measure = "error in deviations"
-    tried = f"; tried, by the mean {measure}: " if trials else ""
-    return (
-        f"{table(errors)}\n"
-        f"remedies: {', '.join(quantized.info['calibration']['remedies']) or NONE}{tried}"
-        f"{', '.join(f'{names} {error:.4f}' for names, error in trials.items())}\n"
-        f"no overflow: {len(proof)} bounds proven, the tightest is {name}: {bound} < {limit}"
+    info = quantized.info
+    taken, trials = tuple(info["calibration"]["remedies"]), info["trials"]
+    lines = [table(errors), f"remedies: {choose.named(taken)}"]
+    if trials:
+        measure = _MEASURES.get(info["spec"]["task"], "error of the logits")
+        tried = ", ".join(f"{names} {error:.3g}" for names, error in trials.items())
+        split = {tuple(n for n in names.split("+") if n != NONE): e for names, e in trials.items()}
+        if why := choose.reason(taken, split, REMEDIES):
+            lines[-1] += f": {why}"
+        lines.append(f"tried, by the mean {measure}: {tried}")
+    lines.append(
+        f"no overflow: {len(proof):,} bounds proven, the tightest is {name}: {bound:,} < {limit:,}"
     )
+    verdict = info["verdict"]
+    lines.append(f"verdict: {'good' if verdict['good'] else 'poor'}: {verdict['summary']}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from math import nan
+from pathlib import Path
 from typing import Any
 
 from cli import files
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, ensure
 from quant.classify import Classifier
 from quant.foreign import hub
+from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.foreign.tokenizer import Tokens
 from quant.measure.evaluation import Evaluation, LabelEvaluation, NumberEvaluation, Outputs
 from quant.measure.paired import Models, Pairs, shares
@@ -145,7 +147,7 @@ def labelled_texts(
 
 def add_text_options(parser: Parser, samples: int | None) -> None:
     """The options that say which model and which texts; shared by the commands that measure."""
-    add_model(parser)
+    add_model(parser, default=None)
     parser.add_argument(
         "--data",
         default=DEFAULT_DATA,
@@ -163,6 +165,24 @@ def add_text_options(parser: Parser, samples: int | None) -> None:
     add_tokens(parser, MAX_TOKENS)
     add_json(parser)
     add_columns(parser)
+
+
+def classifier_of(options: argparse.Namespace, tasks: Sequence[str]) -> tuple[Path, Classifier]:
+    """The quantized directory that --model and --quantized name, and the model in it.
+
+    A quantized model knows its checkpoint; without one that of --model, or of the shipped model, is
+    calibrated first where it is missing. Raises ValueError as Classifier.load, for another task
+    than these, and where the checkpoint is gone.
+    """
+    model = None if options.model is None else hub.local(options.model)
+    quantized: Path | None = options.quantized
+    if quantized is None:
+        model = model or DEFAULT_MODEL
+        quantized = ensure(model, tasks=tasks)
+    classifier = Classifier.load(quantized, model)
+    classifier.spec.require(tasks, quantized)
+    classifier.require_checkpoint()
+    return quantized, classifier
 
 
 def parser() -> Parser:
@@ -183,10 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def evaluate_command(options: argparse.Namespace) -> int:
-    options.model = hub.local(options.model)
-    quantized = options.quantized or ensure(options.model)
-    classifier = Classifier.load(quantized, options.model)
-    classifier.spec.require(LABELLED, quantized)
+    quantized, classifier = classifier_of(options, LABELLED)
     texts, right = labelled_texts(options, classifier)
     start = time.perf_counter()
     result = evaluate(classifier, texts, right, dask=options.dask)
@@ -196,7 +213,8 @@ def evaluate_command(options: argparse.Namespace) -> int:
         source = {"data": options.data, "max_tokens": options.tokens}
         if options.data in CORPORA:
             source["split"] = options.split
-        values = {"model": str(options.model), "quantized": str(quantized), "source": source}
+        model = str(classifier.require_checkpoint().directory)
+        values = {"model": model, "quantized": str(quantized), "source": source}
         files.write_json(options.json, values | result.to_json())
     return 0
 

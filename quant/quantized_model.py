@@ -62,7 +62,10 @@ class QuantizedModel:
     def require_checkpoint(self) -> Checkpoint:
         """Raises ValueError when only the integer model is there."""
         if self.checkpoint is None:
-            raise ValueError("the float checkpoint of this quantized model is needed: give --model")
+            raise ValueError(
+                f"the float checkpoint {self.info['checkpoint']['directory']}, which was "
+                "calibrated, is gone or has changed: give its folder with --model"
+            )
         return self.checkpoint
 
     def tokens(

@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 
 from golden import activation, encoder, layernorm, softmax
 from golden.model import Linear, Model, Norm
-from quant.calibrate import ensure, observe_all
+from quant.calibrate import observe_all
 from quant.classify import Classifier
-from quant.evaluate import add_text_options, evaluate, labelled_texts
-from quant.foreign import hub
+from quant.evaluate import add_text_options, classifier_of, evaluate, labelled_texts
 from quant.foreign.tokenizer import Tokens
 from quant.measure.evaluation import Evaluation
 from quant.model import float_model
@@ -270,12 +269,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def report_command(options: argparse.Namespace) -> int:
-    options.model = hub.local(options.model)
-    out = options.out or BUILD / f"report-{options.model.resolve().name}.html"
+    _, classifier = classifier_of(options, (CLASSIFICATION,))
+    name = classifier.require_checkpoint().directory.resolve().name
+    out = options.out or BUILD / f"report-{name}.html"
     check_written(out, "FILE")
-    quantized = options.quantized or ensure(options.model, tasks=(CLASSIFICATION,))
-    classifier = Classifier.load(quantized, options.model)
-    classifier.spec.require((CLASSIFICATION,), quantized)
     sentence = classifier.tokens(options.sentence, max_tokens=min(40, options.tokens))
     texts, labels = labelled_texts(options, classifier)
     result = evaluate(classifier, texts, labels)

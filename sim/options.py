@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
 from cli.options import add_model, positive
 
-from golden.store import DESCRIPTION
+from golden.model import Model
+from golden.store import DESCRIPTION, load
 from quant.calibrate import default_out, ensure
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL
+from quant.foreign.checkpoint import load as load_checkpoint
+from quant.inspect import stand_in
 from quant.quantized_model import QuantizedModel
 
 ROW_LATENCY = 20
@@ -138,6 +142,35 @@ def quantized_of(options: argparse.Namespace) -> Path:
             f"`{CALIBRATE} --model {model} --data TEXTS`"
         )
     return out
+
+
+def shape_of(options: argparse.Namespace) -> tuple[Model, Path]:
+    """A model of the shape that the options name, and its directory: nothing is calibrated.
+
+    It is the quantized model where there is one, else as calibration makes the checkpoint without
+    remedies, which is said on stderr.
+
+    Raises
+    ------
+    ValueError
+        As `quantized_of`, but for a checkpoint that is not calibrated yet.
+    """
+    if options.quantized is not None:
+        directory = quantized_of(options)
+        return load(directory)[0], directory
+    checkpoint = hub.local(options.model or DEFAULT_MODEL)
+    out = default_out(checkpoint)
+    if (out / DESCRIPTION).is_file():
+        return load(out)[0], out
+    if options.model is not None and not (checkpoint / "config.json").is_file():
+        quantized_of(options)  # which says why it is none
+    print(
+        f"note: {checkpoint} is not calibrated yet: this is its shape without remedies, of which "
+        "split adds up to 16 neurons a layer, shift and wide some cycles",
+        file=sys.stderr,
+        flush=True,
+    )
+    return stand_in(load_checkpoint(checkpoint)), checkpoint
 
 
 def model_of(options: argparse.Namespace) -> tuple[Path, QuantizedModel]:

@@ -1,20 +1,28 @@
-"""Speed of the integer model beside Hugging Face's float model, on the same texts in one run.
+"""Speed of the integer model beside Hugging Face's float model and onnxruntime's dynamic INT8.
 
-Both run on one thread by default and take turns, so that what else the machine does hits both; the
-time of each is its fastest turn, with the median beside it. Every text has exactly --tokens tokens
-of a real review. The row of BERT-base's shape has random weights on both sides: only its speed
-means something. Before anything is measured, the fast engine's logits are compared with those of
-the plain functions, which are the specification; a difference is an error.
+All run the same texts in one run, on one thread by default, and take turns, so that what else the
+machine does hits all; the time of each is its fastest turn, with the median beside it. The INT8
+model is the same checkpoint through torch.onnx and onnxruntime.quantization.quantize_dynamic, with
+their defaults. Every text has exactly --tokens tokens of a real review. Rows of a shape have random
+weights on all sides: only their speed means something. Before anything is measured, the fast
+engine's logits are compared with those of the plain functions, which are the specification; a
+difference is an error.
 """
 
 import argparse
+import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from importlib import metadata
+from itertools import product
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from cli.command import Different
 from cli.files import write_json
@@ -41,7 +49,12 @@ examples:
   python -m train.bench --repeats 30 --json build/bench.json
 """
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-BASE = Shape(12, 768, 12, 64, 3072, 2, 30522, 512, 2)
+BASE_NAME = "bert-base shape"
+SHAPES = {
+    "minilm-l6 shape": Shape(6, 384, 12, 32, 1536, 2, 30522, 512, 2),
+    BASE_NAME: Shape(12, 768, 12, 64, 3072, 2, 30522, 512, 2),
+}
+LENGTHS, BATCHES = (128, 221), (1, 32)
 BASE_TOKENS = 221  # the length at which the BERT-base figure of the literature was taken
 
 
@@ -56,50 +69,104 @@ class Row:
     float_median_ms: float
     golden_ms: float
     golden_median_ms: float
+    int8_ms: float
+    int8_median_ms: float
 
     @property
     def speedup(self) -> float:
         """How many times as fast golden is as float."""
         return self.float_ms / self.golden_ms
 
+    @property
+    def of_int8(self) -> float:
+        """How many times as fast golden is as onnxruntime's dynamic INT8."""
+        return self.int8_ms / self.golden_ms
+
     def line(self) -> str:
-        rates = (self.batch * 1000 / ms for ms in (self.float_ms, self.golden_ms))
         return (
-            f"{self.model:16}{self.tokens:7}{self.batch:7}"
-            f"{self.float_ms:11.2f}{self.golden_ms:11.2f}"
-            + "".join(f"{rate:11.1f}" for rate in rates)
-            + f"{self.speedup:9.2f}x"
+            f"{self.model:16}{self.tokens:7,}{self.batch:7,}"
+            f"{self.float_ms:12,.2f}{self.int8_ms:12,.2f}{self.golden_ms:12,.2f}"
+            f"{self.batch * 1000 / self.golden_ms:12,.1f}{self.speedup:11.2f}x{self.of_int8:11.2f}x"
         )
 
 
 HEADER = (
-    f"{'model':16}{'tokens':>7}{'batch':>7}{'float ms':>11}{'golden ms':>11}"
-    f"{'float /s':>11}{'golden /s':>11}{'speed':>10}"
+    f"{'model':16}{'tokens':>7}{'batch':>7}{'float ms':>12}{'INT8 ms':>12}{'golden ms':>12}"
+    f"{'golden /s':>12}{'of float':>12}{'of INT8':>12}"
 )
+
+
+class _Logits(torch.nn.Module):
+    """The classifier as a graph of two inputs and one output."""
+
+    def __init__(self, model: BertForSequenceClassification) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.model(input_ids=ids, attention_mask=mask).logits
+        return logits
+
+
+def dynamic_int8(reference: BertForSequenceClassification, threads: int) -> Any:
+    """A session of onnxruntime with the model's weights in INT8; inputs ids and mask."""
+    import onnxruntime
+    from onnxruntime.quantization import quantize_dynamic
+
+    ids = torch.ones((2, 8), dtype=torch.long)
+    axes = {name: {0: "texts", 1: "tokens"} for name in ("ids", "mask")}
+    attention = reference.config._attn_implementation
+    reference.set_attn_implementation("eager")
+    with TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        try:
+            graph, integers = (str(Path(folder, f"{name}.onnx")) for name in ("float", "int8"))
+            torch.onnx.export(
+                _Logits(reference),
+                (ids, ids),
+                graph,
+                input_names=list(axes),
+                output_names=["logits"],
+                dynamic_axes=axes,
+                opset_version=17,
+                dynamo=False,
+            )
+            quantize_dynamic(graph, integers)
+        finally:
+            logging.disable(logging.NOTSET)
+            reference.set_attn_implementation(attention)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        return onnxruntime.InferenceSession(integers, options, ["CPUExecutionProvider"])
 
 
 def measure(
     name: str,
     model: Model,
     reference: BertForSequenceClassification,
+    int8: Any,
     ids: np.ndarray,
     repeats: int,
+    compared: int | None = None,
 ) -> Row:
-    """Both models on ids [batch, tokens], in turns.
+    """All three models on ids [batch, tokens], in turns.
 
-    Raises Different where the fast engine differs from the plain functions.
+    Raises Different where the fast engine differs from the plain functions, on the texts that are
+    compared: all, or the first so many.
     """
     batch = list(ids)
-    for text, logits in zip(batch, fast.run_batch(model, batch)):
+    for text, logits in zip(batch[:compared], fast.run_batch(model, batch)):
         plain = encoder.run(model, text)
         if (plain != logits).any():
             raise Different(f"{name}: golden.fast gives {logits} where golden gives {plain}")
     tokens = torch.from_numpy(ids)
     mask = torch.ones_like(tokens)
-    times: dict[str, list[float]] = {"float": [], "golden": []}
+    times: dict[str, list[float]] = {"float": [], "golden": [], "int8": []}
     turns: dict[str, Callable[[], object]] = {
         "float": lambda: reference(input_ids=tokens, attention_mask=mask),
         "golden": lambda: fast.run_batch(model, batch),
+        "int8": lambda: int8.run(None, {"ids": ids, "mask": np.ones_like(ids)}),
     }
     with torch.inference_mode():
         for turn in turns.values():
@@ -117,7 +184,28 @@ def measure(
         float_median_ms=median(times["float"]),
         golden_ms=min(times["golden"]),
         golden_median_ms=median(times["golden"]),
+        int8_ms=min(times["int8"]),
+        int8_median_ms=median(times["int8"]),
     )
+
+
+def of_shape(
+    name: str, cases: Sequence[tuple[int, int]], options: argparse.Namespace
+) -> Iterator[Row]:
+    """The cases (tokens, batch) of random models of one shape, with a third of the turns."""
+    shape = SHAPES[name]
+    config = BertConfig(
+        num_hidden_layers=shape.layers,
+        hidden_size=shape.hidden,
+        num_attention_heads=shape.heads,
+        intermediate_size=shape.ffn,
+    )
+    reference = BertForSequenceClassification(config).eval()
+    model, int8 = random_model(shape, 0), dynamic_int8(reference, options.threads)
+    repeats = max(1, options.repeats // 3)
+    for tokens, batch in cases:
+        ids = np.random.default_rng(0).integers(0, shape.vocabulary, (batch, tokens))
+        yield measure(name, model, reference, int8, ids, repeats, compared=1)
 
 
 def review_ids(folder: Path, count: int, tokens: int) -> np.ndarray:
@@ -158,6 +246,12 @@ def parser() -> Parser:
         default=True,
         help=f"BERT-base's shape too, {BASE_TOKENS} tokens, batch 1",
     )
+    result.add_argument(
+        "--shapes",
+        action="store_true",
+        help=f"the shapes of {' and '.join(SHAPES)} at {' and '.join(map(str, LENGTHS))} tokens, "
+        f"batches of {' and '.join(map(str, BATCHES))} (ten minutes)",
+    )
     add_json(result)
     return result
 
@@ -173,21 +267,25 @@ def bench(options: argparse.Namespace) -> None:
         options.model, dtype=torch.float32, local_files_only=True
     ).eval()
     ids = review_ids(options.model, options.batch, options.tokens)
-    print(f"{options.threads} thread, torch {torch.__version__}, NumPy {np.__version__}")
+    int8 = dynamic_int8(reference, options.threads)
+    threads = f"{options.threads} {'thread' if options.threads == 1 else 'threads'} each"
+    versions = [f"{name} {metadata.version(name)}" for name in ("torch", "numpy", "onnxruntime")]
+    print(", ".join([threads, *versions]))
     print(HEADER)
     rows = []
     for batch in sorted({options.batch, 1}, reverse=True):
-        rows.append(measure(options.model.name, model, reference, ids[:batch], options.repeats))
+        name, some = options.model.name, ids[:batch]
+        rows.append(measure(name, model, reference, int8, some, options.repeats))
         print(rows[-1].line())
-    if options.base:
-        config = BertConfig()  # of BERT-base
-        reference = BertForSequenceClassification(config).eval()
-        ids = np.random.default_rng(0).integers(0, BASE.vocabulary, (1, BASE_TOKENS))
-        repeats = max(1, options.repeats // 3)
-        rows.append(measure("bert-base shape", random_model(BASE, 0), reference, ids, repeats))
-        print(rows[-1].line())
+    plan = {BASE_NAME: [(BASE_TOKENS, 1)]} if options.base else {}
+    if options.shapes:
+        plan = {name: list(product(LENGTHS, BATCHES)) for name in SHAPES}
+    for name, cases in plan.items():
+        for row in of_shape(name, cases, options):
+            rows.append(row)
+            print(row.line(), flush=True)
     if options.json:
-        figures = [asdict(row) | {"speedup": row.speedup} for row in rows]
+        figures = [asdict(x) | {"speedup": x.speedup, "of_int8": x.of_int8} for x in rows]
         write_json(options.json, {"threads": options.threads, "rows": figures})
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, proxy
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def run_batch(
     once and kept as long as it lives; its arrays must not change after that.
     """
     if model not in _prepared:
-        _prepared[model] = Engine(model)
+        _prepared[model] = Engine(proxy(model))  # which a model itself would keep alive
     return _prepared[model].run_batch(ids, types, attend)
 
 
@@ -106,14 +106,15 @@ class Engine:
 
     Operands are arrays of codes [rows, K]; wide ones [2, rows, K], the high halves first.
 
-    It begins with `products`, by default BLAS, which is there at once; where that is the default,
+    It computes by `products`, by default BLAS, which is there at once; where that is the default,
     integer instructions take over after WORTH_LOADING products, if there are any.
     """
 
     def __init__(self, model: Model, products: Products | None = None) -> None:
         self.model = model
-        self._prepare(products or FloatProducts())
         self._until_loading = None if products else WORTH_LOADING
+        if products:
+            self._prepare(products)
         norm, final = model.embedding.norm, model.final_norm
         self.embedding_norm = None if norm is None else FastNorm(norm)
         self.final_norm = None if final is None else FastNorm(final)
@@ -133,12 +134,18 @@ class Engine:
         """Take the integer instructions once so much is computed that they are worth it."""
         if self._until_loading is None:
             return
-        weights = [w for x in self.layers for w in (x.qkv, x.o, x.up, x.down)]
-        self._until_loading -= tokens * sum(weight.size for weight in weights)
+        self._until_loading -= tokens * self._products_of_a_token()
+        found = None
         if self._until_loading < 0:
-            self._until_loading = None
-            if found := integer.load():
-                self._prepare(found)
+            self._until_loading, found = None, integer.load()
+        if found or not hasattr(self, "products"):
+            self._prepare(found or FloatProducts())
+
+    def _products_of_a_token(self) -> int:
+        layers = [(layer.attention, layer.ffn) for layer in self.model.layers]
+        return sum(
+            x.weight.size for a, ffn in layers for x in (a.q, a.k, a.v, a.o, ffn.up, ffn.down)
+        )
 
     def run_batch(
         self,
@@ -166,7 +173,7 @@ class Engine:
 
     def _run(self, inputs: list[Inputs]) -> np.ndarray:
         """Logits of texts that are padded to one length; without pooling [texts, L, labels]."""
-        shape, embedding = self.model.shape, self.model.embedding
+        shape = self.model.shape
         batch, length = len(inputs), max(len(ids) for ids, _, _ in inputs)
         ids, types = np.zeros((2, batch, length), np.int64)
         attend = np.zeros((batch, length), np.bool_)
@@ -174,19 +181,7 @@ class Engine:
             for padded, values in zip((ids, types, attend), text):
                 padded[i, : len(values)] = values
 
-        rows = batch * length
-        x = self._array("x", (rows, shape.hidden), np.int16)
-        kernels.embed(
-            ids,
-            types,
-            embedding.token,
-            embedding.position,
-            embedding.token_factor,
-            embedding.position_factor,
-            *self.low,
-            shape.position_offset,
-            x.reshape(batch, length, -1),
-        )
+        x = self._embed(ids, types)
         x8 = np.empty((0, 0), self.products.operand)
         if self.embedding_norm is not None:
             x8 = self._normalize(x, self.embedding_norm, x)
@@ -205,6 +200,23 @@ class Engine:
             return self._head(self._mean(high.reshape(batch, length, -1), attend))
         logits = self._head(x8)
         return logits.reshape(batch, length, -1) if shape.pooling == "none" else logits
+
+    def _embed(self, ids: np.ndarray, types: np.ndarray) -> np.ndarray:
+        """golden.embedding.embed of ids and types [batch, L], int16 [batch * L, H]."""
+        shape, embedding = self.model.shape, self.model.embedding
+        x = self._array("x", (ids.size, shape.hidden), np.int16)
+        kernels.embed(
+            ids,
+            types,
+            embedding.token,
+            embedding.position,
+            embedding.token_factor,
+            embedding.position_factor,
+            *self.low,
+            shape.position_offset,
+            x.reshape(*ids.shape, -1),
+        )
+        return x
 
     def _layer(
         self, x: np.ndarray, x8: np.ndarray, layer: FastLayer, attend: np.ndarray, queries: int
@@ -244,6 +256,7 @@ class Engine:
         p = self._array("p", acc.shape, kind)
         row_factor = self._array("row_factor", acc.shape[:3], np.float64)
         kernels.softmax(acc, attend, layer.score_factor, *layer.context, p, row_factor)
+        self._attended(layer, codes, acc, p)
 
         acc = self._array("context.acc", (batch, heads, queries, size), kind)
         np.matmul(p, v.astype(kind, copy=False), out=acc)
@@ -251,6 +264,10 @@ class Engine:
         context = self._array("context", (batch, queries, heads, size), products.operand)
         kernels.scale_context(acc, row_factor, products.zero, context)
         return context.reshape(batch * queries, heads * size)
+
+    def _attended(self, layer: FastLayer, qkv: np.ndarray, acc: np.ndarray, p: np.ndarray) -> None:
+        """For engines that show it: codes of q, k and v side by side, the products of q and k, and
+        the weights [batch, heads, queries, keys]."""
 
     def _mean(self, x8: np.ndarray, attend: np.ndarray) -> np.ndarray:
         """golden.encoder.pool of every text, codes [batch, H]."""

@@ -184,7 +184,7 @@ def _weight_files(directory: Path) -> list[Path]:
 def _weights(directory: Path) -> dict[str, Floats]:
     tensors: dict[str, Floats] = {}
     for file in _weight_files(directory):
-        for name, tensor in _tensors(file, _bytes(file)):
+        for name, tensor in _tensors(file):
             if name in tensors:
                 raise CheckpointError(f"{file}: {name} is also in another weight file")
             tensors[name] = tensor
@@ -203,7 +203,9 @@ def _shards(index: Path) -> list[Path]:
     return files
 
 
-def _tensors(file: Path, data: bytes) -> Iterator[tuple[str, Floats]]:
+def _tensors(file: Path) -> Iterator[tuple[str, Floats]]:
+    """Each is freed as it was read when the next one is asked for: a table may be most of it."""
+    data = _bytes(file)
     if data.startswith(_POINTER):
         raise CheckpointError(
             f"{file} is a pointer of Git LFS, not the weights: run `git lfs pull` in its folder"
@@ -214,10 +216,12 @@ def _tensors(file: Path, data: bytes) -> Iterator[tuple[str, Floats]]:
         raise CheckpointError(
             f"{file} is not a valid safetensors file ({error}): copy it again"
         ) from None
-    for name, entry in entries:
+    del data
+    while entries:
+        name, entry = entries.pop(0)
         if name.split(".")[-1] in BUFFERS:
             continue
-        dtype, raw = entry["dtype"], bytes(entry["data"])
+        dtype, raw = entry["dtype"], entry["data"]
         if dtype in _DTYPES:
             tensor = np.frombuffer(raw, _DTYPES[dtype]).astype(np.float32)
         elif dtype == "BF16":

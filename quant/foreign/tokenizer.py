@@ -5,7 +5,7 @@ A quantized model's folder holds the whole tokenizer as the checkpoint's own lib
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -58,6 +58,18 @@ class Tokens:
     def first(self) -> NDArray[np.intp]:
         """The token with which each of the kept words begins."""
         return np.array(self.begins, np.intp)[self.kept]
+
+
+def together(texts: Sequence[Tokens], most: int) -> Iterator[list[Tokens]]:
+    """The texts in their order, as many at a time as have ``most`` tokens or less; at least one."""
+    some: list[Tokens] = []
+    for text in texts:
+        if some and sum(len(one.ids) for one in [*some, text]) > most:
+            yield some
+            some = []
+        some.append(text)
+    if some:
+        yield some
 
 
 class TextTokenizer:

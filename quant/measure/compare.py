@@ -89,7 +89,7 @@ def table(errors: Mapping[str, TensorError]) -> str:
         largest = f"{error.largest / error.lsb:.1f} LSB"
         lines.append(
             f"{name:28}{error.lsb:11.3g}{error.sqnr:9.1f}{largest:>15}"
-            f"{error.limits:10} ({error.limits / error.count:8.4%})"
+            f"{error.limits:10,} ({error.limits / error.count:8.4%})"
         )
     return "\n".join(lines)
 

@@ -40,9 +40,13 @@ ADVICE = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is below its bound, a sentence each: the agreement first, then tensors, worst first."""
+    """What is below its bound, a sentence each: the agreement first, then tensors, worst first.
+
+    summary: what was measured beside its bounds, a sentence.
+    """
 
     findings: tuple[str, ...]
+    summary: str = ""
 
     @property
     def good(self) -> bool:
@@ -52,6 +56,7 @@ class Verdict:
         return {
             "good": self.good,
             "findings": list(self.findings),
+            "summary": self.summary,
             "bounds": {
                 "sqnr_db": SQNR_DB,
                 "agreement": AGREEMENT,
@@ -107,7 +112,26 @@ def judge(
         reach = [(e.outliers()[0][1], name) for name, e in errors.items() if e.outliers()]
         hidden = [name for _, name in sorted(reach, reverse=True) if errors[name].sqnr >= SQNR_DB]
         findings += [f"{name}: {cause(errors[name])}" for name in hidden[:NAMED_TENSORS]]
-    return Verdict(tuple(findings))
+    return Verdict(tuple(findings), _summary(errors, likeness, texts, task))
+
+
+def _summary(errors: Mapping[str, TensorError], likeness: float, texts: int, task: str) -> str:
+    if task == EMBEDDING:
+        text = f"golden's mean cosine with float is {likeness:.4f} on {texts:,} texts"
+    elif task == REGRESSION:
+        text = f"golden's numbers explain {likeness:.4f} of the variance of float's"
+    else:
+        text = f"golden and float agree on {likeness:.2%} of {texts:,} {_DECIDED[task]}"
+    if not errors:
+        return text
+    worst = min(errors, key=lambda name: errors[name].sqnr)
+    full = max(errors, key=lambda name: errors[name].limits / max(errors[name].count, 1))
+    share = errors[full].limits / max(errors[full].count, 1)
+    return (
+        f"{text}; the worst tensor, {worst}, has {errors[worst].sqnr:.1f} dB, where "
+        f"{SQNR_DB:.0f} are enough; codes at their limits are at most {share:.2%} ({full}), and "
+        "their error is in these figures"
+    )
 
 
 def cause(error: TensorError) -> str:

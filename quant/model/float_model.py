@@ -5,8 +5,12 @@ time: ids [L] to logits [C], without pooling to those of every token [L, C]. ``t
 receives every intermediate under the name that docs/numerics.md section 9 gives its integer twin,
 and three that only exist in float: ``layer.i.ffn.up`` and ``head.j.linear`` before the activation,
 ``layer.i.probs`` after the softmax.
+
+Several texts may come one after the other, with their ``lengths``: matrix products of many rows are
+many times faster than those of few. Without padding, each text's numbers are its own.
 """
 
+from collections.abc import Sequence
 from math import sqrt
 from typing import Any
 
@@ -16,7 +20,29 @@ from numpy.typing import NDArray
 from quant.model.activation import ACTIVATIONS
 from quant.model.spec import Arrays, EncoderSpec, Floats
 
-Trace = dict[str, Floats]
+Trace = dict[str, Any]
+"""Arrays by name; of several texts the scores and probs are lists, an array for each."""
+
+
+class Doubles(dict[str, Floats]):
+    """Arrays that are read as float64, each only while it is used."""
+
+    def __getitem__(self, name: str) -> Floats:
+        return super().__getitem__(name).astype(np.float64, copy=False)
+
+
+def by_text(spec: EncoderSpec, trace: Trace, lengths: Sequence[int]) -> list[Trace]:
+    """The trace of several texts as one for each, as `run` gives it of the text alone."""
+    ends = np.cumsum(lengths)
+    traces: list[Trace] = []
+    for i, (n, last) in enumerate(zip(lengths, ends, strict=True)):
+        one = {}
+        for name, x in trace.items():
+            read_by_head = name == "pooled" or name == "logits" or name.startswith("head.")
+            whole = isinstance(x, list) or (read_by_head and spec.pooling != "none")
+            one[name] = x[i] if whole else x[last - n : last]
+        traces.append(one)
+    return traces
 
 
 def softmax(x: Floats) -> Floats:
@@ -46,10 +72,16 @@ def run(
     types: NDArray[np.int32] | None = None,
     attend: NDArray[np.bool_] | None = None,
     trace: Trace | None = None,
+    lengths: Sequence[int] | None = None,
 ) -> Floats:
-    """Logits [C] of one sequence, or [L, C]; types default to 0, every token is attended to."""
+    """Logits [C] of one sequence, or [L, C]; types default to 0, every token is attended to.
+
+    Of several texts, which ids, types and attend hold one after the other, [texts, C] or [L, C].
+    """
     trace = {} if trace is None else trace
     length = len(ids)
+    ends = np.cumsum([length] if lengths is None else lengths)
+    texts = [slice(last - n, last) for n, last in zip(np.diff(ends, prepend=0), ends, strict=True)]
     if attend is None:
         attend = np.ones(length, np.bool_)
     mask = np.where(attend, np.float32(0), np.float32(-np.inf))  # [L], added to each row of scores
@@ -61,14 +93,20 @@ def run(
         return layer_norm(x, arrays[f"{name}.gamma"], arrays[f"{name}.beta"], epsilon)
 
     def split_heads(x: Floats) -> Floats:  # [L, heads * d] to [heads, L, d]
-        return x.reshape(length, spec.heads, spec.head_size).swapaxes(0, 1)
+        return x.reshape(len(x), spec.heads, spec.head_size).swapaxes(0, 1)
 
     def attend_to_all(layer: str, x: Floats) -> Floats:
         q, k, v = (linear(f"{layer}.{name}", x) for name in "qkv")
-        context, scores, probs = attention(split_heads(q), split_heads(k), split_heads(v), mask)
-        context = context.swapaxes(0, 1).reshape(length, -1)
-        trace.update({f"{layer}.q": q, f"{layer}.k": k, f"{layer}.v": v})
-        trace.update({f"{layer}.scores": scores, f"{layer}.probs": probs})
+        found = [
+            attention(split_heads(q[t]), split_heads(k[t]), split_heads(v[t]), mask[t])
+            for t in texts
+        ]
+        contexts, scores, probs = zip(*found, strict=True)
+        joined = [x.swapaxes(0, 1).reshape(x.shape[1], -1) for x in contexts]
+        context = np.concatenate(joined) if lengths else joined[0]
+        trace[f"{layer}.q"], trace[f"{layer}.k"], trace[f"{layer}.v"] = q, k, v
+        trace[f"{layer}.scores"] = list(scores) if lengths else scores[0]
+        trace[f"{layer}.probs"] = list(probs) if lengths else probs[0]
         trace[f"{layer}.context"] = context
         return linear(f"{layer}.o", context)
 
@@ -92,7 +130,8 @@ def run(
         return x
 
     x = arrays["embedding.token"][ids]  # [L, H]
-    x = x + arrays["embedding.position"][spec.position_offset :][:length]
+    places = np.concatenate([np.arange(t.stop - t.start) for t in texts])
+    x = x + arrays["embedding.position"][spec.position_offset :][places]
     if spec.types:
         x = x + arrays["embedding.type"][np.zeros(length, np.int32) if types is None else types]
     trace["embedding.sum"] = x
@@ -107,7 +146,9 @@ def run(
     if spec.norm == "pre":
         x = trace["final.norm"] = norm("final.norm", x)
     if spec.pooling != "none":
-        x = x[0] if spec.pooling == "first" else x[attend].mean(axis=0)
+        first = spec.pooling == "first"
+        rows = [x[t.start] if first else x[t][attend[t]].mean(axis=0) for t in texts]
+        x = np.stack(rows) if lengths else rows[0]
     trace["pooled"] = x
     for j, activation in enumerate(spec.head_activations):
         x = trace[f"head.{j}.linear"] = linear(f"head.{j}", x)

@@ -10,9 +10,20 @@ from collections.abc import Callable, Sequence
 
 GAIN = 0.5  # of the plain contract's error, for remedies to be taken at all
 HARM = 0.8  # of the error with a remedy, for that without it: the remedy stays out
+NONE = "none"
 TOKENS = 8192  # of the calibration texts that the choice is made on
 
 Trials = dict[tuple[str, ...], float]
+
+
+def joined(names: Sequence[str]) -> str:
+    """A combination in a description."""
+    return "+".join(names) or NONE
+
+
+def named(names: Sequence[str]) -> str:
+    """A combination in a sentence."""
+    return ", ".join(names) or NONE
 
 
 def choose(
@@ -34,3 +45,20 @@ def choose(
         if tried(rest) < HARM * tried(chosen):
             chosen = rest
     return chosen, trials
+
+
+def reason(chosen: Sequence[str], trials: Trials, remedies: Sequence[str]) -> str:
+    """Why these were taken and others not, by the errors that were found; "" where nothing was."""
+    none, every = trials.get(()), trials.get(tuple(remedies))
+    if none is None or every is None:
+        return ""
+    if not chosen:
+        return (
+            f"all together leave {every / none:.0%} of the error without any: they are taken where "
+            f"they leave {GAIN:.0%} or less"
+        )
+    left = [name for name in remedies if name not in chosen]
+    text = f"all together leave {every / none:.0%} of the error without any"
+    if left:
+        text += f"; {named(left)} left out, without which the error is a fifth less or more"
+    return text

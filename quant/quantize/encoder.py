@@ -38,7 +38,7 @@ from quant.quantize.options import Options
 from quant.quantize.quantizers import CalibrationError, Tables, named, normalise
 from quant.quantize.rewriting import Rewritten
 from quant.quantize.rounding import Moments
-from quant.quantize.splitting import Split, split, splittable
+from quant.quantize.splitting import Split, padded, split, splittable
 
 LOG2_E = log2(np.e)
 SCORE_FRACTION = 8  # fraction bits of the base-2 score
@@ -79,21 +79,41 @@ def quantize(
     observers: Mapping[str, Observer],
     options: Options,
     watch: Callable[[Model], Mapping[str, Moments]] | None = None,
+    splits: dict[str, Split] | None = None,
 ) -> Quantized:
     """The integer twin of a float encoder. Raises CalibrationError naming the tensor that fails.
 
     ``observers`` saw ``arrays``: where the options ask for centring or balancing, the rewritten
     encoder, which `calibrate` makes first. ``watch``, which `round` needs, gives the moments of the
-    operands of a model whose weights are rounded to nearest (quant.quantize.rounding).
+    operands of a model whose weights are rounded to nearest (quant.quantize.rounding). ``splits``
+    keeps what `split` found for each layer: no other remedy changes it.
     """
     rewritten = arrays if isinstance(arrays, Rewritten) else Rewritten(arrays)
-    quantizer = _Quantizer(spec, rewritten, observers, options)
+    quantizer = _Quantizer(spec, rewritten, observers, options, {} if splits is None else splits)
     quantized = quantizer.quantized({})
     if "round" not in quantizer.remedies:
         return quantized
     if watch is None:
         raise ValueError("the remedy round needs watch, the moments of the integer operands")
     return quantizer.quantized(watch(quantized.model))
+
+
+def with_tokens(quantized: Quantized, table: Floats) -> Quantized:
+    """The same model with another table of tokens [V, H], which reaches no further than its own."""
+    model, format = quantized.model, quantized.info["tensors"]["embedding.token"]
+    embedding = model.embedding
+    if embedding.token_low is None:
+        token, low = quantizers.table_codes(table, format["scale"]), None
+    else:
+        token, low = quantizers.wide_codes(table, embedding.token_factor, format["scale"])
+    return replace(
+        quantized,
+        model=replace(
+            model,
+            shape=replace(model.shape, vocabulary=len(table)),
+            embedding=replace(embedding, token=token, token_low=low),
+        ),
+    )
 
 
 class _Quantizer:
@@ -105,6 +125,7 @@ class _Quantizer:
         rewritten: Rewritten,
         observers: Mapping[str, Observer],
         options: Options,
+        splits: dict[str, Split],
     ) -> None:
         self.spec, self.arrays, self.observers, self.options = (
             spec,
@@ -121,7 +142,7 @@ class _Quantizer:
         self.moments: Mapping[str, Moments] = {}  # by the name of the operand
         self.narrow: Operand | None = None  # a factorised embedding, before its projection
         if "split" in self.remedies and splittable(spec.activation):
-            self._split()
+            self._split(splits)
 
     def quantized(self, moments: Mapping[str, Moments]) -> Quantized:
         """The model, each layer's weights rounded by the moments of its operand where given."""
@@ -188,14 +209,16 @@ class _Quantizer:
     def _point(self, name: str) -> float:
         return clipping_point(self._observer(name), self.options.method)
 
-    def _split(self) -> None:
+    def _split(self, known: dict[str, Split]) -> None:
         """The codes of every feed-forward network, and the width of the widest with its copies."""
         for i in range(self.spec.layers):
             name = f"layer.{i}.ffn"
-            weight = self.arrays[f"{name}.down.weight"]
-            self.splits[name] = split(
-                self._observer(f"{name}.up"), weight, self.spec.activation, self.options.precise
-            )
+            if name not in known:
+                weight = self.arrays[f"{name}.down.weight"]
+                known[name] = split(
+                    self._observer(f"{name}.up"), weight, self.spec.activation, self.options.precise
+                )
+            self.splits[name] = known[name]
         self.ffn = max(len(codes.sources) for codes in self.splits.values())
 
     def _operand(self, name: str, scale: float) -> Operand:
@@ -383,12 +406,11 @@ class _Quantizer:
             centre=codes.output_zero,
             copies=codes.copies.tolist(),
         )
-        u = self._observer(f"{name}.up").rows.astype(np.float64)
         weight, bias = (self.arrays[f"{name}.down.{part}"] for part in ("weight", "bias"))
         if self.options.bias_correction:
-            bias = bias + weight @ codes.mean_error(u, activation)
+            bias = bias + weight @ codes.errors
         weight, bias = codes.down(weight, bias, self.ffn)
-        means = codes.operand(u, self.ffn).mean(axis=0)
+        means = padded(codes.means, self.ffn)
         hidden = Operand(f"{name}.hidden", codes.output_scale, means)
         down, shift, stream = self._residual(
             f"{name}.down", hidden, f"{name}.sum", stream, weight=weight, bias=bias
@@ -408,7 +430,9 @@ class _Quantizer:
             scales[key] = self._point(f"{name}.{key}") / 127
             projections[key] = self._attended(f"{name}.{key}", operand, scales[key])
             self.description.tensor(f"{name}.{key}", scales[key], 8)
-        largest = self._observer(f"{name}.scores").amplitude
+        # Scores of centred keys are looked at by the check of the whole model.
+        seen = f"{name}.scores" not in self.description.rewritten.row_constants
+        largest = self._observer(f"{name}.scores").amplitude if seen else 0.0
         if largest > SCORE_LIMIT:
             raise CalibrationError(
                 f"{name}.scores reach {largest:.1f}: the 16-bit score holds at most "

@@ -10,6 +10,7 @@ learning inference" (2020):
 """
 
 from collections.abc import Callable
+from copy import copy
 from math import frexp, ldexp
 from typing import Any, TypeAlias
 
@@ -20,8 +21,8 @@ from quant.model.activation import ACTIVATIONS
 from quant.model.float_model import Trace
 from quant.model.spec import Floats
 
-METHODS = ("min-max", "percentile", "mse")
-PERCENTILE = 99.99
+METHODS = MIN_MAX, PERCENTILE, MSE = "min-max", "percentile", "mse"
+PERCENT = 99.99
 BINS = 4096
 SAMPLE = 2048  # rows kept at most; half of them at least once that many were seen
 SAMPLED = ".ffn.up"  # tensors of which rows are kept, by their last part
@@ -33,17 +34,20 @@ class Observer:
     """Extremes and mean of all and of each channel, a histogram of all values, and some rows.
 
     The histogram has BINS equal bins from -reach to reach; reach is a power of two that doubles
-    when a value lies beyond it, by adding pairs of bins, so one pass suffices. With ``sampled``,
-    ``rows`` keeps every stride-th row; stride is a power of two that doubles when SAMPLE rows are
-    exceeded, so what is kept depends on the order of the texts alone.
+    when a value lies beyond it, by adding pairs of bins, so one pass suffices. The method min-max
+    needs none, and most of the time is the histogram's: without ``histogram`` there is none. With
+    ``sampled``, ``rows`` keeps every stride-th row; stride is a power of two that doubles when
+    SAMPLE rows are exceeded, so what is kept depends on the order of the texts alone.
+
+    Extremes are given rounded to float32, far above what float64 leaves uncertain, so that scales
+    made of them are the same on every machine.
     """
 
-    def __init__(self, sampled: bool = False) -> None:
-        self.minimum = np.inf
-        self.maximum = -np.inf
+    def __init__(self, sampled: bool = False, histogram: bool = True) -> None:
         self.count = 0
         self.reach = 0.0
-        self.counts: NDArray[np.int64] = np.zeros(BINS, np.int64)
+        self.counts: NDArray[np.int64] = np.zeros(BINS if histogram else 0, np.int64)
+        self._extremes = np.inf, -np.inf
         self._channel_sums: NDArray[np.float64] | None = None
         self._channel_extremes = np.zeros((2, 0))
         self._rows = 0
@@ -51,30 +55,51 @@ class Observer:
         self._kept: list[NDArray[np.float32]] = []
 
     def observe(self, x: Floats) -> None:
-        """Add the values of ``x`` [..., channels].
-
-        Extremes are rounded to float32, far above what float64 leaves uncertain, so that scales
-        made of them are the same on every machine.
-        """
-        self.minimum = min(self.minimum, float(np.float32(x.min())))
-        self.maximum = max(self.maximum, float(np.float32(x.max())))
-        self.count += x.size
-        self._grow(self.amplitude)
-        if self.reach:
-            bins = ((x + self.reach) * (BINS / 2 / self.reach)).astype(np.int32)
-            self.counts += np.bincount(np.minimum(bins, BINS - 1).ravel(), minlength=BINS)
+        """Add the values of ``x`` [..., channels]; the last axis of scores [h, L, L] is none."""
         rows = x.reshape(-1, x.shape[-1])
-        if self._channel_sums is None:
-            self._channel_sums = np.zeros(rows.shape[1])
-            self._channel_extremes = np.array([[np.inf], [-np.inf]]) * np.ones(rows.shape[1])
-        if rows.shape[1] == len(self._channel_sums):  # the last axis of scores is a length
+        if x.ndim > 2:
+            low, high = x.min(), x.max()
+        else:
+            lows, highs = rows.min(axis=0), rows.max(axis=0)
+            low, high = lows.min(), highs.max()
+            if self._channel_sums is None:
+                self._channel_sums = np.zeros(rows.shape[1])
+                self._channel_extremes = np.array([[np.inf], [-np.inf]]) * np.ones(rows.shape[1])
             if self._stride:
                 self._keep(rows)
             self._channel_sums += rows.sum(axis=0, dtype=np.float64)
-            low, high = self._channel_extremes
-            np.minimum(low, rows.min(axis=0).astype(np.float32), out=low)
-            np.maximum(high, rows.max(axis=0).astype(np.float32), out=high)
+            least, most = self._channel_extremes
+            np.minimum(least, lows, out=least)
+            np.maximum(most, highs, out=most)
             self._rows += rows.shape[0]
+        self._extremes = min(self._extremes[0], float(low)), max(self._extremes[1], float(high))
+        self.count += x.size
+        if len(self.counts):
+            self._grow(self.amplitude)
+            if self.reach:
+                bins = ((x + self.reach) * (BINS / 2 / self.reach)).astype(np.int32)
+                self.counts += np.bincount(np.minimum(bins, BINS - 1).ravel(), minlength=BINS)
+
+    def __copy__(self) -> "Observer":
+        """What was observed so far, for another observer to go on from."""
+        result = Observer.__new__(Observer)
+        result.__dict__ |= self.__dict__
+        result.counts, result._kept = self.counts.copy(), self._kept.copy()
+        result._channel_extremes = self._channel_extremes.copy()
+        if self._channel_sums is not None:
+            result._channel_sums = self._channel_sums.copy()
+        return result
+
+    def reframed(self, factors: Doubles, centres: Doubles) -> "Observer":
+        """As of (x - centres) / factors, factors above 0, without a histogram or rows."""
+        if self._channel_sums is None:
+            raise ValueError("nothing was observed")
+        result = copy(self)
+        result.counts, result._kept, result._stride = np.zeros(0, np.int64), [], 0
+        result._channel_sums = (self._channel_sums - self._rows * centres) / factors
+        low, high = result._channel_extremes = (self._channel_extremes - centres) / factors
+        result._extremes = float(low.min()), float(high.max())
+        return result
 
     def _keep(self, rows: Floats) -> None:
         """Add the rows whose number is a multiple of the stride, before they are counted."""
@@ -93,6 +118,14 @@ class Observer:
             self.reach *= 2
 
     @property
+    def minimum(self) -> float:
+        return float(np.float32(self._extremes[0]))
+
+    @property
+    def maximum(self) -> float:
+        return float(np.float32(self._extremes[1]))
+
+    @property
     def amplitude(self) -> float:
         """The largest magnitude seen."""
         return max(-self.minimum, self.maximum, 0.0)
@@ -106,7 +139,7 @@ class Observer:
     @property
     def channel_extremes(self) -> tuple[Doubles, Doubles]:
         """The least and the largest value of each channel, as float32 numbers."""
-        low, high = self._channel_extremes
+        low, high = self._channel_extremes.astype(np.float32).astype(np.float64)
         return low, high
 
     @property
@@ -118,35 +151,53 @@ class Observer:
         return self._kept[0]
 
     @property
+    def histogram(self) -> NDArray[np.int64]:
+        if not len(self.counts):
+            raise ValueError("no histogram was observed")
+        return self.counts
+
+    @property
     def centres(self) -> Doubles:
         """The middle of each bin."""
         return (np.arange(BINS) + 0.5) * (2 * self.reach / BINS) - self.reach
 
     def quantile(self, fraction: float) -> float:
         """The value below which ``fraction`` of all values lie, to the upper edge of its bin."""
-        below = np.cumsum(self.counts)
+        below = np.cumsum(self.histogram)
         index = int(np.searchsorted(below, fraction * below[-1]))
         return float(np.clip(self.centres[index] + self.reach / BINS, self.minimum, self.maximum))
 
 
-def observe(trace: Trace, observers: dict[str, Observer]) -> None:
+def observe(trace: Trace, observers: dict[str, Observer], histogram: bool = True) -> None:
     """Add every tensor of a float trace to the observer of its name."""
     for name, x in trace.items():
         if name not in observers:
-            observers[name] = Observer(sampled=name.endswith(SAMPLED))
-        observers[name].observe(x)
+            observers[name] = Observer(name.endswith(SAMPLED), histogram)
+        for array in x if isinstance(x, list) else [x]:
+            observers[name].observe(array)
+
+
+class Observing(dict[str, Any]):
+    """A trace whose tensors are observed as they come and not kept, but for the logits."""
+
+    def __init__(self, observers: dict[str, Observer], histogram: bool) -> None:
+        super().__init__()
+        self._observers, self._histogram = observers, histogram
+
+    def __setitem__(self, name: str, x: Any) -> None:
+        observe({name: x}, self._observers, self._histogram)
 
 
 def clipping_point(observer: Observer, method: str) -> float:
     """The largest magnitude that an int8 code of this tensor shall represent; 1 for all zeros."""
     if not observer.amplitude:
         return 1.0
-    if method == "min-max":
+    if method == MIN_MAX:
         return observer.amplitude
-    if method == "percentile":
-        tail = (1 - PERCENTILE / 100) / 2
+    if method == PERCENTILE:
+        tail = (1 - PERCENT / 100) / 2
         return max(-observer.quantile(tail), observer.quantile(1 - tail))
-    if method == "mse":
+    if method == MSE:
         x, weights = _occupied(observer)
         candidates = observer.amplitude * np.linspace(0.2, 1, 81)
         errors = [weights @ (x - _int8(x, point / 127)) ** 2 for point in candidates]
@@ -165,7 +216,7 @@ def activation_clipping_point(observer: Observer, method: str, activation: str) 
         return 1.0
     f = ACTIVATIONS[activation].function
     candidates = observer.amplitude * np.linspace(0.02, 1, 491)
-    if method == "mse":
+    if method == MSE:
         x, weights = _occupied(observer)
         exact = f(x)
 
@@ -175,8 +226,8 @@ def activation_clipping_point(observer: Observer, method: str, activation: str) 
 
         return float(candidates[int(np.argmin([error(point) for point in candidates]))])
     low, high = observer.minimum, observer.maximum
-    if method == "percentile":
-        tail = (1 - PERCENTILE / 100) / 2
+    if method == PERCENTILE:
+        tail = (1 - PERCENT / 100) / 2
         low, high = observer.quantile(tail), observer.quantile(1 - tail)
     x = np.linspace(low, high, 1001)
     for point in candidates:
@@ -191,7 +242,7 @@ def _output_scale(f: Callable[[Any], Any], point: float) -> float:
 
 
 def _occupied(observer: Observer) -> tuple[Doubles, Doubles]:
-    filled = np.flatnonzero(observer.counts)
+    filled = np.flatnonzero(observer.histogram)
     return observer.centres[filled], observer.counts[filled].astype(np.float64)
 
 

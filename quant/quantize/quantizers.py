@@ -3,7 +3,7 @@
 Rounding is to nearest, ties towards plus infinity, as in the contract.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -23,6 +23,7 @@ CODES = np.arange(-128, 128)
 WEIGHT_MAX = 127
 MULTIPLIER_BITS = 16
 SHIFT_MIN, SHIFT_MAX = 1, 47
+BLOCK = 4096  # rows of a table
 NORM_FRACTION = 12  # fraction bits of the normalised value n
 
 
@@ -221,11 +222,24 @@ def wide_codes(
 ) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
     """(high, low) int8 codes -127..127, factor * high + low = round(table / scale)."""
     most = WEIGHT_MAX * (factor + 1)
-    codes = rounded(table / np.float64(scale)).clip(-most, most)
-    high = rounded(codes / factor).clip(-WEIGHT_MAX, WEIGHT_MAX)
-    return high.astype(np.int8), (codes - factor * high).astype(np.int8)
+    high, low = np.empty(table.shape, np.int8), np.empty(table.shape, np.int8)
+    for rows in _blocks(table):
+        codes = rounded(table[rows] / np.float64(scale)).clip(-most, most)
+        high[rows] = of_high = rounded(codes / factor).clip(-WEIGHT_MAX, WEIGHT_MAX)
+        low[rows] = codes - factor * of_high
+    return high, low
 
 
 def table_codes(table: Floats, scale: float) -> NDArray[np.int8]:
     """An embedding table as int8 codes -127..127."""
-    return rounded(table / np.float64(scale)).clip(-WEIGHT_MAX, WEIGHT_MAX).astype(np.int8)
+    result = np.empty(table.shape, np.int8)
+    for rows in _blocks(table):
+        codes = rounded(table[rows] / np.float64(scale))
+        result[rows] = codes.clip(-WEIGHT_MAX, WEIGHT_MAX)
+    return result
+
+
+def _blocks(table: Floats) -> Iterator[slice]:
+    """Rows of a table that go together: one of 250,000 tokens is never held in float64."""
+    for first in range(0, len(table), BLOCK):
+        yield slice(first, first + BLOCK)

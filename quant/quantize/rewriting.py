@@ -13,6 +13,7 @@ and biases on both sides of a tensor can take such differences up, exactly:
               a channel of the last LayerNorm, and the head's column is multiplied by it
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,6 +48,17 @@ class Rewritten:
     frames: Mapping[str, Frame] = field(default_factory=dict)
     row_constants: frozenset[str] = frozenset()
 
+    def observers(self, observers: Mapping[str, Observer]) -> dict[str, Observer]:
+        """What `observers` saw of the original as it is of this encoder, without histograms.
+
+        Of scores in ``row_constants`` nothing is known without another look.
+        """
+        result = {name: x for name, x in observers.items() if name not in self.row_constants}
+        for name, frame in self.frames.items():
+            if name in result:
+                result[name] = result[name].reframed(frame.factors, frame.centres)
+        return result
+
 
 def rewrite(
     spec: EncoderSpec,
@@ -54,7 +66,10 @@ def rewrite(
     observers: Mapping[str, Observer],
     names: frozenset[str],
 ) -> Rewritten:
-    """The encoder after the REWRITINGS of these names, by what was observed of it; float64."""
+    """The encoder after the REWRITINGS of these names, by what was observed of it.
+
+    What changes is float64; tables and weights that stay as they are are those of ``arrays``.
+    """
     return _Rewriter(spec, arrays, observers, names).rewritten()
 
 
@@ -67,7 +82,11 @@ class _Rewriter:
         names: frozenset[str],
     ) -> None:
         self.spec, self.observers = spec, observers
-        self.arrays: Arrays = {name: a.astype(np.float64) for name, a in arrays.items()}
+        # As float64 but for the large ones: a weight becomes that where it is multiplied.
+        large = re.compile(r"embedding\.token|layer\..*\.weight").fullmatch
+        self.arrays: Arrays = {
+            name: a if large(name) else a.astype(np.float64) for name, a in arrays.items()
+        }
         self.centre, self.balance = "centre" in names, "balance" in names
         self.frames: dict[str, Frame] = {}
         self.row_constants: set[str] = set()

@@ -25,22 +25,25 @@ last of 53 bits, so that two machines would round a weight differently where it 
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-
-from cli.progress import progress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from golden.fast import integer
 from golden.fast.exact import CODE, FLOAT32_EXACT
 from golden.fast.watching import WatchedEngine
 from golden.model import Model
-from quant.foreign.tokenizer import Tokens
+from quant.foreign.tokenizer import Tokens, together
 from quant.quantize.quantizers import Doubles, ToCodes, nearest_codes
 
 DAMPING = 0.01  # of the mean channel's moment, for directions that calibration saw little of
 BLOCK = FLOAT32_EXACT // CODE**2  # rows whose products float32 adds exactly
+INT32_ROWS = (2**31 - 1) // CODE**2  # rows whose products an int32 holds
+COLUMNS = 64  # rounded between two products of matrices
+TOKENS = 2048  # that are watched together
 
 
 class Moments:
@@ -48,8 +51,8 @@ class Moments:
 
     def __init__(self) -> None:
         self._rows = 0
-        self._sums: Doubles = np.zeros(0)
-        self._products: Doubles = np.zeros((0, 0))
+        self._sums = np.zeros(0, np.int64)
+        self._products = np.zeros((0, 0), np.int32)
         self._waiting: list[NDArray[np.float32]] = []
 
     def add(self, x: NDArray[np.float32]) -> None:
@@ -63,13 +66,15 @@ class Moments:
         rows = np.concatenate(self._waiting)
         self._waiting = []
         if not self._rows:
-            self._sums = np.zeros(rows.shape[1])
-            self._products = np.zeros((rows.shape[1], rows.shape[1]))
+            self._sums = np.zeros(rows.shape[1], np.int64)
+            self._products = np.zeros((rows.shape[1], rows.shape[1]), np.int32)
         self._rows += len(rows)
-        self._sums += rows.sum(axis=0, dtype=np.float64)
+        if self._rows > INT32_ROWS:
+            self._products = self._products.astype(np.int64, copy=False)
+        self._sums += rows.sum(axis=0, dtype=np.float64).astype(np.int64)
         for first in range(0, len(rows), BLOCK):
             block = rows[first : first + BLOCK]
-            self._products += block.T @ block
+            self._products += (block.T @ block).astype(np.int32)
 
     @property
     def rows(self) -> int:
@@ -81,17 +86,25 @@ class Moments:
     def matrix(self, centred: bool) -> Doubles:
         """n^2 E[x x^T] of the n rows [K, K], or n^2 times their covariance; integers."""
         n = self.rows
-        mean = np.outer(self._sums, self._sums) if centred else 0.0
-        result: Doubles = n * self._products - mean
+        result: Doubles = n * self._products.astype(np.float64)
+        if centred:
+            sums = self._sums.astype(np.float64)
+            result -= np.outer(sums, sums)
         return result
 
 
-def watch(model: Model, texts: Sequence[Tokens]) -> Mapping[str, Moments]:
-    """The moments of every linear layer's operand on these texts, by its name in the trace."""
+def watch(
+    model: Model, texts: Sequence[Tokens], advance: Callable[[int], None] = lambda _: None
+) -> Mapping[str, Moments]:
+    """The moments of every linear layer's operand on these texts, by its name in the trace.
+
+    ``advance`` hears how many tokens were watched.
+    """
     found: defaultdict[str, Moments] = defaultdict(Moments)
-    engine = WatchedEngine(model, lambda name, x: found[name].add(x))
-    for tokens in progress(texts, "watching operands"):
-        engine.run_text(tokens.ids, tokens.types)
+    engine = WatchedEngine(model, lambda name, x: found[name].add(x), integer.load())
+    for some in together(sorted(texts, key=lambda text: len(text.ids)), TOKENS):
+        engine.run_batch([text.ids for text in some], [text.types for text in some])
+        advance(sum(len(text.ids) for text in some))
     return found
 
 
@@ -102,13 +115,19 @@ def joint_codes(weight: Doubles, moments: Doubles) -> Doubles:
     """
     damping = DAMPING * np.diag(moments).mean() or 1.0
     order = np.argsort(np.diag(moments), kind="stable")
-    factor = np.linalg.cholesky(moments[np.ix_(order, order)] + damping * np.eye(len(order)))
+    factor: NDArray[np.floating[Any]] = moments[np.ix_(order, order)]
+    factor[np.diag_indices_from(factor)] += damping
+    factor = np.linalg.cholesky(factor)
     factor /= np.diag(factor)
-    columns = np.ascontiguousarray(weight[:, order].T)  # [K, out], and so are the next two
-    codes, errors = np.empty_like(columns), np.empty_like(columns)
-    for j in reversed(range(len(order))):
-        codes[j] = nearest_codes(columns[j] + factor[j + 1 :, j] @ errors[j + 1 :])
-        errors[j] = columns[j] - codes[j]
+    wanted = np.ascontiguousarray(weight[:, order].T)  # [K, out], and so are the next three
+    columns, codes, errors = wanted.copy(), np.empty_like(wanted), np.empty_like(wanted)
+    for last in range(len(order), 0, -COLUMNS):
+        block = slice(max(last - COLUMNS, 0), last)
+        columns[block] += factor[last:, block].T @ errors[last:]
+        for j in reversed(range(len(order))[block]):
+            columns[j] += factor[j + 1 : last, j] @ errors[j + 1 : last]
+            codes[j] = nearest_codes(columns[j])
+            errors[j] = wanted[j] - codes[j]
     result = np.empty_like(weight)
     result[:, order] = codes.T
     return result

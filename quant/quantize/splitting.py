@@ -14,7 +14,8 @@ channels: Zhao et al., "Improving neural network quantization without retraining
 channel splitting", 2019.)
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from math import ceil, log
 from typing import Any
 
@@ -34,11 +35,17 @@ LOWS = (0.0, -2.5, -3.0, -3.5)
 STEP = 1.1  # between the values of ``high`` that are tried, at most
 MARGIN = 1.05  # a neuron is taken to exceed what calibration saw of it by this much
 ROWS = 512  # rows on which the choices are compared
+COARSE = 8  # every row of so many on which they are compared at first
+NEAR = 1.5  # of the least error there, up to which all rows decide
 
 
 @dataclass(frozen=True)
 class Split:
-    """The codes of one layer. ``sources`` and ``steps``: neuron and k of each row, copies last."""
+    """The codes of one layer. ``sources`` and ``steps``: neuron and k of each row, copies last.
+
+    On calibration's rows ``means`` is the mean of scale * code, what the second layer reads, and
+    ``errors`` of each neuron that of f(u) less what the codes stand for.
+    """
 
     low: float
     high: float
@@ -49,6 +56,8 @@ class Split:
     tables: Tables
     sources: NDArray[np.int64]
     steps: NDArray[np.int64]
+    means: Doubles = field(default_factory=lambda: np.zeros(0))
+    errors: Doubles = field(default_factory=lambda: np.zeros(0))
 
     def codes(self, u: Floats) -> Doubles:
         """The table's outputs for pre-activations u [n, F], with the copies [n, F + copies].
@@ -74,22 +83,20 @@ class Split:
     def up(self, weight: Floats, bias: Floats, width: int) -> tuple[Floats, Floats]:
         """The first layer [F, H] with copies, c taken from its bias, padded to ``width``."""
         moved = bias[self.sources] - self.input_centre - self.high * self.steps
-        return _padded(weight[self.sources].T, width).T, _padded(moved, width)
+        return padded(weight[self.sources].T, width).T, padded(moved, width)
 
     def down(self, weight: Floats, bias: Floats, width: int) -> tuple[Floats, Floats]:
         """The second layer [H, F] with copies; its bias gives back what z takes from the codes."""
         copied = weight[:, self.sources]
-        return _padded(copied, width), bias + copied.sum(axis=1) * self.output_zero
+        sums = copied.sum(axis=1, dtype=np.float64)
+        return padded(copied, width), bias + sums * self.output_zero
 
-    def operand(self, u: Floats, width: int) -> Doubles:
-        """scale * code, what the second layer reads, for pre-activations u [n, F]."""
-        return _padded(self.codes(u) * self.output_scale, width)
-
-    def mean_error(self, u: Floats, activation: str) -> Doubles:
-        """The mean of f(u) less what the codes stand for, of each neuron."""
-        values = folded(self.hidden(u), u.shape[1], self.copies)
-        result: Doubles = (ACTIVATIONS[activation].function(u) - values).mean(axis=0)
-        return result
+    def measured(self, u: Floats, activation: str) -> "Split":
+        """With means and errors on pre-activations u [n, F]."""
+        codes = self.codes(u) * self.output_scale
+        values = folded(codes + self.output_zero, u.shape[1], self.copies)
+        errors = (ACTIVATIONS[activation].function(u) - values).mean(axis=0)
+        return replace(self, means=codes.mean(axis=0), errors=errors)
 
 
 def splittable(activation: str) -> bool:
@@ -98,7 +105,7 @@ def splittable(activation: str) -> bool:
     return bool(np.allclose(ACTIVATIONS[activation].function(ends), [0, 30], atol=1e-6))
 
 
-def _padded(x: Any, width: int) -> Any:
+def padded(x: Any, width: int) -> Any:
     """x [..., n] with zeros up to [..., width]."""
     return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])])
 
@@ -120,25 +127,32 @@ def split(observer: Observer, weight: Floats, activation: str, precise: bool = F
     rows = observer.rows[:: -(-len(observer.rows) // ROWS)].astype(np.float64)
     exact = ACTIVATIONS[activation].function(rows)
     w = weight.astype(np.float32)
-    best, minimum = None, np.inf
+
+    def error(found: Split, step: int) -> float:
+        """The squared error of every step-th row."""
+        values = folded(found.hidden(rows[::step]), rows.shape[1], found.copies) - exact[::step]
+        values -= values.mean(axis=0)
+        return float(np.square(values.astype(np.float32) @ w.T).sum(dtype=np.float64))
+
+    choices = list(_choices(observer, activation, precise))
+    coarse = [error(found, COARSE) for found in choices]
+    near = [x for x, found in zip(choices, coarse, strict=True) if found <= NEAR * min(coarse)]
+    best = min(near, key=lambda found: error(found, 1))
+    return best.measured(observer.rows.astype(np.float64), activation)
+
+
+def _choices(observer: Observer, activation: str, precise: bool) -> Iterator[Split]:
+    """The codes of every ``low`` and ``high`` that need few enough copies."""
     highest = observer.channel_extremes[1] * MARGIN
     top = max(float(highest.max()), 0.5)
     least = min(1.0, top)
     for high in np.geomspace(least, top, 1 + ceil(log(top / least, STEP))):
         count = np.maximum(np.ceil(highest / high) - 1, 0).astype(np.int64)
-        if count.sum() > COPIES:
-            continue
-        sources = np.repeat(np.arange(len(count)), count)
-        steps = np.concatenate([np.arange(1, n + 1) for n in count])
-        for low in LOWS:
-            found = _codes(activation, low, float(high), len(count), sources, steps, precise)
-            error = folded(found.hidden(rows), len(count), sources) - exact
-            error -= error.mean(axis=0)
-            squared = float(np.square(error.astype(np.float32) @ w.T).sum(dtype=np.float64))
-            if squared < minimum:
-                best, minimum = found, squared
-    assert best is not None  # the last high needs no copy
-    return best
+        if count.sum() <= COPIES:  # the last high needs no copy
+            sources = np.repeat(np.arange(len(count)), count)
+            steps = np.concatenate([np.arange(1, n + 1) for n in count])
+            for low in LOWS:
+                yield _codes(activation, low, float(high), len(count), sources, steps, precise)
 
 
 def _codes(

@@ -285,24 +285,29 @@ class Columns:
         ``outputs`` are looked for by their names where there is no column of labels.
         """
 
-        def one_of(names: Sequence[str], needed: bool) -> str | None:
+        def one_of(option: str, names: Sequence[str], needed: bool) -> str | None:
             name = column_of(path, line, found, names)
             if name is not None or not needed:
                 return name
             if path.suffix.lower() == ".jsonl":
                 raise TextError(
                     f"{path}:{line}: {names[0]!r} is missing; its keys are {_names(found)}: name "
-                    "one with --text-column"
+                    f"one with {option}"
                 )
-            raise TextError(f"{path} has no column {names[0]!r}: its header is {_names(found)}")
+            raise TextError(
+                f"{path} has no column {names[0]!r}: its header is {_names(found)}: name one with "
+                f"{option}"
+            )
 
-        text = one_of([layout.text] if layout.text else TEXT_COLUMNS, needed=True)
+        text = one_of("--text-column", [layout.text] if layout.text else TEXT_COLUMNS, needed=True)
         assert text is not None
-        pair = one_of([layout.pair] if layout.pair else PAIR_COLUMNS, needed=bool(layout.pair))
+        pair = one_of(
+            "--pair-column", [layout.pair] if layout.pair else PAIR_COLUMNS, bool(layout.pair)
+        )
         label = layout.label
         if label:
             asked = label != "label" and path.suffix.lower() != ".jsonl"
-            label = one_of([label], needed=asked) or label
+            label = one_of("--label-column", [label], asked) or label
         each: tuple[str, ...] = ()
         if label not in found:
             places = [column_of(path, line, found, [name]) for name in outputs]

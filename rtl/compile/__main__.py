@@ -12,18 +12,20 @@ from cli.command import Different, ToolError, run_command
 from cli.files import write_if_changed, write_json
 from cli.machine import BUILD
 from cli.options import Parser, add_json
+from cli.progress import stage
 
 from golden.identity import IDENTITY_BYTES, identity_of
 from golden.store import DESCRIPTION as DESCRIPTION_FILE
 from golden.store import load
 from rtl.compile import MODEL
+from rtl.compile.fit import sized
 from rtl.compile.image import MAGIC as IMAGE_MAGIC
 from rtl.compile.image import Image, image_bytes, read_image
 from rtl.compile.program import compile_model, embedding_table
 from rtl.compile.unchecked import config_for, violations
 from rtl.interface.command import Flag, Opcode, decode
 from rtl.interface.config import Config
-from rtl.interface.options import add_config_options, config_of
+from rtl.interface.options import add_config_options, config_of, given, options_of
 
 OUT = BUILD / "model.bin"
 DESCRIPTION = """\
@@ -213,19 +215,20 @@ def _run(options: argparse.Namespace) -> int:
         _dump(Path(options.dump))
         _hold(Path(options.dump).read_bytes(), Path(options.dump), config_of(options))
         return 0
-    config = config_of(options)
     if not (options.quantized / DESCRIPTION_FILE).is_file():
         raise ValueError(
             f"--quantized {options.quantized} holds no quantized model: calibrate first, "
             f"`python -m quant.calibrate --model CHECKPOINT --data TEXTS --out {options.quantized}`"
         )
     model, _ = load(options.quantized)
+    config = sized([model], given(options))
     program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
     stream = program.stream()
     if options.dump is not None:
         for line in listing(stream, {i: step.name for i, step in enumerate(program.steps)}):
             print(line)
         return 0
+    stage(f"for accelerators of at least {' '.join(options_of(config))}")
     table = embedding_table(model, config.lanes)
     if options.image:
         made = Image(stream=stream, rows=table.tobytes(), row_bytes=table[0].nbytes)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from golden.model import Model, Shape
 from rtl.interface.config import Config, ceil_div
+from rtl.interface.options import LIMITS
 
 BANKS = 4
 
@@ -47,6 +50,51 @@ def fitting(
 def fitting_model(model: Model, lanes: int, tokens: int, **choices: int | None) -> Config:
     """As `fitting`, with operands of 16 bits where the model has such."""
     return fitting(model.shape, lanes, tokens, precise=model.precise, **choices)
+
+
+def sized(models: Sequence[Model], given: Mapping[str, Any]) -> Config:
+    """The accelerator for these models: limits that are not given are what they need.
+
+    given
+        Fields of Config, of its limits those that were asked for. Without `tokens` the longest
+        sequence is the default's, or the models' where that is shorter; labels are not fewer than
+        the default's.
+
+    Raises
+    ------
+    FitError
+        Limits that were given are too small: all of them, and what is needed.
+    ValueError
+        More tokens than a model has positions for; or as Config says.
+    """
+    plain = Config(**{name: x for name, x in given.items() if name not in LIMITS})
+    longest = max(model.shape.tokens for model in models)
+    tokens = given.get("tokens", min(plain.tokens, longest))
+    if tokens > longest:
+        raise ValueError(f"--tokens is {tokens}: the model takes 1..{longest}")
+    hidden = max(_widest(model, plain.lanes) for model in models)
+    wide = [max(pair) for m in models for pair in (x.weight.shape for x in m.head[:-1])]
+    ffn = max([*(model.shape.ffn for model in models), *(w for w in wide if w > hidden)])
+    precise = plain.precise or any(model.precise for model in models)
+    found = replace(plain, tokens=tokens, hidden=hidden, ffn=ffn, precise=precise)
+    labels = max(needed_labels(model.shape, found) for model in models)
+    needed = {"hidden": hidden, "ffn": ffn, "labels": labels}
+    small = [name for name, value in needed.items() if name in given and given[name] < value]
+    if small:
+        asked = ", ".join(f"--{name} {given[name]}" for name in small)
+        right = " ".join(f"--{name} {needed[name]}" for name in small)
+        raise FitError(
+            f"{asked} too small for the model: give `{right}`, or leave "
+            f"{'it' if len(small) == 1 else 'them'} away for what the model needs"
+        )
+    limits = {name: given.get(name, value) for name, value in needed.items()}
+    return replace(found, **limits | {"labels": given.get("labels", max(labels, plain.labels))})
+
+
+def _widest(model: Model, lanes: int) -> int:
+    """Channels of the hidden state or of V, whose heads are padded."""
+    shape = model.shape
+    return max(shape.hidden, shape.heads * ceil_div(shape.head_size, lanes) * lanes)
 
 
 def needed_labels(shape: Shape, config: Config) -> int:

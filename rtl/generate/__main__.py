@@ -12,6 +12,7 @@ from cli.command import run_command
 from cli.machine import BUILD
 from cli.options import Parser
 
+from rtl.compile.options import add_fit, fit
 from rtl.dma.bus import Bus
 from rtl.dma.options import add_bus_options, bus_of
 from rtl.generate.sheet import Generated, generate
@@ -38,6 +39,7 @@ examples:
   python -m rtl.generate accelerator --lanes 8 -o build/package --clock-mhz 125
   python -m rtl.generate accelerator --lanes 4 --no-trace --prefix small_
   python -m rtl.generate accelerator --dma --data-bits 128 -o build/package
+  python -m rtl.generate accelerator --fit build/bert-tiny-imdb build/mine --lanes 16
 """
 OUT = BUILD / "rtl"
 
@@ -66,6 +68,7 @@ def _parser() -> Parser:
         metavar="MHZ",
         help="clock of the accelerator's constraints (default: 100)",
     )
+    add_fit(result)
     add_config_options(result)
     add_bus_options(result)
     return result
@@ -82,7 +85,7 @@ def _run(options: argparse.Namespace) -> None:
         return
     if options.unit is None:
         raise ValueError("no unit is named: name one, or give --list to see them")
-    config, bus = config_of(options), bus_of(options)
+    config, bus = fit(options) if options.fit else config_of(options), bus_of(options)
     if bus is not None and options.unit != "accelerator":
         raise ValueError(f"--dma is for the accelerator: {options.unit} reads no memory")
     if options.unit == "accelerator":

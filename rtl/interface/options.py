@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from typing import Any
 
 from rtl.interface.config import Config
+
+LIMITS = ("tokens", "hidden", "ffn", "labels")
+"""What has to be large enough for a model; without one there are defaults."""
 
 
 def add_config_options(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +24,7 @@ def add_config_options(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             f"--{field.name.replace('_', '-')}",
             type=int,
-            default=field.default,
+            default=None if field.name in LIMITS else field.default,
             metavar="N",
             help="default: all" if field.default is None else f"default: {field.default}",
         )
@@ -28,8 +32,15 @@ def add_config_options(parser: argparse.ArgumentParser) -> None:
 
 def config_of(options: argparse.Namespace) -> Config:
     """The Config that the options of `add_config_options` name; ValueError as Config says."""
-    names = [field.name for field in dataclasses.fields(Config)]
-    return Config(**{name: getattr(options, name) for name in names})
+    return Config(**given(options))
+
+
+def given(options: argparse.Namespace) -> dict[str, Any]:
+    """The fields that the options of `add_config_options` name, but for limits that were not."""
+    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(Config)}
+    return {
+        name: value for name, value in values.items() if name not in LIMITS or value is not None
+    }
 
 
 def options_of(config: Config, plain: Config | None = None) -> list[str]:

@@ -40,6 +40,7 @@ from sim.options import (
     lanes_of,
     model_of,
     quantized_of,
+    shape_of,
 )
 from sim.phases import CLOCK_MHZ, work
 from sim.report import table
@@ -73,6 +74,7 @@ examples:
   python -m sim.cycles --batch 256 --data rotten-tomatoes --lanes 16 --stream-bytes 2,16
   python -m sim.cycles --dma --data-bits 32 --latency 50
   python -m sim.cycles --dma --table
+  python -m sim.cycles --lanes 16 --explain
 """
 TEXTS = 1000
 WIDTHS, LATENCIES = (32, 64, 128), (20, 50, 100)
@@ -144,6 +146,22 @@ def report(prediction: Prediction, lanes: int) -> str:
         "last.\nStalls stand with the phase that waited; the rest of the idle cycles follow the "
         "last operand."
     )
+
+
+COLUMNS = {
+    "first": "cycle of the phase's first operand, counted from the start of the inference",
+    "cycles": "from the first operand to the last; of the total to the last logit",
+    "ideal": "multiplications / N^2, as if every multiplier worked in every cycle",
+    "utilisation": "ideal / cycles",
+    "active": "cycles in which an operand was read",
+    "idle": "cycles without one: nothing to compute yet or any more, or a fence that waits until "
+    "the array is quiet",
+    "weights": "the same: the weight tile or the embedding rows are not loaded",
+    "norm": "the same: the row tile is not normalised",
+    "softmax": "the same: the softmax has not finished",
+    "drain": "the same: the tile is shorter than N and the array still drains",
+}
+"""What `--explain` says."""
 
 
 def _listed(values: Sequence[int]) -> str:
@@ -256,6 +274,9 @@ def _parser() -> Parser:
         help=f"with --dma: cycles by width, {_listed(WIDTHS)} bits, and latency, "
         f"{_listed(LATENCIES)}",
     )
+    result.add_argument(
+        "--explain", action="store_true", help="say below the table what its columns are"
+    )
     add_json(result)
     return result
 
@@ -327,8 +348,11 @@ def _model(options: argparse.Namespace) -> tuple[Model, str]:
         layers, hidden, ffn = options.shape
         config = Config(tokens=longest, hidden=hidden, ffn=ffn)
         return example(config, layers), f"{layers} layers, hidden {hidden}, feed-forward {ffn}"
-    directory = quantized_of(options)
-    model, _ = load(directory)
+    if options.play:
+        directory = quantized_of(options)
+        model, _ = load(directory)
+    else:
+        model, directory = shape_of(options)
     for tokens in options.tokens:
         if tokens > model.shape.tokens:
             raise ValueError(f"--tokens is {tokens}: the model takes 1..{model.shape.tokens}")
@@ -427,6 +451,8 @@ def _run(options: argparse.Namespace) -> int:
         print(report(cases[0].prediction, cases[0].lanes))
     else:
         print(sweep.report(cases))
+    if options.explain:
+        print("", *(f"{name:12} {meaning}" for name, meaning in COLUMNS.items()), sep="\n")
     if options.play:
         print("", *sweep.said(cases), sep="\n")
     if options.json:

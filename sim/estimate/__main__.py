@@ -12,9 +12,10 @@ from cli.files import write_json
 from cli.options import Parser, add_json, whole
 
 from golden.model import Model
-from golden.store import load
+from rtl.compile.fit import sized
+from rtl.compile.options import add_fit, fit
 from rtl.interface.config import Config
-from rtl.interface.options import add_config_options, config_of
+from rtl.interface.options import add_config_options, config_of, given
 from sim.estimate.area import (
     RESOURCES,
     error,
@@ -26,7 +27,7 @@ from sim.estimate.area import (
 from sim.estimate.fits import parts, shares, verdict
 from sim.estimate.memories import memories
 from sim.estimate.performance import Performance, example, performance
-from sim.options import add_memory_options, add_model_options, clock, quantized_of
+from sim.options import add_memory_options, add_model_options, clock, shape_of
 from sim.phases import CLOCK_MHZ
 from sim.report import table
 
@@ -43,10 +44,19 @@ examples:
   python -m sim.estimate --lanes 8 --tokens 128 --hidden 256 --ffn 1024 --layers 4
   python -m sim.estimate --lanes 16 --dsp-macs 61
   python -m sim.estimate --quantized build/bert-tiny-imdb --clock 80 --stream-bytes 4
+  python -m sim.estimate --model my-model --lanes 16 --part XC7A100T
   python -m sim.estimate --points
   python -m sim.estimate --lanes 4 --json build/estimate.json
 """
 MAX_LAYERS = 48
+
+
+def _part(text: str) -> str:
+    names = {part.name.casefold(): part.name for part in parts()}
+    if text.casefold() not in names:
+        allowed = ", ".join(names.values())
+        raise argparse.ArgumentTypeError(f"{text!r} is no part: give one of {allowed}")
+    return names[text.casefold()]
 
 
 def _parser() -> Parser:
@@ -68,8 +78,15 @@ def _parser() -> Parser:
     result.add_argument(
         "--points", action="store_true", help="show what was measured beside the estimates, and end"
     )
+    result.add_argument(
+        "--part",
+        type=_part,
+        metavar="NAME",
+        help="only this part: " + ", ".join(part.name for part in parts()),
+    )
     add_memory_options(result)
     add_json(result)
+    add_fit(result)
     add_config_options(result)
     return result
 
@@ -104,17 +121,26 @@ def _measured() -> dict[str, object]:
     return {"points": found}
 
 
+def _config(options: argparse.Namespace) -> Config:
+    """The accelerator: its limits are those of --fit or of the model, where they are not given."""
+    if options.fit:
+        return fit(options)
+    if options.model is None and options.quantized is None:
+        return config_of(options)
+    if options.layers is not None:
+        raise ValueError(
+            f"--layers {options.layers} is for an encoder without a model: leave it away"
+        )
+    return sized([shape_of(options)[0]], given(options))
+
+
 def _model(options: argparse.Namespace, config: Config) -> tuple[Model, str]:
     """The model whose cycles are told, and its name."""
     if options.model is None and options.quantized is None:
         layers = options.layers or 2
         return example(config, layers), f"an encoder of {layers} layers as large as the limits"
-    if options.layers is not None:
-        raise ValueError(
-            f"--layers {options.layers} is for an encoder without a model: leave it away"
-        )
-    directory = quantized_of(options)
-    return load(directory)[0], str(directory)
+    model, directory = shape_of(options)
+    return model, str(directory)
 
 
 def _resources(needed: dict[str, int], errors: dict[str, float]) -> str:
@@ -137,10 +163,15 @@ def _times(told: Performance, clock: float) -> str:
     )
 
 
-def _fits(config: Config, errors: dict[str, float]) -> tuple[str, list[dict[str, object]]]:
+def _fits(
+    config: Config, errors: dict[str, float], asked: str | None
+) -> tuple[str, list[dict[str, object]]]:
+    """Of all parts, or of the one that is asked for."""
     rows: list[list[object]] = []
     found: list[dict[str, object]] = []
     for part in parts():
+        if asked not in (None, part.name):
+            continue
         share, answer = shares(part, estimate(config)), verdict(part, config, errors)
         rows.append([part.name, *(f"{value:.0%}" for value in share.values()), answer])
         found.append({"part": part.name, "shares": share, "verdict": answer})
@@ -153,7 +184,7 @@ def _run(options: argparse.Namespace) -> None:
         if options.json:
             write_json(options.json, facts)
         return
-    config = config_of(options)
+    config = _config(options)
     model, name = _model(options, config)
     told = performance(
         config,
@@ -164,7 +195,7 @@ def _run(options: argparse.Namespace) -> None:
         whole_last_layer=options.whole_last_layer,
     )
     needed, errors = estimate(config), largest_errors()
-    fits, verdicts = _fits(config, errors)
+    fits, verdicts = _fits(config, errors, options.part)
     used = memories(config)
     print(", ".join(f"{k} {v}" for k, v in config.as_dict().items() if v is not None))
     print(f"model: {name}\n")

@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -5,7 +6,9 @@ import sys
 from pathlib import Path
 
 from cli import command
-from cli.command import Different, Exit, Interrupted, ToolError
+from cli.command import Different, Exit, Interrupted, ToolError, run_command
+from cli.files import write_json
+from cli.options import Parser, add_json
 
 import pytest
 
@@ -109,3 +112,22 @@ def test_ctrl_c_is_one_line():
     process.send_signal(signal.SIGINT)
     assert process.communicate()[1] == b"interrupted: nothing was written\n"
     assert process.returncode == 130
+
+
+def test_figures_go_to_standard_output_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--json -`: what else is printed goes to stderr, also in a command that follows."""
+
+    def body(arguments: list[str]) -> None:
+        parser = Parser("some.command", "", "")
+        add_json(parser)
+        options = parser.parse_args(arguments)
+        print("a table")
+        if options.json:
+            write_json(options.json, {"n": 1})
+
+    assert run_command(lambda: body(["--json", "-"])) == 0
+    said = capsys.readouterr()
+    assert (json.loads(said.out), said.err) == ({"n": 1}, "a table\n")
+    assert run_command(lambda: body([])) == 0
+    assert capsys.readouterr().out == "a table\n"
+    assert not Path("-").exists()

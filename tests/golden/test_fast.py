@@ -3,7 +3,9 @@
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from gc import collect
 from unittest.mock import Mock
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -133,6 +135,18 @@ def test_models_do_not_mix() -> None:
     first, second = (random_model(SHAPES["mean"], seed) for seed in (0, 1))
     for model in (first, second, first):
         assert fast.run(model, [4, 5]).tolist() == run(model, [4, 5]).tolist()
+
+
+def test_a_model_is_prepared_as_long_as_it_lives() -> None:
+    model = random_model(SHAPES["mean"], 0)
+    fast.run(model, [4, 5])
+    prepared = engine._prepared[model]
+    fast.run(model, [6])
+    assert engine._prepared[model] is prepared
+    gone = ref(model)
+    del model
+    collect()
+    assert gone() is None
 
 
 def test_bad_input_is_refused_as_golden_refuses_it() -> None:

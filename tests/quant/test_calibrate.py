@@ -4,17 +4,27 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from golden import encoder, store
+from golden.fast.watching import TracedEngine
 from quant import calibrate
 from quant.foreign.checkpoint import Checkpoint
 from quant.foreign.tokenizer import TextTokenizer
+from quant.measure.compare import TensorError, compare
+from quant.model import float_model
+from quant.quantize import choose, rounding
+from quant.quantize.encoder import Quantized, quantize
+from quant.quantize.observers import Observer, observe
 from quant.quantize.options import REMEDIES, Options
 from quant.quantize.quantizers import CalibrationError
+from quant.quantize.rewriting import REWRITINGS, rewrite
 from tests.quant import tiny
 from tests.quant.test_quantize import checkpoint, inputs
 
@@ -120,7 +130,7 @@ def test_remedies_are_those_asked_for(
     assert info["calibration"]["remedies"] == taken
     assert info["trials"] == {}
     assert calibrate.main(arguments) == 0
-    assert "; tried, by the mean error of the logits: " in capsys.readouterr().out
+    assert "\ntried, by the mean error of the logits: " in capsys.readouterr().out
     assert store.load(out)[1]["trials"].keys() >= {"none", "+".join(REMEDIES)}
 
 
@@ -173,8 +183,10 @@ def test_interruption_writes_nothing(
     ]
     assert calibrate.main(arguments) == 130
     assert capsys.readouterr().err.splitlines() == [
-        "observing: 5 texts",
-        "running golden: 1 times 32 texts",
+        "warning: 5 texts are few: ranges that they do not reach are cut off; give 32 or more, 128 "
+        "are read by default",
+        "calibrating on 5 texts, 26 tokens",
+        "checking the integer model with none",
         "interrupted: nothing was written",
     ]
     assert not out.exists()
@@ -186,8 +198,107 @@ def test_a_model_whose_scores_saturate_later_is_refused(shipped: Checkpoint, tex
     quantized = calibrate.quantize(shipped.spec, shipped.arrays, observers, Options())
     layers = quantized.model.layers
     object.__setattr__(layers[1].attention, "score_s", layers[1].attention.score_s - 6)
-    with pytest.raises(CalibrationError, match=r"layer.1.scores: \d+ of \d+ scores saturate"):
+    with pytest.raises(CalibrationError, match=r"layer.1.scores: \d+ of [\d,]+ scores saturate"):
         calibrate.check(shipped, quantized, texts[:2])
+
+
+def test_a_machine_where_the_fast_engine_is_not_golden_is_refused(
+    shipped: Checkpoint, texts: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quantized = calibrate.Calibrator(shipped, texts[:3]).quantize(Options(remedies=()))
+    whole = TracedEngine.trace_batch
+
+    def wrong(*arguments: object) -> list[dict[str, np.ndarray]]:
+        traces = whole(*arguments)
+        for trace in traces:
+            trace["layer.1.context"][-1, -1] ^= 1
+        return traces
+
+    monkeypatch.setattr(TracedEngine, "trace_batch", wrong)
+    with pytest.raises(CalibrationError, match=r"layer.1.context: golden.fast gives other integ"):
+        calibrate.check(shipped, quantized, texts[:3])
+
+
+@pytest.mark.parametrize("pooling", ["first", "mean", "none"])
+def test_the_check_is_that_of_golden_a_text_at_a_time(pooling: str) -> None:
+    """Whatever goes together: the sums of every tensor, by plain golden and the float model."""
+    source = checkpoint(task="token-classification" if pooling == "none" else "classification",
+                        pooling=pooling)  # fmt: skip
+    texts = inputs(9, 1, source.spec)
+    quantized = calibrate.Calibrator(source, texts).quantize(Options(remedies=("split",)))
+    expected: dict[str, TensorError] = {}
+    for text in texts:
+        floats: dict[str, Any] = {}
+        integers: dict[str, Any] = {}
+        float_model.run(source.spec, source.arrays, text.ids, text.types, trace=floats)
+        encoder.run(quantized.model, text.ids, text.types, trace=integers)
+        compare(expected, floats, integers, quantized.info["tensors"])
+    found = calibrate.check(source, quantized, texts)
+    assert found.keys() == expected.keys()
+    for name, error in expected.items():
+        assert (found[name].count, found[name].limits) == (error.count, error.limits), name
+        assert found[name].sqnr == pytest.approx(error.sqnr, abs=1e-3), name
+        assert found[name].largest == pytest.approx(error.largest, rel=1e-3), name
+
+
+def assert_same(a: Quantized, b: Quantized) -> None:
+    """Every integer and every format."""
+    arrays, values = ({}, {}), ({}, {})
+    for one, x, y in zip((a, b), arrays, values, strict=True):
+        store._flatten("", one.model, x, y)
+    assert values[0] == values[1]
+    assert arrays[0].keys() == arrays[1].keys()
+    for name, array in arrays[0].items():
+        np.testing.assert_array_equal(array, arrays[1][name], err_msg=name)
+    assert a.info["tensors"].keys() == b.info["tensors"].keys()
+
+
+@pytest.mark.parametrize("remedies", [(), ("centre", "split"), ("balance", "shift"), REMEDIES])
+def test_what_calibration_saves_changes_no_integer(remedies: tuple[str, ...]) -> None:
+    """The rows of the texts alone, one observation for all rewritings, texts that go together:
+    against the whole table, another observation, and a text at a time."""
+    source = checkpoint()
+    source.arrays["embedding.token"][5] *= 3  # which no text uses
+    texts = [t for t in inputs(30, 1, source.spec) if 5 not in t.ids]
+    assert len(texts) > 10
+    options = Options(remedies=remedies, bias_correction=False)
+    observers: dict[str, Observer] = {}
+    for text in texts:
+        trace: dict[str, Any] = {}
+        doubles = {name: array.astype(np.float64) for name, array in source.arrays.items()}
+        float_model.run(source.spec, doubles, text.ids, text.types, trace=trace)
+        observe(trace, observers)
+    arrays: Any = source.arrays
+    if names := frozenset(remedies) & REWRITINGS:
+        arrays = rewrite(source.spec, source.arrays, observers, names)
+        observers = calibrate.observe_all(replace(source, arrays=arrays.arrays), texts)[0]
+    watch = partial(rounding.watch, texts=texts)
+    expected = quantize(source.spec, arrays, observers, options, watch)
+    for histogram in (False, True):
+        made = calibrate.Calibrator(source, texts, histogram=histogram).quantize(options)
+        assert_same(made, expected)
+
+
+def test_remedies_are_chosen_on_the_first_tokens_as_if_there_were_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = checkpoint()
+    texts = inputs(20, 1, source.spec)
+    monkeypatch.setattr(choose, "TOKENS", len(texts[0].ids) + len(texts[1].ids) + 1)
+    some, whole = (calibrate.Calibrator(source, x) for x in (texts[:3], texts))
+    assert whole.choose(Options())[1] == some.choose(Options())[1]
+    made = whole.quantize(Options(remedies=REMEDIES))
+    monkeypatch.undo()
+    assert_same(made, calibrate.Calibrator(source, texts).quantize(Options(remedies=REMEDIES)))
+
+
+def test_the_model_that_was_chosen_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = checkpoint()
+    calibrator = calibrate.Calibrator(source, inputs(20, 1, source.spec))
+    options, _ = calibrator.choose(Options())
+    monkeypatch.setattr(calibrate, "quantize", None)
+    monkeypatch.setattr(calibrate, "golden_logits", None)
+    assert calibrator.likeness(calibrator.quantize(options)) > 0.5
 
 
 def test_golden_stays_close_on_texts_it_was_not_calibrated_on(

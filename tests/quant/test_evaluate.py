@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from golden import encoder, store
-from quant import evaluate
+from quant import evaluate, report
 from quant.calibrate import golden_logits
 from quant.calibrate import main as calibrate
 from quant.classify import Classifier
@@ -121,6 +121,30 @@ def test_files_with_and_without_labels(tmp_path: Path, capsys: pytest.CaptureFix
     data.write_text('{"text": "good film", "label": 7}\n')
     assert evaluate.main([*options, "--quantized", str(out)]) == 2
     assert "error: " in capsys.readouterr().err
+
+
+def test_a_quantized_model_knows_its_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One's own, elsewhere than the shipped one; --model is asked for where it is gone."""
+    model, out, data = tiny.write(tmp_path / "mine"), tmp_path / "out", tmp_path / "texts.csv"
+    data.write_text("text,label\ngood film,good\na bad film,bad\nthe film,mixed\n")
+    assert calibrate(["--model", str(model), "--data", str(data), "--out", str(out)]) == 0
+    capsys.readouterr()
+    assert evaluate.main(["--quantized", str(out), "--data", str(data), "--json", "-"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["model"] == str(model)
+    assert "agreement" in printed.err
+    page = tmp_path / "page.html"
+    arguments = ["--quantized", str(out), "--data", str(data), "--out", str(page)]
+    assert report.main(arguments) == 0
+    assert "mine in integers" in page.read_text()
+    model.rename(tmp_path / "moved")
+    assert evaluate.main(arguments[:4]) == 2
+    assert f"the float checkpoint {model}, which was calibrated, is gone or has changed: give" in (
+        capsys.readouterr().err
+    )
+    assert evaluate.main([*arguments[:4], "--model", str(tmp_path / "moved")]) == 0
 
 
 def test_a_text_without_a_label_is_said_and_left_out() -> None:

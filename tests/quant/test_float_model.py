@@ -10,9 +10,11 @@ from quant.foreign.checkpoint import Checkpoint, load
 from quant.foreign.tokenizer import TextTokenizer
 from quant.measure.vectors import unit
 from quant.model import activation, float_model
+from quant.model.float_model import Doubles
 from quant.model.spec import EncoderSpec
 from quant.texts.corpora import rotten_tomatoes
 from tests.quant import tiny
+from tests.quant.test_quantize import checkpoint, inputs
 
 CLASSES = {
     "bert": "BertForSequenceClassification",
@@ -205,3 +207,31 @@ def test_pre_norm_and_mean_pooling_by_hand() -> None:
     expected = arrays["head.0.weight"] @ x.mean(axis=0)
     logits = float_model.run(spec, arrays, np.array([0, 2], np.int32))
     np.testing.assert_allclose(logits, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["first", "mean", "none"])
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_texts_that_go_together_are_as_alone(norm: str, pooling: str) -> None:
+    """Every tensor of every text, in float64 but for the last bits; masks and segments included."""
+    task = "token-classification" if pooling == "none" else "classification"
+    source = checkpoint(norm=norm, pooling=pooling, task=task)
+    arrays = Doubles(source.arrays)
+    texts = inputs(5, 3, source.spec)
+    rng = np.random.default_rng(4)
+    masks = [(rng.random(len(t.ids)) < 0.7) | (np.arange(len(t.ids)) == 0) for t in texts]
+    lengths = [len(text.ids) for text in texts]
+    together: dict[str, Any] = {}
+    ids, types = (np.concatenate([getattr(t, x) for t in texts]) for x in ("ids", "types"))
+    logits = float_model.run(
+        source.spec, arrays, ids, types, np.concatenate(masks), together, lengths
+    )
+    assert logits is together["logits"]
+    found = float_model.by_text(source.spec, together, lengths)
+    for text, mask, trace in zip(texts, masks, found, strict=True):
+        alone: dict[str, Any] = {}
+        float_model.run(source.spec, arrays, text.ids, text.types, mask, alone)
+        assert trace.keys() == alone.keys()
+        for name, x in alone.items():
+            assert x.dtype == np.float64
+            assert trace[name].shape == x.shape, name
+            np.testing.assert_allclose(trace[name], x, rtol=1e-11, atol=1e-12, err_msg=name)

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -81,6 +83,35 @@ def test_clipping_points_of_a_long_tail() -> None:
         return float(np.mean((values - np.clip(np.round(values / scale), -128, 127) * scale) ** 2))
 
     assert error(point) <= min(error(60 * share) for share in (0.2, 0.4, 0.6, 0.8, 1)) * 1.001
+
+
+def test_reframed_is_as_observed_again() -> None:
+    """Channels that are moved and scaled: extremes, means, and what comes later."""
+    rng = np.random.default_rng(7)
+    parts = [rng.normal(3, 2, (n, 6)) for n in (5, 1, 40)]
+    factors, centres = rng.uniform(0.1, 9, 6), rng.normal(0, 3, 6)
+    plain, again = Observer(histogram=False), Observer(histogram=False)
+    for x in parts[:2]:
+        plain.observe(x)
+    moved = plain.reframed(factors, centres)
+    plain.observe(parts[2])
+    for x in parts[:2]:
+        again.observe((x - centres) / factors)
+    assert (moved.minimum, moved.maximum) == (again.minimum, again.maximum)
+    np.testing.assert_array_equal(moved.channel_extremes, again.channel_extremes)
+    np.testing.assert_allclose(moved.channel_means, again.channel_means, rtol=1e-12)
+    assert clipping_point(moved, "min-max") == clipping_point(again, "min-max")
+    assert plain.maximum == np.float32(max(x.max() for x in parts))
+
+
+@pytest.mark.parametrize("method", ["percentile", "mse"])
+def test_without_a_histogram_only_min_max_is_left(method: str) -> None:
+    seen = Observer(histogram=False)
+    seen.observe(np.ones((3, 2)))
+    assert clipping_point(seen, "min-max") == 1
+    for find in (clipping_point, partial(activation_clipping_point, activation="gelu")):
+        with pytest.raises(ValueError, match="no histogram was observed"):
+            find(seen, method)
 
 
 def test_nothing_observed_and_all_zeros() -> None:

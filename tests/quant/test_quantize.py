@@ -316,14 +316,15 @@ def test_a_choice_that_breaks_a_bound_is_not_taken(monkeypatch: pytest.MonkeyPat
             raise CalibrationError("layer.0.q may reach 2147483648")
         return whole(self, options)
 
-    whole = Calibrator.quantize
-    monkeypatch.setattr(Calibrator, "quantize", some_broken)
+    whole = Calibrator.compact
+    monkeypatch.setattr(Calibrator, "compact", some_broken)
     options, trials = calm.choose(Options())
     assert options.remedies == ()
     assert trials == {"none": plain}
     broken += [names for count in range(len(REMEDIES)) for names in combinations(REMEDIES, count)]
     options, trials = calm.choose(Options())
     assert trials == {}
+    monkeypatch.setattr(Calibrator, "compact", lambda self, tried, run: some_broken(self, tried))
     with pytest.raises(CalibrationError, match="may reach"):
         calm.quantize(options)
 

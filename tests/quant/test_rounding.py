@@ -7,6 +7,7 @@ import pytest
 from golden import encoder
 from golden.model import Linear
 from quant.calibrate import Calibrator, observe_all
+from quant.quantize import rounding
 from quant.quantize.encoder import quantize, quantizers
 from quant.quantize.options import Options
 from quant.quantize.quantizers import nearest_codes
@@ -73,6 +74,28 @@ def test_the_codes_are_those_of_the_paper(channels: int) -> None:
     weight = np.random.default_rng(2).uniform(-127, 127, (40, channels))
     h = moments_of(correlated(500, channels, 3)).matrix(centred=True)
     np.testing.assert_array_equal(joint_codes(weight, h), paper_codes(weight, h))
+
+
+@pytest.mark.parametrize("columns", [1, 7, 1000])
+def test_columns_that_go_together_change_no_code(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weight = np.random.default_rng(2).uniform(-127, 127, (40, 90))
+    h = moments_of(correlated(500, 90, 3)).matrix(centred=True)
+    expected = joint_codes(weight, h)
+    monkeypatch.setattr(rounding, "COLUMNS", columns)
+    np.testing.assert_array_equal(joint_codes(weight, h), expected)
+
+
+def test_more_rows_than_an_int32_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """131,071 rows of 128 * 128 fit, one more does not."""
+    assert (rounding.INT32_ROWS, 131_072 * 128**2) == (131_071, 2**31)
+    x = correlated(3 * BLOCK, 4, 11)
+    expected = moments_of(x, 7).matrix(centred=False)
+    monkeypatch.setattr(rounding, "INT32_ROWS", BLOCK)
+    wide = moments_of(x, 7)
+    np.testing.assert_array_equal(wide.matrix(centred=False), expected)
+    assert wide._products.dtype == np.int64
 
 
 def test_three_columns_are_near_the_best_of_all_codes() -> None:

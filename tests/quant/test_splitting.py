@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from quant.model.activation import ACTIVATIONS
+from quant.quantize import splitting
 from quant.quantize.observers import Observer
 from quant.quantize.splitting import COPIES, folded, split, splittable
 
@@ -40,6 +41,17 @@ def test_copies_give_an_outlier_and_leave_the_others_their_precision(activation:
     assert error[:, others].max() < 0.04  # one scale for all: 36 / 127 / 2 = 0.14
     # GELU is not max(u, 0) near the joints and below: up to 0.17 a joint, 0.05 for each copy.
     assert error[:, [4, 7]].max() < (0.04 if activation == "relu" else 0.5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_choice_is_the_best_of_all(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which a few rows found near enough for all of them to decide."""
+    u = rows({4: 12.0, 7: 5.0 + seed})
+    weight = np.random.default_rng(seed).normal(0, 0.2, (6, 20))
+    found = split(observer(u), weight, "gelu")
+    monkeypatch.setattr(splitting, "NEAR", np.inf)
+    best = split(observer(u), weight, "gelu")
+    assert (found.low, found.high) == (best.low, best.high)
 
 
 def test_every_code_is_the_function_rounded() -> None:

@@ -71,5 +71,22 @@ def test_calibrate_says_so_and_writes_it_down(
             "warning: layer.1.ffn.hidden: channels that reach far beyond the median one: 7" in said
         )
         assert [f"warning: {line}" for line in verdict["findings"]] == [
-            line for line in said.splitlines() if line.startswith("warning")
+            line
+            for line in said.splitlines()
+            if line.startswith("warning") and "texts are few" not in line
         ]
+
+
+def test_a_good_model_is_said_to_be_good_and_why() -> None:
+    errors = {
+        "layer.0.q": TensorError(count=300, limits=40, signal=1000.0, noise=1.0),
+        "pooled": TensorError(count=50, limits=0, signal=100.0, noise=1.0),
+    }
+    verdict = judge(errors, 1.0, 1200)
+    assert verdict.good
+    assert verdict.to_json()["summary"] == verdict.summary
+    assert verdict.summary == (
+        "golden and float agree on 100.00% of 1,200 texts; the worst tensor, pooled, has 20.0 dB, "
+        "where 15 are enough; codes at their limits are at most 13.33% (layer.0.q), and their "
+        "error is in these figures"
+    )

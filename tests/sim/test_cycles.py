@@ -17,6 +17,7 @@ from golden.encoder import run_batch
 from golden.model import Model, Shape
 from golden.random import random_model
 from golden.store import save
+from quant.calibrate import main as calibrate
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
@@ -26,6 +27,7 @@ from sim.cycles.norm import Taken, normalise
 from sim.machine import volume
 from tb.layernorm import random_operation, schedule
 from tests.ending import refusal
+from tests.quant import tiny
 
 VOCABULARY = 50
 LONG = 512
@@ -444,9 +446,34 @@ def test_a_directory_of_the_other_kind_is_refused(
     checkpoint.mkdir()
     (checkpoint / "config.json").write_text("{}")
     monkeypatch.chdir(tmp_path)
-    assert cycles.main(["--model", str(checkpoint)]) == Exit.REFUSED
+    assert cycles.main(["--model", str(checkpoint), "--play"]) == Exit.REFUSED
     told = capsys.readouterr().err
     assert "has no quantized model in build/mine: calibrate first, `python -m quant.calib" in told
     assert f"--model {checkpoint} --data TEXTS`" in told
     save(model_of("odd"), tmp_path / "build" / "mine", {})
     assert cycles.main(["--model", str(checkpoint), "--tokens", "3"]) == Exit.OK
+
+
+@pytest.mark.parametrize("tokens", ["1", "13"])
+def test_a_checkpoint_need_not_be_calibrated(
+    tokens: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The shape is enough: the same cycles before and after a calibration without remedies."""
+    model, out, data = tiny.write(tmp_path / "mine"), tmp_path / "out", tmp_path / "texts.txt"
+    data.write_text("good film\na bad film\n")
+    monkeypatch.setattr("sim.options.default_out", lambda _: out)
+    options = ["--lanes", "4", "--tokens", tokens, "--explain", "--json", "-"]
+    found = []
+    for calibrated in (False, True):
+        if calibrated:
+            plain = ["--remedies", "none", "--data", str(data), "--out", str(out)]
+            assert calibrate(["--model", str(model), *plain]) == 0
+            capsys.readouterr()
+        assert cycles.main(["--model", str(model), *options]) == 0
+        said = capsys.readouterr()
+        assert ("is not calibrated yet: this is its shape" in said.err) != calibrated
+        assert "\ndrain        the same: the tile is shorter than N" in said.err
+        figures = json.loads(said.out)
+        assert figures.pop("model") == str(out if calibrated else model)
+        found.append(figures)
+    assert found[0] == found[1]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("transformers")
 
@@ -40,7 +41,9 @@ def test_prints_and_writes_both_models(
     for row in rows:
         assert 0 < row["float_ms"] <= row["float_median_ms"]
         assert 0 < row["golden_ms"] <= row["golden_median_ms"]
+        assert 0 < row["int8_ms"] <= row["int8_median_ms"]
         assert row["speedup"] == row["float_ms"] / row["golden_ms"]
+        assert row["of_int8"] == row["int8_ms"] / row["golden_ms"]
 
 
 def test_a_fast_engine_that_differs_is_refused(
@@ -77,7 +80,22 @@ def test_too_long_texts_are_refused(quantized: Path, capsys: pytest.CaptureFixtu
 
 
 def test_speed_is_float_time_over_golden_time() -> None:
-    row = bench.Row("m", 128, 4, 30.0, 31.0, 20.0, 21.0)
-    assert row.speedup == 1.5
+    row = bench.Row("m", 128, 4, 30.0, 31.0, 20.0, 21.0, 10.0, 11.0)
+    assert (row.speedup, row.of_int8) == (1.5, 0.5)
     assert replace(row, golden_ms=60.0).speedup == 0.5
-    assert row.line().split() == ["m", "128", "4", "30.00", "20.00", "133.3", "200.0", "1.50x"]
+    assert row.line().split() == [
+        "m", "128", "4", "30.00", "10.00", "20.00", "200.0", "1.50x", "0.50x"
+    ]  # fmt: skip
+
+
+def test_int8_is_the_same_checkpoint() -> None:
+    """Near the float logits, and not the same; any batch and length."""
+    reference = bench.BertForSequenceClassification.from_pretrained(MODEL).eval()
+    session = bench.dynamic_int8(reference, 1)
+    for tokens in (5, 40):
+        ids = bench.review_ids(MODEL, 2, tokens)
+        with torch.inference_mode():
+            exact = reference(input_ids=torch.from_numpy(ids)).logits.numpy()
+        (logits,) = session.run(None, {"ids": ids, "mask": np.ones_like(ids)})
+        assert 0 < np.abs(logits - exact).max() < 1
+        assert (logits.argmax(axis=1) == exact.argmax(axis=1)).all()

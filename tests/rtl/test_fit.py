@@ -1,0 +1,94 @@
+"""Limits that come from models: `sized`, and the options of the commands that use it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from golden import store
+from golden.model import Shape
+from golden.random import random_model
+from rtl.compile import __main__ as compile_command
+from rtl.compile.fit import FitError, longest_sequence, sized
+from rtl.generate import __main__ as generate_command
+from rtl.interface.config import Config
+from sim.estimate import __main__ as estimate_command
+from tests.golden.test_fast import FACTORISED, SHAPES
+
+SMALL = Shape(1, 24, 3, 8, 40, 2, 60, 40, 2)
+WIDE = Shape(1, 40, 2, 20, 24, 3, 60, 20, 2)
+
+
+@pytest.mark.parametrize("lanes", [4, 8])
+@pytest.mark.parametrize("precise", [False, True])
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_is_sized_for_a_model_takes_it(name: str, precise: bool, lanes: int) -> None:
+    model = random_model(SHAPES[name], 1, FACTORISED.get(name, 0), precise=precise)
+    config = sized([model], {"lanes": lanes})
+    assert longest_sequence(model, config) == min(model.shape.tokens, Config().tokens)
+    if model.shape.hidden > 1:
+        smaller = replace(config, hidden=model.shape.hidden - 1)
+        with pytest.raises(FitError):
+            longest_sequence(model, smaller)
+
+
+def test_several_models_get_one_accelerator() -> None:
+    models = [random_model(shape, 0) for shape in (SMALL, WIDE)]
+    config = sized(models, {"lanes": 4})
+    assert (config.tokens, config.hidden, config.ffn, config.labels) == (40, 40, 40, 64)
+    for model in models:
+        assert longest_sequence(model, config) == model.shape.tokens
+    assert sized(models, {"lanes": 4, "ffn": 99, "tokens": 8}).ffn == 99
+
+
+def test_all_that_is_too_small_is_one_error_with_what_works() -> None:
+    model = random_model(WIDE, 0)
+    with pytest.raises(FitError) as error:
+        sized([model], {"lanes": 4, "hidden": 39, "ffn": 4})
+    assert str(error.value) == (
+        "--hidden 39, --ffn 4 too small for the model: give `--hidden 40 --ffn 24`, or leave them "
+        "away for what the model needs"
+    )
+    sized([model], {"lanes": 4, "hidden": 40, "ffn": 24})
+    with pytest.raises(ValueError, match=r"--tokens is 21: the model takes 1\.\.20"):
+        sized([model], {"tokens": 21})
+    with pytest.raises(ValueError, match=r"hidden is 1100: it must lie in 1\.\.1024"):
+        sized([model], {"hidden": 1100})
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> list[Path]:
+    folders = [tmp_path / "small", tmp_path / "wide"]
+    for folder, shape in zip(folders, (SMALL, WIDE), strict=True):
+        store.save(random_model(shape, 0), folder, {})
+    return folders
+
+
+def test_the_commands_size_for_the_model(
+    models: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wide = ["--quantized", str(models[1])]
+    assert compile_command.main([*wide, "--lanes", "4", "-o", str(tmp_path / "m.bin")]) == 0
+    said = capsys.readouterr().err
+    assert "of at least --lanes 4 --tokens 20 --hidden 40 --ffn 24 --labels 64" in said
+    assert compile_command.main([*wide, "--hidden", "8", "--ffn", "8"]) == 2
+    assert "give `--hidden 48 --ffn 24`" in capsys.readouterr().err  # V: 2 heads of 24 places
+    fit = ["--fit", *map(str, models)]
+    assert generate_command.main(["softmax", *fit, "--lanes", "4", "-o", str(tmp_path)]) == 0
+    assert "--tokens 40 --hidden 40 --ffn 40" in capsys.readouterr().out
+    part = ["--part", "xc7a100t", "--lanes", "4"]
+    assert estimate_command.main([*part, "--quantized", str(models[0]), "--tokens", "8"]) == 0
+    said = capsys.readouterr().out
+    assert "lanes 4, tokens 8, hidden 24, ffn 40" in said
+    assert "cycles for 8 tokens" in said
+    assert ("XC7A100T" in said, "LFE5U-25" in said) == (True, False)
+
+
+def test_what_is_no_part_or_model_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        estimate_command.main(["--part", "XC7A1"])
+    assert "'XC7A1' is no part: give one of LFE5U-25, " in capsys.readouterr().err
+    assert generate_command.main(["softmax", "--fit", str(tmp_path)]) == 2
+    assert "a directory that `python -m quant.calibrate` wrote" in capsys.readouterr().err
