@@ -67,11 +67,11 @@ synth: setup-synth  ## Resources and Fmax of UNIT on an ECP5-85F: make synth UNI
 calibrate: setup-quant  ## Quantize the shipped checkpoint into build/
 	@$(RUN) -m quant.calibrate $(ARGS)
 
-bench: setup-train setup-sim  ## Speed of golden beside Hugging Face, cycles of the Verilog, texts a second, published accelerators
+bench: setup-train setup-sim  ## Speed of golden beside Hugging Face, cycles of the Verilog, texts a second, BERT-Base
 	@$(RUN) -m train.bench $(ARGS)
-	@$(RUN) -m sim.performance
-	@$(RUN) -m sim.throughput
-	@$(RUN) -m sim.published
+	@$(RUN) -m sim.cycles --lanes 4,8,16,32 --tokens 16,64,128,512 --whole-last-layer --play
+	@$(RUN) -m sim.cycles --batch 256 --data rotten-tomatoes --lanes 8,16,32,64
+	@$(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32,64
 
 board-sim: setup-sim setup-host  ## The ULX3S in simulation, at a terminal for the host programs
 	@$(RUN) -m boards.simulate --lanes $(LANES) $(ARGS)
@@ -90,7 +90,8 @@ regress: setup-test setup-litex  ## The slow tests, 100,000 fuzz cases, coverage
 	@$(RUN) -m verify.mutate requantize activation matmul reciprocal --count 300
 	@$(RUN) -m verify.mutate softmax layernorm rsqrt attention --count 200
 	@$(RUN) -m verify.mutate accelerator --count 60
-	@$(RUN) -m sim.published --lanes 32 --play
+	@$(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32 --play
+	@$(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32 --play --whole-last-layer
 	@$(RUN) -m sim.regress $(ARGS)
 
 figures: setup-sim  ## docs/results.md from docs/measurements.toml; again: make figures ARGS='"cycles*"'
@@ -101,7 +102,7 @@ docs: setup-docs  ## The documentation as a site, build/site/index.html; a warni
 	@echo "$(BUILD)/site/index.html"
 
 clean:  ## Remove what was generated; a folder that BERT2RTL_BUILD names stays
-	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build .pytest_cache .mypy_cache .ruff_cache
 
 distclean: clean  ## Remove the virtual environment, too
 	rm -rf .venv bert2rtl.egg-info

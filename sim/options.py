@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from cli.options import add_model, positive
 
@@ -15,7 +16,6 @@ from quant.quantized_model import QuantizedModel
 
 ROW_LATENCY = 20
 CALIBRATE = "python -m quant.calibrate"
-UNIT_LANES = {"LayerNorm": "norm_lanes", "the epilogue": "epilogue_lanes"}
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -31,9 +31,9 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 def add_lane_options(parser: argparse.ArgumentParser) -> None:
     """Add the choices of a configuration that change cycles and no limit."""
-    for unit, name in UNIT_LANES.items():
+    for unit, option in (("LayerNorm", "--norm-lanes"), ("the epilogue", "--epilogue-lanes")):
         parser.add_argument(
-            f"--{name.replace('_', '-')}",
+            option,
             type=positive,
             metavar="N",
             help=f"lanes of {unit}, those of the array over a power of two (default: all)",
@@ -42,14 +42,18 @@ def add_lane_options(parser: argparse.ArgumentParser) -> None:
 
 def lanes_of(options: argparse.Namespace) -> dict[str, int | None]:
     """What `add_lane_options` has, as `rtl.compile.fit.fitting` takes it."""
-    return {name: getattr(options, name) for name in UNIT_LANES.values()}
+    return {"norm_lanes": options.norm_lanes, "epilogue_lanes": options.epilogue_lanes}
 
 
-def add_memory_options(parser: argparse.ArgumentParser) -> None:
-    """Add what the memories around the accelerator give, and what it is asked to compute."""
+def add_memory_options(parser: argparse.ArgumentParser, stream_bytes: Any = positive) -> None:
+    """Add what the memories around the accelerator give, and what it is asked to compute.
+
+    stream_bytes
+        The type of `--stream-bytes`.
+    """
     parser.add_argument(
         "--stream-bytes",
-        type=positive,
+        type=stream_bytes,
         metavar="N",
         help="bytes of the command stream a cycle (default: the lanes)",
     )

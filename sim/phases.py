@@ -8,6 +8,10 @@ from typing import Any
 
 from rtl.compile.program import Program, Step
 from rtl.interface.command import Flag, Opcode
+from rtl.interface.config import ceil_div
+
+CLOCK_MHZ = 100
+"""At which commands tell cycles as time, where no other clock is given."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,14 @@ def macs(step: Step, tokens: int) -> int:
 def work(program: Program, tokens: int) -> int:
     """Multiply-accumulates of a whole program."""
     return sum(macs(step, tokens) for step in program.steps)
+
+
+def utilisation(program: Program, lengths: Sequence[int], cycles: int) -> tuple[float, float]:
+    """MACs / N^2 of the cycles: of the tokens, and with whole row tiles."""
+    n = program.config.lanes
+    padded = [ceil_div(tokens, n) * n for tokens in lengths]
+    tokens, tiles = (sum(work(program, length) for length in part) for part in (lengths, padded))
+    return tokens / n**2 / cycles, tiles / n**2 / cycles
 
 
 def tensors(step: Step) -> tuple[str, ...]:

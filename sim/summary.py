@@ -20,12 +20,10 @@ from quant.model.spec import (
 )
 from rtl.interface.config import Config
 from sim.bench import PassedTest
-from sim.phases import Phase, phases, work
+from sim.phases import CLOCK_MHZ, Phase, phases, work
 from sim.play import Verified
 from sim.reference import Reference
 from sim.report import table
-
-CLOCK_MHZ = 100
 
 
 def kept(facts: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Accuracy and loss of a classifier on labelled token sequences."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from cli.progress import progress
 
@@ -16,17 +17,27 @@ from train.tokens import SpecialTokens
 _BATCH = 50
 
 
-@torch.no_grad()
 def predict(
-    model: Classifier,
+    model: Classifier, texts: Sequence[npt.NDArray[np.int32]], **how: Any
+) -> npt.NDArray[np.float64]:
+    """Logits [texts, labels]; arguments as for `predicted`."""
+    return np.stack(predicted(model, texts, **how))
+
+
+@torch.no_grad()
+def predicted(
+    model: torch.nn.Module,
     texts: Sequence[npt.NDArray[np.int32]],
     *,
     length: int,
     special: SpecialTokens,
     device: str,
     description: str,
-) -> npt.NDArray[np.float64]:
-    """Logits [texts, labels] of the first ``length`` tokens of each text, computed in float32."""
+) -> list[npt.NDArray[np.float64]]:
+    """Logits of the first ``length`` tokens of each text, computed in float32.
+
+    Of a text [labels]; of a model that gives every token its own [tokens, labels].
+    """
     model.eval()
     clipped = [clip(ids, length, special) for ids in texts]
     lengths = [len(ids) for ids in clipped]
@@ -36,8 +47,8 @@ def predict(
         batch = pad([clipped[i] for i in indices], special)
         logits = logits_of(model, batch, device).double().cpu().numpy()
         for index, row in zip(indices, logits):
-            rows[index] = row
-    return np.stack(rows)
+            rows[index] = row[: lengths[index]] if row.ndim == 2 else row
+    return rows
 
 
 def figures(logits: npt.NDArray[np.floating], labels: npt.NDArray[np.int64]) -> dict[str, float]:

@@ -193,7 +193,7 @@ def _run(options: argparse.Namespace) -> int:
         reviews = [Review(options.text, None, options.pair)]
     else:
         spec, layout = texts.spec, layout_of(options)
-        reviews = read_texts(options.data, names=spec.labels, layout=layout, task=spec.task)
+        reviews = read_texts(options.data, names=(), layout=layout, task=spec.task)
     with link_of(options) as link:
         board = Board(link)
         info = board.info()

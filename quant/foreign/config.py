@@ -201,6 +201,8 @@ REFUSED: dict[str, str] = {
     "squeezebert": "layer.0: its linear layers are convolutions in groups",
     "convbert": "layer.0.attention: half of its heads are convolutions",
     "ibert": "layer.0: it is quantized already, by formulas of its own: give the RoBERTa before it",
+    "rembert": "embedding.projection: its embedding is factorised under names of its own, and the "
+    "hidden size of the released one, 1152, is beyond an accelerator's 1024",
     "fnet": "layer.0: a Fourier transform in place of attention",
     "dpr": "its encoder is a BERT under another name: save model.question_encoder.bert_model or "
     "ctx_encoder.bert_model by save_pretrained, and give that",

@@ -8,7 +8,7 @@ import argparse
 import codecs
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -69,6 +69,8 @@ class Layout:
     encoding
         Any text encoding of Python's; UTF-8 may begin with a byte order mark. Not of a Parquet
         file, which says itself what its bytes are.
+    label
+        "": none is read.
     labels_are
         "names", "indices", or None to find out (quant.texts.data_label).
 
@@ -138,14 +140,15 @@ def read_texts(
     """The texts of a file: .csv, .tsv or .parquet, .jsonl (an object a line) or .txt (a line).
 
     A label is an index from 0 (1 and 1.0 are the same), or one of ``names``, whose position is then
-    its index: which of both, quant.texts.data_label decides for the whole file; an absent or empty
-    label is None. Without ``names`` every label must be an index; where they are the empty tuple,
-    labels are not looked at. The integers of a Parquet file of `datasets` stand for the names in
-    it. For a ``task`` of several labels or of numbers, whose outputs are called ``names``, a text
-    has targets in place of a label, in the label's column or, where there is none, in columns with
-    the names of the outputs. Empty lines are skipped. Columns that are not read are named on
-    stderr. Raises TextError naming the file and line (of a Parquet file the row) for what cannot be
-    read.
+    its index: which of both, `data_label` decides for the whole file; an absent or empty label
+    is None. Without ``names`` every label must be an index; where they are the empty tuple, what a
+    file says of its texts is not looked at. The integers of a Parquet file of `datasets` stand for
+    the names in it. For a ``task`` of several labels or of numbers, whose outputs are called
+    ``names``, a text has targets in place of a label, in the label's column or, where there is
+    none, in columns with the names of the outputs.
+    Empty lines are skipped.
+    Columns that are not read are named on stderr. Raises TextError naming the file and line (of a
+    Parquet file the row) for what cannot be read.
     """
     reviews = list(stream_texts(path, names=names, layout=layout, task=task))
     if not reviews:
@@ -165,8 +168,10 @@ def stream_texts(
     They are read twice where the labels can be names as well as indices.
     """
     path, layout = Path(path), layout or Layout()
+    if names == ():
+        layout = replace(layout, label="")
     if task == TOKEN_CLASSIFICATION:
-        asked = None if layout.label == "label" else layout.label
+        asked = None if layout.label in ("", "label") else layout.label
         for one in data_words.stream(
             path, names or (), layout.text, asked, layout.encoding, layout.labels_are
         ):
@@ -190,6 +195,9 @@ def stream_texts(
     for line, row, columns in read():
         text = _string(path, line, row, columns.text)
         pair = None if columns.pair is None else _string(path, line, row, columns.pair)
+        if names == ():
+            yield Review(text, None, pair)
+            continue
         if columns.outputs:
             try:
                 fields = [row.get(name) for name in columns.outputs]
@@ -205,7 +213,7 @@ def stream_texts(
             elif outputs:
                 yield Review(text, None, pair, targets.labels_of(value, labels))
             else:
-                yield Review(text, None if names == () else labels.index(value), pair)
+                yield Review(text, labels.index(value), pair)
         except ValueError as error:
             raise TextError(f"{place(path, line)}: {columns.label!r} {error}") from None
 
@@ -291,8 +299,10 @@ class Columns:
         text = one_of([layout.text] if layout.text else TEXT_COLUMNS, needed=True)
         assert text is not None
         pair = one_of([layout.pair] if layout.pair else PAIR_COLUMNS, needed=bool(layout.pair))
-        asked = layout.label != "label" and path.suffix.lower() != ".jsonl"
-        label = one_of([layout.label], needed=asked) or layout.label
+        label = layout.label
+        if label:
+            asked = label != "label" and path.suffix.lower() != ".jsonl"
+            label = one_of([label], needed=asked) or label
         each: tuple[str, ...] = ()
         if label not in found:
             places = [column_of(path, line, found, [name]) for name in outputs]
@@ -342,7 +352,7 @@ def _placed(
             has, before = ("no pair", "have one") if first.pair else ("a pair", "have none")
             raise TextError(f"{path}:{line}: it has {has} and the rows before it {before}")
         yield line, row, chosen[keys]
-    asked = objects and layout.label != "label"
+    asked = objects and layout.label not in ("", "label")
     if asked and chosen and not any(one.label in keys for keys, one in chosen.items()):
         raise TextError(
             f"{path}: no object has the key {layout.label!r}: name the labels' with --label-column"

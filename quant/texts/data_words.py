@@ -54,20 +54,23 @@ def stream(
     """The texts of a file, one at a time.
 
     names
-        Of the model's classes.
+        Of the model's classes; empty: tags are not looked at.
     words, tags
-        Their columns; None: the first of WORD_COLUMNS and of TAG_COLUMNS that is there.
+        Their columns; None: the first of WORD_COLUMNS and of TAG_COLUMNS that is there. "": any of
+        these, where tags are not looked at.
     are
         What the tags are, as quant.texts.data_label has it; None to find out.
 
     Raises TextError naming the file and line (of a Parquet file the row) for what cannot be read.
     """
+    if not names:
+        tags = tags or ""
     labels, read = _opened(path, names, words, tags, encoding, are)
     if labels.doubtful:
         labels.settle((line, _tags(path, line, given, said)) for line, given, said in read(False))
     for line, given, said in read(True):
         found: list[int | None] = []
-        for number, tag in enumerate(_tags(path, line, given, said), 1):
+        for number, tag in enumerate(_tags(path, line, given, said) if names else (), 1):
             try:
                 found.append(labels.index(tag))
             except ValueError as error:
@@ -75,7 +78,7 @@ def stream(
         if isinstance(given, str):
             yield Tagged(given)
         else:
-            yield Tagged(" ".join(given), given, tuple(found))
+            yield Tagged(" ".join(given), given, tuple(found) if names else (None,) * len(given))
 
 
 def _opened(
@@ -93,7 +96,7 @@ def _opened(
     if suffix not in parquet.SUFFIXES:
         return Labels(path, names, are), partial(_of_rows, path, words, tags, encoding)
     with reading(path):
-        classes = {} if are == INDICES else parquet.classes(path)
+        classes = {} if are == INDICES or not names else parquet.classes(path)
         of_tags = _columns(path, 0, parquet.names(path), words, tags)[1]
     labels = Labels(path, names, are, classes.get(of_tags or ""))
     named = {} if labels.are == INDICES else classes
@@ -172,6 +175,9 @@ def _columns(
             f"{place(path, line)}: it has no {wanted}, but {', '.join(found)[:200] or 'nothing'}: "
             "name the column of the words with --text-column"
         )
+    if tags == "":
+        either = (one for one in found if one.strip().casefold() in TAG_COLUMNS)
+        return of_words, next(either, None)
     of_tags = column_of(path, line, found, [tags] if tags else TAG_COLUMNS)
     if tags and of_tags is None:
         raise TextError(

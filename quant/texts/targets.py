@@ -145,6 +145,8 @@ def _number(value: object) -> float:
     try:
         if isinstance(value, bool):
             raise ValueError
+        if isinstance(value, str) and ("_" in value or not value.isascii()):
+            raise ValueError  # Python would take 1_000 and the digits of any script
         number = float(value) if isinstance(value, int | float) else float(str(value))
     except (ValueError, OverflowError):
         raise ValueError(f"is {shown(value)}, not a number") from None

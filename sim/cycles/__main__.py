@@ -1,25 +1,36 @@
-"""`python -m sim.cycles`: the cycles of an inference, without simulating it."""
+"""`python -m sim.cycles`: the cycles of inferences, and texts a second, without simulating them."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from itertools import product
 
-from cli.command import run_command
+from cli.command import Exit, run_command
 from cli.files import write_json
-from cli.options import Parser, add_json, add_lanes, positive
+from cli.options import LANES as DEFAULT_LANES
+from cli.options import Parser, add_json, positive, whole
+from cli.progress import progress, stage
 
+import numpy as np
+
+from golden.model import Model
 from golden.store import load
+from quant.texts.corpora import load_texts
 from rtl.compile.fit import fitting_model
-from rtl.compile.program import Program, compile_model
+from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.dma.bus import Bus
 from rtl.dma.options import add_bus_options, bus_of
 from rtl.interface.command import Opcode
-from rtl.interface.config import LANES
+from rtl.interface.config import LANES, Config
+from sim.cycles import batches, sweep
 from sim.cycles.dma import predict_dma
 from sim.cycles.model import Phase, Prediction, predict
+from sim.cycles.sweep import Case, layers
+from sim.estimate.area import estimate
+from sim.estimate.performance import example
 from sim.options import (
     ROW_LATENCY,
     add_lane_options,
@@ -27,14 +38,21 @@ from sim.options import (
     add_model_options,
     add_stream_ahead,
     lanes_of,
+    model_of,
     quantized_of,
 )
-from sim.phases import work
+from sim.phases import CLOCK_MHZ, work
 from sim.report import table
+from sim.reviews import Setup
 from tb.trace import CAUSES
 
 DESCRIPTION = """\
 Predict the cycles of an inference from a model's shape, without simulating it.
+
+--lanes, --tokens, --stream-bytes and --batch take several values with commas between them: then
+each inference is a line of a table. With --play each runs through the simulated Verilog, too; the
+exit status is 1 where a value differs from golden's or a counter from the prediction. With --batch
+it is texts a second: each text in an inference of its own, and in batches.
 
 The prediction equals the register `cycles` of the simulated accelerator, and so do the cycles of
 each phase and the stalls by cause. Limits of the accelerator (longest sequence, widest layer) have
@@ -50,25 +68,20 @@ examples:
   python -m sim.cycles --quantized build/bert-tiny-imdb --lanes 16 --tokens 64
   python -m sim.cycles --stream-bytes 4 --row-latency 100 --whole-last-layer
   python -m sim.cycles --json build/cycles.json
+  python -m sim.cycles --lanes 8,16 --tokens 16,64,128 --play
+  python -m sim.cycles --shape 12,768,3072 --lanes 32,64 --whole-last-layer
+  python -m sim.cycles --batch 256 --data rotten-tomatoes --lanes 16 --stream-bytes 2,16
   python -m sim.cycles --dma --data-bits 32 --latency 50
   python -m sim.cycles --dma --table
 """
-CLOCK_MHZ = 100
-LAYER = "layer."
+TEXTS = 1000
 WIDTHS, LATENCIES = (32, 64, 128), (20, 50, 100)
 """Of the table, bits and cycles."""
 
 
-def _layers(prediction: Prediction, lanes: int) -> tuple[float, int]:
-    """MACs / N^2 of the encoder layers, and cycles from their first operand to their last."""
-    layers = [phase for phase in prediction.phases if phase.name.startswith(LAYER)]
-    ideal = sum(phase.macs for phase in layers) / lanes**2
-    return ideal, layers[-1].last - layers[0].first + 1
-
-
 def figures(prediction: Prediction, lanes: int) -> dict[str, object]:
     """Everything that the table shows, for JSON."""
-    ideal, span = _layers(prediction, lanes)
+    ideal, span = layers(prediction, lanes)
     macs = sum(phase.macs for phase in prediction.phases)
     return {
         "total_cycles": prediction.cycles,
@@ -120,7 +133,7 @@ def report(prediction: Prediction, lanes: int) -> str:
             *(prediction.stalls[cause] for cause in CAUSES),
         ]
     )
-    ideal, span = _layers(prediction, lanes)
+    ideal, span = layers(prediction, lanes)
     microseconds = prediction.cycles / CLOCK_MHZ
     return (
         f"{table(headings, rows)}\n\n"
@@ -160,20 +173,76 @@ def _print_by_memory(found: dict[int, dict[int, int]], streamed: int) -> None:
     )
 
 
+def listed(one: Callable[[str], int]) -> Callable[[str], list[int]]:
+    """The type of an option that takes one value or several, with commas between them."""
+    return lambda text: list(dict.fromkeys(one(part) for part in text.split(",")))
+
+
+def _lanes(text: str) -> int:
+    value = whole(1)(text)
+    if value not in LANES:
+        allowed = ", ".join(map(str, LANES))
+        raise argparse.ArgumentTypeError(f"invalid choice: {value} (choose from {allowed})")
+    return int(value)
+
+
+def _shape(text: str) -> list[int]:
+    values = [whole(1)(part) for part in text.split(",")]
+    if len(values) != 3:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no shape: give layers, hidden size and feed-forward size, 12,768,3072"
+        )
+    return values
+
+
 def _parser() -> Parser:
     result = Parser("sim.cycles", DESCRIPTION, EXAMPLES)
     add_model_options(result)
-    add_lanes(result, LANES)
+    result.add_argument(
+        "--shape",
+        type=_shape,
+        metavar="LAYERS,HIDDEN,FFN",
+        help="no model but random integers of this shape, with heads of 64 channels: 12,768,3072 "
+        "is BERT-Base",
+    )
+    result.add_argument(
+        "--lanes",
+        type=listed(_lanes),
+        default=[DEFAULT_LANES],
+        metavar="N",
+        help=f"N x N multipliers: some of {_listed(LANES)} (default: {DEFAULT_LANES})",
+    )
     add_lane_options(result)
     result.add_argument(
         "--tokens",
-        type=positive,
-        default=128,
+        type=listed(positive),
+        default=[128],
         metavar="L",
-        help="length of the sequence (default: 128)",
+        help="lengths of the sequence; with --batch texts are cut to it (default: 128)",
     )
-    add_memory_options(result)
+    add_memory_options(result, stream_bytes=listed(positive))
     add_stream_ahead(result)
+    result.add_argument(
+        "--play",
+        action="store_true",
+        help="run random tokens through the simulated Verilog, too: every logit and every write of "
+        "every named intermediate must be golden's, every counter as predicted",
+    )
+    texts = result.add_argument_group("texts a second")
+    texts.add_argument(
+        "--batch",
+        type=listed(positive),
+        metavar="TOKENS",
+        help="texts alone, and as many an inference as a token memory of so many tokens holds",
+    )
+    texts.add_argument(
+        "--data",
+        metavar="NAME",
+        help="with --batch: imdb, rotten-tomatoes (their test split), or a file (default: imdb)",
+    )
+    texts.add_argument(
+        "--texts", type=positive, metavar="N", help=f"with --batch: how many (default: {TEXTS})"
+    )
     add_bus_options(result)
     result.add_argument(
         "--latency",
@@ -191,8 +260,8 @@ def _parser() -> Parser:
     return result
 
 
-def _run(options: argparse.Namespace) -> None:
-    bus = bus_of(options)
+def _check(options: argparse.Namespace, bus: Bus | None) -> None:
+    """Refuse options that do not go together."""
     for name in ("latency", "table"):
         if bus is None and getattr(options, name):
             raise ValueError(f"--{name} is for the accelerator with --dma: give both or none")
@@ -202,48 +271,167 @@ def _run(options: argparse.Namespace) -> None:
             "--stream-bytes, --stream-ahead and --row-latency are of streams: with --dma give "
             "--data-bits, --outstanding and --latency"
         )
-    directory = quantized_of(options)
-    model, _ = load(directory)
-    longest = model.shape.tokens
-    if not 1 <= options.tokens <= longest:
-        raise ValueError(f"--tokens is {options.tokens}: the model takes 1..{longest}")
-    config = fitting_model(model, options.lanes, options.tokens, **lanes_of(options))
-    program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
-    ids = [i % model.shape.vocabulary for i in range(options.tokens)]
-    if bus is not None and options.table:
-        found, streamed = by_memory(program, ids, bus), predict(program, options.tokens).cycles
-        _print_by_memory(found, streamed)
-        if options.json:
-            write_json(options.json, {"cycles": found, "streamed": streamed})
-        return
-    latency = ROW_LATENCY if options.latency is None else options.latency
-    if bus is None:
-        memory: dict[str, object] = {
-            "stream_bytes": options.stream_bytes or config.lanes,
-            "stream_ahead": options.stream_ahead,
-            "row_latency": options.row_latency,
-        }
-        prediction = predict(
-            program,
-            options.tokens,
-            stream_bytes=options.stream_bytes,
+    for name in ("play", "batch"):
+        if bus is not None and getattr(options, name):
+            raise ValueError(f"--{name} is for the accelerator without --dma: leave one away")
+    for name in ("data", "texts"):
+        if options.batch is None and getattr(options, name) is not None:
+            raise ValueError(f"--{name} is for --batch: give both or none")
+    if options.batch is not None and options.play:
+        raise ValueError("--batch predicts: `python -m sim.regress --batch` plays batches")
+    if options.table and len(options.lanes) * len(options.tokens) > 1:
+        raise ValueError("--table is of one accelerator: give one of --lanes and one of --tokens")
+    if options.shape is not None:
+        for name in ("model", "quantized", "batch"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"--{name} needs a model, --shape is none: leave one away")
+
+
+def _batches(options: argparse.Namespace) -> None:
+    """Texts a second."""
+    directory, quantized = model_of(options)
+    spec, data = quantized.spec, options.data or "imdb"
+    texts = load_texts(data, "test", names=(), task=spec.task)[: options.texts or TEXTS]
+    if not texts:
+        raise ValueError(f"{data} holds no text: nothing would be counted")
+    cut = {
+        tokens: [len(quantized.tokens(t.content, t.pair, max_tokens=tokens).ids) for t in texts]
+        for tokens in options.tokens
+    }
+    rates = options.stream_bytes or [None]
+    plan = list(product(cut.items(), options.lanes, rates, options.batch))
+    found = [
+        batches.measure(
+            quantized.model,
+            lengths,
+            lanes,
+            memory,
+            choices=lanes_of(options),
+            whole_last_layer=options.whole_last_layer,
+            stream_bytes=rate,
             stream_ahead=options.stream_ahead,
             row_latency=options.row_latency,
         )
-    else:
-        memory = bus.as_dict() | {"latency": latency}
-        prediction = predict_dma(program, ids, [0] * options.tokens, bus=bus, latency=latency)
-    assert sum(phase.macs for phase in prediction.phases) == work(program, options.tokens)
-    print(report(prediction, config.lanes))
+        for (_, lengths), lanes, rate, memory in progress(plan, "predicting", "settings")
+    ]
+    print(batches.report(found))
     if options.json:
-        inputs = {
-            "model": str(directory),
-            "lanes": config.lanes,
-            "tokens": options.tokens,
-            **memory,
-            "whole_last_layer": options.whole_last_layer,
-        }
-        write_json(options.json, inputs | figures(prediction, config.lanes))
+        inputs = {"model": str(directory), "data": data, "clock_mhz": CLOCK_MHZ}
+        write_json(options.json, [inputs | asdict(one) for one in found])
+
+
+def _model(options: argparse.Namespace) -> tuple[Model, str]:
+    """The model, and what the JSON calls it."""
+    longest = max(options.tokens)
+    if options.shape is not None:
+        layers, hidden, ffn = options.shape
+        config = Config(tokens=longest, hidden=hidden, ffn=ffn)
+        return example(config, layers), f"{layers} layers, hidden {hidden}, feed-forward {ffn}"
+    directory = quantized_of(options)
+    model, _ = load(directory)
+    for tokens in options.tokens:
+        if tokens > model.shape.tokens:
+            raise ValueError(f"--tokens is {tokens}: the model takes 1..{model.shape.tokens}")
+    return model, str(directory)
+
+
+def _program(options: argparse.Namespace, model: Model, lanes: int) -> Program:
+    """The model compiled for the accelerator of so many lanes that takes all lengths."""
+    config = fitting_model(model, lanes, max(options.tokens), **lanes_of(options))
+    return compile_model(model, config, whole_last_layer=options.whole_last_layer)
+
+
+def _ids(model: Model, tokens: int) -> list[int]:
+    return [i % model.shape.vocabulary for i in range(tokens)]
+
+
+Told = tuple[Case, dict[str, object]]
+"""A case, and what the JSON says of the memories around it."""
+
+
+def _streamed(options: argparse.Namespace, model: Model, program: Program) -> Iterator[Told]:
+    """Each length and rate, played where asked for."""
+    config, dsp = program.config, estimate(program.config)["DSP"]
+    ahead, latency = options.stream_ahead, options.row_latency
+    rows = embedding_table(model, config.lanes) if options.play else np.empty(0)
+    for tokens, rate in product(options.tokens, options.stream_bytes or [None]):
+        found = predict(program, tokens, stream_bytes=rate, stream_ahead=ahead, row_latency=latency)
+        played = None
+        if options.play:
+            stage(f"playing {tokens} tokens on {config.lanes} lanes")
+            setup = Setup(
+                model=model,
+                config=config,
+                program=program,
+                rows=rows,
+                stream_bytes=rate,
+                stream_ahead=ahead,
+                row_latency=latency,
+                stalls=None,
+            )
+            played = sweep.play(setup, tokens, found)
+        width = rate or config.lanes
+        memory = {"stream_bytes": width, "stream_ahead": ahead, "row_latency": latency}
+        yield Case(config.lanes, tokens, width, dsp, found, played), memory
+
+
+def _fetched(
+    options: argparse.Namespace, model: Model, program: Program, bus: Bus
+) -> Iterator[Told]:
+    """Each length, with DMA."""
+    config, dsp = program.config, estimate(program.config)["DSP"]
+    latency = options.latency or ROW_LATENCY
+    for tokens in options.tokens:
+        ids = _ids(model, tokens)
+        found = predict_dma(program, ids, [0] * tokens, bus=bus, latency=latency)
+        case = Case(config.lanes, tokens, bus.data_bits // 8, dsp, found)
+        yield case, bus.as_dict() | {"latency": latency}
+
+
+def _by_memory(options: argparse.Namespace, model: Model, bus: Bus) -> None:
+    """The table of widths and latencies."""
+    (lanes,), (tokens,) = options.lanes, options.tokens
+    program = _program(options, model, lanes)
+    found, streamed = by_memory(program, _ids(model, tokens), bus), predict(program, tokens).cycles
+    _print_by_memory(found, streamed)
+    if options.json:
+        write_json(options.json, {"cycles": found, "streamed": streamed})
+
+
+def _run(options: argparse.Namespace) -> int:
+    bus = bus_of(options)
+    _check(options, bus)
+    if options.batch is not None:
+        _batches(options)
+        return Exit.OK
+    model, name = _model(options)
+    if bus is not None and options.table:
+        _by_memory(options, model, bus)
+        return Exit.OK
+    cases: list[Case] = []
+    written: list[dict[str, object]] = []
+    for lanes in options.lanes:
+        program = _program(options, model, lanes)
+        if bus is None:
+            told = _streamed(options, model, program)
+        else:
+            told = _fetched(options, model, program, bus)
+        for case, memory in told:
+            assert sum(phase.macs for phase in case.prediction.phases) == work(program, case.tokens)
+            cases.append(case)
+            inputs = {"model": name, "lanes": lanes, "tokens": case.tokens, **memory}
+            inputs["whole_last_layer"] = options.whole_last_layer
+            found = figures(case.prediction, lanes) | sweep.as_dict(case.played)
+            written.append(inputs | found)
+    if len(cases) == 1:
+        print(report(cases[0].prediction, cases[0].lanes))
+    else:
+        print(sweep.report(cases))
+    if options.play:
+        print("", *sweep.said(cases), sep="\n")
+    if options.json:
+        write_json(options.json, written[0] if len(written) == 1 else written)
+    return Exit.OK if sweep.good(cases) else Exit.DIFFERENT
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

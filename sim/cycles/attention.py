@@ -43,4 +43,4 @@ class Attention(Inference):
         finished = max(act + 1, self.array.made, self.array.quiet)
         cycles = finished + OUTPUT_LATENCY + OUTPUT_INTERVAL * width * self.row_tiles
         active = sum(phase.active for phase in self.phases)
-        return Prediction(cycles, active, {}, tuple(self.phases), act)
+        return Prediction(cycles, active, {}, tuple(self.phases))

@@ -73,15 +73,12 @@ class Prediction:
 
     cycles, active, stalls
         The registers of these names; `stalls` includes the idle cycles after the last operand.
-    stream_end
-        Cycle in which END acts: the loader has read the stream and could turn to another.
     """
 
     cycles: int
     active: int
     stalls: dict[str, int]
     phases: tuple[Phase, ...]
-    stream_end: int
 
 
 @dataclass
@@ -355,7 +352,7 @@ class Inference:
         stalls = {cause: sum(p.stalls[cause] for p in self.phases) for cause in CAUSES}
         stalls["idle"] += cycles - self.array.last
         active = sum(phase.active for phase in self.phases)
-        return Prediction(cycles, active, stalls, tuple(self.phases), act)
+        return Prediction(cycles, active, stalls, tuple(self.phases))
 
 
 def predict(
@@ -365,7 +362,6 @@ def predict(
     stream_bytes: int | None = None,
     stream_ahead: int = 1,
     row_latency: int = 20,
-    tokens_there: bool = False,
 ) -> Prediction:
     """The cycles of one inference.
 
@@ -381,8 +377,6 @@ def predict(
         Words of it that a buffer in front of the accelerator holds.
     row_latency
         Cycles from a request of an embedding row to its first word.
-    tokens_there
-        As if the tokens had been taken before; no accelerator does.
 
     Raises
     ------
@@ -398,10 +392,7 @@ def predict(
     checked(program, lengths, "row latency", row_latency)
     gap = ceil_div(n, min(stream_bytes or n, n))
     words = Words(gap) if stream_ahead == 1 else BufferedWords(gap, stream_ahead)
-    inference = Inference(program, lengths, words, Rows(row_latency))
-    if tokens_there:
-        inference.ready = 0
-    return inference.predict()
+    return Inference(program, lengths, words, Rows(row_latency)).predict()
 
 
 def checked(program: Program, lengths: Sequence[int], what: str, latency: int) -> None:

@@ -27,6 +27,7 @@ from sim.estimate.fits import parts, shares, verdict
 from sim.estimate.memories import memories
 from sim.estimate.performance import Performance, example, performance
 from sim.options import add_memory_options, add_model_options, clock, quantized_of
+from sim.phases import CLOCK_MHZ
 from sim.report import table
 
 DESCRIPTION = """\
@@ -58,7 +59,11 @@ def _parser() -> Parser:
         help=f"of the encoder without a model, 1 to {MAX_LAYERS} (default: 2)",
     )
     result.add_argument(
-        "--clock", type=clock, default=100.0, metavar="MHZ", help="for times (default: 100)"
+        "--clock",
+        type=clock,
+        default=float(CLOCK_MHZ),
+        metavar="MHZ",
+        help=f"for times (default: {CLOCK_MHZ})",
     )
     result.add_argument(
         "--points", action="store_true", help="show what was measured beside the estimates, and end"

@@ -14,9 +14,9 @@ from markupsafe import Markup
 
 from sim.activity import Kind, Lane, Operation, lanes, operations
 from sim.page import timeline, values
+from sim.phases import CLOCK_MHZ
 from sim.play import Verified
 from sim.reference import Reference
-from sim.summary import CLOCK_MHZ
 from tb.activity import Record
 
 FOLDER = Path(__file__).parent

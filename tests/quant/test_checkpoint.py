@@ -174,6 +174,25 @@ def test_refuses_a_config(tmp_path: Path, change: dict, message: str) -> None:
         load(tiny.write(tmp_path, change))
 
 
+@pytest.mark.parametrize(
+    ("family", "reason"),
+    [
+        ("esm", "layer.0.q: rotary"),
+        ("vit", "embedding: it reads patches"),
+        ("clip", "layer.0.attention: a decoder"),
+        ("mobilebert", "layer.0: its layers have bottlenecks"),
+        ("layoutlm", "embedding: it adds the places"),
+        ("dpr", "its encoder is a BERT under another name: save"),
+        ("megatron-bert", "final.norm: its layers have the norm before"),
+        ("rembert", "embedding.projection: its embedding is factorised under names of its own"),
+        ("eurobert", "layer.0.q: rotary"),
+    ],
+)
+def test_a_family_that_cannot_run_says_why(family: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=f"model_type '{family}' cannot run: {reason}"):
+        load(tiny.write(tmp_path, {"model_type": family}))
+
+
 def test_refuses_tensors(tmp_path: Path) -> None:
     good = tiny.tensors()
     cases: list[tuple[str, dict, str]] = [

@@ -471,6 +471,9 @@ def test_every_command_decides_or_asks(tmp_path: Path, capsys) -> None:
         inspect: [str(model), "--data"],
         ablation: [*base, "--calibration", str(sure), "--data"],
     }
+    for command in (calibrate, inspect):  # they need no labels
+        assert command.main([*commands.pop(command), str(doubt)]) == 0
+        assert "label" not in capsys.readouterr().err.replace("not read: label", "")
     for command, arguments in commands.items():
         assert command.main([*arguments, str(sure)]) == 0, command
         assert f"note: {sure}: labels are read as names" in capsys.readouterr().err

@@ -162,7 +162,7 @@ def test_the_dump_of_a_precise_stream_says_wide() -> None:
     model = family("pre-norm-embedding-norm", SMALL["pre-norm-embedding-norm"], precise=True)
     program = compile_model(model, Config(lanes=4, precise=True, **SMALL_LIMITS))
     named: dict[str, set[str]] = {"WIDE": set(), "CHAINED": set()}
-    for line in listing(program.stream):
+    for line in listing(program.stream()):
         for flag, opcodes in named.items():
             if re.search(rf"\b{flag}\b", line):
                 opcodes.add(line.split()[1])

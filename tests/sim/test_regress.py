@@ -1,4 +1,4 @@
-"""The regression and the performance table: they count, fail when they must, and say why."""
+"""The regression: it counts, fails when it must, and says why."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from quant.foreign.tokenizer import Tokens
 from rtl.compile.fit import fitting
 from rtl.compile.program import compile_model
 from rtl.interface.operation import Error
-from sim import performance, regress
+from sim import regress
 from sim.harness.fast import HarnessError, Result
-from sim.performance import Setting
 from sim.reviews import Review, Setup, check, shares
 from tests.ending import refusal
 
@@ -218,46 +217,3 @@ def test_a_hang_and_an_interruption_end_the_command(
     fail(KeyboardInterrupt)
     assert regress.main([]) == 130
     assert capsys.readouterr().err == "no progress for 9 cycles\n"
-
-
-def test_the_plan_of_the_performance_table() -> None:
-    plan = performance.settings([8, 16], [64, 128])
-    assert len(plan) == len(set(plan)) == 4 + 2 + 4
-    assert Setting(16, 1, 128) in plan
-    assert Setting(16, None, 64, whole_last_layer=False) in plan
-    assert performance.settings([4], [7]) == [Setting(4, None, 7)]
-
-
-def test_real_ids_are_cut_to_length(classifier: Classifier) -> None:
-    ids = performance.real_ids(classifier, 40)
-    assert len(ids) == 40
-    assert len(performance.real_ids(classifier, 1)) == 1
-    with pytest.raises(ValueError, match="513 tokens are asked for: the model takes at most 512"):
-        performance.real_ids(classifier, 513)
-
-
-@pytest.mark.verilator
-@pytest.mark.slow
-def test_measured_cycles_are_the_predicted_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "figures.json"
-    line = ["--lanes", "4", "--tokens", "1", "12", "--json", str(out)]
-    assert performance.main(line) == 0
-    assert "all 2 totals as predicted, all logits equal to golden's" in capsys.readouterr().out
-    found = json.loads(out.read_text())
-    assert [one["setting"]["tokens"] for one in found] == [1, 12]
-    # 12 tokens: 4 projections and the FFN of two layers, scores and context, on 16 MACs.
-    linear = 2 * 12 * (4 * 128 * 128 + 2 * 128 * 512)
-    assert found[1]["ideal"] == (linear + 2 * 2 * 12 * 12 * 128) / 16
-    assert found[1]["ideal"] < found[1]["layers"] < found[1]["total"]
-
-    predict = performance.predict
-
-    def one_more(*arguments: object, **options: object) -> object:
-        prediction = predict(*arguments, **options)
-        return replace(prediction, cycles=prediction.cycles + 1)
-
-    monkeypatch.setattr(performance, "predict", one_more)
-    assert performance.main(line) == 1
-    assert "2 of 2 DIFFER from prediction or golden" in capsys.readouterr().out

@@ -15,6 +15,7 @@ from quant.texts.data_file import read_texts
 from tests.ending import refusal
 from tests.train.conftest import FAST
 from train import heads
+from train.targets import HEADS
 
 
 @pytest.fixture
@@ -72,12 +73,12 @@ def test_the_same_command_gives_the_same_bytes(arguments, tmp_path):
 
 
 def test_the_corpora_give_targets_that_are_written_and_read(tmp_path):
-    for task, several in (("multi-label", True), ("regression", False)):
-        found = heads.corpora(task, "validation")[:20]
-        names = heads.NAMES[task]
-        heads.write_texts(tmp_path / "a.jsonl", found, names, several)
-        assert read_texts(tmp_path / "a.jsonl", names=names, task=task) == found
-    reviews = heads.corpora("regression", "validation")
+    for task in ("multi-label", "regression"):
+        head = HEADS[task]()
+        found = head.corpus("validation")[:20]
+        heads.write_texts(tmp_path / "a.jsonl", found, head.names, head)
+        assert read_texts(tmp_path / "a.jsonl", names=head.names, task=task) == found
+    reviews = HEADS["regression"]().corpus("validation")
     assert len(reviews) == 1000  # of 1,000 and of 500
     words = np.array([review.targets[1] for review in reviews])
     assert (words[0::2].mean() > 80, words[1::2].mean() < 40, words.max()) == (True, True, 100)

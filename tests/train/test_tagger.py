@@ -13,6 +13,7 @@ from quant.texts.corpora import imdb
 from tests.ending import refusal
 from tests.train.conftest import FAST
 from train import tagger
+from train.targets import Words, names_of
 
 TAGS = {"great": "B-X", "awful": "B-Y", "film": "O", "story": "O"}
 
@@ -78,12 +79,12 @@ def test_the_same_run_twice_gives_the_same_bytes(base, data, tmp_path):
 )
 def test_which_words_are_names(sentence, tags):
     """What begins a sentence or a quotation, and capitals throughout, say nothing."""
-    found = tagger.names_of(tuple(sentence.split()))
+    found = names_of(tuple(sentence.split()))
     assert ["-" if tag is None else str(tag) for tag in found] == list(tags)
 
 
 def test_sentences_of_reviews():
-    found = tagger.sentences("validation")
+    found = Words().corpus("validation")
     assert len(found) > len(imdb("validation"))
     assert all(6 <= len(review.words) <= 60 == 60 for review in found)
     named = np.mean([1 in review.tags for review in found])
@@ -93,7 +94,10 @@ def test_sentences_of_reviews():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--names", "O"], "--data FILE needs --names A,B,... of its tags, and --validation FILE"),
+        (
+            ["--names", "O"],
+            "--data FILE needs --names A,B,... of its outputs, and --validation FILE",
+        ),
         (["--names", "O,o"], "--names has 'O' and 'o', which are one name: rename one"),
         (["--names", "O,B-X"], "tags.jsonl:"),
         (["--batch", "100"], "64 training texts do not fill a batch of 100: lower --batch"),

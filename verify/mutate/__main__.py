@@ -36,7 +36,7 @@ examples:
 """
 UNITS = ("requantize", "activation", "reciprocal", "rsqrt", "softmax", "layernorm", "matmul")
 ALL = (*UNITS, ATTENTION, ACCELERATOR)
-COUNT, SEED, DEFAULT_LANES = 200, 1, 4
+COUNT, DEFAULT_LANES = 200, 4
 
 
 def _parser() -> Parser:
@@ -54,7 +54,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--known", type=Path, default=LIST, metavar="FILE", help="list of known survivors, TOML"
     )
-    add_seed(parser, "the mutants", SEED)
+    add_seed(parser, "the mutants", None)
     add_jobs(parser, "processes")
     add_dask(parser)
     add_json(parser)

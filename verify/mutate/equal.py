@@ -5,9 +5,10 @@ mutant cannot reach, through logic and registers, is the same in both units and 
 reaches stands twice. A memory is taken out: what it reads is any value, the same for both, and what
 it is given must be the same, words and their addresses where they are written; so both hold the
 same words.
-Three questions are put to Yosys, until one is answered with yes: does one step from any common
-state give equal outputs and states; does induction over some cycles show that all outputs stay
-equal, whatever the registers hold that the mutant cannot reach; and does it, with these registers.
+So may registers be, those that lie further from the mutant than some others: the induction then
+has few states, and none that outputs show late. Questions are put to Yosys until one is answered
+with yes: with the registers up to 0, 1, ... behind the mutant, and whatever the ones hold that it
+cannot reach but for the few that stand just before; with all that it reaches; and with all.
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ TOGETHER = 2
 """Questions that one process answers: each of the accelerator takes a gigabyte, of four in all."""
 
 STEPS = 8
+BEHIND = 5
+"""Registers behind the mutant that stay at most, before all of them do."""
+
+BEFORE = 2
+"""Registers, one behind the other, that stay before what is reached where not all of them do."""
+
 INDUCTION = f"-tempinduct -maxsteps {STEPS}"
 CLOCKS = ("CLK", "RD_CLK", "WR_CLK")
 
@@ -55,8 +62,9 @@ def equivalents(text: str, top: str, mutants: Sequence[Mutant], jobs: int = 1) -
     )
     module = _with_words_where_written(json.loads(flat["flat.json"])["modules"][top])
     same = [False] * len(mutants)
-    for kept, options in (("", ""), ("reached", INDUCTION), ("all", INDUCTION)):
+    for kept in (*range(BEHIND + 1), "reached", "all"):
         rest = [k for k, proved in enumerate(same) if not proved]
+        options = "" if kept == 0 else INDUCTION
         answers = _proved([both(module, _selector(k), kept) for k in rest], options, jobs)
         for k, proved in zip(rest, answers):
             same[k] = proved
@@ -152,7 +160,7 @@ def _renamed(cell: Cell, names: dict[Bit, Bit]) -> Cell:
     return {**cell, "connections": connections}
 
 
-def both(module: Cell, selector: str, registers: str) -> str:
+def both(module: Cell, selector: str, registers: int | str) -> str:
     """The JSON of a module `both` whose output `trigger` says that the two units differ.
 
     Parameters
@@ -162,34 +170,25 @@ def both(module: Cell, selector: str, registers: str) -> str:
     selector
         That of the mutant in question; the others are 0.
     registers
-        "all" of them are there; or "reached": those that the mutant cannot reach are any inputs; or
-        "": they are taken out as memories are, any common state and equal next ones.
+        A number: of those that the mutant reaches the ones within as many registers of it are
+        there, the others are taken out as memories are, any common state and equal next ones; of
+        those that it cannot reach the BEFORE just before them, the others are any inputs.
+        "reached": all those, and no others. "all": all.
     """
     ports = module["ports"]
     selectors = {name: facts["bits"][0] for name, facts in ports.items() if "mutant_" in name}
     off: dict[Bit, Bit] = dict.fromkeys(selectors.values(), "0")
     chosen = selectors[selector]
     cells: dict[str, Cell] = module["cells"]
-    taken_out = {
-        name: cell
-        for name, cell in cells.items()
-        if cell["type"].startswith("$mem") or (not registers and cell["type"] == "$dff")
-    }
-    readers: dict[Bit, list[str]] = {}
-    for name, cell in cells.items():
-        for bit in _bits(cell, _given(cell)) if name not in taken_out else ():
-            readers.setdefault(bit, []).append(name)
-    reached: set[str] = set()
-    touched: dict[Bit, None] = {chosen: None}
-    waiting: list[Bit] = [chosen]
-    while waiting:
-        for name in set(readers.get(waiting.pop(), ())) - reached:
-            reached.add(name)
-            new = [bit for bit in _bits(cells[name], _outputs(cells[name])) if bit not in touched]
-            touched |= dict.fromkeys(new)
-            waiting += new
-    if registers == "reached":
-        taken_out |= {n: c for n, c in cells.items() if c["type"] == "$dff" and n not in reached}
+    memories = {name for name, cell in cells.items() if cell["type"].startswith("$mem")}
+    flops = {name for name, cell in cells.items() if cell["type"] == "$dff"}
+    limit = registers if isinstance(registers, int) else len(flops)
+    reached, touched, beyond = _reached(cells, chosen, memories, flops, limit)
+    out = memories | beyond
+    if registers != "all":
+        near = _before(cells, reached) if isinstance(registers, int) and registers else set()
+        out |= flops - reached - near
+    taken_out = {name: cells[name] for name in cells if name in out}
     fresh = _unused(module)
     twin: dict[Bit, Bit] = off | {bit: fresh + k for k, bit in enumerate(touched)} | {chosen: "1"}
 
@@ -227,6 +226,59 @@ def both(module: Cell, selector: str, registers: str) -> str:
         "netnames": _power_up(module["netnames"], twin, driven, held),
     }
     return json.dumps({"modules": {"both": found}})
+
+
+def _reached(
+    cells: dict[str, Cell], mutant: Bit, memories: set[str], flops: set[str], limit: int
+) -> tuple[set[str], dict[Bit, None], set[str]]:
+    """What a mutant reaches: cells and their bits up to as many registers behind it, and the
+    registers that come next."""
+    readers: dict[Bit, list[str]] = {}
+    for name, cell in cells.items():
+        for bit in _bits(cell, _given(cell)) if name not in memories else ():
+            readers.setdefault(bit, []).append(name)
+    found: set[str] = set()
+    touched: dict[Bit, None] = {mutant: None}
+    edge, depth = [mutant], 0
+    while True:
+        following: set[str] = set()
+        while edge:
+            for name in readers.get(edge.pop(), ()):
+                if name in flops:
+                    following.add(name)
+                elif name not in found:
+                    found.add(name)
+                    edge += _bits(cells[name], _outputs(cells[name]))
+                    touched |= dict.fromkeys(_bits(cells[name], _outputs(cells[name])))
+        beyond = following - found
+        if not beyond or depth == limit:
+            return found, touched, beyond
+        found, depth = found | beyond, depth + 1
+        for name in sorted(beyond):
+            edge += _bits(cells[name], _outputs(cells[name]))
+            touched |= dict.fromkeys(_bits(cells[name], _outputs(cells[name])))
+
+
+def _before(cells: dict[str, Cell], reached: set[str]) -> set[str]:
+    """The registers from which a value gets to these cells through BEFORE registers at most."""
+    drivers = {bit: name for name, cell in cells.items() for bit in _bits(cell, _outputs(cell))}
+    found: set[str] = set()
+    edge = reached
+    for _ in range(BEFORE):
+        seen, registers = set(edge), set[str]()
+        waiting = [bit for name in edge for bit in _bits(cells[name], _given(cells[name]))]
+        while waiting:
+            name = drivers.get(waiting.pop())
+            if name is None or name in seen or cells[name]["type"].startswith("$mem"):
+                continue
+            seen.add(name)
+            if cells[name]["type"] == "$dff":
+                registers.add(name)
+            else:
+                waiting += _bits(cells[name], _given(cells[name]))
+        found |= registers
+        edge = registers
+    return found - reached
 
 
 def _needed(cells: dict[str, Cell], wanted: list[Bit]) -> dict[str, Cell]:

@@ -1,0 +1,126 @@
+"""Texts a second: each in an inference of its own, and side by side in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from golden.model import Model
+from rtl.compile.batches import pack
+from rtl.compile.fit import fitting_model
+from rtl.compile.program import Program, compile_model
+from sim.cycles.model import predict
+from sim.phases import CLOCK_MHZ, utilisation
+from sim.report import table
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """All texts on one accelerator.
+
+    Attributes
+    ----------
+    memory
+        Tokens that a batch may have.
+    whole, alone, batched
+        Cycles of all texts: each alone with the whole last layer, each alone, in batches.
+    batches
+        Inferences that they share.
+    utilisation
+        MACs / N^2 of the batched cycles: of the tokens, and with whole row tiles.
+    """
+
+    lanes: int
+    stream_bytes: int
+    memory: int
+    texts: int
+    tokens: int
+    whole: int
+    alone: int
+    batched: int
+    batches: int
+    utilisation: tuple[float, float]
+
+
+def measure(
+    model: Model,
+    lengths: Sequence[int],
+    lanes: int,
+    memory: int,
+    *,
+    choices: Mapping[str, int | None] = {},
+    whole_last_layer: bool = False,
+    stream_bytes: int | None = None,
+    **streams: Any,
+) -> Measurement:
+    """Predict the cycles of texts of these lengths.
+
+    memory
+        Tokens that the token memory holds.
+    choices
+        Of the configuration, as `rtl.compile.fit.fitting` takes them.
+    whole_last_layer
+        Alone and batched the last layer computes all tokens.
+    stream_bytes, streams
+        As `sim.cycles.model.predict` takes them.
+    """
+
+    def compiled(tokens: int, whole_last_layer: bool) -> Program:
+        config = fitting_model(model, lanes, tokens, **choices)
+        return compile_model(model, config, whole_last_layer=whole_last_layer)
+
+    whole = compiled(max(lengths), True)
+    alone = whole if whole_last_layer else compiled(max(lengths), False)
+    together = compiled(max(memory, *lengths), whole_last_layer)
+    known: dict[tuple[int, tuple[int, ...]], int] = {}
+
+    def cycles(program: Program, batch: Sequence[int]) -> int:
+        key = id(program), tuple(batch)
+        if key not in known:
+            known[key] = predict(program, batch, stream_bytes=stream_bytes, **streams).cycles
+        return known[key]
+
+    batches = [[lengths[place] for place in batch] for batch in pack(together, lengths)]
+    batched = sum(cycles(together, batch) for batch in batches)
+    return Measurement(
+        lanes=lanes,
+        stream_bytes=stream_bytes or lanes,
+        memory=memory,
+        texts=len(lengths),
+        tokens=sum(lengths),
+        whole=sum(cycles(whole, [tokens]) for tokens in lengths),
+        alone=sum(cycles(alone, [tokens]) for tokens in lengths),
+        batched=batched,
+        batches=len(batches),
+        utilisation=utilisation(together, lengths, batched),
+    )
+
+
+def report(found: Sequence[Measurement]) -> str:
+    """A line a measurement."""
+    headings = [
+        *("lanes", "bytes/cycle", "batch", "texts", "mean tokens", "whole", "alone", "batched"),
+        *("of whole", "of alone", "inferences", "tokens", "row tiles"),
+    ]
+    rows: list[list[object]] = []
+    for one in found:
+        ways = one.whole, one.alone, one.batched
+        rows.append(
+            [
+                *(one.lanes, one.stream_bytes, one.memory, one.texts),
+                f"{one.tokens / one.texts:.1f}",
+                *(f"{CLOCK_MHZ * 1e6 * one.texts / cycles:,.0f}" for cycles in ways),
+                f"{one.whole / one.batched:.2f}",
+                f"{one.alone / one.batched:.2f}",
+                one.batches,
+                *(f"{share:.1%}" for share in one.utilisation),
+            ]
+        )
+    return (
+        f"{table(headings, rows)}\n\nTexts a second at {CLOCK_MHZ} MHz. whole, alone: each in an "
+        "inference of its own, with the whole last layer and as compiled; batched: as many an "
+        "inference as a token memory of `batch` tokens holds; of whole, of alone: how many times "
+        "as many. tokens, row tiles: utilisation of the batches by the texts' own tokens, and "
+        "with the last row tile of each counted whole."
+    )

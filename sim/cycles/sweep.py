@@ -1,0 +1,143 @@
+"""Several inferences as one table: predicted, and played in the simulated Verilog where asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from golden import fast as golden_fast
+from quant.foreign.tokenizer import Tokens
+from sim.cycles.model import Prediction
+from sim.harness import fast
+from sim.phases import CLOCK_MHZ
+from sim.report import table
+from sim.reviews import Review, Setup, check
+from tb.trace import CAUSES
+
+LAYER = "layer."
+
+
+def layers(prediction: Prediction, lanes: int) -> tuple[float, int]:
+    """MACs / N^2 of the encoder layers, and cycles from their first operand to their last."""
+    found = [phase for phase in prediction.phases if phase.name.startswith(LAYER)]
+    return sum(p.macs for p in found) / lanes**2, found[-1].last - found[0].first + 1
+
+
+@dataclass(frozen=True)
+class Played:
+    """An inference of random tokens in the simulated Verilog.
+
+    Attributes
+    ----------
+    cycles
+        Of the register `cycles`.
+    values, mismatches
+        Compared logits and writes of every named intermediate, and how many differ from golden's.
+    problem
+        What is wrong, "" when nothing is.
+    """
+
+    cycles: int
+    values: int
+    mismatches: int
+    problem: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """One inference.
+
+    Attributes
+    ----------
+    width
+        Bytes of the command stream a cycle, or of a beat of the bus.
+    dsp
+        DSPs of the accelerator, as sim.estimate counts them.
+    played
+        None where it was not played.
+    """
+
+    lanes: int
+    tokens: int
+    width: int
+    dsp: int
+    prediction: Prediction
+    played: Played | None = None
+
+
+def play(setup: Setup, tokens: int, predicted: Prediction) -> Played:
+    """Play random tokens; every write is compared with golden, the counters with the prediction.
+
+    Raises
+    ------
+    SimulatorError, HarnessError
+        As `sim.harness.fast.simulate_each`.
+    """
+    rng = np.random.default_rng(0)
+    shape = setup.model.shape
+    ids = rng.integers(shape.vocabulary, size=tokens, dtype=np.int32)
+    types = rng.integers(max(shape.types, 1), size=tokens, dtype=np.int32)
+    (logits,) = golden_fast.run_batch(setup.model, [ids], [types])
+    (result,) = fast.simulate(
+        setup.config,
+        [fast.Job(setup.program, setup.rows, ids, types, trace=True)],
+        stream_bytes=setup.stream_bytes,
+        stream_ahead=setup.stream_ahead,
+        row_latency=setup.row_latency,
+    )
+    (verdict,) = check(setup, [Review(Tokens(ids, types, ()), logits, traced=True)], result)
+    seen = {"cycles": result.cycles, "active": result.active} | result.stalls
+    due = {"cycles": predicted.cycles, "active": predicted.active} | predicted.stalls
+    wrong = [f"{name} {seen[name]:,}, not {due[name]:,}" for name in due if seen[name] != due[name]]
+    problem = verdict.problem or ("not as predicted: " + ", ".join(wrong)) * bool(wrong)
+    return Played(result.cycles, verdict.values, verdict.mismatches, problem)
+
+
+def said(cases: Sequence[Case]) -> list[str]:
+    """A line for each that was played."""
+    return [
+        f"{case.lanes} lanes, {case.tokens} tokens, {case.width} bytes a cycle: "
+        f"{case.played.cycles:,} cycles in the Verilog, {case.played.values:,} values compared "
+        f"with golden, {case.played.mismatches:,} differ; "
+        + (case.played.problem or "as predicted, equal bit for bit")
+        for case in cases
+        if case.played
+    ]
+
+
+def good(cases: Sequence[Case]) -> bool:
+    """Nothing that was played differs."""
+    return not any(case.played and case.played.problem for case in cases)
+
+
+def report(cases: Sequence[Case]) -> str:
+    """A line an inference."""
+    headings = [
+        *("lanes", "tokens", "bytes/cycle", "ideal", "cycles", "ideal/cycles", "layers"),
+        *("ideal/layers", "a second", *CAUSES, "DSP", "MACs/cycle", "MACs/cycle/DSP"),
+    ]
+    rows: list[list[object]] = []
+    for case in cases:
+        cycles, stalls = case.prediction.cycles, case.prediction.stalls
+        ideal, span = layers(case.prediction, case.lanes)
+        macs = ideal * case.lanes**2 / cycles
+        rows.append(
+            [
+                *(case.lanes, case.tokens, case.width, round(ideal), cycles),
+                *(f"{ideal / cycles:.2%}", span, f"{ideal / span:.2%}"),
+                *(f"{1e6 * CLOCK_MHZ / cycles:,.0f}", *(stalls[cause] for cause in CAUSES)),
+                *(case.dsp, round(macs), f"{macs / case.dsp:.3f}"),
+            ]
+        )
+    return (
+        f"{table(headings, rows)}\n\nideal: MACs / N^2 of the encoder layers; layers: cycles from "
+        f"their first operand to their last; a second: inferences at {CLOCK_MHZ} MHz."
+    )
+
+
+def as_dict(played: Played | None) -> dict[str, Any]:
+    """For JSON, empty where nothing was played."""
+    return {} if played is None else {"played": asdict(played)}
