@@ -159,11 +159,12 @@ def test_one_bit_is_wide_or_chained_by_the_opcode() -> None:
 
 def test_the_dump_of_a_precise_stream_says_wide() -> None:
     """And CHAINED of its NORMs alone."""
-    model = family("pre-norm-embedding-norm", SMALL["pre-norm-embedding-norm"], precise=True)
-    program = compile_model(model, Config(lanes=4, precise=True, **SMALL_LIMITS))
     named: dict[str, set[str]] = {"WIDE": set(), "CHAINED": set()}
-    for line in listing(program.stream()):
-        for flag, opcodes in named.items():
-            if re.search(rf"\b{flag}\b", line):
-                opcodes.add(line.split()[1])
+    for name in ("bert-tiny", "pre-norm-embedding-norm"):
+        model = family(name, SMALL[name], precise=True)
+        program = compile_model(model, Config(lanes=4, precise=True, **SMALL_LIMITS))
+        for line in listing(program.stream()):
+            for flag, opcodes in named.items():
+                if re.search(rf"\b{flag}\b", line):
+                    opcodes.add(line.split()[1])
     assert named == {"WIDE": {"LINEAR", "TABLE"}, "CHAINED": {"NORM"}}
