@@ -15,7 +15,7 @@ zeros to whole words (32 bytes of them at N = 64) and followed by its payload:
 Bytes of a descriptor: 0 opcode, 1 flags, 2..27 fields (little-endian, in the order of `FIELDS`),
 28..31 the CRC-32 (ISO-HDLC, as zlib computes it) of every byte of the stream before it, padding
 and earlier CRCs included. So each descriptor vouches for the whole stream up to itself, and END for
-the last payload; padding that is not zero is a wrong CRC, too.
+the last payload; padding that is not zero is also a wrong CRC.
 
 Parameters of N channels (and gamma, beta, shifts) are stored as byte planes: byte i of a word
 belongs to channel i, so the format is the same for every N.
@@ -47,7 +47,7 @@ BANK_SHIFT = 22
 
 
 class Opcode(IntEnum):
-    """What a descriptor asks for."""
+    """The operation of a descriptor."""
 
     HEADER = 1
     TABLE = 2

@@ -1,4 +1,4 @@
-"""What the page shows of values: distances from the float model, and attention weights."""
+"""Values on the page of a run: distances from the float model, and attention weights."""
 
 from __future__ import annotations
 
