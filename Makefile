@@ -80,7 +80,7 @@ bitstream: setup-synth  ## The bitstream of BOARD=ulx3s, if it meets its clock
 	@$(if $(filter-out ulx3s,$(BOARD)),echo "error: BOARD is $(BOARD): the only board is ulx3s" >&2; exit 2)
 	@$(RUN) -m boards.bitstream --lanes $(LANES) $(ARGS)
 
-flash: setup-synth  ## Bitstream and image into the board, or what would write them: ARGS='--load FILE'
+flash: setup-synth  ## Write bitstream and image into the board, or print the commands: ARGS='--load FILE'
 	@$(RUN) -m boards.program $(ARGS)
 
 regress: setup-test setup-litex  ## The slow tests, 100,000 fuzz cases, coverage, 2,060 mutants, BERT-Base, many reviews: make regress ARGS='--reviews 1000'
@@ -119,5 +119,5 @@ clean:  ## Remove what was generated, but no model; a folder that BERT2RTL_BUILD
 	    else rm -rf $$entry; fi; done
 	@! test -d build || rmdir --ignore-fail-on-non-empty build
 
-distclean: clean  ## Remove the virtual environment, too
+distclean: clean  ## Also remove the virtual environment
 	rm -rf .venv

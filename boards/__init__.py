@@ -1,1 +1,1 @@
-"""What a board needs around the accelerator: gateware, bitstream, host programs, simulation."""
+"""The parts of a board around the accelerator: gateware, bitstream, host programs, simulation."""

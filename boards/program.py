@@ -44,7 +44,7 @@ def _parser() -> Parser:
         "--bitstream", type=Path, default=OUT, metavar="FILE", help=f"default: {OUT}"
     )
     result.add_argument(
-        "--load", type=Path, metavar="FILE", help="what `rtl.compile --image` wrote, too"
+        "--load", type=Path, metavar="FILE", help="also write this file of `rtl.compile --image`"
     )
     result.add_argument(
         "--volatile", action="store_true", help="the bitstream into the FPGA, not its flash"

@@ -1,4 +1,4 @@
-"""What goes over the serial line: frames, requests, replies. Standard library only.
+"""The protocol of the serial line: frames, requests, replies. Standard library only.
 
 A frame lies between two flags (0x7E) as in HDLC (RFC 1662): a byte that is a flag or an escape is
 sent as the escape 0x7D and the byte with bit 5 inverted. Inside:

@@ -1,1 +1,1 @@
-"""What all commands share: exit codes, errors, files, progress. Imports nothing of the project."""
+"""Shared by all commands: exit codes, errors, files, progress. Imports nothing of the project."""

@@ -1,7 +1,7 @@
 """How a command ends: one line on stderr and one exit code for each kind of mistake.
 
 A command imports this module before anything that has to be installed: from then on a package that
-is missing, or Ctrl-C while the packages load, is one line, too.
+is missing, or Ctrl-C while the packages load, is also one line.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Exit(IntEnum):
 
 
 class Different(Exception):
-    """What was computed twice is not the same; the message names the first difference."""
+    """Two computations of the same differ; the message names the first difference."""
 
 
 class ToolError(Exception):

@@ -1,4 +1,4 @@
-"""What a machine and a user's environment may not change: where files go, what tools are told.
+"""Protection from machine and environment: where files go, and the variables of tools.
 
 Standard library only: the set-up asks before anything is installed.
 """

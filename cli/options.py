@@ -116,7 +116,7 @@ def add_quantized(group: argparse._ActionsContainer) -> None:
         "--quantized",
         type=Path,
         metavar="DIR",
-        help="what quant.calibrate wrote (default: build/ and the name of --model, calibrated "
+        help="folder of quant.calibrate (default: build/ and the name of --model, calibrated "
         "first where it is missing)",
     )
 

@@ -1,4 +1,4 @@
-"""What a path that an option names has to be, asked before any work is done.
+"""Checks of paths that options name, made before any work is done.
 
 Options say by their metavar what they take: FILE, DIR, DIR|FILE or NAME|FILE. Those called --out,
 --work, --json, --html, --svg, --image and --splits are written, all others are read.

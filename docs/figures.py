@@ -85,7 +85,7 @@ class Measurement:
         return [*self.rows, *self.more]
 
     def label(self, row: Sequence[Value]) -> str:
-        """What tells a row from the others: its values that no command prints."""
+        """The name of a row: its values that no command prints."""
         named = zip(self.columns, row)
         kept = [shown(v) for c, v in named if c not in self.read and not c.startswith("_")]
         return ", ".join(text for text in kept if text)
@@ -146,7 +146,7 @@ def page(measurements: Sequence[Measurement]) -> str:
 
 
 def found_in(result: Any, path: str) -> Any:
-    """What `a.b * 100` names in JSON; None where it is not there."""
+    """The value of `a.b * 100` in JSON; None where it is missing."""
     keys, _, factor = path.partition(" * ")
     for key in keys.split("."):
         result = result.get(key) if isinstance(result, dict) else None

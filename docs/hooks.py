@@ -1,4 +1,4 @@
-"""What `make docs` adds to the pages of docs/: hooks of MkDocs, named in mkdocs.yml.
+"""Pages and formulas that `make docs` adds to docs/: hooks of MkDocs, named in mkdocs.yml.
 
     driver.md, contributing.md, changes.md    documents that lie elsewhere in the repository
     commands.md                               --help of every command
@@ -116,7 +116,7 @@ def commands() -> str:
     """`--help` of every command that can be asked here."""
     parts = [
         "# Commands",
-        "`python -m NAME`, in the virtual environment. What `--help` says of each.",
+        "`python -m NAME`, in the virtual environment. The text of `--help` of each.",
     ]
     absent = []
     packages = [path.parent for path in sorted(ROOT.glob("*/__init__.py"))]

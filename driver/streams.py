@@ -1,4 +1,4 @@
-"""What goes into the accelerator's streams, by inference; standard library only."""
+"""The contents of the accelerator's streams, by inference; standard library only."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def parser() -> Parser:
         action="append",
         dest="parts",
         choices=PARTS,
-        help="numerics: what the contract decided; remedies: those of quant.calibrate (default "
+        help="numerics: choices of the contract; remedies: those of quant.calibrate (default "
         "both)",
     )
     return result

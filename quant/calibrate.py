@@ -570,7 +570,7 @@ def add_task(group: Parser) -> None:
         "--task",
         choices=TASKS,
         metavar="NAME",
-        help="what the checkpoint is for, where its own files do not say so or its head is not "
+        help="purpose of the checkpoint, where its own files do not say so or its head is not "
         f"wanted: {', '.join(TASKS)}; {EMBEDDING} leaves out any head",
     )
 

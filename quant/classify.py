@@ -107,7 +107,7 @@ def parser() -> Parser:
         type=Path,
         metavar="FILE",
         help="instead of a text: a .csv, .tsv, .jsonl, .txt or .parquet file of any length; for "
-        "a model with a class for every token .conll, too",
+        "a model with a class for every token also .conll",
     )
     result.add_argument(
         "-o",

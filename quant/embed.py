@@ -1,7 +1,7 @@
 """`python -m quant.embed FILE -o out.npy`: the texts of a file as vectors of the integer model.
 
 Vectors have length 1: the accelerator gives the integers, and dividing them by their length is left
-to the host. The first texts go through the float model, too, to tell how near the two are.
+to the host. The first texts also go through the float model, to show how near the two are.
 """
 
 import argparse
@@ -207,7 +207,7 @@ def parser() -> Parser:
         type=whole(0),
         default=COMPARED,
         metavar="N",
-        help="how many of the first texts go through the float model, too, and are searched for "
+        help="how many of the first texts also go through the float model and are searched for "
         f"their nearest neighbour (default: {COMPARED})",
     )
     add_embedder(result)

@@ -82,7 +82,7 @@ examples:
 
 @dataclass(frozen=True)
 class Needs:
-    """What one number of lanes needs and takes.
+    """Needs and cost of one number of lanes.
 
     Attributes
     ----------
@@ -212,7 +212,7 @@ def smallest(model: Model, lanes: int, tokens: int) -> Config:
 
 
 def needs(checkpoint: Checkpoint, model: Model, lanes: int, tokens: int) -> Needs:
-    """What the model needs at this number of lanes; ValueError where no accelerator takes it."""
+    """The model's needs at this number of lanes; ValueError where no accelerator takes it."""
     config = smallest(model, lanes, tokens)
     program = compile_model(model, config)
     resources, spec = estimate(config), checkpoint.spec
@@ -245,7 +245,7 @@ def reaches(observers: dict[str, Observer]) -> list[Reach]:
 
 def parser() -> Parser:
     result = Parser(
-        "quant.inspect", "What a checkpoint is, whether it maps, and what it needs.", EXAMPLES
+        "quant.inspect", "Family of a checkpoint, whether it is supported, and its needs.", EXAMPLES
     )
     result.add_argument(
         "model",
@@ -259,7 +259,7 @@ def parser() -> Parser:
         type=positive,
         default=TOKENS,
         metavar="N",
-        help=f"length of the sequence that is counted (default: {TOKENS}, or what the model takes)",
+        help=f"length of the counted sequence (default: {TOKENS}, or the longest of the model)",
     )
     result.add_argument(
         "--data",

@@ -1,4 +1,4 @@
-"""What `quant.calibrate` wrote, read again: the integer model with its tokenizer."""
+"""The integer model with its tokenizer, read from the folder of `quant.calibrate`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -14,9 +14,12 @@ from cli import files
 from cli.command import run_command
 from cli.machine import BUILD
 from cli.options import Parser, add_quantized
+from cli.page import charts
+from cli.page.template import render
 from cli.paths import check_written
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from golden import activation, encoder, layernorm, softmax
@@ -29,11 +32,11 @@ from quant.measure.evaluation import Evaluation
 from quant.model import float_model
 from quant.model.activation import ACTIVATIONS
 from quant.model.spec import CLASSIFICATION
-from quant.page import overview, svg
-from quant.page.style import STYLE
+from quant.page import overview
 from quant.quantize.observers import BINS, Observer
 from quant.texts.corpora import SPLITS
 
+TEMPLATE = Path(overview.__file__).with_name("report.html")
 SENTENCE = "The plot is thin, but the acting is so good that I did not mind at all."
 SHOWN_BINS = 128
 OBSERVED = 64
@@ -56,7 +59,7 @@ def figure(chart: str, caption: str) -> str:
 
 def histograms(observers: dict[str, Observer], tensors: dict[str, dict[str, Any]]) -> str:
     """Every tensor that the float model has, the limits of its integer twin dashed."""
-    charts = []
+    figures = []
     for name, observer in observers.items():
         if not observer.reach or name == "logits":
             continue
@@ -74,9 +77,9 @@ def histograms(observers: dict[str, Observer], tensors: dict[str, dict[str, Any]
             caption = f"{format['bits']} bits to ±{clip:.3g}, {beyond} of {observer.count} beyond"
             if clip > 4 * observer.amplitude:  # far outside: drawing it would hide the values
                 caption, clip = f"{caption} (off the chart)", None
-        chart = svg.histogram(edges[keep.start : keep.stop + 1], counts[keep], clip, name)
-        charts.append(figure(chart, f"<b>{escape(name)}</b>: {caption}"))
-    return f'<div class="grid">{"".join(charts)}</div>'
+        chart = charts.histogram(edges[keep.start : keep.stop + 1], counts[keep], clip, name)
+        figures.append(figure(chart, f"<b>{escape(name)}</b>: {caption}"))
+    return f'<div class="grid">{"".join(figures)}</div>'
 
 
 def attention_maps(classifier: Classifier, tokens: Tokens) -> str:
@@ -97,7 +100,7 @@ def attention_maps(classifier: Classifier, tokens: Tokens) -> str:
     for largest, i, head, exact, found in heads[:HEADS_DRAWN]:
         pair = []
         for kind, values in (("float", exact), ("integer", found)):
-            chart = svg.heat_map(values, tokens.words, tokens.words, f"layer {i} {kind}")
+            chart = charts.heat_map(values, tokens.words, tokens.words, f"layer {i} {kind}")
             pair.append(figure(chart, f"layer {i}, head {head}, {kind}"))
         parts.append(
             f'<div class="pair">{"".join(pair)}</div><p>Largest difference of a weight: '
@@ -119,8 +122,8 @@ def table_curve(layer: Linear, name: str, before: dict[str, Any], after: dict[st
     output = activation.lookup(layer.table, codes.astype(np.int8)) * after["scale"]
     output += after.get("centre", 0.0)
     error = (output - exact) / after["scale"]
-    curve = svg.lines(x, {"error": error}, "input", "error in LSB of the output")
-    levels = svg.lines(x, {"exact": exact, "table": output}, "input", name, step=False)
+    curve = charts.lines(x, {"error": error}, "input", "error in LSB of the output")
+    levels = charts.lines(x, {"exact": exact, "table": output}, "input", name, step=False)
     return f'<div class="pair">{levels}{curve}</div>'
 
 
@@ -131,10 +134,10 @@ def softmax_curve() -> str:
     p, _, _ = softmax.softmax(scores[None], np.ones(1, bool))
     x = distance * np.log(2) / 256
     exact = 255 * np.exp(-x)
-    curve = svg.lines(
+    curve = charts.lines(
         x, {"error": p[0, 1:] - exact}, "distance to the row's maximum in nats", "p - exact, LSB"
     )
-    levels = svg.lines(
+    levels = charts.lines(
         x, {"255 exp(-x)": exact, "p": p[0, 1:].astype(float)}, "distance in nats", "p"
     )
     return f'<div class="pair">{levels}{curve}</div>'
@@ -146,7 +149,7 @@ def norm_curve(norm: Norm, arrays: dict[str, Any], z: NDArray[Any], scales: Sequ
     exact = float_model.layer_norm(z * input_scale, arrays["gamma"], arrays["beta"], epsilon)
     error = (layernorm.layernorm(z, norm) - (exact / output_scale).clip(-32768, 32767)).ravel()
     counts, edges = np.histogram(error, 61)
-    chart = svg.histogram(edges, counts, None, "LayerNorm error")
+    chart = charts.histogram(edges, counts, None, "LayerNorm error")
     return figure(chart, f"error in LSB; largest {np.abs(error).max():.2f}")
 
 
@@ -237,12 +240,11 @@ def page(
         ("Error of the integer functions", error_curves(classifier, sentence)),
         ("Memory", memory(classifier.model)),
     ]
-    body = "".join(f"<h2>{title}</h2>{content}" for title, content in sections)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(name)} in integers</title><style>{STYLE}</style></head>"
-        f"<body><h1>{escape(name)} in integers</h1>{overview.verdict(result)}{body}</body></html>\n"
+    return render(
+        TEMPLATE,
+        name=name,
+        verdict=Markup(overview.verdict(result)),
+        sections=[(title, Markup(content)) for title, content in sections],
     )
 
 

@@ -1,4 +1,4 @@
-"""What `make` does before anything else: Debian packages, virtual environment, Verilator.
+"""The first step of every `make` target: Debian packages, virtual environment, Verilator.
 
 Standard library only, since it runs before anything is installed. Run it as
 `python3 -m setup PROFILE` from the root of the repository.

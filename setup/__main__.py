@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _command(arguments: Sequence[str] | None) -> None:
     parser = Parser("setup", DESCRIPTION, EXAMPLES)
-    parser.add_argument("profile", choices=sorted(PROFILES), help="what to set up")
+    parser.add_argument("profile", choices=sorted(PROFILES), help="the part to set up")
     profile = PROFILES[parser.parse_args(arguments).profile]
     if Path(sys.prefix) != environment.VENV and environment.works():
         # What is asked of Python (its shared library) is asked of the one that all else runs on.

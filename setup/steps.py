@@ -1,4 +1,4 @@
-"""What the set-up steps share: folders, messages, stamps and one lock."""
+"""Shared by the set-up steps: folders, messages, stamps and one lock."""
 
 import fcntl
 import hashlib

@@ -1,4 +1,4 @@
-"""What every unit did in each cycle of an inference that was simulated, and why it did nothing.
+"""The activity of every unit in each cycle of a simulated inference, or its reason to rest.
 
     array       the operation whose operand is read; else the issuer's own cause, a cycle later
     epilogue    what is written: int8 to the banks, scores, sums to X16, logits
@@ -254,7 +254,7 @@ def _loader(record: Record, program: Program) -> Lane:
             (payload & (at > descriptor)) | (fresh & np.isin(before, [Opcode.NORM, Opcode.TABLE])),
             State(Kind.OTHER, "writes the bytes of a word one by one"),
         ),
-        (payload, State(Kind.HELD, "the table or LayerNorm of before is still in use")),
+        (payload, State(Kind.HELD, "the previous table or LayerNorm is still in use")),
         (fresh & (before == Opcode.EMBED), State(Kind.HELD, "the embedding rows come first")),
         (
             fresh & (before != 0),

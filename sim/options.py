@@ -29,7 +29,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--quantized",
         type=Path,
         metavar="DIR",
-        help="what quant.calibrate wrote (default: build/ and the name of --model)",
+        help="folder that quant.calibrate wrote (default: build/ and the name of --model)",
     )
 
 

@@ -1,4 +1,4 @@
-"""What golden and the float model say of a text: what the hardware is held against."""
+"""Golden's and the float model's results for a text, with which the hardware is compared."""
 
 from __future__ import annotations
 

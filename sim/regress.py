@@ -82,7 +82,7 @@ examples:
 
 @dataclass(frozen=True)
 class Regression:
-    """What a regression found.
+    """The findings of a regression.
 
     Attributes
     ----------

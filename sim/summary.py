@@ -1,4 +1,4 @@
-"""What `sim.run` prints of inferences that were played, and the same figures for its JSON."""
+"""The figures that `sim.run` prints of played inferences, and the same for its JSON."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from sim.report import table
 
 
 def kept(facts: dict[str, Any]) -> dict[str, Any]:
-    """What the JSON says of an inference."""
+    """The figures of an inference for JSON."""
     names = ("cycles", "active", "stalls", "operations", "compared", "mismatches")
     return {name: facts[name] for name in names if name in facts}
 
 
 def whole_model(text: Reference, played: Verified) -> dict[str, Any]:
-    """What the three models say of the text; cycles and differences by phase."""
+    """The answers of the three models; cycles and differences by phase."""
     facts, program = played.facts, played.program
     tokens, lanes = len(text.tokens.ids), program.config.lanes
     said = verdicts(text, played.result)

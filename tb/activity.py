@@ -1,4 +1,4 @@
-"""What the units of an accelerator did in each cycle of an inference, as changes of a few signals.
+"""The activity of an accelerator's units in each cycle, as changes of a few signals.
 
 A bench records them while it plays (`Recorder`); `sim.activity` tells what they mean. It costs a
 Python call a change, and most of the signals change once in hundreds of cycles.

@@ -84,7 +84,7 @@ class Recorded:
 
 @dataclass
 class Comparison:
-    """What was compared with golden, over any number of tensors.
+    """A comparison with golden, over any number of tensors.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a program must write, in order: the golden trace laid out as the hardware's write ports."""
+"""The writes that a program must make, in order: golden's trace, laid out by the ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an accelerator shows of itself, in one list: its trace ports and the causes of stalls."""
+"""The trace ports of an accelerator and the causes of stalls, in one list."""
 
 from __future__ import annotations
 

@@ -42,15 +42,15 @@ PROGRAMS = {
 TRAINING = {"torch", "transformers", "sklearn"}
 THIRD_PARTY = {
     "bert2rtl": set(),
-    "cli": {"tqdm", "distributed"},
+    "cli": {"tqdm", "distributed", "numpy", "jinja2", "markupsafe"},
     "golden": {"numpy", "numba", "onnx", "onnxruntime"},
     "quant": {"numpy", "numba", "safetensors", "scipy", "tokenizers", "tqdm"}
-    | {"huggingface_hub", "onnx", "pyarrow", "transformers"},
+    | {"huggingface_hub", "markupsafe", "onnx", "pyarrow", "transformers"},
     "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "wavedrom"},
     "tb": {"numpy", "amaranth", "cocotb"},
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm"} | TRAINING,
-    "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "jinja2", "markupsafe"},
-    "verify": {"numpy", "amaranth", "tqdm", "jinja2", "markupsafe"},
+    "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "markupsafe"},
+    "verify": {"numpy", "amaranth", "tqdm"},
     "boards": {"numpy", "amaranth", "litex", "migen", "serial", "tqdm"},
     "setup": set(),
 }

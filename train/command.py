@@ -1,4 +1,4 @@
-"""What the training commands share: options, device, where they write and the figures as JSON."""
+"""Shared by the training commands: options, device, where they write and the figures as JSON."""
 
 import argparse
 import os

@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(
         "train.heads", "Fine-tune a BERT for several labels at once, or for numbers.", EXAMPLES
     )
-    parser.add_argument("task", choices=(MULTI_LABEL, REGRESSION), help="what the outputs are")
+    parser.add_argument("task", choices=(MULTI_LABEL, REGRESSION), help="kind of the outputs")
     add_options(parser, "both corpora", name="the task", rate=2e-4)
     return run_training(lambda options: heads(options, options.task), parser, argv)
 

@@ -1,4 +1,4 @@
-"""What the model classes of this project share: config.json, and tensors found by their names."""
+"""Shared by the model classes of this project: config.json, and tensors found by their names."""
 
 import json
 from dataclasses import asdict, dataclass, field, fields

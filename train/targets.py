@@ -1,4 +1,4 @@
-"""What the heads of train.heads learn: where texts come from, the loss, and the figures."""
+"""The targets of train.heads: where texts come from, the loss, and the figures."""
 
 import argparse
 import re

@@ -75,7 +75,7 @@ def load_byte_pairs(directory: Path) -> RobertaTokenizer:
 
 
 def save_tokenizer(tokenizer: CheckpointTokenizer, directory: Path) -> None:
-    """tokenizer.json with its config, and the vocabulary in the form of before that file."""
+    """tokenizer.json with its config, and the vocabulary in the older form of that file."""
     tokenizer.save_pretrained(directory)
     if isinstance(tokenizer, RobertaTokenizer):
         tokenizer.backend_tokenizer.model.save(str(directory))  # vocab.json and merges.txt

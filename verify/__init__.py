@@ -1,1 +1,1 @@
-"""What keeps the project honest: fuzzing, mutation, coverage."""
+"""Checks of the checks: fuzzing, mutation, coverage."""

@@ -1,4 +1,4 @@
-"""What a board can be asked: what it is, to take an image, to run sequences."""
+"""Requests to a board: its description, a new image, sequences to run."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def sound_path(text: str) -> Path:
 def _parser() -> Parser:
     result = Parser("boards.host.load", "Load an image into the board's memory.", EXAMPLES)
     result.add_argument(
-        "image", type=sound_path, metavar="IMAGE", help="what `rtl.compile --image` wrote"
+        "image", type=sound_path, metavar="IMAGE", help="file that `rtl.compile --image` wrote"
     )
     add_board(result)
     add_json(result)

@@ -54,7 +54,7 @@ def _parser() -> Parser:
     )  # fmt: skip
     result.add_argument(
         "--quantized", type=Path, metavar="DIR",
-        help="what quant.calibrate wrote (default: a small model of random integers)",
+        help="folder that quant.calibrate wrote (default: a small model of random integers)",
     )  # fmt: skip
     result.add_argument(
         "--sequences", type=positive, default=2, metavar="N", help="how many (default: 2)"

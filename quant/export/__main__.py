@@ -38,7 +38,7 @@ OUT = BUILD / "export"
 
 def parser() -> Parser:
     result = Parser("quant.export", DESCRIPTION, EXAMPLES)
-    result.add_argument("format", choices=["c", "onnx"], help="what to write")
+    result.add_argument("format", choices=["c", "onnx"], help="format of the output")
     result.add_argument(
         "-o",
         "--out",

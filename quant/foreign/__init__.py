@@ -1,4 +1,4 @@
-"""What others wrote, as they meant it.
+"""Files of other projects, read as these mean them.
 
 Config, weights and tokenizer of a checkpoint to EncoderSpec and arrays.
 """

@@ -1,4 +1,4 @@
-"""What stands behind an encoder of `transformers`: which head a checkpoint has, and its arrays.
+"""The head of a `transformers` checkpoint: its kind and its arrays.
 
 The weights say it by the names of their tensors, config.json by `architectures`, and both have to
 say the same. Where config.json says nothing, the weights decide.

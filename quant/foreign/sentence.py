@@ -1,4 +1,4 @@
-"""What the files of sentence-transformers say beside an encoder: pooling, length, case, scores.
+"""The files of sentence-transformers beside an encoder: pooling, length, case, scores.
 
 A SentenceTransformer's folder has modules.json: the encoder and what follows it, each with a folder
 of its own. A CrossEncoder is a classifier, whose scores may leave through a sigmoid. Reimers and

@@ -1,4 +1,4 @@
-"""What a loader reads of a checkpoint: its tensors by their names, and the fields of its config."""
+"""Access to a checkpoint for loaders: tensors by their names, and the fields of its config."""
 
 import sys
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the outputs of a model say of one text, by what the model is for, as the commands show it.
+"""The answer of a model's outputs for one text, by the model's task, as the commands show it.
 
 classification: the label of the largest logit, and softmax(logits). Several labels at once: those
 whose logit is above 0, and sigmoid(logit) of each; since a scale is positive, the integers alone

@@ -1,4 +1,4 @@
-"""What both models said of the same texts, held to each other and to what is right.
+"""Outputs of both models for the same texts, compared with each other and with the labels.
 
 One class a task: Evaluation of classes, LabelEvaluation of several labels at once,
 NumberEvaluation of numbers; that of a class for every token is in quant.measure.word_evaluation.

@@ -1,4 +1,4 @@
-"""What both models said of the same words, of a model with a class for every token."""
+"""Outputs of both models for the same words, of a model with a class for every token."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""One description of an encoder and what it is for, whatever family its checkpoint came from.
+"""One description of an encoder and its task, whatever family its checkpoint came from.
 
 A loader (quant.foreign.checkpoint) turns a checkpoint into an EncoderSpec and named float32 arrays;
 every later stage reads only those. Names and shapes of the arrays, with H hidden, D = heads *

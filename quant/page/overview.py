@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from cli.page import charts
+
 import numpy as np
 
 from quant.foreign.tokenizer import Tokens
@@ -11,7 +13,6 @@ from quant.measure.compare import TensorError
 from quant.measure.evaluation import Evaluation
 from quant.measure.metrics import percent, points
 from quant.measure.verdict import ADVICE, AGREEMENT, SQNR_DB, judge
-from quant.page import svg
 
 SHOWN_TENSORS = 12  # before the fold
 SHOWN_TEXTS = 20
@@ -107,14 +108,14 @@ def summary(result: Evaluation, info: dict[str, Any]) -> str:
 
 def confusions(result: Evaluation) -> str:
     """The confusion matrices of both models side by side."""
-    charts = []
+    figures = []
     for name, classes in (("float", result.float_classes), ("integer", result.integer_classes)):
         scores = result.scores(classes)
         if scores is None:
             return "<p>The texts have no labels.</p>"
-        chart = svg.confusion(scores.confusion, result.names, name)
-        charts.append(f"<figure>{chart}<figcaption>{name}</figcaption></figure>")
-    return f'<div class="pair">{"".join(charts)}</div>'
+        chart = charts.confusion(scores.confusion, result.names, name)
+        figures.append(f"<figure>{chart}<figcaption>{name}</figcaption></figure>")
+    return f'<div class="pair">{"".join(figures)}</div>'
 
 
 def worst_first(errors: Mapping[str, TensorError]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the codes of a tensor stand for, as its entry in the description says.
+"""The values of a tensor's codes, by its entry in the description.
 
     real = scale * codes + centre                                     centre 0 where none is named
     real[:, copies[i]] += real[:, F + i]                              neurons with copies
@@ -32,7 +32,7 @@ def real(codes: NDArray[np.integer[Any]], format: Mapping[str, Any], channels: i
 def twins(
     codes: NDArray[np.integer[Any]], format: Mapping[str, Any], exact: Floats
 ) -> tuple[Doubles, Floats]:
-    """What the codes stand for, and the float model's tensor to compare it with.
+    """The values of the codes, and the float model's tensor to compare them with.
 
     Scores that differ from the float model's by a constant a row are both given without it.
     """
@@ -44,7 +44,7 @@ def twins(
 
 
 def scale(format: Mapping[str, Any]) -> Doubles:
-    """What one step of a tensor's codes is, or of each channel's that have steps of their own."""
+    """The step of a tensor's codes, or of each channel where they have steps of their own."""
     return np.float64(format["scale"]) * np.array(format.get("factors", 1.0))
 
 

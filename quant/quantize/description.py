@@ -1,4 +1,4 @@
-"""What quantization knows about an integer model: the formats of its tensors, and its proofs."""
+"""The formats of an integer model's tensors, and the proofs of its bounds."""
 
 from collections.abc import Mapping
 from typing import Any

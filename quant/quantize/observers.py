@@ -1,4 +1,4 @@
-"""What calibration sees of an activation tensor, and the clipping point each method makes of it.
+"""Observation of an activation tensor, and the clipping point that each method derives from it.
 
 A clipping point is the largest magnitude that the tensor's code represents: 127 (or 32767) times
 its scale. Methods, compared for integer inference by Wu et al., "Integer quantization for deep

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from quant.quantize.observers import METHODS
 
 REMEDIES = ("centre", "balance", "split", "shift", "wide", "round")
-"""What calibration can do for networks whose channels differ much, see docs/numerics.md section 10.
+"""Remedies for networks whose channels differ much, see docs/numerics.md section 10.
 
 centre, balance: quant.quantize.rewriting; split: quant.quantize.splitting; shift, wide:
 quant.quantize.encoder; round: quant.quantize.rounding.

@@ -112,7 +112,7 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         OPTION,
         choices=READINGS,
-        help="what labels are that could be the name of one class and the index of another; "
+        help="reading of labels that could be the name of one class and the index of another; "
         "indices: class names in a .parquet file do not count (default: decided for the whole "
         "file, which is refused where both fit)",
     )

@@ -1,4 +1,4 @@
-"""What the labels of a file mean: names of the model's classes or indices from 0.
+"""The meaning of a file's labels: names of the model's classes or indices from 0.
 
 Names and indices can be the same words: with the classes "1" to "5" a 1 is the name of the first
 one and the index of the second. One class, Labels, decides that once for a whole file.

@@ -1,4 +1,4 @@
-"""What a file says of a text whose model gives several labels at once, or numbers.
+"""Targets in a file of texts, for models that give several labels at once, or numbers.
 
 One column holds all of it, or each output has a column of its name. Several labels: a 1 for each
 that holds and a 0 for the others. A regression: the numbers.

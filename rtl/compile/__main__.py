@@ -121,7 +121,7 @@ def _parser() -> Parser:
         type=Path,
         default=MODEL,
         metavar="DIR",
-        help=f"what quant.calibrate wrote (default: {MODEL})",
+        help=f"folder that quant.calibrate wrote (default: {MODEL})",
     )
     result.add_argument(
         "-o", "--out", type=Path, default=OUT, metavar="FILE", help=f"default: {OUT}"
@@ -150,7 +150,7 @@ def _parser() -> Parser:
         "--check",
         type=Path,
         metavar="FILE",
-        help="check such a file and its stream, say what it holds and stop",
+        help="check such a file and its stream, list its contents and stop",
     )
     add_json(result)
     add_config_options(result)

@@ -21,6 +21,8 @@ from rtl.interface.command import (
     VERSION,
     Flag,
     Opcode,
+    flags_byte,
+    flags_of,
 )
 from rtl.interface.config import Config
 
@@ -62,7 +64,8 @@ def read(data: bytes, offset: int, padding: int) -> Descriptor:
         at += field.bytes
     good = zlib.crc32(data[: offset + 28]) == int.from_bytes(body[28:], "little")
     good &= not any(data[offset + DESCRIPTOR_BYTES :][:padding])
-    return Descriptor(offset, body[0], body[1], values, good)
+    flags = flags_of(Opcode(body[0]), body[1]) if known else body[1]
+    return Descriptor(offset, body[0], flags, values, good)
 
 
 def payload_bytes(descriptor: Descriptor, lanes: int) -> int:
@@ -87,7 +90,8 @@ def misplaced(one: Descriptor, before: Sequence[Descriptor], config: Config) -> 
     known = FLAGS.get(opcode, Flag(0))
     known |= WIDE_FLAGS.get(opcode, Flag(0)) if config.precise else Flag(0)
     if one.flags & ~int(known):
-        return f"flags {one.flags:#04x}: {opcode.name} has only {int(known):#04x}"
+        given, has = flags_byte(Flag(one.flags)), flags_byte(known)
+        return f"flags {given:#04x}: {opcode.name} has only {has:#04x}"
     if (opcode == Opcode.HEADER) != (not before):
         return "HEADER comes first and once"
     if opcode == Opcode.HEADER:

@@ -55,7 +55,7 @@ class ImageError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """What an image holds.
+    """The contents of an image.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ def image_bytes(image: Image) -> bytes:
 
 
 def read_image(data: bytes) -> Image:
-    """What the bytes of an image hold, after every check of it.
+    """The contents of an image, after every check of its bytes.
 
     Raises
     ------

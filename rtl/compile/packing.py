@@ -1,4 +1,4 @@
-"""What follows a descriptor, weights and parameters as the words of the stream, and the layers
+"""Payloads: weights and parameters as the words of the stream, and the layers
 that a model does not have: the identity, V with padded heads."""
 
 from __future__ import annotations

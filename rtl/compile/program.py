@@ -86,7 +86,7 @@ def compile_model(model: Model, config: Config, *, whole_last_layer: bool = Fals
 
     Where the head reads token 0 alone the last layer computes row tile 0 alone: Q, scores, context,
     output and feed-forward; K and V stay whole. With `whole_last_layer` it computes all row tiles.
-    Same logits. Without pooling the head computes all row tiles, too.
+    Same logits. Without pooling the head also computes all row tiles.
 
     Raises
     ------

@@ -54,7 +54,7 @@ def config_for(stream: bytes, config: Config) -> Config:
 
 
 def violations(stream: bytes, config: Config) -> Iterator[str]:
-    """What is wrong with a stream on this hardware, a line each: descriptor and rule.
+    """The faults of a stream on this hardware, one per line: descriptor and rule.
 
     Raises
     ------
@@ -88,7 +88,7 @@ class Batch:
 
 
 class Held:
-    """What the hardware does not check, descriptor by descriptor."""
+    """Rules that the hardware does not check, descriptor by descriptor."""
 
     def __init__(self, config: Config) -> None:
         self.config = config

@@ -1,1 +1,1 @@
-"""What decides: the command stream, the loops, the surroundings."""
+"""Control: the command stream, the loops, the surroundings."""

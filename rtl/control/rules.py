@@ -22,6 +22,7 @@ from rtl.interface.command import (
     WIDE_OPCODES,
     Flag,
     Opcode,
+    flags_byte,
 )
 from rtl.interface.config import Config
 from rtl.interface.operation import FLAG_NAMES, FLAGS, Error, fields
@@ -71,6 +72,7 @@ class Rules(wiring.Component):
         if config.precise and encoder:
             wide = {opcode: self.allowed[opcode] | Flag.WIDE for opcode in WIDE_OPCODES}
             self.allowed = self.allowed | wide
+        self.known = {opcode: flags_byte(flags) for opcode, flags in self.allowed.items()}
         super().__init__(
             {
                 "opcode": In(8),
@@ -100,7 +102,7 @@ class Rules(wiring.Component):
 
     def _known_flags(self) -> data.View:
         """The descriptor's flags; one that no opcode has reads as 0."""
-        known = reduce(or_, self.allowed.values())
+        known = reduce(or_, self.known.values())
         bits = (self.flags[n] if 1 << n & known else Const(0) for n in range(len(FLAG_NAMES)))
         return data.View(FLAGS, Cat(*bits))
 
@@ -146,9 +148,9 @@ class Rules(wiring.Component):
                     if not self.encoder:
                         m.d.sync += computed.eq(1)
         allowed = Signal(8)
-        for opcode, known in self.allowed.items():
+        for opcode, known in self.known.items():
             with m.If(is_[opcode]):
-                m.d.comb += allowed.eq(int(known))
+                m.d.comb += allowed.eq(known)
         of_any = [
             ~Cat(*is_.values()).any(),
             (self.flags & ~allowed).any(),

@@ -1,4 +1,4 @@
-"""What LayerNorm's second pass needs of a token, from the sums of its first."""
+"""The constants of a token for LayerNorm's second pass, from the sums of its first."""
 
 from amaranth.hdl import Cat, Module, Signal, signed, unsigned
 from amaranth.lib import wiring
@@ -18,7 +18,7 @@ NORM_SHIFT_MAX = 25 + NORM_SHIFT
 
 
 class RowConstants(wiring.Component):
-    """What pass 2 needs of a token: scale = H * r, offset = S1 * r and shift = e + 4.
+    """The constants of pass 2: scale = H * r, offset = S1 * r and shift = e + 4.
 
     V = H * S2 - S1^2 + E; (r, e) = rsqrt(V); docs/numerics.md section 7. One token a cycle, no
     valid. Multipliers: 12, 3 each for H * S2, S1^2, rsqrt and the two products with r.

@@ -18,7 +18,7 @@ MODEL_WORD_BITS = 32
 
 
 class Fetch(wiring.Component):
-    """What an inference reads: the stream from `start` on, rows as they are asked for.
+    """The reads of an inference: the stream from `start` on, rows as they are asked for.
 
     The stream is read ahead as far as its buffer goes. With `stop` it is asked for no more, and
     what comes of it is dropped; rows are read whatever happens. Rows have precedence.

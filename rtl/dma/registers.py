@@ -1,4 +1,4 @@
-"""What the memory side adds to the registers of `rtl.control.axi`, and what is behind it."""
+"""The registers that the memory side adds to `rtl.control.axi`, and the FIFOs behind them."""
 
 from __future__ import annotations
 

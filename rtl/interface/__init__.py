@@ -1,1 +1,1 @@
-"""What the units agree on: configuration, command stream, operations and tiles."""
+"""Shared definitions of the units: configuration, command stream, operations and tiles."""

@@ -15,7 +15,7 @@ zeros to whole words (32 bytes of them at N = 64) and followed by its payload:
 Bytes of a descriptor: 0 opcode, 1 flags, 2..27 fields (little-endian, in the order of `FIELDS`),
 28..31 the CRC-32 (ISO-HDLC, as zlib computes it) of every byte of the stream before it, padding
 and earlier CRCs included. So each descriptor vouches for the whole stream up to itself, and END for
-the last payload; padding that is not zero is a wrong CRC, too.
+the last payload; padding that is not zero is also a wrong CRC.
 
 Parameters of N channels (and gamma, beta, shifts) are stored as byte planes: byte i of a word
 belongs to channel i, so the format is the same for every N.
@@ -47,7 +47,7 @@ BANK_SHIFT = 22
 
 
 class Opcode(IntEnum):
-    """What a descriptor asks for."""
+    """The operation of a descriptor."""
 
     HEADER = 1
     TABLE = 2
@@ -59,7 +59,7 @@ class Opcode(IntEnum):
 
 
 class Flag(IntFlag):
-    """Choices of an operation.
+    """Choices of an operation; `flags_byte` has them as a descriptor does, `flags_of` reads them.
 
     FIRST_TILE
         Compute row tile 0 only.
@@ -79,9 +79,9 @@ class Flag(IntFlag):
     SHIFTS
         The payload has a plane more, the shift of each channel's int8 operand (NORM).
     WIDE
-        The bit of CHAINED elsewhere. LINEAR: activations have 16 bits and take two passes. TABLE:
-        a table of the low halves follows that of the high ones. Hardware without `Config.precise`
-        has no such flag.
+        LINEAR: activations have 16 bits and take two passes. TABLE: a table of the low halves
+        follows that of the high ones. Hardware without `Config.precise` has no such flag. In a
+        descriptor it is `WIDE_BIT`, which CHAINED has in a NORM.
     """
 
     FIRST_TILE = 1
@@ -92,7 +92,7 @@ class Flag(IntFlag):
     BANK = 32
     LOGITS = 64
     SHIFTS = 128
-    WIDE = CHAINED
+    WIDE = 256
 
 
 NO_FLAGS = Flag(0)
@@ -114,7 +114,31 @@ ALLOWED_FLAGS = {
 """Which flags an opcode has; any other set bit is refused."""
 
 WIDE_OPCODES = Opcode.LINEAR, Opcode.TABLE
-"""What may be WIDE."""
+"""The opcodes that may be WIDE."""
+
+WIDE_BIT = 16
+"""The bit of WIDE in the flags of these opcodes."""
+
+
+def flags_byte(flags: Flag) -> int:
+    """The flags as byte 1 of a descriptor.
+
+    Raises
+    ------
+    ValueError
+        WIDE and CHAINED, which belong to different opcodes, are both there.
+    """
+    if Flag.WIDE in flags and Flag.CHAINED in flags:
+        raise ValueError("flags are WIDE and CHAINED: no opcode has both")
+    return int(flags & ~Flag.WIDE) | WIDE_BIT * (Flag.WIDE in flags)
+
+
+def flags_of(opcode: Opcode, byte: int) -> Flag:
+    """The flags of a descriptor by its byte 1: bit 4 is WIDE or CHAINED, as the opcode says."""
+    if opcode in WIDE_OPCODES and byte & WIDE_BIT:
+        return Flag(byte & ~WIDE_BIT) | Flag.WIDE
+    return Flag(byte)
+
 
 
 class Field(NamedTuple):
@@ -211,7 +235,7 @@ def encode(opcode: Opcode, flags: Flag = NO_FLAGS, **values: int) -> bytes:
         raise ValueError(
             f"{opcode.name} takes the fields {[f.name for f in fields]}, not {sorted(values)}"
         )
-    body = bytearray([opcode, flags])
+    body = bytearray([opcode, flags_byte(flags)])
     for field in fields:
         value = values[field.name]
         if not 0 <= value < 1 << (8 * field.bytes):
@@ -297,7 +321,7 @@ def decode(data: bytes) -> Iterator[Descriptor]:
             values[field.name] = int.from_bytes(body[at : at + field.bytes], "little")
             at += field.bytes
         good = zlib.crc32(data[: offset + 28]) == int.from_bytes(body[28:], "little")
-        descriptor = Descriptor(offset, opcode, Flag(body[1]), values, good)
+        descriptor = Descriptor(offset, opcode, flags_of(opcode, body[1]), values, good)
         if offset == 0:
             if opcode is not Opcode.HEADER or values["magic"] != MAGIC:
                 raise ValueError("the stream does not begin with a HEADER: it is no model.bin")

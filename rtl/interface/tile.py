@@ -35,7 +35,7 @@ class Operand(IntEnum):
 
 
 class Epilogue(IntEnum):
-    """What happens to a drained column.
+    """Treatment of a drained column.
 
     INT8: bias, requantize to int8, table if the tile says so, into an activation bank.
     RESIDUAL: bias, requantize to int16, add to X16 with saturation, into X16.

@@ -1,4 +1,4 @@
-"""What a bench sees of the inside: every write of a named intermediate, and what the array does.
+"""The inside as a bench sees it: every write of a named intermediate, and the array's activity.
 
 Unconnected, the traces cost nothing. In Verilog their ports are called trace_member.
 """
@@ -41,7 +41,7 @@ class Stall(IntEnum):
 
 
 class Activity(wiring.Signature):
-    """What the array does, for counters.
+    """Activity of the array, for counters.
 
     Members
     -------

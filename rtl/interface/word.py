@@ -1,4 +1,4 @@
-"""What a word of a stream or a memory holds."""
+"""The contents of a word of a stream or a memory."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every unit is made of: registers, memories, and the check of parameters."""
+"""Building blocks of every unit: registers, memories, and the check of parameters."""

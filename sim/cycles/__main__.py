@@ -51,7 +51,7 @@ DESCRIPTION = """\
 Predict the cycles of an inference from a model's shape, without simulating it.
 
 --lanes, --tokens, --stream-bytes and --batch take several values with commas between them: then
-each inference is a line of a table. With --play each runs through the simulated Verilog, too; the
+each inference is a line of a table. With --play each also runs through the simulated Verilog; the
 exit status is 1 where a value differs from golden's or a counter from the prediction. With --batch
 it is texts a second: each text in an inference of its own, and in batches.
 
@@ -243,7 +243,7 @@ def _parser() -> Parser:
     result.add_argument(
         "--play",
         action="store_true",
-        help="run random tokens through the simulated Verilog, too: every logit and every write of "
+        help="also run random tokens through the simulated Verilog: every logit and every write of "
         "every named intermediate must be golden's, every counter as predicted",
     )
     texts = result.add_argument_group("texts a second")

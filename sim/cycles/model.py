@@ -69,7 +69,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the accelerator's counters will show, and the operations behind them.
+    """The predicted counters of the accelerator, and the operations behind them.
 
     cycles, active, stalls
         The registers of these names; `stalls` includes the idle cycles after the last operand.

@@ -1,1 +1,1 @@
-"""What an accelerator will cost and how fast it will be, without synthesis or simulation."""
+"""Cost and speed of an accelerator, without synthesis or simulation."""

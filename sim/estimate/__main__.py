@@ -32,7 +32,7 @@ from sim.phases import CLOCK_MHZ
 from sim.report import table
 
 DESCRIPTION = """\
-What an accelerator costs and how fast it is, in seconds instead of a synthesis.
+Cost and speed of an accelerator, in seconds instead of a synthesis.
 
 Multipliers, block RAMs and cycles are counted exactly; LUTs and flip-flops come from formulas that
 were fitted to synthesised accelerators, and stand with their error on others that were not used for
@@ -76,7 +76,7 @@ def _parser() -> Parser:
         help=f"for times (default: {CLOCK_MHZ})",
     )
     result.add_argument(
-        "--points", action="store_true", help="show what was measured beside the estimates, and end"
+        "--points", action="store_true", help="show measured figures beside the estimates and stop"
     )
     result.add_argument(
         "--part",

@@ -14,7 +14,7 @@ by least squares to points of points.toml, which `sim.synth` has measured:
 
 where L are the lanes of LayerNorm, E those of the epilogue, acc is the width of an accumulator, and
 P is 1 with operands of 16 bits, whose accumulators begin anew from 0 or from the first pass.
-What wider addresses add (more tokens, hidden and ffn) is left out. Points that are marked
+The cost of wider addresses (more tokens, hidden and ffn) is left out. Points that are marked
 `held_out` have no part in the fit: how far the formulas are off there is their stated error.
 """
 

@@ -19,7 +19,7 @@ from sim.families.families import FAMILIES, KINDS
 from sim.report import table
 
 DESCRIPTION = """\
-What a unit takes of FPGAs beside the ECP5: one synthesis with Yosys a family, nothing placed.
+Resources of a unit on FPGAs beside the ECP5: one synthesis with Yosys per family, no placement.
 
 Counts are of the unit alone, with trace ports. A LUT, a DSP and a block RAM are what the family
 calls so; the lines below the table say what one is.

@@ -1,4 +1,4 @@
-"""What a unit costs on other families of FPGAs: one synthesis, counted by kinds of cells."""
+"""Resources of a unit on other families of FPGAs: one synthesis, counted by kinds of cells."""
 
 from __future__ import annotations
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cli.page.template import DARK, LIGHT, STYLE, render
+
 import numpy as np
 from markupsafe import Markup
 
-from quant.page.style import DARK, LIGHT
 from sim.activity import Kind, Lane, Operation, lanes, operations
-from sim.page import charts, timeline
-from sim.page.template import render
+from sim.page import timeline, values
 from sim.phases import CLOCK_MHZ
 from sim.play import Verified
 from sim.reference import Reference
@@ -120,10 +120,6 @@ def _bars(phases: Sequence[Mapping[str, Any]]) -> list[Bar]:
     ]
 
 
-def _own_style() -> str:
-    return (FOLDER / "page.css").read_text(encoding="utf-8")
-
-
 def _record(played: Verified) -> Record:
     if played.activity is None:
         raise ValueError("the run left no record of its activity: play the whole model")
@@ -131,7 +127,7 @@ def _record(played: Verified) -> Record:
 
 
 def _render(**shown: Any) -> str:
-    return render(FOLDER / "report.html", style=_own_style(), **shown)
+    return render(FOLDER / "report.html", **shown)
 
 
 def run_page(text: Reference, played: Verified, figures: Mapping[str, Any]) -> str:
@@ -172,10 +168,10 @@ def run_page(text: Reference, played: Verified, figures: Mapping[str, Any]) -> s
         stretches=idle[:LISTED],
         unlisted=idle[LISTED:],
         bars=_bars(figures["phases"]),
-        histograms=charts.histograms(text) if text.floats is not None else [],
-        heads=charts.heads(text),
+        histograms=values.histograms(text) if text.floats is not None else [],
+        heads=values.heads(text),
         all_heads=text.quantized.model.shape.layers * text.quantized.model.shape.heads,
-        words=text.tokens.words[: charts.WORDS],
+        words=text.tokens.words[: values.WORDS],
         pooling=text.quantized.model.shape.pooling,
     )
 
@@ -192,7 +188,7 @@ def run_picture(played: Verified) -> str:
     rows, found = lanes(record, played.program), operations(record, played.program)
     title = f"What every unit did in {record.cycles:,} cycles, from the start to the last logit"
     drawn = timeline.picture(rows, found, timeline.Window(0, record.cycles), title, 250)
-    chart = [line for line in _own_style().splitlines() if line.startswith("svg ")]
+    chart = [line for line in STYLE.splitlines() if line.startswith("svg .")]
     style = (
         f"svg{{{LIGHT}background:var(--paper);font:11.5px system-ui,sans-serif}}"
         "text{fill:var(--ink)}text.soft{fill:var(--soft)}"

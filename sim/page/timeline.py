@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cli.page.charts import ticks
+
 import numpy as np
 from markupsafe import Markup, escape
 
-from quant.page.svg import ticks
 from sim.activity import Kind, Lane, Operation
 
 #: From the bottom of a column to its top.

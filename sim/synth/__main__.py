@@ -20,7 +20,7 @@ from sim.synth.place import PLACERS, ROUTERS, Timing
 from sim.synth.throughput import LAYERS, Throughput, throughput
 
 DESCRIPTION = """\
-What a unit costs and how fast it is on a Lattice ECP5 (LFE5U-85F, CABGA381, speed grade 6).
+Resources and clock of a unit on a Lattice ECP5 (LFE5U-85F, CABGA381, speed grade 6).
 
 Yosys counts LUTs, flip-flops, multipliers and block RAMs of the unit alone. Registers next to
 multipliers and block RAMs are folded into them, logic before carry chains into these. nextpnr
@@ -111,7 +111,7 @@ def _parser() -> Parser:
     result = Parser("sim.synth", DESCRIPTION, EXAMPLES)
     result.add_argument("unit", help="which unit; `python -m rtl.generate --list` shows them")
     result.add_argument("--no-route", action="store_true", help="count resources only")
-    result.add_argument("--parts", action="store_true", help="resources of each part, too")
+    result.add_argument("--parts", action="store_true", help="also resources of each part")
     result.add_argument("--freq", type=float, default=100, metavar="MHZ", help="target, 100")
     add_seed(result, "the first placement", default=1)
     result.add_argument(

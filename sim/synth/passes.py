@@ -1,4 +1,4 @@
-"""What a netlist of Yosys' goes through before it is counted, simulated or placed."""
+"""The passes over a netlist of Yosys before it is counted, simulated or placed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an accelerator computes at the clock that it was routed for."""
+"""Throughput of an accelerator at the clock that it was routed for."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from driver import accelerator, streams
 from driver.accelerator import Accelerator, DeviceError, InferenceError
 from rtl.compile.program import compile_model
 from rtl.control.axi import ADDRESS, REGISTERS
-from rtl.interface.command import MAGIC, PARAMETER_PLANES, VERSION, Flag, Opcode
+from rtl.interface.command import MAGIC, PARAMETER_PLANES, VERSION, WIDE_BIT, Flag, Opcode
 from rtl.interface.operation import Error
 from sim.cycles.model import predict
 from sim.machine.board import StreamBoard
@@ -195,6 +195,6 @@ def test_the_opcodes_of_streams() -> None:
     assert [Opcode.HEADER, Opcode.TABLE, Opcode.NORM, Opcode.EMBED, Opcode.LINEAR] == [
         streams.HEADER, streams.TABLE, streams.NORM, streams.EMBED, streams.LINEAR
     ]  # fmt: skip
-    assert [Flag.SHIFTS, Flag.WIDE, Flag.FIRST_TILE, Flag.LOGITS, PARAMETER_PLANES] == [
+    assert [Flag.SHIFTS, WIDE_BIT, Flag.FIRST_TILE, Flag.LOGITS, PARAMETER_PLANES] == [
         streams.SHIFTS, streams.WIDE, streams.FIRST_TILE, streams.LOGITS, streams.PARAMETER_PLANES
     ]  # fmt: skip

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
+from cli.page.template import DARK, LIGHT, STYLE
 
-from quant.page.style import DARK, LIGHT
-from sim.page.report import FOLDER
+import pytest
 
 
 def luminance(colour: str) -> float:
@@ -46,7 +45,7 @@ def test_text_and_charts_have_the_contrast_of_wcag_aa(theme: str) -> None:
             found = contrast(colours[mark], colours[surface])
             assert found >= 3, f"{mark} on {surface}: {found:.2f}"
     # The most that a word is shaded.
-    rule = re.search(r"var\(--w\) \* ([\d.]+)", (FOLDER / "page.css").read_text())
+    rule = re.search(r"var\(--w\) \* ([\d.]+)", STYLE)
     assert rule
     shaded = mixed(colours["shade"], colours["paper"], float(rule[1]))
     assert contrast(colours["ink"], shaded) >= 4.5

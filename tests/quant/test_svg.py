@@ -1,9 +1,9 @@
 from xml.etree import ElementTree
 
+from cli.page import charts as svg
+
 import numpy as np
 import pytest
-
-from quant.page import svg
 
 X = np.linspace(-1, 1, 9)
 CHARTS = {

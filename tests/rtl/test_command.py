@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rtl.compile.__main__ import listing
 from rtl.compile.program import compile_model
 from rtl.interface.command import (
     DESCRIPTOR_BYTES,
@@ -19,6 +20,8 @@ from rtl.interface.command import (
     Stream,
     decode,
     encode,
+    flags_byte,
+    flags_of,
 )
 from rtl.interface.config import LANES, Config
 from tb.scenarios import SMALL, SMALL_LIMITS, family
@@ -139,3 +142,29 @@ def test_padding_is_zero_and_below_the_next_crc() -> None:
 def test_decode_refuses(stream: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         list(decode(stream))
+
+
+def test_one_bit_is_wide_or_chained_by_the_opcode() -> None:
+    assert len({flag.name for flag in Flag}) == len({int(flag) for flag in Flag}) == 9
+    for opcode in Opcode:
+        assert [int(flags_byte(flags_of(opcode, byte))) for byte in range(256)] == [*range(256)]
+        wide = opcode in (Opcode.LINEAR, Opcode.TABLE)
+        assert (Flag.WIDE in flags_of(opcode, 16), Flag.CHAINED in flags_of(opcode, 16)) == (
+            wide,
+            not wide,
+        )
+    with pytest.raises(ValueError, match="WIDE and CHAINED: no opcode has both"):
+        flags_byte(Flag.WIDE | Flag.CHAINED)
+
+
+def test_the_dump_of_a_precise_stream_says_wide() -> None:
+    """And CHAINED of its NORMs alone."""
+    named: dict[str, set[str]] = {"WIDE": set(), "CHAINED": set()}
+    for name in ("bert-tiny", "pre-norm-embedding-norm"):
+        model = family(name, SMALL[name], precise=True)
+        program = compile_model(model, Config(lanes=4, precise=True, **SMALL_LIMITS))
+        for line in listing(program.stream()):
+            for flag, opcodes in named.items():
+                if re.search(rf"\b{flag}\b", line):
+                    opcodes.add(line.split()[1])
+    assert named == {"WIDE": {"LINEAR", "TABLE"}, "CHAINED": {"NORM"}}

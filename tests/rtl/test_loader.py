@@ -11,7 +11,7 @@ from amaranth.sim import Simulator
 from golden.random import widened
 from rtl.compile.program import Program, compile_model
 from rtl.control.loader import Loader
-from rtl.interface.command import FIELDS, Flag, Opcode
+from rtl.interface.command import FIELDS, Flag, Opcode, flags_byte
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from tb.scenarios import (
@@ -230,7 +230,7 @@ def test_program(name: str, pace: float, config: Config) -> None:
             bits = 0
             for field in reversed(FIELDS[step.opcode]):
                 bits = bits << 8 * field.bytes | step.values[field.name]
-            operations.append((step.opcode.value, int(step.flags), bits))
+            operations.append((step.opcode.value, flags_byte(step.flags), bits))
     assert found.operations == operations
     norms = [step for step in program.steps if step.opcode is Opcode.NORM]
     assert [norm[0] for norm in found.norms] == [step.values for step in norms]

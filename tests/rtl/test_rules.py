@@ -14,7 +14,7 @@ from amaranth.sim import Simulator
 from golden.random import widened
 from rtl.compile.program import Program, Step, compile_attention, compile_model
 from rtl.control.rules import Rules
-from rtl.interface.command import FIELDS, MAGIC, Flag, Opcode
+from rtl.interface.command import FIELDS, MAGIC, Flag, Opcode, flags_byte
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from tb.scenarios import SMALL, SMALL_LIMITS, family
@@ -43,7 +43,7 @@ class Entry:
 
 
 def entries_of(program: Program) -> list[Entry]:
-    return [Entry(int(s.opcode), int(s.flags), dict(s.values)) for s in program.steps]
+    return [Entry(int(s.opcode), flags_byte(s.flags), dict(s.values)) for s in program.steps]
 
 
 def sums(before: Sequence[Entry]) -> list[Entry]:
@@ -337,14 +337,6 @@ def named(name: str) -> Step:
 
 
 def test_flags_are_those_of_the_format() -> None:
-    assert [int(flag) for flag in Flag] == [
-        FIRST,
-        TABLE,
-        TRANSPOSED,
-        RESIDUAL,
-        CHAINED,
-        BANK,
-        LOGITS,
-        SHIFTS,
-    ]
+    assert [flags_byte(flag) for flag in Flag] == [*(1 << bit for bit in range(8)), WIDE]
+    assert [flag.name for flag in Flag if flags_byte(flag) == WIDE] == ["CHAINED", "WIDE"]
     assert named("logits").flags & Flag.LOGITS

@@ -11,7 +11,7 @@ from amaranth.sim import Simulator
 from golden.random import widened
 from rtl.compile.program import Program, Step, compile_model
 from rtl.control.sequencer import Sequencer
-from rtl.interface.command import BANK_SHIFT, FIELDS, Flag, Opcode, bank_address
+from rtl.interface.command import BANK_SHIFT, FIELDS, Flag, Opcode, bank_address, flags_byte
 from rtl.interface.config import Config
 from rtl.interface.tile import Epilogue, Operand
 from tb.amaranth_ports import AmaranthPorts
@@ -188,7 +188,7 @@ def rtl_tiles(program: Program, lengths: list[int], stall: float) -> tuple[list[
                 bits = bits << 8 * field.bytes | step.values[field.name]
             payload = unit.i.payload
             ctx.set(payload.opcode, step.opcode.value)
-            ctx.set(payload.flags.as_value(), int(step.flags))
+            ctx.set(payload.flags.as_value(), flags_byte(step.flags))
             ctx.set(payload.fields, bits)
             ctx.set(payload.number, number)
             ctx.set(unit.i.valid, 1)

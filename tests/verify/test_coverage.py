@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -150,10 +151,19 @@ def test_the_number_and_the_page() -> None:
     assert found.shares() == {
         "line": (1, 1), "branch": (1, 2), "toggle": (3, 8), "functional": (bins - 1, bins),
     }  # fmt: skip
-    assert found.percent == pytest.approx(100 * (5 + bins - 1) / (11 + bins))
+    assert found.percent() == {
+        "line": 100, "branch": 50, "toggle": 37.5, "functional": 100 * (bins - 1) / bins
+    }  # fmt: skip
     text = page(found, 1, code.holes(found.points), ["NONE: <END>"])
     assert "toggle a[0], [3:2], [6:5] 0-&gt;1" in text
     assert "NONE: &lt;END&gt;" in text
+    for title, share in (
+        ("lines", "100.00 %"),
+        ("branches", "50.00 %"),
+        ("toggles (both edges of every bit)", "37.50 %"),
+        ("function (bins)", f"{100 * (bins - 1) / bins:.2f} %"),
+    ):
+        assert f"<dt>{title}</dt><dd>{share}</dd>" in text
     assert "http" not in text.replace("http-equiv", "")
 
 
@@ -161,8 +171,9 @@ def test_the_number_and_the_page() -> None:
     ("change", "options", "code_and_message"),
     [
         ({}, [], (0, "")),
-        ({}, ["--least", "99"], (0, "")),
-        ({}, ["--least", "99.9"], (1, " % are covered, 99.9 % are asked for")),
+        ({}, ["--least", "37"], (0, "")),
+        ({}, ["--least", "38"], (1, "toggle: 37.50 % are covered, --least asks for 38 %")),
+        ({}, ["--least", "51"], (1, "branch: 50.00 % are covered, --least asks for 51 %")),
         ({"wrong": {7: "hang"}}, [], (1, "1 of 10 cases failed; case 7: hang")),
         ({"bins": Counter([Bin("END", 0, "norm", Error.NO_KEY)])}, [], (1, "although it is excl")),
     ],
@@ -182,10 +193,13 @@ def test_the_command(
     said = capsys.readouterr()
     assert (ended, code_and_message[1] in said.err) == (code_and_message[0], True)
     assert said.err.count("\n") == ended
-    assert f"{part.percent:.2f} %" in said.out
+    for kind, percent in part.percent().items():
+        assert re.search(rf"^{kind} .* {percent:.2f}\n", said.out, re.MULTILINE) or percent == 0
     assert html.read_text().startswith("<!doctype html>")
     written = json.loads(figures.read_text())
-    assert written["percent"] == round(part.percent, 2)
+    assert {k: one["percent"] for k, one in written["covered"].items()} == {
+        k: round(percent, 2) for k, percent in part.percent().items()
+    }
     assert written["holes"]["code"]["top"]
 
 

@@ -1,1 +1,1 @@
-"""What the checks of the accelerator reach: lines, branches, toggles, and its rules."""
+"""Coverage of the accelerator by its checks: lines, branches, toggles, and its rules."""

@@ -58,11 +58,12 @@ class Covered:
         every = everything(self.lanes)
         return found | {"functional": (len(set(every) & self.bins.keys()), len(every))}
 
-    @property
-    def percent(self) -> float:
-        """Covered of all points and bins together."""
-        done, total = map(sum, zip(*self.shares().values()))
-        return 100 * done / total if total else 0.0
+    def percent(self) -> dict[str, float]:
+        """The share of each kind that is covered, in percent; 0 where there is nothing."""
+        return {
+            kind: 100 * done / total if total else 0.0
+            for kind, (done, total) in self.shares().items()
+        }
 
     def impossible(self) -> list[str]:
         """Bins that were covered although they are excluded: the reason is wrong."""

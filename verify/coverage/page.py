@@ -6,13 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cli.page.template import render
+
 from rtl.interface.operation import Error
-from sim.page.template import render
 from verify.coverage.code import KINDS
 from verify.coverage.collect import Covered
 from verify.coverage.functional import EXCLUDED, everything
 
 FOLDER = Path(__file__).parent
+TITLES = {
+    "line": "lines",
+    "branch": "branches",
+    "toggle": "toggles (both edges of every bit)",
+    "functional": "function (bins)",
+}
 
 
 @dataclass(frozen=True)
@@ -28,7 +35,7 @@ class Share:
 
     @property
     def percent(self) -> str:
-        return f"{100 * self.done / self.total:.1f}" if self.total else "-"
+        return f"{100 * self.done / self.total:.2f}" if self.total else "-"
 
 
 def _modules(found: Covered) -> dict[str, list[Share]]:
@@ -63,6 +70,7 @@ def page(found: Covered, seed: int, holes: Mapping[str, Sequence[str]], bins: Se
         FOLDER / "page.html",
         found=found,
         seed=seed,
+        titles=TITLES,
         shares={kind: Share(*share) for kind, share in found.shares().items()},
         kinds=KINDS,
         modules=_modules(found),

@@ -9,7 +9,6 @@ from random import Random
 from rtl.interface.command import (
     DESCRIPTOR_BYTES,
     FIELDS,
-    Flag,
     Opcode,
     descriptor_bytes,
     descriptor_words,
@@ -137,7 +136,7 @@ def flags(rng: Random, subject: Subject, run: Run) -> Run:
     pieces = parts(subject)
     for _ in range(rng.choice((1, 1, 2))):
         body, _ = rng.choice(pieces)
-        body[1] = rng.randrange(256) if rng.random() < 0.2 else body[1] ^ rng.choice(list(Flag))
+        body[1] = rng.randrange(256) if rng.random() < 0.2 else body[1] ^ 1 << rng.randrange(8)
     return _played(run, pieces, subject)
 
 

@@ -1,4 +1,4 @@
-"""What the units of the data path exchange: scores, probabilities, sums, logits."""
+"""Bundles between the units of the data path: scores, probabilities, sums, logits."""
 
 from __future__ import annotations
 

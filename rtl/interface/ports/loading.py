@@ -1,4 +1,4 @@
-"""What the loader writes and says, and what it is told of its buffers."""
+"""Bundles of the loader: its writes, its state, and the state of its buffers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sequencer and the issuer say of tiles and of the operation in hand."""
+"""Bundles of sequencer and issuer: tiles and the operation in hand."""
 
 from __future__ import annotations
 

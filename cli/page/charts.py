@@ -1,19 +1,27 @@
-"""Charts as inline SVG text: lines, histograms, heat maps. No script, no external resource.
+"""Charts of all pages as inline SVG, and matrices as images. No script, no external resource.
 
-Every function returns one <svg> element that scales to the width of its container.
+Every function but `image` returns one <svg> element that scales to the width of its container.
 """
 
+from __future__ import annotations
+
+import struct
+import zlib
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Values = NDArray[np.floating]
+Shares = NDArray[Any]
 
 COLOURS = ("#2563a8", "#c2542d", "#2e7d4f", "#7b4ba0")
 # The page sets them, so that the charts follow its light and dark colours.
 INK, GRID = "currentColor", "var(--grid)"
+SHADE = (74, 138, 198)  # of images, with a contrast of 3 : 1 on any paper: --other of the style
 DARK = "#222"  # on the light shades of a matrix
 MARGIN_LEFT, MARGIN_BOTTOM, MARGIN_TOP, MARGIN_RIGHT = 54, 34, 12, 12
 
@@ -188,3 +196,61 @@ def _shade(share: float) -> str:
     low, high = (245, 248, 252), (23, 62, 112)
     mixed = [round(a + (b - a) * min(1.0, max(0.0, share))) for a, b in zip(low, high)]
     return f"#{mixed[0]:02x}{mixed[1]:02x}{mixed[2]:02x}"
+
+
+def distances(apart: Values, title: str, bins: int = 41) -> str:
+    """A histogram of signed distances around 0, its counts on a logarithmic scale."""
+    reach = max(float(np.abs(apart).max()), 1e-9)
+    counts, _ = np.histogram(apart, bins, (-reach, reach))
+    heights = np.where(counts > 0, 0.6 + np.log10(np.maximum(counts, 1)), 0)
+    width, high, bottom = 280, 84, 92
+    step, scale = width / bins, high / heights.max()
+    path = "".join(
+        f"M{place * step + 0.4:.1f} {bottom}v{-height * scale:.1f}h{step - 0.8:.1f}V{bottom}Z"
+        for place, height in enumerate(heights)
+        if height
+    )
+    marks = []
+    for tick in ticks(-reach, reach, 4):
+        at = width / 2 * (1 + tick / reach)
+        if 10 < at < width - 10:
+            marks.append(f'<path class="tick" d="M{at:.1f} {bottom}v4"/>')
+            marks.append(
+                f'<text class="soft" x="{at:.1f}" y="{bottom + 16}" text-anchor="middle">'
+                f"{tick:g}</text>"
+            )
+    return (
+        f'<svg viewBox="0 0 {width} 112" role="img" aria-label="{escape(title)}">'
+        f'<path class="base" d="M0 {bottom}h{width}"/><path class="work" d="{path}"/>'
+        f"{''.join(marks)}</svg>"
+    )
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    head = kind + content
+    return struct.pack(">I", len(content)) + head + struct.pack(">I", zlib.crc32(head))
+
+
+def png(shares: Shares) -> bytes:
+    """A matrix [rows, columns] of shares, 0 (nothing) to 1, as a PNG (ISO/IEC 15948) of 255 levels.
+
+    Opacity is the share, so it fits light and dark paper.
+    """
+    rows, columns = shares.shape
+    levels = np.round(np.clip(shares, 0, 1) * 255).astype(np.uint8)
+    lines = np.pad(levels, ((0, 0), (1, 0)))  # a filter byte, none, before every line
+    return b"".join(
+        (
+            b"\x89PNG\r\n\x1a\n",
+            _chunk(b"IHDR", struct.pack(">IIBBBBB", columns, rows, 8, 3, 0, 0, 0)),
+            _chunk(b"PLTE", bytes(SHADE) * 256),
+            _chunk(b"tRNS", bytes(range(256))),
+            _chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)),
+            _chunk(b"IEND", b""),
+        )
+    )
+
+
+def image(shares: Shares) -> str:
+    """The image of a matrix of shares as a data: URI."""
+    return "data:image/png;base64," + b64encode(png(shares)).decode("ascii")

@@ -1,19 +1,19 @@
-"""What the page shows of values: distances from the float model, and attention weights."""
+"""Values on the page of a run: distances from the float model, and attention weights."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from markupsafe import Markup, escape
+from cli.page import charts
 
-from quant.page.svg import ticks
-from sim.page.png import uri
+import numpy as np
+from markupsafe import Markup
+
 from sim.reference import Reference
 
-BINS, HEADS, WORDS = 41, 6, 128
-"""Columns of a histogram; heads and words that are drawn at most."""
+HEADS, WORDS = 6, 128
+"""Heads and words that are drawn at most."""
 
 
 @dataclass(frozen=True)
@@ -29,36 +29,12 @@ class Histogram:
 
 def histogram(tensor: str, apart: np.ndarray) -> Histogram:
     """The histogram of signed distances, its counts on a logarithmic scale."""
-    reach = max(float(np.abs(apart).max()), 1e-9)
-    counts, _ = np.histogram(apart, BINS, (-reach, reach))
-    heights = np.where(counts > 0, 0.6 + np.log10(np.maximum(counts, 1)), 0)
-    width, high, bottom = 280, 84, 92
-    step, scale = width / BINS, high / heights.max()
-    path = "".join(
-        f"M{place * step + 0.4:.1f} {bottom}v{-height * scale:.1f}h{step - 0.8:.1f}V{bottom}Z"
-        for place, height in enumerate(heights)
-        if height
-    )
-    marks = []
-    for tick in ticks(-reach, reach, 4):
-        at = width / 2 * (1 + tick / reach)
-        if 10 < at < width - 10:
-            marks.append(f'<path class="tick" d="M{at:.1f} {bottom}v4"/>')
-            marks.append(
-                f'<text class="soft" x="{at:.1f}" y="{bottom + 16}" text-anchor="middle">'
-                f"{tick:g}</text>"
-            )
     mean, largest = float(np.abs(apart).mean()), float(np.abs(apart).max())
     title = (
         f"{tensor}: {apart.size:,} distances from the float model, mean {mean:.3f}, largest "
         f"{largest:.2f} units of the scale"
     )
-    chart = Markup(
-        f'<svg viewBox="0 0 {width} 112" role="img" aria-label="{escape(title)}">'
-        f'<path class="base" d="M0 {bottom}h{width}"/><path class="work" d="{path}"/>'
-        f"{''.join(marks)}</svg>"
-    )
-    return Histogram(tensor, chart, largest, mean, apart.size)
+    return Histogram(tensor, Markup(charts.distances(apart, title)), largest, mean, apart.size)
 
 
 def histograms(text: Reference) -> list[Histogram]:
@@ -104,7 +80,7 @@ def _map(model: str, weights: np.ndarray, words: Sequence[str], place: str) -> M
         f"Attention weights of {place}, {model}: {len(weights)} queries by {len(weights)} keys. "
         f"The largest, {weights.max():.3f}, is from {words[query]} to {words[key]}."
     )
-    return Map(model, uri(np.sqrt(weights / (weights.max() or 1.0))), title)
+    return Map(model, charts.image(np.sqrt(weights / (weights.max() or 1.0))), title)
 
 
 def heads(text: Reference) -> list[Head]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,22 @@ from cli.options import version
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from quant.page.style import STYLE
+FOLDER = Path(__file__).parent
+STYLE = (FOLDER / "page.css").read_text(encoding="utf-8")
+"""The style of all pages, inline in each: light and dark, no file from elsewhere."""
+
+LIGHT, DARK = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
+"""The colours as `--name: value;`: by day, and the changes by night."""
 
 
-def render(template: Path, *, style: str = "", **shown: Any) -> str:
-    """The page of a template, which knows besides `shown`: `version`, `made` (when), and `style`.
+def render(template: Path, **shown: Any) -> str:
+    """The page of a template that extends base.html.
 
-    style
-        Rules of its own behind those that all pages have.
+    shown
+        Its variables, beside `version`, `made` (the time) and `style`.
     """
     environment = Environment(
-        loader=FileSystemLoader(template.parent),
+        loader=FileSystemLoader([template.parent, FOLDER]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -29,7 +35,7 @@ def render(template: Path, *, style: str = "", **shown: Any) -> str:
     )
     environment.filters["number"] = lambda value: f"{value:,}"
     page: str = environment.get_template(template.name).render(
-        style=Markup(STYLE + style),
+        style=Markup(STYLE),
         version=version(),
         made=time.strftime("%Y-%m-%d %H:%M"),
         **shown,
