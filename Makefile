@@ -30,7 +30,7 @@ review := --review="$$REVIEW"
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help sim test synth bench regress calibrate board-sim bitstream flash docs setup lint clean distclean \
+.PHONY: help sim test synth bench regress calibrate figures board-sim bitstream flash docs setup lint clean distclean \
         setup-quant setup-parquet setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-litex setup-test
 
 help:  ## Show the targets and their variables
@@ -74,25 +74,28 @@ bench: setup-train setup-sim  ## Speed of golden beside Hugging Face, cycles of 
 	@$(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32,64
 
 board-sim: setup-sim setup-host  ## The ULX3S in simulation, at a terminal for the host programs
-	@$(RUN) -m sim.board.simulate --lanes $(LANES) $(ARGS)
+	@$(RUN) -m boards.simulate --lanes $(LANES) $(ARGS)
 
 bitstream: setup-synth  ## The bitstream of BOARD=ulx3s, if it meets its clock
 	@$(if $(filter-out ulx3s,$(BOARD)),echo "error: BOARD is $(BOARD): the only board is ulx3s" >&2; exit 2)
-	@$(RUN) -m sim.board.bitstream --lanes $(LANES) $(ARGS)
+	@$(RUN) -m boards.bitstream --lanes $(LANES) $(ARGS)
 
 flash: setup-synth  ## Bitstream and image into the board, or what would write them: ARGS='--load FILE'
-	@$(RUN) -m sim.board.program $(ARGS)
+	@$(RUN) -m boards.program $(ARGS)
 
 regress: setup-test setup-litex  ## The slow tests, 100,000 fuzz cases, coverage, 2,060 mutants, BERT-Base, many reviews: make regress ARGS='--reviews 1000'
 	@$(RUN) -m pytest -n 2 --dist worksteal -m slow
-	@$(RUN) -m sim.fuzz --cases 100000
-	@$(RUN) -m sim.coverage --cases 2000 --json $(BUILD)/coverage.json
-	@$(RUN) -m sim.mutate requantize activation matmul reciprocal --count 300
-	@$(RUN) -m sim.mutate softmax layernorm rsqrt attention --count 200
-	@$(RUN) -m sim.mutate accelerator --count 60
+	@$(RUN) -m verify.fuzz --cases 100000
+	@$(RUN) -m verify.coverage --cases 2000 --json $(BUILD)/coverage.json
+	@$(RUN) -m verify.mutate requantize activation matmul reciprocal --count 300
+	@$(RUN) -m verify.mutate softmax layernorm rsqrt attention --count 200
+	@$(RUN) -m verify.mutate accelerator --count 60
 	@$(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32 --play
 	@$(RUN) -m sim.cycles --shape 12,768,3072 --lanes 32 --play --whole-last-layer
 	@$(RUN) -m sim.regress $(ARGS)
+
+figures: setup-sim  ## docs/results.md from docs/measurements.toml; again: make figures ARGS='"cycles*"'
+	@$(RUN) -m docs.figures $(ARGS)
 
 docs: setup-docs  ## The documentation as a site, build/site/index.html; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --site-dir $(BUILD)/site

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, TextIO, cast
 
 from cli.extras import target
-from cli.machine import check_machine, clean, elsewhere, find_places
+from cli.machine import check_machine, clean, elsewhere, find_places, open_streams
 
 
 class Exit(IntEnum):
@@ -162,6 +162,7 @@ def _uncaught(
     raise SystemExit(_say(*answer))
 
 
+open_streams()
 find_places()
 if _is_ours():
     sys.excepthook = _uncaught

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import string
+import sys
 import tempfile
 from collections.abc import MutableMapping
 from pathlib import Path
@@ -44,6 +45,19 @@ def clean(environment: MutableMapping[str, str]) -> None:
     for name in list(environment):
         if name.startswith(FOREIGN) and name != VARIABLE:
             del environment[name]
+
+
+def open_streams() -> None:
+    """Put /dev/null where standard input, output or errors are closed.
+
+    The next file that is opened would take such a place, and what is printed would go into it.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            setattr(sys, name, os.fdopen(number, mode))
 
 
 def find_places() -> None:

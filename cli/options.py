@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
@@ -140,14 +141,17 @@ def add_json(group: argparse._ActionsContainer) -> None:
     group.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
 
 
-def add_seed(group: argparse._ActionsContainer, what: str, default: int = SEED) -> None:
-    """--seed: of `what` is drawn at random; the same seed gives the same result."""
+def add_seed(group: argparse._ActionsContainer, what: str, default: int | None = SEED) -> None:
+    """--seed: of `what` is drawn at random; the same seed gives the same result.
+
+    Without a default the seed is another one each time, and the command prints it.
+    """
     group.add_argument(
         "--seed",
         type=whole(0, (1 << 32) - 1),
-        default=default,
+        default=random.randrange(100_000) if default is None else default,
         metavar="N",
-        help=f"of {what} (default: {default})",
+        help=f"of {what} (default: {'another one each time' if default is None else default})",
     )
 
 

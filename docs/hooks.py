@@ -40,7 +40,14 @@ REFERENCE: dict[str, tuple[str, ...] | None] = {
     "golden": None,
     "rtl": None,
     "tb": ("case", "trace", "activity", "compare", "scenarios"),
-    "quant": ("calibrate", "classify", "checkpoint", "decode", "evaluate", "quantizers"),
+    "quant": (
+        "calibrate",
+        "classify",
+        "evaluate",
+        "foreign.checkpoint",
+        "quantize.decode",
+        "quantize.quantizers",
+    ),
     "sim": ("activity", "bench", "cycles.model", "harness.fast", "phases", "play"),
 }
 MATH = re.compile(r"^```math\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -20,17 +20,19 @@ from cli.progress import progress
 import numpy as np
 from numpy.typing import NDArray
 
-from quant import float_model, hub, variants
 from quant.calibrate import DEFAULT_DATA, SAMPLES, SPLIT, Calibrator, encode, golden_logits
-from quant.checkpoint import load
-from quant.data_file import layout_of
 from quant.evaluate import add_text_options
-from quant.observers import METHODS
-from quant.options import REMEDIES, Options
-from quant.spec import CLASSIFICATION
-from quant.texts import SPLITS, load_texts
-from quant.tokenizer import TextTokenizer, Tokens
-from quant.variants import Variant
+from quant.foreign import hub
+from quant.foreign.checkpoint import load
+from quant.foreign.tokenizer import TextTokenizer, Tokens
+from quant.model import float_model
+from quant.model.spec import CLASSIFICATION
+from quant.quantize import variants
+from quant.quantize.observers import METHODS
+from quant.quantize.options import REMEDIES, Options
+from quant.quantize.variants import Variant
+from quant.texts.corpora import SPLITS, load_texts
+from quant.texts.data_file import layout_of
 
 EXAMPLES = """\
 examples:

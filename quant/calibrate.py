@@ -1,7 +1,7 @@
 """`python -m quant.calibrate`: a float checkpoint and some texts to an integer model.
 
-Runs the float model on the texts, observes every tensor, quantizes (quant.quantize), then runs the
-integer model on the same texts to count what saturates and to measure each tensor's error.
+Runs the float model on the texts, observes every tensor, quantizes (quant.quantize.encoder), then
+runs the integer model on the same texts to count what saturates and to measure each tensor's error.
 """
 
 import argparse
@@ -25,19 +25,17 @@ from numpy.typing import NDArray
 
 from golden import encoder, fast, store
 from golden.model import Model
-from quant import choose, decode, float_model, hub, rounding, vectors
-from quant.answers import held, span, texts_of
-from quant.checkpoint import DEFAULT_MODEL, Checkpoint, fingerprint, load, say
-from quant.compare import TensorError, compare, table
-from quant.data_file import Review, add_columns, layout_of
-from quant.logit_correction import correct_logits
-from quant.metrics import determination
-from quant.observers import METHODS, Observer, observe
-from quant.options import REMEDIES, Options
-from quant.quantize import Quantized, quantize
-from quant.quantizers import CalibrationError
-from quant.rewriting import REWRITINGS, Rewritten, rewrite
-from quant.spec import (
+from quant.foreign import hub
+from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, fingerprint, load, say
+from quant.foreign.tokenizer import PIPELINE, TextTokenizer, Tokens
+from quant.foreign.tokenizer import encode as encode_text
+from quant.measure import vectors
+from quant.measure.answers import held, span, texts_of
+from quant.measure.compare import TensorError, compare, table
+from quant.measure.metrics import determination
+from quant.measure.verdict import judge
+from quant.model import float_model
+from quant.model.spec import (
     EMBEDDING,
     LABELLED,
     MULTI_LABEL,
@@ -48,10 +46,15 @@ from quant.spec import (
     EncoderSpec,
     Floats,
 )
-from quant.texts import CORPORA, load_texts
-from quant.tokenizer import PIPELINE, TextTokenizer, Tokens
-from quant.tokenizer import encode as encode_text
-from quant.verdict import judge
+from quant.quantize import choose, decode, rounding
+from quant.quantize.encoder import Quantized, quantize
+from quant.quantize.logit_correction import correct_logits
+from quant.quantize.observers import METHODS, Observer, observe
+from quant.quantize.options import REMEDIES, Options
+from quant.quantize.quantizers import CalibrationError
+from quant.quantize.rewriting import REWRITINGS, Rewritten, rewrite
+from quant.texts.corpora import CORPORA, load_texts
+from quant.texts.data_file import Review, add_columns, layout_of
 
 SAMPLES = 128
 MAX_TOKENS = 512
@@ -197,7 +200,7 @@ class Calibrator:
         return float(difference.mean())
 
     def likeness(self, quantized: Quantized) -> float:
-        """How alike golden and float are on the texts, as quant.verdict takes it."""
+        """How alike golden and float are on the texts, as quant.measure.verdict takes it."""
         logits, task = golden_logits(quantized.model, self.texts), self.checkpoint.spec.task
         if task == QUESTION_ANSWERING:
             spec, texts = self.checkpoint.spec, self.texts
@@ -253,7 +256,7 @@ def calibrate(
 ) -> tuple[Quantized, dict[str, TensorError]]:
     """Observe, quantize and check; ``source`` says in the description where the texts came from.
 
-    A model that quant.verdict finds poor is said on stderr, with what to try.
+    A model that quant.measure.verdict finds poor is said on stderr, with what to try.
     """
     calibrator = Calibrator(checkpoint, texts)
     trials: dict[str, float] = {}
@@ -430,7 +433,7 @@ def calibrate_command(options: argparse.Namespace) -> int:
     tokenizer = TextTokenizer(checkpoint.resolved)
     data = options.data or default_data(checkpoint.spec)
     spec, layout = checkpoint.spec, layout_of(options)
-    reviews = load_texts(data, SPLIT, names=spec.labels, layout=layout, task=spec.task)
+    reviews = load_texts(data, SPLIT, names=(), layout=layout, task=spec.task)
     reviews = reviews[: options.samples]
     texts = encode(reviews, tokenizer, checkpoint, options.tokens)
     source = {"data": data, "max_tokens": options.tokens}

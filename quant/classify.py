@@ -22,14 +22,16 @@ from cli.progress import progress
 import numpy as np
 
 from golden import encoder
-from quant import batch, float_model, hub
-from quant.answers import answer, numbers, said, table
 from quant.calibrate import MAX_TOKENS, default_out, ensure
-from quant.checkpoint import DEFAULT_MODEL
-from quant.data_file import add_columns, layout_of, stream_texts
+from quant.foreign import hub
+from quant.foreign.checkpoint import DEFAULT_MODEL
+from quant.foreign.tokenizer import Tokens
+from quant.measure import batch
+from quant.measure.answers import answer, numbers, said, table
+from quant.model import float_model
+from quant.model.spec import LABELLED, QUESTION_ANSWERING, REGRESSION, EncoderSpec, Floats
 from quant.quantized_model import QuantizedModel
-from quant.spec import LABELLED, QUESTION_ANSWERING, REGRESSION, EncoderSpec, Floats
-from quant.tokenizer import Tokens
+from quant.texts.data_file import add_columns, layout_of, stream_texts
 
 EXAMPLES = """\
 examples:

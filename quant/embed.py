@@ -23,12 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quant.calibrate import SENTENCES
-from quant.data_file import Review, add_columns, layout_of, stream_texts
 from quant.embedder import Embedder, add_embedder, embedder_of
-from quant.rows import TextError
-from quant.texts import CORPORA
-from quant.tokenizer import InputError, Tokens
-from quant.vectors import cosines, nearest
+from quant.foreign.tokenizer import InputError, Tokens
+from quant.measure.vectors import cosines, nearest
+from quant.texts.corpora import CORPORA
+from quant.texts.data_file import Review, add_columns, layout_of, stream_texts
+from quant.texts.rows import TextError
 
 SPLIT = "test"
 COMPARED = 1000

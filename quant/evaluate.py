@@ -20,23 +20,23 @@ from cli.workers import each
 import numpy as np
 from numpy.typing import NDArray
 
-from quant import hub
 from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, ensure
 from quant.classify import Classifier
-from quant.data_file import Review, add_columns, layout_of
-from quant.evaluation import Evaluation, LabelEvaluation, NumberEvaluation, Outputs
-from quant.paired import Models, Pairs, shares
-from quant.paired import run as run_both
-from quant.spec import CLASSIFICATION, LABELLED, MULTI_LABEL, TOKEN_CLASSIFICATION
-from quant.targets import Targets
-from quant.texts import CORPORA, SPLITS, load_texts
-from quant.tokenizer import Tokens
-from quant.word_evaluation import UNCOUNTED, WordEvaluation
+from quant.foreign import hub
+from quant.foreign.tokenizer import Tokens
+from quant.measure.evaluation import Evaluation, LabelEvaluation, NumberEvaluation, Outputs
+from quant.measure.paired import Models, Pairs, shares
+from quant.measure.paired import run as run_both
+from quant.measure.word_evaluation import UNCOUNTED, WordEvaluation
+from quant.model.spec import CLASSIFICATION, LABELLED, MULTI_LABEL, TOKEN_CLASSIFICATION
+from quant.texts.corpora import CORPORA, SPLITS, load_texts
+from quant.texts.data_file import Review, add_columns, layout_of
+from quant.texts.targets import Targets
 
 TRACED = 32
 
 Right = int | Targets | NDArray[np.int64]
-"""What a file says of a text: a class, what quant.targets reads, or the class of each token."""
+"""What a file says of a text: a class, targets (quant.texts.targets), or each token's class."""
 
 EXAMPLES = """\
 examples:

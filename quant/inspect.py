@@ -19,7 +19,6 @@ import numpy as np
 
 from golden.model import Linear, Model, Shape
 from golden.random import random_model
-from quant import hub
 from quant.calibrate import (
     DEFAULT_DATA,
     SENTENCES,
@@ -29,13 +28,12 @@ from quant.calibrate import (
     encode,
     observe_all,
 )
-from quant.checkpoint import Checkpoint, load, say
-from quant.compare import OUTLIER
-from quant.data_file import add_columns, layout_of
-from quant.observers import Observer
-from quant.quantizers import activation_table
-from quant.sentence import MODULES
-from quant.spec import (
+from quant.foreign import hub
+from quant.foreign.checkpoint import Checkpoint, load, say
+from quant.foreign.sentence import MODULES
+from quant.foreign.tokenizer import TextTokenizer
+from quant.measure.compare import OUTLIER
+from quant.model.spec import (
     CLASSIFICATION,
     EMBEDDING,
     IDENTITY,
@@ -45,8 +43,10 @@ from quant.spec import (
     TOKEN_CLASSIFICATION,
     EncoderSpec,
 )
-from quant.texts import CORPORA, load_texts
-from quant.tokenizer import TextTokenizer
+from quant.quantize.observers import Observer
+from quant.quantize.quantizers import activation_table
+from quant.texts.corpora import CORPORA, load_texts
+from quant.texts.data_file import add_columns, layout_of
 from rtl.compile.fit import longest_sequence, needed_labels
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, Config, ceil_div
@@ -303,7 +303,7 @@ def inspect_command(options: argparse.Namespace) -> int:
     if options.texts:
         layout = layout_of(options)
         data = options.data or default_data(spec)
-        texts = load_texts(data, SPLIT, names=spec.labels, layout=layout, task=spec.task)
+        texts = load_texts(data, SPLIT, names=(), layout=layout, task=spec.task)
         texts = texts[: options.texts]
         encoded = encode(texts, TextTokenizer(checkpoint.resolved), checkpoint, tokens)
         reached = reaches(observe_all(checkpoint, encoded)[0])

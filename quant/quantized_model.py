@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Self
 
 from golden import store
 from golden.model import Model
-from quant import decode
 from quant.calibrate import MAX_TOKENS
-from quant.checkpoint import Checkpoint, fingerprint, load
-from quant.spec import TASKS, EncoderSpec
-from quant.tokenizer import TextTokenizer, Tokens, encode, stored
+from quant.foreign.checkpoint import Checkpoint, fingerprint, load
+from quant.foreign.tokenizer import TextTokenizer, Tokens, encode, stored
+from quant.model.spec import TASKS, EncoderSpec
+from quant.quantize import decode
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class QuantizedModel:
             raise ValueError(
                 f"{quantized / store.DESCRIPTION}: its info has no usable {error}; calibrate again"
             ) from None
+        except ValueError as error:
+            raise ValueError(f"{quantized / store.DESCRIPTION}: {error}") from None
         spec.require(cls.TASKS, quantized)
         resolved, checkpoint = stored(quantized, info), None
         if model or Path(directory).is_dir():

@@ -21,17 +21,19 @@ from numpy.typing import NDArray
 
 from golden import activation, encoder, layernorm, softmax
 from golden.model import Linear, Model, Norm
-from quant import float_model, hub, overview, svg
-from quant.activation import ACTIVATIONS
 from quant.calibrate import ensure, observe_all
 from quant.classify import Classifier
 from quant.evaluate import add_text_options, evaluate, labelled_texts
-from quant.evaluation import Evaluation
-from quant.observers import BINS, Observer
-from quant.spec import CLASSIFICATION
-from quant.style import STYLE
-from quant.texts import SPLITS
-from quant.tokenizer import Tokens
+from quant.foreign import hub
+from quant.foreign.tokenizer import Tokens
+from quant.measure.evaluation import Evaluation
+from quant.model import float_model
+from quant.model.activation import ACTIVATIONS
+from quant.model.spec import CLASSIFICATION
+from quant.page import overview, svg
+from quant.page.style import STYLE
+from quant.quantize.observers import BINS, Observer
+from quant.texts.corpora import SPLITS
 
 SENTENCE = "The plot is thin, but the acting is so good that I did not mind at all."
 SHOWN_BINS = 128

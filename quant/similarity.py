@@ -9,7 +9,7 @@ from cli.command import run_command
 from cli.options import Parser, add_json
 
 from quant.embedder import add_embedder, embedder_of
-from quant.vectors import cosines
+from quant.measure.vectors import cosines
 
 EXAMPLES = """\
 examples:

@@ -9,9 +9,9 @@ from typing import Any
 from cli.options import add_model, positive
 
 from golden.store import DESCRIPTION
-from quant import hub
 from quant.calibrate import default_out, ensure
-from quant.checkpoint import DEFAULT_MODEL
+from quant.foreign import hub
+from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.quantized_model import QuantizedModel
 
 ROW_LATENCY = 20

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from golden import encoder
-from quant import float_model
-from quant.decode import lsb, twins
+from quant.foreign.tokenizer import Tokens
+from quant.model import float_model
+from quant.quantize.decode import lsb, twins
 from quant.quantized_model import QuantizedModel
-from quant.tokenizer import Tokens
 
 
 @dataclass(frozen=True)

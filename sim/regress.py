@@ -26,14 +26,13 @@ from cli.workers import each
 import numpy as np
 
 from golden import fast as golden_fast
-from quant import float_model
-from quant.answers import held, span, texts_of
-from quant.data_file import Review as Text
-from quant.data_file import add_columns, layout_of
 from quant.evaluate import classes_of_tokens
-from quant.metrics import determination
-from quant.quantized_model import QuantizedModel
-from quant.spec import (
+from quant.measure.answers import held, span, texts_of
+from quant.measure.metrics import determination
+from quant.measure.vectors import cosines
+from quant.measure.word_evaluation import UNCOUNTED
+from quant.model import float_model
+from quant.model.spec import (
     EMBEDDING,
     MULTI_LABEL,
     QUESTION_ANSWERING,
@@ -41,9 +40,10 @@ from quant.spec import (
     TOKEN_CLASSIFICATION,
     EncoderSpec,
 )
-from quant.texts import load_texts
-from quant.vectors import cosines
-from quant.word_evaluation import UNCOUNTED
+from quant.quantized_model import QuantizedModel
+from quant.texts.corpora import load_texts
+from quant.texts.data_file import Review as Text
+from quant.texts.data_file import add_columns, layout_of
 from rtl.compile.batches import pack
 from rtl.compile.fit import fitting_model
 from rtl.compile.program import compile_model, embedding_table
@@ -87,7 +87,7 @@ class Regression:
     Attributes
     ----------
     task
-        What the model's outputs are, as in quant.spec.
+        What the model's outputs are, as in quant.model.spec.
     reviews, traced, inferences
         How many were run, how many of them were asked for with all intermediates compared, and how
         many inferences they shared.

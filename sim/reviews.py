@@ -9,7 +9,7 @@ import numpy as np
 
 from golden import encoder
 from golden.model import Model
-from quant.tokenizer import Tokens
+from quant.foreign.tokenizer import Tokens
 from rtl.compile.program import Program
 from rtl.interface.config import Config
 from rtl.interface.operation import Error

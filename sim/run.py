@@ -14,7 +14,7 @@ from cli.files import write, write_json
 from cli.machine import BUILD
 from cli.options import Parser, add_lanes, add_tokens
 
-from quant.texts import imdb
+from quant.texts.corpora import imdb
 from rtl.compile.fit import fitting_model
 from rtl.generate.units import unit
 from rtl.interface.config import LANES, Config

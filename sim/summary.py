@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from quant import answers
-from quant.answers import answer
-from quant.answers import numbers as logits_of
-from quant.spec import (
+from quant.measure import answers
+from quant.measure.answers import answer
+from quant.measure.answers import numbers as logits_of
+from quant.measure.vectors import cosines
+from quant.model.spec import (
     CLASSIFICATION,
     EMBEDDING,
     QUESTION_ANSWERING,
     REGRESSION,
     TOKEN_CLASSIFICATION,
 )
-from quant.vectors import cosines
 from rtl.interface.config import Config
 from sim.bench import PassedTest
 from sim.phases import CLOCK_MHZ, Phase, phases, work

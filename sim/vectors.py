@@ -15,8 +15,8 @@ from cli.options import Parser, add_json, add_tokens, positive
 import numpy as np
 
 from golden import store
-from quant.texts import imdb
-from quant.tokenizer import TextTokenizer
+from quant.foreign.tokenizer import TextTokenizer
+from quant.texts.corpora import imdb
 from sim.options import add_model_options, quantized_of
 from tb import vectors
 from tb.cut import UNITS

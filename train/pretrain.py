@@ -20,9 +20,9 @@ import torch
 from torch.nn import functional
 from transformers import BertConfig, BertForMaskedLM
 
-from quant.data_file import Review, stream_texts
-from quant.rows import TextError
-from quant.texts import CORPORA, imdb, rotten_tomatoes
+from quant.texts.corpora import CORPORA, imdb, rotten_tomatoes
+from quant.texts.data_file import Review, stream_texts
+from quant.texts.rows import TextError
 from train.batches import Batch
 from train.card import encoder_card, table
 from train.checkpoint import save_checkpoint

@@ -20,7 +20,7 @@ from cli.options import Parser, positive
 
 import numpy as np
 
-from quant.texts import CORPORA
+from quant.texts.corpora import CORPORA
 from train.failure import TrainError
 
 EXAMPLES = """\

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from cli.options import Parser
 
-from quant.spec import TOKEN_CLASSIFICATION
+from quant.model.spec import TOKEN_CLASSIFICATION
 from train.command import run_training
 from train.heads import add_options, heads
 

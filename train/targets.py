@@ -14,13 +14,13 @@ import torch
 from torch.nn import functional
 from transformers import BertForTokenClassification, BertPreTrainedModel
 
-from quant.answers import held
-from quant.data_file import Review
-from quant.entities import scores, tagged
-from quant.metrics import LabelScores, determination
-from quant.spec import MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
-from quant.texts import CORPORA, imdb
-from quant.tokenizer import TextTokenizer
+from quant.foreign.tokenizer import TextTokenizer
+from quant.measure.answers import held
+from quant.measure.entities import scores, tagged
+from quant.measure.metrics import LabelScores, determination
+from quant.model.spec import MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION
+from quant.texts.corpora import CORPORA, imdb
+from quant.texts.data_file import Review
 from train.batches import Ids
 from train.checkpoint import load_classifier
 from train.tokens import CheckpointTokenizer, encode
@@ -42,7 +42,7 @@ class Head(Protocol):
     """A kind of outputs, and how a BERT learns them.
 
     Attributes:
-        task: as quant.spec has it.
+        task: as quant.model.spec has it.
         names: of the outputs of the corpora.
         least: names that a file needs.
         useless: why a split of a file trains nothing, where `unusable` says so.

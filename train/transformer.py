@@ -16,9 +16,9 @@ from cli.options import Parser
 import torch
 from torch import nn
 
-from quant.checkpoint import load
-from quant.spec import NORMS
-from quant.transformer import sinusoids
+from quant.foreign.checkpoint import load
+from quant.foreign.transformer import sinusoids
+from quant.model.spec import NORMS
 from train.failure import TrainError
 from train.layout import Config, load_matching
 
@@ -111,7 +111,7 @@ class TransformerForSequenceClassification(nn.Module):
     ) -> "TransformerForSequenceClassification":
         """The model of a directory; a classifier that fits ``labels`` no more is drawn anew.
 
-        Raises quant.spec.CheckpointError for what could not be calibrated either.
+        Raises quant.model.spec.CheckpointError for what could not be calibrated either.
         """
         load(directory)
         config = TransformerConfig.read(directory)

@@ -14,11 +14,11 @@ from cli.machine import BUILD
 from cli.options import Parser, add_model, add_quantized
 
 from golden import store
-from quant import hub
 from quant.calibrate import default_out, ensure
-from quant.checkpoint import DEFAULT_MODEL
 from quant.export import c
-from quant.spec import TASKS
+from quant.foreign import hub
+from quant.foreign.checkpoint import DEFAULT_MODEL
+from quant.model.spec import TASKS
 
 DESCRIPTION = """\
 Write a quantized model for use without Python; its logits are those of golden, bit for bit.

@@ -14,8 +14,8 @@ import numpy as np
 
 from golden import reciprocal, rsqrt, softmax
 from golden.model import Layer, Linear, Model, Norm
-from quant.decode import scale
-from quant.spec import MULTI_LABEL, REGRESSION, SIGMOID, TOKEN_CLASSIFICATION
+from quant.model.spec import MULTI_LABEL, REGRESSION, SIGMOID, TOKEN_CLASSIFICATION
+from quant.quantize.decode import scale
 
 PREFIX = "bert"  # as it stands in INFERENCE
 INFERENCE = ("bert_infer.h", "bert_model.h", "bert_infer.c", "bert_main.c")

@@ -18,7 +18,7 @@ import numpy as np
 
 from golden.model import Model
 from golden.store import load
-from quant.texts import load_texts
+from quant.texts.corpora import load_texts
 from rtl.compile.fit import fitting_model
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.dma.bus import Bus
@@ -291,7 +291,7 @@ def _batches(options: argparse.Namespace) -> None:
     """Texts a second."""
     directory, quantized = model_of(options)
     spec, data = quantized.spec, options.data or "imdb"
-    texts = load_texts(data, "test", names=spec.labels, task=spec.task)[: options.texts or TEXTS]
+    texts = load_texts(data, "test", names=(), task=spec.task)[: options.texts or TEXTS]
     if not texts:
         raise ValueError(f"{data} holds no text: nothing would be counted")
     cut = {

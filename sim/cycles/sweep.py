@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from golden import fast as golden_fast
-from quant.tokenizer import Tokens
+from quant.foreign.tokenizer import Tokens
 from sim.cycles.model import Prediction
 from sim.harness import fast
 from sim.phases import CLOCK_MHZ

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup, escape
 
-from quant.svg import ticks
+from quant.page.svg import ticks
 from sim.page.png import uri
 from sim.reference import Reference
 

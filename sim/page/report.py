@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from quant.style import DARK, LIGHT
+from quant.page.style import DARK, LIGHT
 from sim.activity import Kind, Lane, Operation, lanes, operations
 from sim.page import charts, timeline
 from sim.page.template import render

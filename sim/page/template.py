@@ -11,7 +11,7 @@ from cli.options import version
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from quant.style import STYLE
+from quant.page.style import STYLE
 
 
 def render(template: Path, *, style: str = "", **shown: Any) -> str:

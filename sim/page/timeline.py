@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from quant.svg import ticks
+from quant.page.svg import ticks
 from sim.activity import Kind, Lane, Operation
 
 #: From the bottom of a column to its top.

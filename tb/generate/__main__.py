@@ -18,7 +18,7 @@ from cli.progress import stage
 
 from golden import store
 from golden.model import Model
-from quant.tokenizer import TextTokenizer
+from quant.foreign.tokenizer import TextTokenizer
 from rtl.compile.fit import fitting_model
 from rtl.generate.units import unit as unit_of
 from rtl.interface.config import LANES, Config

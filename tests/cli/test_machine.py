@@ -7,6 +7,7 @@ import errno
 import importlib
 import os
 import random
+import shlex
 import string
 import subprocess
 import sys
@@ -239,3 +240,18 @@ def test_a_bench_asks_for_names_of_ours_alone():
     found = {name for path in files for name in settings(path)}
     assert "BERT2RTL_CASE" in found
     assert {name for name in found if not name.startswith("BERT2RTL_")} == set()
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_no_place_for_a_file(closed, tmp_path):
+    """The next file that is opened has the number of a stream that is not there."""
+    program = (
+        "import os, sys; import cli.command; file = open(sys.argv[1], 'w'); "
+        "sys.stdout.flush(), print('printed'), os.write(1, b'said'), file.write('kept')"
+    )
+    file = tmp_path / "file"
+    command = shlex.join([sys.executable, "-c", program, str(file)])
+    assert (
+        subprocess.run(["bash", "-c", f"{command} {closed}"], capture_output=True).returncode == 0
+    )
+    assert file.read_text() == "kept"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sim.design import Design, generated
-from sim.driver.board import Board, library
-from sim.fuzz.subject import Subject, config, subjects
+from verify.driver.board import Board, library
+from verify.fuzz.subject import Subject, config, subjects
 
 LANES = 4
 COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from rtl.interface.operation import Error
-from sim.driver.board import BASE, Board
-from sim.fuzz.job import Packets, Run
-from sim.fuzz.streams import joined, parts, set_field
-from sim.fuzz.subject import Subject
 from tb.packing import lengths_of
+from verify.driver.board import BASE, Board
+from verify.fuzz.job import Packets, Run
+from verify.fuzz.streams import joined, parts, set_field
+from verify.fuzz.subject import Subject
 
 LIMITS = ("version", "lanes", "tokens", "hidden", "ffn", "labels")
 COUNTERS = ("cycles", "active", "idle", "weights", "norm", "softmax", "drain")

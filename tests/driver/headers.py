@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from random import Random
 
 from rtl.interface.command import DESCRIPTOR_BYTES
-from sim.fuzz.subject import subjects
+from verify.fuzz.subject import subjects
 
 ANSWERS = {0, *range(-13, -6)}
 """The codes of `account`, as the C driver numbers them; 0: sound."""

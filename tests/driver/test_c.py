@@ -12,8 +12,6 @@ from rtl.control.axi import ADDRESS
 from rtl.interface.command import MAGIC, VERSION
 from rtl.interface.operation import Error
 from sim.cycles.model import predict
-from sim.driver.board import Board, driver_library
-from sim.fuzz.subject import POOL, Subject, config, subjects
 from tests.damage import any_damage
 from tests.driver.conftest import COMPILERS, LANES
 from tests.driver.device import (
@@ -28,6 +26,8 @@ from tests.driver.device import (
     lengths,
 )
 from tests.driver.headers import ANSWERS, account, any_headers
+from verify.driver.board import Board, driver_library
+from verify.fuzz.subject import POOL, Subject, config, subjects
 
 pytestmark = pytest.mark.verilator
 

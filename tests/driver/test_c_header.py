@@ -11,9 +11,9 @@ from rtl.control.axi import ADDRESS, REGISTERS
 from rtl.interface.command import MAGIC, VERSION
 from rtl.interface.operation import Error
 from rtl.registers.map import registers
-from sim.driver.board import DRIVER, STRICT
-from sim.fuzz.subject import config
 from tests.driver.conftest import COMPILERS, LANES
+from verify.driver.board import DRIVER, STRICT
+from verify.fuzz.subject import config
 
 
 def test_it_is_c_and_cpp(tmp_path: Path) -> None:

@@ -20,11 +20,11 @@ from rtl.compile.batches import pack
 from rtl.compile.image import image_bytes
 from rtl.dma.registers import DMA_REGISTERS
 from rtl.interface.operation import Error
-from sim.dma.board import BASE, Board, design_of, library
-from sim.driver.board import DRIVER, driver_library
 from tests.damage import any_damage, sections
 from tests.driver.device import Device
 from tests.sim.dma_subjects import BUS, board_of, limits, subjects, tagger
+from verify.dma.board import BASE, Board, design_of, library
+from verify.driver.board import DRIVER, driver_library
 
 pytestmark = pytest.mark.verilator
 PLACE = 0x4000

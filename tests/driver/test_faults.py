@@ -10,9 +10,9 @@ from rtl.control.axi import ADDRESS
 from rtl.interface.command import VERSION
 from rtl.interface.operation import Error
 from sim.cycles.model import predict
-from sim.driver.board import DRIVER, Board, driver_library
-from sim.fuzz.subject import Subject
 from tests.driver.device import PLENTY, Driver, failing, header, is_right, lengths
+from verify.driver.board import DRIVER, Board, driver_library
+from verify.fuzz.subject import Subject
 
 pytestmark = pytest.mark.verilator
 

@@ -14,12 +14,12 @@ from driver import pynq_dma, streams
 from driver.accelerator import DeviceError, InferenceError
 from golden.identity import identity_of
 from rtl.compile.batches import pack
-from sim.driver.board import BASE, Board
-from sim.fuzz.subject import Sequence, Subject
 from tests.damage import any_damage
 from tests.driver.conftest import LANES
 from tests.driver.device import header
 from tests.ending import refusal
+from verify.driver.board import BASE, Board
+from verify.fuzz.subject import Sequence, Subject
 
 pytestmark = pytest.mark.verilator
 

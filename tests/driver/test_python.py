@@ -16,11 +16,11 @@ from rtl.control.axi import ADDRESS, REGISTERS
 from rtl.interface.command import MAGIC, PARAMETER_PLANES, VERSION, Flag, Opcode
 from rtl.interface.operation import Error
 from sim.cycles.model import predict
-from sim.driver.board import DRIVER, Board
-from sim.fuzz.subject import POOL, Subject, config, subjects
 from tests.driver.conftest import LANES
 from tests.driver.device import failing, failing_sequence, is_right, lengths
 from tests.driver.headers import ANSWERS, account, any_headers
+from verify.driver.board import DRIVER, Board
+from verify.fuzz.subject import POOL, Subject, config, subjects
 
 pytestmark = pytest.mark.verilator
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sim.driver.board import BASE, DRIVER, STRICT
-from sim.fuzz.subject import Subject
 from tests.driver.conftest import LANES
 from tests.driver.device import header
+from verify.driver.board import BASE, DRIVER, STRICT
+from verify.fuzz.subject import Subject
 
 pytestmark = pytest.mark.verilator
 

@@ -18,11 +18,11 @@ from golden.identity import identity_of
 from rtl.control.axi import ADDRESS
 from rtl.interface.command import MAGIC, VERSION
 from sim.cycles.model import predict
-from sim.driver.board import Board
-from sim.fuzz.subject import Subject, config
 from tests.driver.conftest import LANES
 from tests.driver.device import is_right, lengths
 from tests.ending import refusal
+from verify.driver.board import Board
+from verify.fuzz.subject import Subject, config
 
 pytestmark = pytest.mark.verilator
 

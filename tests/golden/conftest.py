@@ -12,11 +12,11 @@ from golden.model import Model
 def calibrated() -> tuple[Model, list[np.ndarray]]:
     """The shipped checkpoint, calibrated on a few reviews, with the token ids of test reviews."""
     from quant.calibrate import observe_all
-    from quant.checkpoint import load
-    from quant.options import Options
-    from quant.quantize import quantize
-    from quant.texts import imdb
-    from quant.tokenizer import TextTokenizer
+    from quant.foreign.checkpoint import load
+    from quant.foreign.tokenizer import TextTokenizer
+    from quant.quantize.encoder import quantize
+    from quant.quantize.options import Options
+    from quant.texts.corpora import imdb
 
     folder = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
     tokenizer = TextTokenizer(folder)

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from quant.calibrate import DEFAULT_DATA, calibrate, encode, save
-from quant.checkpoint import DEFAULT_MODEL, Checkpoint, load
 from quant.classify import Classifier
-from quant.data_file import Review
-from quant.options import Options
-from quant.texts import imdb
-from quant.tokenizer import TextTokenizer, Tokens
+from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, load
+from quant.foreign.tokenizer import TextTokenizer, Tokens
+from quant.quantize.options import Options
+from quant.texts.corpora import imdb
+from quant.texts.data_file import Review
 
 
 @pytest.fixture(scope="session")

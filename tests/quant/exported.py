@@ -13,7 +13,7 @@ import numpy as np
 from golden import encoder
 from golden.model import Linear, Model, Shape
 from golden.random import random_model
-from quant.tokenizer import Tokens
+from quant.foreign.tokenizer import Tokens
 
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
 STRICT = ("-std=c99", *WARNINGS)

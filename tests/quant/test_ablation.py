@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from quant import ablation
-from quant.observers import METHODS
-from quant.options import REMEDIES, Options
+from quant.quantize.observers import METHODS
+from quant.quantize.options import REMEDIES, Options
 
 
 def test_every_choice_has_its_row() -> None:

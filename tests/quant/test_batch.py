@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from quant import batch
 from quant.classify import Classifier, main
-from quant.data_file import Review
+from quant.measure import batch
+from quant.texts.data_file import Review
 from tests.quant.test_classify import quantized_option
 
 TEXTS = ["That movie was terrible!", "A wonderful film.", 'He said "so so".', "Not bad, not good."]

@@ -11,10 +11,10 @@ import pytest
 
 from golden import encoder, store
 from quant import calibrate
-from quant.checkpoint import Checkpoint
-from quant.options import REMEDIES, Options
-from quant.quantizers import CalibrationError
-from quant.tokenizer import TextTokenizer
+from quant.foreign.checkpoint import Checkpoint
+from quant.foreign.tokenizer import TextTokenizer
+from quant.quantize.options import REMEDIES, Options
+from quant.quantize.quantizers import CalibrationError
 from tests.quant import tiny
 from tests.quant.test_quantize import checkpoint, inputs
 
@@ -173,6 +173,7 @@ def test_interruption_writes_nothing(
     ]
     assert calibrate.main(arguments) == 130
     assert capsys.readouterr().err.splitlines() == [
+        f"note: {data}: not read: label",
         "observing: 5 texts",
         "running golden: 1 times 32 texts",
         "interrupted: nothing was written",

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from quant.checkpoint import Checkpoint, load
-from quant.spec import CheckpointError
+from quant.foreign.checkpoint import Checkpoint, load
+from quant.model.spec import CheckpointError
 from tests.quant import tiny
 
 
@@ -152,9 +152,14 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
         ({"id2label": {"0": "a"}}, "classifier has 3 outputs, but id2label .* names 1 labels"),
         (
             {"id2label": {"0": "a", "1": "b", "2": "a"}},
-            "id2label has 'a' and 'a', which are one name .*: rename one",
+            "the labels 'a' and 'a' are one name .*: rename one in id2label",
         ),
-        ({"id2label": {"0": "US", "1": "b", "2": " us"}}, "has 'US' and ' us', which are one name"),
+        ({"id2label": {"0": "US", "1": "b", "2": " us"}}, "'US' and ' us' are one name"),
+        ({"id2label": {"0": "a", "1": None, "2": "b"}}, "id2label calls output 1 None: name it"),
+        ({"id2label": {"0": "a", "1": "b", "2": " "}}, "id2label calls output 2 ' ': name it"),
+        ({"label2id": {"bad": 1, "good": 1}}, "'bad' is 1 in label2id and 0 in id2label"),
+        ({"label2id": {"mixed": "2"}}, "'mixed' is '2' in label2id and 2 in id2label"),
+        ({"num_labels": 2}, "num_labels is 2, but classifier has 3 outputs"),
         ({"num_hidden_layers": 3}, "bert.encoder.layer.2.attention.self.query.weight is missing"),
         (
             {"num_hidden_layers": 1},
@@ -167,6 +172,25 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
 def test_refuses_a_config(tmp_path: Path, change: dict, message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
         load(tiny.write(tmp_path, change))
+
+
+@pytest.mark.parametrize(
+    ("family", "reason"),
+    [
+        ("esm", "layer.0.q: rotary"),
+        ("vit", "embedding: it reads patches"),
+        ("clip", "layer.0.attention: a decoder"),
+        ("mobilebert", "layer.0: its layers have bottlenecks"),
+        ("layoutlm", "embedding: it adds the places"),
+        ("dpr", "its encoder is a BERT under another name: save"),
+        ("megatron-bert", "final.norm: its layers have the norm before"),
+        ("rembert", "embedding.projection: its embedding is factorised under names of its own"),
+        ("eurobert", "layer.0.q: rotary"),
+    ],
+)
+def test_a_family_that_cannot_run_says_why(family: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=f"model_type '{family}' cannot run: {reason}"):
+        load(tiny.write(tmp_path, {"model_type": family}))
 
 
 def test_refuses_tensors(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-from quant.choose import choose
+from quant.quantize.choose import choose
 
 NAMES = ("a", "b", "c")
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from golden import store
-from quant.checkpoint import DEFAULT_MODEL
 from quant.classify import Classifier, main
+from quant.foreign.checkpoint import DEFAULT_MODEL
 from tests.quant import tiny
 
 
@@ -107,6 +107,12 @@ def test_the_quantized_model_classifies_without_its_checkpoint(
     assert "float" not in capsys.readouterr().out
     with pytest.raises(ValueError, match=r"the float checkpoint of this quantized model is needed"):
         Classifier.load(alone, None).require_checkpoint()
+    description["info"]["spec"]["labels"] = ["positive", "Positive"]
+    description["description_sha256"] = store.hash_of(description)
+    (alone / store.DESCRIPTION).write_text(json.dumps(description))
+    with pytest.raises(ValueError, match=r"quantized.json: the labels 'positive' and 'Positive'"):
+        Classifier.load(alone, None)
+    description["info"]["spec"]["labels"] = ["negative", "positive"]
     del description["info"]["tensors"]
     description["description_sha256"] = store.hash_of(description)
     (alone / store.DESCRIPTION).write_text(json.dumps(description))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from quant.compare import TensorError, compare, table
+from quant.measure.compare import TensorError, compare, table
 
 TENSORS = {"a.norm": {"scale": 0.5, "bits": 16}, "a.x8": {"scale": 2.0, "bits": 8}}
 
@@ -39,7 +39,7 @@ def test_probabilities_are_p_over_its_sum() -> None:
 def test_softmax_on_real_rows(classifier: object, texts: list) -> None:
     """Mean total variation of at most 2 % between p / sum and the exact softmax of the scores."""
     from golden import encoder
-    from quant.float_model import softmax
+    from quant.model.float_model import softmax
 
     trace: dict[str, np.ndarray] = {}
     for tokens in texts[:5]:

@@ -3,8 +3,8 @@ import random
 
 import pytest
 
-from quant.data_file import Layout, Review, TextError, label_names, read_texts
-from quant.texts import load_texts
+from quant.texts.corpora import load_texts
+from quant.texts.data_file import Layout, Review, TextError, label_names, read_texts
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from quant.data_file import Layout, read_texts
-from quant.rows import TextError
-from quant.spec import TOKEN_CLASSIFICATION
+from quant.model.spec import TOKEN_CLASSIFICATION
+from quant.texts.data_file import Layout, read_texts
+from quant.texts.rows import TextError
 
 NAMES = ("O", "B-PER", "I-PER", "B-LOC")
 WORDS = [["Ada", "Lovelace", "wrote", "."], ["London"]]

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from golden import encoder, store
-from quant import ablation, calibrate, classify, embed, embedder, evaluate, inspect, report
-from quant.checkpoint import load
+from quant import ablation, calibrate, classify, embed, evaluate, inspect, report
+from quant.foreign.checkpoint import load
+from quant.foreign.tokenizer import TextTokenizer
+from quant import embedder
 from quant.similarity import main as similarity
-from quant.tokenizer import TextTokenizer
 from tests.ending import exit_code, refusal
 from tests.quant import tiny
 

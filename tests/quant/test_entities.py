@@ -2,7 +2,7 @@
 
 import pytest
 
-from quant.entities import entities, scores, tagged
+from quant.measure.entities import entities, scores, tagged
 
 
 @pytest.mark.parametrize(

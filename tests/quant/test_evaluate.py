@@ -9,11 +9,11 @@ from golden import encoder, store
 from quant import evaluate
 from quant.calibrate import golden_logits
 from quant.calibrate import main as calibrate
-from quant.checkpoint import DEFAULT_MODEL
 from quant.classify import Classifier
 from quant.classify import main as classify
-from quant.evaluation import Evaluation
-from quant.tokenizer import TextTokenizer, Tokens
+from quant.foreign.checkpoint import DEFAULT_MODEL
+from quant.foreign.tokenizer import TextTokenizer, Tokens
+from quant.measure.evaluation import Evaluation
 from tests.quant import tiny
 
 FOUR = Evaluation(

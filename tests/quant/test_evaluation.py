@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from quant import metrics
-from quant.evaluation import LabelEvaluation, NumberEvaluation
-from quant.metrics import LabelScores
+from quant.measure import metrics
+from quant.measure.evaluation import LabelEvaluation, NumberEvaluation
+from quant.measure.metrics import LabelScores
 
 NAMES = ("a", "b", "c")
 RIGHT = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 0]], bool)

@@ -12,11 +12,11 @@ from golden import encoder, fast, reciprocal, requantize, rsqrt, softmax, store
 from golden.model import Model, Shape
 from golden.random import random_model
 from quant.calibrate import Calibrator, encode
-from quant.checkpoint import Checkpoint
-from quant.data_file import Review
 from quant.export import c
-from quant.options import REMEDIES, Options
-from quant.tokenizer import TextTokenizer
+from quant.foreign.checkpoint import Checkpoint
+from quant.foreign.tokenizer import TextTokenizer
+from quant.quantize.options import REMEDIES, Options
+from quant.texts.data_file import Review
 from tests.quant import exported
 from tests.quant.exported import (
     CHECKED,

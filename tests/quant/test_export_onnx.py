@@ -15,12 +15,12 @@ from golden import encoder, fast, reciprocal, requantize, rsqrt, softmax, store
 from golden.model import Model, Shape
 from golden.random import random_model
 from quant.calibrate import Calibrator, encode
-from quant.checkpoint import Checkpoint
-from quant.data_file import Review
 from quant.export.__main__ import main
 from quant.export.graph import CHECK, IR_VERSION, OPSET, Graph, graph
-from quant.options import REMEDIES, Options
-from quant.tokenizer import TextTokenizer
+from quant.foreign.checkpoint import Checkpoint
+from quant.foreign.tokenizer import TextTokenizer
+from quant.quantize.options import REMEDIES, Options
+from quant.texts.data_file import Review
 from tests.ending import exit_code
 from tests.quant import exported
 from tests.quant.exported import Text, accumulators, expected, masked, random_texts, variances

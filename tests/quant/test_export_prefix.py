@@ -16,10 +16,10 @@ from golden.model import Model, Shape
 from golden.random import random_model
 from quant.export import c
 from quant.export.__main__ import main
-from sim.driver.board import DRIVER
 from tests.ending import exit_code
 from tests.quant import exported
 from tests.quant.exported import CHECKED, STRICT, WARNINGS
+from verify.driver.board import DRIVER
 
 AWKWARD = ["a", "int", "INT8", "stdint", "E", "Row_of", "embedding", "final", "norm", "layer_0",
            "projection", "bert2rtl", "tests", "x8", "sizeof", "BERT", "n" * 64]  # fmt: skip

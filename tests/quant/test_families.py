@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from quant import float_model
-from quant.answers import answer, span
 from quant.calibrate import main as calibrate
-from quant.checkpoint import Checkpoint, load
 from quant.classify import main as classify
-from quant.config import INDIFFERENT
+from quant.foreign.checkpoint import Checkpoint, load
+from quant.foreign.config import INDIFFERENT
+from quant.foreign.tokenizer import InputError, TextTokenizer, encode
+from quant.measure.answers import answer, span
+from quant.measure.vectors import unit
+from quant.model import float_model
+from quant.model.spec import CheckpointError
 from quant.quantized_model import QuantizedModel
-from quant.spec import CheckpointError
-from quant.tokenizer import TextTokenizer, encode
-from quant.vectors import unit
 from tests.quant import tiny
 
 FAMILIES = {
@@ -172,18 +172,26 @@ def test_every_activation_equals_transformers(activation: str, tmp_path: Path) -
     same(load(tmp_path), model)
 
 
+IDENTITY = "torch.nn.modules.linear.Identity"
+
+
 @pytest.mark.parametrize(
     ("config", "function", "labels"),
     [
         ({"sentence_transformers": {"version": "4"}}, "sigmoid", 1),
         (
-            {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}},
+            {"sentence_transformers": {"activation_fn": IDENTITY}},
             "identity",
             1,
         ),
         (
             {"sbert_ce_default_activation_function": "torch.nn.modules.activation.Sigmoid"},
             "sigmoid",
+            1,
+        ),
+        (
+            {"sentence_transformers": {}, "sbert_ce_default_activation_function": IDENTITY},
+            "identity",
             1,
         ),
         ({}, "identity", 1),
@@ -231,8 +239,13 @@ def test_a_folder_that_sentence_transformers_saves(pooling: str, tmp_path: Path)
         np.testing.assert_allclose(unit(vector), theirs.encode(text), atol=1e-5)
 
 
+@pytest.mark.parametrize("kept", ["modules", "config", "nowhere"])
 @pytest.mark.parametrize("labels", [1, 3])
-def test_a_cross_encoder_that_sentence_transformers_saves(labels: int, tmp_path: Path) -> None:
+def test_a_cross_encoder_that_sentence_transformers_saves(
+    labels: int, kept: str, tmp_path: Path
+) -> None:
+    """Its function stands in config_sentence_transformers.json, else in config.json, else it is
+    the sigmoid of one score."""
     library = pytest.importorskip("sentence_transformers")
     config = {"id2label": {str(i): f"LABEL_{i}" for i in range(labels)}}
     source = tiny.write(tmp_path / "source", config, tiny.tensors(labels=labels))
@@ -240,6 +253,19 @@ def test_a_cross_encoder_that_sentence_transformers_saves(labels: int, tmp_path:
     save_file(arrays, source / "model.safetensors", metadata={"format": "pt"})
     theirs = library.CrossEncoder(str(source), device="cpu", max_length=11)
     theirs.save(str(tmp_path / "saved"))
+    for name, change in (
+        (
+            "config_sentence_transformers.json",
+            {"activation_fn": IDENTITY if kept == "modules" else None},
+        ),
+        (
+            "config.json",
+            {"sbert_ce_default_activation_function": IDENTITY} if kept == "config" else {},
+        ),
+    ):
+        file = tmp_path / "saved" / name
+        file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    theirs = library.CrossEncoder(str(tmp_path / "saved"), device="cpu")
     checkpoint = load(tmp_path / "saved")
     assert checkpoint.spec.max_tokens == 11
     pair = ("good film " * 5, "a bad film")
@@ -321,8 +347,25 @@ def test_more_positions_than_an_accelerator_has_are_cut(
     assert f"texts are cut at {most:,} tokens" in capsys.readouterr().err
 
 
-def test_an_adapter_alone_is_said_to_be_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "camembert"])
+def test_padding_in_a_text_is_refused(family: str, tmp_path: Path) -> None:
+    """transformers gives it no position, and those behind it the one before."""
+    saved(tmp_path, family, HEADS[0], pad_token_id=0)
+    checkpoint = load(tmp_path)
+    tokenizer = TextTokenizer(checkpoint.resolved)
+    assert len(encode(checkpoint.spec, tokenizer, "good film", None, 16).ids) == 4
+    for text, pair in (("good [PAD] film", None), ("good", "[PAD] film")):
+        with pytest.raises(InputError, match=r"'\[PAD\]' has the id 0, which is padding to the"):
+            encode(checkpoint.spec, tokenizer, text, pair, 16)
+
+
+def test_an_adapter_is_said_to_be_one(tmp_path: Path) -> None:
+    """transformers would load it on top of the model that its config names."""
     folder = tiny.write(tmp_path)
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"adapter_config.json: the folder holds an adapter"):
+        load(folder)
+    (folder / "adapter_config.json").unlink()
     (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
     with pytest.raises(CheckpointError, match="holds an adapter alone"):
         load(folder)

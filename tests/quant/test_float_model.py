@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quant import activation, float_model
-from quant.checkpoint import Checkpoint, load
 from quant.embedder import packaged
-from quant.spec import EncoderSpec
-from quant.texts import rotten_tomatoes
-from quant.tokenizer import TextTokenizer
-from quant.vectors import unit
+from quant.foreign.checkpoint import Checkpoint, load
+from quant.foreign.tokenizer import TextTokenizer
+from quant.measure.vectors import unit
+from quant.model import activation, float_model
+from quant.model.spec import EncoderSpec
+from quant.texts.corpora import rotten_tomatoes
 from tests.quant import tiny
 
 CLASSES = {

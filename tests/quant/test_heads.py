@@ -12,17 +12,18 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from golden import encoder, store
-from quant import calibrate, classify, evaluate, float_model, inspect, report
-from quant.answers import answer, sigmoid
+from quant import calibrate, classify, evaluate, inspect, report
 from quant.calibrate import Calibrator
-from quant.checkpoint import DEFAULT_MODEL, load
 from quant.export import __main__ as export
-from quant.options import Options
-from quant.quantize import Quantized
-from quant.spec import MULTI_LABEL, REGRESSION, CheckpointError
-from quant.texts import imdb
-from quant.tokenizer import TextTokenizer, Tokens
-from quant.verdict import judge
+from quant.foreign.checkpoint import DEFAULT_MODEL, load
+from quant.foreign.tokenizer import TextTokenizer, Tokens
+from quant.measure.answers import answer, sigmoid
+from quant.measure.verdict import judge
+from quant.model import float_model
+from quant.model.spec import MULTI_LABEL, REGRESSION, CheckpointError
+from quant.quantize.encoder import Quantized
+from quant.quantize.options import Options
+from quant.texts.corpora import imdb
 from tests.quant import tiny
 from tests.quant.test_float_model import CLASSES, hugging_face, save_random
 

@@ -6,9 +6,10 @@ from typing import Any
 import huggingface_hub
 import pytest
 
-from quant import calibrate, hub
-from quant.checkpoint import DEFAULT_MODEL, load
-from quant.spec import CheckpointError
+from quant import calibrate
+from quant.foreign import hub
+from quant.foreign.checkpoint import DEFAULT_MODEL, load
+from quant.model.spec import CheckpointError
 
 
 @pytest.fixture

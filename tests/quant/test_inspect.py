@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from golden import store
-from quant.checkpoint import Checkpoint, load
+from quant.foreign.checkpoint import Checkpoint, load
 from quant.inspect import main, needs, parameters, reaches, shape_of, smallest, stand_in
-from quant.observers import Observer
+from quant.quantize.observers import Observer
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, Config
 from sim.cycles.model import predict

@@ -3,7 +3,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from quant.metrics import Scores, confusion_matrix, mcnemar, percent, points, wilson
+from quant.measure.metrics import Scores, confusion_matrix, mcnemar, percent, points, wilson
 
 LABELS = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 1])
 PREDICTIONS = np.array([0, 0, 0, 1, 1, 1, 1, 1, 0, 0])

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from quant.activation import gelu
-from quant.observers import (
+from quant.model.activation import gelu
+from quant.quantize.observers import (
     BINS,
     METHODS,
     SAMPLE,

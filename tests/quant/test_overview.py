@@ -4,10 +4,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from quant import overview
-from quant.compare import TensorError
-from quant.evaluation import Evaluation
-from quant.tokenizer import Tokens
+from quant.foreign.tokenizer import Tokens
+from quant.measure.compare import TensorError
+from quant.measure.evaluation import Evaluation
+from quant.page import overview
 
 # Labels 0 0 1 1 and none. The first is right, the second changed, the third wrong in both models,
 # the fourth right, the fifth changed.

@@ -17,8 +17,9 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-import quant.parquet
-from quant.data_file import (
+import quant.texts.parquet
+from quant.texts.corpora import load_texts
+from quant.texts.data_file import (
     Layout,
     Review,
     TextError,
@@ -26,7 +27,6 @@ from quant.data_file import (
     read_texts,
     stream_texts,
 )
-from quant.texts import load_texts
 from tests.test_imports import ROOT
 
 CODECS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
@@ -216,7 +216,7 @@ def test_without_pyarrow_it_says_what_to_install(
 
 def test_rows_are_decoded_as_they_are_taken(tmp_path: Path) -> None:
     """Not the file: only some rows ahead of the one that was asked for."""
-    count = 40 * quant.parquet.ROWS
+    count = 40 * quant.texts.parquet.ROWS
     path = written(tmp_path / "a.parquet", {"text": ["some text " * 200] * count},
                    use_dictionary=False, compression="none", data_page_size=1 << 16)  # fmt: skip
     found, before = stream_texts(path), pyarrow.total_allocated_bytes()

@@ -7,16 +7,16 @@ import pytest
 
 from golden import encoder
 from golden.model import Linear, Model
-from quant import float_model
 from quant.calibrate import Calibrator, observe_all
-from quant.checkpoint import Checkpoint, load
-from quant.logit_correction import correct_logits
-from quant.observers import METHODS, Observer
-from quant.options import REMEDIES, Options
-from quant.quantize import Quantized, quantize
-from quant.quantizers import CalibrationError
-from quant.spec import EncoderSpec
-from quant.tokenizer import Tokens
+from quant.foreign.checkpoint import Checkpoint, load
+from quant.foreign.tokenizer import Tokens
+from quant.model import float_model
+from quant.model.spec import EncoderSpec
+from quant.quantize.encoder import Quantized, quantize
+from quant.quantize.logit_correction import correct_logits
+from quant.quantize.observers import METHODS, Observer
+from quant.quantize.options import REMEDIES, Options
+from quant.quantize.quantizers import CalibrationError
 from tests.quant import tiny
 
 VARIED = [

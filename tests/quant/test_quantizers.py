@@ -5,9 +5,9 @@ from golden.activation import lookup
 from golden.layernorm import layernorm
 from golden.linear import operand
 from golden.requantize import requantize
-from quant.activation import ACTIVATIONS
-from quant.float_model import layer_norm
-from quant.quantizers import (
+from quant.model.activation import ACTIVATIONS
+from quant.model.float_model import layer_norm
+from quant.quantize.quantizers import (
     CalibrationError,
     activation_table,
     embedding_factors,
@@ -19,7 +19,7 @@ from quant.quantizers import (
     wide_codes,
     wide_factors,
 )
-from quant.quantizers import layer_norm as integer_norm
+from quant.quantize.quantizers import layer_norm as integer_norm
 
 
 def test_rounds_ties_upwards() -> None:

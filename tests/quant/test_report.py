@@ -6,7 +6,7 @@ import pytest
 
 from quant import report
 from quant.calibrate import main as calibrate
-from quant.checkpoint import DEFAULT_MODEL
+from quant.foreign.checkpoint import DEFAULT_MODEL
 from tests.quant import tiny
 
 

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from tokenizers import Tokenizer, models
 
-from quant import float_model
-from quant.checkpoint import DEFAULT_MODEL, load
-from quant.spec import CheckpointError
-from quant.tokenizer import InputError, TextTokenizer, encode
-from quant.vectors import unit
+from quant.foreign.checkpoint import DEFAULT_MODEL, fingerprint, load
+from quant.foreign.tokenizer import InputError, TextTokenizer, encode
+from quant.measure.vectors import unit
+from quant.model import float_model
+from quant.model.spec import CheckpointError
 from tests.quant import tiny
 
 TEXTS = [
@@ -121,7 +122,10 @@ def test_byte_pairs_without_a_tokenizer_json(tmp_path: Path) -> None:
         ({"split_special_tokens": True}, "special tokens in a text are always taken as such"),
         ({"model_max_length": 0}, "model_max_length is 0: it must be 1 or more"),
         ({"model_max_length": "512"}, "model_max_length is '512'"),
-        ({"truncation_side": "middle"}, "truncation_side|Truncation side"),
+        ({"model_max_length": 9.7}, "model_max_length is 9.7: it must be 1 or more, and whole"),
+        ({"model_max_length": float("nan")}, "model_max_length is nan"),
+        ({"max_len": "9"}, "max_len is '9'"),
+        ({"truncation_side": "middle"}, "truncation_side is 'middle'"),
         ({"tokenizer_class": "BertJapaneseTokenizer"}, "written in Python|cannot read"),
     ],
 )
@@ -129,6 +133,98 @@ def test_what_is_refused(settings: dict[str, Any], message: str, tmp_path: Path)
     with pytest.raises(CheckpointError, match=message) as refusal:
         TextTokenizer(folder_of(tmp_path / "model", settings, whole=True))
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("do_lower_case", None),
+        ("do_lower_case", "false"),
+        ("tokenize_chinese_chars", None),
+        ("truncation_side", None),
+        ("padding_side", None),
+        ("model_input_names", None),
+        ("split_special_tokens", None),
+        ("cls_token", 5),
+        ("unk_token", None),
+    ],
+)
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
+def test_a_value_that_the_library_does_not_take_is_named(
+    file: str, option: str, value: Any, tmp_path: Path
+) -> None:
+    folder = tiny.write(tmp_path)
+    (folder / file).write_text(json.dumps({"unknown": 1, option: value, "strip_accents": None}))
+    with pytest.raises(CheckpointError, match=f"{file}: {option} is {value!r}, and with it"):
+        TextTokenizer(folder)
+
+
+def test_options_beside_the_special_tokens_count(tmp_path: Path) -> None:
+    """The library takes any option from special_tokens_map.json."""
+    folder = tiny.write(tmp_path)
+    file = folder / "special_tokens_map.json"
+    file.write_text('{"truncation_side": "left", "model_max_length": 7}')
+    compare(folder)
+    file.write_text('{"split_special_tokens": true}')
+    with pytest.raises(CheckpointError, match="split_special_tokens is True"):
+        TextTokenizer(folder)
+
+
+def byte_pairs(folder: Path, **options: Any) -> Path:
+    """A RoBERTa's tokenizer.json of a few letters, with options of its model."""
+    pairs = Tokenizer(models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")], **options))
+    folder.mkdir()
+    pairs.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text('{"model_type": "roberta"}')
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "TokenizersBackend"}')
+    return folder
+
+
+def test_tokens_drawn_by_chance_are_refused(tmp_path: Path) -> None:
+    assert TextTokenizer(byte_pairs(tmp_path / "none", dropout=0.0)).rows == 3
+    with pytest.raises(CheckpointError, match=r"dropout is 0\.5: a text would have other tokens"):
+        TextTokenizer(byte_pairs(tmp_path / "half", dropout=0.5))
+
+
+def test_a_library_that_panics_is_one_line(tmp_path: Path) -> None:
+    folder = byte_pairs(tmp_path / "model")
+    pipeline = json.loads((folder / "tokenizer.json").read_text())
+    pipeline["model"]["continuing_subword_prefix"] = "@@"
+    (folder / "tokenizer.json").write_text(json.dumps(pipeline))
+    with pytest.raises(CheckpointError, match=r"cannot read the tokenizer \(slice index"):
+        TextTokenizer(folder)
+
+
+def test_byte_pairs_without_their_merges_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "vocab.json").write_text('{"<unk>": 0, "<s>": 1, "</s>": 2, "<pad>": 3, "a": 4}')
+    (tmp_path / "config.json").write_text('{"model_type": "roberta"}')
+    with pytest.raises(CheckpointError, match=r"cannot read the tokenizer .*merges"):
+        TextTokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("version", ["tokenizer.4.0.0.json", "tokenizer.json"])
+def test_a_tokenizer_for_a_version_of_the_library(version: str, tmp_path: Path) -> None:
+    """tokenizer_config.json may name another file than tokenizer.json."""
+    settings = {"tokenizer_class": "TokenizersBackend", "fast_tokenizer_files": [version]}
+    folder = folder_of(tmp_path / "model", settings, whole=True)
+    (folder / "tokenizer.json").rename(folder / version)
+    compare(folder)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("tokenizer.json", "tokenizer.4.0.0.json", "tokenizer.model", "sentencepiece.bpe.model"),
+        *("spiece.model", "spm.model", "tiktoken.model", "tekken.json", "vocab.txt", "vocab.json"),
+        *("merges.txt", "added_tokens.json", "special_tokens_map.json", "tokenizer_config.json"),
+    ],
+)
+def test_every_file_of_a_tokenizer_is_of_the_hash(name: str, tmp_path: Path) -> None:
+    folder = tiny.write(tmp_path)
+    (folder / name).write_bytes(b"{}")
+    before = fingerprint(folder)
+    (folder / name).write_bytes(b"{} ")
+    assert fingerprint(folder) != before
 
 
 def test_ids_beyond_the_embedding_are_refused(tmp_path: Path) -> None:

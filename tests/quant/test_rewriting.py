@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from quant import float_model
 from quant.calibrate import observe_all
-from quant.rewriting import REWRITINGS, rewrite
+from quant.model import float_model
+from quant.quantize.rewriting import REWRITINGS, rewrite
 from tests.quant.test_quantize import VARIED, checkpoint, inputs
 
 NAMES = [frozenset({"centre"}), frozenset({"balance"}), REWRITINGS]

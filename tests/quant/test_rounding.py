@@ -6,12 +6,11 @@ import pytest
 
 from golden import encoder
 from golden.model import Linear
-from quant import quantizers
 from quant.calibrate import Calibrator, observe_all
-from quant.options import Options
-from quant.quantize import quantize
-from quant.quantizers import nearest_codes
-from quant.rounding import BLOCK, DAMPING, Moments, joint_codes, to_codes, watch
+from quant.quantize.encoder import quantize, quantizers
+from quant.quantize.options import Options
+from quant.quantize.quantizers import nearest_codes
+from quant.quantize.rounding import BLOCK, DAMPING, Moments, joint_codes, to_codes, watch
 from tests.quant.test_quantize import VARIED, checkpoint, inputs
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from quant.data_file import Layout, read_texts
-from quant.rows import TextError, rows
-from quant.spec import TOKEN_CLASSIFICATION
+from quant.model.spec import TOKEN_CLASSIFICATION
+from quant.texts.data_file import Layout, read_texts
+from quant.texts.rows import TextError, rows
 
 LINE_ENDS = ("\n", "\r\n", "\r")
 MARKS = {

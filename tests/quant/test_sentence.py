@@ -1,15 +1,17 @@
 """Encoders that make embeddings: what their folder says, and what of it is refused."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from quant import float_model
-from quant.checkpoint import load
-from quant.spec import CheckpointError
+from quant.foreign.checkpoint import load
+from quant.model import float_model
+from quant.model.spec import CheckpointError
 from tests.quant import tiny
 
+STATE = "last_hidden_state"
 CLS = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
 
 
@@ -116,6 +118,27 @@ def test_the_hash_is_of_what_the_folder_says_too(tmp_path: Path) -> None:
             "config_sentence_transformers.json: default_prompt_name is 'query': a text that is put",
         ),
         (
+            {"config_sentence_transformers": {"prompts": ["query"]}},
+            r"config_sentence_transformers.json: prompts is \['query'\]: it must be a text",
+        ),
+        (
+            {"sentence_bert_config": {"module_output_name": "sentence_embedding"}},
+            "sentence_bert_config.json: module_output_name is 'sentence_embedding', which is not",
+        ),
+        *(
+            ({"sentence_bert_config": {"modality_config": value}}, "modality_config is {.*not supp")
+            for value in (
+                {"text": {"method": "forward", "method_output_name": "pooler_output"}},
+                {"text": {"method": "get_text_features", "method_output_name": STATE}},
+                {"text": {"method": "forward", "method_output_name": ["hidden_states", -2]}},
+                {"message": {"method": "forward", "method_output_name": STATE}},
+                {
+                    name: {"method": "forward", "method_output_name": STATE}
+                    for name in ("text", "x")
+                },
+            )
+        ),
+        (
             {"config": {"hidden_size": 1 << 40, "num_attention_heads": 1}},
             "embedding.token has shape",
         ),
@@ -125,6 +148,46 @@ def test_the_hash_is_of_what_the_folder_says_too(tmp_path: Path) -> None:
 def test_what_is_refused(changes: dict, message: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=message):
         load(tiny.write_embedder(tmp_path, **changes))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"module_input_name": "token_embeddings"}, "module_input_name is 'token_embeddings'"),
+        ({"module_output_name": "other"}, "module_output_name is 'other': only the pooled vector"),
+        ({"p": 1}, "p is 1"),
+    ],
+)
+def test_what_is_normalized(options: dict, message: str, tmp_path: Path) -> None:
+    file = tiny.write_embedder(tmp_path) / "2_Normalize" / "config.json"
+    plain = load(tmp_path).sha256
+    file.parent.mkdir()
+    file.write_text('{"module_input_name": "sentence_embedding", "module_output_name": null}')
+    assert load(tmp_path).sha256 != plain
+    file.write_text(json.dumps(options))
+    with pytest.raises(CheckpointError, match=f"2_Normalize/config.json: {message}"):
+        load(tmp_path)
+
+
+def test_two_modules_of_one_name_are_refused(tmp_path: Path) -> None:
+    """The library would leave the first one out."""
+    file = tiny.write_embedder(tmp_path) / "modules.json"
+    modules = json.loads(file.read_text())
+    modules[2]["name"] = "1"
+    file.write_text(json.dumps(modules))
+    with pytest.raises(CheckpointError, match="two modules have the name '1': rename one"):
+        load(tmp_path)
+
+
+def test_a_prompt_is_put_before_no_text(tmp_path: Path) -> None:
+    settings = {"prompts": {"query": "query: ", "document": ""}, "default_prompt_name": "document"}
+    checkpoint = load(tiny.write_embedder(tmp_path, config_sentence_transformers=settings))
+    assert checkpoint.notes == (
+        "its prompts (query: 'query: ') are put before no text: do it yourself",
+    )
+    settings["prompts"]["document"] = "passage: "
+    with pytest.raises(CheckpointError, match="default_prompt_name is 'document'"):
+        load(tiny.write_embedder(tmp_path, config_sentence_transformers=settings))
 
 
 @pytest.mark.parametrize("name", ["modules.json", "1_Pooling/config.json"])

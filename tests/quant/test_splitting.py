@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from quant.activation import ACTIVATIONS
-from quant.observers import Observer
-from quant.splitting import COPIES, folded, split, splittable
+from quant.model.activation import ACTIVATIONS
+from quant.quantize.observers import Observer
+from quant.quantize.splitting import COPIES, folded, split, splittable
 
 
 def observer(rows: np.ndarray) -> Observer:

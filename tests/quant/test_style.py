@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from quant.style import DARK, LIGHT
+from quant.page.style import DARK, LIGHT
 from sim.page.report import FOLDER
 
 

@@ -3,7 +3,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from quant import svg
+from quant.page import svg
 
 X = np.linspace(-1, 1, 9)
 CHARTS = {

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from quant.data_file import Layout, TextError, read_texts
-from quant.spec import MULTI_LABEL, REGRESSION
-from quant.texts import load_texts
+from quant.model.spec import MULTI_LABEL, REGRESSION
+from quant.texts.corpora import load_texts
+from quant.texts.data_file import Layout, TextError, read_texts
 
 NAMES = ("joy", "fear", "No, not that")
 NUMBERS = ("anger", "length")
@@ -104,6 +104,8 @@ def test_parquet(tmp_path: Path) -> None:
         (MULTI_LABEL, ("a", "b"), "text,a,b\nx,1,2\n", r"'b' is '2', not one of 0, 1, false, tr"),
         (MULTI_LABEL, ("a", "b"), "text,a,b\nx,1,\n", r"'b' is empty, though other outputs"),
         (REGRESSION, ("s",), "text,label\nx,good\n", r"a\.csv:2: 'label' is 'good', not a number"),
+        (REGRESSION, ("s",), "text,label\nx,1_000\n", r"'label' is '1_000', not a number"),
+        (REGRESSION, ("s",), "text,s\nx,\u0663\n", r"'s' is '\u0663', not a number"),
         (REGRESSION, ("s",), "text,label\nx,nan\n", r"'label' is 'nan', not a finite number"),
         (REGRESSION, ("s",), "text,label\nx,1e999\n", r"'1e999', not a finite number"),
         (REGRESSION, ("s",), "text,s\nx,two\n", r"'s' is 'two', not a number"),

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from quant.texts import (
+from quant.texts.corpora import (
     CORPORA,
     SPLITS,
     TextError,

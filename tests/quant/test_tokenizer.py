@@ -7,9 +7,9 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from quant.classify import read_standard_input
-from quant.spec import CheckpointError
-from quant.texts import rotten_tomatoes
-from quant.tokenizer import InputError, TextTokenizer
+from quant.foreign.tokenizer import InputError, TextTokenizer
+from quant.model.spec import CheckpointError
+from quant.texts.corpora import rotten_tomatoes
 from tests.quant import tiny
 
 

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quant import float_model, inspect
+from quant import inspect
 from quant.calibrate import Calibrator
-from quant.checkpoint import DEFAULT_MODEL, load
-from quant.options import Options
-from quant.spec import CheckpointError
-from quant.texts import rotten_tomatoes
-from quant.tokenizer import TextTokenizer, Tokens
+from quant.foreign.checkpoint import DEFAULT_MODEL, load
+from quant.foreign.tokenizer import TextTokenizer, Tokens
+from quant.model import float_model
+from quant.model.spec import CheckpointError
+from quant.quantize.options import Options
+from quant.texts.corpora import rotten_tomatoes
 from rtl.compile.program import compile_model
 from rtl.interface.config import Config
 from sim.cycles.model import predict

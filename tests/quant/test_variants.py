@@ -4,10 +4,10 @@ import pytest
 from golden import encoder
 from golden.model import Shape
 from golden.random import random_model
-from quant import variants
 from quant.classify import Classifier
-from quant.tokenizer import Tokens
-from quant.variants import SOFTMAXES, Variant
+from quant.foreign.tokenizer import Tokens
+from quant.quantize import variants
+from quant.quantize.variants import SOFTMAXES, Variant
 
 SHAPES = [
     Shape(2, 24, 3, 5, 30, 3, 40, 20, 2),

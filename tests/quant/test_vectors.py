@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from quant import vectors
-from quant.vectors import cosines, distance, nearest, unit
+from quant.measure import vectors
+from quant.measure.vectors import cosines, distance, nearest, unit
 
 
 def test_a_unit_vector_has_length_one_and_the_same_direction() -> None:

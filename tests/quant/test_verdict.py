@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from quant.calibrate import main as calibrate
-from quant.compare import TensorError
-from quant.verdict import judge
+from quant.measure.compare import TensorError
+from quant.measure.verdict import judge
 from tests.quant import tiny
 
 

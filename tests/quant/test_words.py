@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from golden import encoder, store
-from quant import calibrate, classify, evaluate, float_model, inspect, report
+from quant import calibrate, classify, evaluate, inspect, report
 from quant.calibrate import Calibrator
-from quant.checkpoint import DEFAULT_MODEL, load
 from quant.classify import Classifier
-from quant.options import Options
-from quant.tokenizer import InputError, TextTokenizer
-from quant.verdict import judge
-from quant.word_evaluation import UNCOUNTED
+from quant.foreign.checkpoint import DEFAULT_MODEL, load
+from quant.foreign.tokenizer import InputError, TextTokenizer
+from quant.measure.verdict import judge
+from quant.measure.word_evaluation import UNCOUNTED
+from quant.model import float_model
+from quant.quantize.options import Options
 from tests.ending import refusal
 from tests.quant import tiny
 

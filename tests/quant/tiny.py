@@ -10,8 +10,8 @@ import numpy as np
 from safetensors.numpy import save_file
 from tokenizers import BertWordPieceTokenizer
 
-from quant.resolve import Resolved
-from quant.tokenizer import PIPELINE
+from quant.foreign.resolve import Resolved
+from quant.foreign.tokenizer import PIPELINE
 
 RESOLVED = Resolved(pipeline="", tokens=None, side="right", segments=True, special={})
 """Of a checkpoint that reads no text."""

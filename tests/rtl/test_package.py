@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rtl.generate.package import folder, measured, waves
+from rtl.dma.bus import Bus
+from rtl.generate.package import data_sheet as sheets
+from rtl.generate.package import folder, waves
 from rtl.generate.package.constraints import constraints
 from rtl.generate.package.core import core
 from rtl.generate.package.data_sheet import PORTS, data_sheet, memories, port_text
@@ -106,80 +108,64 @@ def test_the_banner() -> None:
     assert lines[2:] == ["// SPDX-License-Identifier: Apache-2.0", ""]
 
 
-RESULTS = """# Results
-
-## Synthesis on an ECP5
-
-The part and
-the tools.
-
-    make synth UNIT=softmax LANES=4
-
-| unit | lanes |
-| --- | --- |
-| softmax | 4 |
-
-### The whole accelerator
-
-    make synth UNIT=accelerator LANES=4 ARGS="--parts"
-    python -m sim.synth accelerator --lanes 16
-
-| lanes | LUT4 | Fmax (MHz) by seed 1 |
-| ---: | ---: | ---: |
-| 4 | 1,234 | 98.2 |
-| 16 | 5,678 | not routed |
-
-What they
-mean.
-
-Other things.
-
-## Speed
+RECORDED = """
+[[measured]]
+name = "synthesis.accelerator"
+date = 2026-01-02
+note = "A part and the tools."
+columns = ["lanes", "choices", "LUT4", "Fmax", "_options"]
+units = ["", "", "", "MHz", ""]
+rows = [[4, "", 1_234, 98.20, "x"], [8, "", 9_999, "", "x"]]
+more = [[4, "--ffn 20 --precise", 5_678, "", "x"]]
 """
 
 
-def test_figures_come_from_the_document() -> None:
-    four = measured.measured(Config(lanes=4), RESULTS)
-    assert four is not None
-    assert four.means == "The part and the tools."
-    assert four.command == 'make synth UNIT=accelerator LANES=4 ARGS="--parts"'
-    assert four.header == ("lanes", "LUT4", "Fmax (MHz) by seed 1")
-    assert four.row == ("4", "1,234", "98.2")
-    assert four.remarks == "What they mean."
-    sixteen = measured.measured(Config(lanes=16), RESULTS)
-    assert sixteen is not None
-    assert sixteen.command == "python -m sim.synth accelerator --lanes 16"
-    assert sixteen.row == ("16", "5,678", "not routed")
+def figures(config: Config, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The chapter of the data sheet by a file of this text; "" for none."""
+    file = tmp_path / f"{bool(text)}.toml"
+    monkeypatch.setattr(sheets, "MEASUREMENTS", file)
+    if text:
+        file.write_text(text)
+    sheet = data_sheet(made(), config, images={})
+    return sheet.partition("## Resources and clock\n")[2].partition("## Latency")[0]
+
+
+def test_figures_are_those_of_the_lanes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = figures(Config(lanes=4), RECORDED, tmp_path, monkeypatch)
+    assert "A part and the tools. Recorded on 2026-01-02.\n" in said
+    assert "| lanes | choices | LUT4 | Fmax (MHz) |\n" in said
+    assert "| 4 | | 1,234 | 98.20 |\n| 4 | --ffn 20 --precise | 5,678 | |\n" in said
+    assert "9,999" not in said
+    assert "No figures were measured" not in said
+    assert "\n    make synth UNIT=accelerator LANES=4\n" in said
 
 
 @pytest.mark.parametrize(
-    "config", [Config(lanes=8), Config(lanes=4, ffn=511), Config(lanes=4, dsp_macs=3)]
+    ("config", "measured"),
+    [
+        (Config(lanes=4, ffn=20, precise=True), True),
+        (Config(lanes=4, ffn=20), False),
+        (Config(lanes=4, dsp_macs=3), False),
+        (Config(lanes=16), False),
+    ],
 )
-def test_what_was_not_measured_has_no_figures(config: Config) -> None:
-    assert measured.measured(config, RESULTS) is None
+def test_what_was_not_measured_is_said(
+    config: Config, measured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for text in (RECORDED, ""):
+        said = figures(config, text, tmp_path, monkeypatch)
+        unmeasured = "No figures were measured in this configuration" in said
+        assert unmeasured != (measured and bool(text))
+        assert ("1,234" in said) == (bool(text) and config.lanes == 4)
 
 
-@pytest.mark.parametrize("lost", ["## Synthesis on an ECP5", "### The whole", "| lanes | LUT4"])
-def test_a_document_of_another_form_is_an_error(lost: str) -> None:
-    with pytest.raises(ValueError, match=r"results\.md: no table of the lanes below"):
-        measured.measured(Config(lanes=4), RESULTS.replace(lost, "x"))
-
-
-def test_a_row_without_its_command_is_an_error() -> None:
-    text = RESULTS.replace("--lanes 16", "--lanes 160")
-    with pytest.raises(ValueError, match=r"results\.md: no command of 16 lanes below"):
-        measured.measured(Config(lanes=16), text)
-
-
-def test_the_documents_own_figures() -> None:
-    text = measured.RESULTS.read_text()
-    for lanes in (4, 8):
-        found = measured.measured(Config(lanes=lanes))
-        assert found is not None
-        assert f"| {' | '.join(found.row)} |\n" in text
-        assert f"    {found.command}\n" in text
-        assert "LUT4" in found.header
-    assert measured.measured(Config(lanes=32)) is None
+def test_figures_of_16_lanes_are_shown() -> None:
+    sheet = data_sheet(made(), Config(lanes=16, dsp_macs=61), images={})
+    assert "| 16 | --dsp-macs 61 | 62,424 | 56,894 | 156 | 122 |" in sheet
+    assert "No figures were measured" not in sheet
+    assert "| 16 | --dsp-macs 61 | 62,424 |" in data_sheet(made(), Config(lanes=16), images={})
+    with_dma = data_sheet(made(), Config(lanes=16), images={}, bus=Bus())
+    assert "without its memory side (DMA)" in with_dma
 
 
 def test_memories_of_a_text() -> None:
@@ -208,13 +194,9 @@ def test_the_data_sheet_says_whose_it_is() -> None:
     assert hashlib.sha256(made().verilog.encode()).hexdigest() in text
     assert "![What](images/a.svg)" in text
     assert "`b/` holds a self-checking bench" in text
-    figures = measured.measured(Config(lanes=4))
-    assert figures is not None
-    assert " | ".join(figures.row) in text
     other = data_sheet(made(), Config(lanes=4, ffn=20, dsp_macs=3, precise=True), images={})
     assert "Generated without a bench." in other
     assert 'make synth UNIT=accelerator LANES=4 ARGS="--ffn 20 --dsp-macs 3 --precise"\n' in other
-    assert " | ".join(figures.row) not in other
 
 
 def test_diagrams_are_svg_with_titles() -> None:

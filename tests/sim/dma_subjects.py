@@ -9,8 +9,8 @@ from typing import Any
 from rtl.compile.image import image_bytes
 from rtl.dma.bus import Bus
 from rtl.interface.config import Config
-from sim.dma.board import Board, design_of, library
 from tests.small_models import SmallModel
+from verify.dma.board import Board, design_of, library
 
 BUS = Bus(data_bits=64, burst=8, outstanding=4)
 

@@ -10,12 +10,12 @@ import pytest
 from golden.attention import attention, split_heads
 from rtl.interface.operation import Error
 from sim.design import described, generated
-from sim.mutate.bench import configuration, exercises
 from sim.native.library import NativePorts, finish, library
 from tb import layers
 from tb.attention import Bench, check
 from tb.compare import Mismatch
 from tests.rtl.mutation import mutated
+from verify.mutate.bench import configuration, exercises
 
 pytestmark = pytest.mark.verilator
 

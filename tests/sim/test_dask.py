@@ -10,13 +10,13 @@ import pytest
 from quant import evaluate
 from quant.calibrate import ensure
 from sim import regress
-from sim.fuzz import __main__ as fuzz
-from sim.mutate import __main__ as mutate
 from tests.cli.test_cluster import scheduler, workers
+from verify.fuzz import __main__ as fuzz
+from verify.mutate import __main__ as mutate
 
 FUZZ = ["--cases", "450", "--lanes", "4", "--seed", "5"]
 #: As many as in test_mutate.py, so that one build serves both.
-MUTATE = ["activation", "--count", "40"]
+MUTATE = ["activation", "--count", "40", "--seed", "1"]
 REGRESS = ["--reviews", "20", "--tokens", "12", "--lanes", "4", "--trace-sample", "3"]
 EVALUATE = ["--samples", "150", "--tokens", "24"]
 

@@ -23,10 +23,10 @@ from rtl.interface.operation import Error
 from rtl.registers.map import registers
 from sim.cycles.dma import predict_dma
 from sim.design import described
-from sim.dma.board import ABORT, Board, design_of, library
 from tb.packing import token_words
 from tests.rtl.mutation import replaced
 from tests.sim.dma_subjects import BUS, Subject, board_of, limits, subjects, tagger
+from verify.dma.board import ABORT, Board, design_of, library
 
 pytestmark = pytest.mark.verilator
 

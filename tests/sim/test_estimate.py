@@ -7,21 +7,30 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 
+from docs.figures import load
 from rtl.interface.config import LANES, Config
 from sim.design import generated
 from sim.estimate import __main__ as command
 from sim.estimate import area, fits
 from sim.estimate.memories import Memory, memories
 from sim.estimate.performance import example, performance
-from sim.fuzz.subject import config as small
 from sim.synth import ecp5, tools
 from tests.ending import refusal
+from verify.fuzz.subject import config as small
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def recorded(name: str) -> list[list[Any]]:
+    """The rows of a measurement in docs/measurements.toml."""
+    (found,) = [one for one in load() if one.name == name]
+    return [list(row) for row in found.all]
+
 
 #: Width and depth of memories on both sides of every limit of the rule, and those of accelerators.
 QUICK = ((25, 48), (8, 176), (1, 400), (1, 448), (51, 48), (65, 48), (128, 1536), (32, 6144))
@@ -142,13 +151,11 @@ def test_what_is_counted_is_right_at_every_point(point: area.Point) -> None:
 
 
 def test_the_units_of_16_lanes_add_up() -> None:
-    """DSP and block RAM of units alone, from the table of docs/results.md."""
-    table = (ROOT / "docs" / "results.md").read_text().splitlines()
-    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table]
+    """DSP and block RAM of units alone, as they were measured."""
     measured = {
-        (row[0], int(row[1])): (int(row[4]), int(row[5]))
-        for row in cells
-        if len(row) == 8 and row[0] in ("requantize", "activation", "softmax", "layernorm")
+        (row[0], row[1]): (row[4], row[5])
+        for row in recorded("synthesis.units")
+        if row[0] in ("requantize", "activation", "softmax", "layernorm")
     }
     assert {lanes for _, lanes in measured} == {4, 8, 16}
     for lanes in (4, 8, 16):
@@ -255,15 +262,12 @@ def test_the_stated_errors_are_the_largest() -> None:
 
 
 def test_cycles_are_those_of_the_simulated_accelerator() -> None:
-    """BERT-Tiny's shape on 128 tokens: the register `cycles` of docs/results.md."""
-    rows = [
-        line.split("|")
-        for line in (ROOT / "docs" / "results.md").read_text().splitlines()
-        if line.startswith(("| 8 | 128 | 8 | whole", "| 16 | 128 | 2 | whole"))
-    ]
+    """BERT-Tiny's shape on 128 tokens: the register `cycles` as it was measured."""
+    chosen = [[8, 128, 8, "whole"], [16, 128, 2, "whole"]]
+    rows = [row for row in recorded("cycles.bert-tiny") if list(row[:4]) in chosen]
     assert len(rows) == 2
     for row in rows:
-        lanes, stream_bytes, cycles = int(row[1]), int(row[3]), int(row[6].replace(",", ""))
+        lanes, stream_bytes, cycles = row[0], row[2], row[5]
         config = Config(lanes=lanes)
         model = example(config, 2)
         told = performance(config, model, 125.0, stream_bytes=stream_bytes, whole_last_layer=True)

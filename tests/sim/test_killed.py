@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.fuzz.play import chunk, program
 from sim.simulators import SimulatorError
+from verify.fuzz.play import chunk, program
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = str(ROOT / "build" / "sim" / "programs")

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from quant.calibrate import main as calibrate
-from quant.style import LIGHT, STYLE
+from quant.page.style import LIGHT, STYLE
 from sim import play, run
 from sim.activity import Lane, lanes, operations
 from sim.cycles.model import Prediction, predict

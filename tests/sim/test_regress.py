@@ -14,7 +14,7 @@ import pytest
 from golden import fast as golden_fast
 from quant.calibrate import ensure
 from quant.classify import Classifier
-from quant.tokenizer import Tokens
+from quant.foreign.tokenizer import Tokens
 from rtl.compile.fit import fitting
 from rtl.compile.program import compile_model
 from rtl.interface.operation import Error

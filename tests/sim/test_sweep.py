@@ -14,7 +14,7 @@ from golden.random import random_model
 from golden.store import save
 from quant.calibrate import ensure
 from quant.classify import Classifier
-from quant.texts import rotten_tomatoes
+from quant.texts.corpora import rotten_tomatoes
 from rtl.compile.fit import fitting
 from rtl.compile.program import compile_model
 from sim.cycles import __main__ as command

@@ -20,9 +20,10 @@ from rtl.compile.unchecked import config_for, violations
 from rtl.interface.command import Flag, bank_address
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
-from sim.fuzz.job import Case, Packets
-from sim.fuzz.play import program, shown
-from sim.fuzz.streams import (
+from tb.scenarios import FAMILIES, SMALL, family
+from verify.fuzz.job import Case, Packets
+from verify.fuzz.play import program, shown
+from verify.fuzz.streams import (
     Part,
     bits_of_a_descriptor,
     doubled,
@@ -35,8 +36,7 @@ from sim.fuzz.streams import (
     parts,
     set_field,
 )
-from sim.fuzz.subject import POOL, Subject, config, subjects
-from tb.scenarios import FAMILIES, SMALL, family
+from verify.fuzz.subject import POOL, Subject, config, subjects
 
 pytestmark = pytest.mark.verilator
 

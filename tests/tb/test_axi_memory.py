@@ -7,7 +7,7 @@ import pytest
 from rtl.dma.bus import Bus
 from rtl.interface.config import Config
 from sim.bench import run_bench
-from sim.dma.board import design_of
+from verify.dma.board import design_of
 
 BENCH = Path(__file__).with_name("bench_axi_memory.py")
 CONFIG = Config(lanes=4, tokens=8, hidden=16, ffn=16, labels=4)

@@ -10,7 +10,7 @@ import pytest
 from golden.encoder import run as golden
 from golden.store import load
 from quant.calibrate import ensure
-from quant.tokenizer import TextTokenizer
+from quant.foreign.tokenizer import TextTokenizer
 from rtl.compile.program import compile_attention
 from rtl.interface.config import Config
 from sim.bench import run_bench

@@ -7,7 +7,7 @@ import pytest
 from golden import store
 from golden.model import Shape
 from golden.random import random_model
-from quant.tokenizer import TextTokenizer
+from quant.foreign.tokenizer import TextTokenizer
 from sim import vectors as command
 from tb import vectors
 from tb.cut import UNITS, Tensor, Traced, cut

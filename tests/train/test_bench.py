@@ -66,7 +66,7 @@ def test_too_many_long_texts_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def bench_reviews() -> list:
-    from quant.data_file import Review
+    from quant.texts.data_file import Review
 
     return [Review("good", 1), Review("not so good at all", 0)]
 

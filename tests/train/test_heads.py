@@ -6,11 +6,12 @@ import re
 import numpy as np
 import pytest
 
-from quant import evaluate, float_model
+from quant import evaluate
 from quant.calibrate import main as calibrate
-from quant.checkpoint import load
-from quant.data_file import read_texts
-from quant.tokenizer import TextTokenizer
+from quant.foreign.checkpoint import load
+from quant.foreign.tokenizer import TextTokenizer
+from quant.model import float_model
+from quant.texts.data_file import read_texts
 from tests.ending import refusal
 from tests.train.conftest import FAST
 from train import heads

@@ -9,11 +9,11 @@ import torch
 from safetensors.numpy import load_file
 from transformers import AutoModelForSequenceClassification
 
-from quant import float_model
 from quant.calibrate import main as calibrate
-from quant.checkpoint import load
 from quant.evaluate import main as evaluate
+from quant.foreign.checkpoint import load
 from quant.inspect import parts
+from quant.model import float_model
 from tests.ending import exit_code
 from train.finetune import main
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.figures import load
 from train.command import recorded
 from train.families import settle_family
 from train.finetune import _parser, name_teachers
@@ -17,11 +18,21 @@ CARD = ROOT / "models" / "bert-tiny-imdb" / "README.md"
 TEXTS = 18902
 
 
-@pytest.mark.parametrize("page", [CARD, ROOT / "docs" / "results.md"], ids=["card", "results"])
-def test_the_command_repeats_the_recorded_recipe(page):
-    text = page.read_text()
+def of_the_card() -> str:
+    text = CARD.read_text()
     command = re.search(r"\n    python -m train\.finetune (--stages 128:6.*?)\n\n", text, re.DOTALL)
-    options = _parser().parse_args(shlex.split(command[1].replace("\\\n", " ")))
+    return command[1].replace("\\\n", " ")
+
+
+def of_the_measurements() -> str:
+    (training,) = [one for one in load() if one.name == "training"]
+    commands = [command for row in training.all for command, _ in training.commands(row)]
+    return commands[0].removeprefix("python -m train.finetune ")
+
+
+@pytest.mark.parametrize("command", [of_the_card, of_the_measurements])
+def test_the_command_repeats_the_recorded_recipe(command):
+    options = _parser().parse_args(shlex.split(command()))
     name_teachers(options)
     settle_family(options)
     settle(options, texts=TEXTS, positions=options.positions)

@@ -15,9 +15,9 @@ from safetensors.numpy import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import train.loop
-from quant import float_model
-from quant.checkpoint import load
-from quant.tokenizer import TextTokenizer
+from quant.foreign.checkpoint import load
+from quant.foreign.tokenizer import TextTokenizer
+from quant.model import float_model
 from tests.ending import exit_code
 from train.finetune import main
 from train.roberta import SPECIAL, byte_pairs

@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from quant.texts import CORPORA
+from quant.texts.corpora import CORPORA
 from train.samples import main
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from quant import evaluate
 from quant.calibrate import main as calibrate
-from quant.checkpoint import load
-from quant.spec import TOKEN_CLASSIFICATION
-from quant.texts import imdb
+from quant.foreign.checkpoint import load
+from quant.model.spec import TOKEN_CLASSIFICATION
+from quant.texts.corpora import imdb
 from tests.ending import refusal
 from tests.train.conftest import FAST
 from train import tagger

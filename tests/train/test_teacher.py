@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from quant.texts import imdb
+from quant.texts.corpora import imdb
 from train.teacher import NbSvm, ngrams, train_nb_svm
 from train.tokens import default_vocabulary, encode, load_tokenizer
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from quant import float_model
-from quant.checkpoint import load
+from quant.foreign.checkpoint import load
+from quant.model import float_model
 from tests.ending import exit_code
 from train.finetune import main
 from train.transformer import TransformerForSequenceClassification, new_transformer

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version as installed
+from pathlib import Path
 
 from cli.options import version
 
@@ -15,13 +17,15 @@ from rtl.datapath.matmul import MatMul
 from rtl.datapath.requantize import Requantize
 from rtl.dma.bus import Bus
 from rtl.generate.package.instances import Ports
-from rtl.generate.package.measured import measured
 from rtl.generate.sheet import Generated, chosen
 from rtl.generate.verilog import TRACE
 from rtl.interface.command import VERSION
 from rtl.interface.config import Config
 from rtl.interface.options import options_of
 from rtl.registers.export import errors, markdown
+
+MEASUREMENTS = Path(__file__).resolve().parents[3] / "docs" / "measurements.toml"
+SYNTHESIS = "synthesis.accelerator"
 
 PORTS = {
     "clk": "clock, rising edges",
@@ -127,24 +131,33 @@ the registers `cycles`, `active` and stall_* count it.
 """
 
 
-def _figures(config: Config) -> str:
-    found = measured(config)
-    if found is None:
-        return (
-            "No figures were measured in this configuration. What prints them, in a checkout of "
-            f"bert2rtl:\n\n    make synth UNIT=accelerator LANES={config.lanes}"
-            f"{_arguments(config)}\n"
-        )
-    return (
-        f"{found.means}\n\n    {found.command}\n\n"
-        f"{_table(found.header, [found.row], right=len(found.row))}\n{found.remarks}\n"
-    )
+def _figures(config: Config, bus: Bus | None) -> str:
+    """Resources and clock as docs/measurements.toml has them: of this number of lanes, all choices.
+
+    Without that file, or without a row of these lanes, the command that prints the figures.
+    """
+    choices = " ".join(options_of(config, Config(lanes=config.lanes)))
+    arguments = f' ARGS="{choices}"' if choices else ""
+    command = f"make synth UNIT=accelerator LANES={config.lanes}{arguments}"
+    rows: list[list[str]] = []
+    if MEASUREMENTS.is_file():
+        entries = tomllib.loads(MEASUREMENTS.read_text(encoding="utf-8"), parse_float=str)
+        (found,) = [one for one in entries["measured"] if one["name"] == SYNTHESIS]
+        kept = [i for i, name in enumerate(found["columns"]) if not name.startswith("_")]
+        head = [f"{found['columns'][i]} ({found['units'][i]})".removesuffix(" ()") for i in kept]
+        of_lanes = [row for row in found["rows"] + found["more"] if row[0] == config.lanes]
+        rows = [[_cell(row[i]) for i in kept] for row in of_lanes]
+    exact = any(row[1] == choices for row in rows)
+    parts = [INSIDE] if bus is not None else []
+    parts.append(f"{'' if exact else UNMEASURED}{PRINTED}\n    {command}\n")
+    if rows:
+        parts += [f"{found['note']} Recorded on {found['date']}.\n"]
+        parts += [_table(head, rows, right=len(head) - 2)]
+    return "\n".join(parts)
 
 
-def _arguments(config: Config) -> str:
-    """The choices that are not the defaults, as ARGS of make."""
-    words = options_of(config, Config(lanes=config.lanes))
-    return f' ARGS="{" ".join(words)}"' if words else ""
+def _cell(value: str | int) -> str:
+    return f"{value:,}" if isinstance(value, int) else value
 
 
 INTRODUCTION = """\
@@ -166,7 +179,9 @@ Registers from 0x80 on take whole words: a write without all strobes has no effe
 with SLVERR, as is one to an address or a size while busy. An abort empties the room for tokens, a
 start drops the logits that were not read.
 """
-UNMEASURED = "No figures were measured of the accelerator with DMA.\n"
+UNMEASURED = "No figures were measured in this configuration. "
+PRINTED = "In a checkout of bert2rtl this prints them:\n"
+INSIDE = "These figures are of the accelerator without its memory side (DMA).\n"
 MEMORIES = """\
 As they stand in the Verilog. A RAM has one read and one write port, a ROM one read port; all have
 an output register.
@@ -229,7 +244,7 @@ def data_sheet(
         MEMORIES,
         _table(("part", "kind", "words", "bits", "bits in all"), sizes, right=3),
         "## Resources and clock\n",
-        _figures(config) if bus is None else UNMEASURED,
+        _figures(config, bus),
         "## Latency\n",
         _table(("from, to", "cycles", f"N = {config.lanes}"), _latencies(config), right=1),
         CYCLES,

@@ -1,1 +1,0 @@
-"""The accelerator in a LiteX SoC."""

@@ -1,0 +1,1 @@
+"""What a board needs around the accelerator: gateware, bitstream, host programs, simulation."""

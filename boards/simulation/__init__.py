@@ -1,0 +1,1 @@
+"""The boards in simulation: chips in C++ around the gateware's Verilog."""

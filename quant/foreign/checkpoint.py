@@ -1,0 +1,230 @@
+"""Reading a checkpoint directory in Hugging Face layout: its config, weights and tokenizer.
+
+Weights come from safetensors only: a pickle (pytorch_model.bin) can run code when it is loaded, so
+it is refused. Half precision and bfloat16 are widened to float32, which is exact.
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cli.options import MODEL
+
+import numpy as np
+from safetensors import SafetensorError, deserialize
+
+from golden.model import TOKENS_MAX
+from quant.foreign import config as options
+from quant.foreign import families, resolve, sentence
+from quant.foreign.resolve import Resolved
+from quant.foreign.sentence import Layout
+from quant.foreign.tensors import BUFFERS, Tensors
+from quant.foreign.tokenizer import TextTokenizer
+from quant.model.spec import Arrays, CheckpointError, EncoderSpec, Floats, check_arrays
+
+DEFAULT_MODEL = MODEL
+
+WEIGHTS = "model.safetensors"
+INDEX = f"{WEIGHTS}.index.json"
+"""The one file of the weights, or the list of several, as `transformers` looks for them."""
+
+_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
+_POINTER = b"version https://git-lfs"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """An encoder as loaded: its spec, its float32 arrays, where they came from and their hash.
+
+    resolved: its tokenizer. asked: the task that was asked for, None for its own. notes: what was
+    taken otherwise than a reader might expect, a sentence each.
+    """
+
+    spec: EncoderSpec
+    arrays: Arrays
+    directory: Path
+    sha256: str
+    resolved: Resolved
+    asked: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def fingerprint(directory: str | Path) -> str:
+    """SHA-256 of all files that decide an answer: of config, weights, tokenizer and layout.
+
+    Raises CheckpointError as load, for a folder without them.
+    """
+    return _fingerprint(_layout(Path(directory)))
+
+
+def load(
+    directory: str | Path, task: str | None = None, resolved: Resolved | None = None
+) -> Checkpoint:
+    """Read the checkpoint in ``directory``.
+
+    task: one of TASKS, where the checkpoint's own head is not wanted or does not say what it is.
+    resolved: its tokenizer, where it was resolved before. Raises CheckpointError naming the file or
+    layer, what is wrong with it and what is expected.
+    """
+    directory = Path(directory)
+    layout = _layout(directory)
+    config_file = layout.encoder / options.CONFIG
+    config = options.read(config_file)
+    source = Tensors(_weights(layout.encoder))
+    try:
+        spec, arrays, notes = families.load(config, source, layout, task)
+        check_arrays(spec, arrays)
+        source.refuse_rest()
+    except CheckpointError as error:
+        raise CheckpointError(f"{directory}: {error}") from None
+    except ValueError as error:
+        raise CheckpointError(f"{config_file}: {error}") from None
+    if resolved is None:
+        resolved = resolve.resolve(layout.encoder, layout.tokens, layout.lower)
+    spec, arrays, cut = _cut(spec, arrays, resolved)
+    rows = TextTokenizer(resolved).rows
+    if rows > spec.vocabulary:
+        raise CheckpointError(
+            f"{directory}: the tokenizer has ids up to {rows - 1}, and the embedding "
+            f"{spec.vocabulary} rows: one of the two is of another model"
+        )
+    found = _fingerprint(layout)
+    return Checkpoint(spec, arrays, directory, found, resolved, task, (*layout.notes, *notes, *cut))
+
+
+def say(checkpoint: Checkpoint) -> None:
+    """The notes of a checkpoint, on stderr."""
+    for note in checkpoint.notes:
+        print(f"note: {checkpoint.directory}: {note}", file=sys.stderr, flush=True)
+
+
+def _layout(directory: Path) -> Layout:
+    if not directory.is_dir():
+        raise CheckpointError(
+            f"no checkpoint directory {directory}: it must exist and hold config.json and "
+            "model.safetensors"
+        )
+    return sentence.read(directory)
+
+
+def _fingerprint(layout: Layout) -> str:
+    """Names and contents, so that no file can take the place of another."""
+    config = layout.encoder / options.CONFIG
+    files = [file for file in (config, *resolve.files(layout.encoder)) if file.is_file()]
+    digest = hashlib.sha256(layout.content)
+    for file in [*files, *_weight_files(layout.encoder)]:
+        content = _bytes(file)
+        digest.update(f"{file.name} {len(content)} ".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _cut(
+    spec: EncoderSpec, arrays: Arrays, resolved: Resolved
+) -> tuple[EncoderSpec, Arrays, list[str]]:
+    """The position table down to the longest text of the tokenizer, or of an accelerator."""
+    tokens, notes = min(resolved.tokens or spec.max_tokens, spec.max_tokens), []
+    most = TOKENS_MAX - spec.position_offset  # the rows before the first token count
+    if tokens > most:
+        notes = [
+            f"texts are cut at {most:,} tokens, the most that an accelerator takes, where the "
+            f"checkpoint has {tokens:,}"
+        ]
+        tokens = most
+    if tokens == spec.max_tokens:
+        return spec, arrays, notes
+    rows = spec.position_offset + tokens
+    table = arrays["embedding.position"][:rows]
+    return replace(spec, positions=rows), arrays | {"embedding.position": table}, notes
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"cannot read {file}: {error.strerror}") from None
+
+
+def _weight_files(directory: Path) -> list[Path]:
+    """model.safetensors, else what its index lists, else the one file that there is."""
+    if (adapter := directory / "adapter_config.json").is_file():
+        raise CheckpointError(
+            f"{adapter}: the folder holds an adapter: fold it into its model (merge_and_unload in "
+            "peft), save that, and give its folder"
+        )
+    if (directory / WEIGHTS).is_file():
+        return [directory / WEIGHTS]
+    if (directory / INDEX).is_file():
+        return _shards(directory / INDEX)
+    files = sorted(file for file in directory.glob("*.safetensors") if file.name[0] != ".")
+    if len(files) == 1 and not files[0].name.startswith("adapter"):
+        return files
+    if files and files[0].name.startswith("adapter"):
+        raise CheckpointError(
+            f"{directory} holds an adapter alone ({files[0].name}): fold it into its model "
+            "(merge_and_unload in peft), save that, and give its folder"
+        )
+    if files:
+        raise CheckpointError(
+            f"{directory} has several weight files ({', '.join(file.name for file in files)}) and "
+            f"neither {WEIGHTS} nor {INDEX}: it must be clear which are meant"
+        )
+    pickles = sorted(directory.glob("*.bin")) + sorted(directory.glob("*.pt"))
+    if pickles:
+        raise CheckpointError(
+            f"{directory} has weights only as a pickle ({pickles[0].name}), which can run code "
+            "when loaded and is never read: save the model with safe_serialization=True"
+        )
+    raise CheckpointError(f"{directory} has no *.safetensors file with the weights")
+
+
+def _weights(directory: Path) -> dict[str, Floats]:
+    tensors: dict[str, Floats] = {}
+    for file in _weight_files(directory):
+        for name, tensor in _tensors(file, _bytes(file)):
+            if name in tensors:
+                raise CheckpointError(f"{file}: {name} is also in another weight file")
+            tensors[name] = tensor
+    return tensors
+
+
+def _shards(index: Path) -> list[Path]:
+    try:
+        names = sorted(set(json.loads(_bytes(index))["weight_map"].values()))
+        files = [index.parent / str(name) for name in names]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise CheckpointError(f"{index} lists no weight files: copy it again") from None
+    for file in files:
+        if file.name != str(file.relative_to(index.parent)) or not file.is_file():
+            raise CheckpointError(f"{index} lists {file.name}, which is not beside it")
+    return files
+
+
+def _tensors(file: Path, data: bytes) -> Iterator[tuple[str, Floats]]:
+    if data.startswith(_POINTER):
+        raise CheckpointError(
+            f"{file} is a pointer of Git LFS, not the weights: run `git lfs pull` in its folder"
+        )
+    try:
+        entries = deserialize(data)
+    except SafetensorError as error:
+        raise CheckpointError(
+            f"{file} is not a valid safetensors file ({error}): copy it again"
+        ) from None
+    for name, entry in entries:
+        if name.split(".")[-1] in BUFFERS:
+            continue
+        dtype, raw = entry["dtype"], bytes(entry["data"])
+        if dtype in _DTYPES:
+            tensor = np.frombuffer(raw, _DTYPES[dtype]).astype(np.float32)
+        elif dtype == "BF16":
+            tensor = (np.frombuffer(raw, "<u2").astype(np.uint32) << 16).view(np.float32)
+        else:
+            raise CheckpointError(
+                f"{file}: {name} has type {dtype}: weights must be F32, F16, BF16 or F64, as the "
+                "checkpoint has them before any quantization"
+            )
+        yield name, tensor.reshape(entry["shape"])

@@ -1,0 +1,229 @@
+"""The options of a config.json: those that are followed, that do not matter, and the others.
+
+What the file leaves out has the default of the class of `transformers` that its model_type names.
+Every other option has to have the default, or the outputs would be those of another function.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from quant.model.spec import CheckpointError
+
+CONFIG = "config.json"
+
+OWN = ("bert2rtl-fused", "bert2rtl-transformer")
+"""Layouts that `transformers` does not have (docs/models.md); they need all their fields."""
+
+FAMILIES = ("albert", "bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta", *OWN)
+
+_HEAD = ("architectures", "id2label", "model_type", "num_labels", "problem_type")
+_BERT = (
+    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "hidden_act"),
+    *("intermediate_size", "type_vocab_size", "layer_norm_eps", "max_position_embeddings"),
+)
+_DISTILBERT = (
+    *("vocab_size", "dim", "n_layers", "n_heads", "hidden_dim", "activation"),
+    "max_position_embeddings",
+)
+_ROBERTA = (*_BERT, "pad_token_id")
+_TRANSFORMER = (
+    *("norm_first", "final_norm", "embedding_norm", "scale_embedding", "pooling"),
+    *(name for name in _BERT if name != "type_vocab_size"),
+)
+FOLLOWED: dict[str, tuple[str, ...]] = {
+    "albert": (*_BERT, "embedding_size", "num_hidden_groups", "inner_group_num"),
+    "bert": _BERT,
+    "bert2rtl-fused": _BERT,
+    "bert2rtl-transformer": _TRANSFORMER,
+    "camembert": _ROBERTA,
+    "distilbert": _DISTILBERT,
+    "electra": (*_BERT, "embedding_size"),
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
+}
+"""Options that decide what is computed, by model_type; those of _HEAD beside them."""
+
+INDIFFERENT = frozenset(
+    [
+        # of training
+        *("attention_dropout", "attention_probs_dropout_prob", "classifier_dropout"),
+        *("classifier_dropout_prob", "dropout", "hidden_dropout_prob", "initializer_factor"),
+        *("initializer_range", "qa_dropout", "seq_classif_dropout", "summary_last_dropout"),
+        *("gradient_checkpointing", "label_smoothing", "layerdrop", "generator_size"),
+        # how the library runs, loads and saves it, not what comes out
+        *("attn_implementation", "chunk_size_feed_forward", "dtype", "output_attentions"),
+        *("output_hidden_states", "output_past", "return_dict", "tie_weights_", "torch_dtype"),
+        *("tie_word_embeddings", "torchscript", "transformers_version", "use_bfloat16"),
+        *("use_cache", "use_return_dict", "transformers.js_config", "name_or_path"),
+        # the names of classes the other way round, special tokens (the tokenizer's own count)
+        *("label2id", "bos_token_id", "cls_token_id", "decoder_start_token_id", "eos_token_id"),
+        *("mask_token_id", "pad_token_id", "sep_token_id", "unk_token_id", "tokenizer_class"),
+        # of heads that no loader here takes, of generation, of older libraries
+        *("summary_activation", "summary_type", "summary_use_proj", "directionality", "max_length"),
+        *("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_type"),
+        *("pooler_size_per_head", "sinusoidal_pos_embds", "down_scale_factor", "gap_size"),
+        *("net_structure_type", "num_memory_blocks", "finetuning_task", "task_specific_params"),
+        *("prefix", "early_stopping", "keys_to_ignore_at_inference", "language", "name"),
+        *("emb_size", "return_all_scores", "total_flos", "use_fast_tokenizer"),
+        *(
+            "sentence_transformers",
+            "sbert_ce_default_activation_function",
+        ),  # quant.foreign.sentence
+    ]
+)
+"""Options that do not change what an encoder computes from tokens, of any family."""
+
+_ABSENT: dict[str, Any] = {
+    "is_causal": False, "pruned_heads": {}, "cross_attention_hidden_size": None,
+    "position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False,
+    "is_encoder_decoder": False,
+}  # fmt: skip
+"""What options that a class may leave out of its own list stand at."""
+
+_WHY = {
+    "position_embedding_type": "embedding.position: only absolute positions are supported",
+    "is_decoder": "layer.0.attention: a decoder, whose mask differs from query to query",
+    "is_causal": "layer.0.attention: a causal mask, which differs from query to query",
+    "add_cross_attention": "layer.0.attention: a decoder with cross-attention",
+    "is_encoder_decoder": "layer.0.attention: a decoder beside the encoder",
+    "pruned_heads": "layer.0.attention: pruned heads are not supported",
+    "auto_map": "code of its own, which is never run",
+    "quantization_config": "weights of another quantizer: give the float checkpoint",
+}
+"""Reasons by option, where more can be said than that it is not followed."""
+
+
+def read(file: Path) -> dict[str, Any]:
+    """The options in `file`, those that it leaves out at their class's defaults.
+
+    CheckpointError names the file, the option, its value and what to do: for a file that is no JSON
+    object, a family that does not map, and every option that differs from its default though
+    nothing here follows it.
+    """
+    if not file.is_file():
+        raise CheckpointError(f"{file.parent} has no {CONFIG}: is it a Hugging Face checkpoint?")
+    raw = json_object(file)
+    family = raw.get("model_type")
+    if not isinstance(family, str) or family not in FAMILIES:
+        raise CheckpointError(f"{file}: {_no_family(family)}")
+    defaults, theirs = _defaults(family)
+    given = {theirs.get(name, name): value for name, value in raw.items()}
+    if len(given) < len(raw):
+        twice = sorted(name for name in theirs if name in raw and theirs[name] in raw)
+        raise CheckpointError(
+            f"{file}: {twice[0]} and {theirs[twice[0]]} are one option: leave one of them out"
+        )
+    for name, value in given.items():
+        _check(file, family, name, value, defaults)
+    if "id2label" not in given:  # the class's default is of two, whatever the classifier has
+        count = given.get("num_labels")
+        names = {str(i): f"LABEL_{i}" for i in range(count)} if type(count) is int else None
+        given["id2label"] = names
+    given.setdefault("label2id", None)  # of two, likewise
+    return defaults | given
+
+
+def json_value(file: Path) -> Any:
+    """What a JSON file holds; CheckpointError where it cannot be read or holds something else."""
+    try:
+        return json.loads(file.read_bytes().decode())
+    except OSError as error:
+        raise CheckpointError(f"cannot read {file}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{file} is not JSON: {error}") from None
+
+
+def json_object(file: Path) -> dict[str, Any]:
+    """The object that a JSON file holds; CheckpointError as json_value."""
+    value = json_value(file)
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{file} must hold a JSON object")
+    return value
+
+
+def _defaults(family: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """What an option is without the file, and other names of options."""
+    if family in OWN:
+        return {}, {}
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    kind = CONFIG_MAPPING[family]
+    return kind().to_dict(), dict(kind.attribute_map)
+
+
+def _check(file: Path, family: str, name: str, value: Any, defaults: dict[str, Any]) -> None:
+    """Raise CheckpointError where the option changes the outputs and nothing follows it."""
+    if name in FOLLOWED[family] or name in _HEAD or name in INDIFFERENT or name.startswith("_"):
+        return
+    known = _ABSENT | defaults
+    if value in (None, "", [], {}) or (name in known and value == known[name]):
+        return
+    if name in _WHY:
+        raise CheckpointError(f"{file}: {_WHY[name]} ({name} is {value!r})")
+    if name in known:
+        raise CheckpointError(
+            f"{file}: {name} is {value!r}, which is not supported: it must be {known[name]!r}, the "
+            f"default of {family}"
+        )
+    raise CheckpointError(
+        f"{file}: {name} is {value!r}, an option that {family} does not have: if the outputs do "
+        f"not depend on it, take it out of {CONFIG}"
+    )
+
+
+_RELATIVE = "layer.0.scores: relative positions would need a bias for each query and key"
+_ROTARY = "layer.0.q: rotary positions would turn Q and K after their projection"
+_CAUSAL = "layer.0.attention: a decoder, whose mask differs from query to query"
+_SOME_KEYS = "layer.0.attention: only some keys of each query"
+_IMAGE = "embedding: it reads patches of an image, and only tokens of a text are supported"
+_SOUND = "embedding: it reads sound, and only tokens of a text are supported"
+_PLACES = "embedding: it adds the places of words on a page, which the embedding has no table for"
+_PRE_NORM = "final.norm: its layers have the norm before each half, in a layout without a loader"
+
+REFUSED: dict[str, str] = {
+    **dict.fromkeys(("deberta", "deberta-v2", "mpnet", "t5", "mt5", "umt5", "longt5"), _RELATIVE),
+    **dict.fromkeys(("xlnet", "reformer", "nezha"), _RELATIVE),
+    **dict.fromkeys(("modernbert", "nomic_bert", "roformer", "eurobert", "gte"), _ROTARY),
+    **dict.fromkeys(("jina_embeddings_v3", "esm", "esmc", "neomme", "modernvbert"), _ROTARY),
+    **dict.fromkeys(("gpt2", "gpt_neo", "gpt_neox", "llama", "mistral", "opt", "qwen2"), _CAUSAL),
+    **dict.fromkeys(("qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "phi3"), _CAUSAL),
+    **dict.fromkeys(("bert-generation", "bart", "mbart", "marian", "xglm", "bloom"), _CAUSAL),
+    **dict.fromkeys(("clip", "clip_text_model", "siglip_text_model"), _CAUSAL),
+    **dict.fromkeys(("longformer", "big_bird", "led", "nystromformer", "yoso", "mra"), _SOME_KEYS),
+    **dict.fromkeys(("vit", "deit", "beit", "dinov2", "swin", "clip_vision_model"), _IMAGE),
+    **dict.fromkeys(("siglip", "siglip_vision_model", "vit_mae", "vilt", "visual_bert"), _IMAGE),
+    **dict.fromkeys(("wav2vec2", "hubert", "whisper", "wavlm", "sew"), _SOUND),
+    **dict.fromkeys(("layoutlm", "layoutlmv2", "layoutlmv3", "lilt", "markuplm"), _PLACES),
+    **dict.fromkeys(("roberta-prelayernorm", "megatron-bert", "xlm-roberta-xl"), _PRE_NORM),
+    "funnel": "layer.0: its sequences get shorter from layer to layer",
+    "mobilebert": "layer.0: its layers have bottlenecks, and a scale in place of LayerNorm",
+    "squeezebert": "layer.0: its linear layers are convolutions in groups",
+    "convbert": "layer.0.attention: half of its heads are convolutions",
+    "ibert": "layer.0: it is quantized already, by formulas of its own: give the RoBERTa before it",
+    "rembert": "embedding.projection: its embedding is factorised under names of its own, and the "
+    "hidden size of the released one, 1152, is beyond an accelerator's 1024",
+    "fnet": "layer.0: a Fourier transform in place of attention",
+    "dpr": "its encoder is a BERT under another name: save model.question_encoder.bert_model or "
+    "ctx_encoder.bert_model by save_pretrained, and give that",
+    "luke": "embedding: entities stand beside the words, with attention of their own",
+    "ernie": "embedding: it adds an embedding of the task",
+    "splinter": "head: questions are answered by attention between tokens",
+    "xlm": "embedding: it adds an embedding of the language, and its norms differ",
+    "flaubert": "embedding: it adds an embedding of the language, and its norms differ",
+    "canine": "embedding: it reads characters by hashes, and makes sequences shorter",
+    "tapas": "embedding: it adds seven embeddings of a table's rows and columns",
+}
+"""What families that the hardware cannot express need, by their model_type (docs/models.md)."""
+
+
+def _no_family(family: object) -> str:
+    if not isinstance(family, str):
+        return f"model_type is {family!r}: it must be one of {', '.join(FAMILIES)}"
+    if family in REFUSED:
+        return f"model_type {family!r} cannot run: {REFUSED[family]}"
+    return (
+        f"model_type {family!r} cannot run: no loader knows how its layers differ from BERT's; "
+        f"those that map are {', '.join(FAMILIES)}. A model that computes what one of these does "
+        "runs once it is saved under that model_type, with the names of its tensors"
+    )

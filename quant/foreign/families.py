@@ -1,0 +1,248 @@
+"""How the checkpoints of each model family map to an EncoderSpec and its arrays.
+
+One function an encoder, found by the config's model_type: it takes the tensors it knows. What
+stands behind the encoder is a head (quant.foreign.heads). What is left the loader refuses by name.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from quant.foreign import heads
+from quant.foreign.sentence import Layout
+from quant.foreign.tensors import (
+    Config,
+    Tensors,
+    activation,
+    answers_of,
+    head_size,
+    integer,
+    number,
+)
+from quant.foreign.transformer import transformer
+from quant.model.spec import Arrays, CheckpointError, EncoderSpec
+
+Encoder: TypeAlias = tuple[Arrays, dict[str, Any]]
+"""The arrays of an encoder, and the fields of its spec that are not those of every BERT."""
+
+Loaded: TypeAlias = tuple[EncoderSpec, Arrays, list[str]]
+"""What a loader gives: the spec, the arrays, and what is to be said about it."""
+
+
+def _embeddings(tensors: Tensors, source: str) -> Arrays:
+    return {
+        "embedding.token": tensors.take(f"{source}.word_embeddings.weight"),
+        "embedding.position": tensors.take(f"{source}.position_embeddings.weight"),
+        "embedding.type": tensors.take(f"{source}.token_type_embeddings.weight"),
+    } | tensors.norm(f"{source}.LayerNorm", "embedding.norm")
+
+
+def _bert_layers(config: Config, tensors: Tensors, prefix: str) -> Arrays:
+    arrays: Arrays = {}
+    for i in range(integer(config, "num_hidden_layers")):
+        source, target = f"{prefix}encoder.layer.{i}", f"layer.{i}"
+        for name in ("query", "key", "value"):
+            arrays |= tensors.linear(f"{source}.attention.self.{name}", f"{target}.{name[0]}")
+        arrays |= tensors.linear(f"{source}.attention.output.dense", f"{target}.o")
+        arrays |= tensors.norm(f"{source}.attention.output.LayerNorm", f"{target}.norm1")
+        arrays |= tensors.linear(f"{source}.intermediate.dense", f"{target}.ffn.up")
+        arrays |= tensors.linear(f"{source}.output.dense", f"{target}.ffn.down")
+        arrays |= tensors.norm(f"{source}.output.LayerNorm", f"{target}.norm2")
+    return arrays
+
+
+def _bert_fields(config: Config, arrays: Arrays) -> dict[str, Any]:
+    hidden, count = integer(config, "hidden_size"), integer(config, "num_attention_heads")
+    return {
+        "layers": integer(config, "num_hidden_layers"),
+        "hidden": hidden,
+        "heads": count,
+        "head_size": head_size(hidden, count),
+        "ffn": integer(config, "intermediate_size"),
+        "vocabulary": arrays["embedding.token"].shape[0],
+        "positions": integer(config, "max_position_embeddings"),
+        "types": integer(config, "type_vocab_size"),
+        "activation": activation(config, "hidden_act"),
+        "epsilon": number(config, "layer_norm_eps", 1e-12),
+    }
+
+
+def bert(config: Config, tensors: Tensors, prefix: str) -> Encoder:
+    """Devlin et al., 2019."""
+    arrays = _embeddings(tensors, f"{prefix}embeddings") | _bert_layers(config, tensors, prefix)
+    return arrays, _bert_fields(config, arrays)
+
+
+def roberta(config: Config, tensors: Tensors, prefix: str) -> Encoder:
+    """Liu et al., 2019, XLM-RoBERTa and CamemBERT: positions from pad_token_id + 1 on."""
+    arrays, fields = bert(config, tensors, prefix)
+    return arrays, fields | {"position_offset": integer(config, "pad_token_id") + 1}
+
+
+def distilbert(config: Config, tensors: Tensors, prefix: str) -> Encoder:
+    """Sanh et al., 2019: no segments."""
+    embeddings = f"{prefix}embeddings"
+    arrays = {
+        "embedding.token": tensors.take(f"{embeddings}.word_embeddings.weight"),
+        "embedding.position": tensors.take(f"{embeddings}.position_embeddings.weight"),
+    } | tensors.norm(f"{embeddings}.LayerNorm", "embedding.norm")
+    layers = integer(config, "n_layers")
+    for i in range(layers):
+        source, target = f"{prefix}transformer.layer.{i}", f"layer.{i}"
+        for name in "qkv":
+            arrays |= tensors.linear(f"{source}.attention.{name}_lin", f"{target}.{name}")
+        arrays |= tensors.linear(f"{source}.attention.out_lin", f"{target}.o")
+        arrays |= tensors.norm(f"{source}.sa_layer_norm", f"{target}.norm1")
+        arrays |= tensors.linear(f"{source}.ffn.lin1", f"{target}.ffn.up")
+        arrays |= tensors.linear(f"{source}.ffn.lin2", f"{target}.ffn.down")
+        arrays |= tensors.norm(f"{source}.output_layer_norm", f"{target}.norm2")
+    hidden, count = integer(config, "dim"), integer(config, "n_heads")
+    return arrays, {
+        "layers": layers,
+        "hidden": hidden,
+        "heads": count,
+        "head_size": head_size(hidden, count),
+        "ffn": integer(config, "hidden_dim"),
+        "vocabulary": arrays["embedding.token"].shape[0],
+        "positions": integer(config, "max_position_embeddings"),
+        "activation": activation(config, "activation"),
+    }
+
+
+def electra(config: Config, tensors: Tensors, prefix: str) -> Encoder:
+    """Clark et al., 2020: an embedding that may be narrower than the encoder."""
+    size, hidden = _embedding_size(config)
+    arrays, fields = bert(config, tensors, prefix)
+    if size != hidden:
+        arrays |= _factorised(tensors, f"{prefix}embeddings_project", arrays, size, hidden)
+        fields["embedding_size"] = size
+    return arrays, fields
+
+
+def albert(config: Config, tensors: Tensors, prefix: str) -> Encoder:
+    """Lan et al., 2020: the layers of a group share weights."""
+    size, hidden = _embedding_size(config)
+    layers, groups, inner = (
+        integer(config, name)
+        for name in ("num_hidden_layers", "num_hidden_groups", "inner_group_num")
+    )
+    if not 1 <= groups <= layers or inner < 1:
+        raise CheckpointError(
+            f"config.json: num_hidden_groups is {groups} and inner_group_num {inner}: they must be "
+            f"1 to num_hidden_layers, {layers}, and 1 or more"
+        )
+    arrays = _embeddings(tensors, f"{prefix}embeddings")
+    project = f"{prefix}encoder.embedding_hidden_mapping_in"
+    arrays = _factorised(tensors, project, arrays, size, hidden)
+    shared: list[list[Arrays]] = [
+        [
+            _albert_layer(tensors, f"{prefix}encoder.albert_layer_groups.{i}.albert_layers.{j}")
+            for j in range(inner)
+        ]
+        for i in range(groups)
+    ]
+    encoder = [layer for i in range(layers) for layer in shared[int(i / (layers / groups))]]
+    for i, layer in enumerate(encoder):
+        arrays |= {f"layer.{i}.{name}": array for name, array in layer.items()}
+    fields = {"embedding_size": size, "layers": len(encoder)}
+    return arrays, _bert_fields(config, arrays) | fields
+
+
+def _albert_layer(tensors: Tensors, source: str) -> Arrays:
+    attention = f"{source}.attention"
+    arrays: Arrays = {}
+    for name in ("query", "key", "value"):
+        arrays |= tensors.linear(f"{attention}.{name}", name[0])
+    arrays |= tensors.linear(f"{attention}.dense", "o")
+    arrays |= tensors.norm(f"{attention}.LayerNorm", "norm1")
+    arrays |= tensors.linear(f"{source}.ffn", "ffn.up")
+    arrays |= tensors.linear(f"{source}.ffn_output", "ffn.down")
+    return arrays | tensors.norm(f"{source}.full_layer_layer_norm", "norm2")
+
+
+def _embedding_size(config: Config) -> tuple[int, int]:
+    """Channels of the embedding and of the encoder."""
+    size, hidden = integer(config, "embedding_size"), integer(config, "hidden_size")
+    if not 1 <= size <= hidden:
+        raise CheckpointError(
+            f"embedding.projection: an embedding of {size} channels does not fit the residual "
+            f"stream, whose place it takes until it is projected: at most the hidden size, {hidden}"
+        )
+    return size, hidden
+
+
+def _factorised(tensors: Tensors, name: str, arrays: Arrays, size: int, hidden: int) -> Arrays:
+    """The embedding of `size` channels as EncoderSpec has it, and its projection."""
+    found = tensors.linear(name, "embedding.projection")
+    for key, array in arrays.items():
+        if not key.startswith("embedding."):
+            continue
+        if array.shape[-1:] != (size,):
+            raise CheckpointError(
+                f"{key} has shape {' x '.join(map(str, array.shape))}: the config asks for {size} "
+                "channels (embedding_size)"
+            )
+        values = array.astype(np.float64)
+        if key.endswith(("token", "position", "type")):
+            values = values - values.mean(axis=-1, keepdims=True)
+        elif key.endswith("gamma"):
+            values = values * np.sqrt(size / hidden)
+        room = [(0, 0)] * (array.ndim - 1) + [(0, hidden - size)]
+        found[key] = np.pad(values, room).astype(np.float32)
+    return found
+
+
+def fused(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
+    """The layout of train.heartbert: fused QKV, no pooler, one linear layer on the first token."""
+    arrays = {
+        "embedding.token": tensors.take("embeddings.word.weight"),
+        "embedding.position": tensors.take("embeddings.position.weight"),
+        "embedding.type": tensors.take("embeddings.segment.weight"),
+    } | tensors.norm("embeddings.norm", "embedding.norm")
+    for i in range(integer(config, "num_hidden_layers")):
+        source, target = f"layers.{i}", f"layer.{i}"
+        arrays |= tensors.linear(f"{source}.qkv", f"{target}.q", f"{target}.k", f"{target}.v")
+        arrays |= tensors.linear(f"{source}.attention", f"{target}.o")
+        arrays |= tensors.norm(f"{source}.attention_norm", f"{target}.norm1")
+        arrays |= tensors.linear(f"{source}.intermediate", f"{target}.ffn.up")
+        arrays |= tensors.linear(f"{source}.output", f"{target}.ffn.down")
+        arrays |= tensors.norm(f"{source}.output_norm", f"{target}.norm2")
+    tensors.drop("mlm.")
+    if "classifier.weight" not in tensors:
+        raise CheckpointError(
+            "classifier is missing: the encoder is only pre-trained, fine-tune it"
+        )
+    arrays |= tensors.linear("classifier", "head.0")
+    answers = answers_of(config, arrays["head.0.weight"])
+    return EncoderSpec(**_bert_fields(config, arrays), **answers), arrays
+
+
+ENCODERS: dict[str, Callable[[Config, Tensors, str], Encoder]] = {
+    "albert": albert,
+    "bert": bert,
+    "camembert": roberta,
+    "distilbert": distilbert,
+    "electra": electra,
+    "roberta": roberta,
+    "xlm-roberta": roberta,
+}
+OWN = {"bert2rtl-fused": fused, "bert2rtl-transformer": transformer}
+
+
+def load(config: Config, tensors: Tensors, layout: Layout, task: str | None) -> Loaded:
+    """The encoder and its head, by the config's model_type; task as in `heads.choose`."""
+    family = config["model_type"]
+    if family in OWN:
+        spec, arrays = OWN[family](config, tensors)
+        asked = task or layout.task or spec.task
+        if asked != spec.task:
+            raise CheckpointError(f"a {family} of the task {spec.task} cannot be asked for {asked}")
+        return spec, arrays, []
+    base = heads.BASES[family]
+    prefix = tensors.prefix(base.prefix)
+    head, notes = heads.choose(base, prefix, config, tensors, layout, task)
+    arrays, fields = ENCODERS[family](config, tensors, prefix)
+    width = len(arrays.get("layer.0.o.bias", ()))
+    behind, choices = heads.take(base, prefix, head, config, tensors, layout, width)
+    return EncoderSpec(**fields, **choices), arrays | behind, notes

@@ -1,0 +1,261 @@
+"""What the files of sentence-transformers say beside an encoder: pooling, length, case, scores.
+
+A SentenceTransformer's folder has modules.json: the encoder and what follows it, each with a folder
+of its own. A CrossEncoder is a classifier, whose scores may leave through a sigmoid. Reimers and
+Gurevych, "Sentence-BERT" (2019); read as version 6.2 of the library reads them.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from quant.foreign.config import json_object, json_value
+from quant.model.spec import EMBEDDING, IDENTITY, SIGMOID, CheckpointError
+
+MODULES = "modules.json"
+SETTINGS = "config_sentence_transformers.json"
+LENGTHS = tuple(
+    f"sentence_{family}_config.json"
+    for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+"""Files of which the first that is there says how long a text may be."""
+
+_PACKAGE = "sentence_transformers."
+_MODE = "pooling_mode_"
+_POOLINGS = {"cls_token": "first", "cls": "first", "mean_tokens": "mean", "mean": "mean"}
+_EMBEDDERS = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
+_POOLING_OPTIONS = ("word_embedding_dimension", "embedding_dimension", "include_prompt")
+_TASKS = {  # what a Transformer is loaded for, what it gives and under which name
+    False: ("feature-extraction", "last_hidden_state", "token_embeddings"),
+    True: ("sequence-classification", "logits", "scores"),
+}
+_NORMALIZED = ("module_input_name", "module_output_name")
+_LOADING = ("add_pooling_layer", "attn_implementation", "dtype", "torch_dtype", "trust_remote_code")
+_ARGUMENTS = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args",
+              "config_kwargs")  # fmt: skip
+_KINDS = (None, "SentenceTransformer", "CrossEncoder")
+_SETTINGS = (
+    *("__version__", "prompts", "default_prompt_name", "model_type", "truncate_dim"),
+    *("similarity_fn_name", "activation_fn", "keep_in_fp32_modules", "requirements"),
+)
+_SIMILARITIES = (None, "cosine", "dot")
+_FUNCTIONS = {
+    "torch.nn.modules.activation.Sigmoid": SIGMOID,
+    "torch.nn.Sigmoid": SIGMOID,
+    "torch.nn.modules.linear.Identity": IDENTITY,
+    "torch.nn.Identity": IDENTITY,
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a folder says of the encoder in it.
+
+    encoder: its folder. task: EMBEDDING where a pooling follows it, else None. pooling: as in
+    EncoderSpec; the mean where nothing says so. tokens: the longest text, None for what the
+    tokenizer says. lower: texts are lower-cased before the tokenizer's own rules. function: what
+    the scores of a CrossEncoder go through, None where the folder is no CrossEncoder's and "" where
+    it does not say. notes: what is to be said about it. content: of every file that was read, for
+    the checkpoint's hash.
+    """
+
+    encoder: Path
+    task: str | None = None
+    pooling: str = "mean"
+    tokens: int | None = None
+    lower: bool = False
+    function: str | None = None
+    notes: tuple[str, ...] = ()
+    content: bytes = b""
+
+
+def read(directory: Path) -> Layout:
+    """The layout of the folder; CheckpointError names the file and what is not supported."""
+    found: list[bytes] = []
+    layout = _read(directory, found)
+    return replace(layout, content=b"".join(found))
+
+
+def _read(directory: Path, found: list[bytes]) -> Layout:
+    file = directory / MODULES
+    if not file.is_file():
+        return Layout(directory, function=_cross_encoder(directory / "config.json"))
+    modules = json_value(file)
+    found.append(file.read_bytes())
+    if not isinstance(modules, list) or not all(isinstance(x, dict) for x in modules):
+        raise CheckpointError(f"{file} must hold a JSON list of modules")
+    kinds = [_kind(file, module) for module in modules]
+    names = [str(module.get("name")) for module in modules]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise CheckpointError(f"{file}: two modules have the name {twice[0]!r}: rename one")
+    settings_file = directory / SETTINGS
+    settings = _object(settings_file, found) if settings_file.is_file() else {}
+    scores = settings.get("model_type") == "CrossEncoder"
+    if settings.get("model_type") not in _KINDS:
+        raise CheckpointError(
+            f"{settings_file}: model_type is {settings['model_type']!r}: only SentenceTransformer "
+            "and CrossEncoder are supported"
+        )
+    _refuse_unknown(settings_file, settings, set(_SETTINGS))
+    allowed = (["Transformer"],) if scores else _EMBEDDERS
+    if kinds not in allowed:
+        raise CheckpointError(
+            f"{file}: the modules are {', '.join(kinds)}: only Transformer, Pooling and Normalize, "
+            "in that order, are supported, or of a CrossEncoder Transformer alone"
+        )
+    encoder, *others = (_folder(file, module) for module in modules)
+    tokens, lower = _length(encoder, scores, found)
+    notes = _prompts(settings_file, settings)
+    if scores:
+        function = _function(settings_file, settings.get("activation_fn"))
+        function = function or _cross_encoder(encoder / "config.json") or ""
+        return Layout(encoder, None, "mean", tokens, lower, function, notes)
+    pooling_file, *rest = (folder / "config.json" for folder in others)
+    _refuse_vectors(settings_file, settings, normalized="Normalize" in kinds)
+    pooling = _pooling(pooling_file, _object(pooling_file, found))
+    for normalize in filter(Path.is_file, rest):
+        for name, value in _object(normalize, found).items():
+            if name not in _NORMALIZED or value not in (None, "sentence_embedding"):
+                raise CheckpointError(
+                    f"{normalize}: {name} is {value!r}: only the pooled vector can be normalized, "
+                    "which is sentence_embedding: leave it out"
+                )
+    return Layout(encoder, EMBEDDING, pooling, tokens, lower, None, notes)
+
+
+def _kind(file: Path, module: Mapping[str, Any]) -> str:
+    name = str(module.get("type"))
+    if not name.startswith(_PACKAGE):
+        raise CheckpointError(
+            f"{file}: the module {name} is code of its own, which is never run: only those of "
+            "sentence_transformers are supported"
+        )
+    return name.split(".")[-1]
+
+
+def _folder(file: Path, module: Mapping[str, Any]) -> Path:
+    path = Path(str(module.get("path") or ""))
+    if path.is_absolute() or ".." in path.parts:
+        raise CheckpointError(f"{file}: the path {path} leads out of the folder: it must lie in it")
+    return file.parent / path
+
+
+def _pooling(file: Path, config: Mapping[str, Any]) -> str:
+    modes = config.get("pooling_mode")
+    if modes is None:
+        modes = [key.removeprefix(_MODE) for key in config if key.startswith(_MODE) and config[key]]
+    elif not isinstance(modes, list):
+        modes = [modes]
+    if len(modes) != 1 or str(modes[0]) not in _POOLINGS:
+        raise CheckpointError(
+            f"{file}: the pooling is {' and '.join(map(str, modes)) or 'none'}: it must be one of "
+            "cls_token (the first token) and mean_tokens"
+        )
+    known = {name for name in config if name.startswith(_MODE)} | {
+        *_POOLING_OPTIONS,
+        "pooling_mode",
+    }
+    _refuse_unknown(file, config, known)
+    return _POOLINGS[modes[0]]
+
+
+def _length(encoder: Path, scores: bool, found: list[bytes]) -> tuple[int | None, bool]:
+    """The longest text, and whether it is lower-cased first."""
+    for file in (encoder / name for name in LENGTHS):
+        config = _object(file, found) if file.is_file() else {}
+        if config:
+            break
+    else:
+        return None, False
+    tokens, lower = config.get("max_seq_length"), config.get("do_lower_case") or False
+    if tokens is not None and (type(tokens) is not int or tokens < 1):
+        raise CheckpointError(f"{file}: max_seq_length is {tokens!r}: it must be 1 or more")
+    if not isinstance(lower, bool):
+        raise CheckpointError(f"{file}: do_lower_case is {lower!r}: it must be true or false")
+    task, output, given = _TASKS[scores]
+    text = [{"text": {"method": "forward", "method_output_name": x}} for x in (output, [output])]
+    known = {"max_seq_length", "do_lower_case", "unpad_inputs"}
+    for name, right in (
+        ("transformer_task", [task]),
+        ("modality_config", text),
+        ("module_output_name", [given]),
+    ):
+        if config.get(name) in right:
+            known.add(name)
+    for name in _ARGUMENTS:
+        if isinstance(config.get(name), dict) and set(config[name]) <= set(_LOADING):
+            known.add(name)
+    _refuse_unknown(file, config, known)
+    return tokens, lower
+
+
+def _refuse_unknown(file: Path, config: Mapping[str, Any], known: set[str]) -> None:
+    for name, value in config.items():
+        if name not in known and value not in (None, False, {}, []):
+            raise CheckpointError(
+                f"{file}: {name} is {value!r}, which is not supported: leave it out"
+            )
+
+
+def _prompts(file: Path, settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """A note on texts that may be put before a text, none of which is."""
+    name, prompts = settings.get("default_prompt_name"), settings.get("prompts") or {}
+    if not isinstance(prompts, dict):
+        raise CheckpointError(f"{file}: prompts is {prompts!r}: it must be a text for each name")
+    if name is not None and prompts.get(name) != "":
+        raise CheckpointError(
+            f"{file}: default_prompt_name is {name!r}: a text that is put before every text "
+            "is not supported: set it to null, and put it there yourself"
+        )
+    named = ", ".join(f"{name}: {text!r}" for name, text in prompts.items() if text)
+    return (f"its prompts ({named}) are put before no text: do it yourself",) if named else ()
+
+
+def _refuse_vectors(file: Path, settings: Mapping[str, Any], normalized: bool) -> None:
+    """Vectors are given whole and as long as 1, and compared by their cosine."""
+    size, measure = settings.get("truncate_dim"), settings.get("similarity_fn_name")
+    if size is not None:
+        raise CheckpointError(
+            f"{file}: truncate_dim is {size!r}: vectors are given whole: set it to null, and keep "
+            "the first numbers of each yourself"
+        )
+    if measure not in _SIMILARITIES or (measure == "dot" and not normalized):
+        raise CheckpointError(
+            f"{file}: similarity_fn_name is {measure!r}: vectors have the length 1 here, so it "
+            "must be 'cosine', or 'dot' behind a Normalize module"
+        )
+
+
+def _cross_encoder(file: Path) -> str | None:
+    """The function that an older CrossEncoder keeps in config.json; None where it is no such."""
+    try:
+        config = json.loads(file.read_bytes())
+        theirs = config.get("sentence_transformers")
+        older = config.get("sbert_ce_default_activation_function")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None  # the reader of config.json says so
+    if isinstance(theirs, dict) and "activation_fn" in theirs:
+        return _function(file, theirs["activation_fn"])
+    if older is not None:
+        return _function(file, older)
+    return "" if isinstance(theirs, dict) else None
+
+
+def _function(file: Path, name: object) -> str:
+    if name is None:
+        return ""
+    if name not in _FUNCTIONS:
+        raise CheckpointError(
+            f"{file}: the scores go through {name}: only torch.nn.Sigmoid and torch.nn.Identity "
+            "are supported"
+        )
+    return _FUNCTIONS[str(name)]
+
+
+def _object(file: Path, found: list[bytes]) -> dict[str, Any]:
+    """The object of a JSON file, whose bytes join those found."""
+    value = json_object(file)
+    found.append(file.read_bytes())
+    return value

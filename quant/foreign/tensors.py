@@ -1,0 +1,206 @@
+"""What a loader reads of a checkpoint: its tensors by their names, and the fields of its config."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from quant.model.activation import ACTIVATIONS
+from quant.model.spec import (
+    CLASSIFICATION,
+    MULTI_LABEL,
+    REGRESSION,
+    Arrays,
+    CheckpointError,
+    Floats,
+)
+
+Config = Mapping[str, Any]
+
+_ACTIVATIONS = {theirs: ours for ours, entry in ACTIVATIONS.items() for theirs in entry.names}
+BUFFERS = ("position_ids", "token_type_ids")
+"""Tensors of old checkpoints that hold no weights."""
+
+
+class Tensors:
+    """The tensors of a checkpoint; each is taken once, under the name that the spec gives it."""
+
+    def __init__(self, tensors: Mapping[str, Floats]) -> None:
+        self._left = dict(tensors)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._left
+
+    @property
+    def names(self) -> list[str]:
+        """Of those that were not taken yet."""
+        return list(self._left)
+
+    def width(self, name: str) -> int:
+        """Rows of a tensor; 0 where there is none."""
+        tensor = self._left.get(name)
+        return 0 if tensor is None or not tensor.ndim else len(tensor)
+
+    def take(self, name: str) -> Floats:
+        """Raises CheckpointError when the checkpoint has no such tensor left."""
+        if name not in self._left:
+            hint = " (a layer without one has zeros there)" if name.endswith("bias") else ""
+            raise CheckpointError(f"the tensor {name} is missing{hint}")
+        return self._left.pop(name)
+
+    def table(self, name: str) -> Floats:
+        """A tensor that must be a matrix."""
+        table = self.take(name)
+        if table.ndim != 2:
+            raise CheckpointError(f"{name} has shape {table.shape}: a row for each entry is needed")
+        return table
+
+    def linear(self, name: str, *targets: str, joint: str = ".") -> Arrays:
+        """A linear layer; with several targets its outputs are split into that many equal parts.
+
+        ``joint`` stands between its name and "weight" or "bias".
+        """
+        weight, bias = (self.take(f"{name}{joint}{part}") for part in ("weight", "bias"))
+        if weight.ndim != 2 or bias.shape != weight.shape[:1] or len(bias) % len(targets):
+            raise CheckpointError(
+                f"{name} has shapes {weight.shape} and {bias.shape}: a matrix and a bias of "
+                f"as many rows are needed, {len(targets)} equal parts"
+            )
+        arrays: Arrays = {}
+        for target, w, b in zip(
+            targets, np.split(weight, len(targets)), np.split(bias, len(targets))
+        ):
+            arrays |= {f"{target}.weight": w, f"{target}.bias": b}
+        return arrays
+
+    def prefix(self, family: str) -> str:
+        """What the names begin with: the family's name, but for an encoder saved alone."""
+        prefix = f"{family}."
+        return prefix if any(name.startswith(prefix) for name in self._left) else ""
+
+    def drop(self, *prefixes: str) -> None:
+        """Leave out what only training needs."""
+        for name in [name for name in self._left if name.startswith(prefixes)]:
+            del self._left[name]
+
+    def norm(self, name: str, target: str) -> Arrays:
+        old = f"{name}.gamma" in self  # names of checkpoints converted from TensorFlow
+        scale, shift = ("gamma", "beta") if old else ("weight", "bias")
+        return {
+            f"{target}.gamma": self.take(f"{name}.{scale}"),
+            f"{target}.beta": self.take(f"{name}.{shift}"),
+        }
+
+    def refuse_rest(self) -> None:
+        if self._left:
+            raise CheckpointError(
+                f"the tensor {min(self._left)} has no place in this encoder "
+                f"({len(self._left)} such tensors)"
+            )
+
+
+def integer(config: Config, name: str) -> int:
+    value = config.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise CheckpointError(f"config.json: {name} is {value!r}: it must be an integer")
+    return value
+
+
+def number(config: Config, name: str, default: float | None = None) -> float:
+    """A field that must be there where no default is given."""
+    value = config.get(name, default)
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    if not numeric or not abs(value) <= sys.float_info.max:
+        raise CheckpointError(f"config.json: {name} is {value!r}: it must be a finite number")
+    return float(value)
+
+
+def boolean(config: Config, name: str) -> bool:
+    value = config.get(name)
+    if not isinstance(value, bool):
+        raise CheckpointError(f"config.json: {name} is {value!r}: it must be true or false")
+    return value
+
+
+def head_size(hidden: int, heads: int) -> int:
+    if heads < 1 or hidden % heads:
+        raise CheckpointError(
+            f"config.json: a hidden size of {hidden} cannot be split into {heads} heads"
+        )
+    return hidden // heads
+
+
+def activation(config: Config, name: str, default: str | None = "gelu") -> str:
+    """A field that must be there where the default is None."""
+    value = config.get(name, default)
+    if not isinstance(value, str) or value not in _ACTIVATIONS:
+        raise CheckpointError(
+            f"layer.0.ffn.up: the activation {value!r} is not supported: "
+            f"it must be one of {', '.join(_ACTIVATIONS)}"
+        )
+    return _ACTIVATIONS[value]
+
+
+def labels_of(config: Config, classifier: Floats) -> tuple[str, ...]:
+    """Names from id2label; a config that leaves out the default two still has LABEL_0, LABEL_1."""
+    count = classifier.shape[0]
+    names = config.get("id2label") or {str(i): f"LABEL_{i}" for i in range(count)}
+    if not isinstance(names, dict):
+        raise CheckpointError(
+            f"config.json: id2label is {names!r}: it must name each output, as in "
+            '{"0": "negative", "1": "positive"}'
+        )
+    if sorted(names) != sorted(str(i) for i in range(count)):
+        raise CheckpointError(
+            f"classifier has {count} outputs, but id2label in config.json names {len(names)} labels"
+        )
+    if config.get("num_labels") not in (None, count):
+        raise CheckpointError(
+            f"config.json: num_labels is {config['num_labels']!r}, but classifier has {count} "
+            "outputs, as id2label has names: leave it out"
+        )
+    labels = [names[str(i)] for i in range(count)]
+    for index, name in enumerate(labels):
+        if name is None or not str(name).strip():
+            raise CheckpointError(f"config.json: id2label calls output {index} {name!r}: name it")
+    others = config.get("label2id")
+    for name, index in others.items() if isinstance(others, dict) else ():
+        if name in labels and index != labels.index(name):
+            raise CheckpointError(
+                f"config.json: {name!r} is {index!r} in label2id and {labels.index(name)} in "
+                "id2label: one of the two is wrong"
+            )
+    return tuple(map(str, labels))
+
+
+_PROBLEMS = {
+    "single_label_classification": CLASSIFICATION,
+    "multi_label_classification": MULTI_LABEL,
+    "regression": REGRESSION,
+}
+
+
+def task_of(config: Config, classifier: Floats) -> str:
+    """What the outputs of a classifier mean: problem_type, and without one what transformers does.
+
+    That is a regression of one output, and a class of several.
+    """
+    count, problem = classifier.shape[0], config.get("problem_type")
+    if problem is None:
+        return REGRESSION if count == 1 else CLASSIFICATION
+    if not isinstance(problem, str) or problem not in _PROBLEMS:
+        raise CheckpointError(
+            f"config.json: problem_type is {problem!r}: it must be one of {', '.join(_PROBLEMS)}"
+        )
+    if count == 1 and _PROBLEMS[problem] == CLASSIFICATION:
+        raise CheckpointError(
+            "classifier has one output, but problem_type in config.json is "
+            "single_label_classification, which needs 2: one output is a regression"
+        )
+    return _PROBLEMS[problem]
+
+
+def answers_of(config: Config, classifier: Floats) -> dict[str, Any]:
+    """The fields `labels` and `task` of the EncoderSpec whose last layer is this classifier."""
+    return {"labels": labels_of(config, classifier), "task": task_of(config, classifier)}

@@ -1,0 +1,237 @@
+"""Text to token ids, with the checkpoint's own vocabulary, through the `tokenizers` library.
+
+A quantized model's folder holds the whole tokenizer as the checkpoint's own library resolved it
+(quant.foreign.resolve): tokenizer.json, and a few facts in quantized.json.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from golden import store
+from quant.foreign import sentence
+from quant.foreign.resolve import Resolved, resolve
+from quant.model.spec import QUESTION_ANSWERING, TOKEN_CLASSIFICATION, CheckpointError, EncoderSpec
+
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")  # what Python reads such a byte as
+
+PIPELINE = "tokenizer.json"
+"""The resolved tokenizer in a quantized model's folder."""
+
+
+class InputError(ValueError):
+    """A text that cannot be classified; the message says why."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One sequence: ids, segment types (int32 [L]) and the words that they stand for.
+
+    ``dropped`` is the number of tokens that did not fit the limit. ``spelling``, where it was asked
+    for, has the words of the text itself, and ``begins`` the token with which each begins, -1 for a
+    word that was cut or that no token stands for. ``context`` has, of a question's text, for each
+    of its tokens the token's place and the characters [first, last) of ``pair``, the text.
+    """
+
+    ids: NDArray[np.int32]
+    types: NDArray[np.int32]
+    words: tuple[str, ...]
+    dropped: int = 0
+    spelling: tuple[str, ...] = ()
+    begins: tuple[int, ...] = ()
+    context: tuple[tuple[int, int, int], ...] = ()
+    pair: str = ""
+
+    @property
+    def kept(self) -> NDArray[np.intp]:
+        """The words that a token stands for, by their place in ``spelling``."""
+        return np.flatnonzero(np.array(self.begins, int) >= 0)
+
+    @property
+    def first(self) -> NDArray[np.intp]:
+        """The token with which each of the kept words begins."""
+        return np.array(self.begins, np.intp)[self.kept]
+
+
+class TextTokenizer:
+    """The tokenizer of a checkpoint's or quantized model's directory, or one that is resolved."""
+
+    def __init__(self, source: str | Path | Resolved) -> None:
+        self.resolved = source if isinstance(source, Resolved) else _resolved(Path(source))
+        self._tokenizer: Any = Tokenizer.from_str(self.resolved.pipeline)
+
+    @property
+    def rows(self) -> int:
+        """Rows of an embedding table that covers every id."""
+        return 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+
+    def encode(
+        self,
+        text: str | Sequence[str],
+        pair: str | None = None,
+        *,
+        limit: int,
+        words: bool = False,
+        answer: bool = False,
+    ) -> Tokens:
+        """The tokens of ``text`` (and ``pair``), the longer part cut until ``limit`` tokens remain.
+
+        text
+            A text, or its words where it was split before.
+        words
+            Say with which token each word of the text begins; of a text that was not split its
+            words are what the tokenizer splits it into, punctuation by itself.
+        answer
+            Say which characters of the pair each of its tokens stands for, and cut the pair alone.
+
+        Raises InputError for an empty text, for bytes that were not UTF-8 (surrogates here), and
+        for a limit that leaves no room for one token.
+        """
+        split = not isinstance(text, str)
+        whole = " ".join(text) if split else str(text)
+        for part, name in ((whole, "text"), (pair, "second text")):
+            if part is not None and not part.strip():
+                raise InputError(f"the {name} is empty: give at least one word")
+            if part is not None and (wrong := _NOT_UTF8.search(part)):
+                raise InputError(
+                    f"the {name} is not UTF-8: character {wrong.start() + 1} is the byte "
+                    f"{ord(wrong[0]) & 0xFF:#04x}: convert it, for example with iconv"
+                )
+        special = self._tokenizer.num_special_tokens_to_add(pair is not None)
+        minimum = special + (1 if pair is None else 2)
+        self._tokenizer.no_truncation()
+        given = list(text) if split else text
+        encoding = self._tokenizer.encode(given, pair, is_pretokenized=split)
+        if answer:
+            minimum = special + 1 + sum(part == 0 for part in encoding.sequence_ids)
+        if limit < minimum:
+            raise InputError(
+                f"the limit of {limit} tokens leaves no room for the text: "
+                f"it must be {minimum} or more"
+            )
+        empty = whole if len(encoding.ids) <= special else None
+        if answer and pair is not None and 1 not in encoding.sequence_ids:
+            empty = pair
+        if empty is not None:
+            raise InputError(f"{empty[:40]!r} holds nothing that the vocabulary knows: give a word")
+        dropped = max(0, len(encoding.ids) - limit)
+        if dropped:
+            strategy = "only_second" if answer else "longest_first"
+            self._tokenizer.enable_truncation(
+                limit, strategy=strategy, direction=self.resolved.side
+            )
+            encoding = self._tokenizer.encode(given, pair, is_pretokenized=split)
+        spelling, begins = _words(encoding, text) if words else ((), ())
+        types = np.asarray(encoding.type_ids, np.int32)
+        return Tokens(
+            ids=np.asarray(encoding.ids, np.int32),
+            types=types if self.resolved.segments else np.zeros_like(types),
+            words=tuple(encoding.tokens),
+            dropped=dropped,
+            spelling=spelling,
+            begins=begins,
+            context=_context(encoding) if answer else (),
+            pair=pair or "" if answer else "",
+        )
+
+
+def _context(encoding: Any) -> tuple[tuple[int, int, int], ...]:
+    """Of each token of the second text its place and characters."""
+    return tuple(
+        (place, *encoding.offsets[place])
+        for place, part in enumerate(encoding.sequence_ids)
+        if part == 1
+    )
+
+
+def _words(encoding: Any, text: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The words of the (first) text, and the token with which each begins."""
+    places: dict[int, list[int]] = {}
+    for place, (word, part) in enumerate(zip(encoding.word_ids, encoding.sequence_ids)):
+        if word is not None and part == 0:
+            places.setdefault(word, []).append(place)
+    if not isinstance(text, str):
+        return tuple(text), tuple(places.get(word, [-1])[0] for word in range(len(text)))
+    spans = [
+        (encoding.offsets[place[0]][0], encoding.offsets[place[-1]][1]) for place in places.values()
+    ]
+    begins = tuple(place[0] for place in places.values())
+    return tuple(text[first:last].strip() for first, last in spans), begins
+
+
+def encode(
+    spec: EncoderSpec,
+    tokenizer: TextTokenizer,
+    text: str | Sequence[str],
+    pair: str | None,
+    most: int,
+) -> Tokens:
+    """The tokens of a text for a model: ``most`` of them, or what its position table covers.
+
+    Raises InputError as TextTokenizer.encode, for a pair where every token has a class or the model
+    has no second segment, for a question without a text, and for an id that has no embedding, or no
+    position.
+    """
+    every, asked = spec.task == TOKEN_CLASSIFICATION, spec.task == QUESTION_ANSWERING
+    if every and pair is not None:
+        raise InputError("a model with a class for every token reads one text: give no pair")
+    if asked and pair is None:
+        raise InputError("a question needs the text that answers it: give it as the pair")
+    limit = min(most, spec.max_tokens)
+    tokens = tokenizer.encode(text, pair, limit=limit, words=every, answer=asked)
+    if (unknown := tokens.ids >= spec.vocabulary).any():
+        place = int(unknown.argmax())
+        raise InputError(
+            f"{tokens.words[place]!r} has the id {tokens.ids[place]}: the model's embedding has "
+            f"{spec.vocabulary} rows: leave it out of the text"
+        )
+    padding = spec.position_offset - 1  # RoBERTa's positions count what is not padding
+    if spec.position_offset and (tokens.ids == padding).any():
+        word = tokens.words[int((tokens.ids == padding).argmax())]
+        raise InputError(
+            f"{word!r} has the id {padding}, which is padding to the model (pad_token_id) and has "
+            "no position: leave it out of the text"
+        )
+    if not spec.types:
+        return replace(tokens, types=np.zeros_like(tokens.types))
+    if (largest := int(tokens.types.max())) >= spec.types:
+        raise InputError(
+            f"the second text has the segment {largest}: the model has {spec.types} segment "
+            f"type{'s' if spec.types > 1 else ''}: give no pair"
+        )
+    return tokens
+
+
+def _resolved(directory: Path) -> Resolved:
+    """Of a quantized model what calibration wrote, of a checkpoint what its library makes of it."""
+    if (directory / store.DESCRIPTION).is_file():
+        return stored(directory, store.info_of(directory))
+    layout = sentence.read(directory)
+    return resolve(layout.encoder, layout.tokens, layout.lower)
+
+
+def stored(directory: Path, info: dict[str, Any]) -> Resolved:
+    """The tokenizer that calibration wrote. CheckpointError where it is not that of this model."""
+    file, facts = directory / PIPELINE, dict(info.get("tokenizer") or {})
+    try:
+        content = file.read_bytes()
+        if sha256(content).hexdigest() != facts["sha256"]:
+            raise CheckpointError(
+                f"{file}: its SHA-256 is not the one in {store.DESCRIPTION}: calibrate again"
+            )
+        rest = {name: value for name, value in facts.items() if name != "sha256"}
+        return Resolved(pipeline=content.decode(), **rest)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {file}: {error.strerror}: calibrate again") from None
+    except (KeyError, TypeError):
+        raise CheckpointError(
+            f"{directory / store.DESCRIPTION}: it says nothing of a tokenizer, as older versions "
+            "wrote it: calibrate again"
+        ) from None

@@ -1,0 +1,107 @@
+"""The plain Transformer encoder, as torch.nn.TransformerEncoder has it (Vaswani et al., 2017).
+
+Token embeddings and fixed sinusoidal positions, layers with the norms before or after each branch,
+the mean of the tokens, the first one or each into one linear classifier. The fields of the config
+and the names of the tensors, which are those of PyTorch's own state dict, are in docs/models.md.
+"""
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from golden.model import TOKENS_MAX
+from quant.foreign.tensors import (
+    Config,
+    Tensors,
+    activation,
+    answers_of,
+    boolean,
+    head_size,
+    integer,
+    number,
+)
+from quant.model.spec import TOKEN_CLASSIFICATION, Arrays, CheckpointError, EncoderSpec, Floats
+
+_OPERAND = "is not supported: what reads it takes int8 operands, which only a norm gives"
+
+
+def sinusoids(positions: int, hidden: int) -> Floats:
+    """The position table [P, H]: channel 2i of row p is sin(p / 10000^(2i / H)), 2i + 1 its cosine.
+
+    Computed in float64, given as float32.
+    """
+    angles = np.arange(positions)[:, None] / 10000.0 ** (np.arange(0, hidden, 2) / hidden)
+    table = np.empty((positions, hidden))
+    table[:, 0::2], table[:, 1::2] = np.sin(angles), np.cos(angles)[:, : hidden // 2]
+    return table.astype(np.float32)
+
+
+def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
+    """The layout of train.transformer: one linear layer on the mean of the tokens, one, or each."""
+    pre, embedding_norm = boolean(config, "norm_first"), boolean(config, "embedding_norm")
+    _check_norms(pre, embedding_norm, boolean(config, "final_norm"))
+    words = tensors.table("embedding.weight")
+    if boolean(config, "scale_embedding"):
+        words = words * np.float32(sqrt(words.shape[1]))
+    positions = integer(config, "max_position_embeddings")
+    if not 1 <= positions <= TOKENS_MAX:
+        raise CheckpointError(
+            f"config.json: max_position_embeddings is {positions}: it must be from 1 to "
+            f"{TOKENS_MAX}, the longest sequence that an accelerator takes"
+        )
+    arrays = {"embedding.token": words, "embedding.position": sinusoids(positions, words.shape[1])}
+    if embedding_norm:
+        arrays |= tensors.norm("embedding_norm", "embedding.norm")
+    layers = integer(config, "num_hidden_layers")
+    for i in range(layers):
+        source, target = f"encoder.layers.{i}", f"layer.{i}"
+        inputs = [f"{target}.{name}" for name in "qkv"]
+        arrays |= tensors.linear(f"{source}.self_attn.in_proj", *inputs, joint="_")
+        arrays |= tensors.linear(f"{source}.self_attn.out_proj", f"{target}.o")
+        arrays |= tensors.norm(f"{source}.norm1", f"{target}.norm1")
+        arrays |= tensors.linear(f"{source}.linear1", f"{target}.ffn.up")
+        arrays |= tensors.linear(f"{source}.linear2", f"{target}.ffn.down")
+        arrays |= tensors.norm(f"{source}.norm2", f"{target}.norm2")
+    if pre:
+        arrays |= tensors.norm("encoder.norm", "final.norm")
+    arrays |= tensors.linear("classifier", "head.0")
+    hidden, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
+    pooling: Any = config.get("pooling")
+    answers = answers_of(config, arrays["head.0.weight"])
+    if pooling == "none":
+        answers["task"] = TOKEN_CLASSIFICATION
+    spec = EncoderSpec(
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        head_size=head_size(hidden, heads),
+        ffn=integer(config, "intermediate_size"),
+        vocabulary=integer(config, "vocab_size"),
+        positions=positions,
+        norm="pre" if pre else "post",
+        embedding_norm=embedding_norm,
+        pooling=pooling,
+        activation=activation(config, "hidden_act", None),
+        epsilon=number(config, "layer_norm_eps"),
+        **answers,
+    )
+    return spec, arrays
+
+
+def _check_norms(pre: bool, embedding_norm: bool, final_norm: bool) -> None:
+    if pre and not final_norm:
+        raise CheckpointError(
+            f"final.norm: norm_first without a norm after the last layer {_OPERAND}: train with "
+            "final_norm"
+        )
+    if not pre and final_norm:
+        raise CheckpointError(
+            "final.norm: a second norm after the last layer, whose own is the last already, has no "
+            "operation: train without final_norm, or with norm_first"
+        )
+    if not pre and not embedding_norm:
+        raise CheckpointError(
+            f"embedding.norm: post-norm layers on an embedding without a norm {_OPERAND}: train "
+            "with embedding_norm, or with norm_first"
+        )

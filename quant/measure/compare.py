@@ -1,0 +1,114 @@
+"""How far the integer trace of a text lies from the float one, tensor by tensor."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log10
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quant.model.spec import Floats
+from quant.quantize.decode import lsb, twins
+
+OUTLIER = 8.0
+
+
+@dataclass
+class TensorError:
+    """Sums over all elements compared; ``limits`` counts codes at either end of their range.
+
+    A code at the end is a value that saturated, or one that lies just there. ``peaks`` [C] is the
+    largest magnitude of each channel of the float tensor, None where the last axis is a length.
+    """
+
+    count: int = 0
+    limits: int = 0
+    signal: float = 0.0
+    noise: float = 0.0
+    largest: float = 0.0
+    lsb: float = 1.0
+    peaks: NDArray[np.float64] | None = None
+
+    @property
+    def sqnr(self) -> float:
+        """Signal to quantization noise ratio, 10 log10(sum x^2 / sum (x' - x)^2), in dB."""
+        if not self.noise or not self.signal:
+            return 200.0 if not self.noise else -200.0
+        return 10 * log10(self.signal / self.noise)
+
+    def outliers(self) -> list[tuple[int, float]]:
+        """The channels that reach OUTLIER times as far as the median one: (channel, times)."""
+        if self.peaks is None or not (median := float(np.median(self.peaks))):
+            return []
+        times = self.peaks / median
+        return [(int(c), float(times[c])) for c in np.argsort(-times) if times[c] >= OUTLIER]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "sqnr_db": round(self.sqnr, 2),
+            "largest_error_lsb": round(self.largest / self.lsb, 2),
+            "rms_error_lsb": round((self.noise / max(self.count, 1)) ** 0.5 / self.lsb, 3),
+            "at_limits": self.limits,
+            "outlier_channels": [[channel, round(times, 1)] for channel, times in self.outliers()],
+            "values": self.count,
+        }
+
+
+def compare(
+    errors: dict[str, TensorError],
+    floats: Mapping[str, Floats],
+    integers: Mapping[str, np.ndarray],
+    tensors: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Add one text: every tensor of the integer trace that has a float twin and a known scale.
+
+    The int8 operand x8 is compared with the norm that it rounds, and p / sum with the softmax.
+    """
+    for name, format in tensors.items():
+        twin = name.removesuffix(".x8") + ".norm" if name.endswith(".x8") else name
+        if name in integers and twin in floats:
+            limit = 1 << (int(format["bits"]) - 1)
+            codes = integers[name]
+            at_limits = int(np.count_nonzero((codes == limit - 1) | (codes == -limit)))
+            values, exact = twins(codes, format, floats[twin])
+            _add(errors, name, exact, values, lsb(format), at_limits)
+    for name in floats:
+        if name.endswith(".probs"):
+            layer = name.removesuffix(".probs")
+            probs = integers[f"{layer}.p"] / integers[f"{layer}.sum"][..., None]
+            _add(errors, name, floats[name], probs, 1 / 255, 0)
+
+
+def table(errors: Mapping[str, TensorError]) -> str:
+    """The tensors of a comparison, worst signal to noise ratio first."""
+    lines = [
+        f"{'tensor':28}{'LSB':>11}{'SQNR dB':>9}{'largest error':>15}{'codes at their limits':>23}"
+    ]
+    for name, error in sorted(errors.items(), key=lambda item: item[1].sqnr):
+        largest = f"{error.largest / error.lsb:.1f} LSB"
+        lines.append(
+            f"{name:28}{error.lsb:11.3g}{error.sqnr:9.1f}{largest:>15}"
+            f"{error.limits:10} ({error.limits / error.count:8.4%})"
+        )
+    return "\n".join(lines)
+
+
+def _add(
+    errors: dict[str, TensorError],
+    name: str,
+    exact: Floats,
+    value: np.ndarray,
+    lsb: float,
+    at_limits: int,
+) -> None:
+    error = errors.setdefault(name, TensorError(lsb=lsb))
+    difference = value - exact
+    error.count += exact.size
+    error.limits += at_limits
+    error.signal += float(np.square(exact, dtype=np.float64).sum())
+    error.noise += float(np.square(difference).sum())
+    if exact.ndim <= 2:
+        peaks = np.abs(exact).reshape(-1, exact.shape[-1]).max(axis=0).astype(np.float64)
+        error.peaks = peaks if error.peaks is None else np.maximum(error.peaks, peaks)
+    error.largest = max(error.largest, float(np.abs(difference).max()))

@@ -1,0 +1,117 @@
+"""The float reference: the encoder classifier from scratch in NumPy, reading like the papers.
+
+Vaswani et al., "Attention is all you need" (2017); Devlin et al., "BERT" (2019). One sequence at a
+time: ids [L] to logits [C], without pooling to those of every token [L, C]. ``trace``, where given,
+receives every intermediate under the name that docs/numerics.md section 9 gives its integer twin,
+and three that only exist in float: ``layer.i.ffn.up`` and ``head.j.linear`` before the activation,
+``layer.i.probs`` after the softmax.
+"""
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quant.model.activation import ACTIVATIONS
+from quant.model.spec import Arrays, EncoderSpec, Floats
+
+Trace = dict[str, Floats]
+
+
+def softmax(x: Floats) -> Floats:
+    """exp(x) / sum exp(x) over the last axis, shifted by the maximum so that nothing overflows."""
+    exponentials = np.exp(x - x.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
+    """gamma (x - mean) / sqrt(var + epsilon) + beta over the last axis (Ba et al., 2016)."""
+    centred = x - x.mean(axis=-1, keepdims=True)
+    variance = np.mean(centred * centred, axis=-1, keepdims=True)
+    return centred / np.sqrt(variance + epsilon) * gamma + beta
+
+
+def attention(q: Floats, k: Floats, v: Floats, mask: Floats) -> tuple[Floats, Floats, Floats]:
+    """softmax(q k^T / sqrt(d) + mask) v for [heads, L, d]; returns context, scores, probs."""
+    scores = q @ k.swapaxes(-1, -2) / sqrt(q.shape[-1])  # [heads, L, L]
+    probs = softmax(scores + mask)
+    return probs @ v, scores, probs
+
+
+def run(
+    spec: EncoderSpec,
+    arrays: Arrays,
+    ids: NDArray[np.int32],
+    types: NDArray[np.int32] | None = None,
+    attend: NDArray[np.bool_] | None = None,
+    trace: Trace | None = None,
+) -> Floats:
+    """Logits [C] of one sequence, or [L, C]; types default to 0, every token is attended to."""
+    trace = {} if trace is None else trace
+    length = len(ids)
+    if attend is None:
+        attend = np.ones(length, np.bool_)
+    mask = np.where(attend, np.float32(0), np.float32(-np.inf))  # [L], added to each row of scores
+
+    def linear(name: str, x: Floats) -> Floats:
+        return x @ arrays[f"{name}.weight"].T + arrays[f"{name}.bias"]
+
+    def norm(name: str, x: Floats, epsilon: float = spec.epsilon) -> Floats:
+        return layer_norm(x, arrays[f"{name}.gamma"], arrays[f"{name}.beta"], epsilon)
+
+    def split_heads(x: Floats) -> Floats:  # [L, heads * d] to [heads, L, d]
+        return x.reshape(length, spec.heads, spec.head_size).swapaxes(0, 1)
+
+    def attend_to_all(layer: str, x: Floats) -> Floats:
+        q, k, v = (linear(f"{layer}.{name}", x) for name in "qkv")
+        context, scores, probs = attention(split_heads(q), split_heads(k), split_heads(v), mask)
+        context = context.swapaxes(0, 1).reshape(length, -1)
+        trace.update({f"{layer}.q": q, f"{layer}.k": k, f"{layer}.v": v})
+        trace.update({f"{layer}.scores": scores, f"{layer}.probs": probs})
+        trace[f"{layer}.context"] = context
+        return linear(f"{layer}.o", context)
+
+    def feed_forward(layer: str, x: Floats) -> Floats:
+        up = trace[f"{layer}.ffn.up"] = linear(f"{layer}.ffn.up", x)
+        hidden = trace[f"{layer}.ffn.hidden"] = ACTIVATIONS[spec.activation].function(up)
+        return linear(f"{layer}.ffn.down", hidden)
+
+    def post_norm_layer(layer: str, x: Floats) -> Floats:
+        z = trace[f"{layer}.attention.sum"] = x + attend_to_all(layer, x)
+        x = trace[f"{layer}.attention.norm"] = norm(f"{layer}.norm1", z)
+        z = trace[f"{layer}.ffn.sum"] = x + feed_forward(layer, x)
+        x = trace[f"{layer}.ffn.norm"] = norm(f"{layer}.norm2", z)
+        return x
+
+    def pre_norm_layer(layer: str, x: Floats) -> Floats:
+        y = trace[f"{layer}.attention.norm"] = norm(f"{layer}.norm1", x)
+        x = trace[f"{layer}.attention.sum"] = x + attend_to_all(layer, y)
+        y = trace[f"{layer}.ffn.norm"] = norm(f"{layer}.norm2", x)
+        x = trace[f"{layer}.ffn.sum"] = x + feed_forward(layer, y)
+        return x
+
+    x = arrays["embedding.token"][ids]  # [L, H]
+    x = x + arrays["embedding.position"][spec.position_offset :][:length]
+    if spec.types:
+        x = x + arrays["embedding.type"][np.zeros(length, np.int32) if types is None else types]
+    trace["embedding.sum"] = x
+    if spec.embedding_norm:
+        x = trace["embedding.norm"] = norm("embedding.norm", x, spec.embedding_epsilon)
+    if spec.embedding_size:
+        x = linear("embedding.projection", x[:, : spec.embedding_size])
+        trace["projection.sum"] = x
+    for i in range(spec.layers):
+        layer = post_norm_layer if spec.norm == "post" else pre_norm_layer
+        x = layer(f"layer.{i}", x)
+    if spec.norm == "pre":
+        x = trace["final.norm"] = norm("final.norm", x)
+    if spec.pooling != "none":
+        x = x[0] if spec.pooling == "first" else x[attend].mean(axis=0)
+    trace["pooled"] = x
+    for j, activation in enumerate(spec.head_activations):
+        x = trace[f"head.{j}.linear"] = linear(f"head.{j}", x)
+        x = trace[f"head.{j}"] = ACTIVATIONS[activation].function(x)
+    logits = linear(f"head.{spec.head_layers - 1}", x)
+    trace["logits"] = logits
+    return logits

@@ -1,0 +1,290 @@
+"""One description of an encoder and what it is for, whatever family its checkpoint came from.
+
+A loader (quant.foreign.checkpoint) turns a checkpoint into an EncoderSpec and named float32 arrays;
+every later stage reads only those. Names and shapes of the arrays, with H hidden, D = heads *
+head_size, F feed-forward, V vocabulary, P rows of the position table, T segment types:
+
+    embedding.token [V, H]   embedding.position [P, H]   embedding.type [T, H] where types > 0
+    embedding.norm.gamma, .beta [H]                      where embedding_norm
+    embedding.projection     .weight [H, E]  .bias [H]   where E = embedding_size > 0
+    layer.i.q, .k, .v        .weight [D, H]  .bias [D]
+    layer.i.o                .weight [H, D]  .bias [H]
+    layer.i.norm1, .norm2    .gamma, .beta [H]
+    layer.i.ffn.up           .weight [F, H]  .bias [F]
+    layer.i.ffn.down         .weight [H, F]  .bias [H]
+    final.norm.gamma, .beta [H]                          where norm is "pre"
+    head.j                   .weight [out, in]  .bias [out]
+
+A linear layer is y = x W^T + b. Where the checkpoint has no bias, the array holds zeros. The last
+layer of the head gives the outputs: a logit or a number for each label, or the H numbers of an
+embedding, whose head is the identity.
+
+A factorised embedding has E <= H channels, which are projected to H behind its norm. Its tables
+have H channels all the same: E whose sum is 0 in every row, then zeros. So LayerNorm over H
+channels is the one over E but for a factor, which gamma takes up:
+
+    (u - mean) / sqrt(var + epsilon) over E  =  sqrt(E / H) u' / sqrt(var' + epsilon E / H) over H
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quant.model.activation import ACTIVATIONS
+
+Floats: TypeAlias = NDArray[np.floating[Any]]  # float32; float64 where calibration observes
+Arrays: TypeAlias = dict[str, Floats]
+
+NORMS = ("post", "pre")
+POOLINGS = ("first", "mean", "none")
+CLASSIFICATION, EMBEDDING, MULTI_LABEL, QUESTION_ANSWERING, REGRESSION, TOKEN_CLASSIFICATION = (
+    TASKS
+) = (
+    "classification",
+    "embedding",
+    "multi-label",
+    "question-answering",
+    "regression",
+    "token-classification",
+)
+LABELLED = (CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION)
+"""Tasks whose outputs have names and can be held to what a file of texts says of each."""
+
+EVERY_TOKEN = (QUESTION_ANSWERING, TOKEN_CLASSIFICATION)
+"""Tasks with outputs for every token."""
+
+FUNCTIONS = IDENTITY, SIGMOID = ("identity", "sigmoid")
+"""What the numbers of a regression go through on the host."""
+
+_CLASSIFY = "use python -m quant.classify or quant.evaluate"
+_USES = {
+    CLASSIFICATION: f"is a classifier and makes no embeddings: {_CLASSIFY}",
+    MULTI_LABEL: f"gives several labels at once, not one class or an embedding: {_CLASSIFY}",
+    REGRESSION: f"gives numbers, not a class or an embedding: {_CLASSIFY}",
+    QUESTION_ANSWERING: "answers a question from a text, by the words where the answer begins and "
+    "ends: use python -m quant.classify QUESTION --pair TEXT",
+    TOKEN_CLASSIFICATION: f"gives every token a class, not one to a text: {_CLASSIFY}",
+    EMBEDDING: "makes embeddings and has no classes: use python -m quant.embed or "
+    "quant.similarity, or fine-tune it first (python -m train.finetune)",
+}
+"""What a model of each task is for, said where another one is needed."""
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be read or mapped; the message names the layer and the reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderSpec:
+    """The shape and the choices of an encoder with a head.
+
+    task: what the outputs are. "classification": a logit for each of the labels, the largest is the
+    class. "multi-label": a logit for each of the labels, which holds where its own is above 0, a
+    probability above one half. "regression": a number for each of the labels. "embedding": a vector
+    of the hidden size, whose direction is the meaning; no labels. "token-classification": a class
+    for every token. "question-answering": for every token of a question and a text two logits,
+    whether the answer begins there and whether it ends there. Only these two have the pooling
+    "none".
+    function: what the numbers of a regression go through, "identity" or "sigmoid".
+
+    norm: "post" normalises after each residual addition (BERT); "pre" before each branch, with a
+    final norm after the last layer. pooling: what the head reads, the "first" token, the "mean"
+    over the attended tokens or ("none") every token by itself. head_activations: one for each
+    hidden layer of the head, so the head has one linear layer more than that. Token t takes row
+    t + position_offset of the position table. embedding_size: channels of a factorised embedding, 0
+    where there is no projection. No two labels are one name. Raises ValueError naming the field,
+    its value and what is allowed.
+    """
+
+    layers: int
+    hidden: int
+    heads: int
+    head_size: int
+    ffn: int
+    labels: tuple[str, ...]
+    vocabulary: int
+    positions: int
+    types: int = 0
+    position_offset: int = 0
+    norm: str = "post"
+    embedding_norm: bool = True
+    pooling: str = "first"
+    activation: str = "gelu"
+    head_activations: tuple[str, ...] = ()
+    epsilon: float = 1e-12
+    task: str = CLASSIFICATION
+    embedding_size: int = 0
+    function: str = IDENTITY
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        _one_of("task", self.task, TASKS)
+        if self.task in (CLASSIFICATION, TOKEN_CLASSIFICATION) and len(self.labels) < 2:
+            raise ValueError(f"labels are {self.labels}: a classifier needs at least 2")
+        if self.task == QUESTION_ANSWERING and len(self.labels) != 2:
+            raise ValueError(f"labels are {self.labels}: an answer's start and end are 2")
+        if self.task in LABELLED and not self.labels:
+            raise ValueError(f"labels are (): {self.task} needs at least 1")
+        if self.task == EMBEDDING and self.labels:
+            raise ValueError(f"labels are {self.labels}: an embedding has none")
+        if same := same_names(self.labels):
+            raise ValueError(
+                f"the labels {same[0]!r} and {same[1]!r} are one name (case and surrounding space "
+                "do not count): rename one in id2label"
+            )
+        if self.types < 0:
+            raise ValueError(f"types is {self.types}: it must be 0 (no segment embedding) or more")
+        if not 0 <= self.position_offset < self.positions:
+            raise ValueError(
+                f"position_offset is {self.position_offset}: it must be from 0 to below the "
+                f"{self.positions} rows of the position table"
+            )
+        if not self.epsilon > 0:
+            raise ValueError(f"epsilon is {self.epsilon}: LayerNorm needs it above 0")
+        _one_of("norm", self.norm, NORMS)
+        _one_of("pooling", self.pooling, POOLINGS)
+        if not 0 <= self.embedding_size <= self.hidden:
+            raise ValueError(
+                f"embedding_size is {self.embedding_size}: it must be from 0 (no projection) to "
+                f"the hidden size, {self.hidden}"
+            )
+        if self.embedding_size and self.norm == "pre":
+            raise ValueError(
+                f"embedding_size is {self.embedding_size} and norm 'pre': a projection reads the "
+                "output of the embedding's norm, so the norm must be 'post'"
+            )
+        if (self.pooling == "none") != (self.task in EVERY_TOKEN):
+            raise ValueError(
+                f"pooling is {self.pooling!r} and task {self.task!r}: without pooling the task is "
+                f"{' or '.join(EVERY_TOKEN)}, and with one it is another"
+            )
+        _one_of("function", self.function, FUNCTIONS)
+        if self.function != IDENTITY and self.task != REGRESSION:
+            raise ValueError(f"function is {self.function!r}: only {REGRESSION} has one")
+        _one_of("activation", self.activation, tuple(ACTIVATIONS))
+        for activation in self.head_activations:
+            _one_of("head_activations", activation, tuple(ACTIVATIONS))
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest sequence that the position table covers."""
+        return self.positions - self.position_offset
+
+    @property
+    def embedding_epsilon(self) -> float:
+        """That of the embedding's norm, which runs over all channels of the tables."""
+        return self.epsilon * (self.embedding_size or self.hidden) / self.hidden
+
+    def require(self, tasks: Sequence[str], model: object) -> None:
+        """Raises ValueError, which names the model and what it is for, for a task not of these."""
+        if self.task not in tasks:
+            raise ValueError(f"{model} {_USES[self.task]}")
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers leave the head."""
+        return self.hidden if self.task == EMBEDDING else len(self.labels)
+
+    @property
+    def head_layers(self) -> int:
+        return len(self.head_activations) + 1
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The name and shape of every array the encoder needs; -1 (a width of the head) is free."""
+        attention = self.heads * self.head_size
+        shapes: dict[str, tuple[int, ...]] = {
+            "embedding.token": (self.vocabulary, self.hidden),
+            "embedding.position": (self.positions, self.hidden),
+        }
+        if self.types:
+            shapes["embedding.type"] = (self.types, self.hidden)
+
+        def linear(name: str, outputs: int, inputs: int) -> None:
+            shapes[f"{name}.weight"] = (outputs, inputs)
+            shapes[f"{name}.bias"] = (outputs,)
+
+        def norm(name: str) -> None:
+            shapes[f"{name}.gamma"] = shapes[f"{name}.beta"] = (self.hidden,)
+
+        if self.embedding_norm:
+            norm("embedding.norm")
+        if self.embedding_size:
+            linear("embedding.projection", self.hidden, self.embedding_size)
+        for i in range(self.layers):
+            for name in "qkv":
+                linear(f"layer.{i}.{name}", attention, self.hidden)
+            linear(f"layer.{i}.o", self.hidden, attention)
+            norm(f"layer.{i}.norm1")
+            linear(f"layer.{i}.ffn.up", self.ffn, self.hidden)
+            linear(f"layer.{i}.ffn.down", self.hidden, self.ffn)
+            norm(f"layer.{i}.norm2")
+        if self.norm == "pre":
+            norm("final.norm")
+        for j in range(self.head_layers):
+            last = j == self.head_layers - 1
+            linear(f"head.{j}", self.outputs if last else -1, -1 if j else self.hidden)
+        return shapes
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as plain JSON values; EncoderSpec.from_json is the inverse."""
+        return {
+            field.name: list(value) if isinstance(value, tuple) else value
+            for field in dataclasses.fields(self)
+            for value in [getattr(self, field.name)]
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "EncoderSpec":
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
+        }
+        return cls(**fields)
+
+
+def check_arrays(spec: EncoderSpec, arrays: Mapping[str, Floats]) -> None:
+    """Raise CheckpointError unless ``arrays`` holds exactly what ``spec`` needs, all finite."""
+    shapes = spec.shapes()
+    for name, shape in shapes.items():
+        if name not in arrays:
+            raise CheckpointError(f"{name} is missing")
+        found = arrays[name].shape
+        if len(found) != len(shape) or any(s not in (-1, f) for s, f in zip(shape, found)):
+            wanted = " x ".join("any" if size < 0 else str(size) for size in shape)
+            raise CheckpointError(f"{name} has shape {_times(found)}: the config asks for {wanted}")
+        if not np.isfinite(arrays[name]).all():
+            raise CheckpointError(f"{name} holds a value that is not a finite number")
+    if unknown := sorted(set(arrays) - set(shapes)):
+        raise CheckpointError(f"{unknown[0]} belongs to no layer of the encoder")
+    for j in range(1, spec.head_layers):
+        inner, outer = arrays[f"head.{j - 1}.weight"], arrays[f"head.{j}.weight"]
+        if outer.shape[1] != inner.shape[0]:
+            raise CheckpointError(
+                f"head.{j}.weight has {outer.shape[1]} inputs: head.{j - 1} gives {inner.shape[0]}"
+            )
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}: it must be one of {', '.join(allowed)}")
+
+
+def same_names(names: Sequence[str]) -> tuple[str, str] | None:
+    """Two of the names that are the same one but for case and surrounding space, if there are."""
+    seen: dict[str, str] = {}
+    for name in names:
+        key = name.strip().casefold()
+        if key in seen:
+            return seen[key], name
+        seen[key] = name
+    return None

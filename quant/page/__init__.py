@@ -1,0 +1,1 @@
+"""The pages in HTML: style, charts, tables."""

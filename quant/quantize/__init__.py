@@ -1,0 +1,1 @@
+"""From a checkpoint and its texts to integers: observers, remedies, rounding."""

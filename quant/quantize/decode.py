@@ -1,0 +1,54 @@
+"""What the codes of a tensor stand for, as its entry in the description says.
+
+    real = scale * codes + centre                                     centre 0 where none is named
+    real[:, copies[i]] += real[:, F + i]                              neurons with copies
+    real = factors * real + centres                                   rewritten channels
+
+``factors`` include the power of two of an operand x8 whose channels have their own shift.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quant.model.spec import Floats
+from quant.quantize.splitting import folded
+
+Doubles = NDArray[np.floating[Any]]
+
+
+def real(codes: NDArray[np.integer[Any]], format: Mapping[str, Any], channels: int) -> Doubles:
+    """The values [..., channels] of a tensor of the trace; channels as the float model has them."""
+    values: Doubles = codes * np.float64(format["scale"]) + float(format.get("centre", 0.0))
+    if values.shape[-1] > channels:
+        values = folded(values, channels, np.array(format["copies"], np.int64))
+    if "factors" in format:
+        values = values * np.array(format["factors"]) + np.array(format["centres"])
+    return values
+
+
+def twins(
+    codes: NDArray[np.integer[Any]], format: Mapping[str, Any], exact: Floats
+) -> tuple[Doubles, Floats]:
+    """What the codes stand for, and the float model's tensor to compare it with.
+
+    Scores that differ from the float model's by a constant a row are both given without it.
+    """
+    values = real(codes, format, exact.shape[-1])
+    if format.get("row_constant"):
+        values = values - values.mean(axis=-1, keepdims=True)
+        exact = exact - exact.mean(axis=-1, keepdims=True)
+    return values, exact
+
+
+def scale(format: Mapping[str, Any]) -> Doubles:
+    """What one step of a tensor's codes is, or of each channel's that have steps of their own."""
+    return np.float64(format["scale"]) * np.array(format.get("factors", 1.0))
+
+
+def lsb(format: Mapping[str, Any]) -> float:
+    """The step of a tensor's codes; of channels with steps of their own the root mean square."""
+    factors = np.array(format.get("factors", 1.0))
+    return float(format["scale"]) * float(np.sqrt(np.mean(np.square(factors))))

@@ -1,0 +1,505 @@
+"""From a checkpoint and what calibration observed to the integer model of golden/.
+
+Every choice that docs/numerics.md leaves to calibration is made here: scales, multipliers, tables,
+shifts of the residual additions; and every bound that it asks calibration to prove is checked, so a
+model that cannot keep one is refused with the tensor's name.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import log2, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golden.linear import LOW_BITS
+from golden.model import (
+    OPERAND_SHIFTS,
+    Attention,
+    Embedding,
+    FeedForward,
+    Layer,
+    Linear,
+    Model,
+    Norm,
+    Shape,
+)
+from quant.model.spec import MULTI_LABEL, REGRESSION, Arrays, EncoderSpec, Floats
+from quant.quantize import quantizers, rounding
+from quant.quantize.description import Description
+from quant.quantize.observers import (
+    Observer,
+    activation_clipping_point,
+    clipping_point,
+)
+from quant.quantize.options import Options
+from quant.quantize.quantizers import CalibrationError, Tables, named, normalise
+from quant.quantize.rewriting import Rewritten
+from quant.quantize.rounding import Moments
+from quant.quantize.splitting import Split, split, splittable
+
+LOG2_E = log2(np.e)
+SCORE_FRACTION = 8  # fraction bits of the base-2 score
+SCORE_LIMIT = 32767 / 2**SCORE_FRACTION / LOG2_E  # the largest score in nats: 88.7
+HEADROOM = 1.25  # residual sums may exceed what calibration saw by this much before they saturate
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What a linear layer reads: code * scale is x, whose channels have these means.
+
+    name: of the codes in the trace. factors: channel c of x stands for factors[c] * x, which the
+    reader's weights take up.
+    """
+
+    name: str
+    scale: float
+    means: NDArray[np.floating[Any]]
+    factors: NDArray[np.floating[Any]] | None = None
+
+    def first(self, channels: int) -> "Operand":
+        """Its first channels alone."""
+        factors = None if self.factors is None else self.factors[:channels]
+        return replace(self, means=self.means[:channels], factors=factors)
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """The integer model and the part of its description that quantization knows."""
+
+    model: Model
+    info: dict[str, Any]
+
+
+def quantize(
+    spec: EncoderSpec,
+    arrays: Arrays | Rewritten,
+    observers: Mapping[str, Observer],
+    options: Options,
+    watch: Callable[[Model], Mapping[str, Moments]] | None = None,
+) -> Quantized:
+    """The integer twin of a float encoder. Raises CalibrationError naming the tensor that fails.
+
+    ``observers`` saw ``arrays``: where the options ask for centring or balancing, the rewritten
+    encoder, which `calibrate` makes first. ``watch``, which `round` needs, gives the moments of the
+    operands of a model whose weights are rounded to nearest (quant.quantize.rounding).
+    """
+    rewritten = arrays if isinstance(arrays, Rewritten) else Rewritten(arrays)
+    quantizer = _Quantizer(spec, rewritten, observers, options)
+    quantized = quantizer.quantized({})
+    if "round" not in quantizer.remedies:
+        return quantized
+    if watch is None:
+        raise ValueError("the remedy round needs watch, the moments of the integer operands")
+    return quantizer.quantized(watch(quantized.model))
+
+
+class _Quantizer:
+    """Walks the encoder in order, the scale of the running residual stream at hand."""
+
+    def __init__(
+        self,
+        spec: EncoderSpec,
+        rewritten: Rewritten,
+        observers: Mapping[str, Observer],
+        options: Options,
+    ) -> None:
+        self.spec, self.arrays, self.observers, self.options = (
+            spec,
+            rewritten.arrays,
+            observers,
+            options,
+        )
+        self.remedies = options.remedies or ()
+        self.splits: dict[str, Split] = {}
+        self.factors: dict[str, NDArray[np.floating[Any]]] = {}  # by the operand's norm
+        self.last_norm = "final" if spec.norm == "pre" else f"layer.{spec.layers - 1}.ffn"
+        self.ffn = spec.ffn
+        self.description = Description(rewritten, observers)
+        self.moments: Mapping[str, Moments] = {}  # by the name of the operand
+        self.narrow: Operand | None = None  # a factorised embedding, before its projection
+        if "split" in self.remedies and splittable(spec.activation):
+            self._split()
+
+    def quantized(self, moments: Mapping[str, Moments]) -> Quantized:
+        """The model, each layer's weights rounded by the moments of its operand where given."""
+        spec = self.spec
+        self.moments = moments
+        shape = named("shape", Shape, **self._shape())
+        self.description.prove("sum of p", 255 * spec.max_tokens, 2**20)
+        embedding, stream = self._embedding()
+        projection = None
+        if spec.embedding_size:
+            projection, stream = self._projection(256 * stream)
+        layers = []
+        for i in range(spec.layers):
+            layer, stream = self._layer(f"layer.{i}", stream)
+            layers.append(layer)
+        final = None
+        if spec.norm == "pre":
+            final, stream = self._norm("final", "final.norm", stream)
+        mean_m = mean_s = None
+        pooled, wide = 256 * stream, self._wide(self.last_norm)
+        if spec.pooling == "mean":
+            scale = self._point("pooled") / 127
+            mean_m, mean_s = self._row_multiplier("pooled", pooled / scale)
+            pooled = scale
+            self.description.prove("pooled", 128 * 255 * spec.max_tokens, 2**31)
+        self._describe_operand("pooled", pooled, wide)
+        if f"{self.last_norm}.norm" in self.factors:
+            self.factors["pooled"] = self.factors[f"{self.last_norm}.norm"]
+            self.description.multiply("pooled", self.factors["pooled"])
+        head = self._head(self._operand("pooled", pooled))
+        model = named(
+            "model",
+            Model,
+            shape=shape,
+            embedding=embedding,
+            layers=tuple(layers),
+            final_norm=final,
+            mean_m=mean_m,
+            mean_s=mean_s,
+            head=head,
+            projection=projection,
+        )
+        return Quantized(model, self.description.values)
+
+    def _shape(self) -> dict[str, Any]:
+        spec = self.spec
+        names = ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary", "positions")
+        values = {name: getattr(spec, name) for name in names}
+        return values | {
+            "ffn": self.ffn,
+            "labels": spec.outputs,
+            "types": spec.types,
+            "position_offset": spec.position_offset,
+            "norm": spec.norm,
+            "embedding_norm": spec.embedding_norm,
+            "pooling": spec.pooling,
+        }
+
+    def _observer(self, name: str) -> Observer:
+        if name not in self.observers:
+            raise CalibrationError(f"{name} was not observed: calibrate with this checkpoint")
+        return self.observers[name]
+
+    def _point(self, name: str) -> float:
+        return clipping_point(self._observer(name), self.options.method)
+
+    def _split(self) -> None:
+        """The codes of every feed-forward network, and the width of the widest with its copies."""
+        for i in range(self.spec.layers):
+            name = f"layer.{i}.ffn"
+            weight = self.arrays[f"{name}.down.weight"]
+            self.splits[name] = split(
+                self._observer(f"{name}.up"), weight, self.spec.activation, self.options.precise
+            )
+        self.ffn = max(len(codes.sources) for codes in self.splits.values())
+
+    def _operand(self, name: str, scale: float) -> Operand:
+        """An operand as observed under its name."""
+        means = self._observer(name).channel_means
+        factors = self.factors.get(name)
+        codes = re.sub(r"\.norm$", ".x8", name)
+        return Operand(codes, scale, means if factors is None else means / factors, factors)
+
+    def _embedding(self) -> tuple[Embedding, float]:
+        """The embedding and the scale of the stream after it (its norm included)."""
+        spec = self.spec
+        token = self.arrays["embedding.token"]
+        position = self.arrays["embedding.position"][None]  # [types or 1, P, H]
+        if spec.types:
+            position = position + self.arrays["embedding.type"][:, None]
+        points = [float(np.abs(table).max()) or 1.0 for table in (token, position)]
+        wide = "wide" in self.remedies
+        factors = quantizers.wide_factors if wide else quantizers.embedding_factors
+        a_t, a_p, scale = factors(*points)
+        norm, stream = None, scale
+        self.description.tensor("embedding.sum", scale, 16)
+        tables: dict[str, NDArray[np.int8]] = {}
+        for name, values, factor in (("token", token, a_t), ("position", position, a_p)):
+            if wide:
+                codes = quantizers.wide_codes(values, factor, scale)
+                tables |= dict(zip((name, f"{name}_low"), codes, strict=True))
+                frame = {"scale": scale, "bits": 16}
+            else:
+                tables[name] = quantizers.table_codes(values, factor * scale)
+                frame = {"scale": factor * scale, "bits": 8}
+            self.description.tensors[f"embedding.{name}"] = frame
+        self.description.prove("embedding.sum", 127 * (a_t + a_p + 2 * wide), 2**15)
+        if spec.embedding_norm:
+            norm, stream = self._norm("embedding", "embedding.norm", scale)
+        embedding = named(
+            "embedding",
+            Embedding,
+            **tables,
+            token_factor=a_t,
+            position_factor=a_p,
+            norm=norm,
+        )
+        return embedding, stream
+
+    def _projection(self, operand_scale: float) -> tuple[Linear, float]:
+        """The projection of a factorised embedding; its result begins the stream, of this scale."""
+        name, total = "embedding.projection", "projection.sum"
+        scale = HEADROOM * self._observer(total).amplitude / 32767
+        self.description.tensor(total, scale, 16)
+        self.narrow = self._operand("embedding.norm", operand_scale).first(self.spec.embedding_size)
+        return self._linear(name, self.narrow, scale), scale
+
+    def _norm(self, tensor: str, parameters: str, input_scale: float) -> tuple[Norm, float]:
+        """LayerNorm and the scale of its int16 output; the int8 operand has 256 times that."""
+        name = f"{tensor}.norm"
+        scale = self._point(name) / 127 / 256
+        gamma, beta = (self.arrays[f"{parameters}.{name}"] for name in ("gamma", "beta"))
+        epsilon = self.spec.embedding_epsilon if tensor == "embedding" else self.spec.epsilon
+        norm = quantizers.layer_norm(parameters, gamma, beta, epsilon, input_scale, scale)
+        self.description.tensor(name, scale, 16)
+        wide = self._wide(tensor)
+        self._describe_operand(f"{tensor}.x8", 256 * scale, wide)
+        if wide:
+            norm = replace(norm, wide=True)
+        elif "shift" in self.remedies and not self._averaged(tensor):
+            shifts = quantizers.operand_shifts(*self._observer(name).channel_extremes, scale)
+            norm = replace(norm, operand_shifts=shifts)
+            self.factors[name] = np.exp2(shifts.astype(np.float64) - OPERAND_SHIFTS[1])
+            self.description.multiply(f"{tensor}.x8", self.factors[name])
+        return norm, scale
+
+    def _averaged(self, tensor: str) -> bool:
+        """The mean over tokens has narrower channels than what it is made of, and its own codes."""
+        return self.spec.pooling == "mean" and tensor == self.last_norm
+
+    def _wide(self, tensor: str) -> bool:
+        """Whether the operand made of this norm has 16 bits: its readers take two passes."""
+        projected = tensor == "embedding" and self.spec.embedding_size > 0
+        return self.options.precise and not projected and not self._averaged(tensor)
+
+    def _describe_operand(self, name: str, scale: float, wide: bool, **more: Any) -> None:
+        """An operand whose high half, or all of it, has this scale."""
+        low = LOW_BITS if wide else 0
+        self.description.tensor(name, scale / 2**low, 8 + low, **more)
+
+    def _linear(
+        self,
+        name: str,
+        operand: Operand,
+        output_scale: float | None,
+        *,
+        weight: Floats | None = None,
+        bias: Floats | None = None,
+        tables: Tables | None = None,
+    ) -> Linear:
+        """The layer of this name, or one of other weights and bias in its place."""
+        weight = self.arrays[f"{name}.weight"] if weight is None else weight
+        if operand.factors is not None:
+            weight = weight * operand.factors
+        corrected = self.options.bias_correction
+        result = quantizers.linear(
+            name,
+            weight,
+            self.arrays[f"{name}.bias"] if bias is None else bias,
+            operand.scale,
+            output_scale,
+            input_means=operand.means if corrected else None,
+            per_channel=self.options.per_channel and not (output_scale is None and self._compared),
+            multiplier_bits=self.options.multiplier_bits,
+            tables=tables,
+            to_codes=rounding.to_codes(self.moments.get(operand.name), centred=corrected),
+        )
+        self.description.weights[name] = {
+            "input_scale": operand.scale,
+            "scales": result.weight_scales.tolist(),
+        }
+        self.description.prove(name, result.bound, 2**31)
+        return result.linear
+
+    def _activated(
+        self, name: str, before: str, after: str, operand: Operand, activation: str, wide: bool
+    ) -> tuple[Linear, Operand]:
+        """A linear layer with its activation table, and the operand that the table gives."""
+        point = activation_clipping_point(self._observer(before), self.options.method, activation)
+        tables, scale = quantizers.activation_table(activation, point, wide)
+        layer = self._linear(name, operand, point / 127, tables=tables)
+        self.description.tensor(before, point / 127, 8)
+        self._describe_operand(after, scale, wide, activation=activation)
+        return layer, self._operand(after, scale)
+
+    def _layer(self, name: str, stream: float) -> tuple[Layer, float]:
+        """One layer. ``stream`` is the scale of the int16 residual stream before and after it."""
+        pre = self.spec.norm == "pre"
+        if pre:
+            norm1, scale = self._norm(f"{name}.attention", f"{name}.norm1", stream)
+            inputs = f"{name}.attention.norm"
+        else:
+            scale = stream
+            inputs = self._previous(name)
+        attention, stream = self._attention(name, self._operand(inputs, 256 * scale), stream)
+        if pre:
+            norm2, scale = self._norm(f"{name}.ffn", f"{name}.norm2", stream)
+        else:
+            norm1, stream = self._norm(f"{name}.attention", f"{name}.norm1", stream)
+            scale = stream
+        inputs = f"{name}.ffn.norm" if pre else f"{name}.attention.norm"
+        ffn, stream = self._feed_forward(f"{name}.ffn", self._operand(inputs, 256 * scale), stream)
+        if not pre:
+            norm2, stream = self._norm(f"{name}.ffn", f"{name}.norm2", stream)
+        return Layer(attention, ffn, norm1, norm2), stream
+
+    def _feed_forward(
+        self, name: str, operand: Operand, stream: float
+    ) -> tuple[FeedForward, float]:
+        if name in self.splits:
+            return self._split_feed_forward(name, operand, stream)
+        up, hidden = self._activated(
+            f"{name}.up",
+            f"{name}.up",
+            f"{name}.hidden",
+            operand,
+            self.spec.activation,
+            self.options.precise,
+        )
+        down, shift, stream = self._residual(f"{name}.down", hidden, f"{name}.sum", stream)
+        return named(name, FeedForward, up=up, down=down, residual_shift=shift), stream
+
+    def _split_feed_forward(
+        self, name: str, operand: Operand, stream: float
+    ) -> tuple[FeedForward, float]:
+        """With the codes of `splitting`: copies and padding are neurons as any other."""
+        codes, activation = self.splits[name], self.spec.activation
+        weight, bias = (self.arrays[f"{name}.up.{part}"] for part in ("weight", "bias"))
+        weight, bias = codes.up(weight, bias, self.ffn)
+        up = self._linear(
+            f"{name}.up", operand, codes.input_scale, weight=weight, bias=bias, tables=codes.tables
+        )
+        self.description.tensor(f"{name}.up", codes.input_scale, 8, centre=codes.input_centre)
+        self._describe_operand(
+            f"{name}.hidden",
+            codes.output_scale,
+            self.options.precise,
+            activation=activation,
+            centre=codes.output_zero,
+            copies=codes.copies.tolist(),
+        )
+        u = self._observer(f"{name}.up").rows.astype(np.float64)
+        weight, bias = (self.arrays[f"{name}.down.{part}"] for part in ("weight", "bias"))
+        if self.options.bias_correction:
+            bias = bias + weight @ codes.mean_error(u, activation)
+        weight, bias = codes.down(weight, bias, self.ffn)
+        means = codes.operand(u, self.ffn).mean(axis=0)
+        hidden = Operand(f"{name}.hidden", codes.output_scale, means)
+        down, shift, stream = self._residual(
+            f"{name}.down", hidden, f"{name}.sum", stream, weight=weight, bias=bias
+        )
+        return named(name, FeedForward, up=up, down=down, residual_shift=shift), stream
+
+    def _previous(self, layer: str) -> str:
+        """The tensor that a post-norm layer reads: the output of the norm before it."""
+        i = int(layer.split(".")[1])
+        return f"layer.{i - 1}.ffn.norm" if i else "embedding.norm"
+
+    def _attention(self, name: str, operand: Operand, stream: float) -> tuple[Attention, float]:
+        spec = self.spec
+        scales = {}
+        projections = {}
+        for key in "qkv":
+            scales[key] = self._point(f"{name}.{key}") / 127
+            projections[key] = self._attended(f"{name}.{key}", operand, scales[key])
+            self.description.tensor(f"{name}.{key}", scales[key], 8)
+        largest = self._observer(f"{name}.scores").amplitude
+        if largest > SCORE_LIMIT:
+            raise CalibrationError(
+                f"{name}.scores reach {largest:.1f}: the 16-bit score holds at most "
+                f"{SCORE_LIMIT:.1f} in magnitude, so this model's softmax would saturate"
+            )
+        unit = 2**SCORE_FRACTION * LOG2_E
+        factor = scales["q"] * scales["k"] / sqrt(spec.head_size) * unit
+        score_m, score_s = (int(x) for x in self._multiplier(f"{name}.scores", factor))
+        self.description.prove(f"{name}.scores", spec.head_size * 2**14, 2**31)
+        self.description.tensor(f"{name}.scores", 1 / unit, 16)
+        context = self._point(f"{name}.context") / 127
+        context_m, context_s = self._row_multiplier(f"{name}.context", scales["v"] / context)
+        self.description.prove(f"{name}.context", 128 * 255 * spec.max_tokens, 2**31)
+        self.description.tensor(f"{name}.context", context, 8)
+        o, shift, stream = self._residual(
+            f"{name}.o",
+            self._operand(f"{name}.context", context),
+            f"{name}.attention.sum",
+            stream,
+        )
+        attention = named(
+            name,
+            Attention,
+            **projections,
+            o=o,
+            score_m=score_m,
+            score_s=score_s,
+            context_m=context_m,
+            context_s=context_s,
+            residual_shift=shift,
+        )
+        return attention, stream
+
+    def _attended(self, name: str, operand: Operand, scale: float) -> Linear:
+        """Q, K or V; those of layer 0 take in the projection of a factorised embedding."""
+        if self.narrow is None or not name.startswith("layer.0."):
+            return self._linear(name, operand, scale)
+        weight, bias = (self.arrays[f"{name}.{part}"] for part in ("weight", "bias"))
+        inner = {part: self.arrays[f"embedding.projection.{part}"] for part in ("weight", "bias")}
+        bias = weight @ inner["bias"] + bias
+        return self._linear(name, self.narrow, scale, weight=weight @ inner["weight"], bias=bias)
+
+    def _residual(
+        self,
+        name: str,
+        operand: Operand,
+        total: str,
+        stream: float,
+        weight: Floats | None = None,
+        bias: Floats | None = None,
+    ) -> tuple[Linear, int, float]:
+        """A layer that adds to the stream: the least shift k whose range holds the sum."""
+        needed = HEADROOM * self._observer(total).amplitude / 32767
+        shift = 0
+        while stream * 2**shift < needed:
+            shift += 1
+        scale = stream * 2**shift
+        self.description.tensor(total, scale, 16, shift=shift)
+        return self._linear(name, operand, scale, weight=weight, bias=bias), shift, scale
+
+    def _multiplier(self, name: str, factor: float) -> tuple[Any, Any]:
+        return normalise(name, factor, self.options.multiplier_bits)
+
+    def _row_multiplier(self, name: str, factor: float) -> tuple[int, int]:
+        """(m, s) for a product with the reciprocal of a sum of p: 1 <= s_row <= 47 always."""
+        m, s = (int(x) for x in self._multiplier(name, factor))
+        largest = (255 * self.spec.max_tokens).bit_length() - 1
+        low, high = s + 16 + 7 - 17, s + 16 + largest - 15
+        if low < quantizers.SHIFT_MIN or high > quantizers.SHIFT_MAX:
+            raise CalibrationError(
+                f"{name}: the shift of a row would lie in {low}..{high}: the contract allows 1..47"
+            )
+        self.description.proof[f"{name} shift"] = {"bound": high, "limit": quantizers.SHIFT_MAX + 1}
+        return m, s
+
+    def _head(self, operand: Operand) -> tuple[Linear, ...]:
+        head = []
+        for j, activation in enumerate(self.spec.head_activations):
+            layer, operand = self._activated(
+                f"head.{j}", f"head.{j}.linear", f"head.{j}", operand, activation, wide=False
+            )
+            head.append(layer)
+        last = f"head.{self.spec.head_layers - 1}"
+        head.append(self._linear(last, operand, None))
+        scales = operand.scale * np.array(self.description.weights[last]["scales"])
+        self.description.tensor("logits", scales.max(), 32)
+        if scales.min() < scales.max():
+            self.description.multiply("logits", scales / scales.max())
+        return tuple(head)
+
+    @property
+    def _compared(self) -> bool:
+        """The outputs are compared with each other, so that they need one scale."""
+        return self.spec.task not in (MULTI_LABEL, REGRESSION)

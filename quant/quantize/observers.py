@@ -1,0 +1,199 @@
+"""What calibration sees of an activation tensor, and the clipping point each method makes of it.
+
+A clipping point is the largest magnitude that the tensor's code represents: 127 (or 32767) times
+its scale. Methods, compared for integer inference by Wu et al., "Integer quantization for deep
+learning inference" (2020):
+
+    min-max     the largest magnitude seen: nothing saturates on the calibration texts
+    percentile  the magnitude below which 99.99 % of the values lie
+    mse         the point that minimises the mean squared error of int8 codes
+"""
+
+from collections.abc import Callable
+from math import frexp, ldexp
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quant.model.activation import ACTIVATIONS
+from quant.model.float_model import Trace
+from quant.model.spec import Floats
+
+METHODS = ("min-max", "percentile", "mse")
+PERCENTILE = 99.99
+BINS = 4096
+SAMPLE = 2048  # rows kept at most; half of them at least once that many were seen
+SAMPLED = ".ffn.up"  # tensors of which rows are kept, by their last part
+
+Doubles: TypeAlias = NDArray[np.floating[Any]]
+
+
+class Observer:
+    """Extremes and mean of all and of each channel, a histogram of all values, and some rows.
+
+    The histogram has BINS equal bins from -reach to reach; reach is a power of two that doubles
+    when a value lies beyond it, by adding pairs of bins, so one pass suffices. With ``sampled``,
+    ``rows`` keeps every stride-th row; stride is a power of two that doubles when SAMPLE rows are
+    exceeded, so what is kept depends on the order of the texts alone.
+    """
+
+    def __init__(self, sampled: bool = False) -> None:
+        self.minimum = np.inf
+        self.maximum = -np.inf
+        self.count = 0
+        self.reach = 0.0
+        self.counts: NDArray[np.int64] = np.zeros(BINS, np.int64)
+        self._channel_sums: NDArray[np.float64] | None = None
+        self._channel_extremes = np.zeros((2, 0))
+        self._rows = 0
+        self._stride = 1 if sampled else 0
+        self._kept: list[NDArray[np.float32]] = []
+
+    def observe(self, x: Floats) -> None:
+        """Add the values of ``x`` [..., channels].
+
+        Extremes are rounded to float32, far above what float64 leaves uncertain, so that scales
+        made of them are the same on every machine.
+        """
+        self.minimum = min(self.minimum, float(np.float32(x.min())))
+        self.maximum = max(self.maximum, float(np.float32(x.max())))
+        self.count += x.size
+        self._grow(self.amplitude)
+        if self.reach:
+            bins = ((x + self.reach) * (BINS / 2 / self.reach)).astype(np.int32)
+            self.counts += np.bincount(np.minimum(bins, BINS - 1).ravel(), minlength=BINS)
+        rows = x.reshape(-1, x.shape[-1])
+        if self._channel_sums is None:
+            self._channel_sums = np.zeros(rows.shape[1])
+            self._channel_extremes = np.array([[np.inf], [-np.inf]]) * np.ones(rows.shape[1])
+        if rows.shape[1] == len(self._channel_sums):  # the last axis of scores is a length
+            if self._stride:
+                self._keep(rows)
+            self._channel_sums += rows.sum(axis=0, dtype=np.float64)
+            low, high = self._channel_extremes
+            np.minimum(low, rows.min(axis=0).astype(np.float32), out=low)
+            np.maximum(high, rows.max(axis=0).astype(np.float32), out=high)
+            self._rows += rows.shape[0]
+
+    def _keep(self, rows: Floats) -> None:
+        """Add the rows whose number is a multiple of the stride, before they are counted."""
+        self._kept.append(rows[-self._rows % self._stride :: self._stride].astype(np.float32))
+        while sum(map(len, self._kept)) > SAMPLE:
+            self._kept = [np.concatenate(self._kept)[::2]]
+            self._stride *= 2
+
+    def _grow(self, amplitude: float) -> None:
+        if amplitude and not self.reach:
+            self.reach = ldexp(1.0, frexp(amplitude)[1])
+        while self.reach < amplitude:
+            inner = self.counts.reshape(-1, 2).sum(axis=1)
+            self.counts = np.zeros_like(self.counts)
+            self.counts[BINS // 4 : 3 * BINS // 4] = inner
+            self.reach *= 2
+
+    @property
+    def amplitude(self) -> float:
+        """The largest magnitude seen."""
+        return max(-self.minimum, self.maximum, 0.0)
+
+    @property
+    def channel_means(self) -> Doubles:
+        if self._channel_sums is None:
+            raise ValueError("nothing was observed")
+        return self._channel_sums / self._rows
+
+    @property
+    def channel_extremes(self) -> tuple[Doubles, Doubles]:
+        """The least and the largest value of each channel, as float32 numbers."""
+        low, high = self._channel_extremes
+        return low, high
+
+    @property
+    def rows(self) -> NDArray[np.float32]:
+        """The rows kept, in the order in which they were observed [n, channels]."""
+        if not self._kept:
+            raise ValueError("no rows were kept")
+        self._kept = [np.concatenate(self._kept)]
+        return self._kept[0]
+
+    @property
+    def centres(self) -> Doubles:
+        """The middle of each bin."""
+        return (np.arange(BINS) + 0.5) * (2 * self.reach / BINS) - self.reach
+
+    def quantile(self, fraction: float) -> float:
+        """The value below which ``fraction`` of all values lie, to the upper edge of its bin."""
+        below = np.cumsum(self.counts)
+        index = int(np.searchsorted(below, fraction * below[-1]))
+        return float(np.clip(self.centres[index] + self.reach / BINS, self.minimum, self.maximum))
+
+
+def observe(trace: Trace, observers: dict[str, Observer]) -> None:
+    """Add every tensor of a float trace to the observer of its name."""
+    for name, x in trace.items():
+        if name not in observers:
+            observers[name] = Observer(sampled=name.endswith(SAMPLED))
+        observers[name].observe(x)
+
+
+def clipping_point(observer: Observer, method: str) -> float:
+    """The largest magnitude that an int8 code of this tensor shall represent; 1 for all zeros."""
+    if not observer.amplitude:
+        return 1.0
+    if method == "min-max":
+        return observer.amplitude
+    if method == "percentile":
+        tail = (1 - PERCENTILE / 100) / 2
+        return max(-observer.quantile(tail), observer.quantile(1 - tail))
+    if method == "mse":
+        x, weights = _occupied(observer)
+        candidates = observer.amplitude * np.linspace(0.2, 1, 81)
+        errors = [weights @ (x - _int8(x, point / 127)) ** 2 for point in candidates]
+        return float(candidates[int(np.argmin(errors))])
+    raise ValueError(f"calibration method {method!r}: choose one of {', '.join(METHODS)}")
+
+
+def activation_clipping_point(observer: Observer, method: str, activation: str) -> float:
+    """The same for the input of an activation table with the tied scales of docs/numerics.md.
+
+    What saturates harmlessly need not be represented: the least point is taken for which, over the
+    range observed, clipping moves the output by at most half an LSB (min-max, percentile: of the
+    values they keep); mse minimises the squared error of the table's output.
+    """
+    if not observer.amplitude:
+        return 1.0
+    f = ACTIVATIONS[activation].function
+    candidates = observer.amplitude * np.linspace(0.02, 1, 491)
+    if method == "mse":
+        x, weights = _occupied(observer)
+        exact = f(x)
+
+        def error(point: float) -> float:
+            output = f(_int8(x, point / 127))
+            return float(weights @ (exact - _int8(output, _output_scale(f, point))) ** 2)
+
+        return float(candidates[int(np.argmin([error(point) for point in candidates]))])
+    low, high = observer.minimum, observer.maximum
+    if method == "percentile":
+        tail = (1 - PERCENTILE / 100) / 2
+        low, high = observer.quantile(tail), observer.quantile(1 - tail)
+    x = np.linspace(low, high, 1001)
+    for point in candidates:
+        moved = np.abs(f(x) - f(np.clip(x, -point * 128 / 127, point)))
+        if moved.max() <= 0.5 * _output_scale(f, point):
+            return float(point)
+    return observer.amplitude
+
+
+def _output_scale(f: Callable[[Any], Any], point: float) -> float:
+    return float(f(np.float64(point))) / 127
+
+
+def _occupied(observer: Observer) -> tuple[Doubles, Doubles]:
+    filled = np.flatnonzero(observer.counts)
+    return observer.centres[filled], observer.counts[filled].astype(np.float64)
+
+
+def _int8(x: Doubles, scale: float) -> Doubles:
+    return np.clip(np.floor(x / scale + 0.5), -128, 127) * scale

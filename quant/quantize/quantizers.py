@@ -1,0 +1,231 @@
+"""From real numbers to the integers of docs/numerics.md: multipliers, weights, tables, norms.
+
+Rounding is to nearest, ties towards plus infinity, as in the contract.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golden.linear import LOW_BITS, WIDE_MAX, halves
+from golden.model import OPERAND_SHIFTS, Linear, Norm
+from quant.model.activation import ACTIVATIONS
+from quant.model.spec import Floats
+
+Doubles = NDArray[np.float64]
+ToCodes: TypeAlias = Callable[[Doubles], Doubles]
+Tables: TypeAlias = tuple[NDArray[np.int8], NDArray[np.int8] | None]  # high, low halves
+
+CODES = np.arange(-128, 128)
+WEIGHT_MAX = 127
+MULTIPLIER_BITS = 16
+SHIFT_MIN, SHIFT_MAX = 1, 47
+NORM_FRACTION = 12  # fraction bits of the normalised value n
+
+
+class CalibrationError(ValueError):
+    """A bound of the contract that the model does not satisfy; the message names the tensor."""
+
+
+def named(name: str, kind: Any, **fields: Any) -> Any:
+    """Build one of golden's dataclasses; its refusal gets the tensor's name in front."""
+    try:
+        return kind(**fields)
+    except ValueError as error:
+        raise CalibrationError(f"{name}: {error}") from None
+
+
+def rounded(x: Any) -> Doubles:
+    return np.floor(np.asarray(x, np.float64) + 0.5)
+
+
+def nearest_codes(weight: Doubles) -> Doubles:
+    """The codes -127..127 of weights in units of their scales, each the nearest."""
+    return rounded(weight).clip(-WEIGHT_MAX, WEIGHT_MAX)
+
+
+def normalise(
+    name: str, x: Doubles | float, bits: int = MULTIPLIER_BITS
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """(m, s) with x = m 2^-s and 2^15 <= m < 2^16; relative error at most 2^-16.
+
+    ``bits`` below 16 keeps only that many bits of m, for ablations. Raises CalibrationError when
+    a factor needs s outside 1..47.
+    """
+    fraction, exponent = np.frexp(np.asarray(x, np.float64))  # x = fraction 2^exponent
+    m = rounded(np.ldexp(fraction, bits)).astype(np.int64) << (MULTIPLIER_BITS - bits)
+    s = MULTIPLIER_BITS - exponent
+    full = m == 1 << MULTIPLIER_BITS
+    m, s = np.where(full, m >> 1, m), np.where(full, s - 1, s)
+    if np.any(m == 0) or s.min() < SHIFT_MIN or s.max() > SHIFT_MAX:
+        worst = np.asarray(x).flat[int(np.argmax(np.abs(s - (SHIFT_MIN + SHIFT_MAX) / 2)))]
+        raise CalibrationError(
+            f"{name}: the scale factor {worst:.3g} is out of reach of the requantizer: "
+            f"it must lie between 2^{15 - SHIFT_MAX} and 2^{16 - SHIFT_MIN}"
+        )
+    return m.astype(np.int32), s.astype(np.int32)
+
+
+@dataclass(frozen=True)
+class QuantizedLinear:
+    """A golden Linear with the scale of each weight channel and proof against overflow."""
+
+    linear: Linear
+    weight_scales: Doubles
+    bound: int
+
+
+def linear(
+    name: str,
+    weight: Floats,
+    bias: Floats,
+    input_scale: float,
+    output_scale: float | None,
+    *,
+    tables: Tables | None = None,
+    input_means: NDArray[np.floating[Any]] | None = None,
+    per_channel: bool = True,
+    multiplier_bits: int = MULTIPLIER_BITS,
+    to_codes: ToCodes = nearest_codes,
+) -> QuantizedLinear:
+    """Weights to int8 with one scale a channel, or one in all; output_scale None for the logits.
+
+    A weight scale is at least |bias| / (input_scale (2^30 - K 128 127)), so that the bias leaves
+    room for the sum, and large enough for the requantizer's shift. ``input_means`` turns bias
+    correction on: the mean error (W - W') E[x] that rounding the weights causes is added back
+    (Nagel et al., "Data-free quantization through weight equalization and bias correction", 2019).
+    ``to_codes`` rounds the weights [out, in], in units of their scales, to codes -127..127.
+    Raises CalibrationError when a bound fails.
+    """
+    w, b = weight.astype(np.float64), bias.astype(np.float64)
+    inputs = w.shape[1]
+    room = (1 << 30) - inputs * 128 * WEIGHT_MAX
+    if room <= 0:
+        raise CalibrationError(f"{name}: a sum of {inputs} products does not fit int32")
+    largest = np.abs(w).max(axis=1)
+    scales = np.maximum(largest / WEIGHT_MAX, (np.abs(b) + largest) / (input_scale * room))
+    if output_scale is not None:
+        # 2^-31 instead of 2^-32: the multiplier may round down.
+        scales = np.maximum(scales, 2.0**-31 * output_scale / input_scale)
+    if not per_channel:
+        scales = np.full_like(scales, scales.max())
+    scales = np.maximum(scales, np.finfo(np.float32).tiny)
+    codes = to_codes(w / scales[:, None])
+    if input_means is not None:
+        b = b + (w - codes * scales[:, None]) @ input_means
+    biases = rounded(b / (input_scale * scales))
+    bounds = 128 * np.abs(codes).sum(axis=1) + np.abs(biases)
+    worst = int(bounds.argmax())
+    if bounds[worst] >= 2**31:
+        raise CalibrationError(
+            f"{name}: channel {worst} may reach {bounds[worst]:.0f}, beyond the int32 accumulator"
+        )
+    m = s = None
+    if output_scale is not None:
+        m, s = normalise(name, input_scale * scales / output_scale, multiplier_bits)
+    table, low = tables or (None, None)
+    result = Linear(codes.astype(np.int8), biases.astype(np.int32), m, s, table, low)
+    return QuantizedLinear(result, scales, int(bounds[worst]))
+
+
+def activation_table(
+    activation: str, clipping_point: float, precise: bool = False
+) -> tuple[Tables, float]:
+    """The 256-entry table for an input scale of clipping_point / 127, and its output scale.
+
+    Entry x & 255 is round(f(x s_in) / s_out), s_out = f(127 s_in) / 127: within 0.5 LSB of f;
+    where it is precise the halves of round(2^8 f(x s_in) / s_out).
+    """
+    f = ACTIVATIONS[activation].function
+    input_scale = clipping_point / 127
+    output_scale = float(f(np.float64(clipping_point))) / 127
+    return tables_of(f(CODES * input_scale) / output_scale, precise), output_scale
+
+
+def tables_of(values: Floats, precise: bool) -> Tables:
+    """The table whose entry x & 255 is values[x + 128], rounded and saturated.
+
+    Where it is precise those of the high and the low halves of 2^8 times that.
+    """
+    if precise:
+        wide = np.zeros(256, np.int16)
+        wide[CODES & 255] = rounded(values * 2**LOW_BITS).clip(-(2**15), WIDE_MAX)
+        return halves(wide)
+    table = np.zeros(256, np.int8)
+    table[CODES & 255] = rounded(values).clip(-128, 127)
+    return table, None
+
+
+def layer_norm(
+    name: str, gamma: Floats, beta: Floats, epsilon: float, input_scale: float, output_scale: float
+) -> Norm:
+    """gamma / (2^12 s_out) and beta / s_out at the largest 2^shift that fits int16 and int32.
+
+    Raises CalibrationError when no shift from 1 to 31 fits or epsilon exceeds 50 bits.
+    """
+    g = gamma.astype(np.float64) / (output_scale * 2**NORM_FRACTION)
+    b = beta.astype(np.float64) / output_scale
+    for shift in range(31, 0, -1):
+        scaled_gamma, scaled_beta = rounded(g * 2.0**shift), rounded(b * 2.0**shift)
+        if np.abs(scaled_gamma).max() < 2**15 and np.abs(scaled_beta).max() < 2**31:
+            break
+    else:
+        raise CalibrationError(f"{name}: gamma or beta is too large for 16 and 32 bits")
+    e = max(1, round(epsilon * gamma.size**2 / input_scale**2))
+    if e >= 2**50:
+        raise CalibrationError(f"{name}: epsilon {epsilon} is {e} LSB of the variance: above 2^50")
+    return Norm(scaled_gamma.astype(np.int16), scaled_beta.astype(np.int32), shift, e)
+
+
+def operand_shifts(low: Floats, high: Floats, scale: float) -> NDArray[np.uint8]:
+    """The least shift, 1..8, by which no value of a channel's range low..high is off by more than
+    half a step.
+
+    scale is that of x16, whose int8 operand is saturate(round_shift(x16, shift), 8).
+    """
+    reach = np.maximum(high / 127.5, low / -128.5) / scale
+    least, most = OPERAND_SHIFTS
+    shifts = np.ceil(np.log2(np.maximum(reach, 1.0))).clip(least, most)
+    return shifts.astype(np.uint8)
+
+
+def embedding_factors(token_point: float, position_point: float) -> tuple[int, int, float]:
+    """(a_t, a_p, scale) of a_t token + a_p position; the tables have a_t and a_p times that scale.
+
+    Of all 1 <= a_t, a_p <= 255 with a_t + a_p <= 258, the pair that represents both clipping points
+    with the least rounding error (a_t^2 + a_p^2) scale^2.
+    """
+    a_t, a_p = np.meshgrid(np.arange(1, 256), np.arange(1, 256), indexing="ij")
+    scale = np.maximum(token_point / a_t, position_point / a_p) / WEIGHT_MAX
+    error = np.where(a_t + a_p <= 258, (a_t**2 + a_p**2) * scale**2, np.inf)
+    best = np.unravel_index(int(error.argmin()), error.shape)
+    return int(a_t[best]), int(a_p[best]), float(scale[best])
+
+
+def wide_factors(token_point: float, position_point: float) -> tuple[int, int, float]:
+    """(a_t, a_p, scale) of tables of 16 bits; both have that scale.
+
+    Of all a_t + a_p = 256 the pair with the least scale at which 127 (a + 1) reaches each point.
+    """
+    a_t = np.arange(1, 256)
+    scale = np.maximum(token_point / (a_t + 1), position_point / (257 - a_t)) / WEIGHT_MAX
+    best = int(scale.argmin())
+    return int(a_t[best]), 256 - int(a_t[best]), float(scale[best])
+
+
+def wide_codes(
+    table: Floats, factor: int, scale: float
+) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+    """(high, low) int8 codes -127..127, factor * high + low = round(table / scale)."""
+    most = WEIGHT_MAX * (factor + 1)
+    codes = rounded(table / np.float64(scale)).clip(-most, most)
+    high = rounded(codes / factor).clip(-WEIGHT_MAX, WEIGHT_MAX)
+    return high.astype(np.int8), (codes - factor * high).astype(np.int8)
+
+
+def table_codes(table: Floats, scale: float) -> NDArray[np.int8]:
+    """An embedding table as int8 codes -127..127."""
+    return rounded(table / np.float64(scale)).clip(-WEIGHT_MAX, WEIGHT_MAX).astype(np.int8)

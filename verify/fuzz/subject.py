@@ -1,0 +1,142 @@
+"""The models that the fuzzer plays, small enough for a case of milliseconds."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+from golden.encoder import run_batch
+from golden.model import Model, Shape
+from golden.random import random_model
+from rtl.compile.program import Program, compile_model, embedding_table
+from rtl.interface.config import Config
+from tb.packing import token_words
+from verify.fuzz.job import Packets, Run
+
+SHAPES = (
+    Shape(
+        layers=1, hidden=8, heads=2, head_size=4, ffn=12, labels=2,
+        vocabulary=20, positions=32, types=2,
+    ),
+    Shape(
+        layers=1, hidden=6, heads=1, head_size=5, ffn=9, labels=3,
+        vocabulary=11, positions=27, types=0, norm="pre", embedding_norm=False, pooling="mean",
+    ),
+    Shape(
+        layers=2, hidden=10, heads=2, head_size=5, ffn=14, labels=4,
+        vocabulary=16, positions=30, types=2, position_offset=2,
+    ),
+    Shape(
+        layers=1, hidden=8, heads=1, head_size=8, ffn=16, labels=1,
+        vocabulary=20, positions=28, types=1, norm="pre",
+    ),
+    Shape(
+        layers=1, hidden=8, heads=2, head_size=4, ffn=12, labels=2,
+        vocabulary=20, positions=32, types=2, pooling="none",
+    ),
+)  # fmt: skip
+POOL = 10  # sound inferences of a model whose logits are computed once
+
+
+def config(lanes: int) -> Config:
+    """Each limit is reached by a model, and few bits of a field reach beyond them."""
+    return Config(lanes=lanes, tokens=6 * lanes, hidden=10, ffn=16, labels=4)
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """Token ids, types and attend bits; of a batch, with the lengths of its sequences."""
+
+    ids: np.ndarray
+    types: np.ndarray
+    attend: np.ndarray
+    lengths: tuple[int, ...] | None = None
+
+    def words(self) -> np.ndarray:
+        """Words of the tokens stream."""
+        return token_words(self.ids, self.types, self.attend, self.lengths)
+
+
+class Subject:
+    """A model, its program and some sound inferences.
+
+    Attributes
+    ----------
+    index
+        Of its table in the job file.
+    stream
+        The command stream.
+    """
+
+    def __init__(self, index: int, lanes: int) -> None:
+        self.index, self.lanes = index, lanes
+        self.config = config(lanes)
+        self.model: Model = random_model(SHAPES[index // 2], index)
+        self.program: Program = compile_model(
+            self.model, self.config, whole_last_layer=index % 2 == 0
+        )
+        self.stream = self.program.stream()
+        self.table = embedding_table(self.model, lanes)
+        rng = np.random.default_rng(index)
+        lengths = [1, lanes, lanes + 1, 2, self.program.tokens, 2 * lanes - 1]
+        found = [self.sequence(min(n, self.program.tokens), rng) for n in lengths]
+        found += [self.batch([min(lanes + 1, self.program.tokens), 1], rng)]
+        found += [self.batch([1] * self.program.row_tiles, rng)]
+        found += [self.batch(self.mixed(rng), rng) for _ in range(POOL - len(found))]
+        self._pool = tuple(self._sound(one) for one in found)
+
+    def mixed(self, rng: np.random.Generator) -> list[int]:
+        """Lengths of a batch that fills the token memory, or a part of it."""
+        lengths, left = [], int(rng.integers(1, self.program.row_tiles + 1))
+        while left:
+            tokens = int(rng.integers(1, min(self.program.tokens, left * self.lanes) + 1))
+            lengths.append(tokens)
+            left -= -(-tokens // self.lanes)
+        return lengths
+
+    def batch(self, lengths: list[int], rng: np.random.Generator) -> Sequence:
+        """Sound sequences of these lengths, one after the other."""
+        parts = [self.sequence(tokens, rng) for tokens in lengths]
+        return Sequence(
+            ids=np.concatenate([part.ids for part in parts]),
+            types=np.concatenate([part.types for part in parts]),
+            attend=np.concatenate([part.attend for part in parts]),
+            lengths=tuple(lengths),
+        )
+
+    def sequence(self, tokens: int, rng: np.random.Generator) -> Sequence:
+        """A sound one of that length, with holes in the mask."""
+        attend = rng.integers(0, 4, tokens) > 0
+        attend[rng.integers(tokens)] = True
+        return Sequence(
+            rng.integers(0, self.model.shape.vocabulary, tokens),
+            rng.integers(0, max(self.model.shape.types, 1), tokens),
+            attend.astype(np.int64),
+        )
+
+    def logits(self, sequence: Sequence) -> tuple[int, ...]:
+        """What golden computes of it."""
+        parts = sequence.ids, sequence.types, sequence.attend
+        answer = run_batch(self.model, *parts, sequence.lengths or (len(sequence.ids),))
+        return tuple(int(logit) for logit in answer.reshape(-1))
+
+    def _sound(self, sequence: Sequence) -> Run:
+        return Run(
+            model=Packets.whole(self.stream, self.lanes),
+            tokens=Packets.whole(sequence.words().tobytes(), 4),
+            logits=self.logits(sequence),
+            table=self.index,
+            row_words=self.table.shape[1] // self.lanes,
+        )
+
+    def sound(self, number: int) -> Run:
+        """One of the sound inferences."""
+        return self._pool[number % POOL]
+
+
+@functools.cache
+def subjects(lanes: int) -> tuple[Subject, ...]:
+    """All models, each whole and with its last layer cut to the first row tile."""
+    return tuple(Subject(index, lanes) for index in range(2 * len(SHAPES)))

@@ -1,0 +1,98 @@
+"""`python -m verify.mutate`: how many small changes of a unit its bench sees."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cli.command import Different, Exit, run_command
+from cli.files import write_json
+from cli.options import Parser, add_dask, add_jobs, add_json, add_lanes, add_seed, whole
+
+from rtl.interface.config import LANES
+from verify.mutate.bench import ACCELERATOR, ATTENTION, configuration
+from verify.mutate.netlist import MOST
+from verify.mutate.score import score
+from verify.mutate.survivors import LIST, Known, known
+
+DESCRIPTION = """\
+Change one bit of a unit's netlist at a time, and play the unit's bench on each change.
+
+A mutant that the bench fails on is killed. Of the others those that no input sequence can show are
+proved to be equivalent by SAT; what is left survives. A survivor that is not in the list of known
+ones, which gives a reason for each, ends the command with exit code 1. The score is the killed of
+those that are not equivalent.
+"""
+EXAMPLES = """\
+examples:
+  python -m verify.mutate softmax
+  python -m verify.mutate --count 100
+  python -m verify.mutate layernorm --count 1000 --seed 7 --json build/mutate.json
+  python -m verify.mutate --count 10000 --dask tcp://head:8786
+"""
+UNITS = ("requantize", "activation", "reciprocal", "rsqrt", "softmax", "layernorm", "matmul")
+ALL = (*UNITS, ATTENTION, ACCELERATOR)
+COUNT, DEFAULT_LANES = 200, 4
+
+
+def _parser() -> Parser:
+    parser = Parser("verify.mutate", DESCRIPTION, EXAMPLES)
+    parser.add_argument(
+        "units",
+        metavar="UNIT",
+        nargs="*",
+        help=f"of {', '.join(ALL)} (default: all but the last two)",
+    )
+    parser.add_argument(
+        "--count", type=whole(1, MOST), default=COUNT, metavar="N", help=f"mutants ({COUNT})"
+    )
+    add_lanes(parser, LANES, DEFAULT_LANES)
+    parser.add_argument(
+        "--known", type=Path, default=LIST, metavar="FILE", help="list of known survivors, TOML"
+    )
+    add_seed(parser, "the mutants", None)
+    add_jobs(parser, "processes")
+    add_dask(parser)
+    add_json(parser)
+    return parser
+
+
+def _played(unit: str, options: argparse.Namespace, entries: list[Known]) -> dict[str, Any]:
+    """The figures of a unit, printed as they come."""
+    began = time.perf_counter()
+    config = configuration(unit, options.lanes)
+    found = score(unit, config, options.count, options.seed, entries, options.jobs, options.dask)
+    seconds = time.perf_counter() - began
+    for mutant, reason in found.known:
+        print(f"known: {mutant}  # {reason}")
+    for mutant in found.new:
+        print(f"NEW: {mutant}")
+    print(f"{found.line()} in {seconds:.1f} s")
+    sys.stdout.flush()
+    return found.as_dict()
+
+
+def _run(options: argparse.Namespace) -> int:
+    for unit in options.units:
+        if unit not in ALL:
+            raise ValueError(f"no bench of {unit!r} can be played: choose of {', '.join(ALL)}")
+    entries = known(options.known)
+    found = [_played(unit, options, entries) for unit in options.units or UNITS]
+    if options.json is not None:
+        write_json(options.json, found)
+    new = [mutant for figures in found for mutant in figures["new"]]
+    if new:
+        raise Different(f"{len(new)} new survivors; first: {new[0]}")
+    return Exit.OK
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_command(lambda: _run(_parser().parse_args(arguments)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

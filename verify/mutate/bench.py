@@ -1,0 +1,133 @@
+"""The bench of a unit, played on one mutant after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cli.command import Different
+from cli.workers import each
+
+from rtl.interface.config import Config
+from sim.design import Design, Port, generated
+from sim.native.library import NativePorts, finish, library
+from verify.mutate import inferences, predicted
+from verify.mutate.netlist import SELECTOR, SELECTOR_BITS, Mutant, with_selector
+
+#: Yosys writes operands of unequal widths.
+FLAGS = ("-Wno-lint", "-Wno-fatal")
+#: Tests of a bench that need files of the user, or a simulator.
+LEFT_OUT = {"real_reviews", "case", "small"}
+CHUNK = 10
+ACCELERATOR, ATTENTION = "accelerator", "attention"
+
+
+def configuration(unit: str, lanes: int) -> Config:
+    """What a unit is built for: those that play inferences for small models, the others as is."""
+    small = unit in (ACCELERATOR, ATTENTION)
+    return inferences.limits(lanes) if small else Config(lanes=lanes)
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A test of a bench with its parameters."""
+
+    name: str
+    function: Any
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a process needs to play a unit's bench, here or on another machine."""
+
+    unit: str
+    design: Design
+    order: tuple[str, ...]
+
+    def program(self) -> Path:
+        """The library or program with all mutants, built where it is missing."""
+        if self.unit == ACCELERATOR:
+            return inferences.programs(self.design, FLAGS)[0]
+        return library(self.design, variant="-mutants", flags=FLAGS)
+
+
+def exercises(unit: str) -> dict[str, Exercise]:
+    """The tests of tb/bench_<unit>.py by name, the exhaustive ones included, and one of cycles."""
+    module = importlib.import_module(f"tb.bench_{unit}")
+    found = {}
+    for value in vars(module).values():
+        if hasattr(value, "generate_tests"):
+            for test in value.generate_tests():
+                if test.name.partition("/")[0] not in LEFT_OUT:
+                    found[test.name] = Exercise(test.name, test.func, dict(test.kwargs))
+    if unit == ATTENTION:
+        found["cycles"] = Exercise("cycles", predicted.cycles, {})
+    return found
+
+
+def design_with(unit: str, config: Config, verilog: str) -> Design:
+    """The design of a unit with other Verilog, which has the selector as a further input."""
+    selector = Port(is_input=True, width=SELECTOR_BITS)
+    sound = generated(unit, config)
+    return dataclasses.replace(sound, verilog=verilog, ports=sound.ports | {SELECTOR: selector})
+
+
+def prepared(unit: str, config: Config, whole: str, mutants: Sequence[Mutant]) -> Job:
+    """A job whose exercises pass on the sound unit, those of the fewest cycles first.
+
+    Those of the accelerator stay in their order.
+
+    Raises
+    ------
+    Different
+        The bench fails without a mutant.
+    """
+    design = design_with(unit, config, with_selector(whole, mutants))
+    names = inferences.exercises() if unit == ACCELERATOR else tuple(exercises(unit))
+    job = Job(unit, design, names)
+    program, cycles = job.program(), {}
+    for name in job.order:
+        why, cycles[name] = played(job, program, 0, name)
+        if why:
+            raise Different(f"the bench of {unit} fails without a mutant: {name}: {why}")
+    return dataclasses.replace(job, order=tuple(sorted(cycles, key=cycles.__getitem__)))
+
+
+def played(job: Job, program: Path, mutant: int, name: str) -> tuple[str, int]:
+    """Why a test fails on a mutant, empty when it passes; and after how many cycles.
+
+    Those of the accelerator count as none.
+    """
+    if job.unit == ACCELERATOR:
+        return inferences.played(job.design, FLAGS, mutant, name), 0
+    exercise = exercises(job.unit)[name]
+    ports = NativePorts(program, job.design, **{SELECTOR: mutant})
+    try:
+        finish(exercise.function(ports, **exercise.arguments))
+    except Exception as error:  # whatever ends a test fails it, as in cocotb
+        return f"{type(error).__name__}: {error}", ports.cycles
+    finally:
+        ports.close()
+    return "", ports.cycles
+
+
+def killers(job: Job, numbers: Sequence[int]) -> list[str]:
+    """For each mutant the first test that fails on it; empty when none does."""
+    program = job.program()
+    return [
+        next((name for name in job.order if played(job, program, k, name)[0]), "") for k in numbers
+    ]
+
+
+def play(job: Job, count: int, jobs: int, dask: str | None = None) -> Iterator[str]:
+    """`killers` of mutants 1 to `count`, in order; `jobs` and `dask` as for `cli.workers.each`."""
+    shares = {
+        f"mutant {k}": range(k, min(k + CHUNK, count + 1)) for k in range(1, count + 1, CHUNK)
+    }
+    for _, found in each(killers, job, shares, jobs=jobs, dask=dask):
+        yield from found

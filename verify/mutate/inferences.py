@@ -1,0 +1,264 @@
+"""The accelerator's bench for mutants, in C++: traced inferences, edges of the banks, fuzzing."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cli.command import Different
+
+import numpy as np
+
+from golden.encoder import run as golden
+from golden.model import Attention, FeedForward, Linear, Model, Shape
+from golden.random import random_model
+from golden.requantize import SHIFT_MAX, SHIFT_MIN
+from rtl.compile.program import Program, compile_model, embedding_table
+from rtl.interface.command import BANK_SHIFT, RESIDUAL_SHIFT_MAX, bank_address
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
+from rtl.interface.tile import BANKS
+from sim.cycles.model import predict
+from sim.design import Design
+from sim.harness import fast
+from sim.simulators import SimulatorError
+from tb.compare import Mismatch
+from verify.fuzz import play
+from verify.fuzz.cases import built
+from verify.fuzz.job import Case
+from verify.fuzz.judge import judge
+from verify.fuzz.subject import Subject, config, subjects
+from verify.mutate.edges import edges, fields
+
+SEED = 1
+CASES, SHARE = 600, 50
+ROW_LATENCY = 2
+PACES = (None, 1)
+"""Seeds of the pauses on the streams of traced inferences; None: no pauses."""
+
+LONGEST = 300_000
+"""Cycles of any of them, rests included, that count as a hang."""
+
+VARIANT = "mutants"
+
+LARGE = tuple(
+    Shape(
+        layers=1, hidden=10, heads=1, head_size=10, ffn=16, labels=4,
+        vocabulary=rows, positions=24, types=2,
+    )
+    for rows in (0x0AAAAA, 0x155555)
+)  # fmt: skip
+"""One head as wide as the model, and numbers of rows with 20 and 21 bits: too large for a case."""
+
+DEEP = Shape(
+    layers=24, hidden=10, heads=2, head_size=5, ffn=16, labels=4,
+    vocabulary=20, positions=26, types=2, position_offset=2,
+)  # fmt: skip
+"""Numbers of operations to near 2^8, cycles and active ones beyond 2^15."""
+
+FIELDS_OF: dict[str | None, tuple[str, ...]] = {
+    None: ("query", "key", "value", "context"),
+    "attention.sum": ("source",),
+    **dict.fromkeys("qkv", ("destination",)),
+}
+"""Where steps of a layer, its ATTEND (None) and those of these names, have Q, K, V, context."""
+
+
+def limits(lanes: int) -> Config:
+    """What the mutants' accelerator is built for: the fuzzer's models fill it."""
+    return config(lanes)
+
+
+def programs(design: Design, flags: tuple[str, ...]) -> tuple[Path, Path]:
+    """The harness and the fuzzer of a design, built where they are missing."""
+    harness = fast.built(design, VARIANT, flags)
+    return harness, play.program(0, design, f"-{VARIANT}", flags)
+
+
+def exercises() -> tuple[str, ...]:
+    """What is played, by name: inferences whose every write is compared, edges, and cases."""
+    traced = [f"traced/pauses={pace is not None}" for pace in PACES]
+    return (*traced, "edges", "fields", *(f"fuzz/from={first}" for first in range(0, CASES, SHARE)))
+
+
+def played(design: Design, flags: tuple[str, ...], mutant: int, name: str) -> str:
+    """Why an exercise fails on a mutant, empty when it passes."""
+    kind, _, value = name.partition("/")
+    lanes = design_lanes(design)
+    try:
+        if kind == "traced":
+            return _traced(design, flags, lanes, mutant, PACES[value.endswith("True")])
+        if kind in ("edges", "fields"):
+            found = edges if kind == "edges" else fields
+            return _judged(design, flags, lanes, mutant, found(lanes))
+        first = int(value.removeprefix("from="))
+        cases = [built(SEED, lanes, number) for number in range(first, first + SHARE)]
+        return _judged(design, flags, lanes, mutant, cases)
+    except (Different, Mismatch, SimulatorError) as error:
+        return str(error)
+
+
+def design_lanes(design: Design) -> int:
+    """Bytes of a word of the command stream."""
+    return design.ports["s_axis_model_tdata"].width // 8
+
+
+def _varied(model: Model, rng: np.random.Generator) -> Model:
+    """The model with other multipliers in its attention, so that any of their bits is set."""
+    layers = []
+    for layer in model.layers:
+        score, context = (int(m) for m in rng.integers(1 << 15, 1 << 16, 2))
+        attention = dataclasses.replace(layer.attention, score_m=score, context_m=context)
+        layers.append(dataclasses.replace(layer, attention=attention))
+    return dataclasses.replace(model, layers=tuple(layers))
+
+
+@functools.cache
+def _work(lanes: int) -> list[tuple[Program, fast.Job, dict[str, np.ndarray]]]:
+    """Inferences of every model, one token to as many as fit, and golden's trace of each."""
+    found = []
+    for subject in subjects(lanes):
+        rng = np.random.default_rng(subject.index)
+        model = _varied(subject.model, rng)
+        whole = subject.index % 2 == 0
+        program = compile_model(model, subject.config, whole_last_layer=whole)
+        program = _turned(program, subject.index % BANKS)
+        for tokens in (program.tokens, lanes + 1 + subject.index % lanes, 1):
+            one = subject.sequence(min(tokens, program.tokens), rng)
+            trace: dict[str, np.ndarray] = {}
+            golden(model, one.ids, one.types, one.attend, trace)
+            job = fast.Job(program, subject.table, one.ids, one.types, one.attend)
+            found.append((program, job, trace))
+    wild = [_wild(subject.model, subject.index) for subject in subjects(lanes)[::2]]
+    models = [random_model(shape, shape.vocabulary) for shape in (*LARGE, DEEP)]
+    return found + [_one(model, lanes) for model in (*wild, *models)]
+
+
+def _wild(model: Model, seed: int) -> Model:
+    """The model with any biases, and shifts up to the largest ones, in half of its channels.
+
+    Shifts of scores and contexts are large, too, and so is one factor of the embedding; those of
+    sums go from none to the largest.
+    """
+    rng = np.random.default_rng(seed)
+
+    def changed(linear: Linear) -> Linear:
+        if linear.m is None or linear.s is None:
+            return linear
+        sums = 128 * np.abs(linear.weight.astype(np.int64)).sum(axis=1)
+        bias = rng.integers(sums - (1 << 31) + 1, (1 << 31) - sums)
+        m = rng.integers(1 << 15, 1 << 16, len(bias))
+        s = np.log2(np.abs(bias * m) + 1).astype(int) - rng.integers(4, 8, len(bias))
+        taken = rng.random(len(bias)) < 0.5
+        return dataclasses.replace(
+            linear,
+            bias=np.where(taken, bias, linear.bias).astype(np.int32),
+            m=np.where(taken, m, linear.m).astype(np.int32),
+            s=np.where(taken, s.clip(SHIFT_MIN, SHIFT_MAX), linear.s).astype(np.int32),
+        )
+
+    def of(part: Attention | FeedForward) -> dict[str, Any]:
+        linears = {name: value for name, value in vars(part).items() if isinstance(value, Linear)}
+        return {name: changed(linear) for name, linear in linears.items()}
+
+    tokens = model.shape.tokens
+    context = SHIFT_MAX - (255 * tokens).bit_length()  # the largest that golden takes
+    shifts: dict[str, Any] = {"score_s": SHIFT_MAX - seed, "context_s": context - seed // 4}
+    sums: dict[str, Any] = {"residual_shift": RESIDUAL_SHIFT_MAX * seed // 8}  # any bit set
+    layers = (
+        dataclasses.replace(
+            layer,
+            attention=dataclasses.replace(layer.attention, **of(layer.attention), **shifts, **sums),
+            ffn=dataclasses.replace(layer.ffn, **of(layer.ffn), **sums),
+        )
+        for layer in model.layers
+    )
+    large = int(rng.integers(128, 255))
+    factors = (large, 256 - large) if seed % 4 else (256 - large, large)
+    embedding = dataclasses.replace(
+        model.embedding, token_factor=factors[0], position_factor=factors[1]
+    )
+    head = tuple(map(changed, model.head))
+    return dataclasses.replace(model, embedding=embedding, layers=tuple(layers), head=head)
+
+
+def _turned(program: Program, banks: int) -> Program:
+    """The program with Q, K, V and the context of its layers so many banks further on."""
+    steps = []
+    for step in program.steps:
+        layer = re.fullmatch(r"layer\.\d+(?:\.(q|k|v|attention\.sum))?", step.name)
+        moved = {
+            name: bank_address(((step.values[name] >> BANK_SHIFT) + banks) % BANKS)
+            for name in (FIELDS_OF[layer[1]] if layer else ())
+        }
+        steps.append(dataclasses.replace(step, values=step.values | moved))
+    return dataclasses.replace(program, steps=tuple(steps))
+
+
+def _one(model: Model, lanes: int) -> tuple[Program, fast.Job, dict[str, np.ndarray]]:
+    """One inference of any tokens, as many as fit."""
+    shape = model.shape
+    program = compile_model(model, config(lanes), whole_last_layer=True)
+    rng = np.random.default_rng(shape.vocabulary)
+    rows = (shape.vocabulary, max(shape.types, 1))
+    ids, types = (rng.integers(0, n, program.tokens) for n in rows)
+    attend = np.ones(program.tokens, np.int64)
+    trace: dict[str, np.ndarray] = {}
+    golden(model, ids, types, attend, trace)
+    table = embedding_table(model, lanes)
+    return program, fast.Job(program, table, ids, types, attend), trace
+
+
+def _traced(
+    design: Design, flags: tuple[str, ...], lanes: int, mutant: int, pace: int | None
+) -> str:
+    work = _work(lanes)
+    results = fast.simulate(
+        config(lanes),
+        [job for _, job, _ in work],
+        row_latency=ROW_LATENCY,
+        trace=True,
+        seed=pace,
+        patience=play.PATIENCE,
+        longest=LONGEST,
+        design=design,
+        variant=VARIANT,
+        flags=flags,
+        mutant=mutant,
+    )
+    for (program, job, trace), result in zip(work, results, strict=True):
+        tokens = len(job.ids)
+        if result.error is not Error.NONE:
+            return f"the code is {result.error.name}"
+        fast.compare(program, trace, tokens, result, np.asarray(job.attend)).check()
+        logits = trace["logits"].ravel()  # of all tokens, where the model pools none
+        if result.logits.tolist() != logits.tolist():
+            return f"logits are {result.logits.tolist()}, golden says {logits.tolist()}"
+        told = (result.cycles, result.active, result.stalls)
+        model = predict(program, tokens, row_latency=ROW_LATENCY)
+        if pace is None and told != (model.cycles, model.active, model.stalls):
+            return f"cycles, active and stalls are {told}, the cycle model says {model}"
+        seen = [(o.number, o.first, o.last, o.active, o.stalls) for o in result.operations]
+        phases = [(p.number, p.first, p.last, p.active, p.stalls) for p in model.phases]
+        if pace is None and seen != phases:
+            return f"the operations are {seen}, the cycle model says {phases}"
+    return ""
+
+
+def _judged(
+    design: Design,
+    flags: tuple[str, ...],
+    lanes: int,
+    mutant: int,
+    cases: Sequence[tuple[Case, tuple[Subject, ...]]],
+) -> str:
+    path = programs(design, flags)[1]
+    for case, runs, facts in play.shown(path, lanes, cases, mutant=mutant):
+        wrong = judge(case, runs, facts)
+        if wrong:
+            return f"{case.kind} {case.number}: {wrong[0]}"
+    return ""

