@@ -21,6 +21,7 @@ from verify.mutate import bench, score
 from verify.mutate.equal import equivalents
 from verify.mutate.netlist import (
     PARTS,
+    ROOT,
     SELECTOR,
     SELECTOR_BITS,
     Mutant,
@@ -30,6 +31,7 @@ from verify.mutate.netlist import (
     with_selector,
 )
 from verify.mutate.reduced import without_encoder
+from verify.mutate.signals import signals
 from verify.mutate.survivors import Known, known
 
 CONFIG = Config(lanes=4)
@@ -243,10 +245,11 @@ def test_what_cannot_be_played_says_why(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[[survivor]", "it must hold"),
-        ("", "it must hold"),
-        ("[[survivor]]\nunit = 'x'", "entry 1 has too much or lacks reason"),
-        ("[[survivor]]\nunit = 'x'\nreason = 'y'\nlines = 'z'", "lacks lines"),
+        ("x = [", "it must hold lists of entries by unit"),
+        ("x = 3", r"x is no list of entries: write x = \[\{ \.\.\. \}\]"),
+        ("x = [{ at = 'y' }]", "entry 1 of x has too much or lacks why"),
+        ("x = [{ why = 'y', lines = 'z' }]", "has too much or lacks lines"),
+        ("x = [{ why = 'y', bits = '3-z' }]", "entry 1 of x: .*: write bits as 3,5-8"),
     ],
 )
 def test_a_list_that_cannot_be_used(text: str, message: str, tmp_path: Path) -> None:
@@ -257,7 +260,7 @@ def test_a_list_that_cannot_be_used(text: str, message: str, tmp_path: Path) -> 
 
 
 def test_an_entry_covers_what_it_names_and_nothing_else() -> None:
-    entry = Known("rsqrt", "why", module="rsqrt.lane*", port="A", bits=(3,), other=(5,))
+    entry = Known("rsqrt", "why", module=("rsqrt.lane*",), port="A", bits=(3,), by=(5,))
     mutant = Mutant(
         mode="cnot1", module="rsqrt.lane2", cell="$1", port="A", bit=3, other=5, wire="", sources=()
     )
@@ -268,7 +271,7 @@ def test_an_entry_covers_what_it_names_and_nothing_else() -> None:
 
 
 def test_an_entry_names_bits_of_signals() -> None:
-    entry = Known("rsqrt", "why", wire="lane.m_*", places=(40, 41))
+    entry = Known("rsqrt", "why", wire=("lane.m_*",), places=(40, 41))
     mutant = Mutant(
         mode="inv", module="rsqrt", cell="$1", port="A", bit=3, other=-1, wire="", sources=()
     )
@@ -278,11 +281,60 @@ def test_an_entry_names_bits_of_signals() -> None:
         assert not entry.covers("rsqrt", dataclasses.replace(mutant, wire=wire)), wire
 
 
-def test_every_known_survivor_names_a_line_that_stands() -> None:
-    """A line that was changed since has to be looked at again."""
-    lines = {
-        line.strip()
-        for path in Path(__file__).resolve().parents[2].glob("rtl/**/*.py")
-        for line in path.read_text().splitlines()
-    }
-    assert [entry.line for entry in known() if entry.line and entry.line not in lines] == []
+def test_an_entry_names_what_a_line_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = Known("rsqrt", "why", at=("attend.end.eq attend.head_size", "attend.width"))
+    mutant = Mutant(
+        mode="inv", module="rsqrt", cell="$1", port="A", bit=3, other=-1, wire="", sources=()
+    )
+    for done, covered in (
+        ("attend.end.eq attend.head_size n", True),
+        ("attend.end.eq tokens n", False),
+        ("attend.end", False),
+        ("attend.width", True),
+        ("other.width", False),
+    ):
+        monkeypatch.setattr(Mutant, "signals", ("other.x", done))
+        assert entry.covers("rsqrt", mutant) is covered, done
+
+
+def test_lines_tell_their_signals(tmp_path: Path) -> None:
+    """Made, driven in a list, over several lines, of a condition, and else the function."""
+    path = tmp_path / "unit.py"
+    path.write_text(
+        "class Unit:\n"
+        "    def elaborate(self):\n"
+        "        super().__init__()\n"
+        "        self.a = b = Signal()\n"
+        "        with m.If(self.i.valid & ~b):\n"
+        "            m.d.sync += [\n"
+        "                self.o[3].eq(self.a + b),\n"
+        "                parts[0].low.eq(\n"
+        "                    Mux(b, 1, self.i.low)\n"
+        "                ),\n"
+        "            ]\n"
+    )
+    found = signals(path)
+    assert [found[line] for line in (3, 4, 5, 7, 8, 9)] == [
+        "elaborate",
+        "b",
+        "if b i i.valid",
+        "o.eq a b",
+        "parts[0].low.eq Mux b i i.low",
+        "parts[0].low.eq Mux b i i.low",
+    ]
+
+
+def test_every_known_survivor_names_what_a_line_does() -> None:
+    """What was renamed or drives otherwise since has to be looked at again."""
+    stands = [
+        f"{path.stem}.{done}"
+        for path in ROOT.glob("rtl/**/*.py")
+        for done in set(signals(path).values())
+    ]
+    for entry in known():
+        for one in entry.at:
+            what, *read = one.split()
+            assert any(
+                done.split()[0] == what and set(read) <= set(done.split()[1:]) for done in stands
+            ), one
+    assert sum(len(entry.at) for entry in known()) > 30

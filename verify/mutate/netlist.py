@@ -18,6 +18,7 @@ from cli.command import ToolError
 from rtl.generate.units import unit
 from rtl.generate.verilog import HEAD, netlist, plain_module_names
 from rtl.interface.config import Config
+from verify.mutate.signals import signals
 
 ROOT = Path(__file__).resolve().parents[2]
 SELECTOR, SELECTOR_BITS = "mutant", 16
@@ -93,14 +94,14 @@ class Mutant:
         return f"{self.mode} {self.module} {self.cell}.{self.port}[{self.bit}]{other}"
 
     @cached_property
-    def lines(self) -> tuple[str, ...]:
-        """The texts of its source lines that belong to the project."""
+    def signals(self) -> tuple[str, ...]:
+        """What its source lines drive that belong to the project, as file.signal each."""
         found = []
         for source in self.sources:
             name, _, number = source.rpartition(":")
             path = ROOT / name
             if path.is_file():
-                found.append(path.read_text().splitlines()[int(number) - 1].strip())
+                found.append(f"{path.stem}.{signals(path).get(int(number), '')}")
         return tuple(found)
 
     def __str__(self) -> str:

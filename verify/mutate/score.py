@@ -118,10 +118,10 @@ def score(
         entry = next((entry for entry in known if entry.covers(unit, mutant)), None)
         if entry is None:
             open_ones.append(mutant)
-        elif entry.equivalent:
+        elif entry.same:
             found.equivalent.append(mutant)
         else:
-            found.known.append((mutant, entry.reason))
+            found.known.append((mutant, entry.why))
     stage(f"proving what survives of {unit}: {len(open_ones)} mutants")
     for mutant, same in zip(open_ones, equivalents(whole, unit, open_ones, jobs)):
         (found.equivalent if same else found.new).append(mutant)

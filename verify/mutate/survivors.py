@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from verify.mutate.netlist import Mutant
 
 LIST = Path(__file__).with_name("survivors.toml")
-NEEDED = {"unit", "reason"}
+TEXTS, NUMBERS = ("at", "wire", "module"), ("places", "bits", "by")
 
 
 @dataclass(frozen=True)
@@ -21,47 +20,62 @@ class Known:
 
     Attributes
     ----------
-    unit, reason
+    unit, why
         Of which unit, and why it may survive.
-    line, module, cell, mode, port, wire, places, bits, other
-        Where given: the text of a source line of its cell, its module (`*` for any part of the
-        name), a part of the cell's name, the mode, the port of the cell, the signal (`*` again),
-        the signal's bits, the bits of the port, and those that decide whether they are inverted.
-    equivalent
+    at
+        What a source line of its cell does: file.signal makes it, file.signal.eq drives it, with
+        names of what it is driven by behind it where that matters.
+    wire, places
+        Names in the netlist (`*` for any part), and bits of them.
+    module, cell, port, bits
+        Modules (`*` again), a part of the cell's name, its port, bits of the port.
+    mode, by
+        The mode, and bits of the port that decide whether they are inverted.
+    same
         No allowed input shows it, as the reason says: every one was played, or none sets the bit.
     """
 
     unit: str
-    reason: str
-    line: str = ""
-    module: str = ""
+    why: str
+    at: tuple[str, ...] = ()
+    wire: tuple[str, ...] = ()
+    module: tuple[str, ...] = ()
     cell: str = ""
-    equivalent: bool = False
     mode: str = ""
     port: str = ""
-    wire: str = ""
+    same: bool = False
     places: tuple[int, ...] = ()
     bits: tuple[int, ...] = ()
-    other: tuple[int, ...] = ()
+    by: tuple[int, ...] = ()
 
     def covers(self, unit: str, mutant: Mutant) -> bool:
         """Whether this is one of its mutants."""
         wire, _, place = mutant.wire.removesuffix("]").rpartition("[")
         return (
             self.unit == unit
-            and self.line in ("", *mutant.lines)
-            and fnmatchcase(mutant.module, self.module or "*")
+            and (not self.at or any(map(self._at, mutant.signals)))
+            and _named(mutant.module, self.module)
             and self.cell in mutant.cell
             and self.mode in ("", mutant.mode)
             and self.port in ("", mutant.port)
-            and fnmatchcase(wire, self.wire or "*")
+            and _named(wire, self.wire)
             and (not self.places or place in map(str, self.places))
             and (not self.bits or mutant.bit in self.bits)
-            and (not self.other or mutant.other in self.other)
+            and (not self.by or mutant.other in self.by)
         )
 
+    def _at(self, signal: str) -> bool:
+        """Whether one of `at` says this, or less: `x.sum.eq a` also stands for `x.sum.eq a b`."""
+        what, *read = signal.split()
+        said = [one.split() for one in self.at]
+        return any(first == what and set(names) <= set(read) for first, *names in said)
 
-FIELDS = {field.name for field in fields(Known)}
+
+def _named(name: str, patterns: tuple[str, ...]) -> bool:
+    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+FIELDS = {field.name for field in fields(Known)} - {"unit"}
 
 
 def known(path: Path = LIST) -> list[Known]:
@@ -70,21 +84,44 @@ def known(path: Path = LIST) -> list[Known]:
     Raises
     ------
     ValueError
-        The file is no TOML, or an entry lacks a field or has one too many.
+        The file is no TOML, or an entry lacks its reason, has a field too many or bits that are
+        none.
     """
     try:
-        entries: Sequence[dict[str, Any]] = tomllib.loads(path.read_text())["survivor"]
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError) as error:
-        raise ValueError(f"{path}: {error}: it must hold [[survivor]] entries") from None
+        units: dict[str, list[dict[str, Any]]] = tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: {error}: it must hold lists of entries by unit") from None
     found = []
-    for number, entry in enumerate(entries, 1):
-        wrong = entry.keys() - FIELDS | NEEDED - entry.keys()
-        if wrong:
-            raise ValueError(
-                f"{path}: entry {number} has too much or lacks {', '.join(sorted(wrong))}: "
-                f"{', '.join(sorted(NEEDED))} are needed, and of {', '.join(sorted(FIELDS))} any "
-                "may be there"
-            )
-        numbers = {name: tuple(entry.get(name, ())) for name in ("places", "bits", "other")}
-        found.append(Known(**entry | numbers))
+    for unit, entries in units.items():
+        if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+            raise ValueError(f"{path}: {unit} is no list of entries: write {unit} = [{{ ... }}]")
+        for number, entry in enumerate(entries, 1):
+            wrong = entry.keys() - FIELDS | {"why"} - entry.keys()
+            if wrong:
+                raise ValueError(
+                    f"{path}: entry {number} of {unit} has too much or lacks "
+                    f"{', '.join(sorted(wrong))}: why is needed, and of "
+                    f"{', '.join(sorted(FIELDS))} any may be there"
+                )
+            texts = {
+                name: (entry[name],) if isinstance(entry[name], str) else tuple(entry[name])
+                for name in TEXTS
+                if name in entry
+            }
+            try:
+                numbers = {name: _numbers(entry[name]) for name in NUMBERS if name in entry}
+            except ValueError as error:
+                raise ValueError(
+                    f"{path}: entry {number} of {unit}: {error}: write bits as 3,5-8"
+                ) from None
+            found.append(Known(unit, **entry | texts | numbers))
     return found
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """3,5-8 as numbers."""
+    result: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        result += range(int(first), int(last or first) + 1)
+    return tuple(result)
