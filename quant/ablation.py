@@ -128,8 +128,7 @@ def parser() -> Parser:
         action="append",
         dest="parts",
         choices=PARTS,
-        help="numerics: choices of the contract; remedies: those of quant.calibrate (default "
-        "both)",
+        help="numerics: choices of the contract; remedies: those of quant.calibrate (default both)",
     )
     return result
 

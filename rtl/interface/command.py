@@ -140,7 +140,6 @@ def flags_of(opcode: Opcode, byte: int) -> Flag:
     return Flag(byte)
 
 
-
 class Field(NamedTuple):
     """A field of a descriptor: name and width in bytes."""
 
