@@ -45,6 +45,11 @@ class Attention(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        if config.ways > 1:
+            raise ValueError(
+                f"columns is {config.columns}: the attention unit alone takes as many as lanes, "
+                f"{config.lanes}"
+            )
         self.engine = Engine(config, encoder=False)
         n = config.lanes
         operands = data.StructLayout(

@@ -6,7 +6,7 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Array, Cat, Elaboratable, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -32,9 +32,13 @@ from rtl.primitives.pipeline import delay, register
 
 
 class Banks(NamedTuple):
-    """Words of the activation banks, and the numbers of A's and B's, a cycle before their words."""
+    """Words of the activation banks, and the numbers of A's and B's, a cycle before their words.
 
-    words: list[data.View]
+    words
+        Of each bank, those of its ways.
+    """
+
+    words: list[list[data.View]]
     a: Value
     b: Value
 
@@ -54,7 +58,9 @@ class Engine(wiring.Component):
                                  banks <- int8    softmax <- scores    X16 <- residual   logits
 
     The four activation banks are one address space; the two top bits of an address name the bank,
-    so that Q, K, V and the context can be read and written in one cycle.
+    so that Q, K, V and the context can be read and written in one cycle. What operand B may come
+    from has c = M / N ways, since B is c words: those at its address in all ways. Operand A is the
+    word of one way.
 
     Members
     -------
@@ -76,8 +82,8 @@ class Engine(wiring.Component):
     x : Out, ResidualAccess
     logit : Out, LogitWrite
     logits : Out, LogitLayout
-    bank : In, ReadPort
-        Reads the banks while the engine is quiet.
+    bank, bank_way : In, ReadPort; In
+        Reads the banks while the engine is quiet; with several ways this one.
     context : Out, Region
     limit : Out, Limit
     error : Out, Error
@@ -120,12 +126,17 @@ class Engine(wiring.Component):
                 "row_tile_done": Out(1),
                 "mask": In(MaskWrite(config.places)),
                 "rows": Out(RowsFill()),
-                "rows_write": In(WritePort(range(config.weight_words), word)),
-                "x8": In(WritePort(range(config.x_words), activation_word(n, config.precise))),
+                "rows_write": In(WritePort(range(config.weight_words), word, config.ways)),
+                "x8": In(
+                    WritePort(
+                        range(config.x8_words), activation_word(n, config.precise), config.ways
+                    )
+                ),
                 "x": Out(ResidualAccess(config)),
                 "logit": Out(LogitWrite(config)),
                 "logits": Out(LogitLayout()),
                 "bank": In(ReadPort(address_bits(config), word)),
+                **({"bank_way": In(range(config.ways))} if config.ways > 1 else {}),
                 "context": Out(Region(config)),
                 "limit": Out(Limit()),
                 "error": Out(Error),
@@ -196,8 +207,8 @@ class Engine(wiring.Component):
             self.row_tile_done.eq(epilogue.row_tile_done),
             self.error.eq(loader.error),
             self.finished.eq(loader.end & sequencer.idle & sequencer.quiet),
-            self.trace.bank_en.eq(epilogue.bank.en),
-            self.trace.bank_address.eq(epilogue.bank.address),
+            self.trace.bank_en.eq(reduce(or_, epilogue.bank.en)),
+            self.trace.bank_address.eq(Cat(*self._written_way(), epilogue.bank.address)),
             self.trace.bank.eq(high(epilogue.bank.data)),
             self.trace.score_en.eq(epilogue.score.en),
             self.trace.score_key.eq(epilogue.score.key),
@@ -208,36 +219,59 @@ class Engine(wiring.Component):
         with m.If(sequencer.outside & (loader.error == Error.NONE)):
             m.d.comb += self.error.eq(Error.LIMIT)
 
-    def _x8(self, m: Module) -> data.View:
-        """X8 and its word, `Memory.latency` cycles after the issuer's address."""
-        o = self.issuer.o
-        word = activation_word(self.config.lanes, self.config.precise)
-        m.submodules.x8 = x8 = Memory(word, self.config.x_words)
-        connect(m, flipped(self.x8), x8.write)
-        by_b = o.b[:2] == Operand.X8  # BANK and WEIGHT are its other sources
-        m.d.comb += x8.read.address.eq(Mux(by_b, o.b_address, o.a_address))
-        return x8.read.data
+    def _written_way(self) -> list[Value]:
+        """The number of the way that the epilogue writes, a bit each."""
+        en = self.epilogue.bank.en
+        return [
+            Cat(*(en[way] for way in range(self.config.ways) if way >> bit & 1)).any()
+            for bit in range(self.config.way_bits)
+        ]
 
-    def _weights(self, m: Module) -> data.View:
-        """Both halves of the weights, and their word.
+    def _ways(self, name: str) -> list[str]:
+        """The names of a memory's ways."""
+        ways = self.config.ways
+        return [f"{name}_{way}" if ways > 1 else name for way in range(ways)]
+
+    def _x8(self, m: Module) -> list[data.View]:
+        """X8 and the words of its ways, `Memory.latency` cycles after the issuer's address."""
+        o, found = self.issuer.o, []
+        word = activation_word(self.config.lanes, self.config.precise)
+        for way, name in enumerate(self._ways("x8")):
+            m.submodules[name] = x8 = Memory(word, self.config.x8_words)
+            by_b = o.b[:2] == Operand.X8  # BANK and WEIGHT are its other sources
+            m.d.comb += [
+                x8.write.en.eq(self.x8.en[way]),
+                x8.write.address.eq(self.x8.address),
+                x8.write.data.eq(self.x8.data),
+                x8.read.address.eq(Mux(by_b, o.b_address, o.a_address)),
+            ]
+            found.append(x8.read.data)
+        return found
+
+    def _weights(self, m: Module) -> list[data.View]:
+        """Both halves of the weights, and the words of their ways.
 
         They are written a cycle late, and in time: a half is first read two cycles after its last
         word came.
         """
         o, loader, words = self.issuer.o, self.loader, self.config.weight_words
-        m.submodules.weights = weights = Memory(int8_word(self.config.lanes), 2 * words)
-        by_b = o.b[1]  # of its sources WEIGHT alone has this bit
-        m.d.comb += weights.read.address.eq(Mux(by_b, o.b_address, o.a_address))
         source = Mux(loader.rows.active, self.rows_write.data, loader.weight.data)
-        m.d.sync += [
-            weights.write.en.eq(loader.weight.en | self.rows_write.en),
-            weights.write.address.eq(
-                Mux(loader.rows.active, self.rows_write.address, loader.weight.address)
-                | Mux(loader.weight.buffer, words, 0)
-            ),
-        ]
-        m.d.comb += weights.write.data.eq(register(m, source, "write_data"))
-        return weights.read.data
+        written = register(m, source, "write_data")
+        found = []
+        for way, name in enumerate(self._ways("weights")):
+            m.submodules[name] = weights = Memory(int8_word(self.config.lanes), 2 * words)
+            by_b = o.b[1]  # of its sources WEIGHT alone has this bit
+            m.d.comb += weights.read.address.eq(Mux(by_b, o.b_address, o.a_address))
+            m.d.sync += [
+                weights.write.en.eq(loader.weight.en[way] | self.rows_write.en[way]),
+                weights.write.address.eq(
+                    Mux(loader.rows.active, self.rows_write.address, loader.weight.address)
+                    | Mux(loader.weight.buffer, words, 0)
+                ),
+            ]
+            m.d.comb += weights.write.data.eq(written)
+            found.append(weights.read.data)
+        return found
 
     def _banks(self, m: Module) -> Banks:
         """The four banks, and which of them operands A and B come from."""
@@ -250,29 +284,37 @@ class Engine(wiring.Component):
         m.d.comb += reading.eq(Mux(outside, self.bank.address, issuer.o.a_address))
         a_bank, b_bank = reading[bank_bits:][:2], issuer.o.b_address[bank_bits:][:2]
         for number, name in enumerate(("query", "key", "value", "context")):
-            bank = Memory(word, config.bank_words)
-            m.submodules[f"{name}_bank"] = bank
-            banks.append(bank.read.data)
-            m.d.comb += [
-                bank.read.address.eq(Mux(issuer.o.b_banks[number], issuer.o.b_address, reading)),
-                bank.write.en.eq(
-                    epilogue.bank.en & (epilogue.bank.address[bank_bits:][:2] == number)
-                ),
-                bank.write.address.eq(epilogue.bank.address),
-                bank.write.data.eq(epilogue.bank.data),
-            ]
+            words = []
+            for way, way_name in enumerate(self._ways(f"{name}_bank")):
+                bank = Memory(word, config.bank_words)
+                m.submodules[way_name] = bank
+                words.append(bank.read.data)
+                m.d.comb += [
+                    bank.read.address.eq(
+                        Mux(issuer.o.b_banks[number], issuer.o.b_address, reading)
+                    ),
+                    bank.write.en.eq(
+                        epilogue.bank.en[way] & (epilogue.bank.address[bank_bits:][:2] == number)
+                    ),
+                    bank.write.address.eq(epilogue.bank.address),
+                    bank.write.data.eq(epilogue.bank.data),
+                ]
+            banks.append(words)
         # Which bank, known a cycle before its word.
         early = Memory.latency - 1
         a_number = delay(m, a_bank, early, "a_bank")
         b_number = delay(m, b_bank, early, "b_bank")
         asked = register(m, a_number, "asked_bank")
+        asked_way = delay(m, self.bank_way, Memory.latency, "asked_way") if config.ways > 1 else 0
         with m.Switch(asked):
-            for number, bank in enumerate(banks):
+            for number, words in enumerate(banks):
                 with m.Case(number):
-                    m.d.comb += self.bank.data.eq(high(bank))
+                    m.d.comb += self.bank.data.eq(Array(map(high, words))[asked_way])
         return Banks(banks, a_number, b_number)
 
-    def _operands(self, m: Module, x8: data.View, weights: data.View, banks: Banks) -> None:
+    def _operands(
+        self, m: Module, x8: list[data.View], weights: list[data.View], banks: Banks
+    ) -> None:
         """The mux of the sources, a cycle after the memories' words, and the array's control.
 
         It is an OR of words, all but one of which are held at 0; which, is known a cycle before for
@@ -289,17 +331,31 @@ class Engine(wiring.Component):
         b_source = delay(m, issuer.o.b, early, "b_source")
         index = delay(m, issuer.o.index, early, "index")
         place, carried = one_hot(index, self.sequencer.factor)
-        words = {Operand.X8: x8, Operand.WEIGHT: weights, Operand.P: softmax.p.data}
-        a_words = [(words[of], register(m, a_source == of, f"a_{of.name.lower()}")) for of in words]
-        b_words = [
-            (words[of], register(m, b_source == of, f"b_{of.name.lower()}"))
-            for of in (Operand.X8, Operand.WEIGHT)
+        a_way = delay(m, issuer.o.a_way, early, "a_way") if self.config.ways > 1 else None
+        # (word, whether operand A is it), and of operand B (words of the ways, whether it is they)
+        a_words: list[tuple[data.View, Value]] = []
+        b_words: list[tuple[list[data.View], Value]] = []
+
+        def from_a(words: list[data.View], here: Value, name: str) -> None:
+            for way, (word, way_name) in enumerate(zip(words, self._ways(name), strict=True)):
+                mine = here if a_way is None else here & (a_way == way)
+                a_words.append((word, register(m, mine, f"a_{way_name}")))
+
+        def from_b(words: list[data.View], here: Value, name: str) -> None:
+            b_words.append((words, register(m, here, f"b_{name}")))
+
+        from_a(x8, a_source == Operand.X8, "x8")
+        a_words += [
+            (word, register(m, a_source == of, f"a_{of.name.lower()}"))
+            for of, word in ((Operand.WEIGHT, weights[0]), (Operand.P, softmax.p.data))
         ]
-        for number, word in enumerate(banks.words):
+        from_b(x8, b_source == Operand.X8, "x8")
+        from_b(weights, b_source == Operand.WEIGHT, "weight")
+        for number, words in enumerate(banks.words):
             in_a = (a_source == Operand.BANK) & (banks.a == number)
             in_b = (b_source == Operand.BANK) & (banks.b == number)
-            a_words.append((word, register(m, in_a, f"a_bank_{number}")))
-            b_words.append((word, register(m, in_b, f"b_bank_{number}")))
+            from_a(words, in_a, f"bank_{number}")
+            from_b(words, in_b, f"bank_{number}")
         low = None
         if self.config.precise:
             low = register(m, delay(m, issuer.o.low, early, "low"), "of_low")
@@ -314,7 +370,6 @@ class Engine(wiring.Component):
             here = (a_source == Operand.ONE_HOT) & (place == lane)
             selects = register(m, Mux(here, carried, 0), f"one_hot_{lane}")
             a = Signal(signed(A_BITS), name=f"a_{lane}")
-            b = Signal(signed(B_BITS), name=f"b_{lane}")
             m.d.comb += [
                 a.eq(
                     reduce(
@@ -323,9 +378,19 @@ class Engine(wiring.Component):
                         selects,
                     )
                 ),
-                b.eq(reduce(or_, (Mux(taken, of_lane(word, lane), 0) for word, taken in b_words))),
                 matmul.a[lane].eq(register(m, a, f"operand_a_{lane}")),
-                matmul.b[lane].eq(register(m, b, f"operand_b_{lane}")),
+            ]
+        for column in range(self.config.tile_columns):
+            way, lane = divmod(column, self.config.lanes)
+            b = Signal(signed(B_BITS), name=f"b_{column}")
+            m.d.comb += [
+                b.eq(
+                    reduce(
+                        or_,
+                        (Mux(taken, of_lane(words[way], lane), 0) for words, taken in b_words),
+                    )
+                ),
+                matmul.b[column].eq(register(m, b, f"operand_b_{column}")),
             ]
         m.d.comb += [
             matmul.valid.eq(delay(m, issuer.o.valid, OPERAND, "valid", reset=True)),

@@ -98,6 +98,7 @@ class _Layout:
         traces: Sequence[Mapping[str, np.ndarray]],
     ) -> None:
         n = self.lanes = config.lanes
+        self.ways, self.columns = config.ways, config.tile_columns
         self.lengths, self.traces = lengths, traces
         self.bank_words = config.bank_words
         tiles = [ceil_div(tokens, n) for tokens in lengths]
@@ -130,6 +131,11 @@ class _Layout:
     def word(self, step: Step, field: str) -> int:
         """The word that the field names, in X16 or in the banks."""
         return word_address(step.values[field], self.bank_words)
+
+    def banked(self, base: int, line: np.ndarray, stride: int, word: np.ndarray) -> np.ndarray:
+        """Addresses in the banks as the trace has them: lines lie in the ways in turn."""
+        address = base + line // self.ways * stride + word
+        return address * self.ways + line % self.ways
 
     def gathers(self, step: Step) -> bool:
         """It takes lane 0 of the first row tile of each sequence to a lane of its own."""
@@ -192,9 +198,9 @@ class _Layout:
         order = np.array(
             [
                 (place, row, channel)
-                for first in range(0, columns, self.lanes)
+                for first in range(0, columns, self.columns)
                 for place, row in enumerate(self.rows(step))
-                for channel in range(first, min(first + self.lanes, columns))
+                for channel in range(first, min(first + self.columns, columns))
             ]
         )
         place, row, channel = order.T
@@ -207,9 +213,11 @@ class _Layout:
             tensor = spread
         stride, base = values["destination_stride"], self.word(step, "destination")
         if not self.gathers(step):
-            writes = self.by_channel(
-                port, step.name, tensor, order[:, 1:], base + row * stride + channel
-            )
+            if port == "bank":
+                address = self.banked(base, row, stride, channel)
+            else:
+                address = base + row * stride + channel
+            writes = self.by_channel(port, step.name, tensor, order[:, 1:], address)
             if first and not self.gathered:
                 writes.valid[:, 1:] = False
             return writes
@@ -238,9 +246,9 @@ class _Layout:
         order = np.array(
             [
                 (sequence, label)
-                for first in range(0, labels, self.lanes)
+                for first in range(0, labels, self.columns)
                 for sequence in number
-                for label in range(first, min(first + self.lanes, labels))
+                for label in range(first, min(first + self.columns, labels))
             ]
         )
         sequence, label = order.T
@@ -260,7 +268,8 @@ class _Layout:
         size = tensor.shape[1] // heads
         tiles = step.values["columns"] // self.lanes
         padded = tiles // heads * self.lanes
-        places = np.flatnonzero(self.token >= 0)
+        # With several ways a tile has all places of its row tiles.
+        places = np.flatnonzero((self.token >= 0) | (self.ways > 1))
         tile, number = np.indices((tiles, len(places))).reshape(2, -1)
         place = places[number]
         token = self.token[place]
@@ -269,9 +278,11 @@ class _Layout:
         inside = within < size
         channel = head[:, None] * size + np.minimum(within, size - 1)
         values = np.where(inside, tensor[token[:, None], channel], 0)
-        address = self.word(step, "destination") + tile * (self.row_tiles * self.lanes) + place
+        words = self.row_tiles * self.lanes
+        address = self.banked(self.word(step, "destination"), tile, words, place)
         index = np.stack([np.broadcast_to(token[:, None], channel.shape), channel], -1)
-        return Writes("bank", step.name, address, values, np.ones_like(inside), index)
+        valid = np.broadcast_to(token[:, None] >= 0, inside.shape)
+        return Writes("bank", step.name, address, values, valid, index)
 
     @staticmethod
     def _last(trace: Mapping[str, np.ndarray]) -> str:
@@ -334,7 +345,9 @@ class _Layout:
         size, first = step.values["head_size"], self.first_rows[number]
         head, row, channel = np.indices((step.values["heads"], self.queries(step, number), size))
         row, channel = row.reshape(-1), (head * size + channel).reshape(-1)
-        address = self.word(step, "context") + (first + row) * step.values["stride"] + channel
+        address = self.banked(
+            self.word(step, "context"), first + row, step.values["stride"], channel
+        )
         token = row[:, None] * self.lanes + np.arange(self.lanes)
         valid = token < len(tensor)
         channels = np.broadcast_to(channel[:, None], token.shape)

@@ -89,6 +89,8 @@ def misplaced(one: Descriptor, before: Sequence[Descriptor], config: Config) -> 
     opcode = Opcode(one.opcode)
     known = FLAGS.get(opcode, Flag(0))
     known |= WIDE_FLAGS.get(opcode, Flag(0)) if config.precise else Flag(0)
+    if opcode == Opcode.HEADER:
+        known = Flag(config.way_bits)
     if one.flags & ~int(known):
         given, has = flags_byte(Flag(one.flags)), flags_byte(known)
         return f"flags {given:#04x}: {opcode.name} has only {has:#04x}"
@@ -97,7 +99,11 @@ def misplaced(one: Descriptor, before: Sequence[Descriptor], config: Config) -> 
     if opcode == Opcode.HEADER:
         right = {"magic": MAGIC, "version": VERSION, "lanes": config.lanes}
         wrong = (name for name, value in right.items() if one.values[name] != value)
-        return next((f"{n} is {one.values[n]}: it must be {right[n]}" for n in wrong), "")
+        found = next((f"{n} is {one.values[n]}: it must be {right[n]}" for n in wrong), "")
+        columns = config.lanes << one.flags
+        if not found and columns != config.tile_columns:
+            return f"columns are {columns}: they must be {config.tile_columns}"
+        return found
     if any(b.opcode == Opcode.LINEAR and b.flags & LOGITS for b in before):
         return "" if opcode == Opcode.END else "only END follows a LINEAR with LOGITS"
     embedded = any(b.opcode == Opcode.EMBED for b in before)

@@ -22,6 +22,7 @@ def fitting(
     lanes: int,
     tokens: int,
     *,
+    columns: int | None = None,
     norm_lanes: int | None = None,
     epilogue_lanes: int | None = None,
     precise: bool = False,
@@ -34,7 +35,11 @@ def fitting(
         No configuration takes it; the message names the limit.
     """
     minimum = Config(
-        lanes=lanes, norm_lanes=norm_lanes, epilogue_lanes=epilogue_lanes, precise=precise
+        lanes=lanes,
+        columns=columns,
+        norm_lanes=norm_lanes,
+        epilogue_lanes=epilogue_lanes,
+        precise=precise,
     )
     value_width = shape.heads * ceil_div(shape.head_size, lanes) * lanes
     found = replace(
@@ -136,8 +141,9 @@ def longest_sequence(model: Model, config: Config) -> int:
     row_tiles = _row_tiles(model, config)
     if row_tiles == 0:
         raise FitError(
-            f"one row tile of V takes {_value_width(model, n)} words and of the feed-forward layer "
-            f"{shape.ffn}, the banks have {BANKS} x {config.bank_words}: generate with more tokens"
+            f"one row tile of V takes {_value_words(model, config, 1)} words and of the "
+            f"feed-forward layer {shape.ffn}, the banks have {BANKS} x {config.bank_words}: "
+            "generate with more tokens"
         )
     return min(shape.tokens, config.tokens, row_tiles * n)
 
@@ -145,7 +151,7 @@ def longest_sequence(model: Model, config: Config) -> int:
 def most_row_tiles(model: Model, config: Config) -> int:
     """Row tiles that the sequences of a batch may take together."""
     # Where nothing gathers them, a hidden layer of the head has a row tile for each of them.
-    return min(_row_tiles(model, config), config.bank_words // _between(model))
+    return min(_row_tiles(model, config), config.ways * (config.bank_words // _between(model)))
 
 
 def _between(model: Model) -> int:
@@ -155,20 +161,24 @@ def _between(model: Model) -> int:
 
 def _row_tiles(model: Model, config: Config) -> int:
     """Row tiles of a sequence that the memories have room for."""
-    shape, n = model.shape, config.lanes
+    shape, ways = model.shape, config.ways
     room = [
         config.x_words // shape.hidden,
-        config.bank_words // max(shape.inner, _value_width(model, n)),
-        BANKS * config.bank_words // shape.ffn,
+        ways * (config.x8_words // shape.hidden),
+        ways * (config.bank_words // shape.inner),
+        config.bank_words // _value_words(model, config, 1),
+        ways * (BANKS * config.bank_words // shape.ffn),
         config.row_tiles,
     ]
     if shape.pooling == "none":  # the head computes all of them
-        room += [config.bank_words // _between(model), config.logit_words // shape.labels]
+        room += [ways * (config.bank_words // _between(model)), config.logit_words // shape.labels]
     return min(room)
 
 
-def _value_width(model: Model, lanes: int) -> int:
-    """Words of a row tile of V, whose heads are padded."""
-    shape = model.shape
-    width = shape.heads * ceil_div(shape.head_size, lanes) * lanes
-    return max(width, ceil_div(shape.hidden, lanes) * lanes) if shape.pooling == "mean" else width
+def _value_words(model: Model, config: Config, row_tiles: int) -> int:
+    """Words of so many row tiles of V, whose heads are padded, in the fullest way."""
+    shape, n = model.shape, config.lanes
+    words = shape.heads * ceil_div(shape.head_size, n)
+    if shape.pooling == "mean":
+        words = max(words, ceil_div(shape.hidden, n))
+    return ceil_div(words, config.ways) * row_tiles * n

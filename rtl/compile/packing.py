@@ -41,13 +41,16 @@ def padded_heads(linear: Linear, heads: int, width: int) -> Linear:
     )
 
 
-def weights(linear: Linear, lanes: int) -> bytes:
-    """For each column tile K words of weights, then 7 byte planes of its parameters."""
+def weights(linear: Linear, lanes: int, tile_columns: int) -> bytes:
+    """For each column tile the weights of K inputs, then 7 byte planes of its parameters.
+
+    All are whole words of N channels; the last tile has as many as its channels take.
+    """
     columns, length = linear.weight.shape
-    n, tiles = lanes, ceil_div(columns, lanes)
-    padded = np.zeros((tiles * n, length), np.int8)
+    width = ceil_div(columns, lanes) * lanes
+    padded = np.zeros((width, length), np.int8)
     padded[:columns] = linear.weight
-    planes = np.zeros((tiles * n, PARAMETER_PLANES), np.uint8)
+    planes = np.zeros((width, PARAMETER_PLANES), np.uint8)
     planes[:columns, :4] = linear.bias.astype("<i4")[:, None].view(np.uint8)
     if linear.m is None or linear.s is None:
         m, s = np.full(columns, IDENTITY_M), np.full(columns, 15)
@@ -56,8 +59,8 @@ def weights(linear: Linear, lanes: int) -> bytes:
     planes[:columns, 4:6] = m.astype("<u2")[:, None].view(np.uint8)
     planes[:columns, 6] = s
     parts = []
-    for tile in range(tiles):
-        part = slice(tile * n, (tile + 1) * n)
+    for first in range(0, width, tile_columns):
+        part = slice(first, first + tile_columns)
         parts += [padded[part].T.tobytes(), planes[part].T.tobytes()]
     return b"".join(parts)
 

@@ -238,7 +238,8 @@ class _Compiler:
             "rows": zlib.crc32(np.ascontiguousarray(embedding_table(self.model, self.lanes)).data),
             "model": int.from_bytes(identity_of(self.model), "little"),
         }
-        return Step("header", Opcode.HEADER, NO_FLAGS, values)
+        # Opcode and flags, of which the HEADER has none: the shape of the array is in their place.
+        return Step("header", Opcode.HEADER, Flag(self.config.way_bits), values)
 
     def embed(self) -> Step:
         shape, embedding = self.model.shape, self.model.embedding
@@ -396,4 +397,5 @@ class _Compiler:
         }
         if source is not None:
             flags |= Flag.BANK
-        return Step(name, Opcode.LINEAR, flags, values, weights(linear, self.lanes))
+        tile = self.lanes if flags & Flag.TRANSPOSED else self.config.tile_columns
+        return Step(name, Opcode.LINEAR, flags, values, weights(linear, self.lanes, tile))

@@ -29,7 +29,7 @@ GATHERS = Flag.FIRST_TILE | Flag.RESIDUAL
 
 
 def config_for(stream: bytes, config: Config) -> Config:
-    """`config` with the stream's lanes, and as large as its HEADER and its heads ask for.
+    """`config` with the stream's array, and as large as its HEADER and its heads ask for.
 
     Raises
     ------
@@ -38,6 +38,7 @@ def config_for(stream: bytes, config: Config) -> Config:
     """
     header, *others = decode(stream)
     values, n = header.values, header.values["lanes"]
+    columns = n << header.flags
     wide = any(d.opcode in (Opcode.LINEAR, Opcode.TABLE) and d.flags & Flag.WIDE for d in others)
     limits = {
         name: max(getattr(config, name), values[name])
@@ -48,7 +49,13 @@ def config_for(stream: bytes, config: Config) -> Config:
             width = one.values["heads"] * ceil_div(one.values["head_size"], n) * n
             limits["hidden"] = max(limits["hidden"], width)
     try:
-        return replace(config, lanes=n, precise=config.precise or wide, **limits)
+        return replace(
+            config,
+            lanes=n,
+            columns=None if columns == n else columns,
+            precise=config.precise or wide,
+            **limits,
+        )
     except ValueError as error:
         raise ValueError(f"no hardware takes the stream: {error}") from None
 
@@ -126,7 +133,8 @@ class Held:
         if longest > n and most > 2:
             many.append([n + 1, 1])
         self.batches = [
-            Batch(lengths, np.zeros(4 * self.config.bank_words, bool)) for lengths in many
+            Batch(lengths, np.zeros((self.config.ways, 4 * self.config.bank_words), bool))
+            for lengths in many
         ]
 
     def _of_norm(self, one: Descriptor, before: Sequence[Descriptor]) -> Iterator[str]:
@@ -172,9 +180,13 @@ class Held:
                 f"destination_stride is {v['destination_stride']}: row tiles of {v['columns']} "
                 "columns overlap"
             )
-        n, length = self.config.lanes, v["length"]
-        words = np.frombuffer(payload, np.int8).reshape(-1, length + PARAMETER_PLANES, n)
-        words = words.swapaxes(1, 2).reshape(-1, length + PARAMETER_PLANES)[: v["columns"]]
+        length = v["length"]
+        tile = self.config.lanes if flags & Flag.TRANSPOSED else self.config.tile_columns
+        whole = tile * (length + PARAMETER_PLANES)
+        tiles = [payload[at : at + whole] for at in range(0, len(payload), whole)]
+        words = np.concatenate(
+            [np.frombuffer(one, np.int8).reshape(length + PARAMETER_PLANES, -1).T for one in tiles]
+        )[: v["columns"]]
         yield from _of_weights(words, length, bool(flags & Flag.WIDE), bool(flags & Flag.LOGITS))
 
     def _of_attend(self, one: Descriptor) -> Iterator[str]:
@@ -213,14 +225,14 @@ class Held:
             batch.written |= used[target.field]
 
     def _areas(self, one: Descriptor, lengths: list[int]) -> Iterator[Area]:
-        return areas(one.opcode, one.flags, one.values, lengths, self.gathered, self.config.lanes)
+        return areas(one.opcode, one.flags, one.values, lengths, self.gathered, self.config)
 
     def _words(self, area: Area) -> np.ndarray:
         """A bit for each word of the banks: the area has it."""
-        used = np.zeros(4 * self.config.bank_words, bool)
+        used = np.zeros((self.config.ways, 4 * self.config.bank_words), bool)
         begin = word_address(area.address, self.config.bank_words)
-        for offset, words in area.parts:
-            used[begin + offset : begin + offset + words] = True
+        for way, offset, words in area.parts:
+            used[way, begin + offset : begin + offset + words] = True
         return used
 
     def _same(self, one: Descriptor, *names: str) -> Iterator[str]:

@@ -17,6 +17,10 @@ class AttendWalker(Walker):
 
     S0 S1 C0 S2 C1 ...: the softmax of one row tile runs beside the scores of the next. Each C finds
     what S knew of its place in the half of the softmax's double buffers that the two share.
+
+    With c ways a tile of S has the row tiles of keys that lie at one address, one in each way. So a
+    sequence that begins in row tile r skips the first r mod c words of its first tile. A tile of C
+    has c words of N channels in the same way, of which it skips those of the head before.
     """
 
     def elaborate(self, platform: object) -> Elaboratable:
@@ -29,6 +33,7 @@ class AttendWalker(Walker):
         self._place = data.StructLayout(
             {
                 "offset": unsigned(self.width),  # of row tile and head, in Q and the context
+                **({"way": range(self.config.ways)} if self.config.ways > 1 else {}),
                 "tokens": range(self.config.tokens + 1),  # of the sequence
                 "next_row": row_tile,  # row tile in which the next sequence begins
                 "head_ends": unsigned(1),  # the last row tile of its head
@@ -69,6 +74,7 @@ class AttendWalker(Walker):
     ) -> tuple[data.View, Value, Value]:
         """In its turn, the tile of S over a key tile; (its place, its last, the very last)."""
         n, config, tile, attend = self.config.lanes, self.config, self.o.payload, self._attend
+        columns, ways, way_bits = config.tile_columns, config.ways, config.way_bits
         one_row = self.operation.flags.first_tile
         tokens = unreset(range(config.tokens + 1))  # of the sequence
         following = unreset(range(config.row_tiles + 1))  # the sequence after it
@@ -79,15 +85,18 @@ class AttendWalker(Walker):
         offset, head_offset = unreset(self.width), unreset(self.width)
         query, head_query = unreset(self.width), unreset(self.width)
         first_row = unreset(row.shape())  # where the sequence begins
-        key = unreset(range(config.tokens + n))
-        key_row = unreset(row.shape())
+        key = unreset(range(config.tokens + columns))
+        key_row = unreset(row.shape())  # with several ways the group of row tiles
+        key_first = Signal()  # with several ways
+        way = Signal(range(ways))  # of the row tile
         # Behind the key tile, and behind the sequence's first one: offset, and address in Q and K.
+        # With several ways of them, since the next sequence may begin in a further way of it.
         behind, first_behind = (
             [unreset(self.width, f"{name}_{of}") for of in ("offset", "query", "keys")]
             for name in ("behind", "first_behind")
         )
         keys, head_keys = unreset(self.width), unreset(self.width)  # and the head's first key tile
-        keys_left = unreset(range(config.tokens + 1))
+        keys_left = unreset(range(config.tokens + 1 + columns - n))
         head_last = Signal()
         ends = head_ends & head_last
         with m.If(turn):
@@ -100,14 +109,19 @@ class AttendWalker(Walker):
                 tile.tag.epilogue.eq(Epilogue.SCORE),
                 tile.tag.address.eq(key),
                 tile.tag.row.eq(key_row),
-                tile.tag.columns.eq(minimum(n, keys_left)),
-                tile.tag.score_first.eq(key == 0),
+                tile.tag.columns.eq(minimum(columns, keys_left)),
+                tile.tag.score_first.eq(key == 0 if ways == 1 else key_first),
                 tile.tag.score_last.eq(end),
                 tile.tag.softmax_buffer.eq(half),
             ]
             self.show_areas(m, (attend.query, query, tile.length), (attend.key, keys, tile.length))
+            if ways > 1:
+                m.d.comb += [
+                    tile.a_way.eq(way),
+                    tile.tag.skipped.eq(Mux(key_first, first_row[:way_bits], 0)),
+                ]
         next_row = Signal.like(row)
-        m.d.comb += next_row.eq(key_row + 1)
+        m.d.comb += next_row.eq(key_row + 1 if ways == 1 else first_row + rows)
         sequence_ends = turn & taken & end & ends
         coming = self.look_up(m, following, self.begin, sequence_ends)
 
@@ -118,10 +132,17 @@ class AttendWalker(Walker):
             for name in ("start", "further")
         )
         for start, further, base, last in zip(starts, furthers, bases, behind, strict=True):
-            m.d.comb += [
-                start.eq(Mux(self.begin, base, last)),
-                further.eq(start + attend.stride),
-            ]
+            if ways == 1:
+                m.d.comb += [
+                    start.eq(Mux(self.begin, base, last)),
+                    further.eq(start + attend.stride),
+                ]
+            else:
+                begun = Mux(next_row[:way_bits] == 0, further, last)
+                m.d.comb += [
+                    start.eq(Mux(self.begin, base, begun)),
+                    further.eq(last + attend.stride),
+                ]
 
         new = Signal(Length(config))
         m.d.comb += new.eq(Mux(self.begin, self.first, coming))
@@ -130,29 +151,46 @@ class AttendWalker(Walker):
             start_row = Signal.like(row)
             with m.If(~self.begin):
                 m.d.comb += start_row.eq(next_row)
+            of_first, of_key, skipped = furthers, start_row, Const(0)
+            if ways > 1:
+                of_first, of_key = starts, start_row[way_bits:]
+                skipped = padded(start_row[:way_bits], n)
+                m.d.sync += [key_first.eq(1), way.eq(start_row)]
             m.d.sync += [
                 tokens.eq(new.tokens),
-                keys_left.eq(new.tokens),
-                end.eq(new.single),
+                keys_left.eq(new.tokens + skipped if ways > 1 else new.tokens),
+                end.eq(new.single if ways == 1 else new.row_tiles + start_row[:way_bits] <= ways),
                 rows.eq(new.row_tiles),
                 head_ends.eq(one_row | new.single),
                 head_last.eq(attend.heads == 1),
                 heads_left.eq(attend.heads),
-                *(signal.eq(0) for signal in (row, key)),
-                *(signal.eq(start_row) for signal in (first_row, key_row)),
+                row.eq(0),
+                key.eq(0 if ways == 1 else -skipped),
+                first_row.eq(start_row),
+                key_row.eq(of_key),
                 *(s.eq(starts[0]) for s in (offset, head_offset)),
                 *(s.eq(starts[1]) for s in (query, head_query)),
                 *(s.eq(starts[2]) for s in (keys, head_keys)),
-                *(s.eq(further) for s, further in zip(behind, furthers, strict=True)),
-                *(s.eq(further) for s, further in zip(first_behind, furthers, strict=True)),
+                *(s.eq(first) for s, first in zip(behind, of_first, strict=True)),
+                *(s.eq(first) for s, first in zip(first_behind, of_first, strict=True)),
             ]
         with m.Elif(turn & taken & end):
+            stride, all_keys = attend.stride, tokens
+            of_key, skipped = first_row, Const(0)
+            if ways > 1:
+                of_key, skipped = first_row[way_bits:], padded(first_row[:way_bits], n)
+                all_keys = tokens + skipped
+                stride = Mux(way == ways - 1, stride, 0)
+                m.d.sync += [
+                    key_first.eq(1),
+                    way.eq(Mux(head_ends, first_row, way + 1)),
+                ]
             m.d.sync += [
-                key.eq(0),
-                key_row.eq(first_row),
+                key.eq(0 if ways == 1 else -skipped),
+                key_row.eq(of_key),
                 *(s.eq(first) for s, first in zip(behind, first_behind, strict=True)),
-                keys_left.eq(tokens),
-                end.eq(tokens <= n),
+                keys_left.eq(all_keys),
+                end.eq(all_keys <= columns),
             ]
             with m.If(head_ends):
                 m.d.sync += [
@@ -168,22 +206,25 @@ class AttendWalker(Walker):
                 m.d.sync += [
                     row.eq(row + 1),
                     head_ends.eq(row + 2 == rows),
-                    offset.eq(offset + attend.stride),
-                    query.eq(query + attend.stride),
+                    offset.eq(offset + stride),
+                    query.eq(query + stride),
                     keys.eq(head_keys),
                 ]
         with m.Elif(turn & taken):
             m.d.sync += [
-                key.eq(key + n),
-                key_row.eq(next_row),
+                key.eq(key + columns),
+                key_row.eq(next_row if ways == 1 else key_row + 1),
                 *(s.eq(further) for s, further in zip(behind, furthers, strict=True)),
                 keys.eq(keys + attend.stride),
-                keys_left.eq(keys_left - n),
-                end.eq(keys_left <= 2 * n),
+                keys_left.eq(keys_left - columns),
+                end.eq(keys_left <= 2 * columns),
             ]
+            if ways > 1:
+                m.d.sync += key_first.eq(0)
         place = Signal(self._place)
         m.d.comb += [
             place.offset.eq(offset),
+            *([place.way.eq(way)] if ways > 1 else []),
             place.tokens.eq(tokens),
             place.next_row.eq(next_row),
             place.head_ends.eq(head_ends),
@@ -206,10 +247,17 @@ class AttendWalker(Walker):
             The place of the C after it.
         """
         n, tile, attend = self.config.lanes, self.o.payload, self._attend
+        columns, ways = self.config.tile_columns, self.config.ways
         value, head_value = unreset(self.width), unreset(self.width)  # address, and its head's
         channel = unreset(self.width)  # first channel of the column tile within the head
         channels_left = unreset(16)
         end = Signal(name="channel_end")
+        # With several ways: in which the head begins, whether this is its first tile, words before
+        # it that are skipped; the same of the next C.
+        head_way, first_tile = Signal(range(ways)), Signal()
+        skipped, next_way, after_head = (
+            Signal(range(ways), name=name) for name in ("skipped", "next_way", "after_head")
+        )
         # V of the head's column tiles lies one after the other, a word a place.
         next_value = value + padded(self.batch.row_tiles, n)
         result = unreset(self.width)
@@ -219,17 +267,37 @@ class AttendWalker(Walker):
                 tile.b.eq(Operand.BANK),
                 tile.b_address.eq(value),
                 tile.length.eq(at.tokens),
-                tile.softmax.eq(channel == 0),
+                tile.softmax.eq(channel == 0 if ways == 1 else first_tile),
                 tile.tag.epilogue.eq(Epilogue.CONTEXT),
                 tile.tag.address.eq(result),
-                tile.tag.columns.eq(minimum(n, channels_left)),
+                tile.tag.columns.eq(minimum(columns, channels_left)),
                 tile.tag.softmax_buffer.eq(half),
             ]
-            self.show_areas(
-                m,
-                (attend.value, value, tile.length),
-                (attend.context, result, tile.tag.columns),
-            )
+            written = (result, tile.tag.columns)
+            if ways > 1:
+                before = padded(skipped, n)
+                written = (result + before, tile.tag.columns - before)
+                m.d.comb += [
+                    skipped.eq(Mux(first_tile, head_way, 0)),
+                    tile.tag.skipped.eq(skipped),
+                    tile.tag.way.eq(at.way),
+                ]
+            self.show_areas(m, (attend.value, value, tile.length), (attend.context, *written))
+        words = (attend.head_size + n - 1) >> n.bit_length() - 1
+        next_channels, next_result = attend.head_size, following.offset
+        if ways > 1:
+            m.d.comb += [
+                after_head.eq(head_way + words),
+                next_way.eq(Mux(at.ends, 0, Mux(at.head_ends, after_head, head_way))),
+            ]
+            next_channels = attend.head_size + padded(next_way, n)
+            next_result = following.offset - padded(next_way, n)
+            with m.If(self.begin):
+                m.d.sync += [head_way.eq(0), first_tile.eq(1)]
+            with m.Elif(turn & taken):
+                m.d.sync += first_tile.eq(end)
+                with m.If(end):
+                    m.d.sync += head_way.eq(next_way)
         with m.If(self.begin):
             m.d.sync += [
                 value.eq(self.bank_word(attend.value)),
@@ -237,29 +305,30 @@ class AttendWalker(Walker):
                 result.eq(self.bank_word(attend.context)),
                 channel.eq(0),
                 channels_left.eq(attend.head_size),
-                end.eq(attend.head_size <= n),
+                end.eq(attend.head_size <= columns),
             ]
         with m.Elif(turn & taken & ~end):
             m.d.sync += [
                 value.eq(next_value),
-                result.eq(result + n),
-                channel.eq(channel + n),
-                channels_left.eq(channels_left - n),
-                end.eq(channels_left <= 2 * n),
+                result.eq(result + columns),
+                channel.eq(channel + columns),
+                channels_left.eq(channels_left - columns),
+                end.eq(channels_left <= 2 * columns),
             ]
         with m.Elif(turn & taken):
             m.d.sync += [
                 channel.eq(0),
-                channels_left.eq(attend.head_size),
-                end.eq(attend.head_size <= n),
-                result.eq(self.bank_word(attend.context) + following.offset),
+                channels_left.eq(next_channels),
+                end.eq(next_channels <= columns),
+                result.eq(self.bank_word(attend.context) + next_result),
             ]
             with m.If(at.ends):
                 first = Cat(Const(0, n.bit_length() - 1), at.next_row)
                 begins = self.bank_word(attend.value) + first
                 m.d.sync += [value.eq(begins), head_value.eq(begins)]
             with m.Elif(at.head_ends):
-                m.d.sync += [value.eq(next_value), head_value.eq(next_value)]
+                head = next_value if ways == 1 else Mux(after_head == 0, next_value, value)
+                m.d.sync += [value.eq(head), head_value.eq(head)]
             with m.Else():
                 m.d.sync += value.eq(head_value)
         return end

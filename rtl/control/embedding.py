@@ -23,11 +23,12 @@ class Embedding(wiring.Component):
     """Two rows a token, from one flat table outside: token[id], then position[type][t + offset].
 
     Row numbers: the tokens, then the positions of type 0, then those of type 1. Rows are asked for
-    ahead, and must come in the order of the requests, each as ceil(channels / N) words. Word w of
-    row k (0: token, 1: position) of lane i goes to address w * 2N + 2i + k of a weight half, so
-    that column tile w finds its operands at 2N consecutive addresses. Wide rows have twice the
-    words, high and low bytes in turn: word 2w + h goes to address w * 4N + 4i + 2k + h. A token
-    takes four cycles to ask for; a word is taken a cycle.
+    ahead, and must come in the order of the requests, each as ceil(channels / N) words. With c ways
+    word w of row k (0: token, 1: position) of lane i goes to address (w div c) * 2N + 2i + k of a
+    weight half, in way w mod c, so that column tile t finds its operands at 2N consecutive
+    addresses from t * 2N on. Wide rows have twice the words, high and low bytes in turn: word
+    2w + h goes to address (w div c) * 4N + 4i + 2k + h. A token takes four cycles to ask for; a
+    word is taken a cycle.
 
     Members
     -------
@@ -64,7 +65,7 @@ class Embedding(wiring.Component):
                 "rows": In(RowsFill()),
                 "request": Out(stream.Signature(unsigned(32), payload_init=0)),
                 "i": In(stream.Signature(row_word(n))),
-                "write": Out(WritePort(range(config.weight_words), int8_word(n))),
+                "write": Out(WritePort(range(config.weight_words), int8_word(n), config.ways)),
                 "error": Out(Error),
                 "number": Out(range(config.row_tiles)),
             }
@@ -166,14 +167,20 @@ class Embedding(wiring.Component):
             batch_ends.eq(coming + 1 == self.batch.sequences),
         ]
         taken = self.i.valid & self.i.ready
+        way_bits = self.config.way_bits
+        way = Mux(wide, word[1:], word)[:way_bits]
         row_end = taken & row_ends
         asks = self.request.valid & self.request.ready
         m.d.sync += pending.eq(pending + Mux(asks, words, 0) - taken)
         m.d.comb += [
             self.i.ready.eq(self.rows.fill),
-            self.write.en.eq(taken),
+            self.write.en.eq(Mux(taken, 1 << way, 0) if way_bits else taken),
             self.write.address.eq(
-                Mux(wide, Cat(word[0], kind, lane, word[1:]), Cat(kind, lane, word))
+                Mux(
+                    wide,
+                    Cat(word[0], kind, lane, word[1 + way_bits :]),
+                    Cat(kind, lane, word[way_bits:]),
+                )
             ),
             self.write.data.eq(self.i.payload.data),
             lengths.read.address.eq(coming),

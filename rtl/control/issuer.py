@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.interface.config import Config
 from rtl.interface.ports.loading import Release
 from rtl.interface.ports.tiles import Factors, Operands, TileEnd
-from rtl.interface.tile import BANKS, Operand, Tile
+from rtl.interface.tile import BANKS, Operand, Tile, last_drained
 from rtl.interface.trace import Activity, Stall
 
 
@@ -18,8 +18,8 @@ class Issuer(wiring.Component):
 
     A tile starts as soon as its weight buffer is loaded, its row tile of X8 is normalised and its
     softmax pass has finished, in the cycle after the previous tile's last operand at the earliest;
-    its last operand comes at least `config.drain` cycles after the previous tile's. Nothing stalls
-    a tile that has started.
+    its last operand comes after that of the previous tile by at least the cycles in which that one
+    drains. Nothing stalls a tile that has started.
 
     Members
     -------
@@ -80,11 +80,20 @@ class Issuer(wiring.Component):
             self.release.buffer.eq(self.tile.tag.weight_buffer),
         ]
 
+        free = ~self.o.valid | end
+
         # gap: the next last operand may come in gap + 1 cycles at the earliest. A tile that is
         # as long as it drains is always long enough.
         gap, gap_left = Signal(range(drain)), Signal(range(drain))
         operands, more = tile.length[:drain_bits], tile.length[drain_bits:]
-        m.d.comb += gap.eq(Mux(self.o.last, drain - 1, gap_left))
+        drained: ValueLike = drain - 1
+        if self.config.ways > 1:
+            drained = Signal(range(self.config.tile_columns))
+            with m.If(free):
+                m.d.sync += drained.eq(last_drained(tile.tag.columns, self.config))
+            parts = self.config.column_parts
+            drained = Cat(Const(parts - 1, parts.bit_length() - 1), drained)
+        m.d.comb += gap.eq(Mux(self.o.last, drained, gap_left))
         m.d.sync += gap_left.eq(Mux(gap == 0, 0, gap - 1))
 
         drains_early = (more == 0) & (operands <= gap)
@@ -93,7 +102,6 @@ class Issuer(wiring.Component):
 
         softmax_ready = Signal(2)
         loaded = self.weights_ready.bit_select(tile.tag.weight_buffer, 1)
-        free = ~self.o.valid | end
         go = Signal()
         with m.If(~free):
             m.d.comb += self.activity.stall.eq(Stall.NONE)
@@ -137,6 +145,8 @@ class Issuer(wiring.Component):
                 self.tile.tag.eq(tile.tag),
                 self.activity.operation.eq(tile.operation),
             ]
+            if self.config.ways > 1:
+                m.d.sync += self.o.a_way.eq(tile.a_way)
             if precise:
                 m.d.sync += [self.o.low.eq(tile.low), self.o.joined.eq(tile.joined)]
         with m.Else():

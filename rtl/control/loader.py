@@ -105,7 +105,7 @@ class Loader(wiring.Component):
                 "operation": Out(stream.Signature(OPERATION)),
                 "norm": Out(stream.Signature(NORM)),
                 "weight": Out(WeightWrite(config)),
-                "parameter": Out(ParameterWrite(n)),
+                "parameter": Out(ParameterWrite(config)),
                 "table": Out(TableWrite(config.precise)),
                 "norm_parameter": Out(NormParameterWrite(config.hidden)),
                 "weights_ready": Out(2),
@@ -218,6 +218,7 @@ class Loader(wiring.Component):
         m.d.comb += [
             tiles.length.eq(linear.length),
             tiles.columns.eq(linear.columns),
+            *([tiles.transposed.eq(self._flags.transposed)] if self.config.ways > 1 else []),
             tiles.begin.eq(self.operation.valid & self.operation.ready),
             tiles.filled.eq(self.rows.done),
             self.rows.fill.eq(self.rows.active & tiles.free),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, ValueLike, unsigned
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -20,14 +20,17 @@ from rtl.interface.ports.loading import (
 class TileWriter(wiring.Component):
     """Weights and parameters of a LINEAR, into the halves of their double buffers in turn.
 
-    A column tile is K words of weights and 7 byte planes, a word a cycle, each part once its half
-    is released. The embedding rows of an EMBED fill the weight halves in the same turn, from
-    elsewhere.
+    A column tile is the weights of K inputs and 7 byte planes, each part once its half is released.
+    Each input and each plane is a word of N channels for each way, a word a cycle; of the last tile
+    as many as there are channels. TRANSPOSED tiles have N channels, in the first way. The embedding
+    rows of an EMBED fill the weight halves in the same turn, from elsewhere.
 
     Members
     -------
     begin, length, columns : In
         Pulse: a LINEAR of `columns` comes; its K, stable until `done`.
+    transposed : In, 1
+        With several ways: it is TRANSPOSED; stable until `done`.
     i : In, stream of N bytes
     weight, parameter : Out, WeightWrite, ParameterWrite
     release, parameter_release : In, Release
@@ -49,9 +52,10 @@ class TileWriter(wiring.Component):
                 "begin": In(1),
                 "length": In(16),
                 "columns": In(16),
+                **({"transposed": In(1)} if config.ways > 1 else {}),
                 "i": In(stream.Signature(unsigned(8 * n))),
                 "weight": Out(WeightWrite(config)),
-                "parameter": Out(ParameterWrite(n)),
+                "parameter": Out(ParameterWrite(config)),
                 "release": In(Release()),
                 "parameter_release": In(Release()),
                 "free": Out(1),
@@ -63,7 +67,7 @@ class TileWriter(wiring.Component):
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        n = self.config.lanes
+        n, ways = self.config.lanes, self.config.ways
         half, planes = Signal(), Signal()  # which half; its weights are there, planes follow
         weights_full, parameters_full = Signal(2), Signal(2)
         count = Signal(range(max(self.config.weight_words, PARAMETER_PLANES)))
@@ -71,16 +75,17 @@ class TileWriter(wiring.Component):
         at_end = Signal()  # `count` is the last one of the weights, or of the planes
         final = Signal()  # the column tile is the last one
         taken, complete, room = Signal(), Signal(), Signal()
+        word_last = Signal()  # with several ways: of those of an input or a plane
+        next_input = taken if ways == 1 else taken & word_last
         m.d.comb += [
             self.ready.eq(weights_full),
             self.free.eq(~weights_full.bit_select(half, 1)),
             room.eq(~parameters_full.bit_select(half, 1)),
             self.i.ready.eq(Mux(planes, room, self.free)),
             taken.eq(self.i.valid & self.i.ready),
-            complete.eq(taken & planes & at_end),
+            complete.eq(next_input & planes & at_end),
             self.done.eq(complete & final),
             # Not by way of `taken`: each of the two is on its way to many registers.
-            self.weight.en.eq(self.i.valid & ~planes & self.free),
             self.weight.buffer.eq(half),
             self.weight.address.eq(count),
             self.weight.data.eq(self.i.payload),
@@ -89,13 +94,33 @@ class TileWriter(wiring.Component):
             self.parameter.plane.eq(count),
             self.parameter.data.eq(self.i.payload),
         ]
+        writes = self.i.valid & ~planes & self.free
+        # Of an input or a plane there are words for so many channels of the tile, N each.
+        step: ValueLike = n
+        if ways == 1:
+            m.d.comb += self.weight.en.eq(writes)
+        else:
+            step = Mux(self.transposed, n, self.config.tile_columns)
+            word, words = Signal(range(ways)), Signal(range(ways))  # of the tile's, less one
+            coming = Mux(self.begin, self.columns, columns_left - step)
+            last_word = (coming - 1)[n.bit_length() - 1 :][: self.config.way_bits]
+            more = Mux(coming > step, ways - 1, last_word)
+            m.d.comb += [
+                word_last.eq(word == words),
+                self.weight.en.eq(Mux(writes, 1 << word, 0)),
+                self.parameter.word.eq(word),
+            ]
+            with m.If(self.begin | complete):
+                m.d.sync += words.eq(Mux(self.transposed, 0, more))
+            with m.If(taken):
+                m.d.sync += word.eq(Mux(word_last, 0, word + 1))
         with m.If(self.begin):
             m.d.sync += [
                 columns_left.eq(self.columns),
-                final.eq(self.columns <= n),
+                final.eq(self.columns <= step),
                 at_end.eq(self.length == 1),
             ]
-        with m.If(taken):
+        with m.If(next_input):
             last = Mux(planes, PARAMETER_PLANES, self.length)
             m.d.sync += [count.eq(count + 1), at_end.eq(count + 2 == last)]
             with m.If(at_end):
@@ -106,8 +131,8 @@ class TileWriter(wiring.Component):
                 ]
         with m.If(complete):
             m.d.sync += [
-                columns_left.eq(columns_left - n),
-                final.eq(columns_left <= 2 * n),
+                columns_left.eq(columns_left - step),
+                final.eq(columns_left <= (step << 1)),
                 parameters_full.bit_select(half, 1).eq(1),
             ]
         with m.If(complete | self.filled):

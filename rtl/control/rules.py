@@ -73,6 +73,7 @@ class Rules(wiring.Component):
             wide = {opcode: self.allowed[opcode] | Flag.WIDE for opcode in WIDE_OPCODES}
             self.allowed = self.allowed | wide
         self.known = {opcode: flags_byte(flags) for opcode, flags in self.allowed.items()}
+        self.known[Opcode.HEADER] = config.way_bits
         super().__init__(
             {
                 "opcode": In(8),
@@ -109,7 +110,7 @@ class Rules(wiring.Component):
     def _format(self, m: Module, is_: dict[Opcode, Value]) -> list[Value]:
         """Conditions that must not hold; the states between descriptors."""
         flags = self._known_flags()
-        header = fields(Opcode.HEADER, self.fields)
+        header, ways = fields(Opcode.HEADER, self.fields), self.config.way_bits
         begun, computed, tabled = Signal(), Signal(), Signal()
         summed = Signal()  # X16 and X8 hold something
         waiting = Signal()  # a NORM waits for its sum
@@ -156,6 +157,7 @@ class Rules(wiring.Component):
             (self.flags & ~allowed).any(),
             is_[Opcode.HEADER] == begun,
             is_[Opcode.HEADER] & (header.magic != MAGIC),
+            *([is_[Opcode.HEADER] & (self.flags != ways)] if ways else []),
             is_[Opcode.HEADER]
             & ((header.version != VERSION) | (header.lanes != self.config.lanes)),
             is_[Opcode.END] & ~computed,

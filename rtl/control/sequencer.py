@@ -5,13 +5,21 @@ from __future__ import annotations
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.control.attend import AttendWalker
 from rtl.control.bounds import Bounds
-from rtl.control.walkers import EmbedWalker, Length, LinearWalker, Walker, bank_word, measured
+from rtl.control.walkers import (
+    EmbedWalker,
+    Length,
+    LinearWalker,
+    ValueWalker,
+    Walker,
+    bank_word,
+    measured,
+)
 from rtl.interface.command import Opcode
 from rtl.interface.config import Config
 from rtl.interface.operation import OPERATION, fields
@@ -21,11 +29,24 @@ from rtl.interface.tile import Tile
 from rtl.primitives.memory import DistributedMemory
 from rtl.primitives.queues import OneDeepQueue
 
-WALKERS: dict[Opcode, type[Walker]] = {
-    Opcode.EMBED: EmbedWalker,
-    Opcode.LINEAR: LinearWalker,
-    Opcode.ATTEND: AttendWalker,
+WALKERS: dict[str, type[Walker]] = {
+    "embed": EmbedWalker,
+    "linear": LinearWalker,
+    "attend": AttendWalker,
+    "value": ValueWalker,  # with several ways
 }
+
+
+def walker_of(operation: data.View, config: Config) -> dict[str, Value]:
+    """Of each walker whether the operation is its."""
+    found: dict[str, Value] = {
+        opcode.name.lower(): operation.opcode == opcode
+        for opcode in (Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND)
+    }
+    if config.ways > 1:
+        found["value"] = found["linear"] & operation.flags.transposed
+        found["linear"] &= ~operation.flags.transposed
+    return found
 
 
 class Sequencer(wiring.Component):
@@ -84,18 +105,19 @@ class Sequencer(wiring.Component):
         queued = following.o.payload
         # Decoded as it comes: that `queued` waits until the array is quiet, and its walker's bit.
         fence, coming = Signal(), self.i.payload
-        queued_kind, kind = Signal(len(WALKERS)), Signal(len(WALKERS))
+        kinds = walker_of(coming, self.config)
+        queued_kind, kind = Signal(len(kinds)), Signal(len(kinds))
         with m.If(self.i.ready):
             m.d.sync += [
                 fence.eq(
                     (coming.opcode == Opcode.ATTEND)
                     | ((coming.opcode == Opcode.LINEAR) & coming.flags.bank)
                 ),
-                queued_kind.eq(Cat(*(coming.opcode == opcode for opcode in WALKERS))),
+                queued_kind.eq(Cat(*kinds.values())),
             ]
-        begin = Signal(len(WALKERS))  # by walker
+        begin = Signal(len(kinds))  # by walker
         done = self._walk(m, op, kind, begin)
-        attends = 1 << list(WALKERS).index(Opcode.ATTEND)
+        attends = 1 << list(kinds).index("attend")
 
         m.d.sync += begin.eq(0)
         with m.FSM(name="state") as fsm:
@@ -124,7 +146,7 @@ class Sequencer(wiring.Component):
 
         Only the walker of `kind` is ever valid.
         """
-        walkers = {opcode: walker(self.config) for opcode, walker in WALKERS.items()}
+        walkers = {name: WALKERS[name](self.config) for name in walker_of(op, self.config)}
         m.submodules.bounds = bounds = Bounds(self.config)
         # Measured as they are written, long before they are read; the first two are registers, too.
         length, number = Signal(Length(self.config)), Signal(range(self.config.row_tiles))
@@ -153,8 +175,8 @@ class Sequencer(wiring.Component):
             bounds.en.eq((self.o.valid & self.o.ready) | passes),
             self.outside.eq(bounds.outside),
         ]
-        for (opcode, walker), walks, begins in zip(walkers.items(), kind, begin, strict=True):
-            m.submodules[opcode.name.lower()] = walker
+        for (name, walker), walks, begins in zip(walkers.items(), kind, begin, strict=True):
+            m.submodules[name] = walker
             m.d.comb += [
                 walker.begin.eq(begins),
                 walker.operation.eq(op),
@@ -180,8 +202,11 @@ class Sequencer(wiring.Component):
             done.eq(Cat(*(walker.done for walker in walkers.values())).any()),
         ]
         # Only LINEAR's tiles wait for a NORM: what they wait for comes straight out of registers.
+        row = walkers["linear"].o.payload.row
+        if self.config.ways > 1:
+            row = Mux(kind[list(walkers).index("value")], walkers["value"].o.payload.row, row)
         m.d.comb += [
-            self.o.payload.row.eq(walkers[Opcode.LINEAR].o.payload.row),
+            self.o.payload.row.eq(row),
             self.o.payload.norm_index.eq(op.norm_index),
             self.o.payload.operation.eq(op.number),
             self.o.payload.tag.weight_buffer.eq(half),

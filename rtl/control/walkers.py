@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -138,6 +138,16 @@ class Walker(wiring.Component):
             m.d.sync += self.number.eq(0)
         return coming
 
+    def both_passes(self, m: Module, taken: Value) -> Value:
+        """With WIDE a tile comes twice, for the low halves and the high ones: the second taken."""
+        if not self.config.precise:
+            return taken
+        wide, second = self.operation.flags.chained, Signal()  # WIDE is that bit
+        with m.If(taken):
+            m.d.sync += second.eq(wide & ~second)
+        m.d.comb += [self.o.payload.low.eq(wide & ~second), self.o.payload.joined.eq(second)]
+        return taken & (second | ~wide)
+
     def bank_word(self, address: Value) -> Value:
         return bank_word(address, self.config)
 
@@ -157,7 +167,7 @@ class EmbedWalker(Walker):
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        n, tile = self.config.lanes, self.o.payload
+        n, columns, tile = self.config.lanes, self.config.tile_columns, self.o.payload
         running = self.start(m)
         taken = self.o.valid & self.o.ready
         embed = fields(Opcode.EMBED, self.operation.fields)
@@ -178,7 +188,7 @@ class EmbedWalker(Walker):
             tile.release.eq(column_end),
             tile.tag.epilogue.eq(Epilogue.EMBEDDING),
             tile.tag.address.eq(result),
-            tile.tag.columns.eq(minimum(n, columns_left)),
+            tile.tag.columns.eq(minimum(columns, columns_left)),
             tile.tag.row_tile_done.eq(column_end),
             self.half_done.eq(taken & column_end),
             self.done.eq(taken & column_end & last_row),
@@ -191,7 +201,7 @@ class EmbedWalker(Walker):
                 row_start.eq(0),
                 source.eq(self.weight_base),
                 columns_left.eq(embed.channels),
-                column_end.eq(embed.channels <= n),
+                column_end.eq(embed.channels <= columns),
             ]
         with m.Elif(taken & column_end):
             m.d.sync += [
@@ -201,14 +211,14 @@ class EmbedWalker(Walker):
                 row_start.eq(row_start + embed.channels),
                 source.eq(Mux(self.weight_base == 0, self.config.weight_words, 0)),
                 columns_left.eq(embed.channels),
-                column_end.eq(embed.channels <= n),
+                column_end.eq(embed.channels <= columns),
             ]
         with m.Elif(taken):
             m.d.sync += [
-                result.eq(result + n),
+                result.eq(result + columns),
                 source.eq(source + Mux(wide, 4 * n, 2 * n)),
-                columns_left.eq(columns_left - n),
-                column_end.eq(columns_left <= 2 * n),
+                columns_left.eq(columns_left - columns),
+                column_end.eq(columns_left <= 2 * columns),
             ]
         return m
 
@@ -219,20 +229,17 @@ class LinearWalker(Walker):
     With FIRST_TILE the row tiles are the first of each sequence; those between them are passed, a
     cycle each. Sums and logits are gathered then: lane 0 of sequence s goes to lane s modulo N of
     row tile s div N. What was gathered, and what is computed of it, is a row tile for N sequences.
-    With WIDE a tile comes as two, of the low halves and of the high ones.
+    With WIDE a tile comes as two, of the low halves and of the high ones. With several ways
+    TRANSPOSED is `ValueWalker`'s.
     """
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        n, tile, flags = self.config.lanes, self.o.payload, self.operation.flags
+        n, columns, ways = self.config.lanes, self.config.tile_columns, self.config.ways
+        tile, flags = self.o.payload, self.operation.flags
+        transposed = flags.transposed if ways == 1 else Const(0)
         running = self.start(m)
-        taken = self.o.valid & self.o.ready
-        if self.config.precise:  # tiles come twice: of the low halves and of the high ones
-            wide, second = flags.chained, Signal()  # WIDE is that bit
-            with m.If(taken):
-                m.d.sync += second.eq(wide & ~second)
-            m.d.comb += [tile.low.eq(wide & ~second), tile.joined.eq(second)]
-            taken &= second | ~wide
+        taken = self.both_passes(m, self.o.valid & self.o.ready)
         linear = fields(Opcode.LINEAR, self.operation.fields)
         gathered, single, first = Signal(), Signal(), Signal()
         rows = Signal(range(self.config.row_tiles + 1))
@@ -281,7 +288,7 @@ class LinearWalker(Walker):
             tile.release.eq(row_end),
             tile.tag.release.eq(row_end),
             tile.tag.table.eq(flags.table),
-            tile.tag.transposed.eq(flags.transposed),
+            tile.tag.transposed.eq(transposed),
             tile.tag.shift.eq(linear.shift),
             tile.tag.row_tile_done.eq(
                 flags.residual & column_end & (~single | row_end | (lane == n - 1))
@@ -294,7 +301,7 @@ class LinearWalker(Walker):
             self.half_done.eq(taken & row_end),
             self.done.eq(taken & row_end & column_end),
         ]
-        with m.If(flags.transposed):
+        with m.If(transposed):
             m.d.comb += [
                 tile.a.eq(Operand.WEIGHT),
                 tile.a_address.eq(self.weight_base),
@@ -308,7 +315,7 @@ class LinearWalker(Walker):
                 tile.a_address.eq(address),
                 tile.b.eq(Operand.WEIGHT),
                 tile.b_address.eq(self.weight_base),
-                tile.tag.columns.eq(minimum(n, columns_left)),
+                tile.tag.columns.eq(minimum(columns, columns_left)),
             ]
         with m.If(flags.logits):
             m.d.comb += tile.tag.epilogue.eq(Epilogue.LOGITS)
@@ -316,13 +323,16 @@ class LinearWalker(Walker):
             m.d.comb += tile.tag.epilogue.eq(Epilogue.RESIDUAL)
         with m.Else():
             m.d.comb += tile.tag.epilogue.eq(Epilogue.INT8)
+        way = row[: self.config.way_bits]
+        if ways > 1:
+            m.d.comb += [tile.a_way.eq(way), tile.tag.way.eq(way)]
         self.show_areas(
             m,
             (linear.source, address, tile.length),
             (linear.destination, result, tile.tag.columns),
         )
         for area in self.areas:
-            m.d.comb += area.spans.eq((area.bank == 0) & ~flags.transposed)
+            m.d.comb += area.spans.eq((area.bank == 0) & ~transposed)
         m.d.comb += [
             self.areas[0].used.eq(flags.bank),
             self.areas[1].used.eq(~flags.residual & ~(flags.logits & flags.first_tile)),
@@ -339,7 +349,7 @@ class LinearWalker(Walker):
                         self.batch.row_tiles == 1,
                     )
                 ),
-                column_end.eq(linear.columns <= n),
+                column_end.eq(linear.columns <= columns),
                 address.eq(self.bank_word(linear.source)),
                 result.eq(self.bank_word(linear.destination)),
                 column_start.eq(self.bank_word(linear.destination)),
@@ -349,28 +359,130 @@ class LinearWalker(Walker):
         with m.Elif(taken & row_end):
             next_column = Signal(self.width)
             m.d.comb += next_column.eq(
-                column_start + Mux(flags.transposed, padded(self.batch.row_tiles, n), n)
+                column_start + Mux(transposed, padded(self.batch.row_tiles, n), columns)
             )
             m.d.sync += [
                 row.eq(0),
                 row_end.eq(Mux(single, self.batch.sequences, rows) == 1),
-                column_end.eq(columns_left <= 2 * n),
+                column_end.eq(columns_left <= 2 * columns),
                 address.eq(self.bank_word(linear.source)),
                 result.eq(next_column),
                 column_start.eq(next_column),
                 gathered_result.eq(next_column),
-                columns_left.eq(columns_left - n),
+                columns_left.eq(columns_left - columns),
             ]
         with m.Elif(taken | self.passes):
+            source_stride, destination_stride = linear.source_stride, linear.destination_stride
+            if ways > 1:
+                # Row tiles lie in the ways in turn, but for those of X16 and of the logits.
+                wraps = way == ways - 1
+                source_stride = Mux(wraps, source_stride, 0)
+                in_ways = ~flags.residual & ~flags.logits
+                destination_stride = Mux(wraps | ~in_ways, destination_stride, 0)
             last_sequence = (tokens_left <= n) & (following + 1 == self.batch.sequences)
             m.d.sync += [
                 row.eq(row + 1),
                 row_end.eq(Mux(single, last_sequence, row + 2 == rows)),
-                address.eq(address + linear.source_stride),
-                result.eq(result + Mux(flags.transposed, n, linear.destination_stride)),
+                address.eq(address + source_stride),
+                result.eq(result + Mux(transposed, n, destination_stride)),
             ]
             with m.If(taken & (lane == n - 1)):
                 m.d.sync += gathered_result.eq(gathered_result + linear.destination_stride)
+        return m
+
+
+class ValueWalker(Walker):
+    """LINEAR with TRANSPOSED, with c ways: for N output channels: for c row tiles.
+
+    A tile has all places of those row tiles of X8 or of a bank that lie at one address, one in each
+    way; of the last ones, those that there are. With FIRST_TILE it has all row tiles, too, until
+    the sequences are gathered. Word g of N channels of a place lies in way g mod c.
+    """
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        n, columns, ways = self.config.lanes, self.config.tile_columns, self.config.ways
+        tile, flags = self.o.payload, self.operation.flags
+        running = self.start(m)
+        taken = self.both_passes(m, self.o.valid & self.o.ready)
+        linear = fields(Opcode.LINEAR, self.operation.fields)
+        rows = Signal.like(self.batch.row_tiles)
+        rows_left = unreset(rows.shape())  # with those of this tile
+        next_left = Signal.like(rows_left)
+        row = unreset(range(self.config.row_tiles))  # the last one of the tile
+        way = Signal(range(ways))
+        address, result = unreset(self.width), unreset(self.width)
+        column_start = unreset(self.width)  # result of the channels' first tile
+        columns_left = unreset(16)
+        row_end, column_end = Signal(), Signal()
+        m.d.comb += [
+            self.o.valid.eq(running),
+            rows.eq(
+                Mux(flags.first_tile & self.gathered, self.batch.gathered, self.batch.row_tiles)
+            ),
+            next_left.eq(rows_left - ways),
+            tile.a.eq(Operand.WEIGHT),
+            tile.a_address.eq(self.weight_base),
+            tile.b.eq(Mux(flags.bank, Operand.BANK, Operand.X8)),
+            tile.b_address.eq(address),
+            tile.row.eq(row),
+            tile.length.eq(linear.length),
+            tile.weights.eq(1),
+            tile.norm.eq(~flags.bank),
+            tile.release.eq(row_end),
+            tile.tag.epilogue.eq(Epilogue.INT8),
+            tile.tag.release.eq(row_end),
+            tile.tag.table.eq(flags.table),
+            tile.tag.transposed.eq(1),
+            tile.tag.table_last.eq(flags.table & column_end & row_end),
+            tile.tag.address.eq(result),
+            tile.tag.columns.eq(padded(minimum(ways, rows_left), n)),
+            tile.tag.way.eq(way),
+            self.half_done.eq(taken & row_end),
+            self.done.eq(taken & row_end & column_end),
+        ]
+        self.show_areas(
+            m,
+            (linear.source, address, tile.length),
+            (linear.destination, result, tile.tag.columns),
+        )
+        m.d.comb += self.areas[0].used.eq(flags.bank)
+        with m.If(self.begin):
+            m.d.sync += [
+                columns_left.eq(linear.columns),
+                column_end.eq(linear.columns <= n),
+                result.eq(self.bank_word(linear.destination)),
+                column_start.eq(self.bank_word(linear.destination)),
+                way.eq(0),
+            ]
+        with m.Elif(taken & row_end):
+            next_column = Signal(self.width)
+            wraps = way == ways - 1
+            m.d.comb += next_column.eq(
+                column_start + Mux(wraps, padded(self.batch.row_tiles, n), 0)
+            )
+            m.d.sync += [
+                columns_left.eq(columns_left - n),
+                column_end.eq(columns_left <= 2 * n),
+                result.eq(next_column),
+                column_start.eq(next_column),
+                way.eq(way + 1),
+            ]
+        with m.If(self.begin | (taken & row_end)):
+            m.d.sync += [
+                rows_left.eq(rows),
+                row_end.eq(rows <= ways),
+                row.eq(minimum(ways, rows) - 1),
+                address.eq(self.bank_word(linear.source)),
+            ]
+        with m.Elif(taken):
+            m.d.sync += [
+                rows_left.eq(next_left),
+                row_end.eq(next_left <= ways),
+                row.eq(row + minimum(ways, next_left)),
+                address.eq(address + linear.source_stride),
+                result.eq(result + columns),
+            ]
         return m
 
 

@@ -40,9 +40,9 @@ from rtl.interface.ports.datapath import LogitWrite, ResidualAccess, RowScales, 
 from rtl.interface.ports.loading import ParameterWrite, Release, TableWrite
 from rtl.interface.ports.tiles import Multiplier, TileEnd
 from rtl.interface.tile import Epilogue as Kind
-from rtl.interface.tile import Tag, address_bits
+from rtl.interface.tile import Tag, address_bits, last_drained
 from rtl.interface.word import activation_word
-from rtl.primitives.memory import WritePort
+from rtl.primitives.memory import DistributedMemory, WritePort
 from rtl.primitives.pipeline import delay, register, stages
 from rtl.primitives.saturate import saturate
 
@@ -57,7 +57,7 @@ class Epilogue(wiring.Component):
     comes in so many parts, in as many cycles, through N / parts lanes. It leaves whole, with its
     last part; X16 is read for each.
 
-    A column that the tile does not write (`tag.columns`) is computed and dropped.
+    A column that the tile does not write (`tag.columns`, `tag.skipped`) is computed and dropped.
 
     Members
     -------
@@ -72,7 +72,7 @@ class Epilogue(wiring.Component):
     row : Out, RowScales
         The multipliers of the queries, from the softmax.
     bank : Out, WritePort
-        Of the activation banks.
+        Of the activation banks; `en` has a bit for each way.
     x : Out, ResidualAccess
     score : Out, ScoreColumn
         For the softmax.
@@ -93,7 +93,7 @@ class Epilogue(wiring.Component):
     Attributes
     ----------
     latency
-        Cycle of the first write of column 0 and, `config.drain` - 1 later, of `done`.
+        Cycle of the write of column 0; that of the last column that drains is of `done`.
 
     Raises
     ------
@@ -115,11 +115,13 @@ class Epilogue(wiring.Component):
             {
                 "tile": In(TileEnd(config)),
                 "column": In(data.ArrayLayout(signed(config.acc_bits), self.lanes)),
-                "parameter": In(ParameterWrite(n)),
+                "parameter": In(ParameterWrite(config)),
                 "table": In(TableWrite(config.precise)),
                 "score_multiplier": In(Multiplier()),
                 "row": Out(RowScales(n)),
-                "bank": Out(WritePort(address_bits(config), activation_word(n, config.precise))),
+                "bank": Out(
+                    WritePort(address_bits(config), activation_word(n, config.precise), config.ways)
+                ),
                 "x": Out(ResidualAccess(config)),
                 "score": Out(ScoreColumn(n, config.tokens, config.places)),
                 "logit": Out(LogitWrite(config)),
@@ -135,6 +137,7 @@ class Epilogue(wiring.Component):
         m.submodules.requantize = requantize = self.requantize
         m.submodules.table = table = self.activation
         n = self.config.lanes
+        lane_bits = n.bit_length() - 1
 
         # at[c] is the column's control in cycle c of the schedule.
         copies = stages(m, self._column(m), WRITTEN - COUNTED, "column")
@@ -171,7 +174,11 @@ class Epilogue(wiring.Component):
             self.score.buffer.eq(at[REQUANTIZED].softmax_buffer),
             self.score.key.eq(at[REQUANTIZED].address),
             self.score.place.eq(
-                Cat(at[REQUANTIZED].address[: n.bit_length() - 1], at[REQUANTIZED].row)
+                Cat(
+                    at[REQUANTIZED].address[:lane_bits],
+                    at[REQUANTIZED].index[lane_bits:],
+                    at[REQUANTIZED].row,
+                )
             ),
             self.score.data.eq(
                 Cat(self._kept(m, requantize.o[i % self.lanes], i, "score") for i in range(n))
@@ -211,10 +218,12 @@ class Epilogue(wiring.Component):
         ]
 
         before, last = at[WRITTEN - 1], at[WRITTEN]
-        m.d.sync += self.bank.en.eq(
-            self._whole(before)
-            & ((before.epilogue == Kind.INT8) | (before.epilogue == Kind.CONTEXT))
+        into_bank = self._whole(before) & (
+            (before.epilogue == Kind.INT8) | (before.epilogue == Kind.CONTEXT)
         )
+        if self.config.ways > 1:
+            into_bank = Mux(into_bank, 1 << before.way, 0)
+        m.d.sync += self.bank.en.eq(into_bank)
         m.d.comb += [
             self.bank.address.eq(last.address),
             self.done.eq(last.end),
@@ -227,27 +236,37 @@ class Epilogue(wiring.Component):
 
     def _column(self, m: Module) -> data.View:
         """COUNTED: what the tile says of the column of this cycle."""
-        n, width = self.config.lanes, address_bits(self.config)
+        n, width, ways = self.config.lanes, address_bits(self.config), self.config.ways
         tag = Signal(Tag(self.config))
         active, write, into_x = Signal(), Signal(), Signal()
         drain = self.config.drain
         place = Signal(range(drain), name="index")  # the column, and which part of it
         part_bits = (self.parts - 1).bit_length()
         part, index = place[:part_bits], place[part_bits:]
+        next_index = (place + 1)[part_bits:]
+        last: ValueLike = drain - 1  # of the column that drains last, the last part
+        written, starts = next_index < tag.columns, self.tile.tag.columns != 0
+        if ways > 1:
+            last = Signal(range(drain))
+            written &= next_index[n.bit_length() - 1 :] >= tag.skipped
+            starts &= self.tile.tag.skipped == 0
+            ends = last_drained(self.tile.tag.columns, self.config)
+            with m.If(self.tile.start):
+                m.d.sync += last.eq(Cat(Const(self.parts - 1, part_bits), ends))
         kind = self.tile.tag.epilogue
         with m.If(self.tile.start):
             m.d.sync += [
                 tag.eq(self.tile.tag),
                 active.eq(1),
                 place.eq(0),
-                write.eq(self.tile.tag.columns != 0),
+                write.eq(starts),
                 into_x.eq((kind == Kind.RESIDUAL) | (kind == Kind.EMBEDDING)),
             ]
         with m.Elif(active):
             m.d.sync += [
                 place.eq(place + 1),
-                active.eq(place != drain - 1),
-                write.eq((place != drain - 1) & ((place + 1)[part_bits:] < tag.columns)),
+                active.eq(place != last),
+                write.eq((place != last) & written),
             ]
 
         column = Signal(
@@ -256,7 +275,7 @@ class Epilogue(wiring.Component):
                     "write": unsigned(1),
                     "into_x": unsigned(1),
                     "end": unsigned(1),
-                    "index": unsigned((n - 1).bit_length()),
+                    "index": unsigned((self.config.tile_columns - 1).bit_length()),
                     **({"part": unsigned(part_bits)} if part_bits else {}),
                     "epilogue": Kind,
                     "address": unsigned(width),
@@ -274,13 +293,18 @@ class Epilogue(wiring.Component):
                     "table_last": unsigned(1),
                     "release": unsigned(1),
                     "weight_buffer": unsigned(1),
+                    **({"way": tag.way.shape()} if ways > 1 else {}),
                 }
             )
         )
+        first: ValueLike = index == 0
+        if ways > 1:
+            first = index == Cat(Const(0, n.bit_length() - 1), tag.skipped)
+            m.d.comb += column.way.eq(tag.way)
         m.d.comb += [
             column.write.eq(write),
             column.into_x.eq(into_x),
-            column.end.eq(active & (place == drain - 1)),
+            column.end.eq(active & (place == last)),
             column.index.eq(index),
             *([column.part.eq(part)] if part_bits else []),
             column.epilogue.eq(tag.epilogue),
@@ -292,7 +316,7 @@ class Epilogue(wiring.Component):
             column.table.eq(tag.table),
             column.transposed.eq(tag.transposed),
             column.shift.eq(tag.shift),
-            column.score_first.eq(tag.score_first & (index == 0)),
+            column.score_first.eq(tag.score_first & first),
             column.score_last.eq(tag.score_last & (index + 1 == tag.columns)),
             column.softmax_buffer.eq(tag.softmax_buffer),
             column.row_tile_done.eq(tag.row_tile_done),
@@ -304,7 +328,9 @@ class Epilogue(wiring.Component):
 
     def _parameters(self, m: Module, at: dict) -> None:
         """SELECTED and DRAINED: bias, m and s of every lane."""
-        n = self.config.lanes
+        n, ways = self.config.lanes, self.config.ways
+        lane_bits = n.bit_length() - 1
+        # With several ways these are the first N channels, which TRANSPOSED tiles have.
         stored = [
             [Signal(BYTE_PLANE, name=f"parameter_{half}_{i}", reset_less=True) for i in range(n)]
             for half in range(2)
@@ -318,20 +344,27 @@ class Epilogue(wiring.Component):
                     & (self.parameter.buffer == half)
                     & (self.parameter.plane == plane)
                 )
+                if ways > 1:
+                    comes &= self.parameter.word == 0
                 with m.If(register(m, comes, f"parameter_{half}_{plane}", reset=True)):
                     for i in range(n):
                         bits = stored[half][i].as_value().word_select(plane, 8)
                         m.d.sync += bits.eq(planes.word_select(i, 8))
 
         # Selected in two steps, by the low bits of the column and by the others.
-        values = [*map(data.View.as_value, stored[0]), *map(data.View.as_value, stored[1])]
         low, high = (at[SELECTED - step].index for step in (1, 0))
+        if ways == 1:
+            values = [*map(data.View.as_value, stored[0]), *map(data.View.as_value, stored[1])]
+            of_half: tuple[Value, ...] = (at[SELECTED].weight_buffer,)
+        else:
+            values = self._columns(m, planes, Cat(low[lane_bits:], at[SELECTED - 1].weight_buffer))
+            of_half = ()
         of_four = [
             register(m, Array(values[four : four + 4])[low[:2]], f"of_four_{four}")
-            for four in range(0, 2 * n, 4)
+            for four in range(0, len(values), 4)
         ]
         of_column = Signal(BYTE_PLANE, reset_less=True)
-        m.d.sync += of_column.eq(Array(of_four)[Cat(high[2:], at[SELECTED].weight_buffer)])
+        m.d.sync += of_column.eq(Array(of_four)[Cat(high[2:lane_bits], *of_half)])
         m.d.comb += self.row.buffer.eq(at[DRAINED].softmax_buffer)
         # Whose the column's parameters are, known a cycle before all lanes ask.
         kind = at[SELECTED].epilogue
@@ -370,6 +403,30 @@ class Epilogue(wiring.Component):
                 self._m[i].eq(chosen.m),
                 self._s[i].eq(chosen.s),
             ]
+
+    def _columns(self, m: Module, planes: Signal, word: Value) -> list[Value]:
+        """With several ways: bias, m and s of the N columns that begin with a tile's `word`.
+
+        They lie in distributed RAMs, one for each lane and plane. `word` has the half above it.
+        """
+        parameter = self.parameter
+        place = register(m, Cat(parameter.word, parameter.buffer), "parameter_place")
+        found: list[list[Value]] = [[] for _ in range(self.config.lanes)]
+        for plane in range(PARAMETER_PLANES):
+            comes = register(
+                m, parameter.en & (parameter.plane == plane), f"plane_{plane}", reset=True
+            )
+            for i, values in enumerate(found):
+                stored = DistributedMemory(8, 2 * self.config.ways)
+                m.submodules[f"parameter_{plane}_{i}"] = stored
+                m.d.comb += [
+                    stored.write.en.eq(comes),
+                    stored.write.address.eq(place),
+                    stored.write.data.eq(planes.word_select(i, 8)),
+                    stored.read.address.eq(word),
+                ]
+                values.append(stored.read.data)
+        return [Cat(*values) for values in found]
 
     def _residual(self, m: Module, at: dict) -> None:
         """RESIDUAL_READ, CODE: X16 is shifted, a cycle later: added and saturated, WRITTEN."""

@@ -27,21 +27,21 @@ def lut_product(a: Any, b: Any) -> Any:
 
 
 class MatMul(wiring.Component):
-    """acc[i, j] = sum over k of a[k][i] * b[k][j], for N x N results at once.
+    """acc[i, j] = sum over k of a[k][i] * b[k][j], for N x M results at once.
 
-    Each cycle takes one word of N values for A and one for B and adds all N * N products. `first`
+    Each cycle takes N values of A and M of B and adds all N * M products. `first`
     starts a sum, `last` ends it: a shadow copy of the accumulators then drains through `o`, one
     column a cycle, while the next tile accumulates. K = 1 is allowed. With `config.column_parts` a
     column takes as many cycles, a part of the rows each.
 
     Exact: no rounding, no saturation. A sum fits `config.acc_bits` as long as K is within the
-    configuration's limits. N^2 multipliers of 9 x 8 bits, of which `config.dsp_macs` may become DSP
-    blocks; the others are written as adders.
+    configuration's limits. N * M multipliers of 9 x 8 bits, of which `config.dsp_macs` may become
+    DSP blocks; the others are written as adders.
 
     Parameters
     ----------
     config
-        `lanes`, `column_parts`, the accumulators' width and the DSP budget are used.
+        `lanes`, `columns`, `column_parts`, the accumulators' width and the DSP budget are used.
 
     Members
     -------
@@ -58,7 +58,8 @@ class MatMul(wiring.Component):
 
     Errors
     ------
-    Tiles must end at least N * parts cycles apart: an earlier `last` overwrites undrained columns.
+    Where a tile's columns up to column n count, the next one must end at least (n + 1) * parts
+    cycles later: an earlier `last` overwrites undrained columns.
     """
 
     #: Cycles from the last operand to column 0: operands, product, accumulator, shadow.
@@ -70,7 +71,7 @@ class MatMul(wiring.Component):
         super().__init__(
             {
                 "a": In(data.ArrayLayout(signed(A_BITS), n)),
-                "b": In(data.ArrayLayout(signed(B_BITS), n)),
+                "b": In(data.ArrayLayout(signed(B_BITS), config.tile_columns)),
                 "valid": In(1),
                 "first": In(1),
                 "last": In(1),
@@ -81,8 +82,8 @@ class MatMul(wiring.Component):
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        n, width = self.config.lanes, self.config.acc_bits
-        dsp_macs = n * n if self.config.dsp_macs is None else self.config.dsp_macs
+        n, columns, width = self.config.lanes, self.config.tile_columns, self.config.acc_bits
+        dsp_macs = self.config.macs if self.config.dsp_macs is None else self.config.dsp_macs
 
         # An operand goes all over the part; multipliers with registers of their own take these in.
         a_words = [register(m, value, f"a_{i}") for i, value in enumerate(self.a)]
@@ -93,16 +94,16 @@ class MatMul(wiring.Component):
         joined_p = delay(m, self.joined, 2, "joined") if self.config.precise else None
         copy = register(m, last_p, "copy", reset=True)
         shadow = [
-            [Signal(signed(width), name=f"shadow_{i}_{j}", reset_less=True) for j in range(n)]
+            [Signal(signed(width), name=f"shadow_{i}_{j}", reset_less=True) for j in range(columns)]
             for i in range(n)
         ]
         rows = len(self.o)  # of a part: these are what drains, the others' move up to them
         for i in range(n):
             if i < rows:
                 m.d.comb += self.o[i].eq(shadow[i][0])
-            for j in range(n):
+            for j in range(columns):
                 a, b = a_words[i], b_words[j]
-                ab = a * b if i * n + j < dsp_macs else lut_product(a, b)
+                ab = a * b if i * columns + j < dsp_macs else lut_product(a, b)
                 product = register(m, ab, f"product_{i}_{j}")
                 acc = Signal(signed(width), name=f"acc_{i}_{j}", reset_less=True)
                 before = Mux(first_p, 0, acc)
@@ -113,6 +114,6 @@ class MatMul(wiring.Component):
                 if i + rows < n:
                     after = shadow[i + rows][j]
                 else:
-                    after = shadow[i % rows][j + 1] if j + 1 < n else shadow[i][j]
+                    after = shadow[i % rows][j + 1] if j + 1 < columns else shadow[i][j]
                 m.d.sync += shadow[i][j].eq(Mux(copy, acc, after))
         return m

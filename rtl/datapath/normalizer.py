@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from amaranth.hdl import Elaboratable, Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.datapath.layernorm import LayerNorm
@@ -43,6 +43,7 @@ class Normalizer(wiring.Component):
     x : In, ResidualAccess
         The epilogue's; `ahead` cycles is this unit's attribute.
     x8 : Out, WritePort
+        `en` has a bit for each way.
     trace : Out, NormTrace
     """
 
@@ -60,7 +61,11 @@ class Normalizer(wiring.Component):
                 "progress": Out(NormProgress(config)),
                 "x": In(ResidualAccess(config)),
                 "x8": Out(
-                    WritePort(range(config.x_words), activation_word(config.lanes, config.precise))
+                    WritePort(
+                        range(config.x8_words),
+                        activation_word(config.lanes, config.precise),
+                        config.ways,
+                    )
                 ),
                 "trace": Out(NormTrace(config)),
             }
@@ -118,15 +123,39 @@ class Normalizer(wiring.Component):
             ),
             x16.write.address.eq(Mux(self.x.write_en, self.x.write_address, unit.y_address)),
             x16.write.data.eq(Mux(self.x.write_en, self.x.write_data, unit.y)),
-            self.x8.en.eq(unit.y_en),
-            self.x8.address.eq(unit.y_address),
             *self._operand(),
             self.trace.norm_en.eq(unit.y_en),
             self.trace.norm_address.eq(unit.y_address),
             self.trace.norm.eq(unit.y),
             self.trace.norm8.eq(unit.y8),
         ]
+        self._x8_place(m, norm)
         return m
+
+    def _x8_place(self, m: Module, norm: data.View) -> None:
+        """Where X8's word goes: with c ways row tile r is the one after r div c in way r mod c."""
+        unit, ways = self.layernorm, self.config.ways
+        if ways == 1:
+            m.d.comb += [self.x8.en.eq(unit.y_en), self.x8.address.eq(unit.y_address)]
+            return
+        way, address = Signal(range(ways)), Signal.like(self.x8.address)
+        first = Signal.like(address)  # of the row tile
+        channel = Signal(16)  # behind this one
+        m.d.comb += [
+            channel.eq(address - first + 1),
+            self.x8.en.eq(Mux(unit.y_en, 1 << way, 0)),
+            self.x8.address.eq(address),
+        ]
+        with m.If(unit.y_en):
+            m.d.sync += address.eq(address + 1)
+            with m.If(channel == norm.channels):
+                m.d.sync += way.eq(way + 1)
+                with m.If(way == ways - 1):
+                    m.d.sync += first.eq(address + 1)
+                with m.Else():
+                    m.d.sync += address.eq(first)
+        with m.If(unit.start):
+            m.d.sync += [way.eq(0), address.eq(0), first.eq(0)]
 
     def _operand(self) -> list[Any]:
         """X8's word: y8, which with wide operands is the high half beside the low one."""

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from enum import IntEnum, IntFlag
 from typing import NamedTuple
 
-from rtl.interface.config import LANES, ceil_div
+from rtl.interface.config import LANES, WAYS, ceil_div
 
 DESCRIPTOR_BYTES = 32
 FIELD_BYTES = 26
@@ -330,6 +330,11 @@ def decode(data: bytes) -> Iterator[Descriptor]:
             if lanes not in LANES:
                 choice = ", ".join(map(str, LANES))
                 raise ValueError(f"the stream is for {lanes} lanes, not one of {choice}")
+            if 1 << body[1] not in WAYS:
+                raise ValueError(
+                    f"byte 1 of the stream is {body[1]}: it must be 0..{len(WAYS) - 1}, the binary "
+                    "logarithm of columns a lane"
+                )
             size = descriptor_bytes(lanes)
         padding = data[offset + DESCRIPTOR_BYTES : offset + size]
         yield descriptor._replace(crc_good=good and padding == bytes(size - DESCRIPTOR_BYTES))

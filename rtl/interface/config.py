@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 LANES = (4, 8, 16, 32, 64)
+WAYS = (1, 2, 4, 8)
+"""Columns of a tile for each lane."""
 
 
 def ceil_div(x: int, y: int) -> int:
@@ -24,7 +26,9 @@ class Config:
     Parameters
     ----------
     lanes
-        N: the array has N x N MACs, a word N bytes. 4, 8, 16, 32 or 64.
+        N: the array has N rows of MACs, a word N bytes. 4, 8, 16, 32 or 64.
+    columns
+        M: MACs of a row, N, 2 N, 4 N or 8 N. None: N.
     tokens
         Longest sequence; several share what it takes, each in row tiles of its own.
     hidden
@@ -35,7 +39,7 @@ class Config:
         Most logits of a sequence; where every token has some, those of its row tiles together take
         `logit_words`.
     dsp_macs
-        How many of the N^2 MACs use a DSP multiplier; the others are built from LUTs.
+        How many of the N x M MACs use a DSP multiplier; the others are built from LUTs.
         None: all of them.
     norm_lanes
         Lanes of LayerNorm: N over a power of two, and each word is read so much more often. None:
@@ -54,6 +58,7 @@ class Config:
     """
 
     lanes: int = 8
+    columns: int | None = None
     tokens: int = 128
     hidden: int = 128
     ffn: int = 512
@@ -66,13 +71,19 @@ class Config:
     def __post_init__(self) -> None:
         if self.lanes not in LANES:
             raise ValueError(f"lanes is {self.lanes}: choose one of {', '.join(map(str, LANES))}")
+        widths = [self.lanes * ways for ways in WAYS]
+        if self.columns is not None and self.columns not in widths:
+            raise ValueError(
+                f"columns is {self.columns}: with {self.lanes} lanes choose one of "
+                f"{', '.join(map(str, widths))}"
+            )
         for name, maximum in (("tokens", 4096), ("hidden", 1024), ("ffn", 4096), ("labels", 4096)):
             value = getattr(self, name)
             if not 1 <= value <= maximum:
                 raise ValueError(f"{name} is {value}: it must lie in 1..{maximum}")
-        if self.dsp_macs is not None and not 0 <= self.dsp_macs <= self.lanes**2:
+        if self.dsp_macs is not None and not 0 <= self.dsp_macs <= self.macs:
             raise ValueError(
-                f"dsp_macs is {self.dsp_macs}: it must lie in 0..{self.lanes**2}, lanes squared"
+                f"dsp_macs is {self.dsp_macs}: it must lie in 0..{self.macs}, lanes x columns"
             )
         allowed = [1 << bits for bits in range(self.lanes.bit_length())]
         for name in ("norm_lanes", "epilogue_lanes"):
@@ -82,6 +93,26 @@ class Config:
                 raise ValueError(f"{name} is {value}: choose one of {choices}")
         if not isinstance(self.precise, bool):
             raise ValueError(f"precise is {self.precise!r}: choose one of False, True")
+
+    @property
+    def ways(self) -> int:
+        """c = M / N: words of operand B in a cycle. Each of its memories has as many ways."""
+        return self.tile_columns // self.lanes
+
+    @property
+    def way_bits(self) -> int:
+        """Width of a way's number."""
+        return self.ways.bit_length() - 1  # a HEADER has it in the place of flags
+
+    @property
+    def tile_columns(self) -> int:
+        """M: columns of a tile."""
+        return self.lanes if self.columns is None else self.columns
+
+    @property
+    def macs(self) -> int:
+        """MACs of the array, N x M."""
+        return self.lanes * self.tile_columns
 
     @property
     def norm_parts(self) -> int:
@@ -95,13 +126,18 @@ class Config:
 
     @property
     def drain(self) -> int:
-        """Cycles that a tile's columns take to drain."""
-        return self.lanes * self.column_parts
+        """Cycles that all columns of a tile take to drain."""
+        return self.tile_columns * self.column_parts
 
     @property
     def row_tiles(self) -> int:
         """Row tiles of the longest sequence."""
         return ceil_div(self.tokens, self.lanes)
+
+    @property
+    def row_groups(self) -> int:
+        """Row tiles of the longest sequence, as many together as there are ways."""
+        return ceil_div(self.row_tiles, self.ways)
 
     @property
     def places(self) -> int:
@@ -120,25 +156,33 @@ class Config:
 
     @property
     def x_words(self) -> int:
-        """Depth of X16 and of X8: one word a row tile and channel."""
+        """Depth of X16: one word a row tile and channel."""
         return self.row_tiles * self.hidden
 
     @property
-    def bank_words(self) -> int:
-        """Depth of each of the four activation banks (Q, K, V, C; together the FFN buffer).
+    def x8_words(self) -> int:
+        """Depth of each way of X8."""
+        return self.row_groups * self.hidden
 
-        A power of two, so that the two top bits of an activation address name the bank.
+    @property
+    def bank_words(self) -> int:
+        """Depth of each way of the four activation banks (Q, K, V, C; together the FFN buffer).
+
+        A power of two, so that the two top bits of an activation address name the bank. V has a
+        word for each place and N channels.
         """
-        per_row_tile = max(ceil_div(self.hidden, self.lanes) * self.lanes, ceil_div(self.ffn, 4))
-        return power_of_two(self.row_tiles * per_row_tile)
+        words = ceil_div(self.hidden, self.lanes)
+        per_row_tile = max(words * self.lanes, ceil_div(self.ffn, 4))
+        value = ceil_div(words, self.ways) * self.places
+        return power_of_two(max(self.row_groups * per_row_tile, value))
 
     @property
     def weight_words(self) -> int:
-        """Depth of one half of the weight double buffer.
+        """Depth of one half of the weight double buffer, in each way.
 
         A weight tile has K words; a row tile of wide embedding rows has 4N words a column tile.
         """
-        embedding = 4 * ceil_div(self.hidden, self.lanes) * self.lanes
+        embedding = 4 * ceil_div(self.hidden, self.tile_columns) * self.lanes
         return power_of_two(max(self.hidden, self.ffn, embedding))
 
     @property

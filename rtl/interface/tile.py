@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from amaranth.hdl import unsigned
+from amaranth.hdl import Cat, Const, Value, unsigned
 from amaranth.lib import data
 
 from rtl.interface.config import Config
@@ -78,13 +78,17 @@ class Tag(data.StructLayout):
     release
         The half's parameters are free after this tile.
     address, columns
-        Where column 0 goes (the others follow), and how many columns are written.
+        Where column 0 goes (the others follow), and behind which column the last one is written.
+    skipped
+        With several ways: words of N columns before the first one that is written.
+    way
+        With several ways: INT8, CONTEXT: where the columns are written.
     read
         RESIDUAL: where the word of X16 lies that column 0 is added to.
     gather, lane
         RESIDUAL, LOGITS: lane 0 alone is written, into this lane.
     row
-        SCORE: the row tile of the keys.
+        SCORE: the row tile of the keys; with several ways the group of row tiles.
     shift
         RESIDUAL: rounding shift of X16.
     row_tile_done
@@ -105,16 +109,28 @@ class Tag(data.StructLayout):
                 "score_first": unsigned(1),
                 "score_last": unsigned(1),
                 "address": unsigned(address_bits(config)),
-                "columns": unsigned(config.lanes.bit_length()),
+                "columns": unsigned(config.tile_columns.bit_length()),
+                **(
+                    {"skipped": range(config.ways), "way": range(config.ways)}
+                    if config.ways > 1
+                    else {}
+                ),
                 "read": unsigned(address_bits(config)),
                 "gather": unsigned(1),
                 "lane": range(config.lanes),
-                "row": range(config.row_tiles),
+                "row": range(config.row_groups),
                 "shift": unsigned(SHIFT_BITS),
                 "row_tile_done": unsigned(1),
                 "table_last": unsigned(1),
             }
         )
+
+
+def last_drained(columns: Value, config: Config) -> Value:
+    """The last of the columns that a tile drains: whole words of N, up to the last written one."""
+    bits = config.lanes.bit_length() - 1
+    words = Value.cast(columns - 1)[bits:][: config.way_bits]
+    return Cat(Const(config.lanes - 1, bits), words)
 
 
 class Tile(data.StructLayout):
@@ -123,7 +139,10 @@ class Tile(data.StructLayout):
     Members
     -------
     a, a_address, b, b_address
-        Operand sources and the address of their first words; the others follow.
+        Operand sources and the address of their first words; the others follow. Operand B is the
+        words at this address in all ways.
+    a_way
+        With several ways: that of operand A, where it is in X8 or a bank.
     length
         K, the number of operand words.
     release
@@ -148,6 +167,7 @@ class Tile(data.StructLayout):
             {
                 "a": Operand,
                 "a_address": unsigned(address_bits(config)),
+                **({"a_way": range(config.ways)} if config.ways > 1 else {}),
                 "b": Operand,
                 "b_address": unsigned(address_bits(config)),
                 "length": unsigned(config.length_bits),

@@ -85,7 +85,8 @@ class AttentionTrace(wiring.Signature):
     Members
     -------
     bank_en, bank_address, bank : Out
-        A write of the activation banks.
+        A write of the activation banks. With c ways the address is c times that within the way, and
+        the way's number.
     score_en, score_key, score : Out
         A column of scores.
     """
@@ -94,7 +95,7 @@ class AttentionTrace(wiring.Signature):
         super().__init__(
             {
                 "bank_en": Out(1),
-                "bank_address": Out(address_bits(config)),
+                "bank_address": Out(address_bits(config) + config.way_bits),
                 "bank": Out(int8_word(config.lanes)),
                 "score_en": Out(1),
                 "score_key": Out(range(config.tokens)),

@@ -11,8 +11,8 @@ from tb.trace import CAUSES
 class Array:
     """Sequencer, issuer and epilogue: tiles in order."""
 
-    def __init__(self, drain: int) -> None:
-        self.drain = drain  # cycles of a tile's columns in the epilogue
+    def __init__(self) -> None:
+        self.drain = 0  # cycles of the latest tile's columns in the epilogue
         self.made = 0  # cycle in which the sequencer can hand over its next tile
         self.started = (0, 0)  # cycles before the first operands of the latest two tiles
         self.last = 0  # of the latest tile's operands
@@ -45,6 +45,7 @@ class Array:
         conditions: Iterable[tuple[str, int]] = (),
         passed: int = 0,
         *,
+        drain: int,
         low: bool = False,
     ) -> int:
         """Start a tile of `length` operands; returns the cycle of its last one.
@@ -53,6 +54,8 @@ class Array:
             (cause of the stall, first cycle in which it is over), in the issuer's order.
         passed
             Row tiles that the walker passes behind it, a cycle each.
+        drain
+            Cycles that its columns take to drain.
         low
             The first of two passes: it is not drained.
         """
@@ -71,5 +74,5 @@ class Array:
         self.active += length
         self.last = cycle + length
         if not low:
-            self.drains = self.last
+            self.drains, self.drain = self.last, drain
         return self.last

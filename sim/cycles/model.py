@@ -133,8 +133,8 @@ class Inference:
         self.row_tiles = sum(self.tiles)
         self.gathered_tiles = ceil_div(len(lengths), n)
         self.gathered = False  # the first token of each sequence was
-        self.drain = program.config.drain
-        self.array = Array(self.drain)
+        self.ways, self.columns = program.config.ways, program.config.tile_columns
+        self.array = Array()
         self.halves = (Half(), Half())
         self.turn = 0  # the half to fill next
         self.loader = 1  # cycle in which the loader turns to the next descriptor
@@ -238,6 +238,10 @@ class Inference:
         """Cycles of so many columns in the epilogue."""
         return columns * self.program.config.column_parts
 
+    def _drain(self, columns: int) -> int:
+        """Cycles of a tile that writes columns up to that one: words of N drain whole."""
+        return self._drained(ceil_div(columns, self.lanes) * self.lanes)
+
     def _shown(self, last: int, columns: int) -> tuple[int, int]:
         """When LayerNorm may not read because its write would meet one of a tile's."""
         first = last + WRITTEN - AHEAD
@@ -253,6 +257,12 @@ class Inference:
         passed = [*(tiles - 1 for tiles in self.tiles[:-1]), 0]
         return list(zip(begins, passed))
 
+    def _groups(self, step: Step) -> list[tuple[int, int]]:
+        """The last row tile of each group that a transposed LINEAR computes with several ways."""
+        first = Flag.FIRST_TILE in step.flags and self.gathered
+        rows = self.gathered_tiles if first else self.row_tiles
+        return [(min(row + self.ways, rows) - 1, 0) for row in range(0, rows, self.ways)]
+
     def _tokens_of_tiles(self) -> Iterator[int]:
         for tokens in self.lengths:
             for first in range(0, tokens, self.lanes):
@@ -261,8 +271,8 @@ class Inference:
     def _embed(self, step: Step) -> None:
         """Rows into the weight halves, and the tiles that add them."""
         n, channels = self.lanes, step.values["channels"]
-        columns, wide = ceil_div(channels, n), step.values["wide"]
-        words, operands = columns << wide, 2 << wide
+        wide = step.values["wide"]
+        words, operands = ceil_div(channels, n) << wide, 2 << wide
         ask = max(self.loader, self.ready) + 1 + Memory.latency
         self.rows.begin(ask, words, 2 * sum(self.lengths))
         available, writes = [], []
@@ -270,80 +280,104 @@ class Inference:
             half = self.halves[self.turn]
             arrived = self.rows.take(2 * tokens, half.weights_free)
             half.loaded = arrived
-            for column in range(columns):
-                last = self.array.tile(operands * tokens, [("weights", half.loaded)])
-                written = min(n, channels - column * n)
+            for column in range(0, channels, self.columns):
+                written = min(self.columns, channels - column)
+                last = self.array.tile(
+                    operands * tokens, [("weights", half.loaded)], drain=self._drain(written)
+                )
                 writes.append(self._shown(last, written))
             half.weights_free = last + 1
-            available.append(last + WRITTEN + self.drain)
+            available.append(last + WRITTEN + self.array.drain)
             self.turn ^= 1
         self.loader = arrived
         self._normalise(available, writes)
 
     def _linear(self, step: Step) -> None:
         n, length, columns = self.lanes, step.values["length"], step.values["columns"]
+        transposed = Flag.TRANSPOSED in step.flags and self.ways > 1
+        width = n if transposed else self.columns
         rows, residual = self._rows(step), Flag.RESIDUAL in step.flags
         gathers = residual and Flag.FIRST_TILE in step.flags and not self.gathered
         of_bank = Flag.BANK in step.flags or not self.norms
         norm = None if of_bank else self.norms[-1]
         available, taken = [], []
         cycle = self.loader
-        for column in range(0, columns, n):
+        if transposed:
+            rows = self._groups(step)
+        for column in range(0, columns, width):
             half = self.halves[self.turn]
-            weights = self.words.take(length, max(cycle, half.weights_free))
-            parameters = self.words.take(PARAMETER_PLANES, max(weights + 1, half.parameters_free))
+            written = min(width, columns - column)
+            words = ceil_div(written, n)
+            weights = self.words.take(words * length, max(cycle, half.weights_free))
+            parameters = self.words.take(
+                words * PARAMETER_PLANES, max(weights + 1, half.parameters_free)
+            )
             cycle = half.loaded = parameters + 1
-            final = column + n >= columns
+            final = column + width >= columns
             loaded = ("weights", half.loaded)
             for place, (row, passed) in enumerate(rows):
                 conditions = [loaded, ("norm", norm.row(row))] if norm else [loaded]
+                # A transposed tile has row tiles as columns: of one, or of a group up to this one.
+                drained = (row % self.ways + 1) * n if Flag.TRANSPOSED in step.flags else written
+                drain = self._drain(drained)
                 if Flag.WIDE in step.flags:
-                    self.array.tile(length, conditions, low=True)
-                last = self.array.tile(length, conditions, passed)
+                    self.array.tile(length, conditions, drain=drain, low=True)
+                last = self.array.tile(length, conditions, passed, drain=drain)
                 if residual:
-                    written = min(n, columns - column)
                     taken.append(self._shown(last, written))
                     read = last + RESIDUAL_READ
                     taken.append((read, read + self._drained(written)))
                     # A row tile of what is gathered is complete with its last sequence.
                     complete = not gathers or place % n == n - 1 or place == len(rows) - 1
                     if final and complete:
-                        available.append(last + WRITTEN + self.drain)
+                        available.append(last + WRITTEN + drain)
             half.weights_free = last + 1
-            half.parameters_free = last + DRAINED + self.drain
+            half.parameters_free = last + DRAINED + drain
             self.turn ^= 1
         self.loader = cycle
         if Flag.TABLE in step.flags:
-            self.table_free = last + WRITTEN + self.drain
+            self.table_free = last + WRITTEN + drain
         self.gathered |= gathers
         if residual:
             self._normalise(available, taken)
 
+    def _spans(self, word: int, count: int) -> list[int]:
+        """Columns of the tiles of so many keys or channels, which begin in word `word` of N.
+
+        A tile has those words that lie at one address, one in each way.
+        """
+        end = word % self.ways * self.lanes + count
+        return [min(self.columns, end - column) for column in range(0, end, self.columns)]
+
     def _attend(self, step: Step) -> None:
         """Scores of a head's row tile, then the context of the row tile before it."""
         n, heads, first = self.lanes, step.values["heads"], Flag.FIRST_TILE in step.flags
-        length, value_tiles = step.values["head_size"], ceil_div(step.values["head_size"], n)
+        length, value_words = step.values["head_size"], ceil_div(step.values["head_size"], n)
         finished: list[int] = []
+        begins = [0, *accumulate(self.tiles)]
+        # Of each S and C: tokens, columns of its tiles, head.
         places = [
-            (tokens, tiles)
-            for tokens, tiles in zip(self.lengths, self.tiles)
-            for _ in range(heads * (1 if first else tiles))
+            (tokens, self._spans(begin, tokens), head)
+            for tokens, tiles, begin in zip(self.lengths, self.tiles, begins)
+            for head in range(heads)
+            for _ in range(1 if first else tiles)
         ]
         for place in range(len(places) + 1):
             if place < len(places):
-                tokens, tiles = places[place]
-                for _ in range(tiles):
-                    last = self.array.tile(length)
-                scored = last + REQUANTIZED + self._drained(tokens - (tiles - 1) * n) - 1
+                tokens, spans, _ = places[place]
+                for columns in spans:
+                    last = self.array.tile(length, drain=self._drain(columns))
+                scored = last + REQUANTIZED + self._drained(columns) - 1
                 self.softmax_finished = pass_cycles(n, tokens) + max(
                     scored + START_LATENCY, self.softmax_finished
                 )
                 finished.append(self.softmax_finished + 1)
             if place > 0:
-                tokens, _ = places[place - 1]
-                self.array.tile(tokens, [("softmax", finished[place - 1])])
-                for _ in range(value_tiles - 1):
-                    self.array.tile(tokens)
+                tokens, _, head = places[place - 1]
+                conditions = [("softmax", finished[place - 1])]
+                for columns in self._spans(head * value_words, length):
+                    self.array.tile(tokens, conditions, drain=self._drain(columns))
+                    conditions = []
 
     def _end(self, act: int, logits: int) -> Prediction:
         """Logits leave one every Memory.latency + 1 cycles; the last one ends the inference."""

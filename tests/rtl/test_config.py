@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rtl.interface.config import LANES, Config
+from rtl.interface.config import LANES, WAYS, Config
 from rtl.interface.options import add_config_options, config_of, options_of
 
 
@@ -15,17 +15,24 @@ from rtl.interface.options import add_config_options, config_of, options_of
     [
         ({"lanes": 5}, "lanes is 5: choose one of 4, 8, 16, 32, 64"),
         ({"lanes": 128}, "lanes is 128: choose one of 4, 8, 16, 32, 64"),
+        ({"columns": 4}, "columns is 4: with 8 lanes choose one of 8, 16, 32, 64"),
+        ({"columns": 24}, "columns is 24: with 8 lanes choose one of 8, 16, 32, 64"),
+        ({"lanes": 4, "columns": 64}, "columns is 64: with 4 lanes choose one of 4, 8, 16, 32"),
         ({"tokens": 0}, "tokens is 0: it must lie in 1..4096"),
         ({"tokens": 4097}, "tokens is 4097: it must lie in 1..4096"),
         ({"hidden": 1025}, "hidden is 1025: it must lie in 1..1024"),
         ({"ffn": 0}, "ffn is 0: it must lie in 1..4096"),
         ({"labels": 4097}, "labels is 4097: it must lie in 1..4096"),
-        ({"lanes": 4, "dsp_macs": 17}, "dsp_macs is 17: it must lie in 0..16, lanes squared"),
+        ({"lanes": 4, "dsp_macs": 17}, "dsp_macs is 17: it must lie in 0..16, lanes x columns"),
         ({"norm_lanes": 3}, "norm_lanes is 3: choose one of 1, 2, 4, 8"),
         ({"lanes": 4, "norm_lanes": 8}, "norm_lanes is 8: choose one of 1, 2, 4"),
         ({"epilogue_lanes": 3}, "epilogue_lanes is 3: choose one of 1, 2, 4, 8"),
         ({"norm_lanes": 0}, "norm_lanes is 0: choose one of 1, 2, 4, 8"),
-        ({"dsp_macs": -1}, "dsp_macs is -1: it must lie in 0..64, lanes squared"),
+        (
+            {"columns": 16, "dsp_macs": 129},
+            "dsp_macs is 129: it must lie in 0..128, lanes x columns",
+        ),
+        ({"dsp_macs": -1}, "dsp_macs is -1: it must lie in 0..64, lanes x columns"),
     ],
 )
 def test_refused(choice: dict[str, Any], message: str) -> None:
@@ -63,6 +70,28 @@ def test_sizes(lanes: int, tokens: int, hidden: int, ffn: int) -> None:
     assert max(hidden, ffn, tokens) < 1 << config.length_bits
 
 
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("ways", WAYS)
+@pytest.mark.parametrize("tokens", [1, 33, 512])
+@pytest.mark.parametrize(("hidden", "ffn"), [(1, 1), (96, 200), (128, 512), (1024, 4096)])
+def test_sizes_of_ways(lanes: int, ways: int, tokens: int, hidden: int, ffn: int) -> None:
+    limits = {"lanes": lanes, "tokens": tokens, "hidden": hidden, "ffn": ffn}
+    config, square = Config(columns=ways * lanes, **limits), Config(**limits)
+    assert (config.ways, config.tile_columns, config.macs) == (ways, ways * lanes, ways * lanes**2)
+    assert Config(columns=lanes, **limits).bank_words == square.bank_words
+    # Lines, row tiles or words of N channels of V, lie in the ways in turn.
+    lines, words = -(-config.row_tiles // ways), -(-hidden // lanes)
+    assert config.x8_words == lines * hidden
+    assert config.bank_words >= lines * max(hidden, -(-ffn // 4))
+    assert config.bank_words >= -(-words // ways) * config.row_tiles * lanes
+    assert config.weight_words >= max(hidden, ffn, -(-words // ways) * 4 * lanes)
+    # All ways together hold what one did, but for what does not share out evenly.
+    even = config.row_tiles % ways == words % ways == 0
+    if even:
+        assert config.ways * config.bank_words == square.bank_words
+        assert config.ways * config.x8_words == square.x8_words
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_options_of_makes_the_configuration(seed: int) -> None:
     rng = random.Random(seed)
@@ -72,6 +101,7 @@ def test_options_of_makes_the_configuration(seed: int) -> None:
     def some() -> Config:
         return Config(
             lanes=rng.choice([4, 8]),
+            columns=rng.choice([None, 8, 32]),
             tokens=rng.choice([1, 128]),
             dsp_macs=rng.choice([None, 0, 3]),
             norm_lanes=rng.choice([None, 1, 2]),

@@ -350,7 +350,7 @@ def test_the_points_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["--tokens", "0"], "tokens is 0: it must lie in 1..4096"),
         (["--hidden", "2000"], "hidden is 2000: it must lie in 1..1024"),
         (["--ffn", "-1"], "ffn is -1: it must lie in 1..4096"),
-        (["--dsp-macs", "65"], "dsp_macs is 65: it must lie in 0..64, lanes squared"),
+        (["--dsp-macs", "65"], "dsp_macs is 65: it must lie in 0..64, lanes x columns"),
         (["--clock", "0"], "'0' is no clock: give MHz above 0, up to 10000"),
         (["--clock", "nan"], "'nan' is no clock"),
         (["--clock", "inf"], "'inf' is no clock"),

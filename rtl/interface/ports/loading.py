@@ -18,8 +18,8 @@ class WeightWrite(wiring.Signature):
 
     Members
     -------
-    en : Out
-        `address` and `data` are a word of it.
+    en : Out, a bit a way
+        `address` and `data` are a word of it, in this way.
     buffer : Out
         The half that is filled; valid whenever one is, by an EMBED too.
     address : Out
@@ -30,7 +30,7 @@ class WeightWrite(wiring.Signature):
     def __init__(self, config: Config) -> None:
         super().__init__(
             {
-                "en": Out(1),
+                "en": Out(config.ways),
                 "buffer": Out(1),
                 "address": Out(range(config.weight_words)),
                 "data": Out(int8_word(config.lanes)),
@@ -47,17 +47,20 @@ class ParameterWrite(wiring.Signature):
         The half of the double buffer; it must be free.
     plane : Out
         0..3 bias, 4 and 5 m, 6 s; the lowest byte first.
+    word : Out
+        With several ways: which N channels of the tile.
     data : Out
-        Byte i belongs to channel i.
+        Byte i belongs to channel i of them.
     """
 
-    def __init__(self, lanes: int) -> None:
+    def __init__(self, config: Config) -> None:
         super().__init__(
             {
                 "en": Out(1),
                 "buffer": Out(1),
                 "plane": Out(range(PARAMETER_PLANES)),
-                "data": Out(8 * lanes),
+                **({"word": Out(range(config.ways))} if config.ways > 1 else {}),
+                "data": Out(8 * config.lanes),
             }
         )
 

@@ -21,7 +21,9 @@ class Operands(wiring.Signature):
     index : Out
         Of the operand within its tile.
     a, a_address, b, b_address : Out
-        Sources and addresses.
+        Sources and addresses; operand B is the words of all ways.
+    a_way : Out
+        With several ways: that of operand A.
     b_banks : Out
         A bit for each activation bank: operand B lies there. Low while the issuer is quiet.
     low, joined : Out
@@ -38,6 +40,7 @@ class Operands(wiring.Signature):
                 "index": Out(config.length_bits),
                 "a": Out(Operand),
                 "a_address": Out(address),
+                **({"a_way": Out(range(config.ways))} if config.ways > 1 else {}),
                 "b": Out(Operand),
                 "b_address": Out(address),
                 "b_banks": Out(BANKS),
@@ -52,7 +55,7 @@ class TileEnd(wiring.Signature):
     Members
     -------
     start : Out
-        Pulse with its last operand, at most once in `config.drain` cycles.
+        Pulse with its last operand, when the tile before it has drained.
     tag : Out
         Valid from its first operand to its last.
     """

@@ -1,0 +1,82 @@
+"""Arrays of more columns than lanes: every write of every intermediate, and every cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from golden.encoder import run_batch
+from golden.model import Model
+from rtl.compile.program import Program, compile_model, embedding_table
+from rtl.interface.config import Config
+from rtl.interface.operation import Error
+from sim.cycles.model import predict
+from sim.machine import volume
+from tb.scenarios import SMALL, family
+
+LANES = 4
+LIMITS = {"tokens": 40, "hidden": 32, "ffn": 32, "labels": 16}
+
+#: Of one sequence and of several, which begin in every way: a tile of keys has words of others.
+BATCHES = [(1,), (24,), (11,), (1,) * 6, (5, 1, 9, 2), (3, 13, 4), (30,), (4, 4, 17, 2)]
+
+Played = tuple[volume.Job, Model, Program, tuple[int, ...], np.ndarray]
+
+
+def jobs(config: Config, seed: int) -> Iterator[Played]:
+    """All families, the last layer cut and whole, on all batches that they take."""
+    for name, shape in SMALL.items():
+        model = family(name, shape, seed, precise=config.precise)
+        program = compile_model(model, config, whole_last_layer=bool(seed % 2))
+        table = embedding_table(model, LANES)
+        for lengths in BATCHES:
+            row_tiles = sum(-(-tokens // LANES) for tokens in lengths)
+            if max(lengths) > program.tokens or row_tiles > program.row_tiles:
+                continue
+            rng = np.random.default_rng([seed, *lengths])
+            ids = rng.integers(0, shape.vocabulary, sum(lengths))
+            attend = rng.random(sum(lengths)) < 0.8
+            attend[np.cumsum(lengths) - 1] = True
+            job = volume.Job(
+                program, table, ids, attend=attend.astype(int), lengths=lengths, trace=True
+            )
+            yield job, model, program, lengths, attend
+
+
+@pytest.mark.verilator
+@pytest.mark.parametrize(
+    ("columns", "precise"),
+    [
+        (16, False),
+        pytest.param(8, False, marks=pytest.mark.slow),
+        pytest.param(32, False, marks=pytest.mark.slow),
+        pytest.param(8, True, marks=pytest.mark.slow),
+        pytest.param(32, True, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("stream_bytes", [None, 1])
+def test_every_family_on_a_wide_array(
+    columns: int, precise: bool, stream_bytes: int | None
+) -> None:
+    config = Config(lanes=LANES, columns=columns, precise=precise, **LIMITS)
+    played = list(jobs(config, 1 if stream_bytes else 2))
+    assert len(played) >= 60
+    results = volume.simulate(config, [job for job, *_ in played], stream_bytes=stream_bytes)
+    for result, (job, model, program, lengths, attend) in zip(results, played, strict=True):
+        traces: list[dict[str, np.ndarray]] = []
+        wanted = run_batch(model, job.ids, None, attend, lengths, traces)
+        assert result.error is Error.NONE
+        found = volume.compare(program, traces, lengths, result, attend)
+        assert (found.first, found.problem) == (None, "")
+        np.testing.assert_array_equal(result.logits.reshape(wanted.shape), wanted)
+        said = predict(program, lengths, stream_bytes=stream_bytes)
+        assert [(p.number, p.first, p.last, p.active, p.stalls) for p in said.phases] == [
+            (o.number, o.first, o.last, o.active, o.stalls) for o in result.operations
+        ]
+        assert (said.cycles, said.active, said.stalls) == (
+            result.cycles,
+            result.active,
+            result.stalls,
+        )
