@@ -21,7 +21,7 @@ import zlib
 from dataclasses import dataclass
 from enum import IntEnum
 
-VERSION = 3
+VERSION = 4
 FLAG, ESCAPE, INVERT = 0x7E, 0x7D, 0x20
 HEAD = struct.Struct("<BBH")
 CRC_BYTES = 4
@@ -92,7 +92,7 @@ PROBLEMS = {
     Problem.NONE: "nothing is wrong with it",
     Problem.EMPTY: "none was loaded, or not to its end",
     Problem.HEADER: "its header is none, damaged, or of another format than this bitstream reads",
-    Problem.LANES: "it is for another number of lanes or another version of the stream",
+    Problem.LANES: "it is for another number of lanes or columns or another version of the stream",
     Problem.SIZE: "it is larger than the memory, or its sections do not lie in it",
     Problem.STREAM: "its command stream is damaged",
     Problem.ROWS: "its rows are damaged, or those of another model than its command stream",
@@ -129,7 +129,7 @@ class Info:
         Bytes of the longest payload of a request.
     memory_bytes, kilohertz
         Of the board's memory; its clock.
-    stream_version, lanes, tokens, hidden, ffn, labels
+    stream_version, lanes, columns, tokens, hidden, ffn, labels
         The accelerator's registers.
     model
         Which model the image in use has, `golden.identity`, as its stream says; zeros without one.
@@ -144,6 +144,7 @@ class Info:
     kilohertz: int
     stream_version: int
     lanes: int
+    columns: int
     tokens: int
     hidden: int
     ffn: int
@@ -171,7 +172,12 @@ class Info:
         return cls(**dict(zip(cls.__dataclass_fields__, values)) | {"problem": problem})
 
 
-INFO = struct.Struct("<BBHIIBBHHHH8s32s")
+INFO = struct.Struct("<BBHIIBBHHHHH8s32s")
+
+
+def array(lanes: int, columns: int) -> str:
+    """The array of an accelerator in words."""
+    return f"{lanes} lanes" + (f" and {columns} columns" if columns != lanes else "")
 
 
 def encode(kind: int, number: int, payload: bytes = b"") -> bytes:

@@ -36,10 +36,11 @@ REGISTERS = {
     "interrupt_enable": 0x40,
     "interrupt_pending": 0x44,
     "failed_sequence": 0x48,
+    "columns": 0x4C,
 }
 SPAN = 0x80  # bytes that the registers take
 ID = 0x54523242  # the bytes "B2RT"
-VERSION = 6  # of the registers and of the command stream
+VERSION = 7  # of the registers and of the command stream
 LIMITS = ("lanes", "tokens", "hidden", "ffn", "labels")
 COUNTERS = ("cycles", "active", "stall_idle", "stall_weights", "stall_norm", "stall_softmax",
             "stall_drain")  # fmt: skip
@@ -49,8 +50,8 @@ BUSY, DONE = 1, 2  # bits of status
 #: How an inference ended, by the error code of `status`.
 ENDS = {
     0: "good: the logits are complete",
-    1: "FORMAT: the command stream has a wrong magic, version or number of lanes, or an operation "
-    "or flag that may not stand there: compile it for this accelerator",
+    1: "FORMAT: the command stream has a wrong magic, version or number of lanes or columns, or an "
+    "operation or flag that may not stand there: compile it for this accelerator",
     2: "CRC: the command stream was damaged on its way, or in memory",
     3: "LIMIT: the model, a field or a tensor of this batch exceeds the accelerator's limits",
     4: "TRUNCATED: the command stream ended before its END",
@@ -111,6 +112,8 @@ class Accelerator:
     ----------
     limits
         lanes, tokens, hidden, ffn and labels, as it was made.
+    columns
+        Of its array.
 
     Raises
     ------
@@ -129,6 +132,7 @@ class Accelerator:
                 f"the accelerator has version {version}, this driver is for {VERSION}"
             )
         self.limits = {name: self._read(name) for name in LIMITS}
+        self.columns = self._read("columns")
 
     def _read(self, name: str) -> int:
         return self._memory.read(REGISTERS[name])
@@ -155,6 +159,12 @@ class Accelerator:
             raise DeviceError(
                 f"the command stream is for {stream[7]} lanes, the accelerator has "
                 f"{self.limits['lanes']}: compile it for this accelerator"
+            )
+        if stream[7] << stream[1] != self.columns:
+            raise DeviceError(
+                f"the command stream is for an array of {stream[7]} lanes and "
+                f"{stream[7] << stream[1]} columns, the accelerator has {self.columns} columns: "
+                "compile it for this accelerator"
             )
         sizes = [int.from_bytes(stream[at : at + 2], "little") for at in range(8, 16, 2)]
         for name, size in zip(LIMITS[2:], sizes[1:]):

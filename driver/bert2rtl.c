@@ -5,6 +5,7 @@ enum {
     HEADER = 1,
     HEADER_BYTES = 32,
     OPCODE_AT = 0,
+    WAYS_AT = 1, /* the binary logarithm of columns a lane */
     MAGIC_AT = 2,
     VERSION_AT = 6,
     LANES_AT = 7,
@@ -37,6 +38,7 @@ int b2rtl_open(b2rtl_device *device, uintptr_t base)
     if (device->version != (uint32_t)B2RTL_VERSION_VALUE)
         return B2RTL_OTHER_VERSION;
     device->lanes = get(device, B2RTL_LANES);
+    device->columns = get(device, B2RTL_COLUMNS);
     device->tokens = get(device, B2RTL_TOKENS);
     device->hidden = get(device, B2RTL_HIDDEN);
     device->ffn = get(device, B2RTL_FFN);
@@ -80,7 +82,8 @@ int b2rtl_check(const b2rtl_device *device, const void *stream, size_t bytes, ui
         return B2RTL_NO_STREAM;
     if (header[VERSION_AT] != device->version)
         return B2RTL_STREAM_VERSION;
-    if (header[LANES_AT] != device->lanes)
+    if (header[LANES_AT] != device->lanes || header[WAYS_AT] > 7 ||
+        (uint32_t)header[LANES_AT] << header[WAYS_AT] != device->columns)
         return B2RTL_STREAM_LANES;
     longest = number(header + TOKENS_AT, 2);
     if (longest == 0)
@@ -230,7 +233,7 @@ const char *b2rtl_text(int code)
     switch (code) {
     case B2RTL_OK: return "good: the logits are complete";
     case B2RTL_FORMAT:
-        return "the command stream has a wrong magic, version or number of lanes, or an operation or "
+        return "the command stream has a wrong magic, version or array, or an operation or "
                "flag that may not stand there: compile it for this accelerator";
     case B2RTL_CRC: return "the command stream was damaged on its way, or in memory";
     case B2RTL_LIMIT:
@@ -263,7 +266,8 @@ const char *b2rtl_text(int code)
     case B2RTL_STREAM_VERSION:
         return "the command stream has another version than the accelerator: compile it anew";
     case B2RTL_STREAM_LANES:
-        return "the command stream is for another number of lanes: compile it for this accelerator";
+        return "the command stream is for another array, of other lanes or columns: compile it for "
+               "this accelerator";
     case B2RTL_STREAM_TOKENS: return "the command stream allows no token: compile it anew";
     case B2RTL_STREAM_HIDDEN: return "the model's hidden state is wider than the accelerator's";
     case B2RTL_STREAM_FFN: return "the model's feed-forward layer is wider than the accelerator's";

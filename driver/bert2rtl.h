@@ -48,13 +48,14 @@ enum {
     B2RTL_STALL_DRAIN = 0x3C,
     B2RTL_INTERRUPT_ENABLE = 0x40,
     B2RTL_INTERRUPT_PENDING = 0x44,
-    B2RTL_FAILED_SEQUENCE = 0x48
+    B2RTL_FAILED_SEQUENCE = 0x48,
+    B2RTL_COLUMNS = 0x4C
 };
 
 /* What they hold. */
 enum {
     B2RTL_ID_VALUE = 0x54523242, /* the bytes "B2RT" */
-    B2RTL_VERSION_VALUE = 6,     /* of the registers and of the command stream */
+    B2RTL_VERSION_VALUE = 7,     /* of the registers and of the command stream */
     B2RTL_CONTROL_START = 1,
     B2RTL_CONTROL_ABORT = 2,
     B2RTL_STATUS_BUSY = 1,
@@ -94,7 +95,7 @@ enum {
     B2RTL_STILL_BUSY = -6,    /* the bound of a wait is reached, and the inference goes on */
     B2RTL_NO_STREAM = -7,     /* what should be a command stream is none */
     B2RTL_STREAM_VERSION = -8,
-    B2RTL_STREAM_LANES = -9,
+    B2RTL_STREAM_LANES = -9, /* or columns */
     B2RTL_STREAM_TOKENS = -10,
     B2RTL_STREAM_HIDDEN = -11,
     B2RTL_STREAM_FFN = -12,
@@ -121,11 +122,12 @@ typedef struct {
     uintptr_t base;
     int open;
     uint32_t version;
-    uint32_t lanes;  /* N: the array has N x N multipliers, the streams N bytes a word */
-    uint32_t tokens; /* longest sequence */
-    uint32_t hidden; /* widest hidden state */
-    uint32_t ffn;    /* widest feed-forward layer */
-    uint32_t labels; /* most logits */
+    uint32_t lanes;   /* N: rows of the array; the streams have N bytes a word */
+    uint32_t columns; /* M: columns of the array, which has N x M multipliers */
+    uint32_t tokens;  /* longest sequence */
+    uint32_t hidden;  /* widest hidden state */
+    uint32_t ffn;     /* widest feed-forward layer */
+    uint32_t labels;  /* most logits */
 } b2rtl_device;
 
 /* Clock cycles of the latest inference, and those of them without an operand, by cause. */

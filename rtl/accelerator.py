@@ -331,6 +331,7 @@ class Accelerator(wiring.Component):
             registers.value.id.eq(MAGIC),
             registers.value.version.eq(VERSION),
             registers.value.lanes.eq(config.lanes),
+            registers.value.columns.eq(config.tile_columns),
             registers.value.tokens.eq(config.tokens),
             registers.value.hidden.eq(config.hidden),
             registers.value.ffn.eq(config.ffn),

@@ -170,6 +170,7 @@ async def machine_of(dut: Any) -> AcceleratorMachine:
     await FallingEdge(dut.clk)
     machine = AcceleratorMachine(ports)
     limits = {name: ports.config[name] for name in ("lanes", "tokens", "hidden", "ffn", "labels")}
+    limits["columns"] = Config(**ports.config).tile_columns
     await machine.expect(id=MAGIC, version=VERSION, status=0, cycles=0, **limits)
     return machine
 

@@ -32,6 +32,7 @@ FIELDS = {
 }  # fmt: skip
 LONG = ("size", "stream", "stream_bytes", "rows", "rows_bytes")
 LANES_AT = 36
+COLUMNS_AT = 41
 #: What the first words have to be.
 BEGINS = MAGIC + FORMAT.to_bytes(2, "little") + HEADER.size.to_bytes(2, "little")
 
@@ -53,8 +54,8 @@ class ImageCheck(wiring.Component):
     ----------
     chip
         The memory.
-    lanes
-        That the image must be for.
+    lanes, columns
+        Of the array that the image must be for.
 
     Members
     -------
@@ -72,8 +73,8 @@ class ImageCheck(wiring.Component):
     read : In, stream of 16
     """
 
-    def __init__(self, chip: Chip, length_bits: int, lanes: int) -> None:
-        self.chip, self.length_bits, self.lanes = chip, length_bits, lanes
+    def __init__(self, chip: Chip, length_bits: int, lanes: int, columns: int) -> None:
+        self.chip, self.length_bits, self.lanes, self.columns = chip, length_bits, lanes, columns
         super().__init__(
             {
                 "start": In(1),
@@ -246,6 +247,8 @@ class ImageCheck(wiring.Component):
                         m.d.sync += beyond.eq(beyond | word.any())
             with m.Case(LANES_AT):
                 m.d.sync += foreign.eq(word != (self.lanes | VERSION << 8))
+            with m.Case(COLUMNS_AT):
+                m.d.sync += foreign.eq(foreign | (word != self.columns))
 
     def _sizes(self, m: Module, fields: dict[str, Signal]) -> Value:
         """Whether the image is no image of this memory; two cycles behind the fields."""

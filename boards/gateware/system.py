@@ -105,6 +105,7 @@ class Choices:
             kilohertz=round(1000 * self.megahertz),
             stream_version=VERSION,
             lanes=config.lanes,
+            columns=config.tile_columns,
             tokens=config.tokens,
             hidden=config.hidden,
             ffn=config.ffn,
@@ -167,7 +168,9 @@ class System(wiring.Component):
         m.submodules.flash_loader = loader = FlashLoader(
             chip, LENGTH_BITS, FLASH_HALF, wake, IMAGE_IN_FLASH
         )
-        m.submodules.image_check = check = ImageCheck(chip, LENGTH_BITS, config.lanes)
+        m.submodules.image_check = check = ImageCheck(
+            chip, LENGTH_BITS, config.lanes, config.tile_columns
+        )
         m.submodules.inference = inference = Inference(choices.longest // 4)
         m.submodules.server = server = Server(chip, LENGTH_BITS, choices.info)
         connect(m, sdram.pins, flipped(self.sdram))

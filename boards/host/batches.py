@@ -13,7 +13,7 @@ from rtl.compile.fit import longest_sequence, most_row_tiles
 from rtl.interface.config import Config
 
 WORD_BYTES = 4
-LIMITS = ("lanes", "tokens", "hidden", "ffn", "labels")
+CHOICES = ("lanes", "columns", "tokens", "hidden", "ffn", "labels")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Room:
         """Raises BoardError where the model does not fit the accelerator on the board."""
         tokens = info.longest // WORD_BYTES
         try:
-            config = Config(**{name: getattr(info, name) for name in LIMITS})
+            config = Config(**{name: getattr(info, name) for name in CHOICES})
             longest = min(longest_sequence(model, config), tokens)
         except ValueError as error:
             raise BoardError(f"this model does not run on the board: {error}") from None

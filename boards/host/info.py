@@ -12,7 +12,7 @@ from cli.options import Parser, add_json
 
 from boards.host.board import Board
 from boards.host.options import add_board, link_of
-from boards.protocol import PROBLEMS, Problem
+from boards.protocol import PROBLEMS, Problem, array
 
 EXAMPLES = """\
 examples:
@@ -38,8 +38,9 @@ def _run(options: argparse.Namespace) -> int:
         port = link.port
     print(f"a board at {port}, protocol {info.version}, {info.kilohertz / 1000:g} MHz")
     print(
-        f"accelerator: {info.lanes} lanes, up to {info.tokens} tokens, hidden {info.hidden}, "
-        f"ffn {info.ffn}, {info.labels} labels, stream version {info.stream_version}"
+        f"accelerator: {array(info.lanes, info.columns)}, up to {info.tokens} tokens, "
+        f"hidden {info.hidden}, ffn {info.ffn}, {info.labels} labels, "
+        f"stream version {info.stream_version}"
     )
     print(f"memory: {info.memory_bytes:,} bytes")
     if info.problem is Problem.NONE:

@@ -20,6 +20,7 @@ from cli.progress import stage
 
 from boards.host.board import Board
 from boards.host.options import add_board, image_in, link_of
+from boards.protocol import array
 
 EXAMPLES = """\
 examples:
@@ -72,10 +73,12 @@ def _run(options: argparse.Namespace) -> int:
     with link_of(options) as link:
         board = Board(link)
         info = board.info()
-        if image.lanes != info.lanes:
+        if (image.lanes, image.columns) != (info.lanes, info.columns):
+            wide = f" --columns {info.columns}" if info.columns != info.lanes else ""
             raise ValueError(
-                f"{options.image} is for {image.lanes} lanes, the board has {info.lanes}: write it "
-                f"with `python -m rtl.compile --lanes {info.lanes} --image {options.image}`"
+                f"{options.image} is for {array(image.lanes, image.columns)}, the board has "
+                f"{array(info.lanes, info.columns)}: write it with `python -m rtl.compile "
+                f"--lanes {info.lanes}{wide} --image {options.image}`"
             )
         began = time.monotonic()
         with bar(len(data)) as told:

@@ -13,7 +13,8 @@
 | 64..67, 68..71 | CRC-32 of all bytes from the stream to the rows; of the rows |
 | 72, 73 | lanes; version of the command stream |
 | 74..75, 76..77, 78..79, 80..81 | tokens, hidden, ffn, labels, as in the stream's HEADER |
-| 82..87 | zeros |
+| 82..83 | columns of the array |
+| 84..87 | zeros |
 | 88..95 | which model it is, as in the stream's HEADER |
 | 96..127 | SHA-256 of all bytes after the header |
 
@@ -38,7 +39,7 @@ from rtl.interface.command import decode
 
 MAGIC = b"B2RTIMG\0"
 FORMAT = 2
-HEADER = struct.Struct("<8sHHI5Q4I2B4H6x8s32s")
+HEADER = struct.Struct("<8sHHI5Q4I2B5H4x8s32s")
 MODEL_AT = 88
 CRC_AT = 12
 ALIGNMENT = 4096
@@ -75,6 +76,11 @@ class Image:
     def lanes(self) -> int:
         """N of the accelerators that it is for."""
         return _header(self.stream)["lanes"]
+
+    @property
+    def columns(self) -> int:
+        """M of their arrays."""
+        return self.lanes << self.stream[1]
 
     @property
     def model(self) -> bytes:
@@ -142,6 +148,7 @@ def image_bytes(image: Image) -> bytes:
         image.lanes,
         stream[6],
         *struct.unpack_from("<4H", stream, 8),
+        image.columns,
         image.model,
         hashlib.sha256(body).digest(),
     )

@@ -57,6 +57,7 @@ REGISTERS = (
     Register(0x40, "interrupt_enable", writable=True),
     Register(0x44, "interrupt_pending", writable=True),
     Register(0x48, "failed_sequence"),
+    Register(0x4C, "columns"),
 )
 """Where the gateware has what rtl/registers/bert2rtl.rdl says; a test holds the two together."""
 

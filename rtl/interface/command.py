@@ -8,11 +8,12 @@ zeros to whole words (32 bytes of them at N = 64) and followed by its payload:
     NORM     6 or 7 words for N channels    one LayerNorm; stands before the operation whose sum it
                                             normalises, so that its parameters are there in time
     EMBED                                   the rows come from the embedding interface
-    LINEAR   K + 7 words a column tile      weights, then bias, m and s of N output channels
+    LINEAR   K + 7 words for N columns      of each tile of M: weights, then bias, m and s
     ATTEND                                  scores, softmax and context of all heads
     END                                     once, last
 
-Bytes of a descriptor: 0 opcode, 1 flags, 2..27 fields (little-endian, in the order of `FIELDS`),
+Bytes of a descriptor: 0 opcode, 1 flags (of the HEADER, which has none, log2 of the columns of the
+array a lane, M / N), 2..27 fields (little-endian, in the order of `FIELDS`),
 28..31 the CRC-32 (ISO-HDLC, as zlib computes it) of every byte of the stream before it, padding
 and earlier CRCs included. So each descriptor vouches for the whole stream up to itself, and END for
 the last payload; padding that is not zero is also a wrong CRC.
@@ -36,7 +37,7 @@ PARAMETER_PLANES = 7  # bias 4, m 2, s 1
 NORM_PLANES = 6  # gamma 2, beta 4; with Flag.SHIFTS one more
 TABLE_BYTES = 256
 MAGIC = 0x54523242  # "B2RT"
-VERSION = 6
+VERSION = 7
 EPSILON_BITS = 50
 NORM_SHIFT_MAX = 31
 RESIDUAL_SHIFT_MAX = 15

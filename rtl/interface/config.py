@@ -81,6 +81,8 @@ class Config:
             value = getattr(self, name)
             if not 1 <= value <= maximum:
                 raise ValueError(f"{name} is {value}: it must lie in 1..{maximum}")
+        if self.columns == self.lanes:  # one name for one array
+            object.__setattr__(self, "columns", None)
         if self.dsp_macs is not None and not 0 <= self.dsp_macs <= self.macs:
             raise ValueError(
                 f"dsp_macs is {self.dsp_macs}: it must lie in 0..{self.macs}, lanes x columns"

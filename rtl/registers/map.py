@@ -20,7 +20,7 @@ from rtl.interface.config import Config
 SOURCE = Path(__file__).with_name("bert2rtl.rdl")
 TOP = "bert2rtl"
 LIMITS = ("lanes", "tokens", "hidden", "ffn", "labels")
-"""The choices of a Config that the map shows: parameters of the SystemRDL file, in capitals."""
+"""The limits that the map shows: parameters of the SystemRDL file, in capitals."""
 
 _ACCESS = {
     (AccessType.r, None): "ro",
@@ -89,6 +89,7 @@ def compiled(config: Config, source: Path = SOURCE, bus: Bus | None = None) -> A
     compiler = RDLCompiler()
     compiler.compile_file(str(source))
     parameters = {name.upper(): getattr(config, name) for name in LIMITS}
+    parameters["COLUMNS"] = config.tile_columns
     if bus is not None:
         parameters |= {
             "DMA": True,

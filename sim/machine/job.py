@@ -156,7 +156,8 @@ class Settings:
 def fixed_registers(config: Config) -> dict[int, int]:
     """What the registers of docs/architecture.md that never change read, by address."""
     found = {0x00: STREAM_MAGIC, 0x04: VERSION, 0x08: config.lanes, 0x0C: config.tokens}
-    return found | {0x10: config.hidden, 0x14: config.ffn, 0x18: config.labels, 0x1C: 0}
+    return found | {0x10: config.hidden, 0x14: config.ffn, 0x18: config.labels, 0x1C: 0,
+                    0x4C: config.tile_columns}  # fmt: skip
 
 
 def job_file(

@@ -16,7 +16,7 @@ from verify.fuzz.job import Run
 from verify.fuzz.streams import joined, parts, set_field
 from verify.fuzz.subject import Subject
 
-LIMITS = ("version", "lanes", "tokens", "hidden", "ffn", "labels")
+LIMITS = ("version", "lanes", "columns", "tokens", "hidden", "ffn", "labels")
 COUNTERS = ("cycles", "active", "idle", "weights", "norm", "softmax", "drain")
 SLEEP = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 PLENTY = 100_000  # reads of `status`, each some cycles: longer than any inference here

@@ -19,11 +19,11 @@ def account(stream: bytes, limits: dict[str, int]) -> tuple[int, int]:
     """
     if len(stream) < DESCRIPTOR_BYTES or stream[0] != 1 or stream[2:6] != b"B2RT":
         return -7, 0
-    version, lanes = stream[6], stream[7]
+    ways, version, lanes = stream[1], stream[6], stream[7]
     tokens, hidden, ffn, labels = (stream[at] + 256 * stream[at + 1] for at in (8, 10, 12, 14))
     rules = (
         (-8, version == limits["version"]),
-        (-9, lanes == limits["lanes"]),
+        (-9, (lanes, lanes << ways) == (limits["lanes"], limits["columns"])),
         (-10, tokens > 0),
         (-11, 0 < hidden <= limits["hidden"]),
         (-12, 0 < ffn <= limits["ffn"]),
@@ -39,7 +39,7 @@ def any_headers(seed: int, count: int, lanes: int) -> Iterator[bytes]:
     for _ in range(count):
         stream = bytearray(rng.choice(subjects(lanes)).stream[:64])
         for _ in range(rng.choice((0, 1, 1, 2))):
-            at = rng.choice((0, 2, 5, 6, 7, rng.randrange(8, 16), rng.randrange(8, 16)))
+            at = rng.choice((0, 1, 2, 5, 6, 7, rng.randrange(8, 16), rng.randrange(8, 16)))
             stream[at] = rng.choice((0, 1, 4, 16, 24, stream[at] ^ 1 << rng.randrange(8)))
         if rng.random() < 0.05:
             stream = bytearray(rng.randbytes(64))

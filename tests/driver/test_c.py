@@ -50,7 +50,7 @@ def driver(compiled: Driver, board: StreamBoard) -> Driver:
 
 
 def test_the_limits_are_the_configuration(driver: Driver) -> None:
-    made = config(LANES).as_dict()
+    made = config(LANES).as_dict() | {"columns": config(LANES).tile_columns}
     assert driver.limits == {"version": VERSION} | {name: made[name] for name in LIMITS[1:]}
 
 

@@ -88,4 +88,4 @@ def test_it_has_every_field_of_the_systemrdl(constants: dict[str, int]) -> None:
     about = ("B2RTL_CONTROL", "B2RTL_STATUS", "B2RTL_INTERRUPT", *expected)
     found = {n: v for n, v in constants.items() if n.startswith(about[:3]) or n in about}
     assert found == expected
-    assert len(expected) == 19 + 2 + 4 + 2 + 2
+    assert len(expected) == 20 + 2 + 4 + 2 + 2

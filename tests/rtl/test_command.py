@@ -130,7 +130,11 @@ def test_padding_is_zero_and_below_the_next_crc() -> None:
         (bytes([9]) + bytes(short()[1:]), "byte 0: opcode 9 is unknown, allowed are 1..7"),
         (bytes(short()[32:]), "does not begin with a HEADER: it is no model.bin"),
         (bytes(short(magic=1)), "does not begin with a HEADER: it is no model.bin"),
-        (bytes(short(version=9)), "the stream has version 9, not 6"),
+        (bytes(short(version=9)), "the stream has version 9, not 7"),
+        (
+            bytes([1, 4]) + bytes(short()[2:]),
+            "byte 1 of the stream is 4: it must be 0..3, the binary logarithm of columns a lane",
+        ),
         (bytes(short(64)[:96]), "the stream ends at byte 96, before END: it is truncated"),
         (bytes(short(64)) + bytes(64), "64 bytes follow END: the stream runs on"),
         *(

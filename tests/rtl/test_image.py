@@ -29,10 +29,10 @@ SHAPE = Shape(
 )  # fmt: skip
 
 
-def made(lanes: int = 4, seed: int = 3) -> Image:
+def made(lanes: int = 4, seed: int = 3, columns: int | None = None) -> Image:
     model = random_model(SHAPE, seed)
     table = embedding_table(model, lanes)
-    stream = compile_model(model, Config(lanes=lanes)).stream()
+    stream = compile_model(model, Config(lanes=lanes, columns=columns)).stream()
     return Image(stream=stream, rows=table.tobytes(), row_bytes=table[0].nbytes)
 
 
@@ -40,9 +40,9 @@ def number(data: bytes, at: int, size: int) -> int:
     return int.from_bytes(data[at : at + size], "little")
 
 
-@pytest.mark.parametrize("lanes", [4, 32, 64])
-def test_the_bytes_are_those_of_the_documented_places(lanes: int) -> None:
-    image = made(lanes)
+@pytest.mark.parametrize(("lanes", "columns"), [(4, 4), (4, 32), (32, 64), (64, 512)])
+def test_the_bytes_are_those_of_the_documented_places(lanes: int, columns: int) -> None:
+    image = made(lanes, columns=columns)
     data = image_bytes(image)
     assert data[:8] == b"B2RTIMG\0"
     assert (number(data, 8, 2), number(data, 10, 2)) == (2, 128)
@@ -61,11 +61,12 @@ def test_the_bytes_are_those_of_the_documented_places(lanes: int) -> None:
     assert data[72] == lanes
     assert data[73] == stream[6]
     assert data[74:82] == stream[8:16]
-    assert not any(data[82:88])
+    assert number(data, 82, 2) == lanes << stream[1] == image.columns == columns
+    assert not any(data[84:88])
     assert data[88:96] == stream[20:28] == identity_of(random_model(SHAPE, seed=3)) == image.model
     assert data[96:128] == hashlib.sha256(data[128:]).digest()
     assert read_image(data) == image
-    assert image_bytes(made(lanes)) == data
+    assert image_bytes(made(lanes, columns=columns)) == data
 
 
 def test_any_damage_is_one_clear_error() -> None:

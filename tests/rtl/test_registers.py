@@ -41,6 +41,7 @@ def test_the_header_names_what_the_gateware_has() -> None:
         "ID__ID_reset": MAGIC,
         "VERSION__VERSION_reset": VERSION,
         "LANES__LANES_reset": 16,
+        "COLUMNS__COLUMNS_reset": 16,
         "TOKENS__TOKENS_reset": 24,
         "HIDDEN__HIDDEN_reset": 32,
         "FFN__FFN_reset": 48,
@@ -62,7 +63,8 @@ def test_only_the_limits_depend_on_the_configuration() -> None:
     one, two = macros(c_header(CONFIG)), macros(c_header(Config()))
     assert one.keys() == two.keys()
     assert {name for name in one if one[name] != two[name]} == {
-        f"{limit}__{limit}_reset" for limit in ("LANES", "TOKENS", "HIDDEN", "FFN", "LABELS")
+        f"{limit}__{limit}_reset"
+        for limit in ("LANES", "COLUMNS", "TOKENS", "HIDDEN", "FFN", "LABELS")
     }
 
 

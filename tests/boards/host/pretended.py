@@ -90,7 +90,7 @@ class Board:
     runs: Runs = lambda words: [sum(i for i, _, _ in words), -len(words)]
     line: Line = field(default_factory=Line)
     memory_bytes: int = MEMORY
-    version: int = 3
+    version: int = 4
     hidden: int = 64
     tokens: int = TOKENS
     longest: int = 1028
@@ -185,8 +185,8 @@ class Board:
             return 0xFF, bytes([code]) + detail.to_bytes(4, "little")
 
         if kind == INFO and not payload:
-            words = (LANES, self.tokens, self.hidden, 128, 8)
-            widths = (1, 2, 2, 2, 2)
+            words = (LANES, LANES, self.tokens, self.hidden, 128, 8)
+            widths = (1, 2, 2, 2, 2, 2)
             registers = b"".join(w.to_bytes(n, "little") for w, n in zip(words, widths))
             return 0x81, (
                 bytes([self.version, self.problem]) + self.longest.to_bytes(2, "little")

@@ -207,7 +207,8 @@ def test_a_batch_has_the_room_that_the_compiler_says(name: str, lanes: int) -> N
     model, rng, taken = family(name, SMALL[name]), random.Random(lanes), 0
     for _ in range(20):
         limits = {"tokens": rng.randint(1, 60), "hidden": rng.randint(6, 40),
-                  "ffn": rng.randint(8, 60), "labels": rng.randint(1, 8)}  # fmt: skip
+                  "ffn": rng.randint(8, 60), "labels": rng.randint(1, 8),
+                  "columns": lanes * rng.choice((1, 2, 4, 8))}  # fmt: skip
         info = Info(
             problem=Problem.NONE, memory_bytes=1, kilohertz=1, stream_version=6, lanes=lanes,
             longest=rng.choice((36, 1028)), **limits,

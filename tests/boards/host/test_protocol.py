@@ -120,14 +120,14 @@ def test_flags_alone_mean_nothing() -> None:
 
 
 def test_info_comes_back_as_it_went() -> None:
-    limits = {"lanes": 8, "tokens": 128, "hidden": 128, "ffn": 512, "labels": 64}
+    limits = {"lanes": 8, "columns": 32, "tokens": 128, "hidden": 128, "ffn": 512, "labels": 64}
     info = Info(problem=Problem.ROWS, memory_bytes=1 << 25, kilohertz=80_000, stream_version=4,
                 model=b"abcdefgh", digest=bytes(range(32)), **limits)  # fmt: skip
     assert Info.from_bytes(info.to_bytes()) == info
-    assert len(info.to_bytes()) == INFO.size == 62
+    assert len(info.to_bytes()) == INFO.size == 64
 
 
-@pytest.mark.parametrize("payload", [b"", bytes(62), b"\x02" + bytes(53), b"\x03" + bytes(60)])
+@pytest.mark.parametrize("payload", [b"", bytes(64), b"\x02" + bytes(53), b"\x03" + bytes(61)])
 def test_info_of_another_version_is_refused(payload: bytes) -> None:
     with pytest.raises(ValueError, match=r"the board speaks version .* of the protocol"):
         Info.from_bytes(payload)
@@ -135,4 +135,4 @@ def test_info_of_another_version_is_refused(payload: bytes) -> None:
 
 def test_a_problem_that_is_unknown_is_refused() -> None:
     with pytest.raises(ValueError, match="the board says problem 99, which is none"):
-        Info.from_bytes(b"\x03\x63" + bytes(60))
+        Info.from_bytes(b"\x04\x63" + bytes(62))
