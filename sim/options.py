@@ -35,18 +35,18 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 def add_lane_options(parser: argparse.ArgumentParser) -> None:
     """Add the choices of a configuration that change cycles and no limit."""
-    for unit, option in (("LayerNorm", "--norm-lanes"), ("the epilogue", "--epilogue-lanes")):
-        parser.add_argument(
-            option,
-            type=positive,
-            metavar="N",
-            help=f"lanes of {unit}, those of the array over a power of two (default: all)",
-        )
+    parser.add_argument(
+        "--columns",
+        type=positive,
+        metavar="M",
+        help="columns of the array, which has N x M multipliers: 1, 2, 4 or 8 times the lanes "
+        "(default: as many)",
+    )
 
 
 def lanes_of(options: argparse.Namespace) -> dict[str, int | None]:
     """What `add_lane_options` has, as `rtl.compile.fit.fitting` takes it."""
-    return {"norm_lanes": options.norm_lanes, "epilogue_lanes": options.epilogue_lanes}
+    return {"columns": options.columns}
 
 
 def add_memory_options(parser: argparse.ArgumentParser, stream_bytes: Any = positive) -> None:

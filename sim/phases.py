@@ -27,7 +27,7 @@ class Phase:
     first, last, active
         First and last cycle with an operand, and the number of those; None for a LayerNorm.
     ideal
-        MACs / N^2 of the tokens that there are; None where it does no useful MAC.
+        MACs / (N x M) of the tokens that there are; None where it does no useful MAC.
     """
 
     name: str
@@ -65,11 +65,12 @@ def work(program: Program, tokens: int) -> int:
 
 
 def utilisation(program: Program, lengths: Sequence[int], cycles: int) -> tuple[float, float]:
-    """MACs / N^2 of the cycles: of the tokens, and with whole row tiles."""
+    """MACs / (N x M) of the cycles: of the tokens, and with whole row tiles."""
     n = program.config.lanes
     padded = [ceil_div(tokens, n) * n for tokens in lengths]
     tokens, tiles = (sum(work(program, length) for length in part) for part in (lengths, padded))
-    return tokens / n**2 / cycles, tiles / n**2 / cycles
+    each = program.config.macs * cycles
+    return tokens / each, tiles / each
 
 
 def tensors(step: Step) -> tuple[str, ...]:
@@ -101,7 +102,7 @@ def phases(program: Program, tokens: int, operations: Sequence[dict[str, Any]]) 
                 operation.get("first"),
                 operation.get("last"),
                 operation.get("active"),
-                macs(step, tokens) / program.config.lanes**2 or None,
+                macs(step, tokens) / program.config.macs or None,
             )
         )
     return result

@@ -106,7 +106,7 @@ class Regression:
     cycles
         Of all inferences.
     utilisation
-        MACs / N^2 of these: of the tokens, and with each text's last row tile counted whole.
+        MACs / (N x M) of these: of the tokens, and with each text's last row tile counted whole.
     simulated, seconds
         Simulated cycles, register accesses included; wall clock of the simulation, its build left
         out where that is made here.

@@ -175,9 +175,7 @@ def _building(options: argparse.Namespace) -> Iterator[None]:
     if not shipped or (default_out(DEFAULT_MODEL) / store.DESCRIPTION).is_file():
         yield
         return
-    config = Config(
-        lanes=options.lanes, norm_lanes=options.norm_lanes, epilogue_lanes=options.epilogue_lanes
-    )
+    config = Config(lanes=options.lanes, columns=options.columns)
     process = multiprocessing.get_context("spawn").Process(
         target=build_ahead, args=(config, options.simulator, options.waves), daemon=True
     )

@@ -35,7 +35,7 @@ def kept(facts: dict[str, Any]) -> dict[str, Any]:
 def whole_model(text: Reference, played: Verified) -> dict[str, Any]:
     """The answers of the three models; cycles and differences by phase."""
     facts, program = played.facts, played.program
-    tokens, lanes = len(text.tokens.ids), program.config.lanes
+    tokens = len(text.tokens.ids)
     said = verdicts(text, played.result)
     print(table(*_said_table(text, said)), "\n")
     rows = phases(program, tokens, facts["operations"])
@@ -43,7 +43,7 @@ def whole_model(text: Reference, played: Verified) -> dict[str, Any]:
     if text.floats is not None:
         print("largest, mean: distance from the float model in units of the tensor's scale")
     useful, cycles = work(program, tokens), facts["cycles"]
-    ideal = useful / lanes**2
+    ideal = useful / program.config.macs
     stalls = ", ".join(f"{count:,} {cause}" for cause, count in facts["stalls"].items() if count)
     microseconds = cycles / CLOCK_MHZ
     print(
@@ -164,7 +164,7 @@ def attention_layers(text: Reference, played: Sequence[Verified], simulator: str
     tokens = len(text.tokens.ids)
     for layer, one in enumerate(played):
         lanes, cycles = one.program.config.lanes, one.facts["cycles"]
-        ideal = work(one.program, tokens) / lanes**2
+        ideal = work(one.program, tokens) / one.program.config.macs
         apart = text.distance(f"layer.{layer}.context") or (None, None)
         line = {
             "unit": f"attention, layer {layer}",

@@ -4,10 +4,8 @@ from typing import Any
 
 import cocotb
 
-from rtl.interface.config import Config
 from tb.cocotb_ports import WITHOUT_VECTORS, start, vectors
 from tb.layernorm import (
-    Operation,
     broad,
     check_layernorm,
     epsilons,
@@ -21,10 +19,6 @@ from tb.layernorm import (
 )
 
 
-async def checked(ports: Any, operations: list[Operation]) -> None:
-    await check_layernorm(ports, operations, Config(**ports.config).norm_parts)
-
-
 @cocotb.test()
 @cocotb.parametrize(busy=[0.0, 0.3], spread=[0, 80], channels=[1, 8, 45])
 async def operations(dut: Any, busy: float, spread: int, channels: int) -> None:
@@ -34,13 +28,13 @@ async def operations(dut: Any, busy: float, spread: int, channels: int) -> None:
         random_operation(lanes, channels, tiles, seed=tiles, busy=busy, spread=spread)
         for tiles in (3, 4, 1)
     ]
-    await checked(ports, work)
+    await check_layernorm(ports, work)
 
 
 @cocotb.test()
 async def extremes(dut: Any) -> None:
     ports = await start(dut)
-    await checked(ports, extreme_operations(ports.config["lanes"], ports.config["hidden"]))
+    await check_layernorm(ports, extreme_operations(ports.config["lanes"], ports.config["hidden"]))
 
 
 @cocotb.test()
@@ -49,7 +43,7 @@ async def many_tiles(dut: Any) -> None:
     lanes, tokens = ports.config["lanes"], ports.config["tokens"]
     channels = min(66, ports.config["hidden"])
     tiles = max(-(-tokens // lanes) - 1, 1)  # every bit of their number is set
-    await checked(ports, [random_operation(lanes, channels, tiles, seed=8, spread=20)])
+    await check_layernorm(ports, [random_operation(lanes, channels, tiles, seed=8, spread=20)])
 
 
 @cocotb.test()
@@ -57,38 +51,39 @@ async def rows_that_hardly_vary(dut: Any) -> None:
     ports = await start(dut)
     lanes, channels = ports.config["lanes"], min(33, ports.config["hidden"])
     tiles = min(30, -(-ports.config["tokens"] // lanes))
-    await checked(ports, [level_operation(lanes, channels, tiles, seed=3)])
+    await check_layernorm(ports, [level_operation(lanes, channels, tiles, seed=3)])
 
 
 @cocotb.test()
 async def roundings_that_hang_on_the_last_bits(dut: Any) -> None:
     ports = await start(dut)
-    await checked(ports, rounding_edges(ports.config["lanes"]))
+    await check_layernorm(ports, rounding_edges(ports.config["lanes"]))
 
 
 @cocotb.test()
 async def rows_of_the_full_range(dut: Any) -> None:
     ports = await start(dut)
-    await checked(ports, [wide_rows(ports.config["lanes"], ports.config["hidden"])])
+    await check_layernorm(ports, [wide_rows(ports.config["lanes"], ports.config["hidden"])])
 
 
 @cocotb.test()
 async def rows_and_parameters_of_every_size(dut: Any) -> None:
     ports = await start(dut)
-    await checked(ports, broad(ports.config["lanes"], min(ports.config["hidden"], 24)))
+    await check_layernorm(ports, broad(ports.config["lanes"], min(ports.config["hidden"], 24)))
 
 
 @cocotb.test()
 async def outputs_that_hang_on_a_bit_of_epsilon(dut: Any) -> None:
     ports = await start(dut)
     tiles = -(-ports.config["tokens"] // ports.config["lanes"])
-    await checked(ports, epsilons(ports.config["lanes"], min(ports.config["hidden"], 8), tiles))
+    work = epsilons(ports.config["lanes"], min(ports.config["hidden"], 8), tiles)
+    await check_layernorm(ports, work)
 
 
 @cocotb.test()
 async def outputs_shifted_little(dut: Any) -> None:
     ports = await start(dut)
-    await checked(ports, small_shifts(ports.config["lanes"], 12))
+    await check_layernorm(ports, small_shifts(ports.config["lanes"], 12))
 
 
 @cocotb.test()
@@ -97,7 +92,7 @@ async def port_taken_for_long(dut: Any) -> None:
     ports = await start(dut)
     work = random_operation(ports.config["lanes"], 6, 4, seed=5)
     work.busy = lambda t: 40 <= t < 120 or t % 90 > 50
-    await checked(ports, [work])
+    await check_layernorm(ports, [work])
 
 
 @cocotb.test()
@@ -105,12 +100,12 @@ async def port_taken_for_long(dut: Any) -> None:
 async def reset_in_the_middle(dut: Any, cycles: int) -> None:
     ports = await start(dut)
     lanes = ports.config["lanes"]
-    await ports.interrupt(checked(ports, [random_operation(lanes, 20, 3, seed=1)]), cycles)
-    await checked(ports, [random_operation(lanes, 20, 3, seed=2)])
+    await ports.interrupt(check_layernorm(ports, [random_operation(lanes, 20, 3, seed=1)]), cycles)
+    await check_layernorm(ports, [random_operation(lanes, 20, 3, seed=2)])
 
 
 @cocotb.test(skip=WITHOUT_VECTORS)
 async def real_reviews(dut: Any) -> None:
     ports = await start(dut)
     work = [from_vector(vector, ports.config["lanes"]) for vector in vectors("layernorm")]
-    await checked(ports, work)
+    await check_layernorm(ports, work)

@@ -9,23 +9,23 @@ from tb import matmul
 from tb.cocotb_ports import WITHOUT_VECTORS, CocotbPorts, start, vectors
 
 
-def parts_of(ports: CocotbPorts) -> int:
-    """Parts of a column."""
-    return Config(**ports.config).column_parts
+def shape(ports: CocotbPorts) -> tuple[int, int]:
+    """N and M."""
+    config = Config(**ports.config)
+    return config.lanes, config.tile_columns
 
 
 @cocotb.test()
 @cocotb.parametrize(pauses=[0.0, 0.4])
 async def tiles(dut: Any, pauses: float) -> None:
     ports = await start(dut)
-    parts = parts_of(ports)
-    lanes = ports.config["lanes"]
-    lengths = [1, 1, lanes, lanes, 2, 37, 1, lanes + 1, 64, *range(2, 18)]
-    given = matmul.random_tiles(lanes, lengths, 1)
-    await matmul.check_tiles(ports, given, lanes, pauses, parts, none_joined(ports, given))
+    lanes, columns = shape(ports)
+    lengths = [1, 1, columns, columns, 2, 37, 1, columns + 1, 64, *range(2, 18)]
+    given = matmul.random_tiles(lanes, columns, lengths, 1)
+    await matmul.check_tiles(ports, given, pauses, none_joined(ports, given))
     if ports.config["precise"]:
-        given = matmul.random_tiles(lanes, matmul.WIDE_LENGTHS, 2)
-        await matmul.check_tiles(ports, given, lanes, pauses, parts, matmul.WIDE_JOINED)
+        given = matmul.random_tiles(lanes, columns, matmul.WIDE_LENGTHS, 2)
+        await matmul.check_tiles(ports, given, pauses, matmul.WIDE_JOINED)
 
 
 def none_joined(ports: CocotbPorts, tiles: matmul.Tiles) -> list[bool]:
@@ -36,21 +36,18 @@ def none_joined(ports: CocotbPorts, tiles: matmul.Tiles) -> list[bool]:
 @cocotb.test()
 async def extremes(dut: Any) -> None:
     ports = await start(dut)
-    lanes, longest = ports.config["lanes"], max(ports.config["hidden"], ports.config["ffn"])
-    linear, context = longest, ports.config["tokens"]
+    linear = max(ports.config["hidden"], ports.config["ffn"])
+    context = ports.config["tokens"]
     for given in (
-        matmul.extreme_tiles(lanes, linear)[2:],
-        matmul.extreme_tiles(lanes, context)[:2],
+        matmul.extreme_tiles(*shape(ports), linear)[2:],
+        matmul.extreme_tiles(*shape(ports), context)[:2],
     ):
-        joined = none_joined(ports, given)
-        await matmul.check_tiles(ports, given, lanes, parts=parts_of(ports), joined=joined)
+        await matmul.check_tiles(ports, given, joined=none_joined(ports, given))
 
 
 @cocotb.test(skip=WITHOUT_VECTORS)
 async def real_reviews(dut: Any) -> None:
     ports = await start(dut)
-    lanes = ports.config["lanes"]
     for vector in vectors("matmul"):
-        given = matmul.cut_tiles(vector, lanes)
-        joined = none_joined(ports, given)
-        await matmul.check_tiles(ports, given, lanes, parts=parts_of(ports), joined=joined)
+        given = matmul.cut_tiles(vector, *shape(ports))
+        await matmul.check_tiles(ports, given, joined=none_joined(ports, given))

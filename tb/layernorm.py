@@ -48,24 +48,24 @@ def constants_latency(lanes: int) -> int:
     return 26 + lanes
 
 
-def schedule(operation: Operation, parts: int) -> list[tuple[int, int, bool]]:
+def schedule(operation: Operation) -> list[tuple[int, int, bool]]:
     """(cycle, address, second pass) of every read: the policy of the data sheet, cycle by cycle."""
     tiles, lanes, channels = operation.z.shape
     reads: list[tuple[int, int, bool]] = []
     sum_end: list[int] = []
     norm_begin: list[int] = []
     summed = normed = 0
-    current: tuple[int, bool, int] | None = None  # tile, second, next part of all its words
+    current: tuple[int, bool, int] | None = None  # tile, second, next channel
     cycle = 1
     while normed < tiles or current:
         free = current is None
         if current and not operation.busy(cycle):
-            tile, second, part = current
-            reads.append((cycle, tile * channels + part // parts, second))
-            if part == 0 and second:
+            tile, second, channel = current
+            reads.append((cycle, tile * channels + channel, second))
+            if channel == 0 and second:
                 norm_begin.append(cycle)
-            current = (tile, second, part + 1)
-            if part + 1 == channels * parts:
+            current = (tile, second, channel + 1)
+            if channel + 1 == channels:
                 free, current = True, None
                 if not second:
                     sum_end.append(cycle)
@@ -145,18 +145,14 @@ async def play_operation(ports: Ports, operation: Operation) -> Seen:
     return seen
 
 
-async def check_layernorm(ports: Ports, operations: list[Operation], parts: int = 1) -> None:
-    """Run operations one after the other; compare values, addresses and cycles of all.
-
-    parts: how often the unit reads a word in each pass.
-    """
+async def check_layernorm(ports: Ports, operations: list[Operation]) -> None:
+    """Run operations one after the other; compare values, addresses and cycles of all."""
     comparison = Comparison()
     for operation in operations:
         tiles, lanes, channels = operation.z.shape
         seen = await play_operation(ports, operation)
-        reads = schedule(operation, parts)
-        normed = [(cycle, address) for cycle, address, second in reads if second]
-        writes = [(cycle + LATENCY, address) for cycle, address in normed[parts - 1 :: parts]]
+        reads = schedule(operation)
+        writes = [(cycle + LATENCY, address) for cycle, address, second in reads if second]
         y = np.stack([layernorm(tile, operation.norm) for tile in operation.z])
         y8 = operand(y, operation.norm.operand_shifts).transpose(0, 2, 1)
         y = y.transpose(0, 2, 1)

@@ -14,14 +14,14 @@ from tb.pipelined import stream
 from tb.ports import Ports
 
 Tiles = list[tuple[np.ndarray, np.ndarray]]
-"""Operands A and B of each tile, [K, lanes]: int8 or uint8, and int8."""
+"""Operands A and B of each tile, [K, N] and [K, M]: int8 or uint8, and int8."""
 
 WIDE_LENGTHS = [1, 1, 9, 9, 5, 5, 2, 2, 37, 37, 3, 1, 1, 4, 4]
 WIDE_JOINED = [False, True] * 5 + [False, False, True, False, True]
 """Tiles of wide operands, low halves and high ones, and one of other operands between them."""
 
 
-def random_tiles(lanes: int, lengths: list[int], seed: int) -> Tiles:
+def random_tiles(lanes: int, columns: int, lengths: list[int], seed: int) -> Tiles:
     """A tile of each length; A is int8 as activations are, and uint8 as p is, in turn."""
     rng = np.random.default_rng(seed)
     found = []
@@ -29,29 +29,29 @@ def random_tiles(lanes: int, lengths: list[int], seed: int) -> Tiles:
         dtype = (np.int8, np.uint8)[place % 2]
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
         a = rng.integers(low, high, (k, lanes), dtype=dtype, endpoint=True)
-        found.append((a, rng.integers(-128, 128, (k, lanes), dtype=np.int8)))
+        found.append((a, rng.integers(-128, 128, (k, columns), dtype=np.int8)))
     return found
 
 
-def extreme_tiles(lanes: int, k: int) -> Tiles:
+def extreme_tiles(lanes: int, columns: int, k: int) -> Tiles:
     """The widest sums of K products."""
     return [
-        (np.full((k, lanes), a, dtype), np.full((k, lanes), b, np.int8))
+        (np.full((k, lanes), a, dtype), np.full((k, columns), b, np.int8))
         for a, dtype in ((255, np.uint8), (-128, np.int8))
         for b in (-128, 127)
     ]
 
 
-def cut_tiles(vector: Vector, lanes: int) -> Tiles:
+def cut_tiles(vector: Vector, lanes: int, columns: int) -> Tiles:
     """The tiles of a product of `tb.vectors`, row tile after row tile, padded with zeros."""
     a, b = vector.inputs["a"].values, vector.inputs["b"].values
     a = np.pad(a, ((0, -len(a) % lanes), (0, 0)))
-    b = np.pad(b, ((0, 0), (0, -b.shape[1] % lanes)))
+    b = np.pad(b, ((0, 0), (0, -b.shape[1] % columns)))
     a = a.astype(np.int8 if vector.inputs["a"].signed else np.uint8)
     return [
-        (a[row : row + lanes].T, b[:, column : column + lanes].astype(np.int8))
+        (a[row : row + lanes].T, b[:, column : column + columns].astype(np.int8))
         for row in range(0, len(a), lanes)
-        for column in range(0, b.shape[1], lanes)
+        for column in range(0, b.shape[1], columns)
     ]
 
 
@@ -64,20 +64,15 @@ def products(tiles: Tiles, joined: Sequence[bool] = ()) -> list[np.ndarray]:
 
 
 def schedule(
-    tiles: Tiles,
-    lanes: int,
-    pauses: float,
-    seed: int = 1,
-    parts: int = 1,
-    joined: Sequence[bool] = (),
+    tiles: Tiles, pauses: float, seed: int = 1, joined: Sequence[bool] = ()
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """The inputs of every cycle, and the cycle of each tile's last operand.
 
     `pauses` is the probability of a cycle without operand, in which the other inputs are noise.
-    Tiles end at least `lanes` * `parts` cycles apart, and exactly that where they are short. One
-    that another is joined to has no last operand, and does not wait.
+    Tiles end at least M cycles apart, and exactly that where they are short. One that another is
+    joined to has no last operand, and does not wait.
     """
-    drain = lanes * parts
+    lanes, drain = tiles[0][0].shape[1], tiles[0][1].shape[1]
     rng = np.random.default_rng(seed)
     words: dict[str, list[np.ndarray]] = {"a": [], "b": []}
     flags: list[tuple[int, ...]] = []
@@ -86,7 +81,7 @@ def schedule(
 
     def nothing() -> None:
         words["a"].append(rng.choice((-128, 255), lanes))
-        words["b"].append(rng.choice((-128, 127), lanes))
+        words["b"].append(rng.choice((-128, 127), drain))
         flags.append((0, int(rng.integers(2)), int(rng.integers(2)), 1))
 
     goes_on = [*joined, *[False] * (len(tiles) - len(joined)), False]
@@ -111,28 +106,23 @@ def schedule(
 
 
 async def check_tiles(
-    ports: Ports,
-    tiles: Tiles,
-    lanes: int,
-    pauses: float = 0.0,
-    parts: int = 1,
-    joined: Sequence[bool] = (),
+    ports: Ports, tiles: Tiles, pauses: float = 0.0, joined: Sequence[bool] = ()
 ) -> None:
-    """Stream the tiles and compare every drained column with golden's product, part by part.
+    """Stream the tiles and compare every drained column with golden's product.
 
     With `config.precise` joined has a bool for each.
     """
-    inputs, ends = schedule(tiles, lanes, pauses, parts=parts, joined=joined)
+    inputs, ends = schedule(tiles, pauses, joined=joined)
     columns = (await stream(ports, inputs, ("o",)))["o"]
     drains = ~np.append(joined, False)[1:].astype(bool) if len(joined) else slice(None)
-    places = ends[drains, None] + np.arange(lanes * parts)
+    places = ends[drains, None] + np.arange(tiles[0][1].shape[1])
     expected = np.array([acc.T for acc in products(tiles, joined)])[drains]
     comparison = Comparison()
     comparison.tensor(
         "acc",
-        expected.reshape(len(expected), lanes * parts, lanes // parts),
+        expected,
         columns[places],
-        ("tile", "part of a column", "lane"),
+        ("tile", "column", "lane"),
         places[..., None] + ports.latency,
     )
     comparison.check()

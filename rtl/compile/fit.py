@@ -23,8 +23,6 @@ def fitting(
     tokens: int,
     *,
     columns: int | None = None,
-    norm_lanes: int | None = None,
-    epilogue_lanes: int | None = None,
     precise: bool = False,
 ) -> Config:
     """A configuration that takes the model: the default limits, or more where it needs more.
@@ -37,8 +35,6 @@ def fitting(
     minimum = Config(
         lanes=lanes,
         columns=columns,
-        norm_lanes=norm_lanes,
-        epilogue_lanes=epilogue_lanes,
         precise=precise,
     )
     value_width = shape.heads * ceil_div(shape.head_size, lanes) * lanes

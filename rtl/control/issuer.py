@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value, ValueLike
+from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value, ValueLike
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -62,7 +62,8 @@ class Issuer(wiring.Component):
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        drain, drain_bits = self.config.drain, self.config.drain.bit_length() - 1
+        drain = self.config.tile_columns
+        drain_bits = drain.bit_length() - 1
         tile: data.View = self.i.payload
 
         remaining = Signal(self.config.length_bits)
@@ -88,11 +89,9 @@ class Issuer(wiring.Component):
         operands, more = tile.length[:drain_bits], tile.length[drain_bits:]
         drained: ValueLike = drain - 1
         if self.config.ways > 1:
-            drained = Signal(range(self.config.tile_columns))
+            drained = Signal(range(drain))
             with m.If(free):
                 m.d.sync += drained.eq(last_drained(tile.tag.columns, self.config))
-            parts = self.config.column_parts
-            drained = Cat(Const(parts - 1, parts.bit_length() - 1), drained)
         m.d.comb += gap.eq(Mux(self.o.last, drained, gap_left))
         m.d.sync += gap_left.eq(Mux(gap == 0, 0, gap - 1))
 

@@ -1,8 +1,6 @@
-"""The epilogue: parallel lanes that finish one drained column, or a part of one, a cycle."""
+"""The epilogue: parallel lanes that finish one drained column a cycle."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from amaranth.hdl import (
     Array,
@@ -53,9 +51,7 @@ BYTE_PLANE = data.StructLayout({"bias": signed(32), "m": unsigned(16), "s": unsi
 class Epilogue(wiring.Component):
     """Bias, requantize, then table, residual, score, context or logits, a column a cycle.
 
-    `rtl.datapath.schedule` says what happens in which cycle. With `config.column_parts` a column
-    comes in so many parts, in as many cycles, through N / parts lanes. It leaves whole, with its
-    last part; X16 is read for each.
+    `rtl.datapath.schedule` says what happens in which cycle.
 
     A column that the tile does not write (`tag.columns`, `tag.skipped`) is computed and dropped.
 
@@ -64,7 +60,7 @@ class Epilogue(wiring.Component):
     tile : In, TileEnd
         Cycle 0 of a tile and its fields.
     column : In, Array(signed(acc_bits))
-        The array's output: N / parts rows.
+        The array's output.
     parameter : In, ParameterWrite
     table : In, TableWrite
     score_multiplier : In, Multiplier
@@ -86,7 +82,7 @@ class Epilogue(wiring.Component):
     Parameters
     ----------
     config
-        Lanes, parts and address widths.
+        Lanes, columns and address widths.
     ahead
         How far `x.busy` looks ahead, 0..`latency` - 2.
 
@@ -106,15 +102,13 @@ class Epilogue(wiring.Component):
     def __init__(self, config: Config, ahead: int = 1) -> None:
         self.config, self.ahead = config, check_ahead(ahead)
         n = config.lanes
-        self.parts = config.column_parts
-        self.lanes = n // self.parts
-        self.requantize = Requantize(self.lanes)
-        self.activation = ActivationTable(self.lanes)
-        self.low_activation = ActivationTable(self.lanes) if config.precise else None
+        self.requantize = Requantize(n)
+        self.activation = ActivationTable(n)
+        self.low_activation = ActivationTable(n) if config.precise else None
         super().__init__(
             {
                 "tile": In(TileEnd(config)),
-                "column": In(data.ArrayLayout(signed(config.acc_bits), self.lanes)),
+                "column": In(data.ArrayLayout(signed(config.acc_bits), n)),
                 "parameter": In(ParameterWrite(config)),
                 "table": In(TableWrite(config.precise)),
                 "score_multiplier": In(Multiplier()),
@@ -146,7 +140,7 @@ class Epilogue(wiring.Component):
         self._parameters(m, at)
 
         # BIASED and SUMMED.
-        for i in range(self.lanes):
+        for i in range(n):
             acc = register(m, self.column[i], f"acc_{i}")
             biased = Signal(signed(32), name=f"biased_{i}", reset_less=True)
             m.d.sync += biased.eq(acc + self._bias[i])
@@ -156,19 +150,17 @@ class Epilogue(wiring.Component):
                 requantize.s[i].eq(register(m, self._s[i], f"s_biased_{i}")),
             ]
         m.d.comb += [
-            self.logit.en.eq(self._whole(at[SUMMED]) & (at[SUMMED].epilogue == Kind.LOGITS)),
+            self.logit.en.eq(at[SUMMED].write & (at[SUMMED].epilogue == Kind.LOGITS)),
             self.logit.lanes.eq(written_lanes(at[SUMMED], n)),
             self.logit.index.eq(at[SUMMED].address),
         ]
-        sums = [self._kept(m, requantize.acc[i % self.lanes], i, "sum") for i in range(n)]
+        sums = requantize.acc
         for i in range(n):
             m.d.comb += self.logit.value[i].eq(Mux(at[SUMMED].gather, sums[0], sums[i]))
 
         # REQUANTIZED to LOOKED_UP.
         m.d.comb += [
-            self.score.en.eq(
-                self._whole(at[REQUANTIZED]) & (at[REQUANTIZED].epilogue == Kind.SCORE)
-            ),
+            self.score.en.eq(at[REQUANTIZED].write & (at[REQUANTIZED].epilogue == Kind.SCORE)),
             self.score.first.eq(at[REQUANTIZED].score_first),
             self.score.last.eq(at[REQUANTIZED].score_last),
             self.score.buffer.eq(at[REQUANTIZED].softmax_buffer),
@@ -180,13 +172,11 @@ class Epilogue(wiring.Component):
                     at[REQUANTIZED].row,
                 )
             ),
-            self.score.data.eq(
-                Cat(self._kept(m, requantize.o[i % self.lanes], i, "score") for i in range(n))
-            ),
+            self.score.data.eq(requantize.o),
         ]
         self._residual(m, at)
         low_known = Signal() if self.low_activation is not None else Const(0)
-        for i in range(self.lanes):
+        for i in range(n):
             code = register(m, saturate(requantize.o[i], 8), f"code_{i}")
             plain = delay(m, code, table.latency, f"plain_{i}")
             chosen: ValueLike = Mux(at[LOOKED_UP].table, table.o[i], plain)
@@ -195,9 +185,7 @@ class Epilogue(wiring.Component):
                 m.d.comb += self.low_activation.i[i].eq(code)
                 low = self.low_activation.o[i]
                 chosen = Cat(Mux(at[LOOKED_UP].table & low_known, low, 0)[:8], chosen)
-            word = register(m, chosen, f"word_{i}")
-            for lane in range(i, n, self.lanes):
-                m.d.comb += self.bank.data[lane].eq(self._kept(m, word, lane, "word"))
+            m.d.comb += self.bank.data[i].eq(register(m, chosen, f"word_{i}"))
         # An entry is written a cycle after it came, long before its first user.
         of_low = Const(0)
         if self.low_activation is not None:
@@ -218,7 +206,7 @@ class Epilogue(wiring.Component):
         ]
 
         before, last = at[WRITTEN - 1], at[WRITTEN]
-        into_bank = self._whole(before) & (
+        into_bank = before.write & (
             (before.epilogue == Kind.INT8) | (before.epilogue == Kind.CONTEXT)
         )
         if self.config.ways > 1:
@@ -239,34 +227,31 @@ class Epilogue(wiring.Component):
         n, width, ways = self.config.lanes, address_bits(self.config), self.config.ways
         tag = Signal(Tag(self.config))
         active, write, into_x = Signal(), Signal(), Signal()
-        drain = self.config.drain
-        place = Signal(range(drain), name="index")  # the column, and which part of it
-        part_bits = (self.parts - 1).bit_length()
-        part, index = place[:part_bits], place[part_bits:]
-        next_index = (place + 1)[part_bits:]
-        last: ValueLike = drain - 1  # of the column that drains last, the last part
+        columns = self.config.tile_columns
+        index = Signal(range(columns))
+        next_index = (index + 1)[: columns.bit_length()]
+        last: ValueLike = columns - 1  # the column that drains last
         written, starts = next_index < tag.columns, self.tile.tag.columns != 0
         if ways > 1:
-            last = Signal(range(drain))
+            last = Signal(range(columns))
             written &= next_index[n.bit_length() - 1 :] >= tag.skipped
             starts &= self.tile.tag.skipped == 0
-            ends = last_drained(self.tile.tag.columns, self.config)
             with m.If(self.tile.start):
-                m.d.sync += last.eq(Cat(Const(self.parts - 1, part_bits), ends))
+                m.d.sync += last.eq(last_drained(self.tile.tag.columns, self.config))
         kind = self.tile.tag.epilogue
         with m.If(self.tile.start):
             m.d.sync += [
                 tag.eq(self.tile.tag),
                 active.eq(1),
-                place.eq(0),
+                index.eq(0),
                 write.eq(starts),
                 into_x.eq((kind == Kind.RESIDUAL) | (kind == Kind.EMBEDDING)),
             ]
         with m.Elif(active):
             m.d.sync += [
-                place.eq(place + 1),
-                active.eq(place != last),
-                write.eq((place != last) & written),
+                index.eq(index + 1),
+                active.eq(index != last),
+                write.eq((index != last) & written),
             ]
 
         column = Signal(
@@ -275,8 +260,7 @@ class Epilogue(wiring.Component):
                     "write": unsigned(1),
                     "into_x": unsigned(1),
                     "end": unsigned(1),
-                    "index": unsigned((self.config.tile_columns - 1).bit_length()),
-                    **({"part": unsigned(part_bits)} if part_bits else {}),
+                    "index": unsigned((columns - 1).bit_length()),
                     "epilogue": Kind,
                     "address": unsigned(width),
                     "read": unsigned(width),
@@ -304,9 +288,8 @@ class Epilogue(wiring.Component):
         m.d.comb += [
             column.write.eq(write),
             column.into_x.eq(into_x),
-            column.end.eq(active & (place == last)),
+            column.end.eq(active & (index == last)),
             column.index.eq(index),
-            *([column.part.eq(part)] if part_bits else []),
             column.epilogue.eq(tag.epilogue),
             column.address.eq(tag.address + index),
             column.read.eq(tag.read + index),
@@ -375,13 +358,13 @@ class Epilogue(wiring.Component):
             (kind == Kind.INT8) | (kind == Kind.RESIDUAL) | (kind == Kind.LOGITS),
             "by_stream",
         )
-        lanes = range(self.lanes)
+        lanes = range(n)
         self._bias = [Signal(signed(32), name=f"bias_{i}", reset_less=True) for i in lanes]
         self._m = [Signal(16, name=f"m_{i}", reset_less=True) for i in lanes]
         self._s = [Signal(6, name=f"s_{i}", reset_less=True) for i in lanes]
-        for i in range(self.lanes):
+        for i in range(n):
             of_lane = Signal(BYTE_PLANE, name=f"of_lane_{i}")
-            first, second = (self._of_part(at[DRAINED], half, i) for half in stored)
+            first, second = (half[i] for half in stored)
             m.d.comb += of_lane.eq(Mux(at[DRAINED].weight_buffer, second, first))
             chosen = Signal(BYTE_PLANE, name=f"chosen_{i}")
             with m.If(by_stream):
@@ -393,8 +376,8 @@ class Epilogue(wiring.Component):
                 ]
             with m.Elif(contexts):
                 m.d.comb += [
-                    chosen.m.eq(self._of_part(at[DRAINED], self.row.m, i)),
-                    chosen.s.eq(self._of_part(at[DRAINED], self.row.s, i)),
+                    chosen.m.eq(self.row.m[i]),
+                    chosen.s.eq(self.row.s[i]),
                 ]
             with m.Else():
                 m.d.comb += [chosen.m.eq(UNIT_M), chosen.s.eq(UNIT_S)]
@@ -434,7 +417,6 @@ class Epilogue(wiring.Component):
         def writes(column: data.View) -> Value:
             return column.write & column.into_x
 
-        # X16's port is taken for every part of a column that is written with the last.
         # LayerNorm's read waits for these, so they are known a cycle before.
         before, ahead = at[RESIDUAL_READ - 1], at[WRITTEN - self.ahead - 1]
         reads = before.write & (before.epilogue == Kind.RESIDUAL)
@@ -444,7 +426,7 @@ class Epilogue(wiring.Component):
             self.x.write_en.eq(
                 register(
                     m,
-                    self._whole(at[WRITTEN - 1]) & at[WRITTEN - 1].into_x,
+                    at[WRITTEN - 1].write & at[WRITTEN - 1].into_x,
                     "x_write_en",
                     reset=True,
                 )
@@ -454,9 +436,9 @@ class Epilogue(wiring.Component):
             self.x.busy.eq(register(m, reads | writes(ahead), "x_busy", reset=True)),
         ]
         adds = register(m, at[REQUANTIZED].epilogue == Kind.RESIDUAL, "adds")
-        totals: dict[int, ValueLike] = {}
-        for i in range(self.lanes):
-            x = self._of_part(at[REQUANTIZED], self.x.read_data, i)
+        totals: list[ValueLike] = []
+        for i in range(self.config.lanes):
+            x = self.x.read_data[i]
             doubled = Cat(Const(0, 1), register(m, x, f"x_{i}")).as_signed()
             halves = Signal(signed(17), name=f"halves_{i}", reset_less=True)
             m.d.sync += halves.eq(Mux(adds, doubled >> at[CODE].shift, 0))
@@ -465,27 +447,9 @@ class Epilogue(wiring.Component):
             # between shift and sum.
             doubled_sum = halves + Cat(Const(1, 1), branch).as_signed()
             total = register(m, saturate(doubled_sum >> 1, 16), f"total_{i}")
-            total = delay(m, total, WRITTEN - CODE - 3, f"total_{i}")
-            for lane in range(i, self.config.lanes, self.lanes):
-                totals[lane] = self._kept(m, total, lane, "total")
-                chosen = Mux(at[WRITTEN - 1].gather, totals[0], totals[lane])
-                m.d.comb += self.x.write_data[lane].eq(register(m, chosen, f"x_word_{lane}"))
-
-    def _of_part(self, column: data.View, values: Any, i: int) -> ValueLike:
-        """Of a value for each of the N lanes, that of lane i of the column's part."""
-        if self.parts == 1:
-            return values[i]
-        return Array(values[lane] for lane in range(i, self.config.lanes, self.lanes))[column.part]
-
-    def _whole(self, column: data.View) -> Value:
-        """The column is written, and this is its last part."""
-        if self.parts == 1:
-            return column.write
-        return column.write & (column.part == self.parts - 1)
-
-    def _kept(self, m: Module, value: ValueLike, lane: int, name: str) -> ValueLike:
-        """The value of a lane until the last part of its column is there."""
-        return delay(m, value, self.parts - 1 - lane // self.lanes, f"kept_{name}_{lane}")
+            totals.append(delay(m, total, WRITTEN - CODE - 3, f"total_{i}"))
+            chosen = Mux(at[WRITTEN - 1].gather, totals[0], totals[i])
+            m.d.comb += self.x.write_data[i].eq(register(m, chosen, f"x_word_{i}"))
 
 
 def written_lanes(column: data.View, lanes: int) -> Value:

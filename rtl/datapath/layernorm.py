@@ -1,8 +1,8 @@
-"""LayerNorm of row tiles in two passes: sums of all tokens first, then the normalised values."""
+"""LayerNorm of row tiles in two passes, lanes = tokens: sums first, then the normalised values."""
 
 from typing import Any, NamedTuple
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -22,7 +22,7 @@ from rtl.interface.ports.loading import NormParameterWrite
 from rtl.interface.word import int8_word, int16_word
 from rtl.primitives.memory import READ_LATENCY, Memory
 from rtl.primitives.parameters import check
-from rtl.primitives.pipeline import delay, register, stages, unreset
+from rtl.primitives.pipeline import delay, register, stages
 
 MAX_HIDDEN = 1024
 MAX_ROW_TILES = 4096
@@ -60,35 +60,12 @@ class Operation(NamedTuple):
     epsilon: Signal
 
 
-class Constants(NamedTuple):
-    """Those of the token that a lane computes, each when it needs it."""
-
-    scale: Any
-    offset: Any
-    shift: Any
-
-
-class Sums(NamedTuple):
-    """What travels with the words of pass 1: entry c of each list is c cycles after the read."""
+class Flags(NamedTuple):
+    """What travels with a pass's words: entry c of each list is c cycles after the read."""
 
     en: list[Any]
     first: list[Any]
     last: list[Any]
-
-
-class Norms(NamedTuple):
-    """The same of pass 2.
-
-    first, last: the first part of the first word, the last part of the last.
-    whole: the last part of a word.
-    part: which one, of a read of either pass; none where a word has one.
-    """
-
-    en: list[Any]
-    first: list[Any]
-    whole: list[Any]
-    last: list[Any]
-    part: list[Any]
 
 
 class LayerNorm(wiring.Component):
@@ -96,8 +73,7 @@ class LayerNorm(wiring.Component):
 
     docs/numerics.md section 7. A row tile is read twice, one channel of `lanes` tokens a cycle:
     pass 1 sums z and z^2; then the tokens take turns in `RowConstants`; pass 2 normalises.
-    With fewer lanes for the arithmetic than tokens, each word is read as often as it has parts, and
-    its next part computed each time. When the read port gets free:
+    When the read port gets free:
 
         if the constants of the oldest tile are ready, its pass 2 begins;
         else if the next tile is available and fewer than two tiles are between the beginnings
@@ -109,8 +85,8 @@ class LayerNorm(wiring.Component):
 
         max(t, u - 4) + constants_latency
 
-    Multipliers: 3 * (lanes / parts) + 12. Memories: gamma, beta and shift, hidden words of 51 bits;
-    rsqrt's ROM.
+    Multipliers: 3 * lanes + 12. Memories: gamma, beta and shift, hidden words of 51 bits; rsqrt's
+    ROM.
 
     Parameters
     ----------
@@ -120,8 +96,6 @@ class LayerNorm(wiring.Component):
         Most channels, 1 to 1024.
     row_tiles
         Most row tiles, 1 to 4096.
-    parts
-        Reads for a word, one after the other; divides lanes.
 
     Members
     -------
@@ -134,7 +108,7 @@ class LayerNorm(wiring.Component):
     x : Out, SharedRead
         Reads of word (row tile r, channel c) at address r * channels + c.
     y_en, y_address, y, y8 : Out
-        A normalised word, `latency` cycles after the x.en of its last read, and
+        A normalised word, `latency` cycles after the x.en of its second read, and
         y8 = saturate(round_shift(y, operand_shift of the channel), 8).
     finished : Out
         Row tiles whose words have all been written, in earlier cycles. Reset by start.
@@ -151,18 +125,15 @@ class LayerNorm(wiring.Component):
     Raises
     ------
     ValueError
-        lanes, hidden or row_tiles is out of range, or parts does not divide lanes.
+        lanes, hidden or row_tiles is out of range.
     """
 
     latency = READ_LATENCY + NormLane.latency
 
-    def __init__(self, lanes: int, hidden: int, row_tiles: int, parts: int = 1) -> None:
+    def __init__(self, lanes: int, hidden: int, row_tiles: int) -> None:
         self.lanes = check("LayerNorm", "lanes", lanes, 1, MAX_LANES)
         self.hidden = check("LayerNorm", "hidden", hidden, 1, MAX_HIDDEN)
         self.row_tiles = check("LayerNorm", "row_tiles", row_tiles, 1, MAX_ROW_TILES)
-        self.parts = check("LayerNorm", "parts", parts, 1, lanes)
-        if lanes % parts:
-            raise ValueError(f"LayerNorm: parts is {parts}: it must divide lanes, {lanes}")
         self.constants_latency = constants_latency(lanes)
         words, tiles = range(hidden * row_tiles), range(row_tiles + 1)
         super().__init__(
@@ -205,16 +176,13 @@ class LayerNorm(wiring.Component):
         ready, starts_norm = Signal(), Signal()
         sums, norms = self._read_port(m, operation, ready, starts_norm)
         gamma, beta, operand_shift = self._parameters(m, norms)
-        lanes = [NormLane(self.parts) for _ in range(self.lanes // self.parts)]
+        lanes = [NormLane() for _ in range(self.lanes)]
         coming = self._constants(m, operation, sums, norms, lanes, ready, starts_norm)
         for n, lane in enumerate(lanes):
             m.submodules[f"lane{n}"] = lane
-            tokens = range(n, self.lanes, len(lanes))
-            current = self._current(m, norms, [coming[token] for token in tokens], tokens)
+            current = self._current(m, norms, coming[n], n)
             m.d.comb += [
-                lane.z.eq(
-                    self._part(norms, [self.x.data[token] for token in tokens], READ_LATENCY)
-                ),
+                lane.z.eq(self.x.data[n]),
                 lane.squares.eq(sums.en[READ_LATENCY]),
                 lane.sum_en.eq(sums.en[SUMS_LATENCY - 1]),
                 lane.sum_first.eq(sums.first[SUMS_LATENCY - 1]),
@@ -225,17 +193,18 @@ class LayerNorm(wiring.Component):
                 lane.beta.eq(beta),
                 lane.operand_shift.eq(operand_shift),
                 lane.output_shift.eq(operation.shift),
+                self.y[n].eq(lane.y),
+                self.y8[n].eq(lane.y8),
             ]
-            self._word(m, norms, lane, tokens)
         self._writes(m, norms, operation.tiles)
         return m
 
     def _read_port(
         self, m: Module, operation: Operation, ready: Signal, starts_norm: Signal
-    ) -> tuple[Sums, Norms]:
+    ) -> tuple[Flags, Flags]:
         """Which pass the read port serves, and the choice of the next; the passes' flags."""
         reading, second = Signal(), Signal()
-        part, channel = Signal(range(self.parts)), Signal(range(self.hidden))
+        channel = Signal(range(self.hidden))
         summed = Signal(range(self.row_tiles + 1))  # tiles whose pass 1 has begun
         between = Signal(range(3))  # tiles between the beginnings of their two passes
         sum_address = Signal(range(self.hidden * self.row_tiles))
@@ -256,28 +225,22 @@ class LayerNorm(wiring.Component):
                 & (summed < self.available)
             ),
         ]
-        sums_en, norms_en, first = self.x.en & ~second, self.x.en & second, channel == 0
-        word, norms_first, norms_whole = 1, norms_en & first, norms_en
-        nearly = channel + 1 == operation.last_channel
-        if self.parts > 1:
-            word = part == self.parts - 1  # a whole one, with this read
-            norms_first, norms_whole = norms_first & (part == 0), norms_en & word
-            nearly = (part == self.parts - 2) & (channel == operation.last_channel)
         with m.If(self.x.en):
-            m.d.sync += [channel.eq(channel + word), at_last.eq(nearly)]
+            m.d.sync += [
+                channel.eq(channel + 1),
+                at_last.eq(channel + 1 == operation.last_channel),
+            ]
             with m.If(second):
-                m.d.sync += norm_address.eq(norm_address + word)
+                m.d.sync += norm_address.eq(norm_address + 1)
             with m.Else():
-                m.d.sync += sum_address.eq(sum_address + word)
-            if self.parts > 1:
-                m.d.sync += part.eq(Mux(word, 0, part + 1))
+                m.d.sync += sum_address.eq(sum_address + 1)
         # What holds for a pass is set whether one begins or not.
         with m.If(free):
             m.d.sync += [
                 reading.eq(starts_norm | starts_sum),
                 second.eq(ready),
                 channel.eq(0),
-                at_last.eq(operation.last_channel == 0 if self.parts == 1 else 0),
+                at_last.eq(operation.last_channel == 0),
             ]
         with m.If(starts_sum):
             m.d.sync += [summed.eq(summed + 1), between.eq(between + 1)]
@@ -286,22 +249,20 @@ class LayerNorm(wiring.Component):
         with m.If(self.start):
             m.d.sync += [sum_address.eq(0), norm_address.eq(0), summed.eq(0), between.eq(0)]
 
-        sums = Sums(
+        sums_en, norms_en, first = self.x.en & ~second, self.x.en & second, channel == 0
+        sums = Flags(
             en=stages(m, sums_en, SUMS_LATENCY, "sums"),
             first=stages(m, first, SUMS_LATENCY, "sums_first", reset=False),
             last=stages(m, last & ~second, SUMS_LATENCY, "sums_last"),
         )
-        en = whole = stages(m, norms_en, self.latency, "norms")
-        norms_first = stages(m, norms_first, self.latency, "norms_first")
-        norms_last = stages(m, norms_en & last, self.latency, "norms_last")
-        parts: list[Any] = []
-        if self.parts > 1:
-            whole = stages(m, norms_whole, self.latency, "norms_whole")
-            parts = stages(m, part, self.latency, "part", reset=False)
-        norms = Norms(en=en, first=norms_first, whole=whole, last=norms_last, part=parts)
+        norms = Flags(
+            en=stages(m, norms_en, self.latency, "norms"),
+            first=stages(m, norms_en & first, self.latency, "norms_first"),
+            last=stages(m, norms_en & last, self.latency, "norms_last"),
+        )
         return sums, norms
 
-    def _parameters(self, m: Module, norms: Norms) -> tuple[Any, Any, Any]:
+    def _parameters(self, m: Module, norms: Flags) -> tuple[Any, Any, Any]:
         """gamma, beta and shift of the channel that reaches the lanes' second multiplier."""
         parameter = data.StructLayout({"gamma": signed(16), "beta": signed(32), "operand_shift": 3})
         m.submodules.parameters = parameters = Memory(parameter, self.hidden)
@@ -316,7 +277,7 @@ class LayerNorm(wiring.Component):
             written.operand_shift.eq(self.parameter.operand_shift),
         ]
         m.d.comb += [parameters.read.address.eq(channel), parameters.write.data.eq(written)]
-        with m.If(norms.whole[NormLane.gamma_latency - 1]):  # 1 + READ_LATENCY before gamma is used
+        with m.If(norms.en[NormLane.gamma_latency - 1]):  # 1 + READ_LATENCY before gamma is used
             m.d.sync += channel.eq(channel + 1)
         with m.If(norms.last[NormLane.gamma_latency - 1] | self.start):
             m.d.sync += channel.eq(0)
@@ -330,8 +291,8 @@ class LayerNorm(wiring.Component):
         self,
         m: Module,
         operation: Operation,
-        sums: Sums,
-        norms: Norms,
+        sums: Flags,
+        norms: Flags,
         lanes: list[NormLane],
         ready: Signal,
         starts_norm: Signal,
@@ -371,11 +332,9 @@ class LayerNorm(wiring.Component):
             Signal(data.StructLayout({"s1": SUM, "s2": SQUARES}), name=f"queue{n}", reset_less=True)
             for n in range(self.lanes)
         ]
-        for n in range(self.lanes):
-            part, lane = divmod(n, len(lanes))
-            s1, s2 = lanes[lane].sums[part]
+        for n, lane in enumerate(lanes):
             with m.If(moves):
-                m.d.sync += [queue[n].s1.eq(s1), queue[n].s2.eq(s2)]
+                m.d.sync += [queue[n].s1.eq(lane.s1), queue[n].s2.eq(lane.s2)]
             with m.Elif(turning):
                 if n + 1 < self.lanes:
                     m.d.sync += queue[n].eq(queue[n + 1])
@@ -392,46 +351,20 @@ class LayerNorm(wiring.Component):
             m.d.sync += coming[-1].eq(Cat(constants.scale, constants.offset, constants.shift))
         return coming
 
-    def _part(self, norms: Norms, values: list[Any], at: int) -> Any:
-        """Which of the values belongs to the part that was read `at` cycles ago."""
-        return values[0] if self.parts == 1 else Array(values)[norms.part[at]]
+    def _current(self, m: Module, norms: Flags, coming: Any, n: int) -> Any:
+        """A lane's constants; each changes just before the first word of a pass 2 needs it."""
+        current = Signal(CONSTANTS, name=f"current{n}", reset_less=True)
+        with m.If(norms.first[READ_LATENCY - 1]):
+            m.d.sync += current.scale.eq(coming.scale)
+        with m.If(norms.first[READ_LATENCY + NormLane.offset_latency - 1]):
+            m.d.sync += current.offset.eq(coming.offset)
+        with m.If(norms.first[READ_LATENCY + NormLane.offset_latency]):
+            m.d.sync += current.shift.eq(coming.shift)
+        return current
 
-    def _current(self, m: Module, norms: Norms, coming: list[Any], tokens: range) -> Constants:
-        """A lane's constants; each changes just before the first word of a pass 2 needs it.
-
-        Those of all its tokens at once: the last word of the tile before has been through by then.
-        """
-        offset_at = READ_LATENCY + NormLane.offset_latency
-        currents = []
-        for token, constants in zip(tokens, coming):
-            current = Signal(CONSTANTS, name=f"current{token}", reset_less=True)
-            with m.If(norms.first[READ_LATENCY - 1]):
-                m.d.sync += current.scale.eq(constants.scale)
-            with m.If(norms.first[offset_at - 1]):
-                m.d.sync += current.offset.eq(constants.offset)
-            with m.If(norms.first[offset_at]):
-                m.d.sync += current.shift.eq(constants.shift)
-            currents.append(current)
-        return Constants(
-            scale=self._part(norms, [current.scale for current in currents], READ_LATENCY),
-            offset=self._part(norms, [current.offset for current in currents], offset_at),
-            shift=self._part(norms, [current.shift for current in currents], offset_at + 1),
-        )
-
-    def _word(self, m: Module, norms: Norms, lane: NormLane, tokens: range) -> None:
-        """A lane's part of the word that is written; the parts before the last wait for it."""
-        y, y8 = lane.y, lane.y8
-        for token in reversed(tokens):
-            m.d.comb += [self.y[token].eq(y), self.y8[token].eq(y8)]
-            if token != tokens[0]:
-                kept = unreset(signed(16), f"y_{token}"), unreset(signed(8), f"y8_{token}")
-                with m.If(norms.en[self.latency]):
-                    m.d.sync += [kept[0].eq(y), kept[1].eq(y8)]
-                y, y8 = kept
-
-    def _writes(self, m: Module, norms: Norms, tiles: Any) -> None:
+    def _writes(self, m: Module, norms: Flags, tiles: Any) -> None:
         """Addresses of the normalised words, and the tiles that are finished."""
-        m.d.comb += self.y_en.eq(norms.whole[self.latency])
+        m.d.comb += self.y_en.eq(norms.en[self.latency])
         with m.If(self.y_en):
             m.d.sync += self.y_address.eq(self.y_address + 1)
         with m.If(norms.last[self.latency]):

@@ -31,8 +31,7 @@ class MatMul(wiring.Component):
 
     Each cycle takes N values of A and M of B and adds all N * M products. `first`
     starts a sum, `last` ends it: a shadow copy of the accumulators then drains through `o`, one
-    column a cycle, while the next tile accumulates. K = 1 is allowed. With `config.column_parts` a
-    column takes as many cycles, a part of the rows each.
+    column a cycle, while the next tile accumulates. K = 1 is allowed.
 
     Exact: no rounding, no saturation. A sum fits `config.acc_bits` as long as K is within the
     configuration's limits. N * M multipliers of 9 x 8 bits, of which `config.dsp_macs` may become
@@ -41,7 +40,7 @@ class MatMul(wiring.Component):
     Parameters
     ----------
     config
-        `lanes`, `columns`, `column_parts`, the accumulators' width and the DSP budget are used.
+        `lanes`, `columns`, the accumulators' width and the DSP budget are used.
 
     Members
     -------
@@ -53,13 +52,12 @@ class MatMul(wiring.Component):
         With `config.precise`: beside `first`, the sum goes on from floor(acc / 2^8), acc being the
         tile before, which had no last.
     o
-        A part of a column, N / parts values: `o[i]` of part p of column n is
-        acc[p * N / parts + i, n], `latency` + n * parts + p cycles after `last`.
+        A column: `o[i]` is acc[i, n] `latency` + n cycles after `last`.
 
     Errors
     ------
-    Where a tile's columns up to column n count, the next one must end at least (n + 1) * parts
-    cycles later: an earlier `last` overwrites undrained columns.
+    Where a tile's columns up to column n count, the next one must end at least n + 1 cycles later:
+    an earlier `last` overwrites undrained columns.
     """
 
     #: Cycles from the last operand to column 0: operands, product, accumulator, shadow.
@@ -76,7 +74,7 @@ class MatMul(wiring.Component):
                 "first": In(1),
                 "last": In(1),
                 **({"joined": In(1)} if config.precise else {}),
-                "o": Out(data.ArrayLayout(signed(config.acc_bits), n // config.column_parts)),
+                "o": Out(data.ArrayLayout(signed(config.acc_bits), n)),
             }
         )
 
@@ -97,10 +95,8 @@ class MatMul(wiring.Component):
             [Signal(signed(width), name=f"shadow_{i}_{j}", reset_less=True) for j in range(columns)]
             for i in range(n)
         ]
-        rows = len(self.o)  # of a part: these are what drains, the others' move up to them
         for i in range(n):
-            if i < rows:
-                m.d.comb += self.o[i].eq(shadow[i][0])
+            m.d.comb += self.o[i].eq(shadow[i][0])
             for j in range(columns):
                 a, b = a_words[i], b_words[j]
                 ab = a * b if i * columns + j < dsp_macs else lut_product(a, b)
@@ -111,9 +107,6 @@ class MatMul(wiring.Component):
                     before = Mux(first_p & joined_p, acc >> HALF_BITS, before)
                 with m.If(valid_p):
                     m.d.sync += acc.eq(before + product)
-                if i + rows < n:
-                    after = shadow[i + rows][j]
-                else:
-                    after = shadow[i % rows][j + 1] if j + 1 < columns else shadow[i][j]
+                after = shadow[i][j + 1] if j + 1 < columns else shadow[i][j]
                 m.d.sync += shadow[i][j].eq(Mux(copy, acc, after))
         return m

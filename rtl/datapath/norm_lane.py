@@ -1,7 +1,5 @@
 """One lane of LayerNorm: sums of the first pass, normalised values of the second."""
 
-from typing import Any
-
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -9,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from rtl.datapath.operand import Operand
 from rtl.datapath.requantize import FITTING_LATENCY, SATURATING_LATENCY, RoundShift
 from rtl.datapath.row_constants import NORM_SHIFT_MAX, OFFSET, SCALE, SQUARES, SUM
-from rtl.primitives.pipeline import delay, register, unreset
+from rtl.primitives.pipeline import delay, register
 
 NORM_BITS = 18  # n: 12 fraction bits, |n| <= sqrt(H - 1)
 
@@ -21,11 +19,6 @@ class NormLane(wiring.Component):
     y = saturate(round_shift(n * gamma + beta, output_shift), 16),
     y8 = saturate(round_shift(y, operand_shift), 8). Multipliers: 3.
 
-    Parameters
-    ----------
-    parts
-        Tokens that take turns, so that each word brings one z of each.
-
     Members
     -------
     z : In, signed(16)
@@ -34,7 +27,6 @@ class NormLane(wiring.Component):
     sum_en, sum_first : In, 1
         Add the z of two cycles ago to the sums; begin new sums with it.
     s1, s2 : Out
-        Those of the last part; `sums` has all.
     scale, offset, shift : In
         Constants of the token: with z, five cycles after z and six after it.
     gamma, beta : In, signed(16) and signed(32)
@@ -60,11 +52,7 @@ class NormLane(wiring.Component):
     latency = gamma_latency + 2 + SATURATING_LATENCY + 1
     shift_latency = latency - Operand.latency
 
-    def __init__(self, parts: int = 1) -> None:
-        self.parts = parts
-        older: dict[str, Any] = {}
-        for part in range(parts - 1):
-            older |= {f"s1_{part}": Out(SUM), f"s2_{part}": Out(SQUARES)}
+    def __init__(self) -> None:
         super().__init__(
             {
                 "z": In(signed(16)),
@@ -82,15 +70,8 @@ class NormLane(wiring.Component):
                 "operand_shift": In(3),
                 "y": Out(signed(16)),
                 "y8": Out(signed(8)),
-                **older,
             }
         )
-
-    @property
-    def sums(self) -> list[tuple[Signal, Signal]]:
-        """s1 and s2 of each part, when the last part has been added."""
-        names = [f"_{part}" for part in range(self.parts - 1)] + [""]
-        return [(getattr(self, f"s1{name}"), getattr(self, f"s2{name}")) for name in names]
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -106,18 +87,10 @@ class NormLane(wiring.Component):
         # Cycle 3: sums of pass 1; second product of pass 2.
         s1, s2 = Signal(SUM, reset_less=True), Signal(SQUARES, reset_less=True)
         m.d.comb += [self.s1.eq(s1), self.s2.eq(s2)]
-        # The parts take turns, so the sums move on until it is theirs again.
-        oldest1, oldest2 = s1, s2
-        for part, (sum1, sum2) in reversed([*enumerate(self.sums[:-1])]):
-            moved1, moved2 = unreset(SUM, f"s1_{part}_kept"), unreset(SQUARES, f"s2_{part}_kept")
-            m.d.comb += [sum1.eq(moved1), sum2.eq(moved2)]
-            with m.If(self.sum_en):
-                m.d.sync += [moved1.eq(oldest1), moved2.eq(oldest2)]
-            oldest1, oldest2 = moved1, moved2
         with m.If(self.sum_en):
             m.d.sync += [
-                s1.eq(Mux(self.sum_first, 0, oldest1) + z),
-                s2.eq(Mux(self.sum_first, 0, oldest2) + low[:31]),
+                s1.eq(Mux(self.sum_first, 0, s1) + z),
+                s2.eq(Mux(self.sum_first, 0, s2) + low[:31]),
             ]
         high = register(m, z * scale_high, "high")
         # Cycle 4: from the multipliers to the adder. Cycle 5: z * scale.

@@ -49,7 +49,7 @@ class Normalizer(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.layernorm = LayerNorm(config.lanes, config.hidden, config.row_tiles, config.norm_parts)
+        self.layernorm = LayerNorm(config.lanes, config.hidden, config.row_tiles)
         self.ahead = self.layernorm.latency
         super().__init__(
             {

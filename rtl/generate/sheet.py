@@ -84,12 +84,8 @@ def banner(name: str, config: Config, *, trace: bool = True, bus: Bus | None = N
 def chosen(config: Config, bus: Bus | None = None) -> dict[str, int | None]:
     """The choices of a configuration, with the numbers that None stands for, and
     those of the bus of an accelerator with DMA."""
-    macs = config.lanes**2 if config.dsp_macs is None else config.dsp_macs
-    every = config.as_dict() | {
-        "dsp_macs": macs,
-        "norm_lanes": config.lanes // config.norm_parts,
-        "epilogue_lanes": config.lanes // config.column_parts,
-    }
+    macs = config.macs if config.dsp_macs is None else config.dsp_macs
+    every = config.as_dict() | {"dsp_macs": macs, "columns": config.tile_columns}
     return every | (bus.as_dict() if bus else {})
 
 

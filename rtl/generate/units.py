@@ -68,9 +68,7 @@ UNITS: dict[str, Unit] = {
         ),
         Unit(
             name="layernorm",
-            build=lambda config: LayerNorm(
-                config.lanes, config.hidden, config.row_tiles, config.norm_parts
-            ),
+            build=lambda config: LayerNorm(config.lanes, config.hidden, config.row_tiles),
             description="layer normalisation of row tiles in two passes, one channel a cycle",
         ),
         Unit(

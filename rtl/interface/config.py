@@ -41,12 +41,6 @@ class Config:
     dsp_macs
         How many of the N x M MACs use a DSP multiplier; the others are built from LUTs.
         None: all of them.
-    norm_lanes
-        Lanes of LayerNorm: N over a power of two, and each word is read so much more often. None:
-        all N.
-    epilogue_lanes
-        Lanes of the epilogue: N over a power of two, and each column drains in so many parts. None:
-        all N.
     precise
         Activations have 16 bits where a model's have (X8 and the feed-forward buffer): LINEARs that
         read them take two passes.
@@ -64,8 +58,6 @@ class Config:
     ffn: int = 512
     labels: int = 64
     dsp_macs: int | None = None
-    norm_lanes: int | None = None
-    epilogue_lanes: int | None = None
     precise: bool = False
 
     def __post_init__(self) -> None:
@@ -87,12 +79,6 @@ class Config:
             raise ValueError(
                 f"dsp_macs is {self.dsp_macs}: it must lie in 0..{self.macs}, lanes x columns"
             )
-        allowed = [1 << bits for bits in range(self.lanes.bit_length())]
-        for name in ("norm_lanes", "epilogue_lanes"):
-            value = getattr(self, name)
-            if value is not None and value not in allowed:
-                choices = ", ".join(map(str, allowed))
-                raise ValueError(f"{name} is {value}: choose one of {choices}")
         if not isinstance(self.precise, bool):
             raise ValueError(f"precise is {self.precise!r}: choose one of False, True")
 
@@ -115,21 +101,6 @@ class Config:
     def macs(self) -> int:
         """MACs of the array, N x M."""
         return self.lanes * self.tile_columns
-
-    @property
-    def norm_parts(self) -> int:
-        """Parts of a word that LayerNorm takes one after the other."""
-        return self.lanes // (self.norm_lanes or self.lanes)
-
-    @property
-    def column_parts(self) -> int:
-        """Parts of a column that the array drains one after the other."""
-        return self.lanes // (self.epilogue_lanes or self.lanes)
-
-    @property
-    def drain(self) -> int:
-        """Cycles that all columns of a tile take to drain."""
-        return self.tile_columns * self.column_parts
 
     @property
     def row_tiles(self) -> int:

@@ -81,16 +81,16 @@ WIDTHS, LATENCIES = (32, 64, 128), (20, 50, 100)
 """Of the table, bits and cycles."""
 
 
-def figures(prediction: Prediction, lanes: int) -> dict[str, object]:
-    """Everything that the table shows, for JSON."""
-    ideal, span = layers(prediction, lanes)
+def figures(prediction: Prediction, multipliers: int) -> dict[str, object]:
+    """Everything that the table shows, for JSON; so many multipliers work at once."""
+    ideal, span = layers(prediction, multipliers)
     macs = sum(phase.macs for phase in prediction.phases)
     return {
         "total_cycles": prediction.cycles,
         "active": prediction.active,
         "stalls": prediction.stalls,
         "macs": macs,
-        "utilisation": macs / lanes**2 / prediction.cycles,
+        "utilisation": macs / multipliers / prediction.cycles,
         "layers": {
             "ideal_cycles": ideal,
             "cycles": span,
@@ -104,26 +104,26 @@ def figures(prediction: Prediction, lanes: int) -> dict[str, object]:
             | {
                 "opcode": phase.opcode.name,
                 "cycles": phase.cycles,
-                "utilisation": phase.macs / lanes**2 / phase.cycles,
+                "utilisation": phase.macs / multipliers / phase.cycles,
             }
             for phase in prediction.phases
         ],
     }
 
 
-def _row(phase: Phase, lanes: int) -> list[object]:
+def _row(phase: Phase, multipliers: int) -> list[object]:
     name = f"{phase.name}.attend" if phase.opcode is Opcode.ATTEND else phase.name
-    ideal = phase.macs / lanes**2
+    ideal = phase.macs / multipliers
     share = f"{ideal / phase.cycles:.1%}" if phase.macs else "-"
     stalls = [phase.stalls[cause] for cause in CAUSES]
     return [name, phase.first, phase.cycles, round(ideal), share, phase.active, *stalls]
 
 
-def report(prediction: Prediction, lanes: int) -> str:
+def report(prediction: Prediction, multipliers: int) -> str:
     """The phases as a table, and the totals."""
     headings = ["phase", "first", "cycles", "ideal", "utilisation", "active", *CAUSES]
-    total = sum(phase.macs for phase in prediction.phases) / lanes**2
-    rows = [_row(phase, lanes) for phase in prediction.phases]
+    total = sum(phase.macs for phase in prediction.phases) / multipliers
+    rows = [_row(phase, multipliers) for phase in prediction.phases]
     rows.append(
         [
             "total",
@@ -135,23 +135,23 @@ def report(prediction: Prediction, lanes: int) -> str:
             *(prediction.stalls[cause] for cause in CAUSES),
         ]
     )
-    ideal, span = layers(prediction, lanes)
+    ideal, span = layers(prediction, multipliers)
     microseconds = prediction.cycles / CLOCK_MHZ
     return (
         f"{table(headings, rows)}\n\n"
         f"{prediction.cycles:,} cycles from the start to the last logit: {microseconds:,.1f} us at "
         f"{CLOCK_MHZ} MHz, {1e6 / microseconds:,.0f} a second.\n"
-        f"Encoder layers: ideal {ideal:,.0f} cycles (MACs / N^2), {ideal / prediction.cycles:.1%} "
-        f"of the total and {ideal / span:.1%} of the {span:,} from their first operand to their "
-        "last.\nStalls stand with the phase that waited; the rest of the idle cycles follow the "
-        "last operand."
+        f"Encoder layers: ideal {ideal:,.0f} cycles (MACs / (N x M)), "
+        f"{ideal / prediction.cycles:.1%} of the total and {ideal / span:.1%} of the {span:,} from "
+        "their first operand to their last.\nStalls stand with the phase that waited; the rest of "
+        "the idle cycles follow the last operand."
     )
 
 
 COLUMNS = {
     "first": "cycle of the phase's first operand, counted from the start of the inference",
     "cycles": "from the first operand to the last; of the total to the last logit",
-    "ideal": "multiplications / N^2, as if every multiplier worked in every cycle",
+    "ideal": "multiplications / (N x M), as if every multiplier worked in every cycle",
     "utilisation": "ideal / cycles",
     "active": "cycles in which an operand was read",
     "idle": "cycles without one: nothing to compute yet or any more, or a fence that waits until "
@@ -228,7 +228,7 @@ def _parser() -> Parser:
         type=listed(_lanes),
         default=[DEFAULT_LANES],
         metavar="N",
-        help=f"N x N multipliers: some of {_listed(LANES)} (default: {DEFAULT_LANES})",
+        help=f"N lanes: some of {_listed(LANES)} (default: {DEFAULT_LANES})",
     )
     add_lane_options(result)
     result.add_argument(
@@ -382,7 +382,7 @@ def _streamed(options: argparse.Namespace, model: Model, program: Program) -> It
         found = predict(program, tokens, stream_bytes=rate, stream_ahead=ahead, row_latency=latency)
         played = None
         if options.play:
-            stage(f"playing {tokens} tokens on {config.lanes} lanes")
+            stage(f"playing {tokens} tokens on {config.lanes} x {config.tile_columns}")
             setup = Setup(
                 model=model,
                 config=config,
@@ -396,7 +396,8 @@ def _streamed(options: argparse.Namespace, model: Model, program: Program) -> It
             played = sweep.play(setup, tokens, found)
         width = rate or config.lanes
         memory = {"stream_bytes": width, "stream_ahead": ahead, "row_latency": latency}
-        yield Case(config.lanes, tokens, width, dsp, found, played), memory
+        columns = config.tile_columns
+        yield Case(config.lanes, columns, tokens, width, dsp, found, played), memory
 
 
 def _fetched(
@@ -408,7 +409,8 @@ def _fetched(
     for tokens in options.tokens:
         ids = _ids(model, tokens)
         found = predict_dma(program, ids, [0] * tokens, bus=bus, latency=latency)
-        case = Case(config.lanes, tokens, bus.data_bits // 8, dsp, found)
+        width = bus.data_bits // 8
+        case = Case(config.lanes, config.tile_columns, tokens, width, dsp, found)
         yield case, bus.as_dict() | {"latency": latency}
 
 
@@ -443,12 +445,13 @@ def _run(options: argparse.Namespace) -> int:
         for case, memory in told:
             assert sum(phase.macs for phase in case.prediction.phases) == work(program, case.tokens)
             cases.append(case)
-            inputs = {"model": name, "lanes": lanes, "tokens": case.tokens, **memory}
+            inputs = {"model": name, "lanes": lanes, "columns": case.columns}
+            inputs |= {"tokens": case.tokens, **memory}
             inputs["whole_last_layer"] = options.whole_last_layer
-            found = figures(case.prediction, lanes) | sweep.as_dict(case.played)
+            found = figures(case.prediction, case.macs) | sweep.as_dict(case.played)
             written.append(inputs | found)
     if len(cases) == 1:
-        print(report(cases[0].prediction, cases[0].lanes))
+        print(report(cases[0].prediction, cases[0].macs))
     else:
         print(sweep.report(cases))
     if options.explain:

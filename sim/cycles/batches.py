@@ -28,7 +28,7 @@ class Measurement:
     batches
         Inferences that they share.
     utilisation
-        MACs / N^2 of the batched cycles: of the tokens, and with whole row tiles.
+        MACs / (N x M) of the batched cycles: of the tokens, and with whole row tiles.
     """
 
     lanes: int

@@ -199,9 +199,8 @@ class Inference:
     def _normalise(self, available: list[int], taken: list[tuple[int, int]]) -> None:
         """Schedule the latest NORM, whose sum is complete row tile by row tile."""
         norm = self.norms[-1]
-        parts = self.program.config.norm_parts
         norm.written = normalise(
-            norm.start, available[: norm.rows], norm.channels, self.lanes, parts, Taken(taken)
+            norm.start, available[: norm.rows], norm.channels, self.lanes, Taken(taken)
         )
 
     def _operation(self, number: int, step: Step, act: int) -> None:
@@ -234,18 +233,14 @@ class Inference:
             )
         )
 
-    def _drained(self, columns: int) -> int:
-        """Cycles of so many columns in the epilogue."""
-        return columns * self.program.config.column_parts
-
     def _drain(self, columns: int) -> int:
         """Cycles of a tile that writes columns up to that one: words of N drain whole."""
-        return self._drained(ceil_div(columns, self.lanes) * self.lanes)
+        return ceil_div(columns, self.lanes) * self.lanes
 
     def _shown(self, last: int, columns: int) -> tuple[int, int]:
         """When LayerNorm may not read because its write would meet one of a tile's."""
         first = last + WRITTEN - AHEAD
-        return first, first + self._drained(columns)
+        return first, first + columns
 
     def _rows(self, step: Step) -> list[tuple[int, int]]:
         """The row tiles that a LINEAR computes, and how many it passes after each."""
@@ -326,7 +321,7 @@ class Inference:
                 if residual:
                     taken.append(self._shown(last, written))
                     read = last + RESIDUAL_READ
-                    taken.append((read, read + self._drained(written)))
+                    taken.append((read, read + written))
                     # A row tile of what is gathered is complete with its last sequence.
                     complete = not gathers or place % n == n - 1 or place == len(rows) - 1
                     if final and complete:
@@ -367,7 +362,7 @@ class Inference:
                 tokens, spans, _ = places[place]
                 for columns in spans:
                     last = self.array.tile(length, drain=self._drain(columns))
-                scored = last + REQUANTIZED + self._drained(columns) - 1
+                scored = last + REQUANTIZED + columns - 1
                 self.softmax_finished = pass_cycles(n, tokens) + max(
                     scored + START_LATENCY, self.softmax_finished
                 )

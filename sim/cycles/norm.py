@@ -47,7 +47,7 @@ class Taken:
 
 
 def normalise(
-    start: int, available: Sequence[int], channels: int, lanes: int, parts: int, taken: Taken
+    start: int, available: Sequence[int], channels: int, lanes: int, taken: Taken
 ) -> list[int]:
     """In which cycle each row tile is written, seen from the cycle after its last word.
 
@@ -59,8 +59,6 @@ def normalise(
         Cycle of the unit's start pulse.
     available
         For each row tile the first cycle in which it may be read.
-    parts
-        Reads for a word.
     taken
         When the read port is not LayerNorm's.
     """
@@ -76,10 +74,10 @@ def normalise(
         if len(summed) < tiles and len(summed) - len(written) < 2:
             sums = max(free, available[len(summed)])
         if norm is not None and (sums is None or norm <= sums):
-            before, free = taken.reads(norm + 1, channels * parts)
+            before, free = taken.reads(norm + 1, channels)
             written.append(free + LayerNorm.latency + 1)
         else:
             assert sums is not None
-            _, free = taken.reads(sums + 1, channels * parts)
+            _, free = taken.reads(sums + 1, channels)
             summed.append(free)
     return written

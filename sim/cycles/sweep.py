@@ -20,10 +20,10 @@ from tb.trace import CAUSES
 LAYER = "layer."
 
 
-def layers(prediction: Prediction, lanes: int) -> tuple[float, int]:
-    """MACs / N^2 of the encoder layers, and cycles from their first operand to their last."""
+def layers(prediction: Prediction, macs: int) -> tuple[float, int]:
+    """MACs / (N x M) of the encoder layers, and cycles from their first operand to their last."""
     found = [phase for phase in prediction.phases if phase.name.startswith(LAYER)]
-    return sum(p.macs for p in found) / lanes**2, found[-1].last - found[0].first + 1
+    return sum(p.macs for p in found) / macs, found[-1].last - found[0].first + 1
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,17 @@ class Case:
     """
 
     lanes: int
+    columns: int
     tokens: int
     width: int
     dsp: int
     prediction: Prediction
     played: Played | None = None
+
+    @property
+    def macs(self) -> int:
+        """MACs of the array."""
+        return self.lanes * self.columns
 
 
 def play(setup: Setup, tokens: int, predicted: Prediction) -> Played:
@@ -99,9 +105,9 @@ def play(setup: Setup, tokens: int, predicted: Prediction) -> Played:
 def said(cases: Sequence[Case]) -> list[str]:
     """A line for each that was played."""
     return [
-        f"{case.lanes} lanes, {case.tokens} tokens, {case.width} bytes a cycle: "
-        f"{case.played.cycles:,} cycles in the Verilog, {case.played.values:,} values compared "
-        f"with golden, {case.played.mismatches:,} differ; "
+        f"{case.lanes} lanes, {case.columns} columns, {case.tokens} tokens, {case.width} bytes a "
+        f"cycle: {case.played.cycles:,} cycles in the Verilog, {case.played.values:,} values "
+        f"compared with golden, {case.played.mismatches:,} differ; "
         + (case.played.problem or "as predicted, equal bit for bit")
         for case in cases
         if case.played
@@ -116,25 +122,25 @@ def good(cases: Sequence[Case]) -> bool:
 def report(cases: Sequence[Case]) -> str:
     """A line an inference."""
     headings = [
-        *("lanes", "tokens", "bytes/cycle", "ideal", "cycles", "ideal/cycles", "layers"),
+        *("lanes", "columns", "tokens", "bytes/cycle", "ideal", "cycles", "ideal/cycles", "layers"),
         *("ideal/layers", "a second", *CAUSES, "DSP", "MACs/cycle", "MACs/cycle/DSP"),
     ]
     rows: list[list[object]] = []
     for case in cases:
         cycles, stalls = case.prediction.cycles, case.prediction.stalls
-        ideal, span = layers(case.prediction, case.lanes)
-        macs = ideal * case.lanes**2 / cycles
+        ideal, span = layers(case.prediction, case.macs)
+        macs = ideal * case.macs / cycles
         rows.append(
             [
-                *(case.lanes, case.tokens, case.width, round(ideal), cycles),
+                *(case.lanes, case.columns, case.tokens, case.width, round(ideal), cycles),
                 *(f"{ideal / cycles:.2%}", span, f"{ideal / span:.2%}"),
                 *(f"{1e6 * CLOCK_MHZ / cycles:,.0f}", *(stalls[cause] for cause in CAUSES)),
                 *(case.dsp, round(macs), f"{macs / case.dsp:.3f}"),
             ]
         )
     return (
-        f"{table(headings, rows)}\n\nideal: MACs / N^2 of the encoder layers; layers: cycles from "
-        f"their first operand to their last; a second: inferences at {CLOCK_MHZ} MHz."
+        f"{table(headings, rows)}\n\nideal: MACs / (N x M) of the encoder layers; layers: cycles "
+        f"from their first operand to their last; a second: inferences at {CLOCK_MHZ} MHz."
     )
 
 

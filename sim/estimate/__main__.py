@@ -101,10 +101,8 @@ def _measured() -> dict[str, object]:
         name = f"{c.lanes}, {c.tokens}, {c.hidden}, {c.ffn}"
         if c.dsp_macs is not None:
             name += f", {c.dsp_macs} MACs with a DSP"
-        if c.norm_lanes is not None:
-            name += f", {c.norm_lanes} lanes of LayerNorm"
-        if c.epilogue_lanes is not None:
-            name += f", {c.epilogue_lanes} of the epilogue"
+        if c.columns is not None:
+            name += f", {c.columns} columns"
         if c.precise:
             name += ", precise"
         use = "held out" if point.held_out else "fitted"

@@ -8,12 +8,13 @@ Multipliers and block RAMs are counted from the design:
 LUTs and flip-flops are the array's, those around memories, and a rest whose coefficients are fitted
 by least squares to points of points.toml, which `sim.synth` has measured:
 
-    FF   = N^2 (17 + 2 acc) + 17 N + 7 + rest
-    LUT4 = k N^2 acc + 79 (MACs without a multiplier) + N^2 acc P + rest
-    rest = a + b N + c (N - L) + d (N - E) + e N P
+    FF   = N M (17 + 2 acc) + 9 N + 8 M + 7 + rest
+    LUT4 = k N M acc + 79 (MACs without a multiplier) + N M acc P + rest
+    rest = a + b N + c N P
 
-where L are the lanes of LayerNorm, E those of the epilogue, acc is the width of an accumulator, and
-P is 1 with operands of 16 bits, whose accumulators begin anew from 0 or from the first pass.
+where acc is the width of an accumulator, and P is 1 with operands of 16 bits, whose accumulators
+begin anew from 0 or from the first pass. No point has more columns than lanes yet: the words of
+operand B beyond the first are not in the rest.
 The cost of wider addresses (more tokens, hidden and ffn) is left out. Points that are marked
 `held_out` have no part in the fit: how far the formulas are off there is their stated error.
 """
@@ -72,31 +73,20 @@ def points() -> tuple[Point, ...]:
 
 def multipliers(config: Config) -> int:
     """MACs that have a DSP."""
-    return config.lanes**2 if config.dsp_macs is None else config.dsp_macs
-
-
-def norm_lanes(config: Config) -> int:
-    """Lanes of LayerNorm."""
-    return config.lanes // config.norm_parts
-
-
-def epilogue_lanes(config: Config) -> int:
-    """Lanes of the epilogue."""
-    return config.lanes // config.column_parts
+    return config.macs if config.dsp_macs is None else config.dsp_macs
 
 
 def _terms(config: Config) -> list[float]:
     """What the rest is a linear function of."""
-    n = config.lanes
-    return [1, n, n - norm_lanes(config), n - epilogue_lanes(config), n * config.precise]
+    return [1, config.lanes, config.lanes * config.precise]
 
 
 def _known(config: Config, luts_per_bit: float) -> dict[str, float]:
     """LUT4 and FF of the array and around the memories."""
-    macs, acc = config.lanes**2, config.acc_bits
+    macs, acc = config.macs, config.acc_bits
     in_luts = macs - multipliers(config)
     array = (luts_per_bit + config.precise) * macs * acc + MULTIPLIER_LUTS * in_luts
-    registers = macs * (17 + 2 * acc) + 17 * config.lanes + 7
+    registers = macs * (17 + 2 * acc) + 9 * config.lanes + 8 * config.tile_columns + 7
     used = memories(config)
     return {
         "LUT4": array + sum(memory.luts for memory in used),
@@ -119,7 +109,7 @@ class Fit:
         return {
             "LUT4": round(float(luts)),
             "FF": round(float(flip_flops)),
-            "DSP": multipliers(config) + 2 * epilogue_lanes(config) + 3 * norm_lanes(config) + 15,
+            "DSP": multipliers(config) + 5 * config.lanes + 15,
             "block RAM": sum(memory.blocks for memory in memories(config)),
         }
 
@@ -135,7 +125,7 @@ def fitted(measured: tuple[Point, ...]) -> Fit:
     terms = np.array([_terms(p.config) for p in measured], float)
     if np.linalg.matrix_rank(terms) < terms.shape[1]:
         raise ValueError(f"{len(measured)} points do not determine {terms.shape[1]} coefficients")
-    bits = np.array([p.config.lanes**2 * p.config.acc_bits for p in measured], float)
+    bits = np.array([p.config.macs * p.config.acc_bits for p in measured], float)
     wide = np.array([p.config.precise for p in measured])
     luts = np.array([p.array["LUT4"] for p in measured]) - bits * wide
     luts_per_bit = float(bits @ luts / (bits @ bits))
@@ -177,4 +167,7 @@ def extrapolated(config: Config) -> list[str]:
         value, low, high = getattr(config, name), min(known), max(known)
         if not low <= value <= high:
             found.append(f"{name} {value} (measured: {low} to {high})")
+    widest = max(point.config.ways for point in points()) * config.lanes
+    if config.tile_columns > widest:
+        found.append(f"columns {config.tile_columns} (measured: up to {widest})")
     return found

@@ -90,19 +90,21 @@ class Memory:
 
 def memories(config: Config) -> tuple[Memory, ...]:
     """Every memory of the accelerator that `config` makes."""
-    n, lengths = config.lanes, config.tokens.bit_length()
+    n, ways, lengths = config.lanes, config.ways, config.tokens.bit_length()
     halves = 1 + config.precise  # of an activation
     buffers = power_of_two(config.tokens) + config.tokens
+    parameters = Memory("bias, m and s", 8, 2 * ways, 7 * n, at_once=True)
     return (
+        *([parameters] if ways > 1 else []),
         Memory("X16", 16 * n, config.x_words, lanes=n),
-        Memory("X8", 8 * halves * n, config.x_words),
-        Memory("banks Q, K, V, C", 8 * halves * n, config.bank_words, 4),
-        Memory("weights", 8 * n, 2 * config.weight_words),
+        Memory("X8", 8 * halves * n, config.x8_words, ways),
+        Memory("banks Q, K, V, C", 8 * halves * n, config.bank_words, 4 * ways),
+        Memory("weights", 8 * n, 2 * config.weight_words, ways),
         Memory("scores", 16 * n + 1, buffers),
         Memory("p", 8 * n, buffers),
         Memory("mask", 1, config.places),
         Memory("token ids", 26, config.places),
-        Memory("activation tables", 8, 256, halves * n // config.column_parts),
+        Memory("activation tables", 8, 256, halves * n),
         Memory("exponential tables", 9, 256, n // 2),
         Memory("reciprocal table", 25, 128),
         Memory("rsqrt table", 61, 256),

@@ -46,7 +46,7 @@ class Performance:
     tokens
         Of the sequence.
     cycles, utilisation
-        The register `cycles`, and MACs / N^2 of these.
+        The register `cycles`, and MACs / (N x M) of these.
     milliseconds, a_second
         At the clock.
     stream_bytes, row_bytes
@@ -94,7 +94,7 @@ def performance(
     return Performance(
         tokens=tokens,
         cycles=told.cycles,
-        utilisation=sum(phase.macs for phase in told.phases) / n**2 / told.cycles,
+        utilisation=sum(phase.macs for phase in told.phases) / config.macs / told.cycles,
         milliseconds=1e3 * seconds,
         a_second=1 / seconds,
         stream_bytes=stream,

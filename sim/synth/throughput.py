@@ -39,7 +39,7 @@ class Throughput:
 def throughput(config: Config, clock_mhz: float, dsps: int) -> Throughput:
     """Of an accelerator of `config` that takes `dsps` DSPs."""
     told = performance(config, example(config, LAYERS), clock_mhz)
-    gops = 2 * told.utilisation * config.lanes**2 * clock_mhz / 1e3
+    gops = 2 * told.utilisation * config.macs * clock_mhz / 1e3
     return Throughput(
         clock_mhz=clock_mhz,
         tokens=told.tokens,

@@ -88,26 +88,26 @@ def _activation(player: Player, vectors: list[Vector], limit: int) -> None:
 
 
 def _matmul(player: Player, vectors: list[Vector], limit: int) -> None:
-    n, parts = player.lanes, player.config.column_parts
-    width = n // parts
+    n, columns = player.lanes, player.config.tile_columns
     pauses = 0.0 if player.stalls is None else PAUSE
-    random = products.random_tiles(n, [1, 1, n, n, 2, 37, 1, n + 1, 64], 1)
+    lengths = [1, 1, columns, columns, 2, 37, 1, columns + 1, 64]
+    random = products.random_tiles(n, columns, lengths, 1)
     cases = [("random", random, [(place * n, 0) for place in range(len(random))])]
     if player.config.precise:
-        wide = products.random_tiles(n, products.WIDE_LENGTHS, 2)
+        wide = products.random_tiles(n, columns, products.WIDE_LENGTHS, 2)
         cases.append(("wide", wide, [(place * n, 0) for place in range(len(wide))]))
     for vector in vectors:
-        tiles = products.cut_tiles(vector, n)
-        across = -(-vector.inputs["b"].values.shape[1] // n)
-        count = min(len(tiles), max(2, limit // (n * n)))
+        tiles = products.cut_tiles(vector, n, columns)
+        across = -(-vector.inputs["b"].values.shape[1] // columns)
+        count = min(len(tiles), max(2, limit // (n * columns)))
         kept = [place * len(tiles) // count for place in range(count)]
-        corners = [(place // across * n, place % across * n) for place in kept]
+        corners = [(place // across * n, place % across * columns) for place in kept]
         cases.append((vector.name, [tiles[place] for place in kept], corners))
     for name, tiles, corners in cases:
         joined = [False] * len(tiles) if player.config.precise else []
         if name == "wide":
             joined = products.WIDE_JOINED
-        inputs, ends = products.schedule(tiles, n, pauses, player.now + 1, parts, joined)
+        inputs, ends = products.schedule(tiles, pauses, player.now + 1, joined)
         begin = player.now
         for t in range(len(inputs["valid"])):
             player.play(**{port: words[t] for port, words in inputs.items()})
@@ -116,10 +116,9 @@ def _matmul(player: Player, vectors: list[Vector], limit: int) -> None:
         for acc, end, (row, column), drained in zip(sums, ends.tolist(), corners, drains):
             if not drained:
                 continue
-            for place, values in enumerate(acc.T.reshape(n * parts, width)):
+            for place, values in enumerate(acc.T):
                 cycle = begin + end + place + player.latency
-                index = (row + place % parts * width, column + place // parts)
-                player.expect(cycle, "o", name, values, ("row", "column"), index)
+                player.expect(cycle, "o", name, values, ("row", "column"), (row, column + place))
 
 
 def _softmax(player: Player, vectors: list[Vector], limit: int) -> None:
@@ -268,11 +267,10 @@ def _operation(player: Player, name: str, operation: norms.Operation, places: li
         )
     y = np.stack([layernorm(tile, norm) for tile in operation.z])
     y8 = operand(y, shifts)
-    parts = player.config.norm_parts
-    reads = norms.schedule(operation, parts)
+    reads = norms.schedule(operation)
     asked = {cycle: address for cycle, address, _ in reads}
     normed = [(cycle, address) for cycle, address, second in reads if second]
-    written = {cycle + norms.LATENCY: address for cycle, address in normed[parts - 1 :: parts]}
+    written = {cycle + norms.LATENCY: address for cycle, address in normed}
     done = [cycle + 1 for cycle, address in written.items() if address % channels == channels - 1]
     begin = player.play(
         start=1,

@@ -24,10 +24,6 @@ from rtl.interface.options import add_config_options, config_of, options_of
         ({"ffn": 0}, "ffn is 0: it must lie in 1..4096"),
         ({"labels": 4097}, "labels is 4097: it must lie in 1..4096"),
         ({"lanes": 4, "dsp_macs": 17}, "dsp_macs is 17: it must lie in 0..16, lanes x columns"),
-        ({"norm_lanes": 3}, "norm_lanes is 3: choose one of 1, 2, 4, 8"),
-        ({"lanes": 4, "norm_lanes": 8}, "norm_lanes is 8: choose one of 1, 2, 4"),
-        ({"epilogue_lanes": 3}, "epilogue_lanes is 3: choose one of 1, 2, 4, 8"),
-        ({"norm_lanes": 0}, "norm_lanes is 0: choose one of 1, 2, 4, 8"),
         (
             {"columns": 16, "dsp_macs": 129},
             "dsp_macs is 129: it must lie in 0..128, lanes x columns",
@@ -38,13 +34,6 @@ from rtl.interface.options import add_config_options, config_of, options_of
 def test_refused(choice: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match="^" + message.replace(".", r"\.") + "$"):
         Config(**choice)
-
-
-@pytest.mark.parametrize("lanes", LANES)
-def test_norm_parts(lanes: int) -> None:
-    assert Config(lanes=lanes).norm_parts == 1
-    for parts in (1, 2, 4):
-        assert Config(lanes=lanes, norm_lanes=lanes // parts).norm_parts == parts
 
 
 @pytest.mark.parametrize("lanes", LANES)
@@ -104,7 +93,6 @@ def test_options_of_makes_the_configuration(seed: int) -> None:
             columns=rng.choice([None, 8, 32]),
             tokens=rng.choice([1, 128]),
             dsp_macs=rng.choice([None, 0, 3]),
-            norm_lanes=rng.choice([None, 1, 2]),
             precise=rng.choice([False, True]),
         )
 

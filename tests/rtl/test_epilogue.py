@@ -19,17 +19,21 @@ X_WORDS = 64
 Event = tuple[Any, ...]
 
 
-def random_work(count: int, seed: int) -> dict[str, Any]:
+def random_work(count: int, seed: int, width: int) -> dict[str, Any]:
     """Tiles with the accumulators of their columns, and everything that they are finished with."""
     rng = np.random.default_rng(seed)
     tiles = []
     for _ in range(count):
         kind = Kind(int(rng.integers(6)))
-        wide = rng.integers(-(1 << 20), 1 << 20, (N, N))
-        extreme = rng.choice([-(1 << 20), (1 << 20) - 1, 0, 3], (N, N))
-        address = int(rng.integers(X_WORDS - N))
+        wide = rng.integers(-(1 << 20), 1 << 20, (width, N))
+        extreme = rng.choice([-(1 << 20), (1 << 20) - 1, 0, 3], (width, N))
+        address = int(rng.integers(X_WORDS - width))
+        columns = int(rng.integers(1, width + 1))
+        ways = {"skipped": int(rng.integers((columns + N - 1) // N)), "way": 0}
+        if kind in (Kind.INT8, Kind.CONTEXT):
+            ways["way"] = int(rng.integers(width // N))
         # No tile reads in a later column what it has written in an earlier one.
-        reads = [read for read in range(X_WORDS - N) if not 0 < address - read < N]
+        reads = [read for read in range(X_WORDS - width) if not 0 < address - read < width]
         tiles.append(
             {
                 "epilogue": kind,
@@ -41,23 +45,25 @@ def random_work(count: int, seed: int) -> dict[str, Any]:
                 "score_first": int(rng.integers(2)),
                 "score_last": int(rng.integers(2)),
                 "address": address,
-                "columns": int(rng.integers(1, N + 1)),
+                "columns": columns,
+                **(ways if width > N else {}),
                 "read": int(rng.choice(reads)),
                 "gather": int(kind in (Kind.RESIDUAL, Kind.LOGITS) and rng.random() < 0.5),
                 "lane": int(rng.integers(N)),
-                "row": int(rng.integers(CONFIG.row_tiles)),
+                "row": int(rng.integers(CONFIG.row_tiles * N // width)),
                 "shift": int(rng.integers(0, 16)),
                 "row_tile_done": int(rng.integers(2)),
                 "table_last": int(rng.integers(2)),
-                "acc": np.where(rng.random((N, N)) < 0.2, extreme, wide) >> int(rng.integers(12)),
+                "acc": np.where(rng.random(wide.shape) < 0.2, extreme, wide)
+                >> int(rng.integers(12)),
                 "wait": int(rng.choice([0, 0, 1, 7, 30])),
             }
         )
     return {
         "tiles": tiles,
-        "bias": rng.integers(-(1 << 19), 1 << 19, (2, N)),
-        "m": rng.integers(1 << 15, 1 << 16, (2, N)),
-        "s": rng.integers(20, 32, (2, N)),
+        "bias": rng.integers(-(1 << 19), 1 << 19, (2, width)),
+        "m": rng.integers(1 << 15, 1 << 16, (2, width)),
+        "s": rng.integers(20, 32, (2, width)),
         "row_m": rng.integers(1 << 15, 1 << 16, (2, N)),
         "row_s": rng.integers(20, 32, (2, N)),
         "score": (int(rng.integers(1 << 15, 1 << 16)), int(rng.integers(16, 24))),
@@ -73,27 +79,29 @@ def ref_epilogue(work: dict[str, Any]) -> list[Event]:
     x = work["x"].copy()
     for tile in work["tiles"]:
         half, kind = tile["weight_buffer"], tile["epilogue"]
-        for n in range(tile["columns"]):
+        first, way = N * tile.get("skipped", 0), 1 << tile.get("way", 0)
+        for n in range(first, tile["columns"]):
             acc, address = tile["acc"][n], tile["address"] + n
-            lanes = slice(None) if tile["transposed"] else n
+            lanes = slice(N) if tile["transposed"] else n
             bias, m, s = (work[name][half][lanes] for name in ("bias", "m", "s"))
             if kind is Kind.INT8:
                 code = requantize(acc + bias, m, s, 8).astype(int)
                 word = work["table"][code & 255] if tile["table"] else code
-                found.append(("bank", address, word.tolist()))
+                found.append(("bank", way, address, word.tolist()))
                 low = work["table_low"][code & 255] if tile["table"] else 0 * code
                 found.append(("low", address, low.tolist()))
             elif kind is Kind.CONTEXT:
                 row = (work[name][tile["softmax_buffer"]] for name in ("row_m", "row_s"))
-                found.append(("bank", address, requantize(acc, *row, 8).astype(int).tolist()))
+                word = requantize(acc, *row, 8).astype(int)
+                found.append(("bank", way, address, word.tolist()))
                 found.append(("low", address, [0] * N))
             elif kind is Kind.SCORE:
                 edge = (
-                    tile["score_first"] and n == 0,
+                    tile["score_first"] and n == first,
                     tile["score_last"] and n == tile["columns"] - 1,
                 )
                 word = requantize(acc, *work["score"], 16).astype(int).tolist()
-                place = tile["row"] * N + address % N
+                place = tile["row"] * len(tile["acc"]) + n // N * N + address % N
                 found.append(
                     ("score", address, place, word, tile["softmax_buffer"], *map(int, edge))
                 )
@@ -120,8 +128,7 @@ def ref_epilogue(work: dict[str, Any]) -> list[Event]:
 
 def rtl_epilogue(work: dict[str, Any], width: int, precise: bool) -> tuple[list[Event], int]:
     """The same, and by how many cycles `done` misses the stated latency."""
-    config = replace(CONFIG, epilogue_lanes=width, precise=precise)
-    parts, drain = config.column_parts, config.drain
+    config = replace(CONFIG, columns=width, precise=precise)
     unit = Epilogue(config, ahead=5)
     array_latency = 7  # from a tile's last address to column 0: memory 2, operand 1, array 4
     ahead: list[tuple[int, int]] = []
@@ -134,15 +141,18 @@ def rtl_epilogue(work: dict[str, Any], width: int, precise: bool) -> tuple[list[
                 name, shift = (("bias", plane), ("m", plane - 4), ("s", 0))[
                     0 if plane < 4 else 1 if plane < 6 else 2
                 ]
-                word = sum(
-                    (int(v) >> 8 * shift & 255) << 8 * lane
-                    for lane, v in enumerate(work[name][half])
-                )
-                ctx.set(unit.parameter.en, 1)
-                ctx.set(unit.parameter.buffer, half)
-                ctx.set(unit.parameter.plane, plane)
-                ctx.set(unit.parameter.data, word)
-                await ctx.tick()
+                for first in range(0, width, N):
+                    word = sum(
+                        (int(v) >> 8 * shift & 255) << 8 * lane
+                        for lane, v in enumerate(work[name][half][first : first + N])
+                    )
+                    ctx.set(unit.parameter.en, 1)
+                    ctx.set(unit.parameter.buffer, half)
+                    ctx.set(unit.parameter.plane, plane)
+                    if width > N:
+                        ctx.set(unit.parameter.word, first // N)
+                    ctx.set(unit.parameter.data, word)
+                    await ctx.tick()
         ctx.set(unit.parameter.en, 0)
         entries = [*work["table"], *(work["table_low"] if precise else [])]
         for address, entry in enumerate(entries):
@@ -166,8 +176,9 @@ def rtl_epilogue(work: dict[str, Any], width: int, precise: bool) -> tuple[list[
                 for name, value in tile.items():
                     if name not in ("acc", "wait"):
                         ctx.set(unit.tile.tag[name], value)
-                for place, part in enumerate(tile["acc"].reshape(drain, width)):
-                    columns[cycle + array_latency + place] = part.tolist()
+                drain = -(-tile["columns"] // N) * N
+                for place, column in enumerate(tile["acc"][:drain]):
+                    columns[cycle + array_latency + place] = column.tolist()
                 # A residual must not read what the one before it has not written.
                 begin = (
                     cycle
@@ -175,8 +186,8 @@ def rtl_epilogue(work: dict[str, Any], width: int, precise: bool) -> tuple[list[
                     + (tile["wait"] or 0)
                     + 2 * unit.latency * (tile["epilogue"] in (Kind.RESIDUAL, Kind.EMBEDDING))
                 )
-                starts.append(cycle)
-            ctx.set(unit.column, columns.pop(cycle, [-5] * width))
+                starts.append(cycle + drain - 1)
+            ctx.set(unit.column, columns.pop(cycle, [-5] * N))
             half = ctx.get(unit.row.buffer)
             ctx.set(unit.row.m, work["row_m"][half].tolist())
             ctx.set(unit.row.s, work["row_s"][half].tolist())
@@ -189,7 +200,7 @@ def rtl_epilogue(work: dict[str, Any], width: int, precise: bool) -> tuple[list[
                 if precise:
                     found.append(("low", address, [halves.low for halves in stored]))
                     stored = [halves.high for halves in stored]
-                found.append(("bank", address, stored))
+                found.append(("bank", ctx.get(unit.bank.en), address, stored))
             if ctx.get(unit.score.en):
                 buffer = ctx.get(unit.score.buffer)
                 edge = ctx.get(unit.score.first), ctx.get(unit.score.last)
@@ -221,14 +232,12 @@ def rtl_epilogue(work: dict[str, Any], width: int, precise: bool) -> tuple[list[
                 assert not ctx.get(unit.table_done)
             await ctx.tick()
         assert len(took) == 1
-        # x_busy says what x_read_en is and what x_write_en will be: it is a column's last part.
+        # x_busy says what x_read_en is and what x_write_en will be.
         busy, reads, writes = zip(*ahead)
         assert any(reads)
         assert any(writes)
-        count = len(ahead) - 5 - parts
-        will = [max(writes[cycle + 5 : cycle + 5 + parts]) for cycle in range(count)]
-        assert [r | w for r, w in zip(reads, will)] == list(busy[:count])
-        return found, took.pop() - (unit.latency + drain - 1)
+        assert [r | w for r, w in zip(reads, writes[5:])] == list(busy[:-5])
+        return found, took.pop() - unit.latency
 
     result: tuple[list[Event], int] = simulate(unit, exercise)
     return result
@@ -238,16 +247,15 @@ def rtl_epilogue(work: dict[str, Any], width: int, precise: bool) -> tuple[list[
     ("seed", "width", "precise"),
     [
         *((seed, N, False) for seed in range(4)),
-        (4, 2, False),
-        (5, 2, False),
-        (6, 1, False),
+        (4, 2 * N, False),
+        (5, 4 * N, False),
         (7, N, True),
-        (8, 2, True),
+        (8, 2 * N, True),
     ],
 )
 def test_tiles(seed: int, width: int, precise: bool) -> None:
     """Writes of each port in order, addresses, pulses, and the latency that the table states."""
-    work = random_work(60, seed)
+    work = random_work(60, seed, width)
     expected = ref_epilogue(work)
     actual, late = rtl_epilogue(work, width, precise)
     for port in ("bank", *(["low"] if precise else []), "score", "x", "logit", "done", "release"):

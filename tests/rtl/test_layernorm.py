@@ -13,12 +13,11 @@ from tb.layernorm import Operation, check_layernorm, extreme_operations, random_
 from tb.pipelined import run_pipelined
 
 
-def check(lanes: int, operations: list[Operation], parts: int = 1) -> None:
+def check(lanes: int, operations: list[Operation]) -> None:
     """Run operations on a unit that is just large enough."""
     hidden = max(operation.z.shape[2] for operation in operations)
     row_tiles = max(operation.z.shape[0] for operation in operations)
-    unit = LayerNorm(lanes, hidden, row_tiles, parts)
-    simulate(unit, lambda ports: check_layernorm(ports, operations, parts))
+    simulate(LayerNorm(lanes, hidden, row_tiles), lambda ports: check_layernorm(ports, operations))
 
 
 @pytest.mark.parametrize("busy", [0.0, 0.3])
@@ -37,26 +36,6 @@ def test_values_and_cycles(lanes: int, channels: int, tiles: int, spread: int, b
     )
 
 
-@pytest.mark.parametrize("busy", [0.0, 0.3])
-@pytest.mark.parametrize("spread", [0, 80])
-@pytest.mark.parametrize(
-    ("lanes", "parts", "channels", "tiles"),
-    [(4, 2, 40, 5), (4, 4, 8, 4), (8, 2, 1, 3), (6, 3, 33, 1), (8, 8, 2, 3)],
-)
-def test_parts_of_words(
-    lanes: int, parts: int, channels: int, tiles: int, spread: int, busy: float
-) -> None:
-    """Fewer lanes than tokens: each word is read as often as it has parts."""
-    check(
-        lanes,
-        [
-            random_operation(lanes, channels, tiles, seed, busy=busy, spread=spread)
-            for seed in range(2)
-        ],
-        parts,
-    )
-
-
 def test_operations_of_different_size() -> None:
     check(4, [random_operation(4, channels, n, n) for channels, n in ((24, 3), (5, 1), (17, 2))])
 
@@ -66,13 +45,11 @@ def test_port_taken_for_long() -> None:
     operation = random_operation(4, 6, 4, 5)
     operation.busy = lambda t: 40 <= t < 120 or t % 90 > 50
     check(4, [operation])
-    check(4, [operation], parts=2)
 
 
-@pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("channels", [2, 1024])
-def test_extremes(channels: int, parts: int) -> None:
-    check(6, extreme_operations(6, channels), parts)
+def test_extremes(channels: int) -> None:
+    check(5, extreme_operations(5, channels))
 
 
 def test_stated_latencies() -> None:
@@ -104,10 +81,8 @@ def test_row_constants(channels: int, epsilon: int) -> None:
         ((0, 8, 8), r"LayerNorm: lanes is 0: it must lie in 1\.\.64"),
         ((4, 1025, 8), r"LayerNorm: hidden is 1025: it must lie in 1\.\.1024"),
         ((4, 8, 0), r"LayerNorm: row_tiles is 0: it must lie in 1\.\.4096"),
-        ((4, 8, 8, 5), r"LayerNorm: parts is 5: it must lie in 1\.\.4"),
-        ((4, 8, 8, 3), r"LayerNorm: parts is 3: it must divide lanes, 4"),
     ],
 )
-def test_parameters_out_of_range(arguments: tuple[int, ...], message: str) -> None:
+def test_parameters_out_of_range(arguments: tuple[int, int, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         LayerNorm(*arguments)

@@ -21,41 +21,28 @@ from tb.pipelined import run_pipelined
 
 @pytest.mark.parametrize("pauses", [0.0, 0.4])
 @pytest.mark.parametrize(
-    ("lanes", "dsp_macs"), [(4, None), (4, 0), (4, 7), (8, None), (8, 20), (16, None)]
-)
-def test_products(lanes: int, dsp_macs: int | None, pauses: float) -> None:
-    """K = 1, tiles exactly N apart, long ones; LUT, DSP and mixed multipliers."""
-    unit = MatMul(Config(lanes=lanes, hidden=64, ffn=64, tokens=64, dsp_macs=dsp_macs))
-    tiles = random_tiles(lanes, [1, 1, lanes, lanes, 2, 37, 1, lanes + 1, 64], lanes)
-    simulate(unit, lambda ports: check_tiles(ports, tiles, lanes, pauses))
+    ("lanes", "columns", "dsp_macs"),
+    [
+        (4, 4, None), (4, 4, 0), (4, 4, 7), (8, 8, None), (8, 8, 20), (16, 16, None),
+        (4, 8, None), (4, 32, 9), (8, 32, 0),
+    ],
+)  # fmt: skip
+def test_products(lanes: int, columns: int, dsp_macs: int | None, pauses: float) -> None:
+    """K = 1, tiles exactly M apart, long ones; LUT, DSP and mixed multipliers."""
+    limits = {"hidden": 64, "ffn": 64, "tokens": 64}
+    unit = MatMul(Config(lanes=lanes, columns=columns, dsp_macs=dsp_macs, **limits))
+    lengths = [1, 1, columns, columns, 2, 37, 1, columns + 1, 64]
+    tiles = random_tiles(lanes, columns, lengths, lanes)
+    simulate(unit, lambda ports: check_tiles(ports, tiles, pauses))
 
 
 @pytest.mark.parametrize("pauses", [0.0, 0.4])
-@pytest.mark.parametrize(("lanes", "epilogue_lanes"), [(4, 2), (4, 1), (8, 4), (16, 2)])
-def test_columns_in_parts(lanes: int, epilogue_lanes: int, pauses: float) -> None:
-    """Rows drain one part after the other, and tiles may end as close as all of them take."""
-    config = Config(
-        lanes=lanes, hidden=64, ffn=64, tokens=64, epilogue_lanes=epilogue_lanes, dsp_macs=3
-    )
-    parts, drain = config.column_parts, config.drain
-    tiles = random_tiles(lanes, [1, 1, drain, drain, 2, 37, 1, drain + 1, 64], lanes)
-    unit = MatMul(config)
-    assert len(unit.o) == epilogue_lanes
-    simulate(unit, lambda ports: check_tiles(ports, tiles, lanes, pauses, parts))
-
-
-@pytest.mark.parametrize("pauses", [0.0, 0.4])
-@pytest.mark.parametrize(("lanes", "epilogue_lanes"), [(4, 4), (4, 1), (8, 4)])
-def test_wide_operands(lanes: int, epilogue_lanes: int, pauses: float) -> None:
+@pytest.mark.parametrize(("lanes", "columns"), [(4, 4), (4, 16), (8, 8)])
+def test_wide_operands(lanes: int, columns: int, pauses: float) -> None:
     """The tile of the high halves goes on from the sum of the low ones, which does not drain."""
-    config = Config(
-        lanes=lanes, hidden=64, ffn=64, epilogue_lanes=epilogue_lanes, dsp_macs=5, precise=True
-    )
-    tiles = random_tiles(lanes, WIDE_LENGTHS, lanes)
-    simulate(
-        MatMul(config),
-        lambda ports: check_tiles(ports, tiles, lanes, pauses, config.column_parts, WIDE_JOINED),
-    )
+    config = Config(lanes=lanes, columns=columns, hidden=64, ffn=64, dsp_macs=5, precise=True)
+    tiles = random_tiles(lanes, columns, WIDE_LENGTHS, lanes)
+    simulate(MatMul(config), lambda ports: check_tiles(ports, tiles, pauses, WIDE_JOINED))
 
 
 def test_the_widest_sum_of_two_passes() -> None:
@@ -66,7 +53,7 @@ def test_the_widest_sum_of_two_passes() -> None:
             tile = np.full((16, 4), a, np.int8), np.full((16, 4), b, np.int8)
             simulate(
                 MatMul(config),
-                lambda ports, tile=tile: check_tiles(ports, [tile] * 2, 4, joined=[False, True]),
+                lambda ports, tile=tile: check_tiles(ports, [tile] * 2, joined=[False, True]),
             )
             widest = int(products([tile] * 2, [False, True])[1][0, 0])
             assert -(1 << config.acc_bits - 1) <= widest < 1 << config.acc_bits - 1
@@ -76,8 +63,8 @@ def test_the_widest_sum_of_two_passes() -> None:
 def test_extreme_operands(dsp_macs: int) -> None:
     """The widest sums that a configuration allows fit the accumulators."""
     config = Config(lanes=4, hidden=16, ffn=16, tokens=16, dsp_macs=dsp_macs)
-    tiles = extreme_tiles(4, 16)
-    simulate(MatMul(config), lambda ports: check_tiles(ports, tiles, 4))
+    tiles = extreme_tiles(4, 4, 16)
+    simulate(MatMul(config), lambda ports: check_tiles(ports, tiles))
     widest = max(abs(int(matmul(a.T, b)[0, 0])) for a, b in tiles)
     assert widest < 1 << (config.acc_bits - 1)
 
@@ -85,7 +72,7 @@ def test_extreme_operands(dsp_macs: int) -> None:
 def test_columns_are_overwritten_when_tiles_end_too_early() -> None:
     """The unit states that it takes N cycles from end to end; this is what happens with fewer."""
     unit = MatMul(Config(lanes=4, hidden=16, ffn=16, tokens=16))
-    tiles = random_tiles(4, [5, 3], 9)
+    tiles = random_tiles(4, 4, [5, 3], 9)
     inputs = {
         name: np.concatenate([tile[place] for tile in tiles] + [np.zeros((8, 4), np.int8)])
         for place, name in enumerate(("a", "b"))

@@ -13,7 +13,8 @@ from rtl.datapath.normalizer import Normalizer
 from rtl.interface.config import Config
 from tb.amaranth_ports import simulate
 
-N = 4
+CONFIG = Config(lanes=4, tokens=20, hidden=16, ffn=16)
+N = CONFIG.lanes
 
 
 def random_norm(rng: np.random.Generator, channels: int, precise: bool) -> Norm:
@@ -29,17 +30,17 @@ def random_norm(rng: np.random.Generator, channels: int, precise: bool) -> Norm:
 
 @pytest.mark.parametrize("traffic", [0.0, 0.3, 0.7])
 @pytest.mark.parametrize(
-    ("channels", "rows", "norm_lanes", "precise"),
+    ("channels", "rows", "columns", "precise"),
     [
-        *((channels, rows, None, False) for channels, rows in ((1, 1), (7, 3), (16, 5), (16, 1))),
-        (7, 3, 2, False),
-        (16, 5, 1, False),
-        (16, 5, None, True),
-        (7, 3, 1, True),
+        *((channels, rows, N, False) for channels, rows in ((1, 1), (7, 3), (16, 5), (16, 1))),
+        (7, 3, 2 * N, False),
+        (16, 5, 4 * N, False),
+        (16, 5, N, True),
+        (7, 3, 2 * N, True),
     ],
 )
 def test_sums_and_norms(
-    channels: int, rows: int, norm_lanes: int | None, precise: bool, traffic: float
+    channels: int, rows: int, columns: int, precise: bool, traffic: float
 ) -> None:
     """Three sums: plain (x stays), residual (x is replaced) and CHAINED behind it, one tile.
 
@@ -47,8 +48,9 @@ def test_sums_and_norms(
     normalised exactly as it was written, and what the NORM writes must be read back.
     """
     unit = Normalizer(
-        Config(lanes=N, tokens=20, hidden=16, ffn=16, norm_lanes=norm_lanes, precise=precise)
+        Config(lanes=N, tokens=20, hidden=16, ffn=16, columns=columns, precise=precise)
     )
+    ways = columns // N
     rng = np.random.default_rng([channels, rows])
     sums = rng.integers(-(1 << 15), 1 << 15, (3, rows * N, channels), dtype=np.int16)
     norms = [random_norm(rng, channels, precise) for _ in range(4)]
@@ -91,8 +93,9 @@ def test_sums_and_norms(
                 name = plan[ctx.get(unit.progress.norms)][0]
                 assert at not in written[name]
                 written[name][at] = (word, word8)
-                assert ctx.get(unit.x8.en)
-                assert ctx.get(unit.x8.address) == at
+                row, channel = divmod(at, channels)
+                assert ctx.get(unit.x8.en) == 1 << row % ways
+                assert ctx.get(unit.x8.address) == row // ways * channels + channel
                 stored = [ctx.get(unit.x8.data[lane]) for lane in range(N)]
                 if precise:
                     high, low = halves(wide_operand(np.array(word)))

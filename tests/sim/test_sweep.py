@@ -47,17 +47,18 @@ def test_every_combination_is_a_row(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--quantized", folder, "--row-latency", 33, "--stream-ahead", 2]
-    lists = ["--lanes", "8,4", "--tokens", "5,20", "--stream-bytes", "1,8"]
+    lists = ["--lanes", "8,4", "--tokens", "5,20", "--stream-bytes", "1,8", "--columns", "16"]
     rows = found(tmp_path / "out.json", *options, *lists)
     shown = capsys.readouterr().out.splitlines()
     combinations = [(n, length, rate) for n in (8, 4) for length in (5, 20) for rate in (1, 8)]
     assert len(rows) == len(combinations)
     for row, line, (n, length, rate) in zip(rows, shown[2:], combinations):
-        program = compile_model(MODEL, fitting(SHAPE, n, 20))
+        program = compile_model(MODEL, fitting(SHAPE, n, 20, columns=16))
         due = predict(program, length, stream_bytes=rate, stream_ahead=2, row_latency=33)
         assert (row["lanes"], row["tokens"], row["stream_bytes"]) == (n, length, rate)
         assert row["total_cycles"] == due.cycles
-        assert line.split()[:3] == [str(n), str(length), str(rate)]
+        assert row["columns"] == 16
+        assert line.split()[:4] == [str(n), "16", str(length), str(rate)]
         assert f"{due.cycles:,}" in line.split()
 
 
@@ -97,7 +98,7 @@ def test_with_dma_a_row_a_length(
     for row, line, length in zip(rows, lines, (4, 8)):
         assert row == found(tmp_path / "one.json", *options, "--tokens", length)
         assert (row["latency"], row["data_bits"]) == (40, 64)
-        assert line.split()[:3] == ["4", str(length), "8"]
+        assert line.split()[:4] == ["4", "4", str(length), "8"]
 
 
 @pytest.mark.verilator

@@ -30,18 +30,13 @@ def test_more_lanes(unit: str, lanes: int) -> None:
     run_bench(unit, "icarus", Config(lanes=lanes, hidden=96))
 
 
-@pytest.mark.parametrize("epilogue_lanes", [2, 1])
-def test_columns_in_parts(epilogue_lanes: int) -> None:
-    run_bench("matmul", "icarus", Config(lanes=4, hidden=96, epilogue_lanes=epilogue_lanes))
+@pytest.mark.parametrize("columns", [8, 16])
+def test_more_columns(columns: int) -> None:
+    run_bench("matmul", "icarus", Config(lanes=4, columns=columns, hidden=96))
 
 
 def test_wide_operands() -> None:
     run_bench("matmul", "icarus", Config(lanes=4, hidden=96, precise=True))
-
-
-@pytest.mark.parametrize("norm_lanes", [2, 1])
-def test_fewer_lanes_of_layernorm(norm_lanes: int) -> None:
-    run_bench("layernorm", "icarus", Config(lanes=4, hidden=96, norm_lanes=norm_lanes))
 
 
 @pytest.mark.verilator

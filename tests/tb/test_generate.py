@@ -183,8 +183,7 @@ def test_unknown_bits_are_differences(benches: Benches, tmp_path: Path) -> None:
     [
         ("softmax", {"tokens": 1}),
         ("layernorm", {"tokens": 1, "hidden": 1}),
-        ("layernorm", {"tokens": 9, "hidden": 7, "norm_lanes": 1}),
-        ("matmul", {"hidden": 7, "ffn": 7, "tokens": 9, "epilogue_lanes": 2}),
+        ("matmul", {"hidden": 7, "ffn": 7, "tokens": 9, "columns": 8}),
         ("matmul", {"hidden": 7, "ffn": 40, "tokens": 9, "precise": True}),
         ("attention", {"hidden": 7, "ffn": 9, "tokens": 9, "precise": True}),
     ],
