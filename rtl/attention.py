@@ -33,7 +33,8 @@ class Attention(wiring.Component):
         Length and attend bits (`rtl.interface.word.TOKEN`; ids and types are ignored).
     i
         row_tiles * channels words of int8, with `config.precise` of `HALVES`; `last` with the last
-        one.
+        one. With more columns than lanes they are taken from the HEADER on, whose hidden are the
+        channels.
     model
         Command stream.
     o
@@ -45,11 +46,6 @@ class Attention(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        if config.ways > 1:
-            raise ValueError(
-                f"columns is {config.columns}: the attention unit alone takes as many as lanes, "
-                f"{config.lanes}"
-            )
         self.engine = Engine(config, encoder=False)
         n = config.lanes
         operands = data.StructLayout(
@@ -82,21 +78,7 @@ class Attention(wiring.Component):
         m.submodules.tokens = ResetInserter(control.reset)(tokens)
         connect(m, flipped(self.trace), engine.trace)
 
-        # Activations go into X8 in the order in which they come.
-        address = Signal(range(config.x_words + 1))
-        loaded = Signal()
-        write = self.i.valid & self.i.ready
-        m.d.comb += [
-            self.i.ready.eq(~control.reset & ~loaded),
-            engine.x8.en.eq(write & (address < config.x_words)),
-            engine.x8.address.eq(address),
-            engine.x8.data.eq(self.i.payload.data),
-        ]
-        with m.If(control.reset):
-            m.d.sync += [address.eq(0), loaded.eq(0)]
-        with m.Elif(write):
-            m.d.sync += [address.eq(address + 1), loaded.eq(self.i.payload.last)]
-
+        loaded = self._input(m, control)
         read = self._output(m, control, tokens)
         batch = tokens.batch
         too_long = engine.limit.valid & batch.ready & (tokens.longest > engine.limit.tokens)
@@ -148,12 +130,59 @@ class Attention(wiring.Component):
             ]
         return m
 
+    def _input(self, m: Module, control: Control) -> Signal:
+        """Activations go into X8 in the order in which they come; returns that they all have.
+
+        With several ways each row tile goes into the next one, once the HEADER has said how long
+        a row tile is.
+        """
+        engine, ways, words = self.engine, self.config.ways, self.config.x8_words
+        address = Signal(range(words + 1))
+        loaded = Signal()
+        write = self.i.valid & self.i.ready
+        room, writes = address < words, Signal(ways)
+        m.d.comb += [
+            self.i.ready.eq(~control.reset & ~loaded),
+            engine.x8.en.eq(writes),
+            engine.x8.address.eq(address),
+            engine.x8.data.eq(self.i.payload.data),
+        ]
+        with m.If(control.reset):
+            m.d.sync += [address.eq(0), loaded.eq(0)]
+        with m.Elif(write):
+            m.d.sync += [address.eq(address + 1), loaded.eq(self.i.payload.last)]
+        if ways == 1:
+            m.d.comb += writes.eq(write & room)
+            return loaded
+        way, first = Signal(range(ways)), Signal.like(address)  # first: of the row tile
+        behind = Signal.like(address)
+        m.d.comb += [
+            self.i.ready.eq(~control.reset & ~loaded & engine.limit.valid),
+            writes.eq(Mux(write & room, 1 << way, 0)),
+            behind.eq(address + room),
+        ]
+        with m.If(control.reset):
+            m.d.sync += [first.eq(0), way.eq(0)]
+        with m.Elif(write):
+            m.d.sync += address.eq(behind)
+            with m.If(behind - first == engine.limit.hidden):
+                m.d.sync += way.eq(way + 1)
+                with m.If(way == ways - 1):
+                    m.d.sync += first.eq(behind)
+                with m.Else():
+                    m.d.sync += address.eq(first)
+        return loaded
+
     def _output(self, m: Module, control: Control, tokens: Tokens) -> Signal:
         """Reads the context bank once the engine has finished; a word every four cycles."""
         engine = self.engine
         address = Signal.like(engine.context.address)
         left = Signal(range(self.config.x_words + 1))
         row = Signal.like(tokens.batch.row_tiles)
+        ways = self.config.ways
+        way, first = Signal(range(ways)), Signal.like(address)  # of the row tile
+        if ways > 1:
+            m.d.comb += engine.bank_way.eq(way)
         wait = Signal(range(Memory.latency + 1))
         m.d.comb += [
             self.o.payload.data.eq(engine.bank.data),
@@ -162,6 +191,8 @@ class Attention(wiring.Component):
         with m.FSM(name="output") as output:
             m.d.comb += control.leaving.eq(~output.ongoing("COMPUTE") & ~control.reset)
             with m.State("COMPUTE"):
+                if ways > 1:
+                    m.d.sync += [way.eq(0), first.eq(engine.context.address)]
                 m.d.sync += [
                     address.eq(engine.context.address),
                     row.eq(tokens.batch.row_tiles),
@@ -187,6 +218,10 @@ class Attention(wiring.Component):
                     m.next = "READ"
                     with m.If(left == 1):
                         m.d.sync += [left.eq(engine.context.stride), row.eq(row - 1)]
+                        if ways > 1:
+                            wraps = way == ways - 1
+                            begin = Mux(wraps, address + 1, first)
+                            m.d.sync += [way.eq(way + 1), address.eq(begin), first.eq(begin)]
                         with m.If(row == 1):
                             m.next = "SENT"
             with m.State("SENT"):

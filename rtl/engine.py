@@ -138,7 +138,7 @@ class Engine(wiring.Component):
                 "bank": In(ReadPort(address_bits(config), word)),
                 **({"bank_way": In(range(config.ways))} if config.ways > 1 else {}),
                 "context": Out(Region(config)),
-                "limit": Out(Limit()),
+                "limit": Out(Limit(config)),
                 "error": Out(Error),
                 "finished": Out(1),
                 "activity": Out(Activity()),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rtl.interface.command import Flag, Opcode
-from rtl.interface.config import ceil_div
+from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
 from tb.case import Inference
 from tb.compare import Comparison, Mismatch, Recorded
@@ -126,7 +126,8 @@ class Bench:
         self.ports, self.stall = ports, stall
         self.random = Random(seed)
         self.facts = ports.sheet["ports"]
-        self.lanes: int = ports.config["lanes"]
+        self.config = Config(**ports.config)
+        self.lanes = self.config.lanes
         self.width: int = self.facts["o__payload"]["width"] - 1  # of the data of `o`
         self.cycle = 0
         self.held: int | None = None  # the word of `o` that was offered and not taken
@@ -277,28 +278,43 @@ class Bench:
         return self.seen
 
 
-def active_cycles(inference: Inference, steps: Sequence[Any], lanes: int) -> int:
+def active_cycles(inference: Inference, steps: Sequence[Any], config: Config) -> int:
     """Operands of all tiles of a program's steps.
 
     A LINEAR has column tiles x row tiles of K operands, with WIDE twice; an ATTEND for each head
     and row tile as many score tiles of d operands as there are key tiles, and column tiles of V of
-    L operands.
+    L operands. With several ways a tile has what lies at one address of them: key tiles, words of
+    V, and row tiles of a TRANSPOSED LINEAR.
     """
+    lanes, columns, ways = config.lanes, config.tile_columns, config.ways
     lengths = lengths_of(inference.tokens)
     total = 0
     for step in steps:
         values, single = step.values, Flag.FIRST_TILE in step.flags
-        for tokens in lengths:
-            tiles = ceil_div(tokens, lanes)
-            rows = 1 if single else tiles
-            if step.opcode is Opcode.LINEAR:
-                passes = 2 if Flag.WIDE in step.flags else 1
-                total += ceil_div(values["columns"], lanes) * rows * values["length"] * passes
-            elif step.opcode is Opcode.ATTEND:
-                size = values["head_size"]
-                context = ceil_div(size, lanes) * tokens
-                total += values["heads"] * rows * (tiles * size + context)
+        if step.opcode is Opcode.LINEAR:
+            operands = values["length"] * (2 if Flag.WIDE in step.flags else 1)
+            if Flag.TRANSPOSED in step.flags and ways > 1:
+                groups = ceil_div(sum(ceil_div(tokens, lanes) for tokens in lengths), ways)
+                total += ceil_div(values["columns"], lanes) * groups * operands
+                continue
+            rows = sum(1 if single else ceil_div(tokens, lanes) for tokens in lengths)
+            total += ceil_div(values["columns"], columns) * rows * operands
+        elif step.opcode is Opcode.ATTEND:
+            size, begin = values["head_size"], 0
+            words = ceil_div(size, lanes)
+            for tokens in lengths:
+                tiles = ceil_div(tokens, lanes)
+                rows = 1 if single else tiles
+                scores = _tiles(begin, tiles, ways) * size
+                for head in range(values["heads"]):
+                    total += rows * (scores + _tiles(head * words, words, ways) * tokens)
+                begin += tiles
     return total
+
+
+def _tiles(first: int, words: int, ways: int) -> int:
+    """Tiles of so many words of operand B, each of those that have one address."""
+    return (first + words - 1) // ways - first // ways + 1
 
 
 def check(bench: Bench, inference: Inference, seen: Seen, steps: Sequence[Any] = ()) -> None:
@@ -337,7 +353,7 @@ def check(bench: Bench, inference: Inference, seen: Seen, steps: Sequence[Any] =
         steps_of_o = np.diff(seen.cycles)
         if not bench.stall and (steps_of_o != OUTPUT_INTERVAL).any():
             raise Mismatch(f"{name}: words of `o` come {steps_of_o.tolist()} cycles apart")
-        active, counted = active_cycles(inference, steps, bench.lanes), 0
+        active, counted = active_cycles(inference, steps, bench.config), 0
         if steps:
             counted = bench.ports.get("active_cycles")
         if steps and counted != active:

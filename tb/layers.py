@@ -328,9 +328,12 @@ def activations(given: Inference, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 def nearly_at_the_ends(config: Config) -> Iterator[Inference]:
     """Tensors of two words and more that would leave their bank with one more bit set."""
+    # With several ways V has whole row tiles, so that it needs more room.
+    least = config.lanes.bit_length() - 1 if config.ways > 1 else 0
     for bit in range((config.bank_words - 1).bit_length()):
         q, k, v, context = (
-            bank_address(bank, config.bank_words - 1 ^ 1 << bit) for bank in (1, 3, 0, 2)
+            bank_address(bank, config.bank_words - 1 ^ 1 << max(bit, least * (bank == 0)))
+            for bank in (1, 3, 0, 2)
         )
         places = {"query": q, "key": k, "value": v, "context": context}
         values: dict[str, dict[str, int]] = {
@@ -364,7 +367,7 @@ def at_the_ends(config: Config, number: int, lengths: Sequence[int]) -> Iterator
     def last(tensor: str, bank: int) -> int:
         """The offset at which the tensor ends with its bank."""
         places = [w.address for w in sound.writes or () if w.port == "bank" and w.tensor == tensor]
-        used = np.concatenate(places).max() + 1 - bank * config.bank_words
+        used = np.concatenate(places).max() // config.ways + 1 - bank * config.bank_words
         return int(config.bank_words - used)
 
     for short, field in FIELDS_OF.items():
@@ -373,13 +376,16 @@ def at_the_ends(config: Config, number: int, lengths: Sequence[int]) -> Iterator
         for way, address in ((True, fits), (False, fits + 1)):
             both = {ONE: {field: address}, TWO: {field: address}}
             yield moved(field, way, {f"{ONE}.{short}": {"destination": address}} | both)
-        yield moved(f"read {field}", False, {TWO: {field: fits + 1}})
+        # With several ways places without a token are written, and not read.
+        unread = -lengths[-1] % config.lanes if config.ways > 1 and short == "v" else 0
+        yield moved(f"read {field}", False, {TWO: {field: fits + 1 + unread}})
     fits = bank_address(banks[3], last(f"{TWO}.context", banks[3]))
     for way, address in ((True, fits), (False, fits + 1)):
         both = {step: {"context": address} for step in (ONE, TWO)}
         yield moved("context", way, both)
     columns = len(first.hidden.bias)
-    rows = sum(ceil_div(tokens, config.lanes) for tokens in lengths)
+    row_tiles = sum(ceil_div(tokens, config.lanes) for tokens in lengths)
+    rows = ceil_div(row_tiles, config.ways)  # of a way
     for step in first.program.steps:
         if step.name == AFTER:
             used = (rows - 1) * step.values["source_stride"] + step.values["length"]

@@ -48,6 +48,11 @@ def header(config: Config) -> dict[str, int]:
     return {"magic": MAGIC, "version": VERSION, "lanes": config.lanes, **limits}
 
 
+def header_entry(config: Config, **values: int) -> Entry:
+    """A HEADER that asks for all there is, but for `values`."""
+    return Opcode.HEADER, config.way_bits, header(config) | values, b""
+
+
 def linear_entry(config: Config, flags: int, **values: int) -> Entry:
     """A LINEAR of one weight, or of so many as `values` says."""
     small = {"length": 1, "columns": 1, "source_stride": 1, "destination_stride": 1, "shift": 0}
@@ -78,7 +83,7 @@ def out_of_limits(config: Config) -> Iterator[Inference]:
 
     Behind what is taken a second HEADER stands, of which the code is FORMAT.
     """
-    first: Entry = (Opcode.HEADER, 0, header(config), b"")
+    first = header_entry(config)
     bank, hidden, widest = config.bank_words, config.hidden, max(config.hidden, config.ffn)
     offset = {"source", "destination", "query", "key", "value", "context"}
     of_linear = {"columns": (1, 8), "shift": (0, 15), "destination": (0, bank - 1),
@@ -94,7 +99,7 @@ def out_of_limits(config: Config) -> Iterator[Inference]:
         (Opcode.LINEAR, 0, of_x8),
         (Opcode.LINEAR, Flag.BANK, of_bank | of_linear),
         (Opcode.ATTEND, 0, of_attend),
-        (Opcode.HEADER, 0, of_header),
+        (Opcode.HEADER, config.way_bits, of_header),
     ]
     for opcode, flags, ranges in kinds:
         for field in FIELDS[opcode]:
@@ -118,7 +123,7 @@ def out_of_limits(config: Config) -> Iterator[Inference]:
                 elif opcode is Opcode.ATTEND:
                     entry = attend_entry(**{field.name: value})
                 else:
-                    entry = (opcode, 0, header(config) | {field.name: value}, b"")
+                    entry = header_entry(config, **{field.name: value})
                 before = [] if opcode is Opcode.HEADER else [first]
                 yield _only(
                     config,
@@ -138,7 +143,7 @@ def many_columns(config: Config) -> Iterator[Inference]:
     second HEADER behind them is refused (FORMAT).
     """
     n, all_banks = config.lanes, 4 * config.bank_words
-    first: Entry = (Opcode.HEADER, 0, header(config), b"")
+    first = header_entry(config)
     end: Entry = (Opcode.END, 0, {}, b"")
     tried = [
         (1 << bit | more, start, room, end, Error.LIMIT)
@@ -167,16 +172,14 @@ def no_programs(config: Config) -> Iterator[Inference]:
 
     Behind each stands a LINEAR of no columns, of which the code is LIMIT.
     """
-    first: Entry = (Opcode.HEADER, 0, header(config), b"")
+    first = header_entry(config)
     beyond: Entry = (Opcode.LINEAR, 0, {"length": 1}, b"")
     norm = {"channels": 1, "shift": 8, "epsilon": 1}
     embed = {"channels": 1, "token_rows": 1, "position_rows": 65535, "types": 1}
     table: Entry = (Opcode.TABLE, 0, {}, bytes(256))
     for name, bits in (("magic", 32), ("version", 8), ("lanes", 8)):
         for bit in range(bits):
-            fields = header(config)
-            fields[name] ^= 1 << bit
-            entry: Entry = (Opcode.HEADER, 0, fields, b"")
+            entry: Entry = header_entry(config, **{name: header(config)[name] ^ 1 << bit})
             yield _only(config, f"bit {bit} of {name}", [entry, beyond], Error.FORMAT)
     sound: dict[int, dict[str, int]] = {
         Opcode.HEADER: header(config),
@@ -188,6 +191,7 @@ def no_programs(config: Config) -> Iterator[Inference]:
         Opcode.END: {},
     }
     wide = WIDE_BIT if config.precise else 0
+    ways = config.way_bits
     known = {Opcode.LINEAR: 1 | 4 | 32 | wide, Opcode.ATTEND: 1, Opcode.TABLE: wide}
     for opcode in [0, *range(8, 16), *(1 << bit | low for bit in range(4, 8) for low in range(8))]:
         entry = (opcode, 0, {}, b"")
@@ -197,11 +201,13 @@ def no_programs(config: Config) -> Iterator[Inference]:
             entry = (opcode, 0, fields, b"")
             yield _only(config, f"opcode {opcode} first", [entry, beyond], Error.FORMAT)
         if opcode in (Opcode.HEADER, Opcode.NORM, Opcode.EMBED, Opcode.END):
-            yield _only(config, f"opcode {opcode}", [first, (opcode, 0, fields, b""), beyond],
-                        Error.FORMAT)  # fmt: skip
+            again = first if opcode == Opcode.HEADER else (opcode, 0, fields, b"")
+            yield _only(config, f"opcode {opcode}", [first, again, beyond], Error.FORMAT)
         for bit in range(8):
             flag = 1 << bit
             taken = known.get(Opcode(opcode), 0) & flag
+            if opcode == Opcode.HEADER:  # the shape of the array
+                taken = flag == ways
             before = [] if opcode == Opcode.HEADER else [first]
             payload = {Opcode.LINEAR: bytes(8 * config.lanes), Opcode.TABLE: bytes(512)}.get(
                 Opcode(opcode), b""

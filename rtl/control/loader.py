@@ -114,7 +114,7 @@ class Loader(wiring.Component):
                 "table_done": In(1),
                 "norm_free": In(1),
                 "rows": Out(RowsFill()),
-                "limit": Out(Limit()),
+                "limit": Out(Limit(config)),
                 "end": Out(1),
                 "error": Out(Error),
             }
@@ -300,6 +300,8 @@ class Loader(wiring.Component):
             m.d.sync += self.error.eq(verdict)
         with m.If(dispatch & good & is_[Opcode.HEADER]):
             m.d.sync += [self.limit.tokens.eq(header.tokens), self.limit.valid.eq(1)]
+            if self.config.ways > 1:
+                m.d.sync += self.limit.hidden.eq(header.hidden)
         operation = is_[Opcode.EMBED] | is_[Opcode.LINEAR] | is_[Opcode.ATTEND]
         acts = {
             Opcode.HEADER: ("FETCH", good),

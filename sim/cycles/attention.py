@@ -23,7 +23,8 @@ class Attention(Inference):
     """One inference of the attention unit, with streams and a sink that never pause.
 
     words
-        Activations come in so many, a cycle each from the first on.
+        Activations come in so many, a cycle each from the first on, with more columns than lanes
+        from the HEADER on.
     after
         Cycle in which the first token comes.
     """
@@ -32,7 +33,11 @@ class Attention(Inference):
         self, program: Program, lengths: Sequence[int], *, words: int, after: int = 0
     ) -> None:
         super().__init__(program, lengths, Words(1), Rows(1))
-        self.ready = max(after + sum(lengths), words)
+        self.ready = after + sum(lengths)
+        if self.ways > 1:
+            self.loading = words
+        else:
+            self.ready = max(self.ready, words)
 
     def _end(self, act: int, logits: int) -> Prediction:
         (width,) = {

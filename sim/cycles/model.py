@@ -140,6 +140,7 @@ class Inference:
         self.loader = 1  # cycle in which the loader turns to the next descriptor
         self.queue_free = 0
         self.ready = sum(lengths)  # the batch and the model's limit are known
+        self.loading = 0  # cycles in which activations come in from outside behind the HEADER
         self.norms: list[Norm] = []
         self.table_free = 0  # first cycle without a user of the activation table
         self.softmax_finished = 0
@@ -155,7 +156,7 @@ class Inference:
             match step.opcode:
                 case Opcode.HEADER:
                     self.loader = act + 1
-                    self.ready = max(self.ready, act + 1)
+                    self.ready = max(self.ready, act + 1 + self.loading)
                 case Opcode.TABLE:
                     self._table(act, len(step.payload))
                 case Opcode.NORM:

@@ -15,8 +15,9 @@ from tests.small_models import SmallModel
 BUS = Bus(data_bits=64, burst=8, outstanding=4)
 
 
-def limits(lanes: int) -> Config:
-    return Config(lanes=lanes, tokens=max(12, 2 * lanes), hidden=16, ffn=16, labels=4)
+def limits(lanes: int, columns: int | None = None) -> Config:
+    tokens = max(12, 2 * lanes)
+    return Config(lanes=lanes, columns=columns, tokens=tokens, hidden=16, ffn=16, labels=4)
 
 
 @dataclass(frozen=True)
@@ -27,23 +28,26 @@ class Subject(SmallModel):
 
 
 @cache
-def subjects(lanes: int) -> tuple[Subject, ...]:
+def subjects(lanes: int, columns: int | None = None) -> tuple[Subject, ...]:
     """The first image is aligned to nothing but words, the second crosses a page where it can."""
-    first = Subject(0, limits(lanes), 0x1000 + lanes)
+    first = Subject(0, limits(lanes, columns), 0x1000 + lanes)
     end = first.address + len(image_bytes(first.image))
-    return first, Subject(1, limits(lanes), -(-end // 4096) * 4096 + 4096 - lanes)
+    return first, Subject(1, limits(lanes, columns), -(-end // 4096) * 4096 + 4096 - lanes)
 
 
 @cache
-def tagger(lanes: int) -> Subject:
+def tagger(lanes: int, columns: int | None = None) -> Subject:
     """One with logits for every token, behind the others."""
-    last = subjects(lanes)[-1]
+    last = subjects(lanes, columns)[-1]
     end = last.address + len(image_bytes(last.image))
-    return Subject(2, limits(lanes), -(-end // 64) * 64)
+    return Subject(2, limits(lanes, columns), -(-end // 64) * 64)
 
 
-def board_of(lanes: int, bus: Bus, design: Any = None, variant: str = "") -> MemoryBoard:
-    made = design or design_of(limits(lanes), bus)
+def board_of(
+    lanes: int, bus: Bus, design: Any = None, variant: str = "", columns: int | None = None
+) -> MemoryBoard:
+    made = design or design_of(limits(lanes, columns), bus)
     board = MemoryBoard(library(made, bus, variant), bus)
-    board.hold({one.address: image_bytes(one.image) for one in (*subjects(lanes), tagger(lanes))})
+    held = *subjects(lanes, columns), tagger(lanes, columns)
+    board.hold({one.address: image_bytes(one.image) for one in held})
     return board

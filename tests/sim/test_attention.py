@@ -57,11 +57,19 @@ def ports_of(fault: str = "", config: Config = CONFIG) -> NativePorts:
     return NativePorts(library(design, f"-{fault.replace(' ', '-')}"), design)
 
 
-@pytest.mark.parametrize("precise", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("columns", "precise"),
+    [
+        (4, False),
+        pytest.param(4, True, marks=pytest.mark.slow),
+        pytest.param(8, False, marks=pytest.mark.slow),
+        pytest.param(16, True, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("name", sorted(exercises("attention")))
-def test_the_sound_unit(name: str, precise: bool) -> None:
+def test_the_sound_unit(name: str, columns: int, precise: bool) -> None:
     exercise = exercises("attention")[name]
-    config = dataclasses.replace(CONFIG, precise=precise)
+    config = dataclasses.replace(CONFIG, columns=columns, precise=precise)
     finish(exercise.function(ports_of(config=config), **exercise.arguments))
 
 

@@ -65,9 +65,11 @@ def counted(board: MemoryBoard, program: Program, ids: Any, types: Any, **memory
     assert {name: board.read(name) for name in shown} == shown, (memory, len(ids))
 
 
-def exact(board: MemoryBoard, lanes: int, latencies: Sequence[int]) -> None:
+def exact(
+    board: MemoryBoard, lanes: int, latencies: Sequence[int], columns: int | None = None
+) -> None:
     """Logits and counters of both subjects on memories of these latencies."""
-    for subject in subjects(lanes):
+    for subject in subjects(lanes, columns):
         for latency in latencies:
             for tokens in (1, 7, 12):
                 board.pace(latency)
@@ -81,6 +83,19 @@ def exact(board: MemoryBoard, lanes: int, latencies: Sequence[int]) -> None:
 
 def test_logits_and_cycles(board: MemoryBoard) -> None:
     exact(board, 4, (1, 20, 100))
+
+
+@pytest.mark.slow
+def test_more_columns_than_lanes() -> None:
+    """Of an array of 4 x 16; the image of one of 4 x 4 is another, which ends with FORMAT."""
+    board = board_of(4, BUS, columns=16)
+    exact(board, 4, (1, 20, 100), 16)
+    square = subjects(4)[0]
+    board.hold({square.address: image_bytes(square.image)})
+    board.point(square.image, square.address)
+    assert board.infer(square.words(5)) == (Error.FORMAT, [])
+    assert board.complaint() == ""
+    board.close()
 
 
 @pytest.mark.parametrize("lengths", [(1, 5), (1, 2, 4), (5, 4)], ids=str)

@@ -260,15 +260,17 @@ def allowed(stream: bytes) -> bool:
         return False
 
 
-@pytest.mark.parametrize("lanes", [4, 16, 64])
+@pytest.mark.parametrize(
+    ("lanes", "columns"), [(4, None), (4, 8), (4, 32), (16, None), (16, 64), (64, None)]
+)
 @pytest.mark.parametrize("precise", [False, True])
-def test_compiled_streams_are_allowed(lanes: int, precise: bool) -> None:
+def test_compiled_streams_are_allowed(lanes: int, columns: int | None, precise: bool) -> None:
     for name, shape in (
         SMALL | {name: FAMILIES[name] for name in ("bert-tiny", "pre-norm")}
     ).items():
         model = family(name, shape, precise=precise)
         for whole in (False, True):
-            limits = fitting_model(model, lanes, 64)
+            limits = fitting_model(model, lanes, 64, columns=columns)
             stream = compile_model(model, limits, whole_last_layer=whole).stream()
             assert list(violations(stream, limits)) == []
             assert list(violations(stream, config_for(stream, Config()))) == []

@@ -147,7 +147,10 @@ class Limit(wiring.Signature):
         From the check of the HEADER until the reset.
     tokens : Out
         Valid with valid.
+    hidden : Out
+        With several ways: the model's; valid with valid.
     """
 
-    def __init__(self) -> None:
-        super().__init__({"valid": Out(1), "tokens": Out(16)})
+    def __init__(self, config: Config) -> None:
+        hidden = {"hidden": Out(16)} if config.ways > 1 else {}
+        super().__init__({"valid": Out(1), "tokens": Out(16), **hidden})
