@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
+from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.design import described
 from sim.machine.job import Action, Event, Packets
@@ -98,6 +100,26 @@ def test_no_case_fails(lanes: int) -> None:
     assert {outcome.kind for outcome in found} == set(KINDS)
     assert [(command.reproducer(1, o), o.wrong) for o in found if o.wrong] == []
     # Both ends of the account are played: sound inferences, and every code but those of no case.
+    codes = {Error(code) for outcome in found for code in outcome.codes}
+    assert codes >= set(Error) - {Error.TIMEOUT, Error.BUS, Error.ADDRESS}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ways", [2, 8])
+def test_no_case_fails_with_more_columns(ways: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wide(lanes: int) -> Config:
+        return replace(config(lanes), columns=ways * lanes)
+
+    monkeypatch.setattr("verify.fuzz.subject.config", wide)
+    monkeypatch.setattr("verify.fuzz.play.config", wide)
+    subjects.cache_clear()
+    try:
+        found = list(play({4: program(4)}, ways, range(2000)))
+    finally:
+        subjects.cache_clear()
+    assert [
+        (outcome.number, outcome.kind, outcome.wrong) for outcome in found if outcome.wrong
+    ] == []
     codes = {Error(code) for outcome in found for code in outcome.codes}
     assert codes >= set(Error) - {Error.TIMEOUT, Error.BUS, Error.ADDRESS}
 
