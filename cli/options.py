@@ -135,7 +135,7 @@ def add_tokens(group: argparse._ActionsContainer, default: int) -> None:
 def add_lanes(
     group: argparse._ActionsContainer, choices: Sequence[int], default: int = LANES
 ) -> None:
-    """--lanes: N of the N x N array."""
+    """--lanes: N of the N x M array."""
     allowed = ", ".join(map(str, choices))
     group.add_argument(
         "--lanes",
@@ -143,7 +143,18 @@ def add_lanes(
         default=default,
         choices=choices,
         metavar="N",
-        help=f"N x N multipliers: {allowed} (default: {default})",
+        help=f"N, rows of the array: {allowed} (default: {default})",
+    )
+
+
+def add_columns(group: argparse._ActionsContainer) -> None:
+    """--columns: M of the N x M array."""
+    group.add_argument(
+        "--columns",
+        type=positive,
+        metavar="M",
+        help="columns of the array, which has N x M multipliers: 1, 2, 4 or 8 times the lanes "
+        "(default: as many)",
     )
 
 

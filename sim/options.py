@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cli.options import add_model, positive
+from cli.options import add_columns, add_model, positive
 
 from golden.model import Model
 from golden.store import DESCRIPTION, load
@@ -35,13 +35,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 def add_lane_options(parser: argparse.ArgumentParser) -> None:
     """Add the choices of a configuration that change cycles and no limit."""
-    parser.add_argument(
-        "--columns",
-        type=positive,
-        metavar="M",
-        help="columns of the array, which has N x M multipliers: 1, 2, 4 or 8 times the lanes "
-        "(default: as many)",
-    )
+    add_columns(parser)
 
 
 def lanes_of(options: argparse.Namespace) -> dict[str, int | None]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cli.command import Different, run_command
 from cli.files import write_json
-from cli.options import Parser, add_json, add_lanes, add_seed, positive
+from cli.options import Parser, add_columns, add_json, add_lanes, add_seed, positive
 
 from boards.litex.job import Job, Step, difference, steps_of
 from golden.store import load
@@ -48,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> Parser:
     result = Parser("boards.litex", DESCRIPTION, EXAMPLES)
     add_lanes(result, LANES, default=FEWEST)
+    add_columns(result)
     result.add_argument(
         "--standard", choices=STANDARDS, default=STANDARDS[0],
         help=f"the bus of the SoC (default: {STANDARDS[0]})",
@@ -66,7 +67,8 @@ def _parser() -> Parser:
 
 def _command(options: argparse.Namespace) -> None:
     model = load(options.quantized)[0] if options.quantized else None
-    job = Job(model, options.lanes, options.sequences, options.seed, Bus(data_bits=BUS_BITS))
+    bus = Bus(data_bits=BUS_BITS)
+    job = Job(model, options.lanes, options.sequences, options.seed, bus, columns=options.columns)
     # LiteX is loaded when it is needed: without it --help and refusals are the same.
     from boards.litex.simulation import simulate
 

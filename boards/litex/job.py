@@ -64,7 +64,7 @@ class Job:
     ----------
     model
         None: a random one of shape SMALL.
-    lanes
+    lanes, columns
         Of the accelerator; its limits are such that the model fits.
     count, seed
         How many sequences, and what they are drawn by.
@@ -72,12 +72,22 @@ class Job:
         Of the accelerator.
     """
 
-    def __init__(self, model: Model | None, lanes: int, count: int, seed: int, bus: Bus) -> None:
+    def __init__(
+        self,
+        model: Model | None,
+        lanes: int,
+        count: int,
+        seed: int,
+        bus: Bus,
+        *,
+        columns: int | None = None,
+    ) -> None:
         self.bus = bus
         rng = np.random.default_rng(seed)
         self.model = model or random_model(SMALL, seed)
-        small = replace(Config(lanes=lanes), **LIMITS)
-        self.config = small if model is None else fitting_model(model, lanes, 1)
+        self.config = replace(Config(lanes=lanes, columns=columns), **LIMITS)
+        if model is not None:
+            self.config = fitting_model(model, lanes, 1, columns=columns)
         longest = min(longest_sequence(self.model, self.config), 3 * lanes)
         lengths = 1 + rng.permutation(longest)
         self.sequences = [self._drawn(int(lengths[i % longest]), rng) for i in range(count)]

@@ -8,6 +8,9 @@ from typing import Any
 
 from rtl.interface.config import Config
 
+NONE = {"columns": "default: as many as lanes", "dsp_macs": "default: all"}
+"""What a choice is that is left away."""
+
 LIMITS = ("tokens", "hidden", "ffn", "labels")
 """What has to be large enough for a model; without one there are defaults."""
 
@@ -26,7 +29,7 @@ def add_config_options(parser: argparse.ArgumentParser) -> None:
             type=int,
             default=None if field.name in LIMITS else field.default,
             metavar="N",
-            help="default: all" if field.default is None else f"default: {field.default}",
+            help=NONE.get(field.name) or f"default: {field.default}",
         )
 
 

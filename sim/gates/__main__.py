@@ -63,8 +63,8 @@ def _parser() -> Parser:
 def config_for(unit: str, options: argparse.Namespace) -> Config:
     """The configuration of the options; where they name no limit, `WHOLE` units are small."""
     config = config_of(options)
-    small = unit in WHOLE and config == Config(lanes=config.lanes, precise=config.precise)
-    return replace(config, **SMALL_LIMITS) if small else config
+    plain = Config(lanes=config.lanes, columns=config.columns, precise=config.precise)
+    return replace(config, **SMALL_LIMITS) if unit in WHOLE and config == plain else config
 
 
 def _run(options: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cli.command import run_command
 from cli.machine import BUILD
-from cli.options import Parser, add_lanes, add_tokens, positive, whole
+from cli.options import Parser, add_columns, add_lanes, add_tokens, positive, whole
 from cli.progress import stage
 
 from golden import store
@@ -59,6 +59,7 @@ def _parser() -> Parser:
     )
     add_model_options(parser)
     add_lanes(parser, LANES)
+    add_columns(parser)
     add_tokens(parser, TOKENS)
     parser.add_argument(
         "--stalls",
@@ -88,16 +89,17 @@ def _run(options: argparse.Namespace) -> None:
     out = options.out if options.out != OUT else OUT / name
     check_folder(out)
     reviews: list[tuple[Model, Tokens]] = []
-    config = Config(lanes=options.lanes)
+    config = Config(lanes=options.lanes, columns=options.columns)
     if not options.no_review:
         directory = quantized_of(options)
         model, _ = store.load(directory)
         text = default_review() if options.review is None else options.review
         tokens = min(options.tokens, model.shape.tokens)
         (review,) = sequences_of([text], TextTokenizer(directory), tokens)
-        config = fitting_model(model, options.lanes, len(review.ids))
+        config = fitting_model(model, options.lanes, len(review.ids), columns=options.columns)
         reviews.append((model, review))
-    stage(f"generating the bench of {name}, {config.lanes} lanes")
+    shape = f"{config.lanes} lanes" + (f", {config.columns} columns" if config.columns else "")
+    stage(f"generating the bench of {name}, {shape}")
     bench = bench_of(name, config, reviews, stalls=options.stalls, limit=options.limit)
     write_bench(bench, out)
     for played in bench.facts["inferences"]:
