@@ -125,6 +125,26 @@ def test_wide_operands(simulator: str, tmp_path: Path) -> None:
     play(tmp_path, simulator, config, turned, seed=3, idle=0.2, stall=0.3)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
+@pytest.mark.parametrize("precise", [False, True])
+def test_more_columns(simulator: str, precise: bool, tmp_path: Path) -> None:
+    """Models, batches and bad streams on 4 x 16, whose memories hold anything at first."""
+    config = dataclasses.replace(LIMITS, columns=16, precise=precise)
+    found = []
+    for place, name in enumerate(("three-heads", "pre-norm", "every-token")):
+        model = family(name, SMALL[name], seed=place, precise=precise)
+        program = compile_model(model, config)
+        found += inferences(model, program, [5, 8], name=name)
+        found += batches(model, program, 2, seed=place)
+    (sound,) = inferences(model, program, [5], seed=9)
+    for name, stream, error in refused_streams(program):
+        found.append(sound.damaged(name, error, stream=stream))
+    square = compile_model(model, dataclasses.replace(config, columns=None)).stream()
+    found.append(sound.damaged("of a square array", Error.FORMAT, stream=square))
+    play(tmp_path, simulator, config, [*found, found[1]], seed=3, idle=0.2, stall=0.3)
+
+
 @VERILATOR
 def test_bad_streams_of_wide_operands(tmp_path: Path) -> None:
     """Damaged and refused ones, on hardware that has them and on hardware that has not."""
