@@ -151,7 +151,7 @@ def _array(record: Record, program: Program) -> Lane:
         Stall.DRAIN: "drain: the tile before it still leaves the array",
     }
     choices += [(~active & (cause == one), State(Kind.WAIT, text)) for one, text in texts.items()]
-    return lane("array", "N x N multiply-accumulates", choices, State(Kind.WAIT, "no operand"))
+    return lane("array", "N x M multiply-accumulates", choices, State(Kind.WAIT, "no operand"))
 
 
 def _epilogue(record: Record) -> Lane:

@@ -42,7 +42,7 @@ PLACES: dict[str, tuple[int, int, int, int, str]] = {
     "engine.key_bank": (360, 274, 76, 46, ""),
     "engine.value_bank": (276, 328, 76, 46, ""),
     "engine.context_bank": (360, 328, 76, 46, ""),
-    "engine.matmul": (496, 150, 160, 84, "N x N array: an outer product a cycle"),
+    "engine.matmul": (496, 150, 160, 84, "N x M array: an outer product a cycle"),
     "engine.epilogue": (496, 318, 160, 84, "N lanes: bias, requantize, table, residual"),
     "engine.softmax": (276, 480, 380, 62, "row maxima, 2^x, sums, row scales; p"),
     "embedding": (740, 100, 244, 52, "asks for rows, fills weight halves"),
