@@ -48,7 +48,7 @@ def test_documentation() -> None:
             "requantize": Requantize.latency,
             "table, residual, write": s.WRITTEN - s.REQUANTIZED,
             "last operand's address to the write of column 0": s.WRITTEN,
-            "last operand's address to the tile being written": s.WRITTEN + n,
+            "last operand's address to the tile being written": s.WRITTEN + 4 * n,
             "last score of L keys to the first p that may be read": softmax.START_LATENCY
             + softmax.pass_cycles(n, keys),
             "LayerNorm's last read of pass 1 to its constants": layernorm.constants_latency(n),
@@ -56,7 +56,7 @@ def test_documentation() -> None:
         }
         shown = {}
         for stage, cycles in documented():
-            shown[stage] = sum({"N": n, "L": keys}.get(t) or int(t) for t in cycles.split(" + "))
+            shown[stage] = sum({"N": n, "M": 4 * n, "L": keys}.get(t) or int(t) for t in cycles.split(" + "))
         assert shown == stated
 
 
@@ -113,8 +113,8 @@ MORE: dict[str, tuple[str, Pieces]] = {
         (
             ("    latency = 4\n", "    latency = 5\n"),
             (
-                "m.d.comb += self.o[i].eq(shadow[0])",
-                "m.d.sync += self.o[i].eq(shadow[0])",
+                "m.d.comb += self.o[i].eq(shadow[i][0])",
+                "m.d.sync += self.o[i].eq(shadow[i][0])",
             ),
         ),
     ),

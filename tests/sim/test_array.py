@@ -13,8 +13,10 @@ from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.cycles.model import predict
+from sim.design import described
 from sim.machine import volume
 from tb.scenarios import SMALL, family
+from tests.rtl.mutation import mutated, with_pieces
 
 LANES = 4
 LIMITS = {"tokens": 40, "hidden": 32, "ffn": 32, "labels": 16}
@@ -80,3 +82,52 @@ def test_every_family_on_a_wide_array(
             result.active,
             result.stalls,
         )
+
+
+#: What only more columns than lanes have: the file, what stands there, what the fault says.
+FAULTS = {
+    "a row tile of X8 in the next way": ("normalizer", "m.d.sync += way.eq(way + 1)", "pass"),
+    "results of a group": ("walkers", "Mux(wraps | ~in_ways, d", "Mux(1 | ~in_ways, d"),
+    "the way of operand A": ("walkers", "tile.a_way.eq(way)", "tile.a_way.eq(0)"),
+    "the last row tile of a group": ("walkers", "row.eq(row + minimum(", "row.eq(0 * minimum("),
+    "the way of V": ("walkers", "way.eq(way + 1)", "way.eq(way)"),
+    "keys of the sequence before": ("attend", "Mux(key_first, first_row[:way_bits], 0)", "0"),
+    "where the next sequence begins": (
+        "attend", "Mux(next_row[:way_bits] == 0, further, last)", "further",
+    ),
+    "where the next head begins": ("attend", "Mux(after_head == 0, next_value, value)", "value"),
+    "columns of the head before": ("attend", "skipped.eq(Mux(first_tile, head_way, 0))", ""),
+    "words of the last column tile": ("payload", "Mux(coming > step, ways - 1, last_word)", "3"),
+    "parameters of the first": ("epilogue", "Cat(low[lane_bits:], at", "Cat(low[:2] & 0, at"),
+    "a tile that ends too early": ("issuer", "last_drained(tile.tag.columns, self.config)", "0"),
+}  # fmt: skip
+
+
+def test_every_fault_has_its_place() -> None:
+    for part, old, new in FAULTS.values():
+        with_pieces(part, (old, new))
+
+
+@pytest.mark.slow
+@pytest.mark.verilator
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_seen(name: str) -> None:
+    part, old, new = FAULTS[name]
+    config = Config(lanes=LANES, columns=16, **LIMITS)
+    unit = mutated(part, (old, new), unit="accelerator", config=config)
+    design = described(unit, "accelerator", config)
+    played = list(jobs(config, 2))
+    variant = f"-wide-{list(FAULTS).index(name)}"
+    try:
+        results = volume.simulate(
+            config, [job for job, *_ in played], design=design, variant=variant
+        )
+    except volume.MachineError:
+        return
+    for result, (job, model, program, lengths, attend) in zip(results, played, strict=True):
+        traces: list[dict[str, np.ndarray]] = []
+        run_batch(model, job.ids, None, attend, lengths, traces)
+        found = volume.compare(program, traces, lengths, result, attend)
+        if (result.error, found.first, found.problem) != (Error.NONE, None, ""):
+            return
+    raise AssertionError(f"nothing differs: {name}")
