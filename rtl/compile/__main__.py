@@ -163,7 +163,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _facts(image: Image, path: Path) -> dict[str, object]:
     """Print what an image holds; the same for JSON."""
-    print(f"{path}: {len(image_bytes(image)):,} bytes for {image.lanes} lanes")
+    shape = f"{image.lanes} lanes"
+    if image.columns != image.lanes:
+        shape += f" and {image.columns} columns"
+    print(f"{path}: {len(image_bytes(image)):,} bytes for {shape}")
     print(f"model: {image.model.hex()}")
     print(f"stream: {len(image.stream):,} bytes at {image.stream_offset}")
     print(f"rows: {image.row_count:,} of {image.row_bytes} bytes at {image.rows_offset}")
@@ -172,6 +175,7 @@ def _facts(image: Image, path: Path) -> dict[str, object]:
         "image_bytes": len(image_bytes(image)),
         "model": image.model.hex(),
         "lanes": image.lanes,
+        "columns": image.columns,
         "stream_offset": image.stream_offset,
         "stream_bytes": len(image.stream),
         "rows_offset": image.rows_offset,

@@ -54,9 +54,9 @@ def test_documentation() -> None:
             "LayerNorm's last read of pass 1 to its constants": layernorm.constants_latency(n),
             "LayerNorm's read in pass 2 to the write": layernorm.LayerNorm.latency,
         }
-        shown = {}
+        shown, sizes = {}, {"N": n, "M": 4 * n, "L": keys}
         for stage, cycles in documented():
-            shown[stage] = sum({"N": n, "M": 4 * n, "L": keys}.get(t) or int(t) for t in cycles.split(" + "))
+            shown[stage] = sum(sizes.get(term) or int(term) for term in cycles.split(" + "))
         assert shown == stated
 
 
