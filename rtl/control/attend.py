@@ -90,7 +90,8 @@ class AttendWalker(Walker):
         key_first = Signal()  # with several ways
         way = Signal(range(ways))  # of the row tile
         # Behind the key tile, and behind the sequence's first one: offset, and address in Q and K.
-        # With several ways of them, since the next sequence may begin in a further way of it.
+        # With several ways those of the key tile itself: the next sequence may begin in a later way
+        # at the same address.
         behind, first_behind = (
             [unreset(self.width, f"{name}_{of}") for of in ("offset", "query", "keys")]
             for name in ("behind", "first_behind")
