@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import (
     Array,
     Cat,
@@ -313,35 +315,23 @@ class Epilogue(wiring.Component):
         """SELECTED and DRAINED: bias, m and s of every lane."""
         n, ways = self.config.lanes, self.config.ways
         lane_bits = n.bit_length() - 1
-        # With several ways these are the first N channels, which TRANSPOSED tiles have.
-        stored = [
-            [Signal(BYTE_PLANE, name=f"parameter_{half}_{i}", reset_less=True) for i in range(n)]
-            for half in range(2)
-        ]
         # A plane is stored a cycle after it came, long before a column needs it.
         planes = register(m, self.parameter.data, "parameter_data")
-        for half in range(2):
-            for plane in range(PARAMETER_PLANES):
-                comes = (
-                    self.parameter.en
-                    & (self.parameter.buffer == half)
-                    & (self.parameter.plane == plane)
-                )
-                if ways > 1:
-                    comes &= self.parameter.word == 0
-                with m.If(register(m, comes, f"parameter_{half}_{plane}", reset=True)):
-                    for i in range(n):
-                        bits = stored[half][i].as_value().word_select(plane, 8)
-                        m.d.sync += bits.eq(planes.word_select(i, 8))
-
         # Selected in two steps, by the low bits of the column and by the others.
         low, high = (at[SELECTED - step].index for step in (1, 0))
         if ways == 1:
+            stored = self._stored(m, planes)
             values = [*map(data.View.as_value, stored[0]), *map(data.View.as_value, stored[1])]
             of_half: tuple[Value, ...] = (at[SELECTED].weight_buffer,)
+            second = at[DRAINED].weight_buffer
+            of_lanes: list[ValueLike] = [Mux(second, b, a) for a, b in zip(*stored, strict=True)]
         else:
-            values = self._columns(m, planes, Cat(low[lane_bits:], at[SELECTED - 1].weight_buffer))
+            # TRANSPOSED tiles have the first N channels, of each lane its own.
+            word = Mux(at[SELECTED - 1].transposed, 0, low[lane_bits:])
+            values = self._columns(m, planes, Cat(word, at[SELECTED - 1].weight_buffer))
             of_half = ()
+            later = DRAINED - SELECTED + 1
+            of_lanes = [delay(m, value, later, f"of_word_{i}") for i, value in enumerate(values)]
         of_four = [
             register(m, Array(values[four : four + 4])[low[:2]], f"of_four_{four}")
             for four in range(0, len(values), 4)
@@ -364,8 +354,7 @@ class Epilogue(wiring.Component):
         self._s = [Signal(6, name=f"s_{i}", reset_less=True) for i in lanes]
         for i in range(n):
             of_lane = Signal(BYTE_PLANE, name=f"of_lane_{i}")
-            first, second = (half[i] for half in stored)
-            m.d.comb += of_lane.eq(Mux(at[DRAINED].weight_buffer, second, first))
+            m.d.comb += of_lane.eq(of_lanes[i])
             chosen = Signal(BYTE_PLANE, name=f"chosen_{i}")
             with m.If(by_stream):
                 m.d.comb += chosen.eq(Mux(at[DRAINED].transposed, of_lane, of_column))
@@ -386,6 +375,26 @@ class Epilogue(wiring.Component):
                 self._m[i].eq(chosen.m),
                 self._s[i].eq(chosen.s),
             ]
+
+    def _stored(self, m: Module, planes: Signal) -> list[list[Any]]:
+        """With one way: bias, m and s of both halves of the N columns, in registers."""
+        n = self.config.lanes
+        stored = [
+            [Signal(BYTE_PLANE, name=f"parameter_{half}_{i}", reset_less=True) for i in range(n)]
+            for half in range(2)
+        ]
+        for half in range(2):
+            for plane in range(PARAMETER_PLANES):
+                comes = (
+                    self.parameter.en
+                    & (self.parameter.buffer == half)
+                    & (self.parameter.plane == plane)
+                )
+                with m.If(register(m, comes, f"parameter_{half}_{plane}", reset=True)):
+                    for i in range(n):
+                        bits = stored[half][i].as_value().word_select(plane, 8)
+                        m.d.sync += bits.eq(planes.word_select(i, 8))
+        return stored
 
     def _columns(self, m: Module, planes: Signal, word: Value) -> list[Value]:
         """With several ways: bias, m and s of the N columns that begin with a tile's `word`.
