@@ -7,6 +7,7 @@ imports it: what writes a bench is in `tb.generate.folder` and needs neither.
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -102,7 +103,8 @@ def _run(options: argparse.Namespace) -> None:
     write_bench(bench, out)
     for played in bench.facts["inferences"]:
         print(f"plays  {played}")
-    print(f"{out}: run {out}/run_icarus.sh or {out}/run_verilator.sh; {out}/README.md says more")
+    scripts = " or ".join(shlex.quote(f"{out}/run_{name}.sh") for name in ("icarus", "verilator"))
+    print(f"{out}: run {scripts}; {out}/README.md says more")
 
 
 if __name__ == "__main__":

@@ -59,12 +59,12 @@ def test_sound_and_with_a_fault(unit: str, simulator: str, benches: Benches) -> 
         words = {name for name in shown if name.rpartition("_")[2] not in others}
         assert len(words) == {"attention": 5, "accelerator": 9}[unit]
         assert {name for name in counts if counts[name]} >= words
-    said = failed(replay(folder, simulator, "+fault"))
+    said = failed(replay(folder, simulator, "--", "+fault"))
     assert re.search(
         r"[\w. -]+\[(lane \d+, )?write \d+.*\] in cycle \d+ is -?\d+, golden says -?\d+", said
     ), said
     if unit == "requantize":
-        assert "FAILED: see" in failed(play(folder, simulator, "+fault"))
+        assert "FAILED: see" in failed(play(folder, simulator, "--", "+fault"))
 
 
 def test_missing_or_cut_vectors_are_no_pass(benches: Benches, tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ def test_what_else_can_be_wrong(
 
 def test_a_seed_that_is_no_number(benches: Benches, tmp_path: Path) -> None:
     folder = edited(benches("attention")[1], tmp_path / "bench")
-    assert "the seed is no number" in failed(play(folder, "icarus", "+stalls=seven"))
-    assert passed(play(folder, "icarus", "+stalls=4000000000")) > 100
+    assert passed(play(folder, "icarus", "--stalls", "4000000000")) > 100
+    assert "the seed is no number" in failed(replay(folder, "icarus", "+stalls=seven"))
 
 
 def test_nothing_compared_is_no_pass(benches: Benches, tmp_path: Path) -> None:
