@@ -32,9 +32,9 @@ INVERTED = (
     [
         ("activation", ()),
         ("softmax", ()),
-        ("layernorm", ()),
+        pytest.param("layernorm", (), marks=pytest.mark.thorough),
         ("attention", ("small",)),
-        ("accelerator", ("small",)),
+        pytest.param("accelerator", ("small",), marks=pytest.mark.thorough),
     ],
 )
 def test_no_unit_uses_a_collision(unit: str, tests: tuple[str, ...]) -> None:

@@ -231,12 +231,16 @@ def play(design: Design, variant: str, case: Path | None) -> None:
 
 
 def first_of_each(faults: tuple[Fault, ...]) -> list[object]:
-    """The first fault of each part, and the others marked as slow."""
-    seen: set[str] = set()
+    """The first fault of each bench, that of each part marked as thorough, the others as slow."""
+    parts: set[str] = set()
+    tops: set[str] = set()
     found: list[object] = []
     for fault in faults:
-        marks = [pytest.mark.slow] if fault.part in seen else []
-        seen.add(fault.part)
+        marks = [pytest.mark.thorough] if fault.top in tops else []
+        if fault.part in parts:
+            marks = [pytest.mark.slow]
+        parts.add(fault.part)
+        tops.add(fault.top)
         found.append(pytest.param(fault, marks=marks, id=f"{fault.part}: {fault.kind}"))
     return found
 
@@ -249,6 +253,7 @@ def test_bench_sees(fault: Fault, cases: Cases, monkeypatch: pytest.MonkeyPatch)
         play(design, variant, cases.get((fault.top, fault.interval, fault.precise)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("top", "precise"), [*((top, False) for top in TOPS), (WHOLE, True)])
 def test_sound_parts_assembled_the_same_way(
     top: str, precise: bool, cases: Cases, monkeypatch: pytest.MonkeyPatch

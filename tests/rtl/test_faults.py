@@ -87,7 +87,9 @@ def first_of_each() -> list[object]:
     return [
         pytest.param(
             fault,
-            marks=[] if fault is first[fault.unit] else [pytest.mark.slow],
+            marks=[pytest.mark.slow]
+            if fault is not first[fault.unit]
+            else [pytest.mark.thorough] * (fault.unit == "layernorm"),
             id=f"{fault.unit}: {fault.kind}",
         )
         for fault in FAULTS

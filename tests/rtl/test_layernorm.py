@@ -69,8 +69,10 @@ def test_port_taken_for_long() -> None:
     check(4, [operation], parts=2)
 
 
-@pytest.mark.parametrize("parts", [1, 3])
-@pytest.mark.parametrize("channels", [2, 1024])
+@pytest.mark.parametrize(
+    ("channels", "parts"),
+    [(2, 1), (2, 3), (1024, 1), pytest.param(1024, 3, marks=pytest.mark.thorough)],
+)
 def test_extremes(channels: int, parts: int) -> None:
     check(6, extreme_operations(6, channels), parts)
 

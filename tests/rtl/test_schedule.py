@@ -148,7 +148,10 @@ MORE: dict[str, tuple[str, Pieces]] = {
 @pytest.mark.parametrize(
     "stage",
     [
-        stage if stage in ("none", "requantize") else pytest.param(stage, marks=pytest.mark.slow)
+        pytest.param(
+            stage,
+            marks={"none": [pytest.mark.thorough], "requantize": []}.get(stage, [pytest.mark.slow]),
+        )
         for stage in MORE
     ],
 )

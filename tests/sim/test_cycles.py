@@ -184,8 +184,11 @@ def test_there_are_enough_combinations() -> None:
 
 def marks(lanes: int, *, long: bool = False) -> list[pytest.MarkDecorator]:
     """The first case of a number of lanes builds the simulation: of 64 that takes very long."""
-    slow = [pytest.mark.slow] if lanes >= 32 or long else []
-    return [*slow, pytest.mark.timeout(5400)] if lanes == 64 else slow
+    if lanes == 64:
+        return [pytest.mark.slow, pytest.mark.timeout(5400)]
+    if lanes == 32 or long:
+        return [pytest.mark.slow]
+    return [pytest.mark.thorough] if lanes > 4 else []
 
 
 @pytest.mark.verilator
@@ -270,6 +273,7 @@ def test_prediction_of_batches_equals_simulation(lanes: int) -> None:
         np.testing.assert_array_equal(result.logits.reshape(wanted.shape), wanted)
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 @pytest.mark.parametrize(
     "lanes",
@@ -306,14 +310,18 @@ def test_prediction_with_fewer_lanes_of_units(
 
 
 @pytest.mark.verilator
-@pytest.mark.parametrize("lanes", [{}, {"norm_lanes": 2, "epilogue_lanes": 1}])
+@pytest.mark.parametrize(
+    "lanes",
+    [pytest.param({}, marks=pytest.mark.thorough), {"norm_lanes": 2, "epilogue_lanes": 1}],
+    ids=str,
+)
 @pytest.mark.parametrize(
     ("shape", "lengths"),
     [
-        ("bert-tiny", (40,)),
+        pytest.param("bert-tiny", (40,), marks=pytest.mark.thorough),
         ("odd", (40,)),
         ("chained", (2, 3, 1, 9, 9, 40)),
-        ("three-heads", (70,)),
+        pytest.param("three-heads", (70,), marks=pytest.mark.thorough),
         ("every-token", (23,)),
         ("factorised", (5, 30)),
         ("one", (3,)),

@@ -27,6 +27,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield found
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 def test_fuzzing(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Processes here and workers there, 1 and 3 of them; there are three shares of cases."""
@@ -62,6 +63,7 @@ def test_regression(address: str, tmp_path: Path) -> None:
     assert reports == [reports[0]] * 4
 
 
+@pytest.mark.thorough
 def test_evaluation(address: str, tmp_path: Path) -> None:
     quantized, reports = str(ensure()), []
     for count in (0, 1, 3):
@@ -75,6 +77,7 @@ def test_evaluation(address: str, tmp_path: Path) -> None:
     assert reports == [reports[0]] * 3
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 def test_mutants(address: str, tmp_path: Path) -> None:
     reports = []

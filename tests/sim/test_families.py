@@ -91,9 +91,12 @@ def test_the_flow_for_ice40_keeps_the_product(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "family", ["ice40", *(pytest.param(f, marks=pytest.mark.slow) for f in ("nexus", "xilinx7",
-                                                                           "cyclonev"))]
-)  # fmt: skip
+    "family",
+    [
+        pytest.param("ice40", marks=pytest.mark.thorough),
+        *(pytest.param(f, marks=pytest.mark.slow) for f in ("nexus", "xilinx7", "cyclonev")),
+    ],
+)
 def test_requantize_is_bit_exact_after_synthesis(family: str) -> None:
     arguments = ["requantize", "--lanes", "4", "--simulator", "icarus", "--family", family]
     assert gates.main(arguments) == 0

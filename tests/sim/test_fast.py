@@ -22,9 +22,11 @@ from rtl.interface.operation import Error
 from sim.cycles.model import predict
 from sim.machine import volume
 from sim.machine.volume import Job, Result
+from tb.scenarios import SMALL_LIMITS
 from tests.damage import any_damage
 
-CONFIG = Config(lanes=4, tokens=16, hidden=16, ffn=32, labels=4)
+#: As in test_cycle_counts.py, so that one build serves both.
+CONFIG = Config(lanes=4, **SMALL_LIMITS)
 PLAIN = Shape(
     layers=2,
     hidden=16,

@@ -22,7 +22,14 @@ from tests.ending import refusal
 CONFIG = Config(lanes=4)
 
 
-@pytest.mark.parametrize("unit", ["requantize", "activation", "reciprocal", "rsqrt"])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "activation",
+        "reciprocal",
+        *(pytest.param(unit, marks=pytest.mark.thorough) for unit in ("requantize", "rsqrt")),
+    ],
+)
 def test_small_units_on_icarus(unit: str) -> None:
     assert command.main([unit, "--lanes", "4", "--simulator", "icarus"]) == 0
 

@@ -90,6 +90,7 @@ def damaged(package: Path, place: Path) -> Path:
     return place
 
 
+@pytest.mark.thorough
 def test_fusesoc_simulates_with_icarus(package: Path, tmp_path: Path) -> None:
     done = fusesoc(package, tmp_path / "run", "sim", "--stalls", "5")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -79,7 +79,7 @@ def test_unit_on_its_vectors(tmp_path: Path) -> None:
 @pytest.mark.verilator
 def test_whole_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "report.json"
-    arguments = ["--lanes", "8", "--tokens", "20", "--review", "That movie was terrible!"]
+    arguments = ["--lanes", "4", "--tokens", "20", "--review", "That movie was terrible!"]
     assert run.main([*arguments, "--json", str(report)]) == 0
     figures = json.loads(report.read_text())
     assert not any(figures["mismatches"].values())
@@ -245,7 +245,7 @@ def test_one_wrong_bit_is_found(
         return dataclasses.replace(inference, writes=tuple(writes))
 
     monkeypatch.setattr(play, "accelerator_inference", flipped)
-    assert run.main(["--lanes", "8", "--tokens", "9", "--review", "Terrible!"]) == 1
+    assert run.main(["--lanes", "4", "--tokens", "9", "--review", "Terrible!"]) == 1
     message = capsys.readouterr().err
     assert "layer.1.v" in message
     assert "lane 3" in message

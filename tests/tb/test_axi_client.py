@@ -17,7 +17,11 @@ CONFIG = Config(lanes=4, **SMALL_LIMITS)
 
 
 @pytest.mark.parametrize(
-    "simulator", ["icarus", pytest.param("verilator", marks=pytest.mark.verilator)]
+    "simulator",
+    [
+        pytest.param("icarus", marks=pytest.mark.thorough),
+        pytest.param("verilator", marks=pytest.mark.verilator),
+    ],
 )
 def test_a_foreign_client(simulator: str) -> None:
     results = run_bench("accelerator", simulator, CONFIG, bench=BENCH)

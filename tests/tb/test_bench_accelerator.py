@@ -39,6 +39,8 @@ from tests.rtl.mutation import mutated
 from tests.tb.power_up import at_random, unknown
 
 VERILATOR = pytest.mark.verilator
+#: Post-norm and pre-norm, of one layer and two; the others are in the whole of them on Verilator.
+QUICK = ("bert-tiny", "every-token-pre-norm")
 LIMITS = Config(lanes=4, **SMALL_LIMITS)
 
 
@@ -68,7 +70,10 @@ def play(
     return facts
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.thorough]) for n in SMALL],
+)
 def test_small_families_on_icarus(name: str, tmp_path: Path) -> None:
     """Odd lengths, L = 1, holes in the mask, two types, back to back, stalls on all streams."""
     model = family(name, SMALL[name])
@@ -93,7 +98,7 @@ def test_small_families_batched_and_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("simulator", "settings"),
     [
-        ("icarus", {"row_latency": 1}),
+        pytest.param("icarus", {"row_latency": 1}, marks=pytest.mark.thorough),
         pytest.param("verilator", {"row_latency": 60, "interval": 4}, marks=VERILATOR),
         pytest.param("verilator", {"idle": 0.8, "stall": 0.0}, marks=VERILATOR),
         pytest.param("verilator", {"idle": 0.0, "stall": 0.9}, marks=VERILATOR),
@@ -110,7 +115,13 @@ def test_models_in_turn(simulator: str, settings: dict[str, Any], tmp_path: Path
     play(tmp_path, simulator, LIMITS, found[::2] + found[1::2], seed=3, **settings)
 
 
-@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
+@pytest.mark.parametrize(
+    "simulator",
+    [
+        pytest.param("icarus", marks=pytest.mark.thorough),
+        pytest.param("verilator", marks=VERILATOR),
+    ],
+)
 def test_wide_operands(simulator: str, tmp_path: Path) -> None:
     """Models with operands of 16 bits and without them in turn."""
     config = dataclasses.replace(LIMITS, precise=True)
@@ -196,7 +207,13 @@ def test_refused_streams_and_tokens(small: Any, tmp_path: Path) -> None:
     play(tmp_path, "verilator", LIMITS, between(sound, bad), idle=0.1, stall=0.2)
 
 
-@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
+@pytest.mark.parametrize(
+    "simulator",
+    [
+        pytest.param("icarus", marks=pytest.mark.thorough),
+        pytest.param("verilator", marks=VERILATOR),
+    ],
+)
 def test_logits_of_more_tokens_than_there_is_room_for(simulator: str, tmp_path: Path) -> None:
     """5 labels of a row tile each in 16 words: three row tiles fit, a batch of four is refused."""
     model = family("every-token", SMALL["every-token"])
@@ -215,7 +232,11 @@ def test_logits_of_more_tokens_than_there_is_room_for(simulator: str, tmp_path: 
 
 @pytest.mark.parametrize("kind", ["abort", "reset"])
 @pytest.mark.parametrize(
-    ("simulator", "moments"), [("icarus", 4), pytest.param("verilator", 60, marks=VERILATOR)]
+    ("simulator", "moments"),
+    [
+        pytest.param("icarus", 4, marks=pytest.mark.thorough),
+        pytest.param("verilator", 60, marks=VERILATOR),
+    ],
 )
 def test_interrupted_at_any_moment(
     kind: Any, simulator: str, moments: int, small: Any, tmp_path: Path
@@ -257,6 +278,7 @@ def test_aborted_around_the_logits(stall: float, small: Any, tmp_path: Path) -> 
         assert codes == sorted(codes)  # never ABORTED again once a logit has been on its way
 
 
+@pytest.mark.thorough
 def test_a_packet_that_an_abort_cuts_off_is_seen(small: Any, tmp_path: Path) -> None:
     """A control that ends with NONE at once when an abort comes while logits leave."""
     sound = small[2][2]
@@ -326,6 +348,7 @@ def test_a_wrong_expectation_is_seen(small: Any, tmp_path: Path) -> None:
         assert f"lane {lane}, write {word}" in message
 
 
+@pytest.mark.thorough
 @VERILATOR
 def test_bert_tiny_on_verilator(tmp_path: Path) -> None:
     shape = FAMILIES["bert-tiny"]

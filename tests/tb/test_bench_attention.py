@@ -33,7 +33,10 @@ def attention(config: Config) -> Design:
     return generated("attention", config)
 
 
-@pytest.mark.parametrize(("idle", "stall"), SETTINGS)
+@pytest.mark.parametrize(
+    ("idle", "stall"),
+    [*(pytest.param(*s, marks=pytest.mark.thorough) for s in SETTINGS[:-1]), SETTINGS[-1]],
+)
 def test_small_shapes_on_icarus(idle: float, stall: float, tmp_path: Path) -> None:
     config = Config(lanes=4, **SMALL_LIMITS)
     found = []
@@ -47,6 +50,7 @@ def test_small_shapes_on_icarus(idle: float, stall: float, tmp_path: Path) -> No
     run_bench(design, "icarus", config, testcases=["case"], env=env, variant="power-up")
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 @pytest.mark.parametrize("stall", [0.0, 0.3])
 def test_both_layers_of_the_shipped_model_on_a_review(stall: float, tmp_path: Path) -> None:

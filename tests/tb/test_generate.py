@@ -36,7 +36,8 @@ from tests.tb.plain import (
 
 def cases() -> list[Any]:
     """Icarus plays all; Verilator compiles one quickly enough to be no slow test."""
-    found = [pytest.param(unit, "icarus") for unit in UNITS]
+    whole = [pytest.mark.thorough]
+    found = [pytest.param(u, "icarus", marks=whole * (u == "accelerator")) for u in UNITS]
     for unit in UNITS:
         marks = [pytest.mark.verilator]
         if unit != "requantize":

@@ -92,7 +92,7 @@ FLAGS = ("-MAKEFLAGS", "OPT_FAST=-O0")
 QUICK = "the request of this cycle is not awaited"
 
 
-@pytest.mark.parametrize("lanes", [4, 8])
+@pytest.mark.parametrize("lanes", [4, pytest.param(8, marks=pytest.mark.thorough)])
 def test_no_case_fails(lanes: int) -> None:
     found = list(play({lanes: program(lanes)}, 1, range(500)))
     assert {outcome.kind for outcome in found} == set(KINDS)
@@ -108,6 +108,7 @@ def test_every_fault_has_its_place() -> None:
         with_pieces(part, (old, new))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n == QUICK else [pytest.mark.slow]) for n in FAULTS]
 )

@@ -35,11 +35,14 @@ from verify.mutate.signals import signals
 from verify.mutate.survivors import Known, known
 
 CONFIG = Config(lanes=4)
-QUICK = ("requantize", "activation", "matmul")
+UNITS = (
+    "activation",
+    *(pytest.param(u, marks=pytest.mark.thorough) for u in ("requantize", "matmul")),
+)
 
 
 @pytest.mark.verilator
-@pytest.mark.parametrize("unit", QUICK)
+@pytest.mark.parametrize("unit", UNITS)
 def test_a_bench_kills_what_is_not_known(
     unit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,6 +105,7 @@ class Small(wiring.Component):
         return m
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 def test_a_proof_agrees_with_what_a_small_unit_shows() -> None:
     """Of a unit of ten bits long random inputs show every mutant that can be shown."""
@@ -186,6 +190,7 @@ def test_what_a_memory_is_given_and_does_not_write_is_nothing() -> None:
     assert equivalents(whole, "written", asked) == [True] * len(unseen) + [False] * len(seen)
 
 
+@pytest.mark.thorough
 def test_attention_is_drawn_without_what_the_encoder_alone_has() -> None:
     """No sums with X16; the rules stay, and what is a unit of its own is left out."""
     whole = sourced("attention", bench.configuration("attention", 4))
