@@ -40,7 +40,7 @@ SHAPES = {
         vocabulary=30, positions=16, types=2,
     ),
     "wide": Shape(  # its heads need more of a bank than the hidden size says
-        layers=1, hidden=6, heads=5, head_size=6, ffn=32, labels=2,
+        layers=1, hidden=6, heads=9, head_size=6, ffn=32, labels=2,
         vocabulary=30, positions=16, types=2,
     ),
 }  # fmt: skip
