@@ -23,14 +23,12 @@ from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.machine import volume
 from sim.machine.volume import Job, Result
-from tb.scenarios import SMALL_LIMITS
 
 pytestmark = pytest.mark.verilator
 
-#: As in test_cycle_counts.py, so that one build serves both.
-CONFIG = Config(lanes=4, **SMALL_LIMITS)
+CONFIG = Config(lanes=4, tokens=16, hidden=16, ffn=32, labels=4)
 TINY = Shape(
-    layers=1, hidden=10, heads=2, head_size=5, ffn=18, labels=8,
+    layers=1, hidden=10, heads=2, head_size=5, ffn=18, labels=4,
     vocabulary=30, positions=16, types=2, norm="pre",
 )  # fmt: skip
 
@@ -40,7 +38,7 @@ SHAPES = {
         vocabulary=30, positions=16, types=2,
     ),
     "wide": Shape(  # its heads need more of a bank than the hidden size says
-        layers=1, hidden=6, heads=9, head_size=6, ffn=32, labels=2,
+        layers=1, hidden=6, heads=3, head_size=6, ffn=32, labels=2,
         vocabulary=30, positions=16, types=2,
     ),
 }  # fmt: skip
