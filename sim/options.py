@@ -15,7 +15,7 @@ from quant.calibrate import default_out, ensure
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.foreign.checkpoint import load as load_checkpoint
-from quant.inspect import stand_in
+from quant.quantize.stand_in import stand_in
 from quant.quantized_model import QuantizedModel
 
 ROW_LATENCY = 20

@@ -17,7 +17,7 @@ from rtl.interface.config import ceil_div
 from rtl.interface.operation import Error
 from tb.case import Inference
 from tb.compare import Comparison, Mismatch, Recorded
-from tb.packing import lengths_of, pack, pack_rows
+from tb.packing import lengths_of, pack
 from tb.ports import UnitPorts
 from tb.trace import ELEMENTS, TRACE_PORTS
 
@@ -127,6 +127,7 @@ class Bench:
         self.random = Random(seed)
         self.facts = ports.sheet["ports"]
         self.lanes: int = ports.config["lanes"]
+        self.width: int = self.facts["o__payload"]["width"] - 1  # of the data of `o`
         self.cycle = 0
         self.held: int | None = None  # the word of `o` that was offered and not taken
         self.traces = [group for group in TRACE_PORTS if group[0] in self.facts]
@@ -212,7 +213,7 @@ class Bench:
 
     def _give_rows(self, inference: Inference) -> None:
         if inference.activations is not None:
-            self.rows.packet(pack_rows(inference.activations, 8))
+            self.rows.packet(inference.activation_words())
 
     async def run(
         self, inference: Inference, *, late: bool = False, after: int = 0, again: bool = False
@@ -279,8 +280,9 @@ class Bench:
 def active_cycles(inference: Inference, steps: Sequence[Any], lanes: int) -> int:
     """Operands of all tiles of a program's steps.
 
-    A LINEAR has column tiles x row tiles of K operands; an ATTEND for each head and row tile as
-    many score tiles of d operands as there are key tiles, and column tiles of V of L operands.
+    A LINEAR has column tiles x row tiles of K operands, with WIDE twice; an ATTEND for each head
+    and row tile as many score tiles of d operands as there are key tiles, and column tiles of V of
+    L operands.
     """
     lengths = lengths_of(inference.tokens)
     total = 0
@@ -290,7 +292,8 @@ def active_cycles(inference: Inference, steps: Sequence[Any], lanes: int) -> int
             tiles = ceil_div(tokens, lanes)
             rows = 1 if single else tiles
             if step.opcode is Opcode.LINEAR:
-                total += ceil_div(values["columns"], lanes) * rows * values["length"]
+                passes = 2 if Flag.WIDE in step.flags else 1
+                total += ceil_div(values["columns"], lanes) * rows * values["length"] * passes
             elif step.opcode is Opcode.ATTEND:
                 size = values["head_size"]
                 context = ceil_div(size, lanes) * tokens
@@ -322,7 +325,7 @@ def check(bench: Bench, inference: Inference, seen: Seen, steps: Sequence[Any] =
                 whole=whole,
                 addressed=port not in ("max", "sum"),
             )
-    width = bench.rows.width
+    width = bench.width
     result = Recorded(8, True, bench.lanes, seen.cycles)
     result.word = [word & (1 << width) - 1 for word in seen.words]
     if whole and inference.result is not None:

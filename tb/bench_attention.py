@@ -110,7 +110,8 @@ async def sound(dut: Any, pauses: bool) -> None:
     played = []
     for number in range(14):
         banks = layers.BANKS[number % len(layers.BANKS)]
-        made = layers.layer(config, number, banks=banks, first=number % 3 == 2)
+        first, wide = number % 3 == 2, config.precise and number % 4 > 1
+        made = layers.layer(config, number, banks=banks, first=first, wide=wide)
         lengths = lengths_for(config, made, number + number // 8)
         played.append((made, layers.inference(made, lengths, number)))
     for number in (2, 5):  # of several sequences the first row tiles alone

@@ -22,9 +22,10 @@ from golden.attention import attention
 from golden.encoder import check_input, run_batch
 from golden.model import Model
 from rtl.compile.program import Program, embedding_table
+from rtl.interface.config import ceil_div
 from rtl.interface.operation import Error
 from tb.expected import Writes, expected_writes
-from tb.packing import Integers, lengths_of, token_words
+from tb.packing import Integers, lengths_of, operand_words, pack_rows, token_words
 
 SETTINGS = ("idle", "stall", "interval", "row_latency", "seed")
 ARRAYS = ("address", "values", "valid", "index")
@@ -45,7 +46,7 @@ class Inference:
     rows
         int8 [rows, bytes]: the embedding memory (accelerator).
     activations
-        int8 [words, lanes]: the words of the stream `i` (attention).
+        int8, or int16 of halves, [words, lanes]: the stream `i` (attention); `operand_words`.
     writes
         Every write of a named intermediate, in order; None: not compared.
     result
@@ -91,6 +92,11 @@ class Inference:
         found = np.zeros(count, bool)
         found[np.cumsum(shares) * count // sum(shares) - 1] = True
         return found
+
+    def activation_words(self) -> list[int]:
+        """The words of the stream `i`."""
+        rows = self.activations
+        return [] if rows is None else pack_rows(rows, 8 * rows.itemsize)
 
     def damaged(self, name: str, error: Error, **changes: Any) -> Inference:
         """This inference with other inputs, which must end with `error` and give no result."""
@@ -183,7 +189,7 @@ def attention_inference(
     *,
     name: str = "",
 ) -> Inference:
-    """An inference of the attention unit on x8, int8 [L, H].
+    """An inference of the attention unit on x8, int8 or wide, [L, H].
 
     Parameters
     ----------
@@ -198,8 +204,7 @@ def attention_inference(
     attention(read, model.layers[layer].attention, heads, attend, trace, label)
     writes = tuple(expected_writes(program, trace, tokens))
     context = trace[f"{label}.context"]
-    padded = np.pad(x8, ((0, -tokens % lanes), (0, 0)))
-    row, channel = np.indices((len(padded) // lanes, context.shape[1])).reshape(2, -1)
+    row, channel = np.indices((ceil_div(tokens, lanes), context.shape[1])).reshape(2, -1)
     token = row[:, None] * lanes + np.arange(lanes)
     result = Writes(
         port="result",
@@ -214,7 +219,7 @@ def attention_inference(
         name=name or f"{label}, {tokens} tokens",
         stream=program.stream(),
         tokens=token_words(nothing, nothing, attend),
-        activations=padded.reshape(-1, lanes, x8.shape[1]).swapaxes(1, 2).reshape(-1, lanes),
+        activations=operand_words([x8], lanes, program.config.precise),
         writes=writes,
         result=result,
         operations=tuple(step.name for step in program.steps),

@@ -19,13 +19,13 @@ from golden.model import Attention, Linear, Shape
 from golden.random import random_model
 from golden.requantize import requantize
 from rtl.compile.program import Program, Step, compile_attention, compile_model
-from rtl.interface.command import NO_FLAGS, Flag, bank_address
+from rtl.interface.command import NO_FLAGS, Flag, Opcode, bank_address
 from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
 from tb.case import Inference
 from tb.expected import Writes, expected_writes
-from tb.packing import token_words
-from tb.scenarios import offsets
+from tb.packing import operand_of, operand_words, token_words
+from tb.scenarios import offsets, random_operand
 
 REST: dict[str, Any] = {
     "labels": 2, "vocabulary": 20, "positions": 1000, "types": 1, "pooling": "mean", "layers": 1,
@@ -60,6 +60,8 @@ class Layer:
         A layer on the activations, and one on the second context, both with a table.
     first
         All but q, k, v and the first ATTEND compute the first row tile of each sequence.
+    wide
+        The activations have 16 bits.
     """
 
     program: Program
@@ -69,6 +71,7 @@ class Layer:
     hidden: Linear
     after: Linear
     first: bool
+    wide: bool
 
     @property
     def width(self) -> int:
@@ -131,12 +134,15 @@ def layer(
     banks: Sequence[int] = BANKS[0],
     first: bool = False,
     short: bool = False,
+    wide: bool = False,
     values: dict[str, dict[str, int]] | None = None,
 ) -> Layer:
     """A table and a layer on the activations, q, k, v, two ATTENDs, another table and a layer.
 
     short
         Only q, k, v and the second ATTEND.
+    wide
+        The activations have 16 bits; on hardware with `precise` alone.
     values
         Other fields of steps, by the step's name.
     """
@@ -206,11 +212,19 @@ def layer(
         left = (f"{HIDDEN}.table", HIDDEN, AGAIN, ONE, f"{AFTER}.table", AFTER)
         steps = [step for step in steps if step.name not in left]
     steps = [
-        dataclasses.replace(step, values=step.values | (values or {}).get(step.name, {}))
+        dataclasses.replace(
+            step,
+            flags=step.flags | (Flag.WIDE if wide and _reads_x8(step) else NO_FLAGS),
+            values=step.values | (values or {}).get(step.name, {}),
+        )
         for step in (*steps, alone.steps[-1])
     ]
     program = dataclasses.replace(alone, steps=tuple(steps))
-    return Layer(program, model.shape.heads, one, two, hidden, after, first)
+    return Layer(program, model.shape.heads, one, two, hidden, after, first, wide)
+
+
+def _reads_x8(step: Step) -> bool:
+    return step.opcode is Opcode.LINEAR and Flag.BANK not in step.flags
 
 
 def _placed(step: Step, name: str, destination: int) -> Step:
@@ -219,10 +233,10 @@ def _placed(step: Step, name: str, destination: int) -> Step:
 
 def inference(made: Layer, lengths: Sequence[int], seed: int) -> Inference:
     """A batch of random sequences through all of it, with every write and the words of `o`."""
-    rng, n = np.random.default_rng(seed), made.program.config.lanes
-    traces, rows, masks = [], [], []
+    rng, config = np.random.default_rng(seed), made.program.config
+    traces, operands, masks = [], [], []
     for tokens in lengths:
-        x8 = rng.integers(-128, 128, (tokens, made.width), dtype=np.int8)
+        x8 = random_operand(rng, (tokens, made.width), made.wide)
         attend = rng.integers(0, 4, tokens) > 0
         attend[rng.integers(tokens)] = True
         trace: dict[str, np.ndarray] = {}
@@ -233,15 +247,14 @@ def inference(made: Layer, lengths: Sequence[int], seed: int) -> Inference:
             trace[AFTER] = linear(trace[f"{TWO}.context"][:, : made.width], made.after)
         traces.append(trace)
         masks.append(attend)
-        padded = np.pad(x8, ((0, -tokens % n), (0, 0)))
-        rows.append(padded.reshape(-1, n, made.width).swapaxes(1, 2).reshape(-1, n))
+        operands.append(x8)
     ids = rng.integers(0, 1 << 24, sum(lengths))
     types = rng.integers(0, 2, sum(lengths))
     return Inference(
         name=f"layer {made.width} wide, {'+'.join(map(str, lengths))} tokens",
         stream=made.program.stream(),
         tokens=token_words(ids, types, np.concatenate(masks), lengths),
-        activations=np.concatenate(rows),
+        activations=operand_words(operands, config.lanes, config.precise),
         writes=tuple(expected_writes(made.program, traces, list(lengths))),
         result=_result(made, lengths, [trace[f"{TWO}.context"] for trace in traces]),
     )
@@ -309,8 +322,7 @@ def telling(config: Config, count: int = 200) -> Iterator[tuple[Layer, Inference
 def activations(given: Inference, width: int) -> tuple[np.ndarray, np.ndarray]:
     """x8 [L, H] and the attend bits of an inference of one sequence."""
     assert given.activations is not None
-    n, tokens = given.activations.shape[1], len(given.tokens)
-    x8 = given.activations.reshape(-1, width, n).swapaxes(1, 2).reshape(-1, width)[:tokens]
+    x8 = operand_of(given.activations, width)[: len(given.tokens)]
     return x8, given.tokens >> 25 & 1 == 1
 
 

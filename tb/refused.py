@@ -12,6 +12,7 @@ from rtl.interface.command import (
     FIELDS,
     MAGIC,
     VERSION,
+    WIDE_BIT,
     Flag,
     Opcode,
     bank_address,
@@ -21,7 +22,7 @@ from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
 from tb.case import Inference
 from tb.layers import inference, layer
-from tb.packing import ENDS
+from tb.packing import ENDS, operand_words
 
 Entry = tuple[int, int, dict[str, int], bytes]
 """A descriptor: opcode and flags, which may be any byte, fields and payload."""
@@ -157,7 +158,7 @@ def many_columns(config: Config) -> Iterator[Inference]:
                 error,
             ),
             writes=None,
-            activations=np.zeros((config.hidden, n), np.int8),
+            activations=operand_words([np.zeros((n, config.hidden), np.int8)], n, config.precise),
         )
 
 
@@ -186,6 +187,8 @@ def no_programs(config: Config) -> Iterator[Inference]:
         Opcode.ATTEND: attend_entry()[2],
         Opcode.END: {},
     }
+    wide = WIDE_BIT if config.precise else 0
+    known = {Opcode.LINEAR: 1 | 4 | 32 | wide, Opcode.ATTEND: 1, Opcode.TABLE: wide}
     for opcode in [0, *range(8, 16), *(1 << bit | low for bit in range(4, 8) for low in range(8))]:
         entry = (opcode, 0, {}, b"")
         yield _only(config, f"opcode {opcode}", [first, entry, beyond], Error.FORMAT)
@@ -198,15 +201,17 @@ def no_programs(config: Config) -> Iterator[Inference]:
                         Error.FORMAT)  # fmt: skip
         for bit in range(8):
             flag = 1 << bit
-            taken = {Opcode.LINEAR: 1 | 4 | 32, Opcode.ATTEND: 1}.get(Opcode(opcode), 0) & flag
+            taken = known.get(Opcode(opcode), 0) & flag
             before = [] if opcode == Opcode.HEADER else [first]
-            payload = bytes(8 * config.lanes) if opcode == Opcode.LINEAR else b""
+            payload = {Opcode.LINEAR: bytes(8 * config.lanes), Opcode.TABLE: bytes(512)}.get(
+                Opcode(opcode), b""
+            )
             entry = (opcode, flag, fields, payload)
             yield _only(config, f"opcode {opcode} with flag {flag}", [*before, entry, beyond],
                         Error.LIMIT if taken else Error.FORMAT)  # fmt: skip
     for flags in range(256):
         if flags.bit_count() == 2 or flags == 1 | 2 | 4 | 32:
-            taken = not flags & (8 | 16 | 64 | 128)
+            taken = not flags & ~(known[Opcode.LINEAR] | Flag.TABLE)
             before = [first, table] if flags & Flag.TABLE and taken else [first]
             entry = linear_entry(config, flags)
             yield _only(config, f"LINEAR with flags {flags}", [*before, entry, beyond],

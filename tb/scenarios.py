@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from golden.linear import WIDE_MAX
 from golden.model import Model, Shape
 from golden.random import random_model
 from rtl.compile.program import Program, compile_attention, compile_model, embedding_table
@@ -190,15 +191,22 @@ def inferences(
     ]
 
 
+def random_operand(rng: np.random.Generator, size: tuple[int, int], wide: bool) -> np.ndarray:
+    """An operand [L, K], int8 or wide, of all that it may be."""
+    least, most = (-(1 << 15), WIDE_MAX) if wide else (-128, 127)
+    return rng.integers(least, most + 1, size, dtype=np.int16 if wide else np.int8)
+
+
 def layer_inferences(
     model: Model, config: Config, layer: int, lengths: Sequence[int], seed: int = 1
 ) -> list[Inference]:
     """Attention of one layer on random activations of each length."""
     program = compile_attention(model, config, layer)
+    wide = model.attention_wide(layer)
     found = []
     for tokens in lengths:
         rng = np.random.default_rng([seed, tokens])
-        x8 = rng.integers(-128, 128, (tokens, model.shape.hidden), dtype=np.int8)
+        x8 = random_operand(rng, (tokens, model.shape.hidden), wide)
         attend = sequence(model, tokens, seed)[2]
         found.append(attention_inference(program, model, layer, x8, attend))
     return found
@@ -218,7 +226,7 @@ def small_case(config: Config, **settings: Any) -> Case:
 
 def small_attention_case(config: Config, **settings: Any) -> Case:
     """One small layer at L = 1 and at odd lengths, within any configuration."""
-    model = family("bert-tiny", SMALL["bert-tiny"])
+    model = family("bert-tiny", SMALL["bert-tiny"], precise=config.precise)
     tokens = compile_attention(model, config, 1).tokens
     lengths = sorted({1, min(config.lanes + 3, tokens), min(2 * config.lanes + 1, tokens)})
     return Case(inferences=tuple(layer_inferences(model, config, 1, lengths)), **settings)

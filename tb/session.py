@@ -22,7 +22,6 @@ from tb import activity
 from tb.case import Case, Inference, read_case
 from tb.compare import Comparison, Mismatch, Recorded
 from tb.monitor import Monitor
-from tb.packing import pack_rows
 from tb.streams import PERIOD_NS, Passed, Pins, Rows, Sink, Source, cycles, now
 
 
@@ -173,7 +172,7 @@ class Session:
         ]
         if machine.activations is not None and inference.activations is not None:
             source = Source(machine.activations, self.clock, self.random, case.idle)
-            sources.append((source, pack_rows(inference.activations, 8), True))
+            sources.append((source, inference.activation_words(), True))
         return sources
 
     async def _inference(self, inference: Inference) -> Played:

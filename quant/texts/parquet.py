@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from cli.command import ToolError
+from cli.extras import how
 
 SUFFIXES = (".parquet", ".pq")
-PACKAGE = "pyarrow==26.0.1"
 ROWS = 256
 """Decoded at a time."""
 BUFFER_BYTES = 1 << 20
@@ -148,8 +148,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, list[str]]]:
         from pyarrow import parquet
     except ModuleNotFoundError:
         raise ToolError(
-            f"{path}: reading Parquet needs a package: run `make setup-parquet`, or "
-            f"pip install {PACKAGE}"
+            f"{path}: reading Parquet needs the package pyarrow: {how('pyarrow')}"
         ) from None
     with path.open("rb") as file:
         with _named(f"{path} is no Parquet file, or cut"):

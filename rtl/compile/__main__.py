@@ -204,16 +204,17 @@ def _hold(stream: bytes, path: Path, config: Config) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    asked = config_of(options)
     if options.check:
         image = read_image(options.check.read_bytes())
         figures = _facts(image, options.check)
         if options.json:
             write_json(options.json, figures)
-        _hold(image.stream, options.check, config_of(options))
+        _hold(image.stream, options.check, asked)
         return 0
     if options.dump:
         _dump(Path(options.dump))
-        _hold(Path(options.dump).read_bytes(), Path(options.dump), config_of(options))
+        _hold(Path(options.dump).read_bytes(), Path(options.dump), asked)
         return 0
     if not (options.quantized / DESCRIPTION_FILE).is_file():
         raise ValueError(

@@ -171,7 +171,12 @@ def compile_attention(model: Model, config: Config, layer: int) -> Program:
     compiler = _Compiler(model, config)
     steps = (
         compiler.header(tokens),
-        *compiler.attention(f"layer.{layer}", model.layers[layer].attention, NO_FLAGS, NO_FLAGS),
+        *compiler.attention(
+            f"layer.{layer}",
+            model.layers[layer].attention,
+            NO_FLAGS,
+            _wide(model.attention_wide(layer)),
+        ),
         Step("end", Opcode.END, NO_FLAGS, {}),
     )
     return Program(config, tokens, most_row_tiles(model, config), steps)

@@ -69,7 +69,7 @@ class Rules(wiring.Component):
     def __init__(self, config: Config, *, encoder: bool = True) -> None:
         self.config, self.encoder = config, encoder
         self.allowed = ALLOWED_FLAGS if encoder else WITHOUT_ENCODER
-        if config.precise and encoder:
+        if config.precise:
             wide = {opcode: self.allowed[opcode] | Flag.WIDE for opcode in WIDE_OPCODES}
             self.allowed = self.allowed | wide
         self.known = {opcode: flags_byte(flags) for opcode, flags in self.allowed.items()}

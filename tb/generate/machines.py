@@ -16,7 +16,7 @@ from tb.expected import Writes
 from tb.generate import tops
 from tb.generate.memories import Expected, Format, Names, expected_text, packets_text
 from tb.generate.player import format_of
-from tb.packing import lengths_of, pack_rows
+from tb.packing import lengths_of
 from tb.trace import TRACE_PORTS
 
 ROW_LATENCY = 20
@@ -197,10 +197,7 @@ def attention_files(
     streams = {
         "model": ([stream_words(x.stream, lanes) for x in inferences], 8 * lanes),
         "tokens": ([x.tokens.tolist() for x in inferences], 32),
-        "i": (
-            [pack_rows(x.activations, 8) for x in inferences if x.activations is not None],
-            8 * lanes,
-        ),
+        "i": ([x.activation_words() for x in inferences], ports["i__payload"]["width"] - 1),
     }
     files, sources = {}, []
     for place, (name, (packets, bits)) in enumerate(streams.items(), 1):

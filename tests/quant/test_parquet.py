@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from quant.texts.data_file import (
     read_texts,
     stream_texts,
 )
-from tests.test_imports import ROOT
 
 CODECS = ("none", "snappy", "gzip", "zstd", "lz4", "brotli")
 
@@ -207,10 +205,9 @@ def test_without_pyarrow_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ToolError) as error:
         read_texts(path)
-    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    (pin,) = extra["optional-dependencies"]["parquet"]
     assert str(error.value) == (
-        f"{path}: reading Parquet needs a package: run `make setup-parquet`, or pip install {pin}"
+        f"{path}: reading Parquet needs the package pyarrow: run `make setup-parquet`, then use "
+        ".venv/bin/python"
     )
 
 

@@ -92,7 +92,8 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
         case Opcode.LINEAR:
             if not filled or (entry.has(TABLE) and Opcode.TABLE not in kinds):
                 return True
-            if entry.has(WIDE) and not entry.has(BANK) and all_norms[-1].has(SHIFTS):
+            shifted = bool(all_norms) and all_norms[-1].has(SHIFTS)
+            if entry.has(WIDE) and not entry.has(BANK) and shifted:
                 return True
             if entry.has(RESIDUAL):
                 if entry.flags & ~(FIRST | RESIDUAL | BANK | WIDE) or not entry.has(BANK):
@@ -152,7 +153,7 @@ def ref_errors(
 ) -> list[Error]:
     """The verdict on each descriptor, up to the first that is refused."""
     found = []
-    flags_of = PRECISE_FLAGS_OF if precise and encoder else FLAGS_OF
+    flags_of = PRECISE_FLAGS_OF if precise else FLAGS_OF
     for place, entry in enumerate(entries):
         before = entries[:place]
         foreign = entry.flags & ~flags_of.get(Opcode(entry.opcode), 0) if (
@@ -317,18 +318,20 @@ def test_any_order() -> None:
     assert rtl_errors(streams) == [ref_errors(stream) for stream in streams]
 
 
-def test_attention_alone() -> None:
+@pytest.mark.parametrize("precise", [False, True])
+def test_attention_alone(precise: bool) -> None:
     """No EMBED, no NORM, no sums, no logits; the context of an ATTEND is the result."""
-    program = compile_attention(family("three-heads", SMALL["three-heads"]), CONFIG, 0)
-    entries, whole = entries_of(program), programs()
+    config = dataclasses.replace(CONFIG, precise=precise)
+    model = family("three-heads", SMALL["three-heads"], precise=precise)
+    entries, whole = entries_of(compile_attention(model, config, 0)), programs(precise)
     rng = np.random.default_rng(9)
     streams = [entries]
     for _ in range(200):
         others = [*entries[1:], *whole[int(rng.integers(len(whole)))][1:]]
         streams.append([entries[0], *(others[i] for i in rng.integers(0, len(others), 5))])
-    expected = [ref_errors(stream, encoder=False) for stream in streams]
+    expected = [ref_errors(stream, encoder=False, precise=precise) for stream in streams]
     assert expected[0] == [Error.NONE] * len(entries)
-    assert rtl_errors(streams, encoder=False) == expected
+    assert rtl_errors(streams, encoder=False, precise=precise) == expected
 
 
 def named(name: str) -> Step:

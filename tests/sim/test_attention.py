@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from golden.attention import attention, split_heads
+from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.design import described, generated
 from sim.machine.unit import NativePorts, finish, library
@@ -46,9 +47,9 @@ FAULTS = {
 }  # fmt: skip
 
 
-def ports_of(fault: str = "") -> NativePorts:
+def ports_of(fault: str = "", config: Config = CONFIG) -> NativePorts:
     if not fault:
-        design = generated("attention", CONFIG)
+        design = generated("attention", config)
         return NativePorts(library(design), design)
     file, old, new, *_ = FAULTS[fault]
     faulty = mutated(file, (old, new), unit="attention", config=CONFIG)
@@ -56,10 +57,12 @@ def ports_of(fault: str = "") -> NativePorts:
     return NativePorts(library(design, f"-{fault.replace(' ', '-')}"), design)
 
 
+@pytest.mark.parametrize("precise", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", sorted(exercises("attention")))
-def test_the_sound_unit(name: str) -> None:
+def test_the_sound_unit(name: str, precise: bool) -> None:
     exercise = exercises("attention")[name]
-    finish(exercise.function(ports_of(), **exercise.arguments))
+    config = dataclasses.replace(CONFIG, precise=precise)
+    finish(exercise.function(ports_of(config=config), **exercise.arguments))
 
 
 def test_contexts_hang_on_the_last_bit_of_each_lanes_row_scale() -> None:
@@ -124,7 +127,7 @@ def test_what_is_expected_is_compared(what: str) -> None:
         seen = await bench.run(sound)
         check(bench, sound, seen, made.program.steps)
         if what == "last":
-            seen.words[-1] ^= 1 << bench.rows.width
+            seen.words[-1] ^= 1 << bench.width
         check(bench, wanted, seen, steps)
 
     with pytest.raises(Mismatch):

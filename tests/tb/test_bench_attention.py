@@ -24,7 +24,9 @@ REVIEW = (
     "I wanted my evening back. Only the music by a friend of mine saved it from being a disaster."
 )
 PARTS = ("q", "k", "v", "scores", "max", "p", "sum", "context")
-SETTINGS = [(0.0, 0.0), (0.5, 0.0), (0.0, 0.7), (0.4, 0.4)]
+SETTINGS = [
+    (0.0, 0.0, False), (0.5, 0.0, False), (0.0, 0.7, False), (0.4, 0.4, False), (0.0, 0.0, True)
+]  # fmt: skip
 
 
 @functools.cache
@@ -34,14 +36,18 @@ def attention(config: Config) -> Design:
 
 
 @pytest.mark.parametrize(
-    ("idle", "stall"),
-    [*(pytest.param(*s, marks=pytest.mark.thorough) for s in SETTINGS[:-1]), SETTINGS[-1]],
+    ("idle", "stall", "precise"),
+    [SETTINGS[0], *(pytest.param(*s, marks=pytest.mark.thorough) for s in SETTINGS[1:])],
 )
-def test_small_shapes_on_icarus(idle: float, stall: float, tmp_path: Path) -> None:
-    config = Config(lanes=4, **SMALL_LIMITS)
-    found = []
+def test_small_shapes_on_icarus(idle: float, stall: float, precise: bool, tmp_path: Path) -> None:
+    config = Config(lanes=4, **SMALL_LIMITS, precise=precise)
+    found, kinds = [], set()
     for name in ("bert-tiny", "three-heads", "post-norm-mean"):
-        found += layer_inferences(family(name, SMALL[name]), config, 0, [7, 1, 13])
+        model = family(name, SMALL[name], precise=precise)
+        for layer in range(model.shape.layers if precise else 1):
+            kinds.add(model.attention_wide(layer))
+            found += layer_inferences(model, config, layer, [7, 1, 13])
+    assert kinds == {False, precise}
     path = tmp_path / "case.npz"
     seed = int(10 * idle + 100 * stall)
     write_case(path, Case(inferences=tuple(found), idle=idle, stall=stall, seed=seed))

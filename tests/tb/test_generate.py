@@ -187,6 +187,7 @@ def test_unknown_bits_are_differences(benches: Benches, tmp_path: Path) -> None:
         ("layernorm", {"tokens": 9, "hidden": 7, "norm_lanes": 1}),
         ("matmul", {"hidden": 7, "ffn": 7, "tokens": 9, "epilogue_lanes": 2}),
         ("matmul", {"hidden": 7, "ffn": 40, "tokens": 9, "precise": True}),
+        ("attention", {"hidden": 7, "ffn": 9, "tokens": 9, "precise": True}),
     ],
 )
 def test_the_smallest_limits(unit: str, limits: dict[str, Any], tmp_path: Path) -> None:

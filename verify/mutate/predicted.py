@@ -22,7 +22,8 @@ async def cycles(ports: Any) -> None:
     """
     bench, config = Bench(ports), Config(**ports.config)
     for number in range(28):
-        made = layers.layer(config, number, first=number % 3 == 2)
+        wide = config.precise and number % 4 > 1
+        made = layers.layer(config, number, first=number % 3 == 2, wide=wide)
         lengths = lengths_for(config, made, number + number // 8)
         after = (0, 0, 700, 1901)[number // 7]
         one = layers.inference(made, lengths, number)

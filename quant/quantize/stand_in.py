@@ -1,0 +1,82 @@
+"""A model of a checkpoint's shape, where no integers are needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from golden.model import Linear, Model, Shape
+from golden.random import random_model
+from quant.foreign.checkpoint import Checkpoint
+from quant.model.spec import EncoderSpec
+from quant.quantize.quantizers import activation_table
+
+
+def shape_of(spec: EncoderSpec) -> Shape:
+    """Golden's shape of a checkpoint, before calibration adds copies of neurons."""
+    pooling: Any = spec.pooling
+    return Shape(
+        layers=spec.layers,
+        hidden=spec.hidden,
+        heads=spec.heads,
+        head_size=spec.head_size,
+        ffn=spec.ffn,
+        labels=spec.outputs,
+        vocabulary=spec.vocabulary,
+        positions=spec.positions,
+        types=spec.types,
+        position_offset=spec.position_offset,
+        norm="pre" if spec.norm == "pre" else "post",
+        embedding_norm=spec.embedding_norm,
+        pooling=pooling,
+    )
+
+
+def stand_in(checkpoint: Checkpoint) -> Model:
+    """A model of the same shape whose integers say nothing: cycles and sizes depend on none.
+
+    But for equal tables of activations, which are sent once: every layer has its own, as clipping
+    points differ, and ReLU's is the same for all of them. No channel has a shift of its own and the
+    embedding has 8 bits a value, as in the contract without remedies; it has two tokens.
+    """
+    spec = checkpoint.spec
+    made = random_model(replace(shape_of(spec), vocabulary=2), 0, spec.embedding_size)
+    activations = [spec.activation] * spec.layers + list(spec.head_activations)
+    points = np.linspace(1, 4, len(activations))
+    tables = [activation_table(name, p)[0][0] for name, p in zip(activations, points)]
+
+    def plain(norm: Any) -> Any:
+        return None if norm is None else replace(norm, operand_shifts=None)
+
+    head = []
+    for j in range(spec.head_layers):
+        outputs, inputs = checkpoint.arrays[f"head.{j}.weight"].shape
+        last = j == spec.head_layers - 1
+        head.append(
+            Linear(
+                weight=np.zeros((outputs, inputs), np.int8),
+                bias=np.zeros(outputs, np.int32),
+                m=None if last else np.full(outputs, 1 << 15, np.int32),
+                s=None if last else np.full(outputs, 15, np.int32),
+                table=None if last else tables[spec.layers + j],
+            )
+        )
+    return replace(
+        made,
+        embedding=replace(
+            made.embedding, norm=plain(made.embedding.norm), token_low=None, position_low=None
+        ),
+        layers=tuple(
+            replace(
+                layer,
+                norm1=plain(layer.norm1),
+                norm2=plain(layer.norm2),
+                ffn=replace(layer.ffn, up=replace(layer.ffn.up, table=table)),
+            )
+            for layer, table in zip(made.layers, tables)
+        ),
+        final_norm=plain(made.final_norm),
+        head=tuple(head),
+    )
