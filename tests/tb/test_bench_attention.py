@@ -25,8 +25,12 @@ REVIEW = (
 )
 PARTS = ("q", "k", "v", "scores", "max", "p", "sum", "context")
 SETTINGS = [
-    (0.0, 0.0, False), (0.5, 0.0, False), (0.0, 0.7, False), (0.4, 0.4, False), (0.0, 0.0, True)
-]  # fmt: skip
+    (0.4, 0.4, False),
+    (0.0, 0.0, False),
+    (0.5, 0.0, False),
+    (0.0, 0.7, False),
+    (0.0, 0.0, True),
+]
 
 
 @functools.cache
