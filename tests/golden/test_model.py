@@ -7,9 +7,10 @@ import pytest
 
 from golden.model import Attention, Embedding, Layer, Linear, Model, Norm, Shape
 from golden.random import random_model
+from tests import zoo
 
-BERT = Shape(2, 12, 2, 5, 16, 3, 30, 12, 2)
-PRE = Shape(1, 12, 2, 5, 16, 3, 30, 12, 2, norm="pre", pooling="mean")
+BERT = zoo.shape("bert-tiny", head_size=5, ffn=16, labels=3, positions=12)
+PRE = replace(BERT, layers=1, norm="pre", pooling="mean")
 
 
 @pytest.mark.parametrize(

@@ -23,22 +23,13 @@ from sim.cycles.model import predict
 from sim.machine import volume
 from sim.machine.volume import Job, Result
 from tb.scenarios import SMALL_LIMITS
+from tests import zoo
 from tests.damage import any_damage
 
 #: As in test_cycle_counts.py, so that one build serves both.
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
-PLAIN = Shape(
-    layers=2,
-    hidden=16,
-    heads=2,
-    head_size=8,
-    ffn=32,
-    labels=2,
-    vocabulary=30,
-    positions=16,
-    types=2,
-)
-ODD = replace(PLAIN, layers=1, hidden=10, heads=2, head_size=5, ffn=23, labels=3, norm="pre")
+PLAIN = zoo.shape("bert-tiny", positions=16)
+ODD = zoo.shape("pre-norm-embedding-norm", labels=3, positions=16, vocabulary=30)
 
 pytestmark = pytest.mark.verilator
 
@@ -56,7 +47,8 @@ class Loaded:
         rng = np.random.default_rng([tokens, seed])
         attend = rng.integers(0, 4, tokens) > 0
         attend[0] = True
-        ids, types = rng.integers(0, 30, tokens), rng.integers(0, 2, tokens)
+        ids = rng.integers(0, self.model.shape.vocabulary, tokens)
+        types = rng.integers(0, self.model.shape.types, tokens)
         return Job(self.program, self.table, ids, types, attend, **options)
 
     def golden(self, job: Job, trace: dict[str, np.ndarray] | None = None) -> np.ndarray:

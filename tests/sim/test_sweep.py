@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from golden.model import Shape
 from golden.random import random_model
 from golden.store import save
 from quant.calibrate import ensure
@@ -21,13 +20,11 @@ from sim.cycles import __main__ as command
 from sim.cycles import batches, sweep
 from sim.cycles.model import predict
 from sim.phases import work
+from tests import zoo
 from tests.ending import refusal
 
 SMALL = ["--shape", "2,16,32", "--lanes", "4"]
-SHAPE = Shape(
-    layers=1, hidden=16, heads=2, head_size=8, ffn=32, labels=2, vocabulary=30, positions=32,
-    types=2,
-)  # fmt: skip
+SHAPE = zoo.shape("bert-tiny", layers=1, hidden=16, head_size=8, ffn=32, positions=32)
 MODEL = random_model(SHAPE, 1)
 
 
