@@ -29,8 +29,6 @@ SHAPES = {
     name: zoo.shape(name, layers=2, vocabulary=30522, positions=24)
     for name in ("bert-tiny", "pre-norm")
 }
-    name: zoo.shape(name, vocabulary=30522, positions=24) for name in ("bert-tiny", "pre-norm")
-}
 
 
 @pytest.fixture(params=SHAPES)
