@@ -48,14 +48,17 @@ class Compiled:
     """A model for a configuration, and sound sequences of it.
 
     For clients that nobody here wrote: what they send is made by docs/architecture.md, not by tb/.
+    labels: None for those of the zoo.
     """
 
     name: str
     config: Config
+    labels: int | None = None
 
     @cached_property
     def model(self) -> Model:
-        return model(self.name, len(self.name))
+        changes = {} if self.labels is None else {"labels": self.labels}
+        return model(self.name, len(self.name), **changes)
 
     @cached_property
     def program(self) -> Program:
