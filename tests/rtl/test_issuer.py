@@ -67,7 +67,9 @@ def in_pairs(tiles: list[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("precise", [False, True])
 @pytest.mark.parametrize("eager", [True, False])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(1, 5))]
+)
 def test_rules(seed: int, eager: bool, precise: bool) -> None:
     """Every tile is read whole and in order, none before its operands are there, none late.
 

@@ -21,8 +21,16 @@ def check(lanes: int, operations: list[Operation], parts: int = 1) -> None:
     simulate(unit, lambda ports: check_layernorm(ports, operations, parts))
 
 
-@pytest.mark.parametrize("busy", [0.0, 0.3])
-@pytest.mark.parametrize("spread", [0, 80])
+TRAFFIC = [
+    (0.3, 80),
+    *(
+        pytest.param(*other, marks=pytest.mark.thorough)
+        for other in ((0.0, 0), (0.0, 80), (0.3, 0))
+    ),
+]
+
+
+@pytest.mark.parametrize(("busy", "spread"), TRAFFIC)
 @pytest.mark.parametrize(
     ("lanes", "channels", "tiles"), [(4, 40, 5), (4, 8, 4), (8, 1, 3), (3, 33, 1)]
 )
@@ -37,8 +45,7 @@ def test_values_and_cycles(lanes: int, channels: int, tiles: int, spread: int, b
     )
 
 
-@pytest.mark.parametrize("busy", [0.0, 0.3])
-@pytest.mark.parametrize("spread", [0, 80])
+@pytest.mark.parametrize(("busy", "spread"), TRAFFIC)
 @pytest.mark.parametrize(
     ("lanes", "parts", "channels", "tiles"),
     [(4, 2, 40, 5), (4, 4, 8, 4), (8, 2, 1, 3), (6, 3, 33, 1), (8, 8, 2, 3)],
@@ -71,7 +78,7 @@ def test_port_taken_for_long() -> None:
 
 @pytest.mark.parametrize(
     ("channels", "parts"),
-    [(2, 1), (2, 3), (1024, 1), pytest.param(1024, 3, marks=pytest.mark.thorough)],
+    [(2, 1), (2, 3), *(pytest.param(1024, n, marks=pytest.mark.thorough) for n in (1, 3))],
 )
 def test_extremes(channels: int, parts: int) -> None:
     check(6, extreme_operations(6, channels), parts)

@@ -27,7 +27,7 @@ def random_norm(rng: np.random.Generator, channels: int, precise: bool) -> Norm:
     )
 
 
-@pytest.mark.parametrize("traffic", [0.0, 0.3, 0.7])
+@pytest.mark.parametrize("traffic", [0.0, pytest.param(0.3, marks=pytest.mark.thorough), 0.7])
 @pytest.mark.parametrize(
     ("channels", "rows", "norm_lanes", "precise"),
     [

@@ -305,6 +305,7 @@ def set_up(cores: Path, place: Path, name: str, *options: str) -> list[tuple[str
     return sorted((Path(file["name"]).name, file["file_type"]) for file in files)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tool", KINDS)
 def test_the_core_alone_has_the_clock_of_its_tool(tool: str, cores: Path, tmp_path: Path) -> None:
     """Once: Vivado and nextpnr would take the clock of two files twice, or refuse them."""
@@ -316,8 +317,12 @@ def test_the_core_alone_has_the_clock_of_its_tool(tool: str, cores: Path, tmp_pa
 @pytest.mark.parametrize(
     "options",
     [
-        *(["--target=default", "--tool", tool] for tool in KINDS),
-        *([f"--target={flow}"] for flow in ("trellis", "vivado")),
+        *(
+            pytest.param(["--target=default", "--tool", tool], marks=pytest.mark.thorough)
+            for tool in KINDS
+        ),
+        ["--target=trellis"],
+        pytest.param(["--target=vivado"], marks=pytest.mark.thorough),
     ],
     ids=" ".join,
 )
