@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,13 +12,13 @@ from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.sim import Simulator, SimulatorContext
 
-import boards.gateware.axi
 from boards.gateware.axi import DECERR, OKAY, AxiMemory
 from boards.gateware.chip import Chip
 from boards.gateware.sdram import Sdram
 from boards.simulation.chip import ChipModel
 from rtl.dma.bus import Bus
 from tests.boards.rig import SMALL
+from tests.damage import faulty
 
 #: 64 KiB.
 CHIP = replace(SMALL, row_bits=6, column_bits=7, refresh=64 * 7_800)
@@ -189,11 +187,7 @@ FAULTS = [
     ("old", "new"), [FAULTS[0], *(pytest.param(*f, marks=pytest.mark.slow) for f in FAULTS[1:])]
 )
 def test_a_fault_is_seen(old: str, new: str) -> None:
-    path = Path(boards.gateware.axi.__file__)
-    source = path.read_text()
-    assert source.count(old) == 1, f"{old!r} does not stand once in {path}"
-    module = ModuleType("boards.gateware.axi")
-    exec(compile(source.replace(old, new), path, "exec"), vars(module))
+    module = faulty("boards/gateware/axi", (old, new))
     bus = Bus(data_bits=64)
     sound = [burst(bus, 8 * i, 3, arid=i % 2) for i in range(6)]
     wrong = [burst(bus, BYTES, 2), burst(bus, 8, 2, arburst=2), burst(bus, 12, 2)]

@@ -17,6 +17,7 @@ from quant.foreign.checkpoint import Checkpoint
 from quant.foreign.tokenizer import TextTokenizer
 from quant.quantize.options import REMEDIES, Options
 from quant.texts.data_file import Review
+from tests.damage import changed
 from tests.quant import exported
 from tests.quant.exported import (
     CHECKED,
@@ -176,8 +177,7 @@ def test_a_fault_in_the_c_is_seen(name: str, tmp_path: Path) -> None:
 
     def seen(model: Model, folder: Path) -> bool:
         sources = c.sources(model, {})
-        assert sources["bert_infer.c"].count(right) == 1
-        sources["bert_infer.c"] = sources["bert_infer.c"].replace(right, wrong)
+        sources["bert_infer.c"] = changed(sources["bert_infer.c"], (right, wrong))
         texts = list(random_texts(model.shape, 1, 30))
         return answers(build(sources, folder, "-O1"), texts) != expected(model, texts)
 
@@ -274,8 +274,8 @@ UNIT_FAULTS = {
 def test_units_and_faults_of_one_bit(name: str, tmp_path: Path) -> None:
     right, wrong, seen = UNIT_FAULTS[name]
     sources = c.sources(random_model(Shape(1, 1, 1, 1, 1, 1, 1, 1, 0), 0), {})
-    assert name == "none" or sources["bert_infer.c"].count(right) == 1
-    sources["bert_infer.c"] = sources["bert_infer.c"].replace(right, wrong)
+    if name != "none":
+        sources["bert_infer.c"] = changed(sources["bert_infer.c"], (right, wrong))
     assert units_differ(sources, tmp_path) == list(seen)
 
 

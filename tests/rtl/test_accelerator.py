@@ -21,7 +21,7 @@ from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from tb.case import token_words
 from tb.scenarios import SMALL, SMALL_LIMITS, family, sequence
-from tests.rtl.mutation import replaced
+from tests.damage import replaced
 
 Input = tuple[np.ndarray, np.ndarray, np.ndarray]
 

@@ -12,7 +12,7 @@ from rtl.interface.config import Config
 from sim.bench import run_bench
 from sim.design import described
 from tb.pipelined import run_pipelined
-from tests.rtl.mutation import mutated, replaced
+from tests.damage import mutated, replaced
 
 CONFIG = Config(lanes=4, tokens=32, hidden=32, ffn=48)
 INVERTED = (

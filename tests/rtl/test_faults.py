@@ -12,7 +12,7 @@ from rtl.generate.verilog import PLAIN
 from rtl.interface.config import Config
 from sim.bench import BenchError, run_bench
 from sim.design import described
-from tests.rtl.mutation import mutated, with_pieces
+from tests.damage import mutated, with_pieces
 
 CONFIG = Config(lanes=4, tokens=64, hidden=64)
 

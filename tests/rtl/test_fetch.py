@@ -14,8 +14,8 @@ from rtl.dma.bus import DATA_BITS, Bus
 from rtl.dma.fetch import Fetch
 from rtl.interface.config import Config
 from tb.amaranth_ports import simulate
+from tests.damage import replaced
 from tests.rtl.axi_memory import AxiMemory
-from tests.rtl.mutation import replaced
 
 OUTPUTS = ("araddr", "arlen", "arsize", "arburst", "arid", "arlock", "arcache", "arprot", "arvalid",
            "rready")  # fmt: skip

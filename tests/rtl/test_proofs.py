@@ -16,8 +16,8 @@ from rtl.datapath.norm_lane import NormLane
 from rtl.datapath.operand import Operand
 from rtl.datapath.requantize import Requantize, RoundShift
 from rtl.datapath.row_scale import RowScale
+from tests.damage import replaced
 from tests.rtl.formal import PARTS_AS_PORTS, proved
-from tests.rtl.mutation import replaced
 
 ROUND_SHIFT = """
 module formula (input signed [{width}-1:0] i, input [{s_bits}-1:0] s);

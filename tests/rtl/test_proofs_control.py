@@ -12,8 +12,8 @@ from rtl.control.tile_queue import TileQueue
 from rtl.interface.config import Config
 from rtl.interface.tile import Tile
 from rtl.primitives.queues import OneDeepQueue
+from tests.damage import replaced
 from tests.rtl.formal import FLAT, READ, STATE_AS_PORTS, induced, proved, yosys
-from tests.rtl.mutation import replaced
 
 CONFIG = Config(lanes=4)
 # From the first cycle on `started`, the unit has been reset and so has the model.

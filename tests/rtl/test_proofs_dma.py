@@ -11,8 +11,8 @@ import pytest
 from rtl.dma.bursts import Bursts
 from rtl.dma.bus import Bus
 from rtl.dma.reader import Reader
+from tests.damage import replaced
 from tests.rtl.formal import induced
-from tests.rtl.mutation import replaced
 from tests.rtl.test_proofs_control import STARTED
 
 BUS = Bus(data_bits=32, burst=4, outstanding=2)

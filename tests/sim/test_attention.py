@@ -15,7 +15,7 @@ from sim.machine.unit import NativePorts, finish, library
 from tb import layers
 from tb.attention import Bench, check
 from tb.compare import Mismatch
-from tests.rtl.mutation import mutated
+from tests.damage import mutated
 from verify.mutate.bench import configuration, exercises
 
 pytestmark = pytest.mark.verilator

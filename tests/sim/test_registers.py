@@ -16,6 +16,7 @@ from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from rtl.registers.map import SOURCE, Field, Register, registers
 from sim.design import generated
+from tests.damage import changed
 
 # All limits differ, so that none can stand in another's place.
 CONFIG = Config(lanes=4, tokens=24, hidden=32, ffn=48, labels=8)
@@ -286,7 +287,7 @@ def test_another_map_is_not_that_of_the_verilog(
     old: str, new: str, simulation: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "other.rdl"
-    source.write_text(SOURCE.read_text().replace(old, new))
+    source.write_text(changed(SOURCE.read_text(), (old, new)))
     assert played(simulation, tmp_path, registers(CONFIG, source))[1] != ""
 
 

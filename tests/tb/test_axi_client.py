@@ -9,7 +9,7 @@ from rtl.interface.config import Config
 from sim.bench import BenchError, run_bench
 from sim.design import described
 from tb.scenarios import SMALL_LIMITS
-from tests.rtl.mutation import mutated
+from tests.damage import mutated
 
 BENCH = Path(__file__).with_name("bench_axi_client.py")
 #: As in test_bench_accelerator.py, so that one build serves both.

@@ -35,7 +35,7 @@ from tb.scenarios import (
     refused_tokens,
     sequences,
 )
-from tests.rtl.mutation import mutated
+from tests.damage import mutated
 from tests.tb.power_up import at_random, unknown
 
 VERILATOR = pytest.mark.verilator

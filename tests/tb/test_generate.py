@@ -18,7 +18,7 @@ from rtl.interface.config import LANES, Config
 from sim.design import described, generated
 from tb.generate import tops
 from tb.generate.folder import MARK, bench_of, fitted, write_bench
-from tests.rtl.mutation import mutated
+from tests.damage import mutated
 from tests.rtl.test_faults import FAULTS as UNIT_FAULTS
 from tests.sim.test_lint import slang_says, verilator_says
 from tests.tb.plain import (

@@ -14,7 +14,7 @@ from rtl.interface.config import Config
 from sim.bench import BenchError, run_bench
 from sim.design import Design, described, generated
 from tb.scenarios import SMALL_LIMITS
-from tests.rtl.mutation import mutated
+from tests.damage import mutated
 from tests.tb.power_up import at_random, unknown
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)

@@ -10,7 +10,7 @@ from rtl.interface.operation import Error
 from sim.design import described
 from sim.machine.job import Action, Event, Packets
 from sim.machine.result import Result
-from tests.rtl.mutation import mutated, with_pieces
+from tests.damage import mutated, with_pieces
 from verify.fuzz import __main__ as command
 from verify.fuzz.account import account
 from verify.fuzz.cases import KINDS, TURNS, built
