@@ -95,6 +95,7 @@ def test_every_command_and_the_docstrings_are_there(site: Path) -> None:
         assert said in (site / "reference" / f"{name}.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "line", ["[x](nowhere.md)", "[x](index.md#nowhere)", "[x](/absolute.md)", "![x](no.png)"]
 )

@@ -31,10 +31,12 @@ from tests.quant.exported import (
     variances,
 )
 from tests.quant.test_quantize import VARIED, checkpoint, inputs
+from tests.tiers import quick
 
 TOKENS = 128  # of the 200 reviews; a sanitized program reads fewer of them
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_200_reviews(
     compiler: str,
@@ -72,7 +74,7 @@ def test_remedies(choices: dict, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", quick(range(12), 4))
 def test_random_structures(seed: int, tmp_path: Path) -> None:
     model = exported.random_structure(seed)
     texts = list(random_texts(model.shape, seed, 12))
@@ -170,7 +172,7 @@ def fragile(seed: int) -> Model:
     return random_model(shape, seed, embedding_size=7 if seed % 2 else 0, precise=seed > 4)
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", quick(FAULTS, 4))
 def test_a_fault_in_the_c_is_seen(name: str, tmp_path: Path) -> None:
     """By one of a few models: random ones may round a small fault away."""
     right, wrong = FAULTS[name]
@@ -270,7 +272,7 @@ UNIT_FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", UNIT_FAULTS)
+@pytest.mark.parametrize("name", quick(UNIT_FAULTS, 2))
 def test_units_and_faults_of_one_bit(name: str, tmp_path: Path) -> None:
     right, wrong, seen = UNIT_FAULTS[name]
     sources = c.sources(random_model(Shape(1, 1, 1, 1, 1, 1, 1, 1, 0), 0), {})

@@ -25,6 +25,7 @@ from tests.ending import exit_code
 from tests.quant import exported
 from tests.quant.exported import Text, accumulators, expected, masked, random_texts, variances
 from tests.quant.test_quantize import VARIED, checkpoint, inputs
+from tests.tiers import quick
 
 
 def session(model: onnx.ModelProto | Path, optimised: bool = True) -> onnxruntime.InferenceSession:
@@ -47,6 +48,7 @@ def answers(ready: onnxruntime.InferenceSession, texts: Iterable[Text]) -> list[
     return results
 
 
+@pytest.mark.thorough
 def test_200_reviews(
     quantized_directory: Path,
     reviews: list[Review],
@@ -65,7 +67,7 @@ def test_200_reviews(
     assert answers(session(out), texts) == fast.run_batch(model, *zip(*texts)).tolist()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", quick(range(12), 4))
 def test_random_structures(seed: int) -> None:
     """As the graph stands, and as onnxruntime rewrites it."""
     model = exported.random_structure(seed)
@@ -229,7 +231,7 @@ def test_input_beyond_the_tables_is_an_error_of_the_runtime(fragile: Model) -> N
         (([], [], []), "onnxruntime|ONNXRuntime"),
     ],
 )
-@pytest.mark.parametrize("pooling", ["mean", "none"])
+@pytest.mark.parametrize("pooling", quick(["mean", "none"]))
 def test_what_golden_refuses_is_an_error(
     text: Text, why: str, pooling: str, fragile: Model
 ) -> None:

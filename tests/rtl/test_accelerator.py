@@ -136,6 +136,7 @@ def test_a_whole_last_layer_gives_the_same_logits_later() -> None:
     assert more > cycles
 
 
+@pytest.mark.thorough
 def test_a_table_without_wide_has_no_low_halves() -> None:
     """Of its results a LINEAR with WIDE reads 0, not what a table before it has left."""
     config = Config(lanes=4, precise=True, **SMALL_LIMITS)
@@ -172,6 +173,7 @@ def test_no_valid_key() -> None:
     assert logits == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "rule", ["is_[Opcode.NORM] & (waiting | (flags.chained & ~stored))", "of_x8 & ("]
 )

@@ -30,10 +30,10 @@ INVERTED = (
 @pytest.mark.parametrize(
     ("unit", "tests"),
     [
-        ("activation", ()),
+        pytest.param("activation", (), marks=pytest.mark.thorough),
         ("softmax", ()),
         pytest.param("layernorm", (), marks=pytest.mark.thorough),
-        ("attention", ("small",)),
+        pytest.param("attention", ("small",), marks=pytest.mark.thorough),
         pytest.param("accelerator", ("small",), marks=pytest.mark.thorough),
     ],
 )

@@ -150,7 +150,7 @@ MORE: dict[str, tuple[str, Pieces]] = {
     [
         pytest.param(
             stage,
-            marks={"none": [pytest.mark.thorough], "requantize": []}.get(stage, [pytest.mark.slow]),
+            marks=[pytest.mark.thorough if stage in ("none", "requantize") else pytest.mark.slow],
         )
         for stage in MORE
     ],

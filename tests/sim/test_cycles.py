@@ -309,19 +309,16 @@ def test_prediction_with_fewer_lanes_of_units(
     np.testing.assert_array_equal(result.logits.reshape(wanted.shape), wanted)
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
-@pytest.mark.parametrize(
-    "lanes",
-    [pytest.param({}, marks=pytest.mark.thorough), {"norm_lanes": 2, "epilogue_lanes": 1}],
-    ids=str,
-)
+@pytest.mark.parametrize("lanes", [{}, {"norm_lanes": 2, "epilogue_lanes": 1}], ids=str)
 @pytest.mark.parametrize(
     ("shape", "lengths"),
     [
-        pytest.param("bert-tiny", (40,), marks=pytest.mark.thorough),
+        ("bert-tiny", (40,)),
         ("odd", (40,)),
         ("chained", (2, 3, 1, 9, 9, 40)),
-        pytest.param("three-heads", (70,), marks=pytest.mark.thorough),
+        ("three-heads", (70,)),
         ("every-token", (23,)),
         ("factorised", (5, 30)),
         ("one", (3,)),

@@ -11,6 +11,7 @@ from quant import evaluate
 from quant.calibrate import ensure
 from sim import regress
 from tests.cli.test_cluster import scheduler, workers
+from tests.tiers import quick
 from verify.fuzz import __main__ as fuzz
 from verify.mutate import __main__ as mutate
 
@@ -91,7 +92,7 @@ def test_mutants(address: str, tmp_path: Path) -> None:
     assert reports == [reports[0]] * 2
 
 
-@pytest.mark.parametrize("command", [fuzz, regress, evaluate])
+@pytest.mark.parametrize("command", quick([fuzz, regress, evaluate], 2))
 def test_an_address_that_is_none(command: object, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--dask", "nonsense://here:1"]) == 2
     told = capsys.readouterr().err.splitlines()[-1]

@@ -22,6 +22,7 @@ from sim.gates import __main__ as gates
 from sim.gates.netlist import netlist
 from sim.synth.tools import SynthesisError, run_tool
 from tests.ending import refusal
+from tests.tiers import quick
 
 CONFIG = Config(lanes=4)
 
@@ -47,7 +48,7 @@ def test_a_cell_of_unknown_cost_is_refused() -> None:
         used("ice40", {"SB_LUT4": 1, "SB_SPRAM256KA": 2})
 
 
-@pytest.mark.parametrize(("family", "dsp"), [("gowin", 8), ("cyclonev", 4), ("ice40", 8)])
+@pytest.mark.parametrize(("family", "dsp"), quick([("gowin", 8), ("cyclonev", 4), ("ice40", 8)]))
 def test_two_products_a_lane(family: str, dsp: int) -> None:
     """Requantize multiplies the halves of an accumulator; Cyclone V has two products a DSP."""
     (counts,) = count(generated("requantize", CONFIG), [family])

@@ -83,9 +83,7 @@ def cases() -> list[object]:
         pytest.param(
             name,
             lanes,
-            marks=[pytest.mark.slow]
-            if lanes > 4
-            else [pytest.mark.thorough] * (name == "attention"),  # parts of the accelerator
+            marks=[pytest.mark.slow] if lanes > 4 else [pytest.mark.thorough] * (name in LARGE),
         )
         for name in UNITS
         for lanes in LANES

@@ -102,6 +102,7 @@ def figures(tmp_path: Path) -> list[dict[str, Any]]:
     return [json.loads((tmp_path / f"{name}.json").read_text()) for name in ("run", "regress")]
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 def test_an_embedding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The identity as head: as many numbers as the encoder is wide, no classes, mean pooling."""

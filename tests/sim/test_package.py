@@ -119,6 +119,7 @@ def test_fusesoc_simulates_with_verilator(package: Path, tmp_path: Path) -> None
         assert bool(re.search(r"^PASS: \d{4,} values", done.stdout, re.M)) == sound
 
 
+@pytest.mark.thorough
 def test_fusesoc_lints(package: Path, tmp_path: Path) -> None:
     done = fusesoc(package, tmp_path / "sound", "lint")
     assert (done.returncode, "%Warning" in done.stdout + done.stderr) == (0, False)

@@ -52,6 +52,7 @@ def test_nonsense_is_one_line(
     assert message in refusal(run.main, arguments, capsys)
 
 
+@pytest.mark.thorough
 def test_attention_on_icarus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "report.json"
     arguments = [*ATTENTION, "--review", "A film that I will not forget, ever."]
@@ -100,6 +101,7 @@ def test_whole_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "mismatches" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 def test_two_at_once_answer_for_their_own_reviews(tmp_path: Path) -> None:
     """Two commands in one clone, with different reviews, builds and caches shared."""

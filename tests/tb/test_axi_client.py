@@ -52,6 +52,7 @@ FAULTS = {
 QUICK = "a start while busy says OKAY"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n == QUICK else [pytest.mark.slow]) for n in FAULTS]
 )

@@ -37,10 +37,9 @@ from tb.scenarios import (
 )
 from tests.damage import mutated
 from tests.tb.power_up import at_random, unknown
+from tests.tiers import quick
 
 VERILATOR = pytest.mark.verilator
-#: Post-norm and pre-norm, of one layer and two; the others are in the whole of them on Verilator.
-QUICK = ("bert-tiny", "every-token-pre-norm")
 LIMITS = Config(lanes=4, **SMALL_LIMITS)
 
 
@@ -72,7 +71,7 @@ def play(
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.thorough]) for n in SMALL],
+    quick(reversed(SMALL)),
 )
 def test_small_families_on_icarus(name: str, tmp_path: Path) -> None:
     """Odd lengths, L = 1, holes in the mask, two types, back to back, stalls on all streams."""
@@ -115,6 +114,7 @@ def test_models_in_turn(simulator: str, settings: dict[str, Any], tmp_path: Path
     play(tmp_path, simulator, LIMITS, found[::2] + found[1::2], seed=3, **settings)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "simulator",
     [
@@ -136,6 +136,7 @@ def test_wide_operands(simulator: str, tmp_path: Path) -> None:
     play(tmp_path, simulator, config, turned, seed=3, idle=0.2, stall=0.3)
 
 
+@pytest.mark.thorough
 @VERILATOR
 def test_bad_streams_of_wide_operands(tmp_path: Path) -> None:
     """Damaged and refused ones, on hardware that has them and on hardware that has not."""
@@ -264,7 +265,7 @@ def aborted_around_the_end(sound: Inference, moments: range) -> list[Inference]:
 
 
 @VERILATOR
-@pytest.mark.parametrize("stall", [0.0, 0.7])
+@pytest.mark.parametrize("stall", quick([0.0, 0.7]))
 def test_aborted_around_the_logits(stall: float, small: Any, tmp_path: Path) -> None:
     """Before the first logit is offered: ABORTED and none. After it: NONE and all of them."""
     sound = small[2][2]

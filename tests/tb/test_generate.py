@@ -40,8 +40,7 @@ def cases() -> list[Any]:
     found = [pytest.param(u, "icarus", marks=whole * (u == "accelerator")) for u in UNITS]
     for unit in UNITS:
         marks = [pytest.mark.verilator]
-        if unit != "requantize":
-            marks.append(pytest.mark.slow)
+        marks.append(pytest.mark.thorough if unit == "requantize" else pytest.mark.slow)
         found.append(pytest.param(unit, "verilator", marks=marks))
     return found
 
@@ -187,7 +186,11 @@ def test_unknown_bits_are_differences(benches: Benches, tmp_path: Path) -> None:
         ("layernorm", {"tokens": 9, "hidden": 7, "norm_lanes": 1}),
         ("matmul", {"hidden": 7, "ffn": 7, "tokens": 9, "epilogue_lanes": 2}),
         ("matmul", {"hidden": 7, "ffn": 40, "tokens": 9, "precise": True}),
-        ("attention", {"hidden": 7, "ffn": 9, "tokens": 9, "precise": True}),
+        pytest.param(
+            "attention",
+            {"hidden": 7, "ffn": 9, "tokens": 9, "precise": True},
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_the_smallest_limits(unit: str, limits: dict[str, Any], tmp_path: Path) -> None:

@@ -145,6 +145,7 @@ class Flags(wiring.Component):
         return m
 
 
+@pytest.mark.thorough
 def test_a_mutant_at_the_output_of_a_register_that_powers_up_as_one() -> None:
     """Its own value is not what the register has then; the register behind is what it was."""
     whole, mutants = drawn(netlist(Flags(), "flags", sources=True), "flags", 60, 1)
