@@ -79,9 +79,12 @@ def played(
         sampled = Cat(pins.command, pins.bank, pins.address, pins.mask, pins.enable)
         async for _, _, value in ctx.tick().sample(sampled):
             answer = model.clock(
-                value & 7, value >> 3 & 3, value >> 5 & 0x1FFF,
-                mask=value >> 18 & 3, enable=value >> 20,
-            )  # fmt: skip
+                value & 7,
+                value >> 3 & 3,
+                value >> 5 & 0x1FFF,
+                mask=value >> 18 & 3,
+                enable=value >> 20,
+            )
             ctx.set(pins.i, 0xBAD0 if answer is None else answer)
 
     async def asks(ctx: SimulatorContext) -> None:
@@ -140,10 +143,20 @@ def drawn(rng: random.Random, bus: Bus, count: int) -> list[Burst]:
         beats = rng.choice([1, 2, 16, rng.randint(1, 40)])
         address = rng.randrange(BYTES // bus.data_bytes - beats + 1) * bus.data_bytes
         made = burst(bus, address, beats, arid=rng.randrange(2))
-        wrong = rng.choice([{}, {}, {}, {}, {"arburst": rng.choice([0, 2])}, {"arsize": 0},
-                            {"araddr": BYTES - bus.data_bytes * (beats - 1)},
-                            {"araddr": BYTES + address}, {"araddr": 1 << 31 | address},
-                            {"araddr": address + rng.randrange(1, bus.data_bytes)}])  # fmt: skip
+        wrong = rng.choice(
+            [
+                {},
+                {},
+                {},
+                {},
+                {"arburst": rng.choice([0, 2])},
+                {"arsize": 0},
+                {"araddr": BYTES - bus.data_bytes * (beats - 1)},
+                {"araddr": BYTES + address},
+                {"araddr": 1 << 31 | address},
+                {"araddr": address + rng.randrange(1, bus.data_bytes)},
+            ]
+        )
         bursts.append(made | wrong)
     return bursts
 

@@ -171,10 +171,13 @@ def test_a_fault_is_seen(old: str, new: str) -> None:
     assert found != [DATA[a : a + n] for a, n in reads] or flash.complaints
 
 
-@pytest.mark.parametrize(("half", "wake", "message"), [
-    (0, 5, "FlashReader: half is 0: it must lie in 1..255"),
-    (2, 0, "FlashReader: wake is 0: it must lie in 1..1048576"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("half", "wake", "message"),
+    [
+        (0, 5, "FlashReader: half is 0: it must lie in 1..255"),
+        (2, 0, "FlashReader: wake is 0: it must lie in 1..1048576"),
+    ],
+)
 def test_numbers_that_cannot_be_are_refused(half: int, wake: int, message: str) -> None:
     with pytest.raises(ValueError) as refused:
         FlashReader(half, wake)

@@ -132,9 +132,12 @@ WRONG_WORDS = [
     ("a word too early", "self.latency = 1 + chip.cas + 1", "self.latency = chip.cas + 1"),
     ("one row for all", "row[segment.bank] == segment.row", "1"),
     ("no credit", "can_read = credit != 0", "can_read = 1"),
-    ("rows do not go on", "place.eq(Cat(segment.bank, segment.row) + 1)",
-     "place.eq(Cat(segment.bank, segment.row))"),
-]  # fmt: skip
+    (
+        "rows do not go on",
+        "place.eq(Cat(segment.bank, segment.row) + 1)",
+        "place.eq(Cat(segment.bank, segment.row))",
+    ),
+]
 
 
 def controlled_by(old: str, new: str) -> Any:

@@ -36,18 +36,22 @@ FAULTS = {
     "a wait that is busy": ("result == B2RTL_BUSY ? B2RTL_STILL_BUSY : result", "result"),
     "a sleep less": ("if (sleeps-- == 0)", "if (--sleeps == 0)"),
     "the line stays": ("    if (result >= 0)\n        b2rtl_acknowledge(device);", ""),
-    "acknowledged by a 0": ("B2RTL_INTERRUPT_PENDING, B2RTL_INTERRUPT_PENDING_BIT);",
-                            "B2RTL_INTERRUPT_PENDING, 0);"),
+    "acknowledged by a 0": (
+        "B2RTL_INTERRUPT_PENDING, B2RTL_INTERRUPT_PENDING_BIT);",
+        "B2RTL_INTERRUPT_PENDING, 0);",
+    ),
     "every interrupt is mine": ("get(device, B2RTL_INTERRUPT_PENDING) &", "1 &"),
     "enabled the wrong way": ("enable ? B2RTL_INTERRUPT_ENABLE_BIT : 0", "enable ? 0u : 1u"),
     "no abort": ("set(device, B2RTL_CONTROL, B2RTL_CONTROL_ABORT);", ""),
     "an abort of nothing": ("if (before != B2RTL_BUSY)", "if (before == B2RTL_NOT_OPEN)"),
     "counters while busy": ("B2RTL_NOT_OPEN || state == B2RTL_BUSY", "B2RTL_NOT_OPEN"),
-    "norm is softmax": ("norm = get(device, B2RTL_STALL_NORM)",
-                        "norm = get(device, B2RTL_STALL_SOFTMAX)"),
+    "norm is softmax": (
+        "norm = get(device, B2RTL_STALL_NORM)",
+        "norm = get(device, B2RTL_STALL_SOFTMAX)",
+    ),
     "fields of a HEADER from the other end": ("at[bytes]", "*at++"),
     "a limit is too much": (">= 1 && needed <= limit;", ">= 1 && needed < limit;"),
-}  # fmt: skip
+}
 
 
 def play(driver: Driver, board: StreamBoard, subject: Subject) -> None:

@@ -217,16 +217,12 @@ SMALL_NORM = Norm(np.zeros(4, np.int16), np.zeros(4, np.int32), 12, 1)
         (BERT, lambda model: {"layers": model.layers[:1]}, "layers counts 1; allowed 2"),
         (
             BERT,
-            lambda model: {
-                "embedding": narrow(model, token=model.embedding.token[:29])
-            },
+            lambda model: {"embedding": narrow(model, token=model.embedding.token[:29])},
             r"embedding\.token has shape \(29, 12\); allowed \(30, 12\)",
         ),
         (
             BERT,
-            lambda model: {
-                "embedding": narrow(model, position=model.embedding.position[:1])
-            },
+            lambda model: {"embedding": narrow(model, position=model.embedding.position[:1])},
             r"embedding\.position has shape \(1, 12, 12\); allowed \(2, 12, 12\)",
         ),
         (
@@ -273,8 +269,17 @@ SMALL_NORM = Norm(np.zeros(4, np.int16), np.zeros(4, np.int32), 12, 1)
         ),
         (
             BERT,
-            lambda model: {"head": (replace(LINEAR, weight=LINEAR.weight[:3], bias=LINEAR.bias[:3],
-                                            m=LINEAR.m[:3], s=LINEAR.s[:3]),)},
+            lambda model: {
+                "head": (
+                    replace(
+                        LINEAR,
+                        weight=LINEAR.weight[:3],
+                        bias=LINEAR.bias[:3],
+                        m=LINEAR.m[:3],
+                        s=LINEAR.s[:3],
+                    ),
+                )
+            },
             r"head\.0 has m, s or a table; allowed none, it gives the logits",
         ),
         (
@@ -298,7 +303,7 @@ SMALL_NORM = Norm(np.zeros(4, np.int16), np.zeros(4, np.int32), 12, 1)
             r"projection\.weight has shape \(11, 5\); allowed \(12, 5\)",
         ),
     ],
-)  # fmt: skip
+)
 def test_model(shape: Shape, change: Callable[[Model], dict], message: str) -> None:
     model = random_model(shape, 0)
     with pytest.raises(ValueError, match=message):

@@ -383,8 +383,10 @@ def test_the_program_refuses_lines(tmp_path: Path) -> None:
     ):
         assert run(line) == (1, b"", b"error: line 1: " + message + b"\n"), line
         assert run(b"1 29:1\n" + line + b"\n1") == (
-            1, logits, b"error: line 2: " + message + b"\n",
-        ), line  # fmt: skip
+            1,
+            logits,
+            b"error: line 2: " + message + b"\n",
+        ), line
 
     draw = random.Random(1)
     for _ in range(60):

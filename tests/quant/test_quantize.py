@@ -35,9 +35,16 @@ VARIED = [
 def checkpoint(**choices: object) -> Checkpoint:
     """A random encoder whose activations have about the spread of a trained one."""
     fields = {
-        "layers": 2, "hidden": 24, "heads": 3, "head_size": 5, "ffn": 40, "types": 2,
-        "labels": ("a", "b"), "vocabulary": 50, "positions": 40,
-    }  # fmt: skip
+        "layers": 2,
+        "hidden": 24,
+        "heads": 3,
+        "head_size": 5,
+        "ffn": 40,
+        "types": 2,
+        "labels": ("a", "b"),
+        "vocabulary": 50,
+        "positions": 40,
+    }
     spec = EncoderSpec(**fields | choices)
     rng = np.random.default_rng(11)
     arrays = {}

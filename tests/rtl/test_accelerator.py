@@ -76,9 +76,13 @@ def rtl_run(
 
     async def testbench(ctx: Any) -> None:
         for name, value in (
-            ("awaddr", ADDRESS["control"]), ("wdata", 1), ("wstrb", 1), ("awvalid", 1),
-            ("wvalid", 1), ("bready", 1),
-        ):  # fmt: skip
+            ("awaddr", ADDRESS["control"]),
+            ("wdata", 1),
+            ("wstrb", 1),
+            ("awvalid", 1),
+            ("wvalid", 1),
+            ("bready", 1),
+        ):
             ctx.set(getattr(dut.s_axi, name), value)
         await ctx.tick()
         ctx.set(dut.s_axi.awvalid, 0)
@@ -106,9 +110,7 @@ def rtl_run(
     sim = Simulator(dut)
     sim.add_clock(1e-8)
     sim.add_testbench(testbench)
-    for send in (
-        source("model", words), source("tokens", token_words(*given).tolist()), rows
-    ):  # fmt: skip
+    for send in (source("model", words), source("tokens", token_words(*given).tolist()), rows):
         sim.add_testbench(send, background=True)
     sim.run()
     assert answers["status"] & 3 == 2, "the inference has not ended"

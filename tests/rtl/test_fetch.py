@@ -17,8 +17,18 @@ from tb.amaranth_ports import simulate
 from tests.damage import replaced
 from tests.rtl.axi_memory import AxiMemory
 
-OUTPUTS = ("araddr", "arlen", "arsize", "arburst", "arid", "arlock", "arcache", "arprot", "arvalid",
-           "rready")  # fmt: skip
+OUTPUTS = (
+    "araddr",
+    "arlen",
+    "arsize",
+    "arburst",
+    "arid",
+    "arlock",
+    "arcache",
+    "arprot",
+    "arvalid",
+    "rready",
+)
 
 
 def byte(address: int) -> int:
@@ -98,9 +108,13 @@ def play(one: Play, fetch: Any = None) -> tuple[AxiMemory, int]:
                 broken.add((base + int(rng.integers(words)) * n) // bus.data_bytes)
             limit = int(rng.integers(1, 300)) if one.stopping else 1 << 30
             inputs = {
-                "start": 1, "stop": 0, "model_address": base, "model_words": words,
-                "rows_address": table, "row_words": row_words,
-            }  # fmt: skip
+                "start": 1,
+                "stop": 0,
+                "model_address": base,
+                "model_words": words,
+                "rows_address": table,
+                "row_words": row_words,
+            }
             wishes = [int(rng.integers(0, 1 << 20)) for _ in range(6)]
             due = compared + words + len(wishes) * row_words
             asked: deque[tuple[list[int], int]] = deque()

@@ -250,8 +250,14 @@ def test_the_core_names_what_there_is() -> None:
     assert re.fullmatch(r"bert2rtl:accelerator:unit:[\d.]+", whole["name"])
 
 
-KINDS = {"icarus": "SDC", "verilator": "SDC", "quartus": "SDC", "symbiflow": "SDC", "vivado": "xdc",
-         "trellis": "LPF"}  # fmt: skip
+KINDS = {
+    "icarus": "SDC",
+    "verilator": "SDC",
+    "quartus": "SDC",
+    "symbiflow": "SDC",
+    "vivado": "xdc",
+    "trellis": "LPF",
+}
 """What each tool reads of the constraints, by edalize's names."""
 BOARD = """CAPI=2:
 name: test:test:board:1.0

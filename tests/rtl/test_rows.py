@@ -38,10 +38,13 @@ def test_promises_outlive_resets(seed: int, stalls: float) -> None:
             ready, want = (int(rng.random() >= stalls) for _ in range(2))
             offer = bool(rows) and rng.random() >= stalls
             for port, value in (
-                (unit.reset, reset), (unit.request.valid, int(wish > 0)),
-                (unit.request.payload, wish), (unit.asked.ready, ready), (unit.o.ready, want),
+                (unit.reset, reset),
+                (unit.request.valid, int(wish > 0)),
+                (unit.request.payload, wish),
+                (unit.asked.ready, ready),
+                (unit.o.ready, want),
                 (unit.i.valid, int(offer)),
-            ):  # fmt: skip
+            ):
                 ctx.set(port, value)
             if offer:
                 ctx.set(unit.i.payload.data, [rows[0][0] % 100] * CONFIG.lanes)

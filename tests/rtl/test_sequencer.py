@@ -226,8 +226,18 @@ def rtl_tiles(program: Program, lengths: list[int], stall: float) -> tuple[list[
                 if tile.operation != before and fenced and not was_quiet:
                     wrong.append(f"{step.name} began before the array was quiet")
                 before = tile.operation
-                fields = ("a", "a_address", "b", "b_address", "length", "release", "row", "weights",
-                          "norm", "softmax")  # fmt: skip
+                fields = (
+                    "a",
+                    "a_address",
+                    "b",
+                    "b_address",
+                    "length",
+                    "release",
+                    "row",
+                    "weights",
+                    "norm",
+                    "softmax",
+                )
                 tags = ("epilogue", "table", "transposed", "weight_buffer", "softmax_buffer",
                         "score_first", "score_last", "address", "columns", "shift", "row_tile_done",
                         "table_last", "gather", "lane", "read")  # fmt: skip

@@ -35,12 +35,18 @@ LONG = 512
 SOONER = ("-MAKEFLAGS", "OPT_FAST=-O1", "-MAKEFLAGS", "VM_PARALLEL_BUILDS=0")
 SIZES: dict[str, Any] = {"vocabulary": VOCABULARY, "positions": LONG, "types": 2}
 SHAPES = {
-    "bert-tiny": Shape(
-        layers=2, hidden=128, heads=2, head_size=64, ffn=512, labels=2, **SIZES
-    ),
+    "bert-tiny": Shape(layers=2, hidden=128, heads=2, head_size=64, ffn=512, labels=2, **SIZES),
     "odd": Shape(
-        layers=2, hidden=33, heads=3, head_size=7, ffn=50, labels=5, **SIZES, norm="pre",
-        embedding_norm=False, pooling="mean",
+        layers=2,
+        hidden=33,
+        heads=3,
+        head_size=7,
+        ffn=50,
+        labels=5,
+        **SIZES,
+        norm="pre",
+        embedding_norm=False,
+        pooling="mean",
     ),
     "chained": Shape(
         layers=1, hidden=20, heads=1, head_size=9, ffn=18, labels=6, **SIZES, norm="pre"
@@ -51,11 +57,9 @@ SHAPES = {
     "every-token": Shape(
         layers=2, hidden=20, heads=2, head_size=10, ffn=30, labels=5, **SIZES, pooling="none"
     ),
-    "factorised": Shape(
-        layers=2, hidden=40, heads=2, head_size=20, ffn=30, labels=3, **SIZES
-    ),
+    "factorised": Shape(layers=2, hidden=40, heads=2, head_size=20, ffn=30, labels=3, **SIZES),
     "one": Shape(layers=1, hidden=1, heads=1, head_size=1, ffn=1, labels=1, **SIZES),
-}  # fmt: skip
+}
 FACTORISED = {"factorised": 13}
 
 

@@ -39,10 +39,17 @@ def test_small_units_on_icarus(unit: str) -> None:
 @pytest.mark.parametrize(
     "unit",
     [
-        "requantize", "activation", "reciprocal", "rsqrt", "softmax", "layernorm", "matmul",
-        "attention", "accelerator",
+        "requantize",
+        "activation",
+        "reciprocal",
+        "rsqrt",
+        "softmax",
+        "layernorm",
+        "matmul",
+        "attention",
+        "accelerator",
     ],
-)  # fmt: skip
+)
 def test_every_unit_on_verilator(unit: str) -> None:
     assert command.main([unit, "--lanes", "4"]) == 0
 

@@ -251,8 +251,11 @@ def test_every_field_is_what_the_map_says(simulation: Path, tmp_path: Path) -> N
     assert said == ""
     assert count > 1000
     assert {one.access for register in MAP for one in register.fields} == {
-        "ro", "rw", "wo", "w1c",
-    }  # fmt: skip
+        "ro",
+        "rw",
+        "wo",
+        "w1c",
+    }
 
 
 OTHERS = [

@@ -187,8 +187,11 @@ def test_texts_a_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     texts = rotten_tomatoes("test")[:5]
     lengths = [len(classifier.tokens(text.text, max_tokens=30).ids) for text in texts]
     assert [(row["memory"], row["stream_bytes"]) for row in rows] == [
-        (64, 1), (128, 1), (64, 8), (128, 8)
-    ]  # fmt: skip
+        (64, 1),
+        (128, 1),
+        (64, 8),
+        (128, 8),
+    ]
     assert {row["tokens"] for row in rows} == {sum(lengths)}
     assert {row["texts"] for row in rows} == {5}
     told = batches.measure(classifier.model, lengths, 8, 64, stream_bytes=8)

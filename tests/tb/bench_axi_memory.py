@@ -102,9 +102,11 @@ class Host:
     async def point(self, number: int) -> None:
         image, place = self.models[number].image, PLACES[number]
         for address, value in (
-            (MODEL_ADDRESS, place + image.stream_offset), (MODEL_BYTES, len(image.stream)),
-            (ROWS_ADDRESS, place + image.rows_offset), (ROW_BYTES, image.row_bytes),
-        ):  # fmt: skip
+            (MODEL_ADDRESS, place + image.stream_offset),
+            (MODEL_BYTES, len(image.stream)),
+            (ROWS_ADDRESS, place + image.rows_offset),
+            (ROW_BYTES, image.row_bytes),
+        ):
             assert await self.write(address, value) == AxiResp.OKAY
 
     async def send(self, number: int, tokens: int) -> list[int]:

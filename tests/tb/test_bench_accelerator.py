@@ -203,8 +203,12 @@ def test_refused_streams_and_tokens(small: Any, tmp_path: Path) -> None:
         for name, words, error in refused_tokens(model, program, sound[0])
     ]
     assert {i.error for i in bad} == {
-        Error.FORMAT, Error.LIMIT, Error.TOKEN, Error.NO_KEY, Error.LENGTH,
-    }  # fmt: skip
+        Error.FORMAT,
+        Error.LIMIT,
+        Error.TOKEN,
+        Error.NO_KEY,
+        Error.LENGTH,
+    }
     play(tmp_path, "verilator", LIMITS, between(sound, bad), idle=0.1, stall=0.2)
 
 

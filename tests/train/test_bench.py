@@ -84,8 +84,16 @@ def test_speed_is_float_time_over_golden_time() -> None:
     assert (row.speedup, row.of_int8) == (1.5, 0.5)
     assert replace(row, golden_ms=60.0).speedup == 0.5
     assert row.line().split() == [
-        "m", "128", "4", "30.00", "10.00", "20.00", "200.0", "1.50x", "0.50x"
-    ]  # fmt: skip
+        "m",
+        "128",
+        "4",
+        "30.00",
+        "10.00",
+        "20.00",
+        "200.0",
+        "1.50x",
+        "0.50x",
+    ]
 
 
 def test_int8_is_the_same_checkpoint() -> None:

@@ -180,10 +180,18 @@ def test_what_a_memory_is_given_and_does_not_write_is_nothing() -> None:
     whole, mutants = drawn(netlist(Written(), "written", sources=True), "written", 200, 1)
     (choice,) = {mutant.cell for mutant in mutants if "mux" in mutant.cell}
     (gate,) = {mutant.cell for mutant in mutants if mutant.port == "B"} - {choice}
-    unseen = [(choice, "S", "const1"), (choice, "A", "const1"), (choice, "B", "const1"),
-              (gate, "B", "const1")]  # fmt: skip
-    seen = [(choice, "Y", "inv"), (choice, "S", "const0"), (gate, "Y", "const1"),
-            ("ram", "WR_EN", "const1")]  # fmt: skip
+    unseen = [
+        (choice, "S", "const1"),
+        (choice, "A", "const1"),
+        (choice, "B", "const1"),
+        (gate, "B", "const1"),
+    ]
+    seen = [
+        (choice, "Y", "inv"),
+        (choice, "S", "const0"),
+        (gate, "Y", "const1"),
+        ("ram", "WR_EN", "const1"),
+    ]
     asked = [
         dataclasses.replace(mutants[0], cell=cell, port=port, mode=mode, bit=0, other=-1)
         for cell, port, mode in unseen + seen

@@ -90,9 +90,16 @@ def sample_in(folder: Path) -> Sample:
     """The model with what belongs to it, written into a folder."""
     model = random_model(SHAPE, seed=5)
     spec = EncoderSpec(
-        layers=1, hidden=10, heads=2, head_size=5, ffn=12, labels=LABELS,
-        vocabulary=len(WORDS), positions=14, types=2,
-    )  # fmt: skip
+        layers=1,
+        hidden=10,
+        heads=2,
+        head_size=5,
+        ffn=12,
+        labels=LABELS,
+        vocabulary=len(WORDS),
+        positions=14,
+        types=2,
+    )
     save(model, folder / "model", info_of(spec, folder / "model"))
     (folder / "model.img").write_bytes(image_of(model))
     return Sample(model, folder / "model", folder / "model.img")
