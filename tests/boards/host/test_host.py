@@ -391,7 +391,8 @@ def test_a_port_that_another_program_uses(make_board: Make, command: Make, link:
     [
         (
             [],
-            "error: there is no serial port on USB: connect the board, or name a port with --port\n",
+            "error: there is no serial port on USB: connect the board, or name a port with "
+            "--port\n",
         ),
         (["a", "b"], "error: there are several serial ports on USB, a, b: name one with --port\n"),
     ],
