@@ -161,9 +161,7 @@ def drawn(rng: random.Random, bus: Bus, count: int) -> list[Burst]:
     return bursts
 
 
-@pytest.mark.parametrize(
-    ("data_bits", "pause"), [(32, 0.4), (64, 0.0), pytest.param(128, 0.3, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("data_bits", "pause"), [(32, 0.4), (64, 0.0), (128, 0.3)])
 def test_bursts_of_any_kind(data_bits: int, pause: float) -> None:
     bus = Bus(data_bits=data_bits)
     bursts = drawn(random.Random(data_bits), bus, 30)
@@ -196,9 +194,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [FAULTS[0], *(pytest.param(*f, marks=pytest.mark.slow) for f in FAULTS[1:])]
-)
+@pytest.mark.parametrize(("old", "new"), FAULTS)
 def test_a_fault_is_seen(old: str, new: str) -> None:
     module = faulty("boards/gateware/axi", (old, new))
     bus = Bus(data_bits=64)

@@ -160,9 +160,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [FAULTS[0], *(pytest.param(*f, marks=pytest.mark.slow) for f in FAULTS[1:])]
-)
+@pytest.mark.parametrize(("old", "new"), FAULTS)
 def test_a_fault_is_seen(old: str, new: str) -> None:
     module = faulty("boards/gateware/flash", (old, new))
     flash = Flash(DATA, 3)

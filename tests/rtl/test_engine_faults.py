@@ -209,15 +209,11 @@ def play(design: Design, variant: str, case: Path | None) -> None:
 
 
 def first_of_each(faults: tuple[Fault, ...]) -> list[object]:
-    """The first fault of each bench, that of each part marked as thorough, the others as slow."""
-    parts: set[str] = set()
+    """The first fault of each bench, and the others marked as thorough."""
     tops: set[str] = set()
     found: list[object] = []
     for fault in faults:
         marks = [pytest.mark.thorough] if fault.top in tops else []
-        if fault.part in parts:
-            marks = [pytest.mark.slow]
-        parts.add(fault.part)
         tops.add(fault.top)
         found.append(pytest.param(fault, marks=marks, id=f"{fault.part}: {fault.kind}"))
     return found

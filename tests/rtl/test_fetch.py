@@ -16,6 +16,7 @@ from rtl.interface.config import Config
 from tb.amaranth_ports import simulate
 from tests.damage import replaced
 from tests.rtl.axi_memory import AxiMemory
+from tests.tiers import quick
 
 OUTPUTS = (
     "araddr",
@@ -178,9 +179,9 @@ def test_the_choices_of_a_bus() -> None:
     assert Bus(data_bits=512, burst=64).buffer == 512
 
 
-@pytest.mark.parametrize("lanes", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (16, 64))])
+@pytest.mark.parametrize("lanes", quick([4, 16, 64]))
 @pytest.mark.parametrize("data_bits", DATA_BITS)
-@pytest.mark.parametrize("rest", [pytest.param(0.0, marks=pytest.mark.slow), 0.4])
+@pytest.mark.parametrize("rest", quick([0.4, 0.0]))
 def test_every_word_of_stream_and_rows(data_bits: int, lanes: int, rest: float) -> None:
     bus = Bus(data_bits=data_bits, burst=4, outstanding=4)
     memory, compared = play(Play(bus, lanes, rest))
@@ -188,14 +189,14 @@ def test_every_word_of_stream_and_rows(data_bits: int, lanes: int, rest: float) 
     assert max(beats for _, beats in memory.taken) == bus.burst
 
 
-@pytest.mark.parametrize("data_bits", [pytest.param(32, marks=pytest.mark.slow), 128])
+@pytest.mark.parametrize("data_bits", quick([128, 32]))
 def test_a_stop_in_any_cycle(data_bits: int) -> None:
     """What comes after it is dropped, and the next stream is whole."""
     bus = Bus(data_bits=data_bits, burst=8, outstanding=2)
     play(Play(bus, 8, 0.3, streams=12, stopping=True, seed=1))
 
 
-@pytest.mark.parametrize("data_bits", [32, pytest.param(256, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("data_bits", quick([32, 256]))
 def test_a_bad_beat_is_said_before_its_words_are_given(data_bits: int) -> None:
     bus = Bus(data_bits=data_bits, burst=8, outstanding=2)
     play(Play(bus, 8, 0.2, streams=8, bad=True, seed=2))
@@ -222,7 +223,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(
     ("part", "old", "new"),
-    [*FAULTS[:1], *(pytest.param(*fault, marks=pytest.mark.slow) for fault in FAULTS[1:])],
+    quick(FAULTS),
 )
 def test_a_fault_is_found(part: str, old: str, new: str) -> None:
     bus = Bus(data_bits=128, burst=4, outstanding=4)

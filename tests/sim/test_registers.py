@@ -17,6 +17,7 @@ from rtl.interface.operation import Error
 from rtl.registers.map import SOURCE, Field, Register, registers
 from sim.design import generated
 from tests.damage import changed
+from tests.tiers import quick
 
 # All limits differ, so that none can stand in another's place.
 CONFIG = Config(lanes=4, tokens=24, hidden=32, ffn=48, labels=8)
@@ -284,7 +285,7 @@ def test_every_other_map_is_one() -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [*OTHERS[:3], *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHERS[3:])],
+    quick(OTHERS, 3),
 )
 def test_another_map_is_not_that_of_the_verilog(
     old: str, new: str, simulation: Path, tmp_path: Path
