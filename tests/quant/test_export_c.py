@@ -17,6 +17,7 @@ from quant.foreign.checkpoint import Checkpoint
 from quant.foreign.tokenizer import TextTokenizer
 from quant.quantize.options import REMEDIES, Options
 from quant.texts.data_file import Review
+from tests import zoo
 from tests.damage import changed
 from tests.quant import exported
 from tests.quant.exported import (
@@ -275,7 +276,7 @@ UNIT_FAULTS = {
 @pytest.mark.parametrize("name", quick(UNIT_FAULTS, 2))
 def test_units_and_faults_of_one_bit(name: str, tmp_path: Path) -> None:
     right, wrong, seen = UNIT_FAULTS[name]
-    sources = c.sources(random_model(Shape(1, 1, 1, 1, 1, 1, 1, 1, 0), 0), {})
+    sources = c.sources(zoo.model("one", 0), {})
     if name != "none":
         sources["bert_infer.c"] = changed(sources["bert_infer.c"], (right, wrong))
     assert units_differ(sources, tmp_path) == list(seen)
@@ -313,7 +314,7 @@ int main(void)
 
 
 def test_codes(tmp_path: Path) -> None:
-    model = random_model(Shape(1, 6, 1, 6, 8, 2, 30, 12, 2), 2)
+    model = zoo.model("bert-tiny", 2, positions=12)
     sources = c.sources(model, {}) | {"bert_main.c": CODES}
     program = build(sources, tmp_path, *CHECKED)
     done = subprocess.run([program], capture_output=True, text=True, check=True)
@@ -344,7 +345,7 @@ def test_codes(tmp_path: Path) -> None:
 
 def test_the_program_refuses_lines(tmp_path: Path) -> None:
     """Listed mistakes, and any: a line is answered or refused in one line, and nothing crashes."""
-    model = random_model(Shape(1, 4, 1, 4, 8, 2, 30, 12, 2), 2)
+    model = zoo.model("bert-tiny", 2, positions=12)
     program = build(c.sources(model, {}), tmp_path, *CHECKED)
 
     def run(text: bytes) -> tuple[int, bytes, bytes]:

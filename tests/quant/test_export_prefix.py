@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from golden import encoder, store
-from golden.model import Model, Shape
-from golden.random import random_model
+from golden.model import Model
 from quant.export import c
 from quant.export.__main__ import main
+from tests import zoo
 from tests.ending import exit_code
 from tests.quant import exported
 from tests.quant.exported import CHECKED, STRICT, WARNINGS
@@ -40,8 +40,8 @@ def write(sources: Mapping[str, str], folder: Path) -> None:
 
 def small(seed: int) -> Model:
     """With an embedding's norm, a factorised embedding, pre-norm's last norm, 16-bit operands."""
-    shape = Shape(1, 6, 2, 3, 8, 2 + seed, 30, 12, 2, norm="pre" if seed % 2 else "post")
-    return random_model(shape, seed, 0 if seed % 2 else 4, precise=bool(seed % 2))
+    name = "pre-norm" if seed % 2 else "factorised"
+    return zoo.model(name, seed, precise=bool(seed % 2), labels=2 + seed, vocabulary=30)
 
 
 CALLS = r"""
@@ -225,7 +225,7 @@ def test_the_lines_that_it_prints_work(
     capsys,
 ) -> None:
     """As they stand, in a shell; with the ids of the model's own vocabulary."""
-    model = random_model(Shape(1, 4, 1, 4, 8, 2, vocabulary, positions, 0), 1)
+    model = zoo.model("pre-norm", vocabulary=vocabulary, positions=positions)
     store.save(model, tmp_path / "quantized", {})
     monkeypatch.chdir(tmp_path)
     assert main(["c", "--quantized", "quantized", "-o", folder, "--prefix", "mine"]) == 0
