@@ -13,6 +13,7 @@ from sim.bench import run_bench
 from sim.design import described
 from tb.pipelined import run_pipelined
 from tests.damage import mutated, replaced
+from tests.tiers import quick
 
 CONFIG = Config(lanes=4, tokens=32, hidden=32, ffn=48)
 INVERTED = (
@@ -29,13 +30,15 @@ INVERTED = (
 
 @pytest.mark.parametrize(
     ("unit", "tests"),
-    [
-        pytest.param("activation", (), marks=pytest.mark.thorough),
-        ("softmax", ()),
-        pytest.param("layernorm", (), marks=pytest.mark.thorough),
-        pytest.param("attention", ("small",), marks=pytest.mark.thorough),
-        pytest.param("accelerator", ("small",), marks=pytest.mark.thorough),
-    ],
+    quick(
+        [
+            ("softmax", ()),
+            ("activation", ()),
+            ("layernorm", ()),
+            ("attention", ("small",)),
+            ("accelerator", ("small",)),
+        ]
+    ),
 )
 def test_no_unit_uses_a_collision(unit: str, tests: tuple[str, ...]) -> None:
     component = mutated("memory", *INVERTED, unit=unit, config=CONFIG)

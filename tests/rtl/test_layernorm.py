@@ -11,6 +11,7 @@ from tb import layernorm
 from tb.amaranth_ports import simulate
 from tb.layernorm import Operation, check_layernorm, extreme_operations, random_operation
 from tb.pipelined import run_pipelined
+from tests.tiers import quick
 
 
 def check(lanes: int, operations: list[Operation], parts: int = 1) -> None:
@@ -21,13 +22,7 @@ def check(lanes: int, operations: list[Operation], parts: int = 1) -> None:
     simulate(unit, lambda ports: check_layernorm(ports, operations, parts))
 
 
-TRAFFIC = [
-    (0.3, 80),
-    *(
-        pytest.param(*other, marks=pytest.mark.thorough)
-        for other in ((0.0, 0), (0.0, 80), (0.3, 0))
-    ),
-]
+TRAFFIC = quick([(0.3, 80), (0.0, 0), (0.0, 80), (0.3, 0)])
 
 
 @pytest.mark.parametrize(("busy", "spread"), TRAFFIC)
@@ -78,7 +73,7 @@ def test_port_taken_for_long() -> None:
 
 @pytest.mark.parametrize(
     ("channels", "parts"),
-    [(2, 1), (2, 3), *(pytest.param(1024, n, marks=pytest.mark.thorough) for n in (1, 3))],
+    quick([(2, 1), (2, 3), (1024, 1), (1024, 3)], 2),
 )
 def test_extremes(channels: int, parts: int) -> None:
     check(6, extreme_operations(6, channels), parts)

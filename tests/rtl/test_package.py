@@ -24,6 +24,7 @@ from rtl.generate.package.instances import verilog, vhdl, vhdl_name
 from rtl.generate.sheet import Generated, banner
 from rtl.generate.verilog import in_order
 from rtl.interface.config import Config
+from tests.tiers import quick
 
 PORT_FACTS = {
     "clk": {"direction": "input", "width": 1},
@@ -323,12 +324,8 @@ def test_the_core_alone_has_the_clock_of_its_tool(tool: str, cores: Path, tmp_pa
 @pytest.mark.parametrize(
     "options",
     [
-        *(
-            pytest.param(["--target=default", "--tool", tool], marks=pytest.mark.thorough)
-            for tool in KINDS
-        ),
-        ["--target=trellis"],
-        pytest.param(["--target=vivado"], marks=pytest.mark.thorough),
+        *quick([[f"--target={flow}"] for flow in ("trellis", "vivado")]),
+        *quick([["--target=default", "--tool", tool] for tool in KINDS], 0),
     ],
     ids=" ".join,
 )

@@ -18,18 +18,12 @@ from sim.simulators import SimulatorError
 from sim.synth import fold
 from sim.synth.tools import SynthesisError
 from tests.ending import refusal
+from tests.tiers import quick
 
 CONFIG = Config(lanes=4)
 
 
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "activation",
-        "reciprocal",
-        *(pytest.param(unit, marks=pytest.mark.thorough) for unit in ("requantize", "rsqrt")),
-    ],
-)
+@pytest.mark.parametrize("unit", quick(["activation", "reciprocal", "requantize", "rsqrt"], 2))
 def test_small_units_on_icarus(unit: str) -> None:
     assert command.main([unit, "--lanes", "4", "--simulator", "icarus"]) == 0
 

@@ -18,6 +18,7 @@ from sim.design import Design, generated
 from tb.case import Case, attention_inference, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, layer_inferences
 from tests.tb.power_up import unknown
+from tests.tiers import quick
 
 REVIEW = (
     "That movie was terrible! The plot made no sense, the actors seemed bored, and after two hours "
@@ -39,10 +40,7 @@ def attention(config: Config) -> Design:
     return generated("attention", config)
 
 
-@pytest.mark.parametrize(
-    ("idle", "stall", "precise"),
-    [SETTINGS[0], *(pytest.param(*s, marks=pytest.mark.thorough) for s in SETTINGS[1:])],
-)
+@pytest.mark.parametrize(("idle", "stall", "precise"), quick(SETTINGS))
 def test_small_shapes_on_icarus(idle: float, stall: float, precise: bool, tmp_path: Path) -> None:
     config = Config(lanes=4, **SMALL_LIMITS, precise=precise)
     found, kinds = [], set()

@@ -8,13 +8,12 @@ from rtl.interface.config import Config
 from sim.bench import run_bench
 from sim.design import generated
 from tests.tb.power_up import unknown
+from tests.tiers import quick
 
 UNITS = ("requantize", "activation", "reciprocal", "rsqrt", "softmax", "layernorm")
 
 
-@pytest.mark.parametrize(
-    "unit", [*UNITS[:-1], pytest.param("layernorm", marks=pytest.mark.thorough)]
-)
+@pytest.mark.parametrize("unit", quick(UNITS, len(UNITS) - 1))
 def test_icarus(unit: str, real_vectors: Path) -> None:
     """With vectors of a real review on the shipped model; registers begin with X."""
     config = Config(lanes=4)
@@ -33,7 +32,7 @@ def test_more_lanes(unit: str, lanes: int) -> None:
     run_bench(unit, "icarus", Config(lanes=lanes, hidden=96))
 
 
-@pytest.mark.parametrize("epilogue_lanes", [2, pytest.param(1, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("epilogue_lanes", quick([2, 1]))
 def test_columns_in_parts(epilogue_lanes: int) -> None:
     run_bench("matmul", "icarus", Config(lanes=4, hidden=96, epilogue_lanes=epilogue_lanes))
 
@@ -49,9 +48,6 @@ def test_fewer_lanes_of_layernorm(norm_lanes: int) -> None:
 
 
 @pytest.mark.verilator
-@pytest.mark.parametrize(
-    "unit",
-    [pytest.param(u, marks=[] if u == "layernorm" else [pytest.mark.thorough]) for u in UNITS],
-)
+@pytest.mark.parametrize("unit", quick(reversed(UNITS)))
 def test_verilator(unit: str) -> None:
     run_bench(unit, "verilator", Config(lanes=8))

@@ -16,6 +16,7 @@ from rtl.interface.config import Config
 from sim.design import Port, described
 from sim.machine.unit import NativePorts, library
 from tests.ending import refusal
+from tests.tiers import quick
 from verify.mutate import __main__ as command
 from verify.mutate import bench, score
 from verify.mutate.equal import equivalents
@@ -35,14 +36,10 @@ from verify.mutate.signals import signals
 from verify.mutate.survivors import Known, known
 
 CONFIG = Config(lanes=4)
-UNITS = (
-    "activation",
-    *(pytest.param(u, marks=pytest.mark.thorough) for u in ("requantize", "matmul")),
-)
 
 
 @pytest.mark.verilator
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", quick(["activation", "requantize", "matmul"]))
 def test_a_bench_kills_what_is_not_known(
     unit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
