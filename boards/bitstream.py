@@ -51,10 +51,13 @@ def _parser() -> Parser:
         "-o", "--out", type=Path, default=OUT, metavar="FILE", help=f"default: {OUT}"
     )
     result.add_argument(
-        "--megahertz", type=float, default=MEGAHERTZ, metavar="F",
+        "--megahertz",
+        type=float,
+        default=MEGAHERTZ,
+        metavar="F",
         help=f"the clock of everything, which the PLL makes of {CRYSTAL_MHZ} MHz "
         f"(default: {MEGAHERTZ:g})",
-    )  # fmt: skip
+    )
     result.add_argument("--no-route", action="store_true", help="map and pack, no bitstream")
     result.add_argument("--placer", choices=PLACERS, default=PLACERS[0], help="static")
     result.add_argument("--router", choices=ROUTERS, default=ROUTERS[0], help="router1")
@@ -140,8 +143,15 @@ def _packed(options: argparse.Namespace, choices: Choices) -> dict[str, Any]:
         )
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(options.out) as temporary:
-        run_tool("ecppack", "--compress", "--freq", "62.0", f"{NAME}.config",
-                 str(temporary.resolve()), folder=FOLDER)  # fmt: skip
+        run_tool(
+            "ecppack",
+            "--compress",
+            "--freq",
+            "62.0",
+            f"{NAME}.config",
+            str(temporary.resolve()),
+            folder=FOLDER,
+        )
         size = temporary.stat().st_size
     if size > IMAGE_IN_FLASH:
         raise ToolError(f"{options.out} has {size:,} bytes: more than lie before the image")

@@ -199,8 +199,14 @@ def memory(model: Model) -> str:
     }
     for i, layer in enumerate(model.layers):
         a = layer.attention
-        linears = {"q": a.q, "k": a.k, "v": a.v, "o": a.o, "up": layer.ffn.up,
-                   "down": layer.ffn.down}  # fmt: skip
+        linears = {
+            "q": a.q,
+            "k": a.k,
+            "v": a.v,
+            "o": a.o,
+            "up": layer.ffn.up,
+            "down": layer.ffn.down,
+        }
         for name, linear in linears.items():
             parts[f"layer {i}, {name}"] = _bytes(linear)
     for j, linear in enumerate(model.head):

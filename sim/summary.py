@@ -135,8 +135,15 @@ def phase_table(
 ) -> tuple[list[str], list[list[object]]]:
     """Headings and lines: a line a phase, and the total."""
     headings = [
-        "phase", "cycles", "ideal", "utilisation", "values", "mismatches", "largest", "mean",
-    ]  # fmt: skip
+        "phase",
+        "cycles",
+        "ideal",
+        "utilisation",
+        "values",
+        "mismatches",
+        "largest",
+        "mean",
+    ]
     compared, mismatches = facts["compared"], facts["mismatches"]
     lines: list[list[object]] = []
     for row in rows:

@@ -93,14 +93,17 @@ def test_every_command_of_the_file_is_one() -> None:
 
 def entry(**changes: Any) -> Measurement:
     given = {
-        "name": "a", "section": "S", "title": "T", "date": "2026-01-02",
+        "name": "a",
+        "section": "S",
+        "title": "T",
+        "date": "2026-01-02",
         "command": "python -m x --lanes {lanes} {vary}",
         "columns": ["lanes", "short", "long", "_o"],
         "units": ["", "cycles", "%", ""],
         "rows": [[4, 1234, Decimal("0.50"), "q"]],
         "vary": {"short": "--t 1", "long": "--t 2"},
         "read": {"short": "total", "long": "share.of * 100"},
-    }  # fmt: skip
+    }
     return Measurement(**(given | changes))
 
 

@@ -158,17 +158,23 @@ def _parser() -> Parser:
         "--data", type=Path, metavar="FILE", help="a .csv, .tsv, .jsonl, .txt or .parquet file"
     )
     result.add_argument(
-        "--one-by-one", action="store_true",
+        "--one-by-one",
+        action="store_true",
         help="an inference for each text of --data (default: they share them, as many as fit)",
-    )  # fmt: skip
+    )
     result.add_argument(
-        "--quantized", type=Path, default=MODEL, metavar="DIR",
+        "--quantized",
+        type=Path,
+        default=MODEL,
+        metavar="DIR",
         help=f"the model whose image the board has (default: {MODEL})",
-    )  # fmt: skip
+    )
     result.add_argument(
-        "--load", type=Path, metavar="FILE",
+        "--load",
+        type=Path,
+        metavar="FILE",
         help="the image that the board has to use; loaded first where it uses another",
-    )  # fmt: skip
+    )
     add_columns(result)
     add_board(result)
     add_json(result)

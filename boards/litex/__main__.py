@@ -49,13 +49,17 @@ def _parser() -> Parser:
     result = Parser("boards.litex", DESCRIPTION, EXAMPLES)
     add_lanes(result, LANES, default=FEWEST)
     result.add_argument(
-        "--standard", choices=STANDARDS, default=STANDARDS[0],
+        "--standard",
+        choices=STANDARDS,
+        default=STANDARDS[0],
         help=f"the bus of the SoC (default: {STANDARDS[0]})",
-    )  # fmt: skip
+    )
     result.add_argument(
-        "--quantized", type=Path, metavar="DIR",
+        "--quantized",
+        type=Path,
+        metavar="DIR",
         help="folder that quant.calibrate wrote (default: a small model of random integers)",
-    )  # fmt: skip
+    )
     result.add_argument(
         "--sequences", type=positive, default=2, metavar="N", help="how many (default: 2)"
     )

@@ -171,13 +171,19 @@ def _parser() -> Parser:
         EXAMPLES,
     )
     result.add_argument(
-        "--megahertz", type=whole(1), default=MEGAHERTZ, metavar="F",
+        "--megahertz",
+        type=whole(1),
+        default=MEGAHERTZ,
+        metavar="F",
         help=f"clock of chip and controller (default: {MEGAHERTZ})",
-    )  # fmt: skip
+    )
     result.add_argument(
-        "--row-bytes", type=whole(2, 1 << 16), default=128, metavar="B",
+        "--row-bytes",
+        type=whole(2, 1 << 16),
+        default=128,
+        metavar="B",
         help="bytes of an embedding row, even (default: 128)",
-    )  # fmt: skip
+    )
     add_seed(result, "data and rows")
     add_json(result)
     return result
@@ -193,12 +199,14 @@ def _run(options: argparse.Namespace) -> int:
     figures: dict[str, Any] = {
         "megahertz": options.megahertz,
         "power_up_cycles": memory.power_up,
-        "patterns": {line.pattern: {"words": line.words, "cycles": line.cycles, "share": line.share}
-                     for line in lines},
+        "patterns": {
+            line.pattern: {"words": line.words, "cycles": line.cycles, "share": line.share}
+            for line in lines
+        },
         "refreshes": memory.refreshes,
         "milliseconds": cycles / options.megahertz / 1000,
         "violations": len(memory.violations),
-    }  # fmt: skip
+    }
     memory.close()
     for line in lines:
         print(

@@ -54,9 +54,11 @@ def _session() -> Any:
     matrices = [
         helper.make_tensor_value_info(name, kind, [None, None])
         for name, kind in (
-            ("x", TensorProto.UINT8), ("weight", TensorProto.UINT8), ("acc", TensorProto.INT32)
+            ("x", TensorProto.UINT8),
+            ("weight", TensorProto.UINT8),
+            ("acc", TensorProto.INT32),
         )
-    ]  # fmt: skip
+    ]
     node = helper.make_node("MatMulInteger", ["x", "weight", "zero", "zero"], ["acc"])
     zero = numpy_helper.from_array(np.array(ZERO, np.uint8), "zero")
     graph = helper.make_graph([node], "product", matrices[:2], matrices[2:], [zero])

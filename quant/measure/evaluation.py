@@ -258,8 +258,10 @@ class LabelEvaluation(Outputs):
             low, high = floats["exact_95"]
             lines.append(f"{'':{self.column}}{'float':>9} {'golden':>9} {'points':>8}")
             for key, name in (
-                ("exact", "every label right"), ("micro_f1", "micro F1"), ("macro_f1", "macro F1"),
-            ):  # fmt: skip
+                ("exact", "every label right"),
+                ("micro_f1", "micro F1"),
+                ("macro_f1", "macro F1"),
+            ):
                 note = f"   float 95 % interval {low:.2%} to {high:.2%}" if key == "exact" else ""
                 cells = change(floats[key], integers[key])
                 lines.append(f"{name:{self.column}}{cells}{note}")

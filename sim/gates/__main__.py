@@ -52,9 +52,12 @@ def _parser() -> Parser:
     result.add_argument("--simulator", choices=SIMULATORS, default="verilator", help="verilator")
     families = [ECP5, *FAMILIES]
     result.add_argument(
-        "--family", choices=families, default=ECP5, metavar="NAME",
+        "--family",
+        choices=families,
+        default=ECP5,
+        metavar="NAME",
         help=f"{', '.join(families)} (default: {ECP5})",
-    )  # fmt: skip
+    )
     add_json(result)
     add_config_options(result)
     return result

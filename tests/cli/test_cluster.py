@@ -19,6 +19,7 @@ import pytest
 
 from tests.cli import cases
 from tests.cli.test_workers import NUMBERS, ROOT
+from tests.tiers import quick
 
 Process = subprocess.Popen[bytes]
 
@@ -68,7 +69,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield found
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", quick([3, 1]))
 def test_the_results_do_not_depend_on_the_workers(address: str, count: int) -> None:
     here = list(each(cases.square, 100, NUMBERS))
     with workers(address, count):

@@ -27,8 +27,14 @@ def test_help_shows_the_description_the_defaults_and_the_examples(capsys):
         parser().parse_args(["--help"])
     assert stop.value.code == 0
     shown = capsys.readouterr().out
-    for part in ("What it does.", "models/bert-tiny-imdb", "default: 128", "default: 8",
-                 "4, 8, 16, 32, 64", "examples:\n  python -m quant.example"):  # fmt: skip
+    for part in (
+        "What it does.",
+        "models/bert-tiny-imdb",
+        "default: 128",
+        "default: 8",
+        "4, 8, 16, 32, 64",
+        "examples:\n  python -m quant.example",
+    ):
         assert part in shown
 
 

@@ -222,8 +222,9 @@ def test_a_machine_where_the_fast_engine_is_not_golden_is_refused(
 @pytest.mark.parametrize("pooling", ["first", "mean", "none"])
 def test_the_check_is_that_of_golden_a_text_at_a_time(pooling: str) -> None:
     """Whatever goes together: the sums of every tensor, by plain golden and the float model."""
-    source = checkpoint(task="token-classification" if pooling == "none" else "classification",
-                        pooling=pooling)  # fmt: skip
+    source = checkpoint(
+        task="token-classification" if pooling == "none" else "classification", pooling=pooling
+    )
     texts = inputs(9, 1, source.spec)
     quantized = calibrate.Calibrator(source, texts).quantize(Options(remedies=("split",)))
     expected: dict[str, TensorError] = {}
@@ -354,6 +355,7 @@ def test_of_two_that_need_it_at_once_one_calibrates(
     assert len(begun) == 1
 
 
+@pytest.mark.thorough
 def test_the_processor_and_its_threads_do_not_matter(tmp_path: Path) -> None:
     """The same integers with the BLAS kernels of another processor and another thread count."""
     models = []

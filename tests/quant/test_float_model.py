@@ -194,9 +194,18 @@ def test_a_masked_token_changes_nothing(tmp_path: Path) -> None:
 def test_pre_norm_and_mean_pooling_by_hand() -> None:
     """One layer whose branches are zero: the head sees the norm of the embeddings, averaged."""
     spec = EncoderSpec(
-        layers=1, hidden=4, heads=1, head_size=4, ffn=3, labels=("a", "b"), vocabulary=3,
-        positions=4, norm="pre", embedding_norm=False, pooling="mean",
-    )  # fmt: skip
+        layers=1,
+        hidden=4,
+        heads=1,
+        head_size=4,
+        ffn=3,
+        labels=("a", "b"),
+        vocabulary=3,
+        positions=4,
+        norm="pre",
+        embedding_norm=False,
+        pooling="mean",
+    )
     rng = np.random.default_rng(1)
     arrays = {name: np.zeros(shape, np.float32) for name, shape in spec.shapes().items()}
     arrays["embedding.token"] = rng.normal(size=(3, 4)).astype(np.float32)

@@ -146,10 +146,14 @@ def test_the_mean_that_a_bias_takes_up_is_no_error() -> None:
     for corrected in (True, False):
         for centred in (True, False):
             found = quantizers.linear(
-                "layer", weight, bias, 1.0, None,
+                "layer",
+                weight,
+                bias,
+                1.0,
+                None,
                 input_means=x.mean(axis=0, dtype=np.float64) if corrected else None,
                 to_codes=to_codes(moments_of(x), centred),
-            )  # fmt: skip
+            )
             acc = x @ found.linear.weight.T.astype(float) + found.linear.bias
             error = acc * found.weight_scales - (x @ weight.T + bias)
             errors[corrected, centred] = np.square(error).mean()

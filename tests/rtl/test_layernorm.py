@@ -11,6 +11,7 @@ from tb import layernorm
 from tb.amaranth_ports import simulate
 from tb.layernorm import Operation, check_layernorm, extreme_operations, random_operation
 from tb.pipelined import run_pipelined
+from tests.tiers import quick
 
 
 def check(lanes: int, operations: list[Operation], parts: int = 1) -> None:
@@ -21,8 +22,10 @@ def check(lanes: int, operations: list[Operation], parts: int = 1) -> None:
     simulate(unit, lambda ports: check_layernorm(ports, operations, parts))
 
 
-@pytest.mark.parametrize("busy", [0.0, 0.3])
-@pytest.mark.parametrize("spread", [0, 80])
+TRAFFIC = quick([(0.3, 80), (0.0, 0), (0.0, 80), (0.3, 0)])
+
+
+@pytest.mark.parametrize(("busy", "spread"), TRAFFIC)
 @pytest.mark.parametrize(
     ("lanes", "channels", "tiles"), [(4, 40, 5), (4, 8, 4), (8, 1, 3), (3, 33, 1)]
 )
@@ -37,8 +40,7 @@ def test_values_and_cycles(lanes: int, channels: int, tiles: int, spread: int, b
     )
 
 
-@pytest.mark.parametrize("busy", [0.0, 0.3])
-@pytest.mark.parametrize("spread", [0, 80])
+@pytest.mark.parametrize(("busy", "spread"), TRAFFIC)
 @pytest.mark.parametrize(
     ("lanes", "parts", "channels", "tiles"),
     [(4, 2, 40, 5), (4, 4, 8, 4), (8, 2, 1, 3), (6, 3, 33, 1), (8, 8, 2, 3)],
@@ -69,8 +71,10 @@ def test_port_taken_for_long() -> None:
     check(4, [operation], parts=2)
 
 
-@pytest.mark.parametrize("parts", [1, 3])
-@pytest.mark.parametrize("channels", [2, 1024])
+@pytest.mark.parametrize(
+    ("channels", "parts"),
+    quick([(2, 1), (2, 3), (1024, 1), (1024, 3)], 2),
+)
 def test_extremes(channels: int, parts: int) -> None:
     check(6, extreme_operations(6, channels), parts)
 

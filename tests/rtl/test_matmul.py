@@ -17,6 +17,7 @@ from tb.matmul import (
     random_tiles,
 )
 from tb.pipelined import run_pipelined
+from tests.tiers import quick
 
 
 @pytest.mark.parametrize("pauses", [0.0, 0.4])
@@ -31,7 +32,10 @@ def test_products(lanes: int, dsp_macs: int | None, pauses: float) -> None:
 
 
 @pytest.mark.parametrize("pauses", [0.0, 0.4])
-@pytest.mark.parametrize(("lanes", "epilogue_lanes"), [(4, 2), (4, 1), (8, 4), (16, 2)])
+@pytest.mark.parametrize(
+    ("lanes", "epilogue_lanes"),
+    quick([(4, 2), (4, 1), (8, 4), (16, 2)], 3),
+)
 def test_columns_in_parts(lanes: int, epilogue_lanes: int, pauses: float) -> None:
     """Rows drain one part after the other, and tiles may end as close as all of them take."""
     config = Config(

@@ -12,6 +12,7 @@ from golden.model import Norm
 from rtl.datapath.normalizer import Normalizer
 from rtl.interface.config import Config
 from tb.amaranth_ports import simulate
+from tests.tiers import quick
 
 N = 4
 
@@ -27,7 +28,7 @@ def random_norm(rng: np.random.Generator, channels: int, precise: bool) -> Norm:
     )
 
 
-@pytest.mark.parametrize("traffic", [0.0, 0.3, 0.7])
+@pytest.mark.parametrize("traffic", quick([0.7, 0.0, 0.3]))
 @pytest.mark.parametrize(
     ("channels", "rows", "norm_lanes", "precise"),
     [

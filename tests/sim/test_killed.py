@@ -73,6 +73,7 @@ def test_a_killed_command_leaves_no_simulation() -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.thorough
 def test_a_fuzzer_that_another_process_started_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     built = program(4)
     monkeypatch.setattr("os.getpid", lambda: 1)

@@ -13,7 +13,7 @@ from sim.machine.unit import NativePorts, finish, library
 from tb import reciprocal, requantize, rsqrt
 from tb.compare import Mismatch
 from tb.pipelined import check_stream, stream
-from tests.rtl.mutation import mutated
+from tests.damage import mutated
 
 pytestmark = pytest.mark.verilator
 

@@ -23,9 +23,7 @@ from sim.machine.volume import MachineError, Result
 from sim.reviews import Review, Setup, check, shares
 from tests.ending import refusal
 
-LINE = [
-    "--reviews", "4", "--tokens", "12", "--lanes", "4", "--trace-sample", "2", "--jobs", "2"
-]  # fmt: skip
+LINE = ["--reviews", "4", "--tokens", "12", "--lanes", "4", "--trace-sample", "2", "--jobs", "2"]
 FAST_BATCH = golden_fast.run_batch
 
 
@@ -101,9 +99,15 @@ def test_each_review_of_an_inference_has_its_own_logits(classifier: Classifier) 
     config = fitting(classifier.model.shape, 4, 24)
     program = compile_model(classifier.model, config)
     setup = Setup(
-        model=classifier.model, config=config, program=program, rows=np.zeros((0, 0), np.int8),
-        stream_bytes=None, stream_ahead=1, row_latency=20, stalls=None,
-    )  # fmt: skip
+        model=classifier.model,
+        config=config,
+        program=program,
+        rows=np.zeros((0, 0), np.int8),
+        stream_bytes=None,
+        stream_ahead=1,
+        row_latency=20,
+        stalls=None,
+    )
     tokens = classifier.tokens("A fine film.")
     batch = [Review(tokens, np.array(golden, np.int32), False) for golden in ([1, -2], [3, 4])]
     one, other = check(setup, batch, result([1, -2, 3, 5]))

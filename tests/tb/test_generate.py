@@ -18,7 +18,7 @@ from rtl.interface.config import LANES, Config
 from sim.design import described, generated
 from tb.generate import tops
 from tb.generate.folder import MARK, bench_of, fitted, write_bench
-from tests.rtl.mutation import mutated
+from tests.damage import mutated
 from tests.rtl.test_faults import FAULTS as UNIT_FAULTS
 from tests.sim.test_lint import slang_says, verilator_says
 from tests.tb.plain import (
@@ -36,11 +36,11 @@ from tests.tb.plain import (
 
 def cases() -> list[Any]:
     """Icarus plays all; Verilator compiles one quickly enough to be no slow test."""
-    found = [pytest.param(unit, "icarus") for unit in UNITS]
+    whole = [pytest.mark.thorough]
+    found = [pytest.param(u, "icarus", marks=whole * (u == "accelerator")) for u in UNITS]
     for unit in UNITS:
         marks = [pytest.mark.verilator]
-        if unit != "requantize":
-            marks.append(pytest.mark.slow)
+        marks.append(pytest.mark.thorough if unit == "requantize" else pytest.mark.slow)
         found.append(pytest.param(unit, "verilator", marks=marks))
     return found
 
@@ -186,7 +186,11 @@ def test_unknown_bits_are_differences(benches: Benches, tmp_path: Path) -> None:
         ("layernorm", {"tokens": 9, "hidden": 7, "norm_lanes": 1}),
         ("matmul", {"hidden": 7, "ffn": 7, "tokens": 9, "epilogue_lanes": 2}),
         ("matmul", {"hidden": 7, "ffn": 40, "tokens": 9, "precise": True}),
-        ("attention", {"hidden": 7, "ffn": 9, "tokens": 9, "precise": True}),
+        pytest.param(
+            "attention",
+            {"hidden": 7, "ffn": 9, "tokens": 9, "precise": True},
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_the_smallest_limits(unit: str, limits: dict[str, Any], tmp_path: Path) -> None:

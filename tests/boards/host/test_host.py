@@ -208,9 +208,14 @@ REFUSED = [
 
 @pytest.mark.parametrize(("data", "fields", "message"), REFUSED)
 def test_an_image_that_is_not_for_this_board(
-    make_board: Make, command: Make, sample: Sample, tmp_path: Path,
-    data: Callable[[Sample], bytes], fields: dict[str, Any], message: str,
-) -> None:  # fmt: skip
+    make_board: Make,
+    command: Make,
+    sample: Sample,
+    tmp_path: Path,
+    data: Callable[[Sample], bytes],
+    fields: dict[str, Any],
+    message: str,
+) -> None:
     board = make_board(**fields)
     file = tmp_path / "other.img"
     file.write_bytes(data(sample))
@@ -381,10 +386,17 @@ def test_a_port_that_another_program_uses(make_board: Make, command: Make, link:
     assert "is used by another program: end that first" in error
 
 
-@pytest.mark.parametrize(("found", "message"), [
-    ([], "error: there is no serial port on USB: connect the board, or name a port with --port\n"),
-    (["a", "b"], "error: there are several serial ports on USB, a, b: name one with --port\n"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (
+            [],
+            "error: there is no serial port on USB: connect the board, or name a port with "
+            "--port\n",
+        ),
+        (["a", "b"], "error: there are several serial ports on USB, a, b: name one with --port\n"),
+    ],
+)
 def test_a_port_has_to_be_named(
     found: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -444,9 +456,11 @@ def test_other_heads(
     first = json.loads(out.read_text())
     assert first["integer_logits"] == dict(zip(LABELS, integers[0]))
     head = shown.splitlines()[0]
-    said = held[0] or ["no label"] if task == "multi-label" else [
-        f"{name} {value:.4f}" for name, value in zip(LABELS, values[0])
-    ]  # fmt: skip
+    said = (
+        held[0] or ["no label"]
+        if task == "multi-label"
+        else [f"{name} {value:.4f}" for name, value in zip(LABELS, values[0])]
+    )
     assert head == f"{', '.join(said)}   from {first['tokens']} tokens"
 
 
@@ -454,9 +468,18 @@ def test_a_class_for_every_token(make_board: Make, command: Make, tmp_path: Path
     """Words with their labels, of a text and of a file with tags; texts share inferences."""
     model = random_model(replace(SHAPE, pooling="none"), seed=6)
     spec = EncoderSpec(
-        layers=1, hidden=10, heads=2, head_size=5, ffn=12, labels=LABELS, vocabulary=len(WORDS),
-        positions=14, types=2, pooling="none", task="token-classification",
-    )  # fmt: skip
+        layers=1,
+        hidden=10,
+        heads=2,
+        head_size=5,
+        ffn=12,
+        labels=LABELS,
+        vocabulary=len(WORDS),
+        positions=14,
+        types=2,
+        pooling="none",
+        task="token-classification",
+    )
     folder, image, data = (tmp_path / name for name in ("model", "model.img", "texts.jsonl"))
     save(model, folder, info_of(spec, folder))
     image.write_bytes(image_of(model))
