@@ -80,6 +80,21 @@ examples:
 """
 
 
+KEYS = {
+    "task": "what the model's outputs are, as quant.inspect says it",
+    "reviews, traced, inferences": "how many; with every intermediate compared; that they share",
+    "lanes, max_tokens, tokens": "N of the N x N array; longest review; tokens of all",
+    "values, mismatches": "compared with golden; how many differ",
+    "problems": "a line a review that failed",
+    "accuracy{}": "by model, 0 to 1: share of the labelled reviews (words) it has right",
+    "agreement": "share that float (golden, where it is not there) and RTL give the same, 0 to 1",
+    "cosine, fit": "mean, of embeddings of float and RTL; R^2 of RTL's numbers by float's",
+    "cycles, simulated": "of all inferences; with register accesses",
+    "utilisation": "multiplications / N^2 / cycles: of the tokens, with whole row tiles",
+    "passed": "nothing differs, and something was compared",
+}
+
+
 @dataclass(frozen=True)
 class Regression:
     """The findings of a regression.
@@ -360,7 +375,7 @@ def parser() -> Parser:
     result.add_argument(
         "--stalls", type=whole(0), metavar="SEED", help="let every stream rest at random"
     )
-    add_json(result)
+    add_json(result, KEYS)
     add_columns(result)
     return result
 

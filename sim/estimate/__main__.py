@@ -14,7 +14,7 @@ from cli.options import Parser, add_json, whole
 from golden.model import Model
 from rtl.compile.fit import sized
 from rtl.compile.options import add_fit, fit
-from rtl.interface.config import Config
+from rtl.interface.config import CONFIG_KEYS, Config
 from rtl.interface.options import add_config_options, config_of, given
 from sim.estimate.area import (
     RESOURCES,
@@ -51,6 +51,33 @@ examples:
 MAX_LAYERS = 48
 
 
+KEYS = {
+    **CONFIG_KEYS,
+    "model": "whose cycles are told",
+    "resources{}": "LUT4, FF, DSP and block RAM of an ECP5, estimated",
+    "largest_errors{}, extrapolated": "at points not fitted, shares; limits beyond the points",
+    "memories[].name, .count": "a kind of memory, and how many of it",
+    "memories[].width, .depth, .lanes": "bits, words, parts written apart",
+    "memories[].at_once": "its word is there in the cycle of the address",
+    "memories[].blocks, memory_bits": "block RAMs of all of its kind; bits of all memories",
+    "clock_mhz": "for the times",
+    "performance.tokens, .cycles": "of one inference",
+    "performance.utilisation": "multiplications / N^2 / cycles, 0 to 1",
+    "performance.milliseconds, .a_second": "of one inference; inferences a second",
+    "performance.stream_bytes, .row_bytes": "read: command stream, embedding rows",
+    "performance.megabytes_a_second": "of both on average, 10^6 bytes",
+    "performance.peak_megabytes_a_second": "of the stream while weights are loaded",
+    "fits[].part, .shares{}": "a part, and what is needed of it, 1: all",
+    "fits[].verdict": "whether it fits",
+}
+POINTS_KEYS = {
+    "points[].config{}": "limits and choices of a synthesised accelerator, by option",
+    "points[].resources{}, .array{}": "measured, of all and of the array",
+    "points[].held_out": "it has no part in the fit",
+    "points[].error{}": "estimate / measured - 1",
+}
+
+
 def _part(text: str) -> str:
     names = {part.name.casefold(): part.name for part in parts()}
     if text.casefold() not in names:
@@ -85,7 +112,7 @@ def _parser() -> Parser:
         help="only this part: " + ", ".join(part.name for part in parts()),
     )
     add_memory_options(result)
-    add_json(result)
+    add_json(result, KEYS, {"with --points": POINTS_KEYS})
     add_fit(result)
     add_config_options(result)
     return result

@@ -12,6 +12,7 @@ from cli.files import write_json
 from cli.options import Parser, add_json, add_seed, positive
 from cli.progress import stage
 
+from rtl.interface.config import CONFIG_KEYS
 from rtl.interface.options import add_config_options, config_of
 from sim.design import generated
 from sim.report import table
@@ -34,6 +35,25 @@ examples:
   python -m sim.synth matmul --lanes 8 --no-route
   python -m sim.synth accelerator --lanes 4 --parts --placements 3 --json build/synth4.json
 """
+
+
+KEYS = {
+    "unit": "its name",
+    **CONFIG_KEYS,
+    "resources{}, parts{}{}": "LUT4, FF, DSP, block RAM: of the unit; of each of its parts",
+    "absorbed, folded{}": "LUTs in carry chains; registers in DSPs and block RAMs, of the FF",
+    "timings[].seed, .fmax_mhz": "of a placement that ended",
+    "timings[].path": "signals of its slowest path",
+    "timings[].logic_ns, .routing_ns": "the two shares of that path",
+    "unended": "seeds whose placement was stopped (--patience)",
+    "seconds": "wall time of the synthesis, when it was run",
+    "fmax_mhz.median, .worst": "of the seeds; null where they did not end, or --no-route",
+    "fmax_mhz.by_seed{}": "MHz",
+    "throughput.clock_mhz": "the median; throughput is null but for a routed accelerator",
+    "throughput.tokens, .cycles": "of one sequence as long as the limit",
+    "throughput.milliseconds, .a_second": "of one; sequences a second",
+    "throughput.gops, .gops_a_dsp": "10^9 operations a second, two a MAC; over all DSPs",
+}
 
 
 def describe(cost: Cost, parts: bool = False) -> str:
@@ -131,7 +151,7 @@ def _parser() -> Parser:
         metavar="MINUTES",
         help="after which a placement is stopped and counts as the slowest, 60",
     )
-    add_json(result)
+    add_json(result, KEYS)
     add_config_options(result)
     return result
 
