@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Keys = Mapping[str, str]
+_PART = re.compile(r"\[\]|\{\}|[^.\[\]{}]+")
 COLUMN = 26
 LEGEND = "of --json FILE ([]: each entry of a list, {}: each name of a map, ?: not in every file)"
 
@@ -47,16 +48,26 @@ def section(title: str, keys: Keys) -> str:
 
 def differences(keys: Keys, value: Any) -> list[str]:
     """Of a value as JSON has it: keys that are not documented, and documented ones not there."""
-    root = _Node()
-    for said in keys:
-        for path in _paths(said):
-            root.add(re.findall(r"\[\]|\{\}|[^.\[\]{}]+", path))
-    each = root.inside.pop("[]", None)
-    if each is None or each.inside:
-        root.inside |= {} if each is None else {"[]": each}
-    elif isinstance(value, list):
+    root = _tree(keys)
+    each = root.inside.get("[]")
+    if each and not each.inside and isinstance(value, list):
         return [line for one in value for line in root.differences(one, "")]
     return list(root.differences(value, ""))
+
+
+def documented(keys: Keys, path: str) -> bool:
+    """Whether a path, in which names stand for {}, is one of the keys."""
+    node: _Node | None = _tree(keys)
+    for name in _PART.findall(path):
+        node = node and node.inside.get(name, node.inside.get("{}"))
+    return node is not None
+
+
+def _tree(keys: Keys) -> _Node:
+    root = _Node()
+    for path in (path for said in keys for path in _paths(said)):
+        root.add(_PART.findall(path))
+    return root
 
 
 def _paths(said: str) -> Iterator[str]:
@@ -80,7 +91,7 @@ class _Node:
     def differences(self, value: Any, at: str) -> Iterator[str]:
         if isinstance(value, dict) and self.inside.keys() - {"[]"}:
             for name, node in self.inside.items():
-                if name not in value and name not in ("[]", "{}") and not node.optional:
+                if name not in ("[]", "{}", *value) and not node.optional:
                     yield f"{at}{name} is documented, and not written"
             for name, one in value.items():
                 if inner := self.inside.get(name, self.inside.get("{}")):
