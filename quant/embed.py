@@ -70,11 +70,7 @@ class Embedded:
     floats: list[Vectors] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Counts, and of the texts compared the cosine of both vectors and the nearest neighbour.
-
-        ``nearest_same``: the share of the texts whose nearest other text is the same in both; None
-        for fewer than two.
-        """
+        """As KEYS says; None for the nearest neighbour of fewer than two."""
         values: dict[str, Any] = {
             "texts": self.texts,
             "tokens": self.tokens,

@@ -46,7 +46,6 @@ WHOLE_KEYS = {
     "compared{}, mismatches{}": "values of each tensor; how many differ from golden",
 }
 _LINE_KEYS = {
-    "unit, simulator, lanes, tokens": "what was simulated",
     "values compared, mismatches": "with golden; how many differ",
     "seconds": "wall time of the simulation, with its build where that was not there",
 }
@@ -54,6 +53,7 @@ LAYER_KEYS = (
     _KEPT_KEYS
     | _LINE_KEYS
     | {
+        "unit, simulator, lanes, tokens": "what was simulated",
         "ideal cycles, MAC utilisation": "multiplications / N^2; this over cycles, 0 to 1",
         "largest, mean": "distance of the context from float in units of its scale",
         "compared{}": "values of each tensor",

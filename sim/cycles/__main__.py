@@ -186,11 +186,7 @@ KEYS = {
 BATCH_KEYS = {
     "[]": "each setting has the keys below; cycles are of all texts",
     "model, data, clock_mhz": "as the options say, and the clock of the printed rates",
-    "lanes, stream_bytes, memory": "N; bytes a cycle; tokens that a batch may have",
-    "texts, tokens, batches": "of all of them; inferences that the texts share",
-    "alone, batched": "cycles: each text in an inference of its own; in batches",
-    "whole": "cycles of alone with the whole last layer",
-    "utilisation": "multiplications / N^2 / batched: of the tokens, with whole row tiles",
+    **batches.MEASUREMENT_KEYS,
 }
 TABLE_KEYS = {
     "cycles{}{}": "by bits of the bus and cycles of latency",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from cli.command import run_command
 from cli.files import write_json
+from cli.keys import under
 from cli.options import Parser, add_json, whole
 
 from golden.model import Model
@@ -26,7 +27,7 @@ from sim.estimate.area import (
 )
 from sim.estimate.fits import parts, shares, verdict
 from sim.estimate.memories import memories
-from sim.estimate.performance import Performance, example, performance
+from sim.estimate.performance import PERFORMANCE_KEYS, Performance, example, performance
 from sim.options import add_memory_options, add_model_options, clock, shape_of
 from sim.phases import CLOCK_MHZ
 from sim.report import table
@@ -61,12 +62,7 @@ KEYS = {
     "memories[].at_once": "its word is there in the cycle of the address",
     "memories[].blocks, memory_bits": "block RAMs of all of its kind; bits of all memories",
     "clock_mhz": "for the times",
-    "performance.tokens, .cycles": "of one inference",
-    "performance.utilisation": "multiplications / N^2 / cycles, 0 to 1",
-    "performance.milliseconds, .a_second": "of one inference; inferences a second",
-    "performance.stream_bytes, .row_bytes": "read: command stream, embedding rows",
-    "performance.megabytes_a_second": "of both on average, 10^6 bytes",
-    "performance.peak_megabytes_a_second": "of the stream while weights are loaded",
+    **under("performance.", PERFORMANCE_KEYS),
     "fits[].part, .shares{}": "a part, and what is needed of it, 1: all",
     "fits[].verdict": "whether it fits",
 }

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 
 from cli.command import run_command
 from cli.files import write_json
+from cli.keys import under
 from cli.options import Parser, add_json, add_seed, positive
 from cli.progress import stage
 
-from rtl.interface.config import CONFIG_KEYS
 from rtl.interface.options import add_config_options, config_of
 from sim.design import generated
 from sim.report import table
-from sim.synth.ecp5 import AVAILABLE, Cost, synthesise
+from sim.synth.ecp5 import AVAILABLE, COST_KEYS, Cost, synthesise
 from sim.synth.place import PLACERS, ROUTERS, Timing
-from sim.synth.throughput import LAYERS, Throughput, throughput
+from sim.synth.throughput import LAYERS, THROUGHPUT_KEYS, Throughput, throughput
 
 DESCRIPTION = """\
 Resources and clock of a unit on a Lattice ECP5 (LFE5U-85F, CABGA381, speed grade 6).
@@ -38,21 +38,10 @@ examples:
 
 
 KEYS = {
-    "unit": "its name",
-    **CONFIG_KEYS,
-    "resources{}, parts{}{}": "LUT4, FF, DSP, block RAM: of the unit; of each of its parts",
-    "absorbed, folded{}": "LUTs in carry chains; registers in DSPs and block RAMs, of the FF",
-    "timings[].seed, .fmax_mhz": "of a placement that ended",
-    "timings[].path": "signals of its slowest path",
-    "timings[].logic_ns, .routing_ns": "the two shares of that path",
-    "unended": "seeds whose placement was stopped (--patience)",
-    "seconds": "wall time of the synthesis, when it was run",
-    "fmax_mhz.median, .worst": "of the seeds; null where they did not end, or --no-route",
-    "fmax_mhz.by_seed{}": "MHz",
-    "throughput.clock_mhz": "the median; throughput is null but for a routed accelerator",
-    "throughput.tokens, .cycles": "of one sequence as long as the limit",
-    "throughput.milliseconds, .a_second": "of one; sequences a second",
-    "throughput.gops, .gops_a_dsp": "10^9 operations a second, two a MAC; over all DSPs",
+    **COST_KEYS,
+    "fmax_mhz.median, .worst, .by_seed{}": "MHz; null where not ended, and with --no-route",
+    "throughput": "of a routed accelerator; else null",
+    **under("throughput.", THROUGHPUT_KEYS),
 }
 
 
