@@ -18,7 +18,7 @@ from typing import Any
 Keys = Mapping[str, str]
 _PART = re.compile(r"\[\]|\{\}|[^.\[\]{}]+")
 COLUMN = 26
-LEGEND = "of --json FILE ([]: each entry of a list, {}: each name of a map, ?: not in every file)"
+LEGEND = "of --json FILE ([]: an entry, {}: a name, ?: not in every file)"
 
 
 def under(place: str, keys: Keys) -> dict[str, str]:
