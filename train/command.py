@@ -29,10 +29,11 @@ _UNFINISHED = BUILD / "train"
 _MEASURED = "percent right (numbers: R^2), and mean loss"
 KEYS = {
     "metrics?{}.accuracy, .loss": f"by split: {_MEASURED}",
-    "metrics?{}.f1?, .texts?": "percent, macro, of entities micro; how many",
+    "metrics?{}.f1?": "percent: of classes the macro mean, of entities micro",
+    "metrics?{}.texts?, .length?": "how many, cut to so many tokens",
     "arguments?{}": "the options that decide the result",
     "history[].step, .epoch?, .length?": "of an evaluation: steps done, stage",
-    "history[].accuracy, .loss": f"of the validation texts: {_MEASURED}",
+    "history[].accuracy, .loss, .f1?": f"of the validation texts: {_MEASURED}",
     "history[].train_loss, .train_accuracy?": "mean since the evaluation before",
     "best_step": "whose weights were kept",
     "seconds": "wall time of the training, of all its parts where it was interrupted",
