@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from cli import files
 from cli.command import run_command
+from cli.keys import under
 from cli.machine import BUILD
 from cli.options import Parser, add_json, add_model, add_tokens, positive, version
 from cli.paths import check_written
@@ -31,13 +32,14 @@ from golden.fast.watching import TracedEngine
 from golden.model import Model
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, fingerprint, load, say
+from quant.foreign.resolve import RESOLVED_KEYS
 from quant.foreign.tokenizer import PIPELINE, TextTokenizer, Tokens, together
 from quant.foreign.tokenizer import encode as encode_text
 from quant.measure import vectors
 from quant.measure.answers import held, span, texts_of
-from quant.measure.compare import TensorError, compare, table
+from quant.measure.compare import ERROR_KEYS, TensorError, compare, table
 from quant.measure.metrics import determination
-from quant.measure.verdict import judge
+from quant.measure.verdict import VERDICT_KEYS, judge
 from quant.model import float_model
 from quant.model.spec import (
     EMBEDDING,
@@ -45,6 +47,7 @@ from quant.model.spec import (
     MULTI_LABEL,
     QUESTION_ANSWERING,
     REGRESSION,
+    SPEC_KEYS,
     TASKS,
     Arrays,
     EncoderSpec,
@@ -224,6 +227,32 @@ def _compare_with_golden(model: Model, text: Tokens, trace: dict[str, Any]) -> N
 
 
 Runner = Callable[[Model, Sequence[Tokens]], NDArray[np.integer[Any]]]
+
+
+KEYS = {
+    "tool": "name and version of what wrote it",
+    "checkpoint.directory, .sha256": "the float model and the hash of its files",
+    "checkpoint.task": "as --task asked; null: as its own files say",
+    **RESOLVED_KEYS,
+    **SPEC_KEYS,
+    "tensors{}.scale, .bits": "of a tensor: real value of a step; width of its codes",
+    "tensors{}.minimum?, .maximum?": "of the float model on the texts",
+    "tensors{}.factors?, .centres?, .centre?": "value = scale code factor + centre",
+    "tensors{}.copies?": "neurons that the last ones are copies of",
+    "tensors{}.row_constant?": "true: a constant of each row is left out, which a norm takes away",
+    "tensors{}.activation?, .shift?": "of the head; bits dropped",
+    "weights{}.input_scale, .scales": "steps of a layer's input, of its weights by output",
+    "proof{}.bound, .limit": "largest magnitude that a sum can have; what it must be below",
+    "logit_correction?": "added to the logits, in their steps",
+    "calibration.data, .split?, .max_tokens": "the texts, part of a corpus, longest in tokens",
+    "calibration.texts, .tokens": "how many",
+    "calibration.method, .remedies, .precise, .bias_correction": "as the options say, or chosen",
+    "calibration.per_channel, .multiplier_bits": "further choices, always true and 16",
+    "trials{}": "error of each set of remedies that was tried",
+    **VERDICT_KEYS,
+    **under("check{}.", ERROR_KEYS),
+}
+"""Of quantized.json and of --json."""
 
 
 class Calibrator:
@@ -559,7 +588,7 @@ def parser() -> Parser:
         metavar="DIR",
         help="quantized model (default: build/ and the name of --model)",
     )
-    add_json(result)
+    add_json(result, KEYS)
     add_columns(result)
     return result
 

@@ -80,37 +80,26 @@ examples:
 """
 
 
+KEYS = {
+    "task": "what the model's outputs are, as in quant.model.spec",
+    "reviews, traced, inferences": "how many; with all intermediates compared; that they share",
+    "lanes, max_tokens, tokens": "N of the N x N array; longest review; tokens of all",
+    "values, mismatches": "compared: logits of all, intermediates of the sample; how many differ",
+    "problems": "reviews that ended in an error, lacked writes or differ, a line each",
+    "accuracy{}": "by model, 0 to 1: reviews (words) with the right class, or with every label "
+    "right; null without labels, empty where the model has none",
+    "agreement": "share that float (golden, where it is not there) and RTL give the same, 0 to 1; "
+    "of several labels that of the labels; null for other outputs",
+    "cosine, fit": "of float and RTL: mean, of embeddings; least R^2, of numbers; else null",
+    "cycles, simulated": "of all inferences; with register accesses",
+    "utilisation": "multiplications / N^2 / cycles: of the tokens, with whole row tiles",
+    "passed": "nothing differs, and something was compared",
+}
+
+
 @dataclass(frozen=True)
 class Regression:
-    """The findings of a regression.
-
-    Attributes
-    ----------
-    task
-        What the model's outputs are, as in quant.model.spec.
-    reviews, traced, inferences
-        How many were run, how many of them were asked for with all intermediates compared, and how
-        many inferences they shared.
-    values, mismatches
-        Compared values (logits of all and intermediates of the sample), and how many differ.
-    problems
-        Reviews that ended in an error, lacked writes or differ, one line each.
-    accuracy
-        Of each model, of several labels at once with every label right, of a class for every token
-        that of words; None where the texts have no labels, empty where the model has none.
-    agreement, cosine, fit
-        The share of the reviews (or words) that float and RTL give the same class, or of the labels
-        that both give or both do not; the mean cosine of their embeddings; R^2 of RTL's numbers as
-        those of float, the least of the outputs. None where the model makes others; the last two
-        also where the float model is not there.
-    cycles
-        Of all inferences.
-    utilisation
-        MACs / N^2 of these: of the tokens, and with each text's last row tile counted whole.
-    simulated, seconds
-        Simulated cycles, register accesses included; wall clock of the simulation, its build left
-        out where that is made here.
-    """
+    """The findings, as KEYS says; seconds: of the simulation, its build left out."""
 
     task: str
     reviews: int
@@ -360,7 +349,7 @@ def parser() -> Parser:
     result.add_argument(
         "--stalls", type=whole(0), metavar="SEED", help="let every stream rest at random"
     )
-    add_json(result)
+    add_json(result, KEYS)
     add_columns(result)
     return result
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from cli.command import Different, Exit, ToolError, run_command
 from cli.files import write, write_json
+from cli.keys import under
 from cli.machine import BUILD
-from cli.options import Parser, add_lanes, add_tokens
+from cli.options import Parser, add_json, add_lanes, add_tokens
 
 from golden import store
 from quant.calibrate import default_out
@@ -56,6 +57,19 @@ OUT = BUILD / "sim"
 TOKENS = 128
 
 
+_INPUT_KEYS = {
+    "unit, simulator, lanes": "what was simulated",
+    "tokens, review, pair": "of the text, the text, and its second one or null",
+    "total_seconds": "wall time of the whole command",
+    "stall_causes": "causes of a cycle without an operand, in the order of their registers",
+}
+KEYS = _INPUT_KEYS | summary.WHOLE_KEYS
+OTHER_KEYS = {
+    "with --unit attention": _INPUT_KEYS | under("layers[].", summary.LAYER_KEYS),
+    "with another --unit": _INPUT_KEYS | summary.UNIT_KEYS,
+}
+
+
 def default_review() -> str:
     """The first review of the test split that fills 128 tokens."""
     return next(review.text for review in imdb("test") if len(review.text.split()) >= TOKENS)
@@ -80,13 +94,7 @@ def parser() -> Parser:
         help="the page of a run of the whole model (default: beside the figures)",
     )
     result.add_argument("--svg", type=Path, metavar="FILE", help="its timeline alone, as a picture")
-    result.add_argument(
-        "--json",
-        type=Path,
-        default=OUT / "report.json",
-        metavar="FILE",
-        help=f"the figures (default: {OUT / 'report.json'})",
-    )
+    add_json(result, KEYS, OTHER_KEYS, OUT / "report.json")
     return result
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+
+from cli.keys import documented
 
 import pytest
 
@@ -16,6 +19,7 @@ from docs.figures import Measurement, found_in, like, load, page, shown
 from rtl.interface.config import Config
 from rtl.interface.options import options_of
 from sim.estimate import area
+from tests.cli.test_commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASUREMENTS = load()
@@ -89,6 +93,20 @@ def test_every_command_of_the_file_is_one() -> None:
                 assert match, command
                 path = ROOT.joinpath(*(match[1] or "sim").split("."))
                 assert path.with_suffix(".py").exists() or (path / "__init__.py").exists(), command
+
+
+def test_what_is_read_is_a_key_of_the_command() -> None:
+    """What `--help` shows of its --json; in a list that of an entry."""
+    for one in MEASUREMENTS:
+        paths = [path.partition(" * ")[0] for path in [*one.read.values(), *one.by]]
+        for command in {command.split()[2] for row in one.all for command, _ in one.commands(row)}:
+            if not paths:
+                continue
+            module: Any = importlib.import_module(COMMANDS[command])
+            keys = getattr(module, "parser", getattr(module, "_parser", None))().keys[""]
+            for path in paths:
+                whole = f"{one.each}[].{path}" if one.each else path
+                assert documented(keys, whole), f"{one.name}: {command} writes no {whole}"
 
 
 def entry(**changes: Any) -> Measurement:

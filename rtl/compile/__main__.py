@@ -24,7 +24,7 @@ from rtl.compile.image import Image, image_bytes, read_image
 from rtl.compile.program import compile_model, embedding_table
 from rtl.compile.unchecked import config_for, violations
 from rtl.interface.command import Flag, Opcode, decode
-from rtl.interface.config import Config
+from rtl.interface.config import CONFIG_KEYS, Config
 from rtl.interface.options import add_config_options, config_of, given, options_of
 
 OUT = BUILD / "model.bin"
@@ -152,9 +152,25 @@ def _parser() -> Parser:
         metavar="FILE",
         help="check such a file and its stream, list its contents and stop",
     )
-    add_json(result)
+    add_json(result, KEYS, {"with --image or --check": IMAGE_KEYS})
     add_config_options(result)
     return result
+
+
+KEYS = {
+    "model": "its identity, in hexadecimal",
+    "stream, stream_bytes": "file of the command stream, and its size",
+    "rows, row_count, row_bytes": "file of the embedding rows, how many, bytes of one",
+    "tokens, row_tiles": "longest sequence; row tiles of all sequences together",
+    **CONFIG_KEYS,
+}
+IMAGE_KEYS = {
+    "image, image_bytes": "the file, and its size",
+    "model, lanes": "its identity, in hexadecimal; N of the N x N array that it is for",
+    "stream_offset, stream_bytes": "of the command stream in the file",
+    "rows_offset, row_count, row_bytes": "of the embedding rows; how many, bytes of one",
+    "configuration?{}": CONFIG_KEYS["configuration{}"] + "; not with --check",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

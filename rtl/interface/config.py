@@ -17,6 +17,11 @@ def power_of_two(x: int) -> int:
     return 1 << (x - 1).bit_length()
 
 
+CONFIG_KEYS = {
+    "configuration{}": "the accelerator's limits and choices, by option; null: the default"
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """Limits of one generated accelerator; any model within them runs on it.

@@ -14,22 +14,17 @@ from sim.cycles.model import predict
 from sim.phases import CLOCK_MHZ, utilisation
 from sim.report import table
 
+MEASUREMENT_KEYS = {
+    "lanes, stream_bytes, memory": "N; bytes a cycle; tokens that a batch may have",
+    "texts, tokens, batches": "of all of them; inferences that the texts share",
+    "whole, alone, batched": "cycles: each alone with the whole last layer, each alone, in batches",
+    "utilisation": "multiplications / N^2 / batched: of the tokens, with whole row tiles",
+}
+
 
 @dataclass(frozen=True)
 class Measurement:
-    """All texts on one accelerator.
-
-    Attributes
-    ----------
-    memory
-        Tokens that a batch may have.
-    whole, alone, batched
-        Cycles of all texts: each alone with the whole last layer, each alone, in batches.
-    batches
-        Inferences that they share.
-    utilisation
-        MACs / N^2 of the batched cycles: of the tokens, and with whole row tiles.
-    """
+    """All texts on one accelerator; its fields are MEASUREMENT_KEYS."""
 
     lanes: int
     stream_bytes: int

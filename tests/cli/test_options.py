@@ -15,7 +15,7 @@ def parser() -> Parser:
     options.add_quantized(result)
     options.add_tokens(result, 128)
     options.add_lanes(result, LANES)
-    options.add_json(result)
+    options.add_json(result, {"n": "how many"})
     options.add_seed(result, "the texts")
     options.add_jobs(result, "simulations")
     result.add_argument("--share", type=options.whole(2, 5), default=3)
