@@ -17,6 +17,7 @@ from docs import hooks
 from tests.cli.test_commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.thorough  # ten seconds for the site, and as much for each that fails
 
 
 def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
@@ -56,7 +57,6 @@ class Links(HTMLParser):
                 (self.links if tag == "a" else self.loaded).append(value)
 
 
-@pytest.mark.thorough
 def test_every_link_leads_somewhere_and_nothing_is_fetched(site: Path) -> None:
     pages = {path: Links(path) for path in site.rglob("*.html") if path.name != "404.html"}
     assert len(pages) >= 17
@@ -95,7 +95,6 @@ def test_every_command_and_the_docstrings_are_there(site: Path) -> None:
         assert said in (site / "reference" / f"{name}.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "line", ["[x](nowhere.md)", "[x](index.md#nowhere)", "[x](/absolute.md)", "![x](no.png)"]
 )

@@ -46,6 +46,7 @@ def sequence(tokens: int) -> np.ndarray:
     return np.random.default_rng(tokens).integers(0, 30, tokens)
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(("stream_bytes", "row_latency"), [(4, 20), (4, 1), (1, 2), (2, 77)])

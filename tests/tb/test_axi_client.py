@@ -16,12 +16,9 @@ BENCH = Path(__file__).with_name("bench_axi_client.py")
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
-    "simulator",
-    [
-        pytest.param("icarus", marks=pytest.mark.thorough),
-        pytest.param("verilator", marks=pytest.mark.verilator),
-    ],
+    "simulator", ["icarus", pytest.param("verilator", marks=pytest.mark.verilator)]
 )
 def test_a_foreign_client(simulator: str) -> None:
     results = run_bench("accelerator", simulator, CONFIG, bench=BENCH)
