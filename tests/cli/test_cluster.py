@@ -84,6 +84,7 @@ def test_the_cases_of_a_killed_worker_run_again(address: str, tmp_path: Path) ->
         }
 
 
+@pytest.mark.thorough
 def test_a_case_that_kills_its_workers_is_given_up(address: str, tmp_path: Path) -> None:
     with (
         workers(address, 4),  # the scheduler forgives a case three of them

@@ -32,7 +32,7 @@ FILES = [
     path.relative_to(ROOT)
     for package in sorted(ROOT.glob("*/__init__.py"))
     for path in sorted(package.parent.rglob("*.py"))
-    if not {"tests", "bert2rtl"} & set(path.parts) and is_command(path)
+    if not {"tests", "bert2rtl"} & set(path.relative_to(ROOT).parts) and is_command(path)
 ]
 # By the name after `python -m`, and the module that it runs.
 COMMANDS = {

@@ -15,6 +15,7 @@ from quant.model.spec import EncoderSpec
 from quant.texts.corpora import rotten_tomatoes
 from tests.quant import tiny
 from tests.quant.test_quantize import checkpoint, inputs
+from tests.tiers import quick
 
 CLASSES = {
     "bert": "BertForSequenceClassification",
@@ -92,7 +93,7 @@ def save_random(
 
 
 @pytest.mark.parametrize("family", sorted(CLASSES))
-@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
+@pytest.mark.parametrize("activation", quick(["gelu", "gelu_new", "relu"]))
 def test_every_family_equals_hugging_face(tmp_path: Path, family: str, activation: str) -> None:
     save_random(tmp_path, family, CLASSES[family], activation)
     checkpoint = load(tmp_path)

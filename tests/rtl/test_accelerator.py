@@ -128,6 +128,7 @@ def test_logits(name: str) -> None:
     assert cycles > 500
 
 
+@pytest.mark.thorough
 def test_a_whole_last_layer_gives_the_same_logits_later() -> None:
     config = Config(lanes=4, **SMALL_LIMITS)
     model = family("no-pooler", SMALL["no-pooler"])

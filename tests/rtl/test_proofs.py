@@ -207,6 +207,7 @@ def test_product_of_adders(tmp_path: Path) -> None:
     assert proved(Product(), PRODUCTS, tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -265,6 +266,7 @@ def test_a_fault_is_refuted(
     assert not proved(unit, formula, tmp_path, before=PARTS_AS_PORTS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -279,6 +281,7 @@ def test_a_fault_in_a_weight_is_refuted(old: str, new: str, tmp_path: Path) -> N
     assert not proved(unit, WEIGHT.format(table=exp2_table()), tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_fault_in_a_product_is_refuted(tmp_path: Path) -> None:
     with replaced("matmul", ("terms[6] - terms[7]", "terms[6] + terms[7]")) as module:

@@ -31,6 +31,7 @@ def ports_of(unit: str) -> NativePorts:
     return NativePorts(library(design), design)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", SWEEPS)
 def test_every_operand(unit: str) -> None:
     finish(check_stream(ports_of(unit), *SWEEPS[unit]()))
