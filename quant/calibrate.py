@@ -6,10 +6,9 @@ runs the integer model on the same texts to count what saturates and to measure 
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
-from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -293,12 +292,15 @@ class Calibrator:
             return self._made[1]
         checkpoint = self.checkpoint
         arrays, observers = self._observed(frozenset(options.remedies or ()) & REWRITINGS)
-        watch = partial(rounding.watch, texts=self.texts, advance=self.bar.advance)
         splits = self._splits.setdefault(options.precise, {})
+
+        def watch(model: Model) -> Mapping[str, rounding.Moments]:
+            if splits and self.precise is not None:
+                for observer in (*observers.values(), *self.observers.values()):
+                    observer.forget_rows()
+            return rounding.watch(model, self.texts, self.bar.advance)
+
         quantized = quantize(checkpoint.spec, arrays, observers, options, watch, splits)
-        if splits and self.precise is not None:
-            for observer in (*observers.values(), *self.observers.values()):
-                observer.forget_rows()
         if options.bias_correction:
             logits = run(quantized.model, self.texts) if run else self._run(quantized.model)
             quantized = correct_logits(quantized, logits, self.exact)

@@ -26,7 +26,6 @@ last of 53 bits, so that two machines would round a weight differently where it 
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -93,6 +92,11 @@ class Moments:
             self._take()
         return self._rows
 
+    @property
+    def channels(self) -> int:
+        """K, once rows were counted."""
+        return len(self._sums)
+
     def matrix(self, centred: bool) -> Doubles:
         """n^2 E[x x^T] of the n rows [K, K], or n^2 times their covariance; integers."""
         n, sums = self.rows, self._sums.astype(np.float64)
@@ -130,6 +134,7 @@ def joint_codes(weight: Doubles, moments: Doubles) -> Doubles:
     damping = DAMPING * np.diag(moments).mean() or 1.0
     order = np.argsort(np.diag(moments), kind="stable")
     factor: NDArray[np.floating[Any]] = moments[np.ix_(order, order)]
+    del moments  # a wide layer's takes as much memory as its float weights
     factor[np.diag_indices_from(factor)] += damping
     factor = np.linalg.cholesky(factor)
     factor /= np.diag(factor)
@@ -152,6 +157,6 @@ def to_codes(moments: Moments | None, centred: bool) -> ToCodes:
 
     So few say nothing of some combinations of channels, whose errors would grow.
     """
-    if moments is None or moments.rows < len(matrix := moments.matrix(centred)):
+    if moments is None or moments.rows < moments.channels:
         return nearest_codes
-    return partial(joint_codes, moments=matrix)
+    return lambda weight: joint_codes(weight, moments.matrix(centred))
