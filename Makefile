@@ -86,7 +86,7 @@ bitstream: setup-synth  ## The bitstream of BOARD=ulx3s, if it meets its clock
 flash: setup-synth  ## Write bitstream and image into the board, or print the commands: ARGS='--load FILE'
 	@$(RUN) -m boards.program $(ARGS)
 
-regress: setup-test setup-litex  ## All tests but the quick ones, 100,000 fuzz cases, coverage, 2,060 mutants, BERT-Base, many reviews: make regress ARGS='--reviews 1000'
+regress: setup-test setup-litex  ## All tests but the quick ones, 100,000 fuzz cases, coverage, 2,060 mutants, BERT-Base, many texts: make regress ARGS='--texts 1000'
 	@$(RUN) -m pytest -n 2 --dist worksteal -m "slow or thorough"
 	@$(RUN) -m verify.fuzz --cases 100000
 	@$(RUN) -m verify.coverage --cases 2000 --json $(BUILD)/coverage.json

@@ -1,4 +1,4 @@
-"""`python -m sim.run`: a real review through checkpoint, golden model and simulated Verilog."""
+"""`python -m sim.run`: a text through checkpoint, golden model and simulated Verilog."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ is compared with the golden model, bit for bit, and with the float model in unit
 EXAMPLES = """\
 examples:
   python -m sim.run
-  python -m sim.run --review "That movie was terrible!" --lanes 16
-  python -m sim.run --quantized build/mine --review "That movie was terrible!"
+  python -m sim.run --text "That movie was terrible!" --lanes 16
+  python -m sim.run --quantized build/mine --text "That movie was terrible!"
   python -m sim.run --unit attention --lanes 8
   python -m sim.run --unit softmax --simulator icarus
   python -m sim.run --waves
@@ -59,7 +59,7 @@ TOKENS = 128
 
 _INPUT_KEYS = {
     "unit, simulator, lanes": "what was simulated",
-    "tokens, review, pair": "of the text, the text, and its second one or null",
+    "tokens, text, pair": "of the text, the text, and its second one or null",
     "total_seconds": "wall time of the whole command",
     "stall_causes": "causes of a cycle without an operand, in the order of their registers",
 }
@@ -77,7 +77,13 @@ def default_review() -> str:
 
 def parser() -> Parser:
     result = Parser("sim.run", DESCRIPTION, EXAMPLES)
-    result.add_argument("--review", metavar="TEXT", help="default: a review of the test split")
+    result.add_argument(
+        "--text",
+        "--review",
+        dest="review",
+        metavar="TEXT",
+        help="default: a review of the test split",
+    )
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
     result.add_argument("--unit", default=WHOLE, help=f"default: {WHOLE}, the whole model")
     add_model_options(result)
@@ -117,7 +123,7 @@ def _run(options: argparse.Namespace) -> int:
     config = fitting_model(
         quantized.model, options.lanes, len(text.tokens.ids), **lanes_of(options)
     )
-    print(f"review  {shown[:300]}{'...' if len(shown) > 300 else ''}")
+    print(f"text    {shown[:300]}{'...' if len(shown) > 300 else ''}")
     if options.pair is not None:
         print(f"pair    {' '.join(options.pair.split())[:300]}")
     print(f"tokens  {len(text.tokens.ids)}{cut}")
@@ -147,7 +153,7 @@ def _run(options: argparse.Namespace) -> int:
             "simulator": options.simulator,
             "lanes": config.lanes,
             "tokens": len(text.tokens.ids),
-            "review": review,
+            "text": review,
             "pair": options.pair,
             "total_seconds": seconds,
             "stall_causes": CAUSES,

@@ -70,7 +70,7 @@ def test_the_output_in_the_readme_is_the_recorded_one() -> None:
     value = {column: shown(cell) for column, cell in zip(run.columns, row)}
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"{value['cycles']} cycles from the start to the last logit: " in readme
-    assert f": {value['time at 100 MHz']} ms at 100 MHz, {value['reviews']} reviews a" in readme
+    assert f": {value['time at 100 MHz']} ms at 100 MHz, {value['texts']} texts a" in readme
     assert f"Ideal {value['ideal cycles']} cycles for {value['products']} MACs" in readme
 
 

@@ -40,7 +40,7 @@ DIR/run_icarus.sh or DIR/run_verilator.sh.
 EXAMPLES = """\
 examples:
   python -m tb.generate softmax
-  python -m tb.generate accelerator --review "That movie was terrible!" --lanes 4 -o build/bench
+  python -m tb.generate accelerator --text "That movie was terrible!" --lanes 4 -o build/bench
   python -m tb.generate accelerator --stalls 7 --tokens 32
   python -m tb.generate layernorm --no-review -o build/layernorm
 """
@@ -52,7 +52,13 @@ def _parser() -> Parser:
     parser = Parser("tb.generate", DESCRIPTION, EXAMPLES)
     parser.add_argument("unit", help="which unit; `python -m rtl.generate --list` shows them")
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--review", metavar="TEXT", help="default: a review of the test split")
+    source.add_argument(
+        "--text",
+        "--review",
+        dest="review",
+        metavar="TEXT",
+        help="default: a review of the test split",
+    )
     source.add_argument(
         "--no-review",
         action="store_true",

@@ -167,9 +167,10 @@ def test_every_part_of_a_weight_is_exact(k: int) -> None:
 
 @pytest.mark.parametrize("k", [1, 2, 64, 1032, 4096])
 @pytest.mark.parametrize("rows", [1, 2, 13])
-def test_integer_products(k: int, rows: int) -> None:
+@pytest.mark.parametrize("signed", [True, False])
+def test_integer_products(k: int, rows: int, signed: bool) -> None:
     """The largest sums of either sign beside random ones, in odd shapes."""
-    products = integer.load()
+    products = integer.load() if signed else integer.IntegerProducts(signed=False)
     assert products
     rng = np.random.default_rng(k)
     weight = rng.integers(-127, 128, (37, k), dtype=np.int8)
@@ -204,23 +205,34 @@ def test_integer_products_take_over(monkeypatch: pytest.MonkeyPatch, there: bool
     load.assert_called_once_with()
 
 
-def test_products_that_are_not_exact_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A CPU whose instructions saturate, and a computer without onnxruntime."""
+@pytest.mark.parametrize("saturating", [[], [True], [False, True]])
+def test_products_that_are_not_exact_are_left(
+    monkeypatch: pytest.MonkeyPatch, saturating: list[bool]
+) -> None:
+    """A CPU that saturates pairs of products where weights are signed, or in any case."""
 
-    class Saturating(integer.IntegerProducts):
+    class Products(integer.IntegerProducts):
+        def __init__(self, signed: bool) -> None:
+            super().__init__(signed)
+            self.signed, self.zeros = signed, 0 if signed else 128
+
         def multiply(self, x: np.ndarray, weight: np.ndarray, acc: np.ndarray) -> np.ndarray:
-            pairs = x[:, ::2].astype(int)[..., None] * (weight[::2].astype(int) - 128)
-            odd = x[:, 1::2].astype(int)[..., None] * (weight[1::2].astype(int) - 128)
-            sums = np.clip(pairs + odd, -32768, 32767).sum(axis=1)
-            acc[:] = sums - 128 * (weight.astype(int) - 128).sum(axis=0)
+            codes = weight.astype(int) - self.zeros
+            pairs = sum(x[:, i::2].astype(int)[..., None] * codes[i::2] for i in (0, 1))
+            if self.signed in saturating:
+                pairs = np.clip(pairs, -32768, 32767)
+            acc[:] = pairs.sum(axis=1) - 128 * codes.sum(axis=0)
             return acc
 
-    with monkeypatch.context() as patch:
-        patch.setattr(integer, "IntegerProducts", Saturating)
-        assert integer.load() is None
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "onnxruntime", None)
-        assert integer.load() is None
+    monkeypatch.setattr(integer, "IntegerProducts", Products)
+    found = integer.load()
+    kind = None if found is None else found.prepare(np.zeros((1, 1), np.int8)).dtype
+    assert kind == {0: np.int8, 1: np.uint8, 2: None}[len(saturating)]
+
+
+def test_without_onnxruntime_there_are_no_integer_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert integer.load() is None
 
 
 def test_wide_layers_split_along_k() -> None:

@@ -95,7 +95,7 @@ def test_more_rows_than_an_int32_has_room_for(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(rounding, "INT32_ROWS", BLOCK)
     wide = moments_of(x, 7)
     np.testing.assert_array_equal(wide.matrix(centred=False), expected)
-    assert wide._products.dtype == np.int64
+    assert [strip.dtype for strip in wide._strips] == [np.int64]
 
 
 def test_three_columns_are_near_the_best_of_all_codes() -> None:

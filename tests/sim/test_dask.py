@@ -60,7 +60,7 @@ def test_regression(address: str, tmp_path: Path) -> None:
             arguments = [*REGRESS, "--stalls", "4", *there, "--json", str(out)]
             assert regress.main(arguments) == 0
         reports.append(out.read_bytes())
-    assert b'"reviews": 20' in reports[0]
+    assert b'"texts": 20' in reports[0]
     assert reports == [reports[0]] * 4
 
 

@@ -151,7 +151,7 @@ def test_three_commands(
     assert found["tokens"] == 6
     assert set(found["verdicts"][2]["logits"]) == {"drop", "keep"}
     assert f"layer.{layers - 1}.ffn.sum" in found["compared"]
-    assert all_texts["reviews"] == len(TEXTS)
+    assert all_texts["texts"] == len(TEXTS)
     assert all_texts["accuracy"]["RTL"] == all_texts["accuracy"]["golden"] is not None
 
 
@@ -248,7 +248,7 @@ def test_a_class_for_every_token(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "passed: equal bit for bit" in capsys.readouterr().out
     found = json.loads(figures.read_text())
     assert found["accuracy"]["RTL"] == found["accuracy"]["golden"] is not None
-    assert found["inferences"] < found["reviews"] == 4
+    assert found["inferences"] < found["texts"] == 4
     assert run.main([*options, "--review", "good films, bad", "--tokens", "16"]) == Exit.OK
     printed = capsys.readouterr().out
     assert "Every bit equal to the golden model." in printed

@@ -40,7 +40,7 @@ def result(logits: list[int], error: Error = Error.NONE) -> Result:
 def figures(**changes: object) -> regress.Regression:
     sound = regress.Regression(
         task="classification",
-        reviews=4,
+        texts=4,
         traced=2,
         inferences=3,
         lanes=4,
@@ -134,7 +134,7 @@ def test_reviews_go_back_to_their_places() -> None:
 
 def test_only_compared_and_equal_reviews_pass() -> None:
     assert figures().passed
-    assert not figures(reviews=0).passed
+    assert not figures(texts=0).passed
     assert not figures(values=0).passed
     assert not figures(mismatches=1).passed
     assert not figures(problems=["review 0 (3 tokens): ended with the error CRC"]).passed
@@ -161,7 +161,7 @@ def test_the_report_tells_the_figures_and_the_first_problems() -> None:
     ],
 )
 def test_refused_options(line: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert message in refusal(regress.main, ["--reviews", "2", *line], capsys)
+    assert message in refusal(regress.main, ["--texts", "2", *line], capsys)
 
 
 @pytest.mark.verilator
@@ -171,7 +171,7 @@ def test_real_reviews_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert regress.main([*LINE, "--json", str(out)]) == 0
     assert "passed: equal bit for bit" in capsys.readouterr().out
     found = json.loads(out.read_text())
-    assert (found["reviews"], found["traced"], found["mismatches"]) == (4, 2, 0)
+    assert (found["texts"], found["traced"], found["mismatches"]) == (4, 2, 0)
     assert found["values"] > 2 * 12 * 128 * 2 * 10
     assert set(found["accuracy"]) == {"float", "golden", "RTL"}
     assert found["passed"]
@@ -191,7 +191,7 @@ def test_a_single_wrong_logit_fails(
     assert regress.main(LINE) == 1
     told = capsys.readouterr().out
     assert "mismatches                 1" in told
-    assert "review 1 (12 tokens): logits are" in told
+    assert "text 1 (12 tokens): logits are" in told
     assert told.endswith("FAILED\n")
 
 

@@ -121,7 +121,7 @@ def test_two_at_once_answer_for_their_own_reviews(tmp_path: Path) -> None:
         assert process.returncode == 0, text
         assert "Every bit equal" in text
         figures = json.loads(report.read_text())
-        assert figures["review"] == review
+        assert figures["text"] == review
         page = report.with_suffix(".html").read_text()
         assert [one for one in BOTH if one in page] == [review]
         logits = {one["model"]: one["logits"] for one in figures["verdicts"]}
