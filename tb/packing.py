@@ -65,9 +65,10 @@ def operand_of(words: np.ndarray, channels: int) -> np.ndarray:
     """The operand [row_tiles * N, K] that `operand_words` made words of, wide where they are."""
     n = words.shape[1]
     found = words.reshape(-1, channels, n).swapaxes(1, 2).reshape(-1, channels)
-    low = (found & 255).astype(np.int16)
-    wide = (found & ~255) + low - ((low & 128) << 1)
-    return wide if found.dtype == np.int16 else found
+    if found.dtype == np.int8:
+        return found
+    low = found & 255
+    return (found & ~255) + low - ((low & 128) << 1)
 
 
 ENDS = 1 << 26
