@@ -47,7 +47,7 @@ def faulty(part: str, *pieces: tuple[str, str]) -> ModuleType:
     """The module of a part with its pieces replaced, beside the sound one."""
     path, source = source_of(part), with_pieces(part, *pieces)
     module = ModuleType(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    exec(compile(source, path, "exec"), vars(module))
+    exec(compile(source, path, "exec", dont_inherit=True), vars(module))
     return module
 
 
@@ -61,7 +61,7 @@ def replaced(part: str, *pieces: tuple[str, str]) -> Iterator[ModuleType]:
     name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     try:
         module = sys.modules[name] = ModuleType(name)
-        exec(compile(source, path, "exec"), vars(module))
+        exec(compile(source, path, "exec", dont_inherit=True), vars(module))
         yield module
     finally:
         for other in [other for other in sys.modules if other.startswith("rtl.")]:
