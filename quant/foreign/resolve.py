@@ -5,7 +5,6 @@ out is plain: the text of a tokenizer.json that holds everything, and a few fact
 nothing behind reads the checkpoint's own files.
 """
 
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -142,7 +141,6 @@ def _theirs(folder: Path, settings: Mapping[str, Any]) -> Any:
 
 def _read(folder: Path) -> Any:
     """What the library makes of the files, a text where it fails: what it says."""
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     from transformers import AutoTokenizer
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 

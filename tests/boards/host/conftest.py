@@ -34,6 +34,17 @@ LABELS = ("negative", "positive", "undecided")
 SHAPE = zoo.shape(
     "no-pooler", labels=len(LABELS), vocabulary=len(WORDS), positions=14, position_offset=0
 )
+SPEC = EncoderSpec(
+    layers=1,
+    hidden=10,
+    heads=2,
+    head_size=5,
+    ffn=12,
+    labels=LABELS,
+    vocabulary=len(WORDS),
+    positions=14,
+    types=2,
+)
 SCALE = 0.0078125
 
 
@@ -89,18 +100,7 @@ def info_of(spec: EncoderSpec, folder: Path) -> dict[str, Any]:
 def sample_in(folder: Path) -> Sample:
     """The model with what belongs to it, written into a folder."""
     model = random_model(SHAPE, seed=5)
-    spec = EncoderSpec(
-        layers=1,
-        hidden=10,
-        heads=2,
-        head_size=5,
-        ffn=12,
-        labels=LABELS,
-        vocabulary=len(WORDS),
-        positions=14,
-        types=2,
-    )
-    save(model, folder / "model", info_of(spec, folder / "model"))
+    save(model, folder / "model", info_of(SPEC, folder / "model"))
     (folder / "model.img").write_bytes(image_of(model))
     return Sample(model, folder / "model", folder / "model.img")
 

@@ -25,9 +25,17 @@ from golden.model import Model
 from golden.random import random_model
 from golden.store import hash_of, save
 from quant.foreign.tokenizer import TextTokenizer
-from quant.model.spec import EncoderSpec
 from rtl.compile.image import read_image
-from tests.boards.host.conftest import LABELS, SCALE, SHAPE, WORDS, Sample, image_of, info_of, text
+from tests.boards.host.conftest import (
+    LABELS,
+    SCALE,
+    SHAPE,
+    SPEC,
+    Sample,
+    image_of,
+    info_of,
+    text,
+)
 from tests.boards.host.pretended import Line
 from tests.damage import any_damage, sections
 from tests.ending import exit_code, refusal
@@ -467,19 +475,7 @@ def test_other_heads(
 def test_a_class_for_every_token(make_board: Make, command: Make, tmp_path: Path) -> None:
     """Words with their labels, of a text and of a file with tags; texts share inferences."""
     model = random_model(replace(SHAPE, pooling="none"), seed=6)
-    spec = EncoderSpec(
-        layers=1,
-        hidden=10,
-        heads=2,
-        head_size=5,
-        ffn=12,
-        labels=LABELS,
-        vocabulary=len(WORDS),
-        positions=14,
-        types=2,
-        pooling="none",
-        task="token-classification",
-    )
+    spec = replace(SPEC, pooling="none", task="token-classification")
     folder, image, data = (tmp_path / name for name in ("model", "model.img", "texts.jsonl"))
     save(model, folder, info_of(spec, folder))
     image.write_bytes(image_of(model))
