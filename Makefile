@@ -30,7 +30,7 @@ review := --review="$$REVIEW"
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help sim test lowest synth bench regress calibrate figures board-sim bitstream flash docs setup lint clean distclean \
+.PHONY: help sim test thorough lowest synth bench regress calibrate figures board-sim bitstream flash docs setup lint clean distclean \
         setup-quant setup-parquet setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-litex setup-test
 
 help:  ## Show the targets and their variables
@@ -54,8 +54,11 @@ sim: setup-sim  ## A review through checkpoint, golden model and simulated Veril
 	    $(if $(UNIT),--unit $(UNIT)) $(if $(filter-out 0,$(WAVES)),--waves) \
 	    $(review) $(ARGS)
 
-test: setup-test lint  ## Lint, types and tests; the slow ones: make test ARGS='-m slow'
-	@$(RUN) -m pytest -n 2 --dist worksteal -m "not slow" $(ARGS)
+test: setup-test lint  ## Lint, types and the quick tests: each part once
+	@$(RUN) -m pytest -n 2 --dist worksteal -m "not slow and not thorough" $(ARGS)
+
+thorough: setup-test  ## More of the same by other lanes, models, simulators and faults: with `make test` what CI runs
+	@$(RUN) -m pytest -n 2 --dist worksteal -m "thorough and not slow" $(ARGS)
 
 lint: setup-test
 	@$(RUN) -m ruff check .
@@ -83,8 +86,8 @@ bitstream: setup-synth  ## The bitstream of BOARD=ulx3s, if it meets its clock
 flash: setup-synth  ## Write bitstream and image into the board, or print the commands: ARGS='--load FILE'
 	@$(RUN) -m boards.program $(ARGS)
 
-regress: setup-test setup-litex  ## The slow tests, 100,000 fuzz cases, coverage, 2,060 mutants, BERT-Base, many reviews: make regress ARGS='--reviews 1000'
-	@$(RUN) -m pytest -n 2 --dist worksteal -m slow
+regress: setup-test setup-litex  ## All tests but the quick ones, 100,000 fuzz cases, coverage, 2,060 mutants, BERT-Base, many texts: make regress ARGS='--texts 1000'
+	@$(RUN) -m pytest -n 2 --dist worksteal -m "slow or thorough"
 	@$(RUN) -m verify.fuzz --cases 100000
 	@$(RUN) -m verify.coverage --cases 2000 --json $(BUILD)/coverage.json
 	@$(RUN) -m verify.mutate requantize activation matmul reciprocal --count 300
@@ -100,7 +103,7 @@ lowest: setup-test  ## The quick tests without simulations on the lowest version
 	@.venv/bin/uv venv -q -p $(RUN) $(BUILD)/lowest
 	@.venv/bin/uv pip install -q -p $(BUILD)/lowest/bin/python --resolution lowest-direct \
 	    -e '.[quant,rtl,sim,package,host,parquet,onnx,fast]' pytest==9.2.0 pytest-timeout==2.4.0
-	@$(BUILD)/lowest/bin/python -m pytest -q -m "not slow and not verilator" \
+	@$(BUILD)/lowest/bin/python -m pytest -q -m "not slow and not thorough and not verilator" \
 	    tests/golden tests/rtl/test_registers.py tests/rtl/test_requantize.py tests/quant/test_calibrate.py
 
 figures: setup-sim  ## docs/results.md from docs/measurements.toml; again: make figures ARGS='"cycles*"'

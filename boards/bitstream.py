@@ -24,6 +24,7 @@ from cli.progress import stage
 from boards.gateware.system import IMAGE_IN_FLASH, Choices
 from boards.gateware.ulx3s import CRYSTAL_MHZ, NAME
 from boards.simulation.top import MEGAHERTZ, design_of
+from rtl.interface.config import CONFIG_KEYS, array
 from rtl.interface.options import add_config_options, config_of
 from sim.synth.passes import improve_file
 from sim.synth.place import DEVICE, PLACERS, ROUTERS
@@ -41,6 +42,13 @@ examples:
 USED = re.compile(r"^Info:\s+(\w+):\s+(\d+)/\s*(\d+)\s+\d+%$", re.MULTILINE)
 
 
+KEYS = CONFIG_KEYS | {
+    "cells{}": "of each kind of nextpnr: [used, in the part]",
+    "bytes?": "of the bitstream; not with --no-route",
+    "fmax_mhz?, megahertz?": "the clock reached, and the one used; not with --no-route",
+}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(lambda: _run(_parser().parse_args(arguments)))
 
@@ -51,15 +59,18 @@ def _parser() -> Parser:
         "-o", "--out", type=Path, default=OUT, metavar="FILE", help=f"default: {OUT}"
     )
     result.add_argument(
-        "--megahertz", type=float, default=MEGAHERTZ, metavar="F",
+        "--megahertz",
+        type=float,
+        default=MEGAHERTZ,
+        metavar="F",
         help=f"the clock of everything, which the PLL makes of {CRYSTAL_MHZ} MHz "
         f"(default: {MEGAHERTZ:g})",
-    )  # fmt: skip
+    )
     result.add_argument("--no-route", action="store_true", help="map and pack, no bitstream")
     result.add_argument("--placer", choices=PLACERS, default=PLACERS[0], help="static")
     result.add_argument("--router", choices=ROUTERS, default=ROUTERS[0], help="router1")
     add_seed(result, "the placement", default=1)
-    add_json(result)
+    add_json(result, KEYS)
     add_config_options(result)
     return result
 
@@ -84,10 +95,10 @@ def used(log: str) -> dict[str, tuple[int, int]]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    choices = Choices(config=config_of(options), megahertz=options.megahertz)
-    stage(
-        f"the Verilog of the board with {choices.config.lanes} lanes at {choices.megahertz:g} MHz"
-    )
+    config = config_of(options)
+    choices = Choices(config=config, megahertz=options.megahertz)
+    shape = array(config.lanes, config.tile_columns)
+    stage(f"the Verilog of the board with {shape} at {choices.megahertz:g} MHz")
     design = design_of(choices)
     with locked(FOLDER / "lock"):
         figures = _made(options, choices, design.verilog)
@@ -140,8 +151,15 @@ def _packed(options: argparse.Namespace, choices: Choices) -> dict[str, Any]:
         )
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(options.out) as temporary:
-        run_tool("ecppack", "--compress", "--freq", "62.0", f"{NAME}.config",
-                 str(temporary.resolve()), folder=FOLDER)  # fmt: skip
+        run_tool(
+            "ecppack",
+            "--compress",
+            "--freq",
+            "62.0",
+            f"{NAME}.config",
+            str(temporary.resolve()),
+            folder=FOLDER,
+        )
         size = temporary.stat().st_size
     if size > IMAGE_IN_FLASH:
         raise ToolError(f"{options.out} has {size:,} bytes: more than lie before the image")

@@ -175,11 +175,6 @@ class Info:
 INFO = struct.Struct("<BBHIIBBHHHHH8s32s")
 
 
-def array(lanes: int, columns: int) -> str:
-    """The array of an accelerator in words."""
-    return f"{lanes} lanes" + (f" and {columns} columns" if columns != lanes else "")
-
-
 def encode(kind: int, number: int, payload: bytes = b"") -> bytes:
     """The bytes of a frame on the line, with both flags."""
     body = HEAD.pack(kind, number, len(payload)) + payload

@@ -49,9 +49,12 @@ def _parser() -> Parser:
         "--port", default=PORT, metavar="NAME", help=f"the terminal (default: {PORT})"
     )
     result.add_argument(
-        "--quantized", type=Path, default=MODEL, metavar="DIR",
+        "--quantized",
+        type=Path,
+        default=MODEL,
+        metavar="DIR",
         help=f"the model that lies in the memory already, checked (default: {MODEL})",
-    )  # fmt: skip
+    )
     group = result.add_mutually_exclusive_group()
     group.add_argument("--empty", action="store_true", help="no model in the memory")
     group.add_argument(

@@ -42,8 +42,15 @@ SPAN = 0x80  # bytes that the registers take
 ID = 0x54523242  # the bytes "B2RT"
 VERSION = 7  # of the registers and of the command stream
 LIMITS = ("lanes", "tokens", "hidden", "ffn", "labels")
-COUNTERS = ("cycles", "active", "stall_idle", "stall_weights", "stall_norm", "stall_softmax",
-            "stall_drain")  # fmt: skip
+COUNTERS = (
+    "cycles",
+    "active",
+    "stall_idle",
+    "stall_weights",
+    "stall_norm",
+    "stall_softmax",
+    "stall_drain",
+)
 START, ABORT = 1, 2  # bits of control
 BUSY, DONE = 1, 2  # bits of status
 

@@ -63,8 +63,9 @@ class Overlay:
         missing = [name for name in names if name not in overlay.ip_dict]
         if missing:
             raise DeviceError(f"{bitfile} has no {', '.join(missing)}: --help says what it needs")
-        self._dma = {name: getattr(overlay, f"{name}_dma") for name in
-                     ("model", "tokens", "rows", "logits")}  # fmt: skip
+        self._dma = {
+            name: getattr(overlay, f"{name}_dma") for name in ("model", "tokens", "rows", "logits")
+        }
         address = overlay.ip_dict["bert2rtl_0"]["phys_addr"]
         self.device = Accelerator(pynq.MMIO(address, SPAN), sleep)
         self.longest = self.device.check(stream)

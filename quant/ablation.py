@@ -84,6 +84,17 @@ def rows(parts: Sequence[str] = PARTS) -> list[Row]:
     return found
 
 
+KEYS = {
+    "texts": "how many were read",
+    "float_accuracy": "share of the labelled texts, 0 to 1; null without labels",
+    "rows[].variant": "what was changed",
+    "rows[].mean_difference, .largest_difference": "|golden - float| of the logits, in the "
+    "float model's units",
+    "rows[].agreement": "share of the texts with the float model's class, 0 to 1",
+    "rows[].accuracy": "golden's, 0 to 1; null without labels",
+}
+
+
 @dataclass(frozen=True)
 class Measured:
     """The logits of one row, in units of the float logits."""
@@ -109,7 +120,7 @@ def parser() -> Parser:
         "The integer model with one choice of its numerics changed at a time.",
         EXAMPLES,
     )
-    add_text_options(result, 1000)
+    add_text_options(result, 1000, KEYS)
     result.add_argument(
         "--split",
         choices=SPLITS,

@@ -6,17 +6,17 @@ runs the integer model on the same texts to count what saturates and to measure 
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
-from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from cli import files
-from cli.command import run_command
+from cli.command import Interrupted, run_command
+from cli.keys import under
 from cli.machine import BUILD
 from cli.options import Parser, add_json, add_model, add_tokens, positive, version
 from cli.paths import check_written
@@ -31,13 +31,14 @@ from golden.fast.watching import TracedEngine
 from golden.model import Model
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, fingerprint, load, say
+from quant.foreign.resolve import RESOLVED_KEYS
 from quant.foreign.tokenizer import PIPELINE, TextTokenizer, Tokens, together
 from quant.foreign.tokenizer import encode as encode_text
 from quant.measure import vectors
 from quant.measure.answers import held, span, texts_of
-from quant.measure.compare import TensorError, compare, table
+from quant.measure.compare import ERROR_KEYS, TensorError, compare, table
 from quant.measure.metrics import determination
-from quant.measure.verdict import judge
+from quant.measure.verdict import VERDICT_KEYS, judge
 from quant.model import float_model
 from quant.model.spec import (
     EMBEDDING,
@@ -45,6 +46,7 @@ from quant.model.spec import (
     MULTI_LABEL,
     QUESTION_ANSWERING,
     REGRESSION,
+    SPEC_KEYS,
     TASKS,
     Arrays,
     EncoderSpec,
@@ -59,6 +61,7 @@ from quant.quantize.options import REMEDIES, Options
 from quant.quantize.quantizers import CalibrationError
 from quant.quantize.rewriting import REWRITINGS, Rewritten, rewrite
 from quant.quantize.splitting import Split
+from quant.quantize.trials import UNFINISHED, Trials
 from quant.texts.corpora import CORPORA, load_texts
 from quant.texts.data_file import Review, add_columns, layout_of
 
@@ -68,7 +71,6 @@ CHUNK = 32  # texts between two steps of the progress bar
 TOGETHER = 1024  # tokens that the float model takes at a time
 TRACED = 512  # the same where all its tensors are kept
 PLAIN = 2  # texts that plain golden runs on as well
-KEPT = 3  # models of trials
 TABLE = "embedding.token"
 FEW = 32  # texts, below which a calibration says little of others
 _MEASURES = {EMBEDDING: "distance of the embeddings", REGRESSION: "error in deviations"}
@@ -226,11 +228,38 @@ def _compare_with_golden(model: Model, text: Tokens, trace: dict[str, Any]) -> N
 Runner = Callable[[Model, Sequence[Tokens]], NDArray[np.integer[Any]]]
 
 
+KEYS = {
+    "tool": "name and version of what wrote it",
+    "checkpoint.directory, .sha256": "the float model and the hash of its files",
+    "checkpoint.task": "as --task asked; null: as its own files say",
+    **RESOLVED_KEYS,
+    **SPEC_KEYS,
+    "tensors{}.scale, .bits": "of a tensor: real value of a step; width of its codes",
+    "tensors{}.minimum?, .maximum?": "of the float model on the texts",
+    "tensors{}.factors?, .centres?, .centre?": "value = scale code factor + centre",
+    "tensors{}.copies?": "neurons that the last ones are copies of",
+    "tensors{}.row_constant?": "true: a constant of each row is left out, which a norm takes away",
+    "tensors{}.activation?, .shift?": "of the head; bits dropped",
+    "weights{}.input_scale, .scales": "steps of a layer's input, of its weights by output",
+    "proof{}.bound, .limit": "largest magnitude that a sum can have; what it must be below",
+    "logit_correction?": "added to the logits, in their steps",
+    "calibration.data, .split?, .max_tokens": "the texts, part of a corpus, longest in tokens",
+    "calibration.texts, .tokens": "how many",
+    "calibration.method, .remedies, .precise, .bias_correction": "as the options say, or chosen",
+    "calibration.per_channel, .multiplier_bits": "further choices, always true and 16",
+    "trials{}": "error of each set of remedies that was tried",
+    **VERDICT_KEYS,
+    **under("check{}.", ERROR_KEYS),
+}
+"""Of quantized.json and of --json."""
+
+
 class Calibrator:
     """A checkpoint and the texts it is calibrated on, which are observed once.
 
     The table of tokens is that of the texts alone: their rows and the one that reaches furthest,
-    which makes the same scale. Without ``histogram`` the only method is min-max.
+    which makes the same scale. Without ``histogram`` the only method is min-max. Where ``precise``
+    is said, it is that of all options, and what only another one needs is not kept.
     """
 
     def __init__(
@@ -239,11 +268,12 @@ class Calibrator:
         texts: Sequence[Tokens],
         *,
         histogram: bool = True,
+        precise: bool | None = None,
         bar: Bar | None = None,
     ) -> None:
         self.table = checkpoint.arrays[TABLE]
         self.checkpoint, self.texts, self._rows = _compact(checkpoint, texts)
-        self.histogram = histogram
+        self.histogram, self.precise = histogram, precise
         self.bar = bar or Bar("", 0, shown=False)
         self._forget()
         tokens = np.cumsum([len(text.ids) for text in texts])
@@ -262,7 +292,7 @@ class Calibrator:
         """What follows from the texts is still to be found."""
         self._splits: dict[bool, dict[str, Split]] = {}
         self._rewritten: dict[frozenset[str], tuple[Rewritten, dict[str, Observer]]] = {}
-        self._made: dict[Options, tuple[Quantized, float]] = {}
+        self._made: tuple[Options, Quantized, float] | None = None  # the best of the trials
         self._logits: WeakKeyDictionary[Model, NDArray[np.int64]] = WeakKeyDictionary()
 
     def _observe(self, texts: Sequence[Tokens]) -> Floats:
@@ -287,12 +317,18 @@ class Calibrator:
 
     def compact(self, options: Options, run: Runner | None = None) -> Quantized:
         """The same with the tokens of ``self.texts`` alone."""
-        if run is None and options in self._made:
-            return self._made[options][0]
+        if run is None and self._made is not None and self._made[0] == options:
+            return self._made[1]
         checkpoint = self.checkpoint
         arrays, observers = self._observed(frozenset(options.remedies or ()) & REWRITINGS)
-        watch = partial(rounding.watch, texts=self.texts, advance=self.bar.advance)
         splits = self._splits.setdefault(options.precise, {})
+
+        def watch(model: Model) -> Mapping[str, rounding.Moments]:
+            if splits and self.precise is not None:
+                for observer in (*observers.values(), *self.observers.values()):
+                    observer.forget_rows()
+            return rounding.watch(model, self.texts, self.bar.advance)
+
         quantized = quantize(checkpoint.spec, arrays, observers, options, watch, splits)
         if options.bias_correction:
             logits = run(quantized.model, self.texts) if run else self._run(quantized.model)
@@ -345,25 +381,36 @@ class Calibrator:
             return float(determination(logits * scale, self.exact).min())
         return float(np.mean(logits.argmax(axis=1) == self.exact.argmax(axis=1)))
 
-    def choose(self, options: Options) -> tuple[Options, dict[str, float]]:
+    def choose(
+        self, options: Options, known: Trials | None = None
+    ) -> tuple[Options, dict[str, float]]:
         """The options with their remedies chosen, and the error of each choice by its names.
 
         A choice that breaks a bound of the contract counts as infinitely wrong and is not listed.
+        What is known is not tried again.
         """
+        known = Trials() if known is None else known
         trial, left = self._few or self, len(REMEDIES) + 2
 
         def error(names: tuple[str, ...]) -> float:
             nonlocal left
             self.bar.left(left * 2 * tokens_of(trial.texts) + 3 * tokens_of(self.texts))
             left -= 1
+            if names in known.errors:
+                found = known.errors[names]
+                self.bar.say(f"remedies tried before: {choose.named(names)}: error {found:.3g}")
+                return found
             tried = replace(options, remedies=names)
             try:
                 quantized = trial.compact(tried)
                 found = trial.error(quantized)
             except CalibrationError as refusal:  # said where nothing else is left
                 self.bar.say(f"remedies tried: {choose.named(names)}: {refusal}")
+                known.add(names, inf)
                 return inf
-            trial.keep(tried, quantized, found)
+            if trial is self:
+                self._keep(tried, quantized, found)
+            known.add(names, found)
             self.bar.say(f"remedies tried: {choose.named(names)}: error {found:.3g}")
             return found
 
@@ -372,11 +419,10 @@ class Calibrator:
             choose.joined(names): found for names, found in trials.items() if found < inf
         }
 
-    def keep(self, options: Options, quantized: Quantized, error: float) -> None:
-        """Of the models of trials the best few: one of them is likely to be asked for again."""
-        self._made[options] = quantized, error
-        while len(self._made) > KEPT:
-            del self._made[max(self._made, key=lambda made: self._made[made][1])]
+    def _keep(self, options: Options, quantized: Quantized, error: float) -> None:
+        """Of the models of trials the one that is chosen so far: it will be asked for again."""
+        if self._made is None or choose.better(self._made[2], options.remedies or (), error):
+            self._made = options, quantized, error
 
     def _observed(self, names: frozenset[str]) -> tuple[Arrays | Rewritten, dict[str, Observer]]:
         """A rewritten encoder and what was seen of it.
@@ -390,7 +436,7 @@ class Calibrator:
             rewritten = rewrite(self.checkpoint.spec, self.checkpoint.arrays, self.observers, names)
             if not self.histogram:
                 return rewritten, rewritten.observers(self.observers)
-            twin = replace(self.checkpoint, arrays=rewritten.arrays)
+            twin = replace(self.checkpoint, arrays=dict(rewritten.arrays))
             observers = observe_all(twin, self.texts, advance=self.bar.advance)[0]
             self._rewritten[names] = rewritten, observers
         return self._rewritten[names]
@@ -417,17 +463,23 @@ def calibrate(
     texts: Sequence[Tokens],
     options: Options,
     source: dict[str, Any],
+    known: Trials | None = None,
 ) -> tuple[Quantized, dict[str, TensorError]]:
     """Observe, quantize and check; ``source`` says in the description where the texts came from.
+
+    Of remedies that ``known`` has the error of, none are tried again.
 
     A model that quant.measure.verdict finds poor is said on stderr, with what to try.
     """
     tokens = tokens_of(texts)
     with Bar(f"calibrating on {len(texts):,} texts, {tokens:,} tokens", 4 * tokens) as bar:
-        calibrator = Calibrator(checkpoint, texts, histogram=options.method != MIN_MAX, bar=bar)
+        histogram = options.method != MIN_MAX
+        calibrator = Calibrator(
+            checkpoint, texts, histogram=histogram, precise=options.precise, bar=bar
+        )
         trials: dict[str, float] = {}
         if options.remedies is None:
-            options, trials = calibrator.choose(options)
+            options, trials = calibrator.choose(options, known)
         bar.left(3 * tokens)
         quantized = calibrator.quantize(options)
         likeness = calibrator.likeness(quantized)
@@ -454,6 +506,29 @@ def calibrate(
     )
     if not verdict.good:
         print(verdict, file=sys.stderr)
+    return quantized, errors
+
+
+def calibrate_into(
+    out: Path,
+    checkpoint: Checkpoint,
+    texts: Sequence[Tokens],
+    options: Options,
+    source: dict[str, Any],
+) -> tuple[Quantized, dict[str, TensorError]]:
+    """`calibrate`, saved in the folder ``out``, and gone on with where it was interrupted there."""
+    known = Trials(out / UNFINISHED, checkpoint, texts, options)
+    try:
+        quantized, errors = calibrate(checkpoint, texts, options, source, known)
+        save(quantized, checkpoint, out)
+    except KeyboardInterrupt:
+        if not known.errors:
+            raise
+        raise Interrupted(
+            f"interrupted: {out} keeps the errors of {len(known.errors):,} choices of "
+            "remedies, and the same command goes on from there"
+        ) from None
+    known.forget()
     return quantized, errors
 
 
@@ -503,8 +578,7 @@ def _ensured(checkpoint: Checkpoint, model: Path, out: Path) -> Path:
     tokenizer = TextTokenizer(checkpoint.resolved)
     texts = encode(load_texts(data, SPLIT)[:SAMPLES], tokenizer, checkpoint, MAX_TOKENS)
     source = {"data": data, "split": SPLIT, "max_tokens": MAX_TOKENS}
-    quantized, _ = calibrate(checkpoint, texts, Options(), source)
-    save(quantized, checkpoint, out)
+    calibrate_into(out, checkpoint, texts, Options(), source)
     return out
 
 
@@ -559,7 +633,7 @@ def parser() -> Parser:
         metavar="DIR",
         help="quantized model (default: build/ and the name of --model)",
     )
-    add_json(result)
+    add_json(result, KEYS)
     add_columns(result)
     return result
 
@@ -615,7 +689,8 @@ def calibrate_command(options: argparse.Namespace) -> int:
     source = {"data": data, "max_tokens": options.tokens}
     if data in CORPORA:
         source["split"] = SPLIT
-    quantized, errors = calibrate(
+    quantized, errors = calibrate_into(
+        out,
         checkpoint,
         texts,
         Options(
@@ -626,7 +701,6 @@ def calibrate_command(options: argparse.Namespace) -> int:
         ),
         source,
     )
-    save(quantized, checkpoint, out)
     print(summary(quantized, errors))
     print(f"wrote {out}")
     if options.json:

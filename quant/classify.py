@@ -16,6 +16,7 @@ from typing import Any
 
 from cli import files
 from cli.command import run_command
+from cli.keys import under
 from cli.options import Parser, add_json, add_model, add_quantized, add_tokens
 from cli.progress import progress
 
@@ -27,7 +28,15 @@ from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.foreign.tokenizer import Tokens
 from quant.measure import batch
-from quant.measure.answers import answer, numbers, said, table
+from quant.measure.answers import (
+    ANSWER_KEYS,
+    NUMBERS_KEYS,
+    TOKENS_KEYS,
+    answer,
+    numbers,
+    said,
+    table,
+)
 from quant.model import float_model
 from quant.model.spec import LABELLED, QUESTION_ANSWERING, REGRESSION, EncoderSpec, Floats
 from quant.quantized_model import QuantizedModel
@@ -41,6 +50,14 @@ examples:
   python -m quant.classify - < review.txt
   python -m quant.classify --batch reviews.csv -o build/classes.jsonl
 """
+
+
+KEYS = {
+    **TOKENS_KEYS,
+    **under("golden.", ANSWER_KEYS | NUMBERS_KEYS),
+    "float": "as golden, without integers; null where the float model is not there",
+    **under("float.", ANSWER_KEYS),
+}
 
 
 class Classifier(QuantizedModel):
@@ -119,7 +136,7 @@ def parser() -> Parser:
     add_model(result, default=None)
     add_quantized(result)
     add_tokens(result, MAX_TOKENS)
-    add_json(result)
+    add_json(result, KEYS, {"with --batch": batch.COUNTS_KEYS})
     add_columns(result)
     return result
 

@@ -47,6 +47,17 @@ Vectors = NDArray[np.float64]
 Write = Callable[[Review, Tokens, Vectors], object]
 
 
+KEYS = {
+    "data, max_tokens, quantized": "the texts, the longest one, the folder of the model",
+    "texts, tokens, cut_texts": "how many; texts that were too long",
+    "width": "numbers of a vector",
+    "compared_texts": "the first ones, which the float model read too; 0: the four below lack",
+    "mean_cosine?, worst_cosine?": "of golden's vectors and float's",
+    "worst_text?": "its text, counted from 1",
+    "nearest_same?": "share whose nearest other text is the same in both models, 0 to 1",
+}
+
+
 @dataclass
 class Embedded:
     """What came of the texts; integers and floats hold the vectors of those compared [n, H]."""
@@ -59,11 +70,7 @@ class Embedded:
     floats: list[Vectors] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Counts, and of the texts compared the cosine of both vectors and the nearest neighbour.
-
-        ``nearest_same``: the share of the texts whose nearest other text is the same in both; None
-        for fewer than two.
-        """
+        """As KEYS says; None for the nearest neighbour of fewer than two."""
         values: dict[str, Any] = {
             "texts": self.texts,
             "tokens": self.tokens,
@@ -211,7 +218,7 @@ def parser() -> Parser:
         f"their nearest neighbour (default: {COMPARED})",
     )
     add_embedder(result)
-    add_json(result)
+    add_json(result, KEYS)
     add_columns(result)
     return result
 

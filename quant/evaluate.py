@@ -14,6 +14,7 @@ from typing import Any
 
 from cli import files
 from cli.command import run_command
+from cli.keys import Keys
 from cli.options import Parser, add_dask, add_json, add_model, add_quantized, add_tokens, positive
 from cli.progress import progress
 from cli.workers import each
@@ -26,7 +27,13 @@ from quant.classify import Classifier
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.foreign.tokenizer import Tokens
-from quant.measure.evaluation import Evaluation, LabelEvaluation, NumberEvaluation, Outputs
+from quant.measure.evaluation import (
+    OUTPUTS_KEYS,
+    Evaluation,
+    LabelEvaluation,
+    NumberEvaluation,
+    Outputs,
+)
 from quant.measure.paired import Models, Pairs, shares
 from quant.measure.paired import run as run_both
 from quant.measure.word_evaluation import UNCOUNTED, WordEvaluation
@@ -47,6 +54,14 @@ examples:
   python -m quant.evaluate --dask tcp://head:8786
   python -m quant.evaluate --model my-model --data reviews.csv --tokens 128
 """
+
+
+KEYS = {
+    "model, quantized": "folders of the float and the integer model",
+    "source.data, .max_tokens": "the texts, and the longest one in tokens",
+    "source.split?": "of a named corpus",
+    **OUTPUTS_KEYS,
+}
 
 
 def evaluate(
@@ -145,7 +160,7 @@ def labelled_texts(
     return texts, list(labels)
 
 
-def add_text_options(parser: Parser, samples: int | None) -> None:
+def add_text_options(parser: Parser, samples: int | None, keys: Keys) -> None:
     """The options that say which model and which texts; shared by the commands that measure."""
     add_model(parser, default=None)
     parser.add_argument(
@@ -163,7 +178,7 @@ def add_text_options(parser: Parser, samples: int | None) -> None:
         help=f"only the first N texts (default: {samples or 'all'})",
     )
     add_tokens(parser, MAX_TOKENS)
-    add_json(parser)
+    add_json(parser, keys)
     add_columns(parser)
 
 
@@ -189,7 +204,7 @@ def parser() -> Parser:
     result = Parser(
         "quant.evaluate", "Accuracy of the float and the integer model on the same texts.", EXAMPLES
     )
-    add_text_options(result, None)
+    add_text_options(result, None, KEYS)
     add_quantized(result)
     add_dask(result)
     result.add_argument(

@@ -29,6 +29,7 @@ from quant.calibrate import (
 )
 from quant.foreign import hub
 from quant.foreign.checkpoint import Checkpoint, load, say
+from quant.foreign.resolve import RESOLVED_KEYS
 from quant.foreign.sentence import MODULES
 from quant.foreign.tokenizer import TextTokenizer
 from quant.measure.compare import OUTLIER
@@ -39,6 +40,7 @@ from quant.model.spec import (
     MULTI_LABEL,
     QUESTION_ANSWERING,
     REGRESSION,
+    SPEC_KEYS,
     TOKEN_CLASSIFICATION,
 )
 from quant.quantize.observers import Observer
@@ -76,6 +78,23 @@ examples:
   python -m quant.inspect hub:owner/name --texts 0
   python -m quant.inspect my-model --data reviews.csv --json build/inspection.json
 """
+
+
+KEYS = {
+    "model, sha256": "the checkpoint, and the hash of its files",
+    **SPEC_KEYS,
+    **RESOLVED_KEYS,
+    "notes": "what a reader of the checkpoint should know, a sentence each",
+    "parameters": "of the encoder with its head",
+    "tokens, needs[].tokens": "the length that is counted",
+    "needs[].config{}": "for a number of lanes: the least limits that take the model, by option",
+    "needs[].cycles": "of one inference",
+    "needs[].stream_bytes, .row_bytes": "of the command stream; of the embedding table",
+    "needs[].dsp, .block_ram": "of an ECP5, estimated",
+    "refused{}": "by lanes: why no accelerator takes the model",
+    "reaches[].tensor": "with channels that reach far; null with --texts 0",
+    "reaches[].channels": "[channel, peak over the median channel's peak], the furthest first",
+}
 
 
 @dataclass(frozen=True)
@@ -206,7 +225,7 @@ def parser() -> Parser:
         help=f"how many of them; 0: look for no channels that reach far (default: {TEXTS})",
     )
     add_task(result)
-    add_json(result)
+    add_json(result, KEYS)
     add_columns(result)
     return result
 

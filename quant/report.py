@@ -28,7 +28,7 @@ from quant.calibrate import observe_all
 from quant.classify import Classifier
 from quant.evaluate import add_text_options, classifier_of, evaluate, labelled_texts
 from quant.foreign.tokenizer import Tokens
-from quant.measure.evaluation import Evaluation
+from quant.measure.evaluation import OUTPUTS_KEYS, Evaluation
 from quant.model import float_model
 from quant.model.activation import ACTIVATIONS
 from quant.model.spec import CLASSIFICATION
@@ -199,8 +199,14 @@ def memory(model: Model) -> str:
     }
     for i, layer in enumerate(model.layers):
         a = layer.attention
-        linears = {"q": a.q, "k": a.k, "v": a.v, "o": a.o, "up": layer.ffn.up,
-                   "down": layer.ffn.down}  # fmt: skip
+        linears = {
+            "q": a.q,
+            "k": a.k,
+            "v": a.v,
+            "o": a.o,
+            "up": layer.ffn.up,
+            "down": layer.ffn.down,
+        }
         for name, linear in linears.items():
             parts[f"layer {i}, {name}"] = _bytes(linear)
     for j, linear in enumerate(model.head):
@@ -252,7 +258,7 @@ def parser() -> Parser:
     result = Parser(
         "quant.report", "One HTML page that shows a calibration and its evaluation.", EXAMPLES
     )
-    add_text_options(result, 500)
+    add_text_options(result, 500, OUTPUTS_KEYS)
     add_quantized(result)
     result.add_argument(
         "--split", choices=SPLITS, default="test", help="of a named corpus (default: test)"

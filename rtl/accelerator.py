@@ -199,8 +199,11 @@ class Accelerator(wiring.Component):
     def _watch(self, m: Module, watchdog: Watchdog, tokens: Tokens) -> None:
         """What the watchdog sees: streams that wait or move, and the units' work."""
         engine = self.engine
-        inputs = ((engine.model.ready, self.s_axis_model), (tokens.i.ready, self.s_axis_tokens),
-                  (self.s_axis_rows.tready, self.s_axis_rows))  # fmt: skip
+        inputs = (
+            (engine.model.ready, self.s_axis_model),
+            (tokens.i.ready, self.s_axis_tokens),
+            (self.s_axis_rows.tready, self.s_axis_rows),
+        )
         waits = [ready & ~source.tvalid for ready, source in inputs]
         moved = [ready & source.tvalid for ready, source in inputs]
         for sink in (self.m_axis_request, self.m_axis_logits):

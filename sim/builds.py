@@ -39,9 +39,11 @@ BUILDS = GENERATED / "sim"
 
 VERILATOR_FLAGS = (
     "--no-public-flat-rw",  # cocotb makes every signal public, which costs most of the speed
-    "--x-assign", "fast",
-    "--x-initial", "fast",
-)  # fmt: skip
+    "--x-assign",
+    "fast",
+    "--x-initial",
+    "fast",
+)
 
 #: Of the C++: what is played for seconds is done sooner than with -O2, its build included.
 OPTIMISATION = "OPT_FAST=-O1"
@@ -58,14 +60,20 @@ PYTHON = f"PYTHON3={sys.executable}"
 LIBRARY_FLAGS = ("-CFLAGS", "-fPIC", "-LDFLAGS", "-shared")
 
 HARNESS_FLAGS = (
-    "--cc", "--exe", "--build",
-    "-j", "2",
-    "--prefix", "Vtop",
+    "--cc",
+    "--exe",
+    "--build",
+    "-j",
+    "2",
+    "--prefix",
+    "Vtop",
     "-O3",
-    "--x-assign", "fast",
-    "--x-initial", "fast",
+    "--x-assign",
+    "fast",
+    "--x-initial",
+    "fast",
     "--noassert",
-)  # fmt: skip
+)
 
 
 def _visibility(design: Design, probes: Sequence[str]) -> str:

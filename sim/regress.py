@@ -1,4 +1,4 @@
-"""`python -m sim.regress`: many reviews through the simulated accelerator, each held to golden."""
+"""`python -m sim.regress`: many texts through the simulated accelerator, each held to golden."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from quant.texts.data_file import add_columns, layout_of
 from rtl.compile.batches import pack
 from rtl.compile.fit import fitting_model
 from rtl.compile.program import compile_model, embedding_table
-from rtl.interface.config import LANES
+from rtl.interface.config import LANES, array
 from sim.design import generated
 from sim.machine import play
 from sim.options import (
@@ -64,59 +64,49 @@ from sim.reviews import Review, Setup, shares, simulate
 
 SPLIT = "test"
 DESCRIPTION = """\
-Run many reviews through the simulated accelerator and compare every one with golden.
+Run many texts through the simulated accelerator and compare every one with golden.
 
-All reviews: the logits, bit for bit. A sample of them: every write of every named intermediate. The
-accuracy of the float model, of golden and of the Verilog is counted on the same reviews; of a model
+All texts: the logits, bit for bit. A sample of them: every write of every named intermediate. The
+accuracy of the float model, of golden and of the Verilog is counted on the same texts; of a model
 that makes embeddings it is their cosine, of numbers R^2.
 """
 EXAMPLES = """\
 examples:
-  python -m sim.regress --reviews 1000 --lanes 16 --jobs 2
+  python -m sim.regress --texts 1000 --lanes 16 --jobs 2
   python -m sim.regress --lanes 8 --tokens 64 --trace-sample 100
-  python -m sim.regress --reviews 25000 --dask tcp://head:8786
-  python -m sim.regress --quantized build/mine --data reviews.csv --stalls 1
+  python -m sim.regress --texts 25000 --dask tcp://head:8786
+  python -m sim.regress --quantized build/mine --data texts.csv --stalls 1
   python -m sim.regress --data rotten-tomatoes --batch 256 --lanes 16 --stream-bytes 2
 """
 
 
+KEYS = {
+    "task": "what the model's outputs are, as in quant.model.spec",
+    "texts, traced, inferences": "how many; with all intermediates compared; that they share",
+    "lanes, columns, max_tokens, tokens": "N and M of the array; longest text; tokens of all",
+    "values, mismatches": "compared: logits of all, intermediates of the sample; how many differ",
+    "problems": "texts that ended in an error, lacked writes or differ, a line each",
+    "accuracy{}": "by model, 0 to 1: texts (words) with the right class, or with every label "
+    "right; null without labels, empty where the model has none",
+    "agreement": "share that float (golden, where it is not there) and RTL give the same, 0 to 1; "
+    "of several labels that of the labels; null for other outputs",
+    "cosine, fit": "of float and RTL: mean, of embeddings; least R^2, of numbers; else null",
+    "cycles, simulated": "of all inferences; with register accesses",
+    "utilisation": "multiplications / (N x M) / cycles: of the tokens, with whole row tiles",
+    "passed": "nothing differs, and something was compared",
+}
+
+
 @dataclass(frozen=True)
 class Regression:
-    """The findings of a regression.
-
-    Attributes
-    ----------
-    task
-        What the model's outputs are, as in quant.model.spec.
-    reviews, traced, inferences
-        How many were run, how many of them were asked for with all intermediates compared, and how
-        many inferences they shared.
-    values, mismatches
-        Compared values (logits of all and intermediates of the sample), and how many differ.
-    problems
-        Reviews that ended in an error, lacked writes or differ, one line each.
-    accuracy
-        Of each model, of several labels at once with every label right, of a class for every token
-        that of words; None where the texts have no labels, empty where the model has none.
-    agreement, cosine, fit
-        The share of the reviews (or words) that float and RTL give the same class, or of the labels
-        that both give or both do not; the mean cosine of their embeddings; R^2 of RTL's numbers as
-        those of float, the least of the outputs. None where the model makes others; the last two
-        also where the float model is not there.
-    cycles
-        Of all inferences.
-    utilisation
-        MACs / (N x M) of these: of the tokens, and with each text's last row tile counted whole.
-    simulated, seconds
-        Simulated cycles, register accesses included; wall clock of the simulation, its build left
-        out where that is made here.
-    """
+    """The findings, as KEYS says; seconds: of the simulation, its build left out."""
 
     task: str
-    reviews: int
+    texts: int
     traced: int
     inferences: int
     lanes: int
+    columns: int
     max_tokens: int
     tokens: int
     values: int
@@ -133,17 +123,17 @@ class Regression:
 
     @property
     def passed(self) -> bool:
-        return self.reviews > 0 and self.values > 0 and not self.mismatches and not self.problems
+        return self.texts > 0 and self.values > 0 and not self.mismatches and not self.problems
 
 
-def sample(reviews: int, size: int) -> set[int]:
-    """`size` of the reviews, evenly spread."""
-    size = min(size, reviews)
-    return {place * reviews // size for place in range(size)}
+def sample(texts: int, size: int) -> set[int]:
+    """`size` of the texts, evenly spread."""
+    size = min(size, texts)
+    return {place * texts // size for place in range(size)}
 
 
 def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regression:
-    """Run the reviews and compare them.
+    """Run the texts and compare them.
 
     Raises
     ------
@@ -152,7 +142,7 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
     """
     spec, layout = quantized.spec, layout_of(options)
     texts = load_texts(options.data, SPLIT, names=spec.labels, layout=layout, task=spec.task)
-    texts = texts[: options.reviews]
+    texts = texts[: options.texts]
     sequences = [
         quantized.tokens(text.content, text.pair, max_tokens=options.tokens) for text in texts
     ]
@@ -162,7 +152,7 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
     longest = max(*lengths, options.batch or 1)
     config = fitting_model(quantized.model, options.lanes, longest, **lanes_of(options))
     program = compile_model(quantized.model, config, whole_last_layer=options.whole_last_layer)
-    stage(f"running golden: {len(sequences):,} reviews")
+    stage(f"running golden: {len(sequences):,} texts")
     golden = golden_fast.run_batch(
         quantized.model, [t.ids for t in sequences], [t.types for t in sequences]
     )
@@ -196,12 +186,12 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
     results = each(simulate, setup, shares(reviews, batches), jobs=options.jobs, dask=options.dask)
     verdicts = (verdict for _, share in results for verdict in share)
     for index, verdict in zip(
-        order, progress(verdicts, "simulating", "reviews", total=len(reviews)), strict=True
+        order, progress(verdicts, "simulating", total=len(reviews)), strict=True
     ):
         values, mismatches = values + verdict.values, mismatches + verdict.mismatches
         cycles, simulated = cycles + verdict.cycles, simulated + verdict.simulated
         if verdict.problem:
-            problems.append(f"review {index} ({lengths[index]} tokens): {verdict.problem}")
+            problems.append(f"text {index} ({lengths[index]} tokens): {verdict.problem}")
         if verdict.logits.shape == of_rtl[index].shape:
             of_rtl[index][...] = verdict.logits
     seconds = time.perf_counter() - began
@@ -241,10 +231,11 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
         agreement = float(same.mean())
     return Regression(
         task=spec.task,
-        reviews=len(sequences),
+        texts=len(sequences),
         traced=len(traced),
         inferences=len(batches),
         lanes=config.lanes,
+        columns=config.tile_columns,
         max_tokens=options.tokens,
         tokens=sum(lengths),
         values=values,
@@ -279,15 +270,15 @@ def _accuracy(classes: np.ndarray, labels: np.ndarray) -> float | None:
 
 def report(figures: Regression) -> str:
     """The figures as tables, and the problems, the first ten of them."""
-    a_second = 1e6 * CLOCK_MHZ * figures.reviews / figures.cycles
+    a_second = 1e6 * CLOCK_MHZ * figures.texts / figures.cycles
     rows: list[list[object]] = [
-        ["reviews compared", figures.reviews],
+        ["texts compared", figures.texts],
         ["with every intermediate", figures.traced],
         ["inferences", figures.inferences],
         ["tokens", figures.tokens],
         ["values compared", figures.values],
         ["mismatches", figures.mismatches],
-        ["reviews with a problem", len(figures.problems)],
+        ["texts with a problem", len(figures.problems)],
     ]
     for name, value in figures.accuracy.items():
         rows.append([f"accuracy, {name}", "-" if value is None else f"{value:.2%}"])
@@ -299,7 +290,7 @@ def report(figures: Regression) -> str:
     if figures.cosine is not None:
         rows.append(["mean cosine, float and RTL", f"{figures.cosine:.5f}"])
     rows += [
-        ["cycles, mean", f"{figures.cycles / figures.reviews:,.0f}"],
+        ["cycles, mean", f"{figures.cycles / figures.texts:,.0f}"],
         ["cycles, total", f"{figures.cycles:,}"],
         [f"a second at {CLOCK_MHZ} MHz", f"{a_second:,.0f}"],
         ["utilisation, tokens", f"{figures.utilisation[0]:.1%}"],
@@ -308,7 +299,8 @@ def report(figures: Regression) -> str:
         ["simulated cycles a second", f"{figures.simulated / figures.seconds:,.0f}"],
     ]
     lines = [
-        f"{figures.reviews} reviews of up to {figures.max_tokens} tokens on {figures.lanes} lanes",
+        f"{figures.texts:,} texts of up to {figures.max_tokens:,} tokens on "
+        f"{array(figures.lanes, figures.columns)}",
         "",
         table(
             ["", "value"],
@@ -326,7 +318,12 @@ def report(figures: Regression) -> str:
 def parser() -> Parser:
     result = Parser("sim.regress", DESCRIPTION, EXAMPLES)
     result.add_argument(
-        "--reviews", type=positive, default=100, metavar="N", help="how many (default: 100)"
+        "--texts",
+        "--reviews",
+        type=positive,
+        default=100,
+        metavar="N",
+        help="how many (default: 100)",
     )
     add_model_options(result)
     add_lanes(result, LANES)
@@ -339,7 +336,7 @@ def parser() -> Parser:
         type=whole(0),
         default=20,
         metavar="N",
-        help="reviews whose intermediates are all compared (default: 20)",
+        help="texts whose intermediates are all compared (default: 20)",
     )
     result.add_argument(
         "--data",
@@ -360,7 +357,7 @@ def parser() -> Parser:
     result.add_argument(
         "--stalls", type=whole(0), metavar="SEED", help="let every stream rest at random"
     )
-    add_json(result)
+    add_json(result, KEYS)
     add_columns(result)
     return result
 
@@ -374,7 +371,7 @@ def _run(options: argparse.Namespace) -> int:
     figures = regress(quantized, options)
     print(report(figures))
     if options.json:
-        # What depends on the machine stays out: the same reviews give the same file.
+        # What depends on the machine stays out: the same texts give the same file.
         write_json(
             options.json,
             {name: value for name, value in asdict(figures).items() if name != "seconds"}

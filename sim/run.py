@@ -1,4 +1,4 @@
-"""`python -m sim.run`: a real review through checkpoint, golden model and simulated Verilog."""
+"""`python -m sim.run`: a text through checkpoint, golden model and simulated Verilog."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from typing import Any
 
 from cli.command import Different, Exit, ToolError, run_command
 from cli.files import write, write_json
+from cli.keys import under
 from cli.machine import BUILD
-from cli.options import Parser, add_lanes, add_tokens
+from cli.options import Parser, add_json, add_lanes, add_tokens
 
 from golden import store
 from quant.calibrate import default_out
@@ -23,7 +24,7 @@ from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.texts.corpora import imdb
 from rtl.compile.fit import fitting_model
 from rtl.generate.units import unit
-from rtl.interface.config import LANES, Config
+from rtl.interface.config import LANES, Config, array
 from sim import play, summary
 from sim.builds import built
 from sim.design import generated
@@ -45,8 +46,8 @@ is compared with the golden model, bit for bit, and with the float model in unit
 EXAMPLES = """\
 examples:
   python -m sim.run
-  python -m sim.run --review "That movie was terrible!" --lanes 16
-  python -m sim.run --quantized build/mine --review "That movie was terrible!"
+  python -m sim.run --text "That movie was terrible!" --lanes 16
+  python -m sim.run --quantized build/mine --text "That movie was terrible!"
   python -m sim.run --unit attention --lanes 8
   python -m sim.run --unit softmax --simulator icarus
   python -m sim.run --waves
@@ -56,6 +57,19 @@ OUT = BUILD / "sim"
 TOKENS = 128
 
 
+_INPUT_KEYS = {
+    "unit, simulator, lanes, columns": "what was simulated",
+    "tokens, text, pair": "of the text, the text, and its second one or null",
+    "total_seconds": "wall time of the whole command",
+    "stall_causes": "causes of a cycle without an operand, in the order of their registers",
+}
+KEYS = _INPUT_KEYS | summary.WHOLE_KEYS
+OTHER_KEYS = {
+    "with --unit attention": _INPUT_KEYS | under("layers[].", summary.LAYER_KEYS),
+    "with another --unit": _INPUT_KEYS | summary.UNIT_KEYS,
+}
+
+
 def default_review() -> str:
     """The first review of the test split that fills 128 tokens."""
     return next(review.text for review in imdb("test") if len(review.text.split()) >= TOKENS)
@@ -63,7 +77,13 @@ def default_review() -> str:
 
 def parser() -> Parser:
     result = Parser("sim.run", DESCRIPTION, EXAMPLES)
-    result.add_argument("--review", metavar="TEXT", help="default: a review of the test split")
+    result.add_argument(
+        "--text",
+        "--review",
+        dest="review",
+        metavar="TEXT",
+        help="default: a review of the test split",
+    )
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
     result.add_argument("--unit", default=WHOLE, help=f"default: {WHOLE}, the whole model")
     add_model_options(result)
@@ -80,13 +100,7 @@ def parser() -> Parser:
         help="the page of a run of the whole model (default: beside the figures)",
     )
     result.add_argument("--svg", type=Path, metavar="FILE", help="its timeline alone, as a picture")
-    result.add_argument(
-        "--json",
-        type=Path,
-        default=OUT / "report.json",
-        metavar="FILE",
-        help=f"the figures (default: {OUT / 'report.json'})",
-    )
+    add_json(result, KEYS, OTHER_KEYS, OUT / "report.json")
     return result
 
 
@@ -109,13 +123,14 @@ def _run(options: argparse.Namespace) -> int:
     config = fitting_model(
         quantized.model, options.lanes, len(text.tokens.ids), **lanes_of(options)
     )
-    print(f"review  {shown[:300]}{'...' if len(shown) > 300 else ''}")
+    print(f"text    {shown[:300]}{'...' if len(shown) > 300 else ''}")
     if options.pair is not None:
         print(f"pair    {' '.join(options.pair.split())[:300]}")
     print(f"tokens  {len(text.tokens.ids)}{cut}")
     print(f"model   {directory}, INT8 of {quantized.info['checkpoint']['directory']}")
-    print(f"unit    {options.unit}, {config.lanes} lanes, {options.simulator}\n", flush=True)
-    stem = f"{options.unit}-{config.lanes}-{options.simulator}"
+    shape = array(config.lanes, config.tile_columns)
+    print(f"unit    {options.unit}, {shape}, {options.simulator}\n", flush=True)
+    stem = f"{options.unit}-{config.lanes}x{config.tile_columns}-{options.simulator}"
     fst = OUT / f"{stem}-waves" / f"{options.unit}.fst"
     views = (fst, fst)
     with play.own_folder() as folder:
@@ -138,8 +153,9 @@ def _run(options: argparse.Namespace) -> int:
             "unit": options.unit,
             "simulator": options.simulator,
             "lanes": config.lanes,
+            "columns": config.tile_columns,
             "tokens": len(text.tokens.ids),
-            "review": review,
+            "text": review,
             "pair": options.pair,
             "total_seconds": seconds,
             "stall_causes": CAUSES,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from cli.keys import under
+
 import numpy as np
 
 from quant.measure import answers
-from quant.measure.answers import answer
+from quant.measure.answers import ANSWER_KEYS, answer
 from quant.measure.answers import numbers as logits_of
 from quant.measure.vectors import cosines
 from quant.model.spec import (
@@ -20,10 +22,44 @@ from quant.model.spec import (
 )
 from rtl.interface.config import Config
 from sim.bench import PassedTest
-from sim.phases import CLOCK_MHZ, Phase, phases, work
+from sim.phases import CLOCK_MHZ, PHASE_KEYS, Phase, phases, work
 from sim.play import Verified
 from sim.reference import Reference
 from sim.report import table
+
+_KEPT_KEYS = {
+    "cycles": "register of that name: from the start to the last result",
+    "active, stalls?{}": "cycles with an operand; those without, by cause",
+    "operations?[].number, .name": "in the stream, from 0; the tensor it writes",
+    "operations?[].first, .last": "cycle of its first and its last operand",
+    "operations?[].active": "cycles with an operand",
+}
+WHOLE_KEYS = {
+    "verdicts[].model": "float (where it is there), golden and RTL",
+    "verdicts[].cosine?": "of an embedding, with golden's",
+    **under("verdicts[].", ANSWER_KEYS),
+    **under("phases[].", PHASE_KEYS),
+    "ideal_cycles, utilisation": "multiplications / (N x M); this over cycles, 0 to 1",
+    "milliseconds": f"of the inference at {CLOCK_MHZ} MHz",
+    "simulation_seconds": "wall time of the simulation, with its build where that was not there",
+    **_KEPT_KEYS,
+    "compared{}, mismatches{}": "values of each tensor; how many differ from golden",
+}
+_LINE_KEYS = {
+    "values compared, mismatches": "with golden; how many differ",
+    "seconds": "wall time of the simulation, with its build where that was not there",
+}
+LAYER_KEYS = (
+    _KEPT_KEYS
+    | _LINE_KEYS
+    | {
+        "unit, simulator, lanes, columns, tokens": "what was simulated",
+        "ideal cycles, MAC utilisation": "multiplications / (N x M); this over cycles, 0 to 1",
+        "largest, mean": "distance of the context from float in units of its scale",
+        "compared{}": "values of each tensor",
+    }
+)
+UNIT_KEYS = {"cycles": "simulated in all tests of the bench", **_LINE_KEYS}
 
 
 def kept(facts: dict[str, Any]) -> dict[str, Any]:
@@ -48,7 +84,7 @@ def whole_model(text: Reference, played: Verified) -> dict[str, Any]:
     microseconds = cycles / CLOCK_MHZ
     print(
         f"\n{cycles:,} cycles from the start to the last logit: {microseconds / 1000:.2f} ms at "
-        f"{CLOCK_MHZ} MHz, {1e6 / microseconds:.0f} reviews a second.\nIdeal {ideal:,.0f} cycles "
+        f"{CLOCK_MHZ} MHz, {1e6 / microseconds:.0f} texts a second.\nIdeal {ideal:,.0f} cycles "
         f"for {useful:,} MACs: utilisation {ideal / cycles:.1%}. No operand: {stalls}."
     )
     return {
@@ -57,7 +93,7 @@ def whole_model(text: Reference, played: Verified) -> dict[str, Any]:
         "ideal_cycles": ideal,
         "utilisation": ideal / cycles,
         "milliseconds": microseconds / 1000,
-        "seconds": played.seconds,
+        "simulation_seconds": played.seconds,
         **kept(facts),
     }
 
@@ -135,8 +171,15 @@ def phase_table(
 ) -> tuple[list[str], list[list[object]]]:
     """Headings and lines: a line a phase, and the total."""
     headings = [
-        "phase", "cycles", "ideal", "utilisation", "values", "mismatches", "largest", "mean",
-    ]  # fmt: skip
+        "phase",
+        "cycles",
+        "ideal",
+        "utilisation",
+        "values",
+        "mismatches",
+        "largest",
+        "mean",
+    ]
     compared, mismatches = facts["compared"], facts["mismatches"]
     lines: list[list[object]] = []
     for row in rows:
@@ -163,13 +206,14 @@ def attention_layers(text: Reference, played: Sequence[Verified], simulator: str
     lines, figures = [], []
     tokens = len(text.tokens.ids)
     for layer, one in enumerate(played):
-        lanes, cycles = one.program.config.lanes, one.facts["cycles"]
-        ideal = work(one.program, tokens) / one.program.config.macs
+        config, cycles = one.program.config, one.facts["cycles"]
+        ideal = work(one.program, tokens) / config.macs
         apart = text.distance(f"layer.{layer}.context") or (None, None)
         line = {
             "unit": f"attention, layer {layer}",
             "simulator": simulator,
-            "lanes": lanes,
+            "lanes": config.lanes,
+            "columns": config.tile_columns,
             "tokens": tokens,
             "cycles": cycles,
             "ideal cycles": round(ideal),
@@ -201,6 +245,7 @@ def unit_vectors(
         "unit": unit,
         "simulator": simulator,
         "lanes": config.lanes,
+        "columns": config.tile_columns,
         "tokens": len(text.tokens.ids),
         "cycles": sum(round(test.simulated_ns / 10) for test in tests),
         "values compared": values,

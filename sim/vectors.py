@@ -54,6 +54,12 @@ def reviews(count: int) -> list[str]:
     return [found[i * len(found) // count].text for i in range(count)]
 
 
+KEYS = {
+    "{}.vectors": "of a unit: how many were written",
+    "{}.input, .output": "values of all of them",
+}
+
+
 def _parser() -> Parser:
     parser = Parser("sim.vectors", DESCRIPTION, EXAMPLES)
     add_model_options(parser)
@@ -87,7 +93,7 @@ def _parser() -> Parser:
         metavar="DIR",
         help="default: %(default)s",
     )
-    add_json(parser)
+    add_json(parser, KEYS)
     return parser
 
 

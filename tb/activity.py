@@ -139,8 +139,11 @@ class Recorder:
         self.monitor = monitor
         self.driven: dict[str, Driven] = {}
         self.handles: dict[str, Any] = {"trace_stall": machine.dut.trace_stall}
-        for name, pins in (("model", machine.model), ("tokens", machine.tokens),
-                           ("rows", machine.rows)):  # fmt: skip
+        for name, pins in (
+            ("model", machine.model),
+            ("tokens", machine.tokens),
+            ("rows", machine.rows),
+        ):
             driven = self.driven[f"{STREAMS[name]}_tvalid"] = Driven(pins.valid)
             self.handles[f"{STREAMS[name]}_tready"] = pins.ready
             setattr(machine, name, replace(pins, valid=driven))

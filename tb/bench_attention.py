@@ -95,10 +95,15 @@ def lengths_for(config: Config, made: layers.Layer, number: int) -> list[int]:
     n, most = config.lanes, min(made.program.tokens, 6 * config.lanes)
     rows = min(made.program.row_tiles, 6)
     batches = (
-        [most], [1], [min(n + 1, most)], [min(2 * n - 1, most), 1][: max(rows - 1, 1)], [1] * rows,
+        [most],
+        [1],
+        [min(n + 1, most)],
+        [min(2 * n - 1, most), 1][: max(rows - 1, 1)],
+        [1] * rows,
         [1, min(n + 2, most - n)] if rows > 2 else [1, 1],
-        [1 + (k + k // n) % n for k in range(rows)], [n + 1, 1, n + 2] if rows > 4 else [1],
-    )  # fmt: skip
+        [1 + (k + k // n) % n for k in range(rows)],
+        [n + 1, 1, n + 2] if rows > 4 else [1],
+    )
     return batches[number % len(batches)]
 
 

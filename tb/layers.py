@@ -28,8 +28,13 @@ from tb.packing import operand_of, operand_words, token_words
 from tb.scenarios import offsets, random_operand
 
 REST: dict[str, Any] = {
-    "labels": 2, "vocabulary": 20, "positions": 1000, "types": 1, "pooling": "mean", "layers": 1,
-}  # fmt: skip
+    "labels": 2,
+    "vocabulary": 20,
+    "positions": 1000,
+    "types": 1,
+    "pooling": "mean",
+    "layers": 1,
+}
 SHAPES = (
     Shape(hidden=10, heads=2, head_size=5, ffn=16, **REST),
     Shape(hidden=8, heads=1, head_size=8, ffn=13, **REST),
@@ -42,9 +47,19 @@ SHAPES = (
 #: Of q, k, v and context, with every pair of q and k; only what is not V may lie beyond bank 0
 #: when it begins there.
 BANKS = (
-    (0, 1, 2, 3), (3, 0, 1, 2), (1, 2, 3, 0), (2, 3, 0, 1), (3, 1, 0, 2), (2, 0, 3, 1),
-    (1, 3, 2, 0), (0, 2, 1, 3), (2, 1, 3, 0), (3, 2, 0, 1), (1, 0, 2, 3), (0, 3, 1, 2),
-)  # fmt: skip
+    (0, 1, 2, 3),
+    (3, 0, 1, 2),
+    (1, 2, 3, 0),
+    (2, 3, 0, 1),
+    (3, 1, 0, 2),
+    (2, 0, 3, 1),
+    (1, 3, 2, 0),
+    (0, 2, 1, 3),
+    (2, 1, 3, 0),
+    (3, 2, 0, 1),
+    (1, 0, 2, 3),
+    (0, 3, 1, 2),
+)
 ONE, TWO, HIDDEN, AGAIN, AFTER = "one", "two", "hidden", "again", "after"
 
 
@@ -184,9 +199,11 @@ def layer(
     attend = whole["layer.0"].values | {"query": q, "key": k, "value": v, "context": context}
     other = {name: getattr(two, name) for name in ("score_m", "score_s", "context_m", "context_s")}
     narrow = whole["head.0"].values | {
-        "length": min(width, whole["head.0"].values["length"]), "source": context,
-        "source_stride": width, "destination": k,
-    }  # fmt: skip
+        "length": min(width, whole["head.0"].values["length"]),
+        "source": context,
+        "source_stride": width,
+        "destination": k,
+    }
     hidden_step = whole["layer.0.ffn.hidden"]
     steps = [
         alone.steps[0],

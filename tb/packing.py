@@ -65,7 +65,7 @@ def operand_of(words: np.ndarray, channels: int) -> np.ndarray:
     """The operand [row_tiles * N, K] that `operand_words` made words of, wide where they are."""
     n = words.shape[1]
     found = words.reshape(-1, channels, n).swapaxes(1, 2).reshape(-1, channels)
-    if found.dtype != np.int16:
+    if found.dtype == np.int8:
         return found
     low = found & 255
     return (found & ~255) + low - ((low & 128) << 1)

@@ -86,15 +86,26 @@ def out_of_limits(config: Config) -> Iterator[Inference]:
     first = header_entry(config)
     bank, hidden, widest = config.bank_words, config.hidden, max(config.hidden, config.ffn)
     offset = {"source", "destination", "query", "key", "value", "context"}
-    of_linear = {"columns": (1, 8), "shift": (0, 15), "destination": (0, bank - 1),
-                 "destination_stride": (0, 4 * bank)}  # fmt: skip
+    of_linear = {
+        "columns": (1, 8),
+        "shift": (0, 15),
+        "destination": (0, bank - 1),
+        "destination_stride": (0, 4 * bank),
+    }
     of_x8 = {"length": (1, hidden), "source_stride": (0, hidden), **of_linear}
     of_bank = {"length": (1, widest), "source_stride": (0, 4 * bank), "source": (0, bank - 1)}
-    of_attend = {"heads": (1, 255), "head_size": (1, hidden), "stride": (0, bank),
-                 "score_s": (1, 47), "context_s": (1, 47),
-                 **dict.fromkeys(("query", "key", "value", "context"), (0, bank - 1))}  # fmt: skip
-    of_header = {"tokens": (1, 65535), **{n: (1, getattr(config, n)) for n in
-                 ("hidden", "ffn", "labels")}}  # fmt: skip
+    of_attend = {
+        "heads": (1, 255),
+        "head_size": (1, hidden),
+        "stride": (0, bank),
+        "score_s": (1, 47),
+        "context_s": (1, 47),
+        **dict.fromkeys(("query", "key", "value", "context"), (0, bank - 1)),
+    }
+    of_header = {
+        "tokens": (1, 65535),
+        **{n: (1, getattr(config, n)) for n in ("hidden", "ffn", "labels")},
+    }
     kinds = [
         (Opcode.LINEAR, 0, of_x8),
         (Opcode.LINEAR, Flag.BANK, of_bank | of_linear),
@@ -147,10 +158,13 @@ def many_columns(config: Config) -> Iterator[Inference]:
     end: Entry = (Opcode.END, 0, {}, b"")
     tried = [
         (1 << bit | more, start, room, end, Error.LIMIT)
-        for start, room in ((bank_address(3, config.bank_words - 2 * n), 2 * n),
-                            (bank_address(0, 1), all_banks - 1))
-        for bit in range(room.bit_length(), 14) for more in (0, 2 * n)
-    ]  # fmt: skip
+        for start, room in (
+            (bank_address(3, config.bank_words - 2 * n), 2 * n),
+            (bank_address(0, 1), all_banks - 1),
+        )
+        for bit in range(room.bit_length(), 14)
+        for more in (0, 2 * n)
+    ]
     fitting = [n * (1 << i | 1 << j) for i in range(7) for j in range(i)]
     tried += [(c, 0, all_banks, first, Error.FORMAT) for c in fitting if c <= all_banks]
     for columns, start, room, behind, error in tried:
@@ -213,15 +227,23 @@ def no_programs(config: Config) -> Iterator[Inference]:
                 Opcode(opcode), b""
             )
             entry = (opcode, flag, fields, payload)
-            yield _only(config, f"opcode {opcode} with flag {flag}", [*before, entry, beyond],
-                        Error.LIMIT if taken else Error.FORMAT)  # fmt: skip
+            yield _only(
+                config,
+                f"opcode {opcode} with flag {flag}",
+                [*before, entry, beyond],
+                Error.LIMIT if taken else Error.FORMAT,
+            )
     for flags in range(256):
         if flags.bit_count() == 2 or flags == 1 | 2 | 4 | 32:
             taken = not flags & ~(known[Opcode.LINEAR] | Flag.TABLE)
             before = [first, table] if flags & Flag.TABLE and taken else [first]
             entry = linear_entry(config, flags)
-            yield _only(config, f"LINEAR with flags {flags}", [*before, entry, beyond],
-                        Error.LIMIT if taken else Error.FORMAT)  # fmt: skip
+            yield _only(
+                config,
+                f"LINEAR with flags {flags}",
+                [*before, entry, beyond],
+                Error.LIMIT if taken else Error.FORMAT,
+            )
     after = [first, linear_entry(config, 0), (Opcode.END, 0, {}, b"")]
     yield _only(config, "END without ATTEND", after, Error.FORMAT)
 

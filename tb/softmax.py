@@ -233,12 +233,14 @@ def close_tiles(lanes: int, keys: int, count: int, seed: int) -> list[Tile]:
 def corner_tiles(lanes: int) -> tuple[list[Tile], np.ndarray]:
     """Extreme and equal scores, a masked key above the maximum, the ends of every shift."""
     low, high = -32768, 32767
-    rows = np.array([
-        [low, low, low, low, low, low],
-        [high, low, 0, high, -1, 1],
-        [high, 5, 5, 4, 5 - 2047, 5 - 2048],
-        [high, 0, -2048 + 255, -2048, -2303, -2304],
-    ])  # fmt: skip
+    rows = np.array(
+        [
+            [low, low, low, low, low, low],
+            [high, low, 0, high, -1, 1],
+            [high, 5, 5, 4, 5 - 2047, 5 - 2048],
+            [high, 0, -2048 + 255, -2048, -2303, -2304],
+        ]
+    )
     scores = np.resize(rows, (lanes, 6)).astype(np.int16)
     attend = np.array([False, True, True, True, True, True])
     return [Tile(scores, 1 << 15, 1), Tile(scores, 0xFFFF, 31), Tile(scores, 40000, 47)], attend

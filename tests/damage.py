@@ -1,11 +1,78 @@
-"""Files and memories as they must not be: any byte changed, cut or added, by seed."""
+"""Damage of both kinds that tests plant: in bytes by seed, and in descriptions of ours by a piece.
+
+A piece is (what stands once in a text, what it becomes); where it does not stand there any more the
+test says so, whether or not it plays the fault.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
 from random import Random
+from types import ModuleType
+from typing import Any
 
 from rtl.compile.image import Image
+from rtl.interface.config import Config
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def changed(text: str, *pieces: tuple[str, str], of: object = "the text") -> str:
+    """The text with its pieces replaced."""
+    for old, new in pieces:
+        assert text.count(old) == 1, f"{old!r} does not stand once in {of}"
+        text = text.replace(old, new)
+    return text
+
+
+def source_of(part: str) -> Path:
+    """File of the part of rtl/ whose file is <part>.py, in whatever room, or <folder>/<part>.py."""
+    if "/" in part:
+        return ROOT / f"{part}.py"
+    (path,) = (ROOT / "rtl").rglob(f"{part}.py")
+    return path
+
+
+def with_pieces(part: str, *pieces: tuple[str, str]) -> str:
+    """The source of a part with its pieces replaced."""
+    path = source_of(part)
+    return changed(path.read_text(), *pieces, of=path)
+
+
+def faulty(part: str, *pieces: tuple[str, str]) -> ModuleType:
+    """The module of a part with its pieces replaced, beside the sound one."""
+    path, source = source_of(part), with_pieces(part, *pieces)
+    module = ModuleType(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    exec(compile(source, path, "exec", dont_inherit=True), vars(module))
+    return module
+
+
+@contextmanager
+def replaced(part: str, *pieces: tuple[str, str]) -> Iterator[ModuleType]:
+    """The same in place of the sound one: in the block rtl/ is imported anew and uses it."""
+    sound = {name: module for name, module in sys.modules.items() if name.startswith("rtl.")}
+    path, source = source_of(part), with_pieces(part, *pieces)
+    for other in sound:
+        del sys.modules[other]
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    try:
+        module = sys.modules[name] = ModuleType(name)
+        exec(compile(source, path, "exec", dont_inherit=True), vars(module))
+        yield module
+    finally:
+        for other in [other for other in sys.modules if other.startswith("rtl.")]:
+            del sys.modules[other]
+        sys.modules.update(sound)
+
+
+def mutated(part: str, *pieces: tuple[str, str], unit: str, config: Config) -> Any:
+    """The unit of that name in rtl/units.py, with pieces of a part replaced."""
+    with replaced(part, *pieces):
+        return import_module("rtl.generate.units").unit(unit).build(config)
 
 
 def any_damage(data: bytes, seed: int, count: int, edges: Sequence[int] = ()) -> Iterator[bytes]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+
+from cli.keys import documented
 
 import pytest
 
@@ -16,6 +19,7 @@ from docs.figures import Measurement, found_in, like, load, page, shown
 from rtl.interface.config import Config
 from rtl.interface.options import options_of
 from sim.estimate import area
+from tests.cli.test_commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASUREMENTS = load()
@@ -66,7 +70,7 @@ def test_the_output_in_the_readme_is_the_recorded_one() -> None:
     value = {column: shown(cell) for column, cell in zip(run.columns, row)}
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"{value['cycles']} cycles from the start to the last logit: " in readme
-    assert f": {value['time at 100 MHz']} ms at 100 MHz, {value['reviews']} reviews a" in readme
+    assert f": {value['time at 100 MHz']} ms at 100 MHz, {value['texts']} texts a" in readme
     assert f"Ideal {value['ideal cycles']} cycles for {value['products']} MACs" in readme
 
 
@@ -91,16 +95,33 @@ def test_every_command_of_the_file_is_one() -> None:
                 assert path.with_suffix(".py").exists() or (path / "__init__.py").exists(), command
 
 
+def test_what_is_read_is_a_key_of_the_command() -> None:
+    """What `--help` shows of its --json; in a list that of an entry."""
+    for one in MEASUREMENTS:
+        paths = [path.partition(" * ")[0] for path in [*one.read.values(), *one.by]]
+        for command in {command.split()[2] for row in one.all for command, _ in one.commands(row)}:
+            if not paths:
+                continue
+            module: Any = importlib.import_module(COMMANDS[command])
+            keys = getattr(module, "parser", getattr(module, "_parser", None))().keys[""]
+            for path in paths:
+                whole = f"{one.each}[].{path}" if one.each else path
+                assert documented(keys, whole), f"{one.name}: {command} writes no {whole}"
+
+
 def entry(**changes: Any) -> Measurement:
     given = {
-        "name": "a", "section": "S", "title": "T", "date": "2026-01-02",
+        "name": "a",
+        "section": "S",
+        "title": "T",
+        "date": "2026-01-02",
         "command": "python -m x --lanes {lanes} {vary}",
         "columns": ["lanes", "short", "long", "_o"],
         "units": ["", "cycles", "%", ""],
         "rows": [[4, 1234, Decimal("0.50"), "q"]],
         "vary": {"short": "--t 1", "long": "--t 2"},
         "read": {"short": "total", "long": "share.of * 100"},
-    }  # fmt: skip
+    }
     return Measurement(**(given | changes))
 
 

@@ -17,6 +17,7 @@ from docs import hooks
 from tests.cli.test_commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.thorough  # ten seconds for the site, and as much for each that fails
 
 
 def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:

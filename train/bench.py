@@ -58,6 +58,15 @@ LENGTHS, BATCHES = (128, 221), (1, 32)
 BASE_TOKENS = 221  # the length at which the BERT-base figure of the literature was taken
 
 
+KEYS = {
+    "threads": "of each of the three",
+    "rows[].model, .tokens, .batch": "shape, length of each text, texts at a time",
+    "rows[].float_ms, .golden_ms, .int8_ms": "ms a batch, fastest turn; int8: onnxruntime",
+    "rows[].float_median_ms, .golden_median_ms, .int8_median_ms": "median of the turns",
+    "rows[].speedup, .of_int8": "float_ms / golden_ms; int8_ms / golden_ms",
+}
+
+
 @dataclass(frozen=True)
 class Row:
     """Milliseconds of a batch: the fastest turn and the median of all."""
@@ -252,7 +261,7 @@ def parser() -> Parser:
         help=f"the shapes of {' and '.join(SHAPES)} at {' and '.join(map(str, LENGTHS))} tokens, "
         f"batches of {' and '.join(map(str, BATCHES))} (ten minutes)",
     )
-    add_json(result)
+    add_json(result, KEYS)
     return result
 
 

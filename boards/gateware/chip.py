@@ -57,8 +57,12 @@ class Chip:
     refresh: float = 64_000_000
 
     def __post_init__(self) -> None:
-        for name, least, most in (("row_bits", 1, 13), ("column_bits", 1, 9), ("bank_bits", 2, 2),
-                                  ("cas", 2, 3)):  # fmt: skip
+        for name, least, most in (
+            ("row_bits", 1, 13),
+            ("column_bits", 1, 9),
+            ("bank_bits", 2, 2),
+            ("cas", 2, 3),
+        ):
             value = getattr(self, name)
             if not least <= value <= most:
                 raise ValueError(f"Chip: {name} is {value}: it must lie in {least}..{most}")

@@ -27,9 +27,15 @@ ROWS_AT, MODEL_AT = 8, 10
 #: Numbers of the header and the words of 16 bits where they begin; all have 32 bits, those of
 #: `LONG` 64, of which the upper half has to be zero.
 FIELDS = {
-    "size": 8, "stream": 12, "stream_bytes": 16, "rows": 20, "rows_bytes": 24, "row_bytes": 28,
-    "stream_crc": 32, "rows_crc": 34,
-}  # fmt: skip
+    "size": 8,
+    "stream": 12,
+    "stream_bytes": 16,
+    "rows": 20,
+    "rows_bytes": 24,
+    "row_bytes": 28,
+    "stream_crc": 32,
+    "rows_crc": 34,
+}
 LONG = ("size", "stream", "stream_bytes", "rows", "rows_bytes")
 LANES_AT = 36
 COLUMNS_AT = 41

@@ -289,9 +289,11 @@ class Sdram(wiring.Component):
             with m.Elif(ahead & then_closes):
                 precharge(then)
             with m.Elif(
-                now_valid & now_hit & (until_column[now.bank] == 0)
+                now_valid
+                & now_hit
+                & (until_column[now.bank] == 0)
                 & Mux(now.write, can_write, can_read)
-            ):  # fmt: skip
+            ):
                 m.d.comb += [
                     column.eq(1),
                     command.eq(Mux(now.write, WRITE, READ)),

@@ -17,6 +17,7 @@ from typing import Any
 
 from cli.command import run_command
 from cli.files import write_json
+from cli.keys import under
 from cli.machine import BUILD
 from cli.options import Parser, add_json
 from cli.progress import progress
@@ -31,7 +32,16 @@ from golden.identity import identity_of
 from golden.model import Model
 from golden.store import load
 from quant.foreign.tokenizer import TextTokenizer, Tokens, encode
-from quant.measure.answers import answer, numbers, right_of, said, table
+from quant.measure.answers import (
+    ANSWER_KEYS,
+    NUMBERS_KEYS,
+    TOKENS_KEYS,
+    answer,
+    numbers,
+    right_of,
+    said,
+    table,
+)
 from quant.model.spec import (
     CLASSIFICATION,
     LABELLED,
@@ -52,6 +62,24 @@ examples:
   python -m boards.host.classify --data reviews.csv --json build/answers.json
   python -m boards.host.classify --pair "Is it any good?" "Not at all." --quantized build/mine
 """
+
+
+_TEXT_KEYS = ANSWER_KEYS | TOKENS_KEYS | NUMBERS_KEYS
+_BATCH_KEYS = {
+    "texts, tokens": "in the inference",
+    "cycles": "of the board's clock, as its accelerator counts them",
+    "seconds": "wall time on the host, with the line to the board",
+    "cycles_a_text": "cycles / texts",
+    "board_milliseconds, board_milliseconds_a_text": "cycles at the board's clock; over texts",
+}
+KEYS = _TEXT_KEYS | _BATCH_KEYS
+DATA_KEYS = {
+    **under("answers[].", _TEXT_KEYS),
+    "batches[].places": "texts of an inference, from 0",
+    **under("batches[].", _BATCH_KEYS),
+    "total.batches": "inferences",
+    **under("total.", _BATCH_KEYS),
+}
 
 
 @dataclass(frozen=True)
@@ -158,20 +186,26 @@ def _parser() -> Parser:
         "--data", type=Path, metavar="FILE", help="a .csv, .tsv, .jsonl, .txt or .parquet file"
     )
     result.add_argument(
-        "--one-by-one", action="store_true",
+        "--one-by-one",
+        action="store_true",
         help="an inference for each text of --data (default: they share them, as many as fit)",
-    )  # fmt: skip
+    )
     result.add_argument(
-        "--quantized", type=Path, default=MODEL, metavar="DIR",
+        "--quantized",
+        type=Path,
+        default=MODEL,
+        metavar="DIR",
         help=f"the model whose image the board has (default: {MODEL})",
-    )  # fmt: skip
+    )
     result.add_argument(
-        "--load", type=Path, metavar="FILE",
+        "--load",
+        type=Path,
+        metavar="FILE",
         help="the image that the board has to use; loaded first where it uses another",
-    )  # fmt: skip
+    )
     add_columns(result)
     add_board(result)
-    add_json(result)
+    add_json(result, KEYS, {"with --data": DATA_KEYS})
     return result
 
 

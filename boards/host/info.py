@@ -12,13 +12,26 @@ from cli.options import Parser, add_json
 
 from boards.host.board import Board
 from boards.host.options import add_board, link_of
-from boards.protocol import PROBLEMS, Problem, array
+from boards.protocol import PROBLEMS, Problem
+from rtl.interface.config import array
 
 EXAMPLES = """\
 examples:
   python -m boards.host.info
   python -m boards.host.info --port /dev/ttyUSB0 --json build/board.json
 """
+
+
+KEYS = {
+    "version, stream_version": "of the protocol; of command streams that the accelerator takes",
+    "problem": "why no image is in use; NONE: one is",
+    "longest": "payload of a request, bytes",
+    "memory_bytes": "of the board",
+    "kilohertz": "clock of the board",
+    "lanes, columns, tokens, hidden, ffn, labels": "limits of the accelerator",
+    "model, digest": "of the image in use: the model's identity, SHA-256; zeros without one",
+    "port": "the serial port",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> Parser:
     result = Parser("boards.host.info", "What the board is, and which image it uses.", EXAMPLES)
     add_board(result)
-    add_json(result)
+    add_json(result, KEYS)
     return result
 
 

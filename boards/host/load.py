@@ -20,7 +20,7 @@ from cli.progress import stage
 
 from boards.host.board import Board
 from boards.host.options import add_board, image_in, link_of
-from boards.protocol import array
+from rtl.interface.config import array
 
 EXAMPLES = """\
 examples:
@@ -28,6 +28,15 @@ examples:
   python -m boards.host.load build/model.img --port /dev/ttyUSB0
   python -m rtl.compile --lanes 8 --image build/model.img    writes one
 """
+
+
+KEYS = {
+    "image, bytes": "the file, and its size",
+    "seconds": "wall time of sending and of the board's check",
+    "sent": "how many times it was sent in whole",
+    "resends, reconnections": "of the line, in the whole session",
+    "model, digest": "of the image that the board uses now: the model's identity, SHA-256",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +56,7 @@ def _parser() -> Parser:
         "image", type=sound_path, metavar="IMAGE", help="file that `rtl.compile --image` wrote"
     )
     add_board(result)
-    add_json(result)
+    add_json(result, KEYS)
     return result
 
 

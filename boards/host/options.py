@@ -24,17 +24,26 @@ def add_board(parser: Parser) -> None:
         "--baud", type=positive, default=BAUD, metavar="N", help=f"of the line (default: {BAUD})"
     )
     group.add_argument(
-        "--timeout", type=positive, default=5, metavar="N",
+        "--timeout",
+        type=positive,
+        default=5,
+        metavar="N",
         help="seconds that an answer may take (default: 5)",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--tries", type=positive, default=5, metavar="N",
+        "--tries",
+        type=positive,
+        default=5,
+        metavar="N",
         help="how often something is asked before that ends it (default: 5)",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--patience", type=whole(0), default=10, metavar="N",
+        "--patience",
+        type=whole(0),
+        default=10,
+        metavar="N",
         help="seconds for which a port that goes away is waited for (default: 10)",
-    )  # fmt: skip
+    )
 
 
 def image_in(path: Path) -> tuple[bytes, Image]:

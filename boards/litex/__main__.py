@@ -41,6 +41,17 @@ STANDARDS = ("axi", "wishbone")
 """Buses that LiteX offers; it has a third, AXI4-Lite, for what sends no bursts."""
 
 
+KEYS = {
+    "standard, lanes, columns": "bus of the SoC; N and M of the array",
+    "stream_bytes": "of the command stream",
+    "sequences[].tokens, .logits": "of each sequence: its length, golden's integers",
+    "sequences[].predicted_cycles": "of a memory with a beat every cycle",
+    "inferences[].name": "how the CPU waited, or what was wrong on purpose",
+    "inferences[].code": "the accelerator's error code, 0: none",
+    "inferences[].logits, .cycles": "as the CPU read them; the register cycles",
+}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(lambda: _command(_parser().parse_args(arguments)))
 
@@ -50,18 +61,22 @@ def _parser() -> Parser:
     add_lanes(result, LANES, default=FEWEST)
     add_columns(result)
     result.add_argument(
-        "--standard", choices=STANDARDS, default=STANDARDS[0],
+        "--standard",
+        choices=STANDARDS,
+        default=STANDARDS[0],
         help=f"the bus of the SoC (default: {STANDARDS[0]})",
-    )  # fmt: skip
+    )
     result.add_argument(
-        "--quantized", type=Path, metavar="DIR",
+        "--quantized",
+        type=Path,
+        metavar="DIR",
         help="folder that quant.calibrate wrote (default: a small model of random integers)",
-    )  # fmt: skip
+    )
     result.add_argument(
         "--sequences", type=positive, default=2, metavar="N", help="how many (default: 2)"
     )
     add_seed(result, "the small model and the sequences")
-    add_json(result)
+    add_json(result, KEYS)
     return result
 
 
@@ -86,6 +101,7 @@ def figures(standard: str, job: Job, told: Sequence[Step]) -> dict[str, object]:
     return {
         "standard": standard,
         "lanes": job.config.lanes,
+        "columns": job.config.tile_columns,
         "stream_bytes": len(job.program.stream()),
         "sequences": [
             {"tokens": len(one.ids), "logits": logits, "predicted_cycles": cycles}

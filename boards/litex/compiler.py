@@ -24,12 +24,18 @@ COMPILED = (
     DRIVER / "bert2rtl_dma.c",
 )
 FLAGS = (
-    "-target", "riscv32-freestanding-none",
+    "-target",
+    "riscv32-freestanding-none",
     "-mcpu=generic_rv32+m",  # of the CPU's variant
-    "-std=gnu99", "-Os", "-Wall", "-Wextra", "-Werror",
+    "-std=gnu99",
+    "-Os",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
     "-fno-sanitize=all",  # which zig adds
-    "-ffunction-sections", "-Wl,--gc-sections",
-)  # fmt: skip
+    "-ffunction-sections",
+    "-Wl,--gc-sections",
+)
 
 
 def firmware(soc: Any, folder: Path) -> bytes:
@@ -62,9 +68,15 @@ def firmware(soc: Any, folder: Path) -> bytes:
     elf, binary = folder / "firmware.elf", folder / "firmware.bin"
     _zig(
         folder,
-        "cc", *FLAGS, *(f"-I{path}" for path in included), "-T", str(SOURCES / "sections.ld"),
-        *map(str, COMPILED), "-o", str(elf),
-    )  # fmt: skip
+        "cc",
+        *FLAGS,
+        *(f"-I{path}" for path in included),
+        "-T",
+        str(SOURCES / "sections.ld"),
+        *map(str, COMPILED),
+        "-o",
+        str(elf),
+    )
     _zig(folder, "objcopy", "-O", "binary", str(elf), str(binary))
     return binary.read_bytes()
 

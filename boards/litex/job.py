@@ -24,9 +24,16 @@ from sim.cycles.dma import predict_dma
 from tb.packing import token_words
 
 SMALL = Shape(
-    layers=1, hidden=8, heads=2, head_size=4, ffn=12, labels=3,
-    vocabulary=20, positions=32, types=2,
-)  # fmt: skip
+    layers=1,
+    hidden=8,
+    heads=2,
+    head_size=4,
+    ffn=12,
+    labels=3,
+    vocabulary=20,
+    positions=32,
+    types=2,
+)
 LIMITS: dict[str, Any] = {"tokens": 32, "hidden": 8, "ffn": 16, "labels": 4}
 """Of the accelerator for SMALL; the fewer, the sooner the simulation is built."""
 ALIGNMENT = 64

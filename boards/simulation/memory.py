@@ -56,6 +56,16 @@ def library(chip: Chip, megahertz: float) -> Path:
     return build_harness(design, [HERE / "memory.cpp"], flags=LIBRARY_FLAGS)
 
 
+KEYS = {
+    "megahertz": "clock of chip and controller",
+    "power_up_cycles": "until the chip is initialised",
+    "patterns{}.words, .cycles": "of each pattern: words of 2 bytes, cycles for them",
+    "patterns{}.share": "words / cycles, 0 to 1: of 2 bytes a cycle",
+    "refreshes, violations": "how many in all; rules of the chip that were broken",
+    "milliseconds": "simulated time of all cycles at that clock",
+}
+
+
 class Memory:
     """The controller with a chip after power-up; `chip` may be another than it was made for."""
 
@@ -171,15 +181,21 @@ def _parser() -> Parser:
         EXAMPLES,
     )
     result.add_argument(
-        "--megahertz", type=whole(1), default=MEGAHERTZ, metavar="F",
+        "--megahertz",
+        type=whole(1),
+        default=MEGAHERTZ,
+        metavar="F",
         help=f"clock of chip and controller (default: {MEGAHERTZ})",
-    )  # fmt: skip
+    )
     result.add_argument(
-        "--row-bytes", type=whole(2, 1 << 16), default=128, metavar="B",
+        "--row-bytes",
+        type=whole(2, 1 << 16),
+        default=128,
+        metavar="B",
         help="bytes of an embedding row, even (default: 128)",
-    )  # fmt: skip
+    )
     add_seed(result, "data and rows")
-    add_json(result)
+    add_json(result, KEYS)
     return result
 
 
@@ -193,12 +209,14 @@ def _run(options: argparse.Namespace) -> int:
     figures: dict[str, Any] = {
         "megahertz": options.megahertz,
         "power_up_cycles": memory.power_up,
-        "patterns": {line.pattern: {"words": line.words, "cycles": line.cycles, "share": line.share}
-                     for line in lines},
+        "patterns": {
+            line.pattern: {"words": line.words, "cycles": line.cycles, "share": line.share}
+            for line in lines
+        },
         "refreshes": memory.refreshes,
         "milliseconds": cycles / options.megahertz / 1000,
         "violations": len(memory.violations),
-    }  # fmt: skip
+    }
     memory.close()
     for line in lines:
         print(

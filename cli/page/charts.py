@@ -79,8 +79,9 @@ class Frame:
             x = self.px(value)
             body.append(f'<path d="M{x:.1f} {bottom:.1f}v4" stroke="{INK}"/>')
             body.append(text(x, bottom + 15, f"{value:g}", "middle", 10))
-        body.append(f'<path d="M{left:.1f} {top:.1f}V{bottom:.1f}H{right:.1f}" fill="none" '
-                    f'stroke="{INK}"/>')  # fmt: skip
+        body.append(
+            f'<path d="M{left:.1f} {top:.1f}V{bottom:.1f}H{right:.1f}" fill="none" stroke="{INK}"/>'
+        )
         body.append(text((left + right) / 2, self.height - 4, x_label, "middle", 11))
         body.append(
             f'<text transform="translate(11 {(top + bottom) / 2:.1f}) rotate(-90)" '
@@ -113,8 +114,10 @@ def lines(
         colour = COLOURS[i % len(COLOURS)]
         body.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.3"/>')
         if len(series) > 1:
-            body.append(f'<rect x="{MARGIN_LEFT + 10}" y="{18 + 15 * i}" width="10" height="10" '
-                        f'fill="{colour}"/>')  # fmt: skip
+            body.append(
+                f'<rect x="{MARGIN_LEFT + 10}" y="{18 + 15 * i}" width="10" height="10" '
+                f'fill="{colour}"/>'
+            )
             body.append(text(MARGIN_LEFT + 25, 27 + 15 * i, name))
     return _svg(460, 240, body, f"{y_label} over {x_label}")
 
@@ -180,8 +183,10 @@ def confusion(matrix: NDArray[np.integer], names: Sequence[str], title: str) -> 
             share = float(matrix[i, j]) / max(1, int(totals[i]))
             x, y = side + cell * j, 34 + cell * 0.6 * i
             colour = "#fff" if share > 0.55 else DARK
-            body.append(f'<rect x="{x}" y="{y:.1f}" width="{cell}" height="{cell * 0.6:.1f}" '
-                        f'fill="{_shade(share)}" stroke="#fff"/>')  # fmt: skip
+            body.append(
+                f'<rect x="{x}" y="{y:.1f}" width="{cell}" height="{cell * 0.6:.1f}" '
+                f'fill="{_shade(share)}" stroke="#fff"/>'
+            )
             body.append(
                 f'<text x="{x + cell / 2}" y="{y + 24:.1f}" text-anchor="middle" font-size="14" '
                 f'fill="{colour}">{matrix[i, j]}</text>'

@@ -29,7 +29,7 @@ def compiler(package: Path, **options: Any) -> Callable[..., Any]:
 
     Where nothing can be written, functions are compiled in each process.
     """
-    place = CACHE / _digest(package)
+    place = CACHE / digest_of(package)
     decorate = njit(cache=_can_be_written(place), **options)
 
     def compiled(function: Callable[..., Any]) -> Any:
@@ -42,7 +42,7 @@ def compiler(package: Path, **options: Any) -> Callable[..., Any]:
     return compiled
 
 
-def _digest(package: Path) -> str:
+def digest_of(package: Path) -> str:
     """Of the sources of a package by content, as they are imported."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):

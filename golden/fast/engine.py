@@ -328,9 +328,16 @@ class Engine:
             x = self._array("normalised", z.shape, np.int16)
         halves = self._array("x8", (1 + norm.wide, *z.shape), self.products.operand)
         kernels.layernorm(
-            z, norm.gamma, norm.beta, norm.shift, norm.epsilon, norm.operand_scale, x,
-            self.products.zero, halves[0],
-        )  # fmt: skip
+            z,
+            norm.gamma,
+            norm.beta,
+            norm.shift,
+            norm.epsilon,
+            norm.operand_scale,
+            x,
+            self.products.zero,
+            halves[0],
+        )
         if not norm.wide:
             return halves[0]
         kernels.low_halves(x, halves[0], self.products.zero, halves[1])

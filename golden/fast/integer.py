@@ -1,8 +1,9 @@
 """Exact products of codes by the integer instructions of the CPU, through onnxruntime.
 
-A code c is held as the byte c + 128, so that both operands are unsigned: instructions that multiply
-signed bytes by unsigned ones saturate the sum of two products on a CPU without VNNI. The sums are
-int32, where 4,096 products of 8 bits leave three bits unused.
+The code c of an operand is held as the byte c + 128, that of a weight as it is: this is what the
+instructions of VNNI multiply. Without them a CPU may saturate the sum of two such products; there
+weights are bytes c + 128 as well, at half the speed. The sums are int32, where 4,096 products of 8
+bits leave three bits unused.
 """
 
 import os
@@ -14,24 +15,30 @@ ZERO = 128  # the byte that stands for the code 0
 
 
 class IntegerProducts:
-    """As golden.fast.exact.FloatProducts, on bytes; None of them where `load` says so."""
+    """As golden.fast.exact.FloatProducts, on bytes; None of them where `load` says so.
+
+    signed
+        Whether weights are held as they are.
+    """
 
     operand = np.uint8
     zero = ZERO
     sums = np.int32
 
-    def __init__(self, session: Any) -> None:
-        self._session = session
+    def __init__(self, signed: bool) -> None:
+        self._weight = np.int8 if signed else np.uint8
+        self._session = _session(signed)
 
     def prepare(self, weight: np.ndarray) -> np.ndarray:
         """weight int8 [out, K] as bytes [K, out]."""
-        return np.ascontiguousarray(weight.T.view(np.uint8) ^ ZERO)
+        codes = np.ascontiguousarray(weight.T)
+        return codes if self._weight is np.int8 else codes.view(np.uint8) ^ ZERO
 
     def multiply(self, x: np.ndarray, weight: np.ndarray, acc: np.ndarray) -> np.ndarray:
         """x [rows, K] bytes times weight, in acc (int32 [rows, out])."""
         binding = self._session.io_binding()
-        for name, array in (("x", x), ("weight", weight)):
-            binding.bind_input(name, "cpu", 0, np.uint8, array.shape, array.ctypes.data)
+        for name, kind, array in (("x", np.uint8, x), ("weight", self._weight, weight)):
+            binding.bind_input(name, "cpu", 0, kind, array.shape, array.ctypes.data)
         binding.bind_output("acc", "cpu", 0, np.int32, acc.shape, acc.ctypes.data)
         self._session.run_with_iobinding(binding)
         return acc
@@ -40,24 +47,28 @@ class IntegerProducts:
 def load() -> IntegerProducts | None:
     """The products, or None where onnx or onnxruntime is missing or not exact on this CPU."""
     try:
-        products = IntegerProducts(_session())
+        return next(filter(_exact, map(IntegerProducts, (True, False))), None)
     except ImportError:
         return None
-    return products if _exact(products) else None
 
 
-def _session() -> Any:
-    """acc = (x - 128) @ (weight - 128) for any shapes; as many threads as OMP_NUM_THREADS says."""
+def _session(signed: bool) -> Any:
+    """acc = (x - 128) @ weight for any shapes, or @ (weight - 128) where that is not signed.
+
+    It takes as many threads as OMP_NUM_THREADS says.
+    """
     import onnxruntime
     from onnx import TensorProto, helper, numpy_helper
 
+    weight = TensorProto.INT8 if signed else TensorProto.UINT8
     matrices = [
         helper.make_tensor_value_info(name, kind, [None, None])
         for name, kind in (
-            ("x", TensorProto.UINT8), ("weight", TensorProto.UINT8), ("acc", TensorProto.INT32)
+            ("x", TensorProto.UINT8), ("weight", weight), ("acc", TensorProto.INT32)
         )
     ]  # fmt: skip
-    node = helper.make_node("MatMulInteger", ["x", "weight", "zero", "zero"], ["acc"])
+    zeros = ["zero"] if signed else ["zero", "zero"]
+    node = helper.make_node("MatMulInteger", ["x", "weight", *zeros], ["acc"])
     zero = numpy_helper.from_array(np.array(ZERO, np.uint8), "zero")
     graph = helper.make_graph([node], "product", matrices[:2], matrices[2:], [zero])
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)])

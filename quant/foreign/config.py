@@ -75,10 +75,14 @@ INDIFFERENT = frozenset(
 """Options that do not change what an encoder computes from tokens, of any family."""
 
 _ABSENT: dict[str, Any] = {
-    "is_causal": False, "pruned_heads": {}, "cross_attention_hidden_size": None,
-    "position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False,
+    "is_causal": False,
+    "pruned_heads": {},
+    "cross_attention_hidden_size": None,
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
     "is_encoder_decoder": False,
-}  # fmt: skip
+}
 """What options that a class may leave out of its own list stand at."""
 
 _WHY = {

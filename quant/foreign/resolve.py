@@ -5,7 +5,6 @@ out is plain: the text of a tokenizer.json that holds everything, and a few fact
 nothing behind reads the checkpoint's own files.
 """
 
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -30,6 +29,13 @@ _LENGTHS = 1 << 20
 _SIDES = ("right", "left")
 _PROBE = f"a \u00e9 \u4e2d \U00013000 {'x' * 200}"
 """Some of it is in no vocabulary."""
+
+
+RESOLVED_KEYS = {
+    "tokenizer.sha256, .special{}": "of its resolved tokenizer.json; ids of the special tokens",
+    "tokenizer.tokens, .side": "longest text that it makes, null: any; where a longer one is cut",
+    "tokenizer.segments": "the second text of a pair has type 1",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +141,6 @@ def _theirs(folder: Path, settings: Mapping[str, Any]) -> Any:
 
 def _read(folder: Path) -> Any:
     """What the library makes of the files, a text where it fails: what it says."""
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     from transformers import AutoTokenizer
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 

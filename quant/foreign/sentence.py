@@ -33,8 +33,14 @@ _TASKS = {  # what a Transformer is loaded for, what it gives and under which na
 }
 _NORMALIZED = ("module_input_name", "module_output_name")
 _LOADING = ("add_pooling_layer", "attn_implementation", "dtype", "torch_dtype", "trust_remote_code")
-_ARGUMENTS = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args",
-              "config_kwargs")  # fmt: skip
+_ARGUMENTS = (
+    "model_args",
+    "model_kwargs",
+    "tokenizer_args",
+    "processor_kwargs",
+    "config_args",
+    "config_kwargs",
+)
 _KINDS = (None, "SentenceTransformer", "CrossEncoder")
 _SETTINGS = (
     *("__version__", "prompts", "default_prompt_name", "model_type", "truncate_dim"),

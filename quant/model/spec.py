@@ -78,6 +78,18 @@ class CheckpointError(ValueError):
     """A checkpoint that cannot be read or mapped; the message names the layer and the reason."""
 
 
+SPEC_KEYS = {
+    "spec.layers, .hidden, .heads, .head_size, .ffn": "layers, heads and widths of the encoder",
+    "spec.vocabulary, .positions, .types": "rows of the embedding tables",
+    "spec.position_offset": "row of the first token in the position table",
+    "spec.embedding_size": "channels of a factorised embedding; 0: none",
+    "spec.norm, .embedding_norm, .epsilon": "of LayerNorm: post or pre; the embedding's",
+    "spec.pooling": "what the head reads: first, mean or none",
+    "spec.activation, .head_activations": "of the feed-forward network; of the head",
+    "spec.task, .labels, .function": "kind and names of the outputs; what numbers go through",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class EncoderSpec:
     """The shape and the choices of an encoder with a head.

@@ -32,11 +32,11 @@ def html_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def bars(rows: Sequence[tuple[str, float, str]]) -> str:
     """A row each: name, a bar as long as its value of the largest, and its label."""
     largest = max([value for _, value, _ in rows] + [1e-12])
-    return '<div class="bars">' + "".join(
-        f'<span>{escape(name)}</span><span><i style="width:{100 * max(0.0, value) / largest:.1f}%">'
-        f"</i></span><span>{escape(label)}</span>"
-        for name, value, label in rows
-    ) + "</div>"  # fmt: skip
+    parts = []
+    for name, value, label in rows:
+        bar = f'<i style="width:{100 * max(0.0, value) / largest:.1f}%"></i>'
+        parts.append(f"<span>{escape(name)}</span><span>{bar}</span><span>{escape(label)}</span>")
+    return f'<div class="bars">{"".join(parts)}</div>'
 
 
 def verdict(result: Evaluation) -> str:

@@ -26,6 +26,11 @@ def named(names: Sequence[str]) -> str:
     return ", ".join(names) or NONE
 
 
+def better(before: float, names: Sequence[str], error: float) -> bool:
+    """Whether these remedies, with this error, take the place of those with the error before."""
+    return error < HARM * before if names else before > GAIN * error
+
+
 def choose(
     remedies: Sequence[str], error: Callable[[tuple[str, ...]], float]
 ) -> tuple[tuple[str, ...], Trials]:
@@ -38,11 +43,11 @@ def choose(
         return trials[names]
 
     chosen = tuple(remedies)
-    if tried(chosen) > GAIN * tried(()):
+    if better(tried(chosen), (), tried(())):
         return (), trials
     for name in remedies:
         rest = tuple(other for other in chosen if other != name)
-        if tried(rest) < HARM * tried(chosen):
+        if better(tried(chosen), rest, tried(rest)):
             chosen = rest
     return chosen, trials
 

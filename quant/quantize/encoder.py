@@ -26,7 +26,7 @@ from golden.model import (
     Norm,
     Shape,
 )
-from quant.model.spec import MULTI_LABEL, REGRESSION, Arrays, EncoderSpec, Floats
+from quant.model.spec import MULTI_LABEL, REGRESSION, EncoderSpec, Floats
 from quant.quantize import quantizers, rounding
 from quant.quantize.description import Description
 from quant.quantize.observers import (
@@ -75,7 +75,7 @@ class Quantized:
 
 def quantize(
     spec: EncoderSpec,
-    arrays: Arrays | Rewritten,
+    arrays: Mapping[str, Floats] | Rewritten,
     observers: Mapping[str, Observer],
     options: Options,
     watch: Callable[[Model], Mapping[str, Moments]] | None = None,

@@ -105,7 +105,7 @@ class Observer:
         """Add the rows whose number is a multiple of the stride, before they are counted."""
         self._kept.append(rows[-self._rows % self._stride :: self._stride].astype(np.float32))
         while sum(map(len, self._kept)) > SAMPLE:
-            self._kept = [np.concatenate(self._kept)[::2]]
+            self._kept = [np.concatenate(self._kept)[::2].copy()]  # no view: the rest goes
             self._stride *= 2
 
     def _grow(self, amplitude: float) -> None:
@@ -149,6 +149,10 @@ class Observer:
             raise ValueError("no rows were kept")
         self._kept = [np.concatenate(self._kept)]
         return self._kept[0]
+
+    def forget_rows(self) -> None:
+        """What is kept of rows goes: of a wide layer they take as much memory as its weights."""
+        self._kept = []
 
     @property
     def histogram(self) -> NDArray[np.int64]:

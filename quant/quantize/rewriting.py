@@ -14,19 +14,51 @@ and biases on both sides of a tensor can take such differences up, exactly:
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.model.spec import Arrays, EncoderSpec
+from quant.model.spec import EncoderSpec, Floats
 from quant.quantize.observers import Observer
 
 REWRITINGS = frozenset({"centre", "balance"})
 
 Doubles = NDArray[np.floating[Any]]
+
+
+class ScaledArrays(Mapping[str, Floats]):
+    """Arrays of which some are scaled whenever they are read: float64 takes twice the room."""
+
+    def __init__(self, arrays: Mapping[str, Floats]) -> None:
+        self._arrays = dict(arrays)
+        self._scales: dict[str, tuple[np.ufunc, Doubles]] = {}
+
+    def __getitem__(self, name: str) -> Floats:
+        x = self._arrays[name]
+        if name not in self._scales:
+            return x
+        operation, factors = self._scales[name]
+        scaled: Floats = operation(x, factors)
+        return scaled
+
+    def __setitem__(self, name: str, x: Floats) -> None:
+        self._arrays[name] = x
+        self._scales.pop(name, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def scale(self, name: str, operation: np.ufunc, factors: Doubles) -> None:
+        """Multiply or divide an array from here on."""
+        if (factors != 1).any():
+            self[name] = self[name]
+            self._scales[name] = operation, factors
 
 
 @dataclass(frozen=True)
@@ -44,7 +76,7 @@ class Rewritten:
     Scores whose name is in ``row_constants`` differ from the original's by a constant a row.
     """
 
-    arrays: Arrays
+    arrays: Mapping[str, Floats]
     frames: Mapping[str, Frame] = field(default_factory=dict)
     row_constants: frozenset[str] = frozenset()
 
@@ -62,7 +94,7 @@ class Rewritten:
 
 def rewrite(
     spec: EncoderSpec,
-    arrays: Arrays,
+    arrays: Mapping[str, Floats],
     observers: Mapping[str, Observer],
     names: frozenset[str],
 ) -> Rewritten:
@@ -77,16 +109,16 @@ class _Rewriter:
     def __init__(
         self,
         spec: EncoderSpec,
-        arrays: Arrays,
+        arrays: Mapping[str, Floats],
         observers: Mapping[str, Observer],
         names: frozenset[str],
     ) -> None:
         self.spec, self.observers = spec, observers
         # As float64 but for the large ones: a weight becomes that where it is multiplied.
         large = re.compile(r"embedding\.token|layer\..*\.weight").fullmatch
-        self.arrays: Arrays = {
-            name: a if large(name) else a.astype(np.float64) for name, a in arrays.items()
-        }
+        self.arrays = ScaledArrays(
+            {name: a if large(name) else a.astype(np.float64) for name, a in arrays.items()}
+        )
         self.centre, self.balance = "centre" in names, "balance" in names
         self.frames: dict[str, Frame] = {}
         self.row_constants: set[str] = set()
@@ -142,7 +174,7 @@ class _Rewriter:
             weight, bias = f"{name}.weight", f"{name}.bias"
             inputs = arrays[weight].shape[1]  # all channels, or those of a factorised embedding
             arrays[bias] = arrays[bias] + arrays[weight] @ middle[:inputs]
-            arrays[weight] = arrays[weight] * factor[:inputs]
+            arrays.scale(weight, np.multiply, factor[:inputs])
         if stream is not None:
             arrays[f"{stream}.bias"] = arrays[f"{stream}.bias"] + middle
         names = [f"{tensor}.norm", f"{tensor}.x8", *(["pooled"] if last else [])]
@@ -160,10 +192,10 @@ class _Rewriter:
             factors = [1 / ratio, ratio, reaches[2]]
         o = f"{name}.o"
         arrays[f"{o}.bias"] = arrays[f"{o}.bias"] + arrays[f"{o}.weight"] @ centres[2]
-        arrays[f"{o}.weight"] = arrays[f"{o}.weight"] * factors[2]
+        arrays.scale(f"{o}.weight", np.multiply, factors[2])
         for key, centre, factor in zip("qkv", centres, factors):
             weight, bias = f"{name}.{key}.weight", f"{name}.{key}.bias"
-            arrays[weight] = arrays[weight] / factor[:, None]
+            arrays.scale(weight, np.divide, factor[:, None])
             arrays[bias] = (arrays[bias] - centre) / factor
             self.frames[f"{name}.{key}"] = Frame(factor, centre)
         self.frames[f"{name}.context"] = self.frames[f"{name}.v"]

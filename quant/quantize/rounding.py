@@ -26,7 +26,6 @@ last of 53 bits, so that two machines would round a weight differently where it 
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,22 +41,27 @@ from quant.quantize.quantizers import Doubles, ToCodes, nearest_codes
 DAMPING = 0.01  # of the mean channel's moment, for directions that calibration saw little of
 BLOCK = FLOAT32_EXACT // CODE**2  # rows whose products float32 adds exactly
 INT32_ROWS = (2**31 - 1) // CODE**2  # rows whose products an int32 holds
+STRIP = 256  # channels
 COLUMNS = 64  # rounded between two products of matrices
 TOKENS = 2048  # that are watched together
 
 
 class Moments:
-    """The sums of an int8 operand's rows, and of their outer products."""
+    """The sums of an int8 operand's rows, and of their outer products.
+
+    Of the products, which are the same either way round, there are strips of STRIP channels: of
+    these with themselves and all behind them.
+    """
 
     def __init__(self) -> None:
         self._rows = 0
         self._sums = np.zeros(0, np.int64)
-        self._products = np.zeros((0, 0), np.int32)
-        self._waiting: list[NDArray[np.float32]] = []
+        self._strips: list[NDArray[np.signedinteger[Any]]] = []
+        self._waiting: list[NDArray[np.int8]] = []
 
     def add(self, x: NDArray[np.float32]) -> None:
         """Add the rows of x [n, K], integers from -128 to 127."""
-        self._waiting.append(x.copy())
+        self._waiting.append(x.astype(np.int8))
         if sum(map(len, self._waiting)) >= BLOCK:
             self._take()
 
@@ -65,16 +69,21 @@ class Moments:
         """Add what waits: a product of many rows costs little more than one of few."""
         rows = np.concatenate(self._waiting)
         self._waiting = []
+        channels = rows.shape[1]
         if not self._rows:
-            self._sums = np.zeros(rows.shape[1], np.int64)
-            self._products = np.zeros((rows.shape[1], rows.shape[1]), np.int32)
+            self._sums = np.zeros(channels, np.int64)
+            self._strips = [
+                np.zeros((min(STRIP, left), left), np.int32) for left in range(channels, 0, -STRIP)
+            ]
         self._rows += len(rows)
         if self._rows > INT32_ROWS:
-            self._products = self._products.astype(np.int64, copy=False)
-        self._sums += rows.sum(axis=0, dtype=np.float64).astype(np.int64)
+            self._strips = [strip.astype(np.int64, copy=False) for strip in self._strips]
+        self._sums += rows.sum(axis=0, dtype=np.int64)
         for first in range(0, len(rows), BLOCK):
-            block = rows[first : first + BLOCK]
-            self._products += (block.T @ block).astype(np.int32)
+            block = rows[first : first + BLOCK].astype(np.float32)
+            for i, strip in enumerate(self._strips):
+                behind = block[:, i * STRIP :]
+                strip += (behind[:, :STRIP].T @ behind).astype(np.int32)
 
     @property
     def rows(self) -> int:
@@ -83,13 +92,22 @@ class Moments:
             self._take()
         return self._rows
 
+    @property
+    def channels(self) -> int:
+        """K, once rows were counted."""
+        return len(self._sums)
+
     def matrix(self, centred: bool) -> Doubles:
         """n^2 E[x x^T] of the n rows [K, K], or n^2 times their covariance; integers."""
-        n = self.rows
-        result: Doubles = n * self._products.astype(np.float64)
-        if centred:
-            sums = self._sums.astype(np.float64)
-            result -= np.outer(sums, sums)
+        n, sums = self.rows, self._sums.astype(np.float64)
+        result = np.empty((len(sums), len(sums)))
+        for i, strip in enumerate(self._strips):
+            first, last = i * STRIP, i * STRIP + len(strip)
+            products = n * strip.astype(np.float64)
+            if centred:
+                products -= np.outer(sums[first:last], sums[first:])
+            result[first:last, first:] = products
+            result[first:, first:last] = products.T
         return result
 
 
@@ -116,6 +134,7 @@ def joint_codes(weight: Doubles, moments: Doubles) -> Doubles:
     damping = DAMPING * np.diag(moments).mean() or 1.0
     order = np.argsort(np.diag(moments), kind="stable")
     factor: NDArray[np.floating[Any]] = moments[np.ix_(order, order)]
+    del moments  # a wide layer's takes as much memory as its float weights
     factor[np.diag_indices_from(factor)] += damping
     factor = np.linalg.cholesky(factor)
     factor /= np.diag(factor)
@@ -138,6 +157,6 @@ def to_codes(moments: Moments | None, centred: bool) -> ToCodes:
 
     So few say nothing of some combinations of channels, whose errors would grow.
     """
-    if moments is None or moments.rows < len(matrix := moments.matrix(centred)):
+    if moments is None or moments.rows < moments.channels:
         return nearest_codes
-    return partial(joint_codes, moments=matrix)
+    return lambda weight: joint_codes(weight, moments.matrix(centred))

@@ -114,8 +114,10 @@ def _conll(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, tuple[str, .
             continue
         if columns:
             if len(columns) < 2:
-                raise TextError(f"{path}:{number}: {line.strip()[:40]!r} is one column: a word and "
-                                "its tag are needed")  # fmt: skip
+                raise TextError(
+                    f"{path}:{number}: {line.strip()[:40]!r} is one column: a word and "
+                    "its tag are needed"
+                )
             width = width or len(columns)
             if len(columns) != width:
                 raise TextError(

@@ -24,7 +24,7 @@ from rtl.compile.image import Image, image_bytes, read_image
 from rtl.compile.program import compile_model, embedding_table
 from rtl.compile.unchecked import config_for, violations
 from rtl.interface.command import Flag, Opcode, decode
-from rtl.interface.config import Config
+from rtl.interface.config import CONFIG_KEYS, Config, array
 from rtl.interface.options import add_config_options, config_of, given, options_of
 
 OUT = BUILD / "model.bin"
@@ -152,9 +152,25 @@ def _parser() -> Parser:
         metavar="FILE",
         help="check such a file and its stream, list its contents and stop",
     )
-    add_json(result)
+    add_json(result, KEYS, {"with --image or --check": IMAGE_KEYS})
     add_config_options(result)
     return result
+
+
+KEYS = {
+    "model": "its identity, in hexadecimal",
+    "stream, stream_bytes": "file of the command stream, and its size",
+    "rows, row_count, row_bytes": "file of the embedding rows, how many, bytes of one",
+    "tokens, row_tiles": "longest sequence; row tiles of all sequences together",
+    **CONFIG_KEYS,
+}
+IMAGE_KEYS = {
+    "image, image_bytes": "the file, and its size",
+    "model, lanes, columns": "its identity, in hexadecimal; N and M of the array that it is for",
+    "stream_offset, stream_bytes": "of the command stream in the file",
+    "rows_offset, row_count, row_bytes": "of the embedding rows; how many, bytes of one",
+    "configuration?{}": CONFIG_KEYS["configuration{}"] + "; not with --check",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -163,9 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _facts(image: Image, path: Path) -> dict[str, object]:
     """Print what an image holds; the same for JSON."""
-    shape = f"{image.lanes} lanes"
-    if image.columns != image.lanes:
-        shape += f" and {image.columns} columns"
+    shape = array(image.lanes, image.columns)
     print(f"{path}: {len(image_bytes(image)):,} bytes for {shape}")
     print(f"model: {image.model.hex()}")
     print(f"stream: {len(image.stream):,} bytes at {image.stream_offset}")
@@ -262,8 +276,8 @@ def _run(options: argparse.Namespace) -> int:
     print(f"{options.out}: {len(stream):,} bytes, {len(program.steps)} descriptors")
     print(f"{rows}: {len(table):,} rows of {table.shape[1]} bytes")
     print(
-        f"takes up to {program.tokens} tokens on {config.lanes} lanes, or sequences of together "
-        f"{program.row_tiles} row tiles of {config.lanes} tokens"
+        f"takes up to {program.tokens} tokens on {array(config.lanes, config.tile_columns)}, or "
+        f"sequences of together {program.row_tiles} row tiles of {config.lanes} tokens"
     )
     if options.json:
         write_json(options.json, figures)

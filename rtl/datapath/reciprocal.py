@@ -122,9 +122,10 @@ class Reciprocal(wiring.Component):
         exponent = Signal(5)
         m.d.comb += exponent.eq(e - 12)
         # Cycles 3 and 4: the table. Cycle 5: operands of the multiplier.
-        table = Rom(unsigned(12 + residual_shape.width), [
-            y0 | (c % (1 << residual_shape.width)) << 12 for y0, c in entries
-        ])  # fmt: skip
+        table = Rom(
+            unsigned(12 + residual_shape.width),
+            [y0 | (c % (1 << residual_shape.width)) << 12 for y0, c in entries],
+        )
         m.submodules.table = table
         m.d.comb += table.address0.eq(u[12:19])
         y0 = register(m, table.data0[:12], "operand")

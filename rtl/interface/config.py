@@ -19,6 +19,16 @@ def power_of_two(x: int) -> int:
     return 1 << (x - 1).bit_length()
 
 
+def array(lanes: int, columns: int) -> str:
+    """An accelerator's array in words."""
+    return f"{lanes} lanes" + (f" and {columns} columns" if columns != lanes else "")
+
+
+CONFIG_KEYS = {
+    "configuration{}": "the accelerator's limits and choices, by option; null: the default"
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """Limits of one generated accelerator; any model within them runs on it.

@@ -11,8 +11,15 @@ from rtl.interface.command import FIELD_BYTES, FIELDS, Opcode
 from rtl.interface.tile import NORM_INDEX_BITS
 
 FLAG_NAMES = (
-    "first_tile", "table", "transposed", "residual", "chained", "bank", "logits", "shifts",
-)  # fmt: skip
+    "first_tile",
+    "table",
+    "transposed",
+    "residual",
+    "chained",
+    "bank",
+    "logits",
+    "shifts",
+)
 """The bits of `command.Flag`, lowest first."""
 
 FLAGS = data.StructLayout(dict.fromkeys(FLAG_NAMES, 1))

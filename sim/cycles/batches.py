@@ -14,24 +14,20 @@ from sim.cycles.model import predict
 from sim.phases import CLOCK_MHZ, utilisation
 from sim.report import table
 
+MEASUREMENT_KEYS = {
+    "lanes, columns, stream_bytes, memory": "N; M; bytes a cycle; tokens that a batch may have",
+    "texts, tokens, batches": "of all of them; inferences that the texts share",
+    "whole, alone, batched": "cycles: each alone with the whole last layer, each alone, in batches",
+    "utilisation": "multiplications / (N x M) / batched: of the tokens, with whole row tiles",
+}
+
 
 @dataclass(frozen=True)
 class Measurement:
-    """All texts on one accelerator.
-
-    Attributes
-    ----------
-    memory
-        Tokens that a batch may have.
-    whole, alone, batched
-        Cycles of all texts: each alone with the whole last layer, each alone, in batches.
-    batches
-        Inferences that they share.
-    utilisation
-        MACs / (N x M) of the batched cycles: of the tokens, and with whole row tiles.
-    """
+    """All texts on one accelerator; its fields are MEASUREMENT_KEYS."""
 
     lanes: int
+    columns: int
     stream_bytes: int
     memory: int
     texts: int
@@ -85,6 +81,7 @@ def measure(
     batched = sum(cycles(together, batch) for batch in batches)
     return Measurement(
         lanes=lanes,
+        columns=whole.config.tile_columns,
         stream_bytes=stream_bytes or lanes,
         memory=memory,
         texts=len(lengths),
@@ -100,7 +97,17 @@ def measure(
 def report(found: Sequence[Measurement]) -> str:
     """A line a measurement."""
     headings = [
-        *("lanes", "bytes/cycle", "batch", "texts", "mean tokens", "whole", "alone", "batched"),
+        *(
+            "lanes",
+            "columns",
+            "bytes/cycle",
+            "batch",
+            "texts",
+            "mean tokens",
+            "whole",
+            "alone",
+            "batched",
+        ),
         *("of whole", "of alone", "inferences", "tokens", "row tiles"),
     ]
     rows: list[list[object]] = []
@@ -108,7 +115,7 @@ def report(found: Sequence[Measurement]) -> str:
         ways = one.whole, one.alone, one.batched
         rows.append(
             [
-                *(one.lanes, one.stream_bytes, one.memory, one.texts),
+                *(one.lanes, one.columns, one.stream_bytes, one.memory, one.texts),
                 f"{one.tokens / one.texts:.1f}",
                 *(f"{CLOCK_MHZ * 1e6 * one.texts / cycles:,.0f}" for cycles in ways),
                 f"{one.whole / one.batched:.2f}",

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 
 from cli.command import run_command
 from cli.files import write_json
+from cli.keys import under
 from cli.options import Parser, add_json, whole
 
 from golden.model import Model
 from rtl.compile.fit import sized
 from rtl.compile.options import add_fit, fit
-from rtl.interface.config import Config
+from rtl.interface.config import CONFIG_KEYS, Config
 from rtl.interface.options import add_config_options, config_of, given
 from sim.estimate.area import (
     RESOURCES,
@@ -26,7 +27,7 @@ from sim.estimate.area import (
 )
 from sim.estimate.fits import parts, shares, verdict
 from sim.estimate.memories import memories
-from sim.estimate.performance import Performance, example, performance
+from sim.estimate.performance import PERFORMANCE_KEYS, Performance, example, performance
 from sim.options import add_memory_options, add_model_options, clock, shape_of
 from sim.phases import CLOCK_MHZ
 from sim.report import table
@@ -49,6 +50,28 @@ examples:
   python -m sim.estimate --lanes 4 --json build/estimate.json
 """
 MAX_LAYERS = 48
+
+
+KEYS = {
+    **CONFIG_KEYS,
+    "model": "whose cycles are told",
+    "resources{}": "LUT4, FF, DSP and block RAM of an ECP5, estimated",
+    "largest_errors{}, extrapolated": "at points not fitted, shares; limits beyond the points",
+    "memories[].name, .count": "a kind of memory, and how many of it",
+    "memories[].width, .depth, .lanes": "bits, words, parts written apart",
+    "memories[].at_once": "its word is there in the cycle of the address",
+    "memories[].blocks, memory_bits": "block RAMs of all of its kind; bits of all memories",
+    "clock_mhz": "for the times",
+    **under("performance.", PERFORMANCE_KEYS),
+    "fits[].part, .shares{}": "a part, and what is needed of it, 1: all",
+    "fits[].verdict": "whether it fits",
+}
+POINTS_KEYS = {
+    "points[].config{}": "limits and choices of a synthesised accelerator, by option",
+    "points[].resources{}, .array{}": "measured, of all and of the array",
+    "points[].held_out": "it has no part in the fit",
+    "points[].error{}": "estimate / measured - 1",
+}
 
 
 def _part(text: str) -> str:
@@ -85,7 +108,7 @@ def _parser() -> Parser:
         help="only this part: " + ", ".join(part.name for part in parts()),
     )
     add_memory_options(result)
-    add_json(result)
+    add_json(result, KEYS, {"with --points": POINTS_KEYS})
     add_fit(result)
     add_config_options(result)
     return result

@@ -37,25 +37,20 @@ def shape_of(config: Config, layers: int) -> Shape:
     )
 
 
+PERFORMANCE_KEYS = {
+    "tokens, cycles": "of the sequence; the register `cycles`",
+    "utilisation": "multiplications / (N x M) / cycles, 0 to 1",
+    "milliseconds, a_second": "of one inference at the clock; inferences a second",
+    "stream_bytes, row_bytes": "what it reads: the command stream, rows of the embedding table",
+    "megabytes_a_second": "of both on average, 10^6 bytes",
+    "peak_megabytes_a_second": "of the stream, while weights are loaded as fast as they are used",
+}
+"""What each field is, for people and for --json."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Performance:
-    """One inference.
-
-    Attributes
-    ----------
-    tokens
-        Of the sequence.
-    cycles, utilisation
-        The register `cycles`, and MACs / (N x M) of these.
-    milliseconds, a_second
-        At the clock.
-    stream_bytes, row_bytes
-        What is read: the command stream, and the rows of the embedding table.
-    megabytes_a_second
-        Both, on average, of 10^6 bytes.
-    peak_megabytes_a_second
-        Of the command stream, while weights are loaded as fast as the array can use them.
-    """
+    """One inference; its fields are PERFORMANCE_KEYS."""
 
     tokens: int
     cycles: int

@@ -12,6 +12,7 @@ from cli.files import write_json
 from cli.options import Parser, add_json
 from cli.progress import stage
 
+from rtl.interface.config import CONFIG_KEYS
 from rtl.interface.options import add_config_options, config_of
 from sim.design import generated
 from sim.families.count import Counts, count
@@ -30,6 +31,16 @@ examples:
   python -m sim.families accelerator --lanes 4 --tokens 128 --hidden 128 --ffn 512
   python -m sim.families softmax layernorm --family xilinx7 nexus --json build/families.json
 """
+
+
+KEYS = {
+    "[]": "each unit and family has the keys below",
+    "family, unit": "names",
+    **CONFIG_KEYS,
+    "used{}": "LUT, FF, DSP and block RAM, as the family calls them",
+    "cells{}": "by Yosys' types",
+    "seconds": "wall time of the synthesis, when it was run",
+}
 
 
 def describe(counts: Sequence[Counts]) -> str:
@@ -66,7 +77,7 @@ def _parser() -> Parser:
         metavar="NAME",
         help=f"{', '.join(FAMILIES)} (default: all)",
     )
-    add_json(result)
+    add_json(result, KEYS)
     add_config_options(result)
     return result
 

@@ -44,6 +44,14 @@ examples:
 WHOLE = ("attention", "accelerator")
 
 
+KEYS = {
+    "[]": "each unit has the keys below",
+    "unit, configuration": "names",
+    "tests, cycles": "of the unit's bench; simulated in all of them",
+    "seconds": "wall time of the bench, and of the synthesis where it was not there",
+}
+
+
 def _parser() -> Parser:
     result = Parser("sim.gates", DESCRIPTION, EXAMPLES)
     result.add_argument(
@@ -52,10 +60,13 @@ def _parser() -> Parser:
     result.add_argument("--simulator", choices=SIMULATORS, default="verilator", help="verilator")
     families = [ECP5, *FAMILIES]
     result.add_argument(
-        "--family", choices=families, default=ECP5, metavar="NAME",
+        "--family",
+        choices=families,
+        default=ECP5,
+        metavar="NAME",
         help=f"{', '.join(families)} (default: {ECP5})",
-    )  # fmt: skip
-    add_json(result)
+    )
+    add_json(result, KEYS)
     add_config_options(result)
     return result
 

@@ -177,11 +177,21 @@ def job_file(
             flags = run.client | STALL * (run.seed is not None) | TRACE * run.trace
             played.append(
                 struct.pack(
-                    "<Q11I", run.seed or 0, flags, model, tokens, run.table, run.row_latency,
-                    run.row_words, run.row_silence, run.idle, run.model_delay, run.tokens_delay,
+                    "<Q11I",
+                    run.seed or 0,
+                    flags,
+                    model,
+                    tokens,
+                    run.table,
+                    run.row_latency,
+                    run.row_words,
+                    run.row_silence,
+                    run.idle,
+                    run.model_delay,
+                    run.tokens_delay,
                     len(run.events),
                 )
-            )  # fmt: skip
+            )
             played += [
                 struct.pack("<7I", e.after, e.count, e.cycle, e.action, e.address, e.strobe, e.data)
                 for e in run.events

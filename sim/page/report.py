@@ -134,7 +134,7 @@ def run_page(text: Reference, played: Verified, figures: Mapping[str, Any]) -> s
     """The page of a run in which every bit was equal to golden.
 
     figures
-        What the run writes as JSON: unit, simulator, lanes, tokens, review, phases, verdicts ...
+        What the run writes as JSON: unit, simulator, lanes, tokens, text, phases, verdicts ...
 
     Raises
     ------

@@ -9,15 +9,16 @@ from collections.abc import Sequence
 
 from cli.command import run_command
 from cli.files import write_json
+from cli.keys import under
 from cli.options import Parser, add_json, add_seed, positive
 from cli.progress import stage
 
 from rtl.interface.options import add_config_options, config_of
 from sim.design import generated
 from sim.report import table
-from sim.synth.ecp5 import AVAILABLE, Cost, synthesise
+from sim.synth.ecp5 import AVAILABLE, COST_KEYS, Cost, synthesise
 from sim.synth.place import PLACERS, ROUTERS, Timing
-from sim.synth.throughput import LAYERS, Throughput, throughput
+from sim.synth.throughput import LAYERS, THROUGHPUT_KEYS, Throughput, throughput
 
 DESCRIPTION = """\
 Resources and clock of a unit on a Lattice ECP5 (LFE5U-85F, CABGA381, speed grade 6).
@@ -34,6 +35,14 @@ examples:
   python -m sim.synth matmul --lanes 8 --no-route
   python -m sim.synth accelerator --lanes 4 --parts --placements 3 --json build/synth4.json
 """
+
+
+KEYS = {
+    **COST_KEYS,
+    "fmax_mhz.median, .worst, .by_seed{}": "MHz; null where not ended, and with --no-route",
+    "throughput": "of a routed accelerator; else null",
+    **under("throughput.", THROUGHPUT_KEYS),
+}
 
 
 def describe(cost: Cost, parts: bool = False) -> str:
@@ -131,7 +140,7 @@ def _parser() -> Parser:
         metavar="MINUTES",
         help="after which a placement is stopped and counts as the slowest, 60",
     )
-    add_json(result)
+    add_json(result, KEYS)
     add_config_options(result)
     return result
 

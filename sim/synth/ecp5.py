@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.files import locked, write_if_changed, write_json
+from cli.keys import under
 from cli.machine import GENERATED
 
+from rtl.interface.config import CONFIG_KEYS
 from sim.design import Design
 from sim.synth import passes, tools
 from sim.synth.fold import FLIP_FLOP, Folded
 from sim.synth.parts import cells_by_part
 from sim.synth.passes import Improved
-from sim.synth.place import PLACERS, ROUTERS, Timing, place_and_route
+from sim.synth.place import PLACERS, ROUTERS, TIMING_KEYS, Timing, place_and_route
 from sim.synth.tools import run_yosys
 
 FOLDER = GENERATED / "synth"
@@ -37,28 +39,24 @@ CELLS = {
 }
 
 
+COST_KEYS = {
+    "unit": "its name",
+    **CONFIG_KEYS,
+    "resources{}": "of the unit. FF: all registers, `folded` ones too; LUT4: without `absorbed`",
+    "parts{}{}": "the same, divided among the unit's parts",
+    "absorbed": "LUTs that went into carry chains",
+    "folded.block_ram_outputs, .dsp_outputs, .dsp_inputs": "ports that have got a register",
+    "folded.flip_flops, .copies": "that went inside these; that were added, one a DSP",
+    "folded.outside{}": "ports whose registers stayed outside, by reason",
+    **under("timings[].", TIMING_KEYS),
+    "unended": "seeds whose placement took too long and was stopped",
+    "seconds": "wall time of the synthesis, when it was run",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Figures of one synthesis.
-
-    Attributes
-    ----------
-    resources
-        Of the unit. FF is all its registers, those that `folded` has moved included; LUT4 has
-        nothing of what carry chains have taken in.
-    parts
-        The resources, divided among the unit's parts.
-    absorbed
-        LUTs that went into carry chains.
-    folded
-        The registers that lie inside DSPs and block RAMs.
-    timings
-        Of the placements that ended, in the order of the seeds; none where nothing was placed.
-    unended
-        Seeds whose placement or routing was stopped, since it took too long.
-    seconds
-        Of the synthesis.
-    """
+    """Figures of one synthesis; its fields are COST_KEYS."""
 
     unit: str
     configuration: dict[str, object]

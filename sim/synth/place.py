@@ -33,21 +33,15 @@ _CELL_SUFFIX = re.compile(
 _UNNAMED = re.compile(r"(^|\.)_\d+_")  # an expression without a name of its own
 
 
+TIMING_KEYS = {
+    "seed, fmax_mhz": "of the placement; of its slowest path from register to register",
+    "path, logic_ns, routing_ns": "signals along that path; its two shares",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """Routed timing.
-
-    Attributes
-    ----------
-    fmax_mhz
-        Of the slowest path from register to register.
-    path
-        Signals along that path, from the starting to the ending register.
-    logic_ns, routing_ns
-        Its two shares.
-    seed
-        Of the placement that this is.
-    """
+    """Routed timing; its fields are TIMING_KEYS."""
 
     fmax_mhz: float
     path: list[str]

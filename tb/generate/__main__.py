@@ -7,6 +7,7 @@ imports it: what writes a bench is in `tb.generate.folder` and needs neither.
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from golden.model import Model
 from quant.foreign.tokenizer import TextTokenizer
 from rtl.compile.fit import fitting_model
 from rtl.generate.units import unit as unit_of
-from rtl.interface.config import LANES, Config
+from rtl.interface.config import LANES, Config, array
 from sim.options import add_model_options, quantized_of
 from sim.run import TOKENS, default_review
 from sim.vectors import sequences_of
@@ -39,7 +40,7 @@ DIR/run_icarus.sh or DIR/run_verilator.sh.
 EXAMPLES = """\
 examples:
   python -m tb.generate softmax
-  python -m tb.generate accelerator --review "That movie was terrible!" --lanes 4 -o build/bench
+  python -m tb.generate accelerator --text "That movie was terrible!" --lanes 4 -o build/bench
   python -m tb.generate accelerator --stalls 7 --tokens 32
   python -m tb.generate layernorm --no-review -o build/layernorm
 """
@@ -51,7 +52,13 @@ def _parser() -> Parser:
     parser = Parser("tb.generate", DESCRIPTION, EXAMPLES)
     parser.add_argument("unit", help="which unit; `python -m rtl.generate --list` shows them")
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--review", metavar="TEXT", help="default: a review of the test split")
+    source.add_argument(
+        "--text",
+        "--review",
+        dest="review",
+        metavar="TEXT",
+        help="default: a review of the test split",
+    )
     source.add_argument(
         "--no-review",
         action="store_true",
@@ -98,13 +105,14 @@ def _run(options: argparse.Namespace) -> None:
         (review,) = sequences_of([text], TextTokenizer(directory), tokens)
         config = fitting_model(model, options.lanes, len(review.ids), columns=options.columns)
         reviews.append((model, review))
-    shape = f"{config.lanes} lanes" + (f", {config.columns} columns" if config.columns else "")
+    shape = array(config.lanes, config.tile_columns)
     stage(f"generating the bench of {name}, {shape}")
     bench = bench_of(name, config, reviews, stalls=options.stalls, limit=options.limit)
     write_bench(bench, out)
     for played in bench.facts["inferences"]:
         print(f"plays  {played}")
-    print(f"{out}: run {out}/run_icarus.sh or {out}/run_verilator.sh; {out}/README.md says more")
+    scripts = " or ".join(shlex.quote(f"{out}/run_{name}.sh") for name in ("icarus", "verilator"))
+    print(f"{out}: run {scripts}; {out}/README.md says more")
 
 
 if __name__ == "__main__":

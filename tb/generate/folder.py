@@ -109,7 +109,12 @@ def bench_of(
         design = describe(component, module, config), convert(component, module)
     sheet, verilog = design
     seed = 0 if stalls is None else stalls
-    facts: dict[str, Any] = {"unit": unit, "config": config, "stalls": stalls}
+    facts: dict[str, Any] = {
+        "unit": unit,
+        "config": config,
+        "stalls": stalls,
+        "streams": unit in ("accelerator", "attention"),
+    }
     if unit == "accelerator":
         runs = _encoders(config, reviews)
         files = accelerator_files(sheet, config, runs, seed)
@@ -269,7 +274,7 @@ def bench_files(bench: Bench, rtl: Sequence[str]) -> dict[str, str]:
         Paths of the unit's Verilog in the folder.
     """
     sources = [*bench.sources, *rtl]
-    files = dict(bench.files) | scripts.scripts(bench.top, sources)
+    files = dict(bench.files) | scripts.scripts(bench.top, sources, bench.facts["streams"])
     files[MARK] = "".join(f"{path}\n" for path in sources)
     files["README.md"] = readme.text(bench.top, bench.module, bench.facts, rtl)
     return files

@@ -21,7 +21,9 @@ that it needs, and may be moved together.
     ./run_xsim.sh
 
 Each ends with 0 when the bench says `PASS: N values compared`, and with another code after any
-difference, when the unit hangs, or when nothing was compared. Elsewhere: compile the files of
+difference, when the unit hangs, or when nothing was compared. `WORK=DIR` names another folder for
+what is built, `VERILATOR=NAME` and the like another program: the head of each script says more.
+Elsewhere: compile the files of
 `bench.f` in their order as SystemVerilog and run the module `{top}` in this folder.
 
 | what | where |
@@ -50,8 +52,8 @@ Unknown bits (X) are differences. A word too many, too few or at the wrong addre
 """
 
 STREAMS = """\
-Every stream pauses and refuses at random with `+stalls=SEED`; 0 is never, and {stalls} holds where
-it is not given. Every trace port is compared, word by word.
+Every stream pauses and refuses at random with `--stalls SEED` (for the simulator `+stalls=SEED`);
+0 is never, and {stalls} holds where it is not given. Every trace port is compared, word by word.
 
 {expect}"""
 
@@ -60,16 +62,15 @@ The unit has no streams: `vectors/pins.mem` holds its inputs cycle by cycle, wit
 What is not looked at is noise."""
 
 LARGE = """\
-What to expect: a review of 128 tokens takes 558,887 cycles at 8 lanes. Verilator runs them in
-seconds of processor time after a minute of compiling; Icarus does some 500 cycles a second, so it
-needs twenty minutes. `--tokens` and a short `--review` of `python -m tb.generate` make the bench
-shorter."""
+Verilator simulates in seconds after a minute of compiling. Icarus starts at once, but simulates
+only hundreds of cycles a second at 8 lanes, and a whole model takes hundreds of thousands for a
+long text: `--tokens` and a short `--review` of `python -m tb.generate` make the bench shorter."""
 
 
 def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) -> str:
     """README.md of a bench whose unit is the files `rtl`."""
     stalls = facts["stalls"]
-    if facts["unit"] in ("accelerator", "attention"):
+    if facts["streams"]:
         surroundings = STREAMS.format(stalls=0 if stalls is None else stalls, expect=LARGE)
     else:
         pauses = "no pauses" if stalls is None else f"pauses drawn by the seed {stalls}"

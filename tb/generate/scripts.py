@@ -6,96 +6,163 @@ from collections.abc import Sequence
 
 _HEAD = """\
 #!/bin/sh
-# {tool}. Ends with 0 when the bench says PASS, and with 1 or more otherwise.
-# {options}
+# {tool}. Ends with 0 when the bench says PASS, with 2 when a word is refused, else with 1 or more.
+#     {words}-- WORD ...    words for the simulator, as its manual has them
+# WORK names the folder in which build_{name} is made, instead of here; {programs} other
+# programs than those on PATH. {options}
 set -eu
-cd "$(dirname "$0")"
-work=build_{name}
+refuse() {{
+  echo "error: $1" >&2
+  exit 2
+}}
+seed=
+while [ "$#" -gt 0 ]; do
+  case $1 in
+{cases}
+  --) shift && break ;;
+  *) refuse "$1 is unknown: allowed are {allowed}-- and words for the simulator" ;;
+  esac
+  shift
+done
+{seed}here=$(cd "$(dirname "$0")" && pwd)
+case ${{WORK:-}} in
+'') WORK=$here ;;
+/*) ;;
+*) WORK=$PWD/$WORK ;;
+esac
+cd "$here"
+work=$WORK/build_{name}
 rm -rf "$work"
-mkdir "$work"
+mkdir -p "$work"
 """
+
+_STREAMS = """\
+  --stalls) [ "$#" -gt 1 ] || refuse "--stalls needs a seed" && shift && seed=+$1 ;;
+  --stalls=* | +stalls=*) seed=+${1#*=} ;;"""
+_SEED = """\
+if [ "$seed" ]; then
+  case ${seed#+} in
+  '' | *[!0-9]* | ???????????*) number=4294967296 ;;
+  *) number=${seed#+} ;;
+  esac
+  [ "$number" -le 4294967295 ] || refuse "--stalls ${seed#+}: allowed are 0 to 4294967295"
+  set -- "+stalls=$number" "$@"
+fi
+"""
+_NO_STREAMS = """\
+  --stalls | --stalls=* | +stalls=*)
+    refuse "$1: this unit has no streams; what pauses there are was drawn when this was made" ;;"""
 
 #: A simulator's own exit code says little: some end with 0 after $fatal.
 _VERDICT = """\
 if [ "$code" -ne 0 ] || ! grep -q '^\\(# \\)\\{0,1\\}PASS: ' "$work/run.log"; then
-  echo "FAILED: see $PWD/$work/run.log" >&2
+  echo "FAILED: see $work/run.log" >&2
   exit 1
 fi
 """
 
 
-def _script(name: str, tool: str, options: str, build: str, run: str) -> str:
-    head = _HEAD.format(name=name, tool=tool, options=options)
-    shown = (
-        f'code=0\n{{ {run} || echo "exit code $?" > "$work/code"; }} 2>&1 | tee "$work/run.log"\n'
-    )
-    return head + build + shown + 'if [ -s "$work/code" ]; then code=1; fi\n' + _VERDICT
+def _tool(name: str) -> str:
+    """The program of that name, or another one that a variable of that name in capitals names."""
+    return f'"${{{name.upper()}:-{name}}}"'
 
 
-def scripts(top: str, sources: Sequence[str]) -> dict[str, str]:
-    """A script for each simulator, by file name; they take +stalls=SEED and the like.
+def scripts(top: str, sources: Sequence[str], streams: bool) -> dict[str, str]:
+    """A script for each simulator, by file name.
 
     sources
         Files in the order in which they are read.
+    streams
+        There are some, so that `--stalls SEED` and `+stalls=SEED` are taken.
     """
     listed = " ".join(sources)
+
+    def _script(
+        name: str, tool: str, options: str, build: str, run: str, *, tools: Sequence[str]
+    ) -> str:
+        head = _HEAD.format(
+            name=name,
+            tool=tool,
+            options=options,
+            words="--stalls SEED  pauses on every stream, also +stalls=SEED\n#     "
+            if streams
+            else "",
+            programs=" and ".join(one.upper() for one in tools),
+            cases=_STREAMS if streams else _NO_STREAMS,
+            seed=_SEED if streams else "",
+            allowed="--stalls SEED, " if streams else "",
+        )
+        shown = (
+            f'code=0\n{{ {run} || echo "exit code $?" > "$work/code"; }} 2>&1 '
+            '| tee "$work/run.log"\n'
+        )
+        last = 'if [ -s "$work/code" ]; then code=1; fi\n' + _VERDICT
+        return head + build + shown + last
+
     return {
         "run_icarus.sh": _script(
             "icarus",
             "Icarus Verilog 11 or newer",
-            "IVERILOG_FLAGS goes to iverilog, arguments to the simulation.",
+            "IVERILOG_FLAGS goes to iverilog.",
             'echo "+timescale+1ns/1ps" > "$work/options"\n'
-            'iverilog -g2012 -c "$work/options" ${IVERILOG_FLAGS:-} '
+            f'{_tool("iverilog")} -g2012 -c "$work/options" ${{IVERILOG_FLAGS:-}} '
             f'-s {top} -o "$work/{top}.vvp" \\\n  {listed}\n',
-            f'vvp -n "$work/{top}.vvp" "$@"',
+            f'{_tool("vvp")} -n "$work/{top}.vvp" "$@"',
+            tools=("iverilog", "vvp"),
         ),
         "run_verilator.sh": _script(
             "verilator",
             "Verilator 5.036 or newer, and a C++20 compiler",
-            "VERILATOR_FLAGS goes to verilator, arguments to the simulation.",
+            "VERILATOR_FLAGS goes to verilator.",
             "# make cannot build in a folder whose path has blanks.\n"
-            'case "$PWD" in\n*[[:blank:]]*) objects=$(mktemp -d) ;;\n*) objects=$work ;;\nesac\n'
-            "verilator --binary --timing --timescale 1ns/1ps -j 0 ${VERILATOR_FLAGS:-} "
-            f"--top-module {top} "
+            "case $work in\n*[[:blank:]]*) objects=$(mktemp -d) ;;\n*) objects=$work ;;\nesac\n"
+            f"{_tool('verilator')} --binary --timing --timescale 1ns/1ps -j 0 "
+            f"${{VERILATOR_FLAGS:-}} --top-module {top} "
             f'--Mdir "$objects" -o {top} \\\n  {listed} > "$work/build.log" 2>&1 || {{\n'
             '  cat "$work/build.log" >&2\n  exit 1\n}\n'
             f'if [ "$objects" != "$work" ]; then\n  mv "$objects/{top}" "$work"\n'
             '  rm -r "$objects"\nfi\n',
             f'"$work/{top}" "$@"',
+            tools=("verilator",),
         ),
         "run_questa.sh": _script(
             "questa",
             "Questa or ModelSim",
-            "VLOG_FLAGS goes to vlog, arguments to the simulation.",
-            'vlib "$work/library"\n'
-            f'vlog -sv -work "$work/library" -timescale 1ns/1ps ${{VLOG_FLAGS:-}} \\\n  {listed}\n',
-            f'vsim -c -lib "$work/library" -onfinish exit '
+            "VLOG_FLAGS goes to vlog.",
+            f'{_tool("vlib")} "$work/library"\n'
+            f'{_tool("vlog")} -sv -work "$work/library" -timescale 1ns/1ps '
+            f"${{VLOG_FLAGS:-}} \\\n  {listed}\n",
+            f'{_tool("vsim")} -c -lib "$work/library" -onfinish exit '
             f'-do "onbreak {{quit -f -code 1}}; run -all; quit -f" {top} "$@" < /dev/null',
+            tools=("vlib", "vlog", "vsim"),
         ),
         "run_vcs.sh": _script(
             "vcs",
             "Synopsys VCS",
-            "VCS_FLAGS goes to vcs, arguments to the simulation.",
-            f"vcs -full64 -sverilog -timescale=1ns/1ps ${{VCS_FLAGS:-}} -top {top} "
+            "VCS_FLAGS goes to vcs.",
+            f"{_tool('vcs')} -full64 -sverilog -timescale=1ns/1ps ${{VCS_FLAGS:-}} -top {top} "
             f'-Mdir="$work/csrc" -o "$work/simv" \\\n  {listed}\n',
             '"$work/simv" "$@"',
+            tools=("vcs",),
         ),
         "run_xcelium.sh": _script(
             "xcelium",
             "Cadence Xcelium",
-            "XRUN_FLAGS goes to xrun, as do arguments.",
+            "XRUN_FLAGS goes to xrun.",
             "",
-            f"xrun -64bit -sv -timescale 1ns/1ps ${{XRUN_FLAGS:-}} -top {top} "
+            f"{_tool('xrun')} -64bit -sv -timescale 1ns/1ps ${{XRUN_FLAGS:-}} -top {top} "
             f'-xmlibdirpath "$work" -l "$work/xrun.log" "$@" \\\n  {listed}',
+            tools=("xrun",),
         ),
         "run_xsim.sh": _script(
             "xsim",
             "AMD Vivado xsim",
-            "XELAB_FLAGS goes to xelab; arguments are plusargs without the +.",
+            "XELAB_FLAGS goes to xelab.",
             'options=\nfor argument; do options="$options --testplusarg ${argument#+}"; done\n'
-            f'xvlog --sv --work "bench=$work/library" \\\n  {listed}\n'
-            f'xelab -L "bench=$work/library" --timescale 1ns/1ps ${{XELAB_FLAGS:-}} '
+            f'{_tool("xvlog")} --sv --work "bench=$work/library" \\\n  {listed}\n'
+            f'{_tool("xelab")} -L "bench=$work/library" --timescale 1ns/1ps ${{XELAB_FLAGS:-}} '
             f'--snapshot {top} "bench.{top}"\n',
-            f"xsim {top} --runall $options",
+            f"{_tool('xsim')} {top} --runall $options",
+            tools=("xvlog", "xelab", "xsim"),
         ),
     }

@@ -44,18 +44,26 @@ def test_a_clock_that_cannot_be_made_is_refused() -> None:
         Dividers.of(25, 66.67)
 
 
-@pytest.mark.parametrize(("fields", "message"), [
-    ({"longest": 1030}, "longest is 1030: it must be 4 above a multiple of 8, in 12..1028"),
-    ({"longest": 4}, "longest is 4: it must be 4 above a multiple of 8, in 12..1028"),
-    ({"baud": 3_906_250}, "longest is 1028: a WRITE of it takes 576 cycles, a byte at 3906250 baud "
-     "only 160: take less"),
-    ({"config": Config(labels=1024)}, "labels is 1024: a reply has room for 1023 of each of 16 "
-     "sequences"),
-    ({"megahertz": float("nan")}, "the SDRAM's clock is nan MHz: it must lie in 1..133.333"),
-    ({"megahertz": float("inf")}, "the SDRAM's clock is inf MHz: it must lie in 1..133.333"),
-    ({"megahertz": 0.0}, "the SDRAM's clock is 0 MHz: it must lie in 1..133.333"),
-    ({"baud": 10_000_000}, "10000000 baud are too many for 62.5 MHz: 3906250 at most"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"longest": 1030}, "longest is 1030: it must be 4 above a multiple of 8, in 12..1028"),
+        ({"longest": 4}, "longest is 4: it must be 4 above a multiple of 8, in 12..1028"),
+        (
+            {"baud": 3_906_250},
+            "longest is 1028: a WRITE of it takes 576 cycles, a byte at 3906250 baud "
+            "only 160: take less",
+        ),
+        (
+            {"config": Config(labels=1024)},
+            "labels is 1024: a reply has room for 1023 of each of 16 sequences",
+        ),
+        ({"megahertz": float("nan")}, "the SDRAM's clock is nan MHz: it must lie in 1..133.333"),
+        ({"megahertz": float("inf")}, "the SDRAM's clock is inf MHz: it must lie in 1..133.333"),
+        ({"megahertz": 0.0}, "the SDRAM's clock is 0 MHz: it must lie in 1..133.333"),
+        ({"baud": 10_000_000}, "10000000 baud are too many for 62.5 MHz: 3906250 at most"),
+    ],
+)
 def test_choices_that_do_not_go_together_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as refused:
         Choices(**fields)
@@ -73,8 +81,10 @@ def test_every_pin_has_one_place() -> None:
 
 
 def test_the_clock_with_the_least_room_counts() -> None:
-    clocks = {"a": {"achieved": 300.0, "constraint": 250.0}, "b": {"achieved": 70.0,
-              "constraint": 62.5}}  # fmt: skip
+    clocks = {
+        "a": {"achieved": 300.0, "constraint": 250.0},
+        "b": {"achieved": 70.0, "constraint": 62.5},
+    }
     assert slowest({"fmax": clocks}) == (70.0, 62.5)
 
 
@@ -115,10 +125,19 @@ def test_what_would_be_run_is_printed(
         "error: openFPGALoader is not installed: nothing was written, the commands are above\n"
     )
     assert program.commands(Path("x.bit"), Path("m.img"), True) == [
-        ["openFPGALoader", "--board", "ulx3s", "--write-flash", "--offset", "0x200000",
-         "--file-type", "raw", "m.img"],
+        [
+            "openFPGALoader",
+            "--board",
+            "ulx3s",
+            "--write-flash",
+            "--offset",
+            "0x200000",
+            "--file-type",
+            "raw",
+            "m.img",
+        ],
         ["openFPGALoader", "--board", "ulx3s", "x.bit"],
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("ends", [0, 1])

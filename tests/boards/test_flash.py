@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from amaranth.sim import Simulator, SimulatorContext
 
-import boards.gateware.flash
 from boards.gateware.flash import FlashReader
+from tests.damage import faulty
 
 WAKE_CYCLES = 20
 
@@ -162,25 +160,22 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [FAULTS[0], *(pytest.param(*f, marks=pytest.mark.slow) for f in FAULTS[1:])]
-)
+@pytest.mark.parametrize(("old", "new"), FAULTS)
 def test_a_fault_is_seen(old: str, new: str) -> None:
-    path = Path(boards.gateware.flash.__file__)
-    source = path.read_text()
-    assert source.count(old) == 1, f"{old!r} does not stand once in {path}"
-    module = ModuleType("boards.gateware.flash")
-    exec(compile(source.replace(old, new), path, "exec"), vars(module))
+    module = faulty("boards/gateware/flash", (old, new))
     flash = Flash(DATA, 3)
     reads = [(0x123, 6), (0xABC, 5)]
     found = read(module.FlashReader(3, WAKE_CYCLES), flash, reads, pause=0.9)
     assert found != [DATA[a : a + n] for a, n in reads] or flash.complaints
 
 
-@pytest.mark.parametrize(("half", "wake", "message"), [
-    (0, 5, "FlashReader: half is 0: it must lie in 1..255"),
-    (2, 0, "FlashReader: wake is 0: it must lie in 1..1048576"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("half", "wake", "message"),
+    [
+        (0, 5, "FlashReader: half is 0: it must lie in 1..255"),
+        (2, 0, "FlashReader: wake is 0: it must lie in 1..1048576"),
+    ],
+)
 def test_numbers_that_cannot_be_are_refused(half: int, wake: int, message: str) -> None:
     with pytest.raises(ValueError) as refused:
         FlashReader(half, wake)

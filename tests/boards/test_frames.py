@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from amaranth.sim import Simulator, SimulatorContext
 
-import boards.gateware.frames
 from boards.gateware.frames import FrameReceiver, FrameSender
 from boards.protocol import Damaged, Decoder, Frame, encode
 from tests.boards.host.pretended import stuffed
+from tests.damage import faulty
 
 LONGEST = 64
 SPECIAL = bytes([0x7E, 0x7D, 0x5E, 0x5D, 0, 0xFF])
@@ -154,19 +152,9 @@ FAULTS = [
 
 @pytest.mark.parametrize(("old", "new"), FAULTS)
 def test_a_fault_of_the_receiver_is_seen(old: str, new: str) -> None:
-    line = nearly()
-    found = received(faulty(old, new).FrameReceiver(LONGEST), line, gap=1)
+    line, module = nearly(), faulty("boards/gateware/frames", (old, new))
+    found = received(module.FrameReceiver(LONGEST), line, gap=1)
     assert whole(found) != whole(expected(line))
-
-
-def faulty(old: str, new: str) -> Any:
-    """boards.gateware.frames with a piece of its source replaced."""
-    path = Path(boards.gateware.frames.__file__)
-    source = path.read_text()
-    assert source.count(old) == 1, f"{old!r} does not stand once in {path}"
-    module = ModuleType("boards.gateware.frames")
-    exec(compile(source.replace(old, new), path, "exec"), vars(module))
-    return module
 
 
 def sent(unit: Any, frames: list[Frame], pause: float, seed: int = 0) -> bytes:
@@ -234,7 +222,7 @@ def test_a_fault_of_the_sender_is_seen(old: str, new: str) -> None:
     rng = random.Random(1)
     frames = [drawn(rng) for _ in range(4)]
     right = b"".join(encode(f.kind, f.number, f.payload) for f in frames)
-    unit = faulty(old, new).FrameSender()
+    unit = faulty("boards/gateware/frames", (old, new)).FrameSender()
     assert sent_or_stuck(unit, frames, len(right)) != right
 
 

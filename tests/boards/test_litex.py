@@ -125,10 +125,11 @@ def test_what_lies_in_the_window_passes_and_all_else_is_refused(seed: int) -> No
     for at, length in bursts:
         good = ORIGIN <= at < ORIGIN + SIZE
         expected += [
-            (OKAY, word(at + 4 * i), int(i == length - 1)) if good
+            (OKAY, word(at + 4 * i), int(i == length - 1))
+            if good
             else (DECERR, 0, int(i == length - 1))
             for i in range(length)
-        ]  # fmt: skip
+        ]
     assert [(resp, 0 if resp else data, last) for resp, data, last in traffic.beats] == expected
     assert traffic.asked == [at for at, _ in bursts if ORIGIN <= at < ORIGIN + SIZE]
     assert len({resp for resp, _, _ in traffic.beats}) == 2

@@ -74,8 +74,10 @@ def instead(text: str, other: str) -> Edit:
         (lambda lines: [], "the CPU does not come to its end; its last line: ''"),
         (without("end"), "does not come to its end; its last line: 'there again: code 0"),
         (without("flipped back"), "the CPU's inferences are polling, polling, interrupt"),
-        (instead("flipped bit: code 2", "flipped bit: code 0"),
-         r"flipped bit: code 0, logits \[\]; it has to be code 2"),
+        (
+            instead("flipped bit: code 2", "flipped bit: code 0"),
+            r"flipped bit: code 0, logits \[\]; it has to be code 2",
+        ),
         (instead("nothing there: code 12", "nothing there: code 10"), "to be code 12, logits"),
         (lambda lines: [*lines[:3], lines[3] + "1", *lines[4:]], "interrupt: code 0, logits"),
         (lambda lines: [lines[0], lines[2], lines[1], *lines[3:]], "polling: code 0, logits"),
@@ -84,7 +86,7 @@ def instead(text: str, other: str) -> Edit:
         (without("interrupts"), "says 'nothing of interrupts'"),
         (lambda lines: ["failed: image: damaged", *lines], "the CPU says: failed: image: damaged"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_as_it_has_to_be_is_named(edit: Edit, message: str, job: Job) -> None:
     with pytest.raises(AssertionError, match=message):
         assert difference(edit(said(job)), job) == "", difference(edit(said(job)), job)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import boards.gateware.sdram
 from boards.gateware.chip import Chip, Cycles
 from boards.simulation.memory import Memory, library, main, measured
 from tests.boards.rig import SMALL, controller, drawn, play
+from tests.damage import faulty
 
 SOURCE = Path(boards.gateware.sdram.__file__)
 
@@ -132,31 +132,32 @@ WRONG_WORDS = [
     ("a word too early", "self.latency = 1 + chip.cas + 1", "self.latency = chip.cas + 1"),
     ("one row for all", "row[segment.bank] == segment.row", "1"),
     ("no credit", "can_read = credit != 0", "can_read = 1"),
-    ("rows do not go on", "place.eq(Cat(segment.bank, segment.row) + 1)",
-     "place.eq(Cat(segment.bank, segment.row))"),
-]  # fmt: skip
+    (
+        "rows do not go on",
+        "place.eq(Cat(segment.bank, segment.row) + 1)",
+        "place.eq(Cat(segment.bank, segment.row))",
+    ),
+]
 
 
-def faulty(old: str, new: str) -> Any:
+def controlled_by(old: str, new: str) -> Any:
     """The controller with a piece of its source replaced."""
-    source = SOURCE.read_text()
-    assert source.count(old) == 1, f"{old!r} does not stand once in {SOURCE}"
-    module = ModuleType("boards.gateware.sdram")
-    exec(compile(source.replace(old, new), SOURCE, "exec"), vars(module))
+    module = faulty("boards/gateware/sdram", (old, new))
     return module.Sdram(SMALL, 100, length_bits=8)
 
 
 @pytest.mark.parametrize(("rule", "old", "new"), FAULTS)
 def test_a_fault_of_the_controller_is_reported(rule: str, old: str, new: str) -> None:
     requests = [(False, 64 * i, 20) if i % 2 else (True, 64 * i, 20) for i in range(8)]
-    played = play(faulty(old, new), requests, patience=400, idle=1_400 if rule == "refresh" else 0)
+    idle = 1_400 if rule == "refresh" else 0
+    played = play(controlled_by(old, new), requests, patience=400, idle=idle)
     assert rule in played.broken
 
 
 @pytest.mark.parametrize(("old", "new"), [fault[1:] for fault in WRONG_WORDS])
 def test_a_fault_of_the_data_path_gives_wrong_words(old: str, new: str) -> None:
     requests = [(True, 0, 200), (False, 100, 100), (False, 0, 100), (False, 64, 60)]
-    assert play(faulty(old, new), requests, patience=400, pause=0.4).wrong
+    assert play(controlled_by(old, new), requests, patience=400, pause=0.4).wrong
 
 
 @pytest.mark.parametrize(

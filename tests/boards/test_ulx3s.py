@@ -298,14 +298,21 @@ def test_unplugging_and_a_reset_while_an_image_comes_are_survived(ulx3s: Make, t
     right(board, random.Random(6))
 
 
-@pytest.mark.parametrize(("chip", "code", "why"), [
-    (CHOICES.chip, 0, ""),
-    (Chip(rcd=60), 1, "error: the chips complain: tRCD"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("chip", "code", "why"),
+    [
+        (CHOICES.chip, 0, ""),
+        (Chip(rcd=60), 1, "error: the chips complain: tRCD"),
+    ],
+)
 def test_the_command_shows_a_board_and_what_its_chips_complain_of(
-    chip: Chip, code: int, why: str,
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    chip: Chip,
+    code: int,
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """The same Verilog with the chip that it was made for, and with a slower one."""
     monkeypatch.setattr(simulate, "choices", lambda config: replace(CHOICES, chip=chip))
     monkeypatch.setattr(simulate, "Simulated", with_stand_in)

@@ -19,6 +19,7 @@ import pytest
 
 from tests.cli import cases
 from tests.cli.test_workers import NUMBERS, ROOT
+from tests.tiers import quick
 
 Process = subprocess.Popen[bytes]
 
@@ -68,7 +69,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield found
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", quick([3, 1]))
 def test_the_results_do_not_depend_on_the_workers(address: str, count: int) -> None:
     here = list(each(cases.square, 100, NUMBERS))
     with workers(address, count):
@@ -83,6 +84,7 @@ def test_the_cases_of_a_killed_worker_run_again(address: str, tmp_path: Path) ->
         }
 
 
+@pytest.mark.thorough
 def test_a_case_that_kills_its_workers_is_given_up(address: str, tmp_path: Path) -> None:
     with (
         workers(address, 4),  # the scheduler forgives a case three of them

@@ -4,6 +4,7 @@ import ast
 import importlib
 import os
 import random
+import re
 import shlex
 import subprocess
 import sys
@@ -31,7 +32,7 @@ FILES = [
     path.relative_to(ROOT)
     for package in sorted(ROOT.glob("*/__init__.py"))
     for path in sorted(package.parent.rglob("*.py"))
-    if not {"tests", "bert2rtl"} & set(path.parts) and is_command(path)
+    if not {"tests", "bert2rtl"} & set(path.relative_to(ROOT).parts) and is_command(path)
 ]
 # By the name after `python -m`, and the module that it runs.
 COMMANDS = {
@@ -107,6 +108,13 @@ def test_help_has_examples_that_are_of_this_command(name, capsys):
         words = shlex.split(line)
         if words[2] == name:
             assert {w for w in words if w.startswith("--")} <= set(known), line
+
+
+def test_help_shows_the_keys_of_the_json_that_the_command_writes(name, capsys):
+    writes = "--json" in options_of(name, capsys)
+    ends(name, "--help")
+    shown = capsys.readouterr().out.partition("keys of --json FILE")[2]
+    assert writes == bool(re.search(r"^  [a-z{\[]", shown.partition("examples:")[0], re.M))
 
 
 def test_version(name, capsys):

@@ -20,10 +20,10 @@ FRAGMENTS = [
     *("$(shell touch executed)", "$$(touch executed)", "$(touch executed)", "`touch executed`"),
     *("${shell touch executed}", "$(eval X:=$(shell touch executed))", "$(error no)", "$(REVIEW)"),
     *("; touch executed;", "&& touch executed", "| touch executed", "\n\ttouch executed\n"),
-    *("\"; touch executed; \"", "'; touch executed; '", "$5", "$$", "$", "$x", "#", "\\", "%", "~"),
+    *('"; touch executed; "', "'; touch executed; '", "$5", "$$", "$", "$x", "#", "\\", "%", "~"),
     *('"', "'", "*", " -n ", "--help", "!", "=", ":=", "\\\n", "great", " "),
     *("é", "\udcff", "\U0001f3ac"),
-]  # fmt: skip
+]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ def parser() -> Parser:
     options.add_quantized(result)
     options.add_tokens(result, 128)
     options.add_lanes(result, LANES)
-    options.add_json(result)
+    options.add_json(result, {"n": "how many"})
     options.add_seed(result, "the texts")
     options.add_jobs(result, "simulations")
     result.add_argument("--share", type=options.whole(2, 5), default=3)
@@ -27,8 +27,14 @@ def test_help_shows_the_description_the_defaults_and_the_examples(capsys):
         parser().parse_args(["--help"])
     assert stop.value.code == 0
     shown = capsys.readouterr().out
-    for part in ("What it does.", "models/bert-tiny-imdb", "default: 128", "default: 8",
-                 "4, 8, 16, 32, 64", "examples:\n  python -m quant.example"):  # fmt: skip
+    for part in (
+        "What it does.",
+        "models/bert-tiny-imdb",
+        "default: 128",
+        "default: 8",
+        "4, 8, 16, 32, 64",
+        "examples:\n  python -m quant.example",
+    ):
         assert part in shown
 
 

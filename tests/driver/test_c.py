@@ -56,9 +56,15 @@ def test_the_limits_are_the_configuration(driver: Driver) -> None:
 
 @pytest.mark.parametrize(
     ("register", "value", "code"),
-    [("id", 0, -1), ("id", MAGIC ^ 1, -1), ("id", 0xFFFFFFFF, -1), ("version", VERSION - 1, -2),
-     ("version", VERSION + 1, -2), ("version", VERSION + 256, -2)],
-)  # fmt: skip
+    [
+        ("id", 0, -1),
+        ("id", MAGIC ^ 1, -1),
+        ("id", 0xFFFFFFFF, -1),
+        ("version", VERSION - 1, -2),
+        ("version", VERSION + 1, -2),
+        ("version", VERSION + 256, -2),
+    ],
+)
 def test_another_device_is_left_alone(
     register: str, value: int, code: int, compiled: Driver, board: StreamBoard
 ) -> None:

@@ -118,8 +118,11 @@ def test_the_drivers_tell_which_model_an_image_has(device: DmaAccelerator, compi
     assert device.model == model.hex() == streams.model(subject.image.stream)
     one, parts = ctypes.byref(Device()), Parts()
     compiled.b2rtl_open(one, ctypes.c_size_t(BASE))
-    for image, code in ((data, 0), (signed(data, 8, 1), NO_IMAGE),
-                        (signed(data, 90, data[90] ^ 1), OTHER_ROWS)):  # fmt: skip
+    for image, code in (
+        (data, 0),
+        (signed(data, 8, 1), NO_IMAGE),
+        (signed(data, 90, data[90] ^ 1), OTHER_ROWS),
+    ):
         numbers = (ctypes.c_uint64(len(data)), ctypes.c_uint64(PLACE))
         assert compiled.b2rtl_read_image(one, image, *numbers, ctypes.byref(parts)) == code
     assert bytes(parts.model) == model

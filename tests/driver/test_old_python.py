@@ -29,10 +29,12 @@ NAMES = {
 BUILTINS = {"aiter", "anext", "ExceptionGroup", "BaseExceptionGroup", "EncodingWarning"}
 MODULES = {"tomllib", "zoneinfo", "graphlib"}
 KEYWORDS = {
-    ("zip", "strict"), ("field", "kw_only"), ("write_text", "newline"),
+    ("zip", "strict"),
+    ("field", "kw_only"),
+    ("write_text", "newline"),
     *(("dataclass", word) for word in ("kw_only", "slots", "match_args")),
     *((name, "key") for name in ("bisect", "bisect_left", "bisect_right", "insort")),
-}  # fmt: skip
+}
 # Classes that 3.9 first wrote with what they hold, list[int].
 GENERIC = {
     *("list", "dict", "tuple", "set", "frozenset", "type", "deque", "defaultdict", "OrderedDict"),

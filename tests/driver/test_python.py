@@ -71,9 +71,11 @@ def test_every_model_gives_goldens_logits(
 
 @pytest.mark.parametrize(
     ("register", "value", "message"),
-    [("id", 0, "no bert2rtl accelerator: its id is 0x00000000, not 0x54523242"),
-     ("version", 3, "the accelerator has version 3, this driver is for 7")],
-)  # fmt: skip
+    [
+        ("id", 0, "no bert2rtl accelerator: its id is 0x00000000, not 0x54523242"),
+        ("version", 3, "the accelerator has version 3, this driver is for 7"),
+    ],
+)
 def test_another_device(register: str, value: int, message: str, board: StreamBoard) -> None:
     board.show(ADDRESS[register], value)
     with pytest.raises(DeviceError, match=message):
@@ -195,8 +197,16 @@ def test_the_fields_of_embed(lanes: int, any_subject: Subject) -> None:
 
 def test_the_opcodes_of_streams() -> None:
     assert [Opcode.HEADER, Opcode.TABLE, Opcode.NORM, Opcode.EMBED, Opcode.LINEAR] == [
-        streams.HEADER, streams.TABLE, streams.NORM, streams.EMBED, streams.LINEAR
-    ]  # fmt: skip
+        streams.HEADER,
+        streams.TABLE,
+        streams.NORM,
+        streams.EMBED,
+        streams.LINEAR,
+    ]
     assert [Flag.SHIFTS, WIDE_BIT, Flag.FIRST_TILE, Flag.LOGITS, PARAMETER_PLANES] == [
-        streams.SHIFTS, streams.WIDE, streams.FIRST_TILE, streams.LOGITS, streams.PARAMETER_PLANES
-    ]  # fmt: skip
+        streams.SHIFTS,
+        streams.WIDE,
+        streams.FIRST_TILE,
+        streams.LOGITS,
+        streams.PARAMETER_PLANES,
+    ]

@@ -32,10 +32,15 @@ def test_low_tables_are_added() -> None:
     x = embed(np.array([4, 0, 4]), np.array([0, 1, 1]), tables, offset=2)
     rows = [(4, 0, 2), (0, 1, 3), (4, 1, 4)]
     expected = [
-        [100 * int(token[i, c]) + 7 * int(position[t, p, c])
-         + int(token_low[i, c]) + int(position_low[t, p, c]) for c in range(3)]
+        [
+            100 * int(token[i, c])
+            + 7 * int(position[t, p, c])
+            + int(token_low[i, c])
+            + int(position_low[t, p, c])
+            for c in range(3)
+        ]
         for i, t, p in rows
-    ]  # fmt: skip
+    ]
     assert x.tolist() == expected
 
 

@@ -1,35 +1,24 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from golden.encoder import run, run_batch
-from golden.model import Shape
-from golden.random import random_model
+from tb.scenarios import FAMILIES, family
+from tests import zoo
 from tests.golden.reference import ref_run
 
-SHAPES = {
-    "post-norm": Shape(2, 12, 2, 5, 16, 2, 30, 12, 2),
-    "wider than hidden": Shape(1, 8, 3, 4, 7, 5, 30, 12, 2, position_offset=2),
-    "mean": Shape(2, 10, 1, 10, 9, 3, 30, 12, 0, pooling="mean"),
-    "pre-norm": Shape(2, 12, 3, 4, 20, 2, 30, 12, 0, norm="pre", embedding_norm=False),
-    "pre-norm, embeddings too": Shape(1, 9, 3, 3, 5, 2, 30, 12, 1, norm="pre", pooling="mean"),
-    "every token": Shape(2, 11, 2, 5, 16, 3, 30, 12, 2, pooling="none"),
-    "every token, pre-norm": Shape(1, 9, 3, 3, 5, 1, 30, 12, 1, norm="pre", pooling="none"),
-    "one of all": Shape(1, 1, 1, 1, 1, 1, 1, 12, 0),
-    "factorised": Shape(2, 12, 2, 5, 16, 2, 30, 12, 2),
-    "factorised, as wide": Shape(1, 11, 3, 3, 9, 3, 30, 12, 1, pooling="mean"),
-    "factorised, every token": Shape(1, 9, 2, 2, 7, 2, 30, 12, 0, pooling="none"),
-}
-FACTORISED = {"factorised": 5, "factorised, as wide": 11, "factorised, every token": 1}
+BERT = zoo.model("bert-tiny", 0, layers=1, head_size=5, ffn=16, labels=3, positions=12)
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", zoo.SHAPES)
 @pytest.mark.parametrize("tokens", [1, 2, 9, 10])
 @pytest.mark.parametrize("precise", [False, True])
 def test_every_intermediate_equals_the_reference(name: str, tokens: int, precise: bool) -> None:
-    shape = SHAPES[name]
     for seed in range(3):
         rng = np.random.default_rng(seed)
-        model = random_model(shape, seed, FACTORISED.get(name, 0), precise=precise)
+        model = zoo.model(name, seed, precise=precise)
+        shape = model.shape
         ids = rng.integers(0, shape.vocabulary, tokens)
         types = rng.integers(0, max(shape.types, 1), tokens)
         attend = rng.random(tokens) < 0.7
@@ -47,8 +36,7 @@ def test_every_intermediate_equals_the_reference(name: str, tokens: int, precise
 
 def test_odd_heads_ffn_and_labels_equal_the_reference() -> None:
     """3 heads of 32, FFN 200, 5 labels: no power of two, at a size with real sums."""
-    shape = Shape(1, 96, 3, 32, 200, 5, 50, 16, 2)
-    model = random_model(shape, 1)
+    model = family("three-heads", replace(FAMILIES["three-heads"], layers=1))
     trace: dict[str, np.ndarray] = {}
     run(model, [3, 1, 4, 1, 5, 9], trace=trace)
     expected = ref_run(model, [3, 1, 4, 1, 5, 9], [0] * 6, [True] * 6)
@@ -83,19 +71,18 @@ TRACE_OF_BERT = {
 
 
 def test_trace_has_the_names_types_and_shapes_of_the_contract() -> None:
-    model = random_model(Shape(1, 12, 2, 5, 16, 3, 30, 12, 2), 0)
     trace: dict[str, np.ndarray] = {}
-    run(model, range(7), trace=trace)
+    run(BERT, range(7), trace=trace)
     assert {name: (value.dtype, value.shape) for name, value in trace.items()} == TRACE_OF_BERT
 
 
 def test_without_pooling_the_head_has_a_row_for_every_token() -> None:
     """Masked tokens, too: they attend to the others, and none to them."""
-    model = random_model(SHAPES["every token"], 0)
+    model = zoo.model("every-token-pre-norm", 0, labels=3)
     trace: dict[str, np.ndarray] = {}
     logits = run(model, range(7), attend=[1, 1, 1, 1, 1, 0, 0], trace=trace)
-    assert (trace["pooled"].shape, trace["head.0"].shape) == ((7, 11), (7, 11))
-    assert trace["pooled"].tolist() == trace["layer.1.ffn.x8"].tolist()
+    assert (trace["pooled"].shape, trace["head.0"].shape) == ((7, 8), (7, 8))
+    assert trace["pooled"].tolist() == trace["final.x8"].tolist()
     assert (logits.shape, logits.dtype) == ((7, 3), np.int32)
     assert logits[:5].tolist() == run(model, range(5)).tolist()
     assert len(np.unique(logits, axis=0)) == 7
@@ -103,7 +90,7 @@ def test_without_pooling_the_head_has_a_row_for_every_token() -> None:
 
 def test_order_of_a_pre_norm_layer() -> None:
     trace: dict[str, np.ndarray] = {}
-    run(random_model(SHAPES["pre-norm"], 0), [1, 2], trace=trace)
+    run(zoo.model("pre-norm", 0, layers=2), [1, 2], trace=trace)
     names = [name.removeprefix("layer.1.") for name in trace if name.startswith("layer.1.")]
     assert names[:3] == ["attention.norm", "attention.x8", "q"]
     assert names[-4:] == ["ffn.norm", "ffn.x8", "ffn.hidden", "ffn.sum"]
@@ -113,7 +100,7 @@ def test_order_of_a_pre_norm_layer() -> None:
 
 @pytest.mark.parametrize("pooling", ["first", "mean"])
 def test_padding_changes_nothing(pooling: str) -> None:
-    model = random_model(Shape(2, 12, 2, 5, 16, 2, 30, 20, 2, pooling=pooling), 2)
+    model = zoo.model("bert-tiny", 2, pooling=pooling)
     ids = [7, 3, 9, 9, 1]
     padded = run(model, [*ids, *[0] * 6], attend=[1] * 5 + [0] * 6)
     assert padded.tolist() == run(model, ids).tolist()
@@ -121,7 +108,7 @@ def test_padding_changes_nothing(pooling: str) -> None:
 
 
 def test_defaults_are_type_zero_and_no_mask() -> None:
-    model = random_model(SHAPES["post-norm"], 4)
+    model = zoo.model("bert-tiny", 4)
     plain = run(model, [5, 6, 7])
     assert plain.tolist() == run(model, [5, 6, 7], [0, 0, 0], [1, 1, 1]).tolist()
     assert plain.tolist() != run(model, [5, 6, 7], [0, 1, 1]).tolist()
@@ -150,13 +137,14 @@ def test_defaults_are_type_zero_and_no_mask() -> None:
 )
 def test_bad_input_is_refused(arguments: tuple, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        run(random_model(SHAPES["post-norm"], 0), *arguments)
+        run(BERT, *arguments)
 
 
-@pytest.mark.parametrize("name", ["post-norm", "mean", "pre-norm"])
+@pytest.mark.parametrize("name", ["bert-tiny", "post-norm-mean", "pre-norm"])
 def test_a_batch_is_its_texts_one_by_one(name: str) -> None:
-    shape, rng = SHAPES[name], np.random.default_rng(1)
-    model, lengths = random_model(shape, 2, FACTORISED.get(name, 0)), [3, 1, 12, 5]
+    rng, lengths = np.random.default_rng(1), [3, 1, 12, 5]
+    model = zoo.model(name, 2)
+    shape = model.shape
     ids = rng.integers(0, shape.vocabulary, sum(lengths))
     types = rng.integers(0, max(shape.types, 1), sum(lengths))
     attend = rng.random(sum(lengths)) < 0.7
@@ -177,4 +165,4 @@ def test_a_batch_is_its_texts_one_by_one(name: str) -> None:
 )
 def test_lengths_that_are_not_those_of_the_texts(lengths: list[int], types: list | None) -> None:
     with pytest.raises(ValueError, match=r"lengths are \[.*\]; allowed 1 and more each, as many"):
-        run_batch(random_model(SHAPES["post-norm"], 0), [1, 2, 3], types, None, lengths)
+        run_batch(BERT, [1, 2, 3], types, None, lengths)

@@ -21,23 +21,10 @@ from golden.model import Linear, Model, Norm, Shape
 from golden.random import random_model
 from golden.requantize import requantize
 from golden.softmax import row_scale, softmax
+from tests import zoo
 
-SHAPES = {
-    "bert-tiny": Shape(2, 128, 2, 64, 512, 2, 300, 128, 2),
-    "no pooler size": Shape(4, 64, 4, 16, 256, 3, 300, 40, 2),
-    "wider than hidden": Shape(1, 8, 3, 4, 7, 5, 300, 42, 2, position_offset=2),
-    "three heads": Shape(2, 96, 3, 32, 200, 5, 300, 40, 0),
-    "mean": Shape(2, 10, 1, 10, 9, 3, 300, 40, 0, pooling="mean"),
-    "pre-norm": Shape(2, 12, 3, 4, 20, 2, 300, 40, 0, norm="pre", embedding_norm=False),
-    "pre-norm mean": Shape(2, 24, 3, 8, 20, 2, 300, 40, 1, norm="pre", pooling="mean"),
-    "every token": Shape(2, 24, 3, 8, 20, 3, 300, 40, 2, pooling="none"),
-    "every token, pre-norm": Shape(2, 12, 3, 4, 20, 1, 300, 40, 0, norm="pre", pooling="none"),
-    "one of all": Shape(1, 1, 1, 1, 1, 1, 300, 40, 0),
-    "factorised": Shape(2, 24, 3, 8, 20, 3, 300, 40, 2),
-    "factorised, one layer": Shape(1, 24, 2, 5, 20, 2, 300, 40, 1, pooling="mean"),
-    "factorised, every token": Shape(1, 12, 2, 5, 20, 2, 300, 40, 1, pooling="none"),
-}
-FACTORISED = {"factorised": 10, "factorised, one layer": 24, "factorised, every token": 3}
+#: One of them has sums as large as those of real models.
+NAMES = (*zoo.SHAPES, zoo.REAL)
 
 
 def texts(shape: Shape, seed: int, count: int, longest: int) -> Iterator[tuple]:
@@ -62,11 +49,11 @@ def products(request: pytest.FixtureRequest) -> engine.Products:
 
 
 @pytest.mark.parametrize("precise", [False, True])
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", NAMES)
 def test_batches_of_every_shape(name: str, products: engine.Products, precise: bool) -> None:
-    shape = SHAPES[name]
+    shape = zoo.shape(name)
     for seed in range(3):
-        model = random_model(shape, seed, FACTORISED.get(name, 0), precise=precise)
+        model = zoo.model(name, seed, precise=precise)
         batch = list(texts(shape, seed, 12, min(40, shape.tokens)))
         logits = Engine(model, products).run_batch(*zip(*batch))
         assert logits.dtype == np.int32
@@ -89,11 +76,11 @@ def test_lengths_beyond_what_float32_sums_exactly() -> None:
 
 def test_equal_tokens_fill_the_context_sums() -> None:
     """Every p is 255 and V is the same everywhere: the largest sums that the context can have."""
-    model = random_model(SHAPES["bert-tiny"], 1)
+    model = zoo.model(zoo.REAL, positions=514)
     wide = replace(
-        random_model(replace(SHAPES["bert-tiny"], positions=514), 1),
+        model,
         embedding=replace(
-            random_model(replace(SHAPES["bert-tiny"], positions=514), 1).embedding,
+            model.embedding,
             position=np.zeros((2, 514, 128), np.int8),
             token_low=None,
             position_low=None,
@@ -118,27 +105,27 @@ def test_equal_tokens_fill_the_context_sums() -> None:
 
 
 def test_more_texts_than_go_together() -> None:
-    shape = SHAPES["three heads"]
-    model = random_model(shape, 0)
+    model = zoo.model("three-heads", 0, layers=2, positions=40)
+    shape = model.shape
     batch = list(texts(shape, 5, 150, 40))
     logits = fast.run_batch(model, *zip(*batch))
     assert logits.tolist() == [run(model, *text).tolist() for text in batch]
 
 
 def test_one_text_and_none() -> None:
-    model = random_model(SHAPES["mean"], 0)
+    model = zoo.model("post-norm-mean", 0, labels=3, vocabulary=300, types=1)
     assert fast.run(model, [1, 2, 3]).tolist() == run(model, [1, 2, 3]).tolist()
     assert fast.run_batch(model, []).shape == (0, 3)
 
 
 def test_models_do_not_mix() -> None:
-    first, second = (random_model(SHAPES["mean"], seed) for seed in (0, 1))
+    first, second = (zoo.model("post-norm-mean", seed) for seed in (0, 1))
     for model in (first, second, first):
         assert fast.run(model, [4, 5]).tolist() == run(model, [4, 5]).tolist()
 
 
 def test_a_model_is_prepared_as_long_as_it_lives() -> None:
-    model = random_model(SHAPES["mean"], 0)
+    model = zoo.model("post-norm-mean", 0, labels=3, vocabulary=300, types=1)
     fast.run(model, [4, 5])
     prepared = engine._prepared[model]
     fast.run(model, [6])
@@ -150,7 +137,7 @@ def test_a_model_is_prepared_as_long_as_it_lives() -> None:
 
 
 def test_bad_input_is_refused_as_golden_refuses_it() -> None:
-    model = random_model(SHAPES["mean"], 0)
+    model = zoo.model("post-norm-mean", 0, labels=3, vocabulary=300, types=1)
     with pytest.raises(ValueError, match=r"ids\[1\] is 300; allowed 0\.\.299"):
         fast.run_batch(model, [[1], [2, 300]])
     with pytest.raises(ValueError, match="attend is 0 for every token"):
@@ -180,9 +167,10 @@ def test_every_part_of_a_weight_is_exact(k: int) -> None:
 
 @pytest.mark.parametrize("k", [1, 2, 64, 1032, 4096])
 @pytest.mark.parametrize("rows", [1, 2, 13])
-def test_integer_products(k: int, rows: int) -> None:
+@pytest.mark.parametrize("signed", [True, False])
+def test_integer_products(k: int, rows: int, signed: bool) -> None:
     """The largest sums of either sign beside random ones, in odd shapes."""
-    products = integer.load()
+    products = integer.load() if signed else integer.IntegerProducts(signed=False)
     assert products
     rng = np.random.default_rng(k)
     weight = rng.integers(-127, 128, (37, k), dtype=np.int8)
@@ -198,8 +186,8 @@ def test_integer_products(k: int, rows: int) -> None:
 @pytest.mark.parametrize("there", [True, False])
 def test_integer_products_take_over(monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
     """After so many products, once; in the same integers; BLAS goes on where there are none."""
-    shape = SHAPES["three heads"]
-    model = random_model(shape, 3)
+    model = zoo.model("three-heads", 3, hidden=96, head_size=32, ffn=200, positions=40)
+    shape = model.shape
     batch = list(texts(shape, 3, 4, 40))
     expected = [run(model, *text).tolist() for text in batch]
     tokens = sum(len(ids) for ids, _, _ in batch)
@@ -217,23 +205,34 @@ def test_integer_products_take_over(monkeypatch: pytest.MonkeyPatch, there: bool
     load.assert_called_once_with()
 
 
-def test_products_that_are_not_exact_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A CPU whose instructions saturate, and a computer without onnxruntime."""
+@pytest.mark.parametrize("saturating", [[], [True], [False, True]])
+def test_products_that_are_not_exact_are_left(
+    monkeypatch: pytest.MonkeyPatch, saturating: list[bool]
+) -> None:
+    """A CPU that saturates pairs of products where weights are signed, or in any case."""
 
-    class Saturating(integer.IntegerProducts):
+    class Products(integer.IntegerProducts):
+        def __init__(self, signed: bool) -> None:
+            super().__init__(signed)
+            self.signed, self.zeros = signed, 0 if signed else 128
+
         def multiply(self, x: np.ndarray, weight: np.ndarray, acc: np.ndarray) -> np.ndarray:
-            pairs = x[:, ::2].astype(int)[..., None] * (weight[::2].astype(int) - 128)
-            odd = x[:, 1::2].astype(int)[..., None] * (weight[1::2].astype(int) - 128)
-            sums = np.clip(pairs + odd, -32768, 32767).sum(axis=1)
-            acc[:] = sums - 128 * (weight.astype(int) - 128).sum(axis=0)
+            codes = weight.astype(int) - self.zeros
+            pairs = sum(x[:, i::2].astype(int)[..., None] * codes[i::2] for i in (0, 1))
+            if self.signed in saturating:
+                pairs = np.clip(pairs, -32768, 32767)
+            acc[:] = pairs.sum(axis=1) - 128 * codes.sum(axis=0)
             return acc
 
-    with monkeypatch.context() as patch:
-        patch.setattr(integer, "IntegerProducts", Saturating)
-        assert integer.load() is None
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "onnxruntime", None)
-        assert integer.load() is None
+    monkeypatch.setattr(integer, "IntegerProducts", Products)
+    found = integer.load()
+    kind = None if found is None else found.prepare(np.zeros((1, 1), np.int8)).dtype
+    assert kind == {0: np.int8, 1: np.uint8, 2: None}[len(saturating)]
+
+
+def test_without_onnxruntime_there_are_no_integer_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert integer.load() is None
 
 
 def test_wide_layers_split_along_k() -> None:

@@ -7,9 +7,10 @@ import pytest
 
 from golden.model import Attention, Embedding, Layer, Linear, Model, Norm, Shape
 from golden.random import random_model
+from tests import zoo
 
-BERT = Shape(2, 12, 2, 5, 16, 3, 30, 12, 2)
-PRE = Shape(1, 12, 2, 5, 16, 3, 30, 12, 2, norm="pre", pooling="mean")
+BERT = zoo.shape("bert-tiny", head_size=5, ffn=16, labels=3, positions=12)
+PRE = replace(BERT, layers=1, norm="pre", pooling="mean")
 
 
 @pytest.mark.parametrize(
@@ -216,16 +217,12 @@ SMALL_NORM = Norm(np.zeros(4, np.int16), np.zeros(4, np.int32), 12, 1)
         (BERT, lambda model: {"layers": model.layers[:1]}, "layers counts 1; allowed 2"),
         (
             BERT,
-            lambda model: {
-                "embedding": narrow(model, token=model.embedding.token[:29])
-            },
+            lambda model: {"embedding": narrow(model, token=model.embedding.token[:29])},
             r"embedding\.token has shape \(29, 12\); allowed \(30, 12\)",
         ),
         (
             BERT,
-            lambda model: {
-                "embedding": narrow(model, position=model.embedding.position[:1])
-            },
+            lambda model: {"embedding": narrow(model, position=model.embedding.position[:1])},
             r"embedding\.position has shape \(1, 12, 12\); allowed \(2, 12, 12\)",
         ),
         (
@@ -272,8 +269,17 @@ SMALL_NORM = Norm(np.zeros(4, np.int16), np.zeros(4, np.int32), 12, 1)
         ),
         (
             BERT,
-            lambda model: {"head": (replace(LINEAR, weight=LINEAR.weight[:3], bias=LINEAR.bias[:3],
-                                            m=LINEAR.m[:3], s=LINEAR.s[:3]),)},
+            lambda model: {
+                "head": (
+                    replace(
+                        LINEAR,
+                        weight=LINEAR.weight[:3],
+                        bias=LINEAR.bias[:3],
+                        m=LINEAR.m[:3],
+                        s=LINEAR.s[:3],
+                    ),
+                )
+            },
             r"head\.0 has m, s or a table; allowed none, it gives the logits",
         ),
         (
@@ -297,7 +303,7 @@ SMALL_NORM = Norm(np.zeros(4, np.int16), np.zeros(4, np.int32), 12, 1)
             r"projection\.weight has shape \(11, 5\); allowed \(12, 5\)",
         ),
     ],
-)  # fmt: skip
+)
 def test_model(shape: Shape, change: Callable[[Model], dict], message: str) -> None:
     model = random_model(shape, 0)
     with pytest.raises(ValueError, match=message):

@@ -4,18 +4,11 @@ import numpy as np
 import pytest
 
 from golden.encoder import run
-from golden.model import Shape
 from golden.random import multiplier, random_model
+from tb.scenarios import FAMILIES
+from tests import zoo
 
-SHAPES = {
-    "bert-tiny": Shape(2, 128, 2, 64, 512, 2, 300, 128, 2),
-    "four-layer": Shape(4, 256, 4, 64, 1024, 3, 300, 64, 2),
-    "pre-norm": Shape(
-        3, 64, 2, 32, 128, 2, 300, 64, 0, norm="pre", embedding_norm=False, pooling="mean"
-    ),
-    "three-head": Shape(2, 96, 3, 32, 200, 5, 300, 64, 0, position_offset=2),
-    "narrow": Shape(2, 24, 3, 5, 40, 3, 300, 40, 2),
-}
+SHAPES = FAMILIES | {"narrow": zoo.shape("three-heads")}
 
 
 @pytest.mark.parametrize("name", SHAPES)

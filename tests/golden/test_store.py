@@ -12,11 +12,9 @@ from golden import store
 from golden.encoder import run
 from golden.model import Shape
 from golden.random import random_model
+from tests import zoo
 
-SHAPES = [
-    Shape(2, 12, 2, 5, 16, 3, 30, 12, 2),
-    Shape(1, 12, 2, 5, 16, 3, 30, 12, 0, norm="pre", embedding_norm=False, pooling="mean"),
-]
+SHAPES = [zoo.shape("bert-tiny"), zoo.shape("pre-norm", position_offset=2)]
 INFO = {"checkpoint": "models/x", "scales": {"a": 0.125}, "text": "é"}
 
 
@@ -49,7 +47,7 @@ def test_description_is_readable(tmp_path: Path) -> None:
     assert 1 << 15 <= values["layers.0.attention.score_m"] < 1 << 16
     assert "é" in text
     with np.load(tmp_path / store.ARRAYS, allow_pickle=False) as arrays:
-        assert arrays["layers.1.ffn.up.weight"].shape == (16, 12)
+        assert arrays["layers.1.ffn.up.weight"].shape == (24, 12)
 
 
 def test_bad_info_leaves_the_old_model(tmp_path: Path) -> None:

@@ -7,20 +7,20 @@ from golden.encoder import run
 from golden.fast import engine
 from golden.fast.watching import TracedEngine, WatchedEngine
 from golden.model import Model
-from golden.random import random_model
-from tests.golden.test_fast import FACTORISED, SHAPES, products, texts
+from tests import zoo
+from tests.golden.test_fast import NAMES, products, texts
 
 __all__ = ["products"]
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", NAMES)
 def test_operands_are_those_of_the_trace(name: str) -> None:
     """Every layer's, of every token, text by text; the head's as the pooling gives it."""
-    model = random_model(SHAPES[name], 3, FACTORISED.get(name, 0))
+    model = zoo.model(name, 3)
     seen: defaultdict[str, list[np.ndarray]] = defaultdict(list)
     watched = WatchedEngine(model, lambda key, x: seen[key].append(x.copy()))
     expected: defaultdict[str, list[np.ndarray]] = defaultdict(list)
-    for ids, types, _ in texts(SHAPES[name], 5, 3, SHAPES[name].tokens):
+    for ids, types, _ in texts(model.shape, 5, 3, min(40, model.shape.tokens)):
         watched.run_batch([ids], [types])
         trace: dict[str, np.ndarray] = {}
         run(model, ids, types, trace=trace)
@@ -42,13 +42,13 @@ def test_operands_are_those_of_the_trace(name: str) -> None:
         np.testing.assert_array_equal(np.vstack(parts), np.vstack(expected[key]), err_msg=key)
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", NAMES)
 def test_of_a_batch_the_operands_are_those_of_its_texts(
     name: str, products: engine.Products
 ) -> None:
     """Padding is left out; the rows of the texts may come in another order."""
-    model = random_model(SHAPES[name], 3, FACTORISED.get(name, 0))
-    batch = list(texts(SHAPES[name], 5, 5, SHAPES[name].tokens))
+    model = zoo.model(name, 3)
+    batch = list(texts(model.shape, 5, 5, min(40, model.shape.tokens)))
     found: list[defaultdict[str, list[np.ndarray]]] = []
     for together in (True, False):
         seen: defaultdict[str, list[np.ndarray]] = defaultdict(list)
@@ -76,17 +76,16 @@ def assert_traces(model: Model, batch: list[tuple], products: engine.Products) -
 
 
 @pytest.mark.parametrize("precise", [False, True])
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", NAMES)
 def test_traces_are_goldens(name: str, products: engine.Products, precise: bool) -> None:
-    shape = SHAPES[name]
     for seed in range(2):
-        model = random_model(shape, seed, FACTORISED.get(name, 0), precise=precise)
-        batch = list(texts(shape, seed, 5, min(40, shape.tokens)))
+        model = zoo.model(name, seed, precise=precise)
+        batch = list(texts(model.shape, seed, 5, min(40, model.shape.tokens)))
         assert_traces(model, batch, products)
         assert_traces(model, batch[1:2], products)
 
 
 def test_traces_of_texts_of_one_token(products: engine.Products) -> None:
     batch = [(np.array([i]), None, None) for i in range(3)]
-    for name in ("bert-tiny", "mean", "every token"):
-        assert_traces(random_model(SHAPES[name], 1), batch, products)
+    for name in (zoo.REAL, "post-norm-mean", "every-token"):
+        assert_traces(zoo.model(name), batch, products)

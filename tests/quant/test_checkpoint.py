@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,7 @@ from safetensors.numpy import save_file
 from quant.foreign.checkpoint import Checkpoint, load
 from quant.model.spec import CheckpointError
 from tests.quant import tiny
+from tests.test_imports import ROOT
 
 
 def test_the_shipped_checkpoint_is_bert_tiny(shipped: Checkpoint) -> None:
@@ -281,3 +284,19 @@ def test_config_is_json_of_the_family(tmp_path: Path) -> None:
     assert config["layer_norm_eps"] == -1
     with pytest.raises(CheckpointError, match=f"{directory / 'config.json'}: epsilon is -1.0"):
         load(directory)
+
+
+WITHOUT_TORCH = """
+import importlib.util as util
+found = util.find_spec
+util.find_spec = lambda name, *rest: None if name == "torch" else found(name, *rest)
+from pathlib import Path
+from quant.foreign.checkpoint import load
+load(Path("models/bert-tiny-imdb"))
+"""
+
+
+def test_nothing_is_said_of_a_torch_that_is_not_there() -> None:
+    command = [sys.executable, "-c", WITHOUT_TORCH]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

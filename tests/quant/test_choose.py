@@ -42,15 +42,23 @@ def test_each_combination_is_tried_once() -> None:
 @pytest.mark.parametrize(
     ("errors", "said"),
     [
-        ({(): 1.0, ("a", "b"): 0.51}, "all together leave 51% of the error without any: they are "
-         "taken where they leave 50% or less"),
-        ({(): 1.0, ("a", "b"): 0.4, ("b",): 0.1, ("a",): 0.5}, "all together leave 40% of the error"
-         " without any; a left out, without which the error is a fifth less or more"),
-        ({(): 1.0, ("a", "b"): 0.4, ("b",): 0.5, ("a",): 0.5}, "all together leave 40% of the error"
-         " without any"),
+        (
+            {(): 1.0, ("a", "b"): 0.51},
+            "all together leave 51% of the error without any: they are "
+            "taken where they leave 50% or less",
+        ),
+        (
+            {(): 1.0, ("a", "b"): 0.4, ("b",): 0.1, ("a",): 0.5},
+            "all together leave 40% of the error"
+            " without any; a left out, without which the error is a fifth less or more",
+        ),
+        (
+            {(): 1.0, ("a", "b"): 0.4, ("b",): 0.5, ("a",): 0.5},
+            "all together leave 40% of the error without any",
+        ),
         ({(): 1.0}, ""),
     ],
-)  # fmt: skip
+)
 def test_why(errors: dict[tuple[str, ...], float], said: str) -> None:
     chosen, _ = choose(("a", "b"), lambda names: errors.get(names, 9.0))
     assert reason(chosen, errors, ("a", "b")) == said

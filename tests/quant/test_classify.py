@@ -126,7 +126,10 @@ def test_a_disagreement_is_said(classifier: Classifier) -> None:
     result = classifier.classify(classifier.tokens("That movie was terrible!"))
     assert "the float model says" not in str(result)
     turned = type(result)(
-        result.spec, result.tokens, result.integer_logits[::-1], result.logits[::-1],
+        result.spec,
+        result.tokens,
+        result.integer_logits[::-1],
+        result.logits[::-1],
         np.asarray(result.float_logits),
-    )  # fmt: skip
+    )
     assert str(turned).endswith(f"the float model says {result.to_json()['golden']['class']}")

@@ -119,14 +119,16 @@ def quoted(text: str) -> str:
 
 def as_table(reviews, mark: str, header: tuple[str, ...]) -> str:
     rows = [header]
-    rows += [(quoted(r.text), quoted(r.pair), "" if r.label is None else f"{r.label}.0")
-             for r in reviews]  # fmt: skip
+    rows += [
+        (quoted(r.text), quoted(r.pair), "" if r.label is None else f"{r.label}.0") for r in reviews
+    ]
     return "".join(mark.join(row) + "\r\n" for row in rows)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252", "latin-1"])
-@pytest.mark.parametrize(("name", "mark"), [("a.csv", ","), ("a.csv", ";"), ("a.csv", "\t"),
-                                            ("a.tsv", "\t")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "mark"), [("a.csv", ","), ("a.csv", ";"), ("a.csv", "\t"), ("a.tsv", "\t")]
+)
 @pytest.mark.parametrize("header", [("text", "pair", "label"), (" Text1", "TEXT2", "Label")])
 def test_pairs_are_read_from_every_kind_of_table(encoding, name, mark, header, tmp_path):
     path = tmp_path / name
@@ -148,8 +150,11 @@ def test_columns_by_name_and_a_note_on_the_others(tmp_path, capsys):
     layout = Layout(text="question", pair="answer", label="grade")
     assert read_texts(path, names=["bad", "good"], layout=layout) == [Review("Who?", 1, "Me.")]
     assert capsys.readouterr().err == f"note: {path}: not read: id\n"
-    for missing in (Layout(text="query"), Layout(text="question", pair="reply"),
-                    Layout(text="question", label="class")):  # fmt: skip
+    for missing in (
+        Layout(text="query"),
+        Layout(text="question", pair="reply"),
+        Layout(text="question", label="class"),
+    ):
         with pytest.raises(TextError, match=r"has no column '(query|reply|class)': its header"):
             read_texts(path, layout=missing)
 

@@ -102,7 +102,7 @@ CASES: list[tuple[Any, list[Any], list[int | None] | str, str]] = [
     (("Q1", "Q2", "Q3"), [0, 2], [0, 2], "indices"),
     (("art", "sport"), ["0" * 5000 + "1", "0.0"], [1, 0], ""),
     (("GPT-2", "T5", "BERT"), [0, 2], [0, 2], ""),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -350,16 +350,19 @@ def test_names_of_lists(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "model", "message"),
     [
-        (["pos", "neg", "so"], ("neg", "pos"),
-         r"a\.parquet: the model has no class 'so': the file's classes are pos, neg, so, the "
-         r"model's neg, pos: .*--labels-are indices"),
+        (
+            ["pos", "neg", "so"],
+            ("neg", "pos"),
+            r"a\.parquet: the model has no class 'so': the file's classes are pos, neg, so, the "
+            r"model's neg, pos: .*--labels-are indices",
+        ),
         (["World", "Sports"], ("a", "b"), "the model has no class 'World'"),
         (["World", "Sports"], ("LABEL_0", "LABEL_1", "LABEL_2"), "has no class 'World'"),
         (["LABEL_0", "LABEL_1"], ("a", "b"), "the model has no class 'LABEL_0'"),
         (["pos", "Pos", "neg"], ("neg", "pos"), "'pos' and another .* both the model's 'pos'"),
         (["2", "3"], ("1", "2"), "the model has no class '3'"),
     ],
-)  # fmt: skip
+)
 def test_names_that_the_model_lacks(file: Any, model: Any, message: str, tmp_path: Path) -> None:
     path = of_datasets(
         tmp_path / "a.parquet", {"text": ["x"], "label": [0]}, {"label": feature(file, "class")}
@@ -406,10 +409,12 @@ def test_numbers_and_outputs_of_their_own_columns(tmp_path: Path) -> None:
         (b"[]", "its metadata holds no features"),
         (b'{"info": {"features": {"label": {"_type": "ClassLabel"}}}}', "holds no features"),
         (b'{"info": {"features": {"label": {"_type": "ClassLabel", "names": "a"}}}}', "holds no f"),
-        (b'{"info": {"features": {"label": {"_type": "ClassLabel", "names": ["b", "a"]}}}}',
-         "row 2: 'label' is 2: the file names 2 classes, 0 to 1"),
+        (
+            b'{"info": {"features": {"label": {"_type": "ClassLabel", "names": ["b", "a"]}}}}',
+            "row 2: 'label' is 2: the file names 2 classes, 0 to 1",
+        ),
     ],
-)  # fmt: skip
+)
 def test_metadata_that_cannot_be_followed(metadata: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     table = pyarrow.table({"text": ["x", "y"], "label": [0, 2]})

@@ -35,8 +35,11 @@ def test_figures_by_hand() -> None:
     assert values["golden"]["confusion"] == [[1, 1], [0, 2]]
     assert values["agreement"] == 0.5
     assert values["flips"] == {
-        "changed": 2, "only_float_right": 1, "only_golden_right": 1, "mcnemar_p": 1.0,
-    }  # fmt: skip
+        "changed": 2,
+        "only_float_right": 1,
+        "only_golden_right": 1,
+        "mcnemar_p": 1.0,
+    }
     difference = values["logit_difference"]
     assert difference["largest"] == pytest.approx(1.0)
     assert difference["largest_lsb"] == pytest.approx(100)
@@ -53,9 +56,12 @@ def test_the_confusion_of_many_classes_in_percent_of_the_true_one() -> None:
     said = [0, 0, 0, 2, 1, 1, 2, 0, 3], [0, 0, 1, 1, 1, 2, 2, 2, 2]
     logits = [np.eye(4)[list(classes)] for classes in said]
     many = replace(
-        FOUR, names=names, labels=labels,
-        float_logits=logits[0].astype(np.float32), integer_logits=logits[1].astype(np.int64),
-    )  # fmt: skip
+        FOUR,
+        names=names,
+        labels=labels,
+        float_logits=logits[0].astype(np.float32),
+        integer_logits=logits[1].astype(np.int64),
+    )
     values = many.to_json()
     assert values["float"]["confusion"] == [[3, 0, 1, 0], [0, 2, 0, 0], [1, 0, 1, 1], [0] * 4]
     assert values["golden"]["confusion_shares"][2] == [0, 0, 1, 0]
@@ -153,8 +159,11 @@ def test_a_text_without_a_label_is_said_and_left_out() -> None:
     assert (values["texts"], values["labelled_texts"]) == (4, 2)
     assert values["float"]["confusion"] == values["golden"]["confusion"] == [[1, 0], [0, 1]]
     assert values["flips"] == {
-        "changed": 2, "only_float_right": 0, "only_golden_right": 0, "mcnemar_p": 1.0,
-    }  # fmt: skip
+        "changed": 2,
+        "only_float_right": 0,
+        "only_golden_right": 0,
+        "mcnemar_p": 1.0,
+    }
     assert "\n2 of 4 texts have no label: accuracy is over 2\n" in str(some)
     assert "no label" not in str(FOUR)
 

@@ -55,9 +55,15 @@ def test_several_labels() -> None:
     integers = np.array([[200, -100, -100], [50, -1, 0]])
     targets = np.array([[1, 0, 0], [np.nan] * 3])
     result = LabelEvaluation(
-        names=NAMES, float_logits=floats, integer_logits=integers,
-        logit_scale=np.array([0.01, 0.01, 0.02]), tokens=9, errors={}, traced=0, targets=targets,
-    )  # fmt: skip
+        names=NAMES,
+        float_logits=floats,
+        integer_logits=integers,
+        logit_scale=np.array([0.01, 0.01, 0.02]),
+        tokens=9,
+        errors={},
+        traced=0,
+        targets=targets,
+    )
     values = result.to_json()
     assert (values["texts"], values["labelled_texts"]) == (2, 1)
     assert values["agreement"] == 5 / 6
@@ -78,9 +84,15 @@ def test_numbers() -> None:
     integers = np.array([[10], [20], [31], [40]])
     targets = np.array([[1.0], [2], [3], [np.nan]])
     result = NumberEvaluation(
-        names=("stars",), float_logits=floats, integer_logits=integers, logit_scale=0.1,
-        tokens=9, errors={}, traced=0, targets=targets,
-    )  # fmt: skip
+        names=("stars",),
+        float_logits=floats,
+        integer_logits=integers,
+        logit_scale=0.1,
+        tokens=9,
+        errors={},
+        traced=0,
+        targets=targets,
+    )
     values = result.to_json()
     assert values["float"]["stars"] == {"pearson": pytest.approx(1), "spearman": 1, "mse": 0}
     assert values["golden"]["stars"]["mse"] == pytest.approx(0.01 / 3)

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from golden import store
-from golden.model import Shape
-from golden.random import random_model
 from quant.export import c
 from quant.export.__main__ import main
+from tests import zoo
 from tests.ending import exit_code
 
 
@@ -19,7 +18,7 @@ def quantized(tmp_path: Path) -> Path:
     directory = tmp_path / "quantized"
     labels = ["*/ bad /*", "good \\", "ünd\n"]
     info = {"spec": {"labels": labels}, "tensors": {"logits": {"scale": 0.25}}}
-    store.save(random_model(Shape(1, 4, 1, 4, 8, 3, 9, 8, 2), 1), directory, info)
+    store.save(zoo.model("no-pooler"), directory, info)
     return directory
 
 

@@ -17,6 +17,8 @@ from quant.foreign.checkpoint import Checkpoint
 from quant.foreign.tokenizer import TextTokenizer
 from quant.quantize.options import REMEDIES, Options
 from quant.texts.data_file import Review
+from tests import zoo
+from tests.damage import changed
 from tests.quant import exported
 from tests.quant.exported import (
     CHECKED,
@@ -30,10 +32,12 @@ from tests.quant.exported import (
     variances,
 )
 from tests.quant.test_quantize import VARIED, checkpoint, inputs
+from tests.tiers import quick
 
 TOKENS = 128  # of the 200 reviews; a sanitized program reads fewer of them
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_200_reviews(
     compiler: str,
@@ -71,7 +75,7 @@ def test_remedies(choices: dict, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", quick(range(12), 4))
 def test_random_structures(seed: int, tmp_path: Path) -> None:
     model = exported.random_structure(seed)
     texts = list(random_texts(model.shape, seed, 12))
@@ -169,15 +173,14 @@ def fragile(seed: int) -> Model:
     return random_model(shape, seed, embedding_size=7 if seed % 2 else 0, precise=seed > 4)
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", quick(FAULTS, 4))
 def test_a_fault_in_the_c_is_seen(name: str, tmp_path: Path) -> None:
     """By one of a few models: random ones may round a small fault away."""
     right, wrong = FAULTS[name]
 
     def seen(model: Model, folder: Path) -> bool:
         sources = c.sources(model, {})
-        assert sources["bert_infer.c"].count(right) == 1
-        sources["bert_infer.c"] = sources["bert_infer.c"].replace(right, wrong)
+        sources["bert_infer.c"] = changed(sources["bert_infer.c"], (right, wrong))
         texts = list(random_texts(model.shape, 1, 30))
         return answers(build(sources, folder, "-O1"), texts) != expected(model, texts)
 
@@ -270,12 +273,12 @@ UNIT_FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", UNIT_FAULTS)
+@pytest.mark.parametrize("name", quick(UNIT_FAULTS, 2))
 def test_units_and_faults_of_one_bit(name: str, tmp_path: Path) -> None:
     right, wrong, seen = UNIT_FAULTS[name]
-    sources = c.sources(random_model(Shape(1, 1, 1, 1, 1, 1, 1, 1, 0), 0), {})
-    assert name == "none" or sources["bert_infer.c"].count(right) == 1
-    sources["bert_infer.c"] = sources["bert_infer.c"].replace(right, wrong)
+    sources = c.sources(zoo.model("one", 0), {})
+    if name != "none":
+        sources["bert_infer.c"] = changed(sources["bert_infer.c"], (right, wrong))
     assert units_differ(sources, tmp_path) == list(seen)
 
 
@@ -311,7 +314,7 @@ int main(void)
 
 
 def test_codes(tmp_path: Path) -> None:
-    model = random_model(Shape(1, 6, 1, 6, 8, 2, 30, 12, 2), 2)
+    model = zoo.model("bert-tiny", 2, positions=12)
     sources = c.sources(model, {}) | {"bert_main.c": CODES}
     program = build(sources, tmp_path, *CHECKED)
     done = subprocess.run([program], capture_output=True, text=True, check=True)
@@ -342,7 +345,7 @@ def test_codes(tmp_path: Path) -> None:
 
 def test_the_program_refuses_lines(tmp_path: Path) -> None:
     """Listed mistakes, and any: a line is answered or refused in one line, and nothing crashes."""
-    model = random_model(Shape(1, 4, 1, 4, 8, 2, 30, 12, 2), 2)
+    model = zoo.model("bert-tiny", 2, positions=12)
     program = build(c.sources(model, {}), tmp_path, *CHECKED)
 
     def run(text: bytes) -> tuple[int, bytes, bytes]:
@@ -381,8 +384,10 @@ def test_the_program_refuses_lines(tmp_path: Path) -> None:
     ):
         assert run(line) == (1, b"", b"error: line 1: " + message + b"\n"), line
         assert run(b"1 29:1\n" + line + b"\n1") == (
-            1, logits, b"error: line 2: " + message + b"\n",
-        ), line  # fmt: skip
+            1,
+            logits,
+            b"error: line 2: " + message + b"\n",
+        ), line
 
     draw = random.Random(1)
     for _ in range(60):

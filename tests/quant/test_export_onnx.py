@@ -21,10 +21,12 @@ from quant.foreign.checkpoint import Checkpoint
 from quant.foreign.tokenizer import TextTokenizer
 from quant.quantize.options import REMEDIES, Options
 from quant.texts.data_file import Review
+from tests import zoo
 from tests.ending import exit_code
 from tests.quant import exported
 from tests.quant.exported import Text, accumulators, expected, masked, random_texts, variances
 from tests.quant.test_quantize import VARIED, checkpoint, inputs
+from tests.tiers import quick
 
 
 def session(model: onnx.ModelProto | Path, optimised: bool = True) -> onnxruntime.InferenceSession:
@@ -47,6 +49,7 @@ def answers(ready: onnxruntime.InferenceSession, texts: Iterable[Text]) -> list[
     return results
 
 
+@pytest.mark.thorough
 def test_200_reviews(
     quantized_directory: Path,
     reviews: list[Review],
@@ -65,7 +68,7 @@ def test_200_reviews(
     assert answers(session(out), texts) == fast.run_batch(model, *zip(*texts)).tolist()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", quick(range(12), 4))
 def test_random_structures(seed: int) -> None:
     """As the graph stands, and as onnxruntime rewrites it."""
     model = exported.random_structure(seed)
@@ -229,7 +232,7 @@ def test_input_beyond_the_tables_is_an_error_of_the_runtime(fragile: Model) -> N
         (([], [], []), "onnxruntime|ONNXRuntime"),
     ],
 )
-@pytest.mark.parametrize("pooling", ["mean", "none"])
+@pytest.mark.parametrize("pooling", quick(["mean", "none"]))
 def test_what_golden_refuses_is_an_error(
     text: Text, why: str, pooling: str, fragile: Model
 ) -> None:
@@ -344,11 +347,11 @@ def test_without_the_self_test_they_are_just_wrong(
 @pytest.fixture(scope="module")
 def wide() -> Model:
     """Rows so long that float32 does not hold their sums."""
-    return random_model(Shape(1, 12, 2, 6, 3000, 3, 60, 26, 2, pooling="mean"), 1)
+    return zoo.model("post-norm-mean", ffn=3000)
 
 
 def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store.save(random_model(Shape(1, 4, 1, 4, 8, 3, 9, 8, 2), 1), tmp_path / "quantized", {})
+    store.save(zoo.model("no-pooler"), tmp_path / "quantized", {})
     good = ["onnx", "--quantized", str(tmp_path / "quantized"), "-o"]
     for arguments, message in (
         ([*good, str(tmp_path)], "is a directory: name a file"),
@@ -372,7 +375,7 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_without_its_package_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store.save(random_model(Shape(1, 4, 1, 4, 8, 3, 9, 8, 2), 1), tmp_path / "quantized", {})
+    store.save(zoo.model("no-pooler"), tmp_path / "quantized", {})
     monkeypatch.delitem(sys.modules, "quant.export.graph")
     monkeypatch.setitem(sys.modules, "onnx", None)
     out = tmp_path / "model.onnx"

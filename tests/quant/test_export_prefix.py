@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from golden import encoder, store
-from golden.model import Model, Shape
-from golden.random import random_model
+from golden.model import Model
 from quant.export import c
 from quant.export.__main__ import main
+from tests import zoo
 from tests.ending import exit_code
 from tests.quant import exported
 from tests.quant.exported import CHECKED, STRICT, WARNINGS
@@ -40,8 +40,8 @@ def write(sources: Mapping[str, str], folder: Path) -> None:
 
 def small(seed: int) -> Model:
     """With an embedding's norm, a factorised embedding, pre-norm's last norm, 16-bit operands."""
-    shape = Shape(1, 6, 2, 3, 8, 2 + seed, 30, 12, 2, norm="pre" if seed % 2 else "post")
-    return random_model(shape, seed, 0 if seed % 2 else 4, precise=bool(seed % 2))
+    name = "pre-norm" if seed % 2 else "factorised"
+    return zoo.model(name, seed, precise=bool(seed % 2), labels=2 + seed, vocabulary=30)
 
 
 CALLS = r"""
@@ -87,12 +87,30 @@ def test_two_models_and_the_driver_in_one_program(
     objects = []
     for source in sources:
         objects.append(tmp_path / f"{source.name}.o")
-        run("gcc", *STRICT, *CHECKED[1:], f"-I{DRIVER}", "-c", source, "-o", objects[-1],
-            folder=tmp_path)  # fmt: skip
+        run(
+            "gcc",
+            *STRICT,
+            *CHECKED[1:],
+            f"-I{DRIVER}",
+            "-c",
+            source,
+            "-o",
+            objects[-1],
+            folder=tmp_path,
+        )
     if language == "cpp":
         objects.append(tmp_path / "use.o")
-        run("g++", "-std=c++11", *WARNINGS, *CHECKED[1:], "-c", "use.cpp", "-o", "use.o",
-            folder=tmp_path)  # fmt: skip
+        run(
+            "g++",
+            "-std=c++11",
+            *WARNINGS,
+            *CHECKED[1:],
+            "-c",
+            "use.cpp",
+            "-o",
+            "use.o",
+            folder=tmp_path,
+        )
     run("g++", *CHECKED[1:], *objects, "-o", "program", folder=tmp_path)
     logits = [int(n) for model in models.values() for n in encoder.run(model, [1, 29, 7])]
     *found, opened = map(int, run(tmp_path / "program", folder=tmp_path).split())
@@ -121,10 +139,26 @@ def test_every_name_begins_with_the_prefix(prefix: str, tmp_path: Path) -> None:
     run("g++", "-std=c++11", *WARNINGS, "-fsyntax-only", "-I.", "all.cpp", folder=tmp_path)
     for part in ("infer", "model"):
         run("gcc", *STRICT, "-O1", "-I.", "-c", f"{prefix}_{part}.c", folder=tmp_path)
-    run("gcc", *STRICT, "-I.", f"{prefix}_main.c", f"{prefix}_infer.o", f"{prefix}_model.o",
-        "-o", "program", folder=tmp_path)  # fmt: skip
-    symbols = run("nm", "-g", "--defined-only", "-P", f"{prefix}_infer.o", f"{prefix}_model.o",
-                  folder=tmp_path)  # fmt: skip
+    run(
+        "gcc",
+        *STRICT,
+        "-I.",
+        f"{prefix}_main.c",
+        f"{prefix}_infer.o",
+        f"{prefix}_model.o",
+        "-o",
+        "program",
+        folder=tmp_path,
+    )
+    symbols = run(
+        "nm",
+        "-g",
+        "--defined-only",
+        "-P",
+        f"{prefix}_infer.o",
+        f"{prefix}_model.o",
+        folder=tmp_path,
+    )
     defined = [line.split()[0] for line in symbols.splitlines() if not line.endswith(":")]
     assert sorted(defined) == sorted(f"{prefix}_{name}" for name in ("infer", "message", "model"))
 
@@ -182,11 +216,16 @@ def test_one_directory_holds_one_export(tmp_path: Path, capsys) -> None:
 )
 @pytest.mark.parametrize("folder", ["out", "a folder; with 'signs'/out"])
 def test_the_lines_that_it_prints_work(
-    vocabulary: int, positions: int, ids: list[int], folder: str, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:  # fmt: skip
+    vocabulary: int,
+    positions: int,
+    ids: list[int],
+    folder: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys,
+) -> None:
     """As they stand, in a shell; with the ids of the model's own vocabulary."""
-    model = random_model(Shape(1, 4, 1, 4, 8, 2, vocabulary, positions, 0), 1)
+    model = zoo.model("pre-norm", vocabulary=vocabulary, positions=positions)
     store.save(model, tmp_path / "quantized", {})
     monkeypatch.chdir(tmp_path)
     assert main(["c", "--quantized", "quantized", "-o", folder, "--prefix", "mine"]) == 0

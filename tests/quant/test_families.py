@@ -21,11 +21,21 @@ from quant.quantized_model import QuantizedModel
 from tests.quant import tiny
 
 FAMILIES = {
-    "albert": "Albert", "bert": "Bert", "camembert": "Camembert", "distilbert": "DistilBert",
-    "electra": "Electra", "roberta": "Roberta", "xlm-roberta": "XLMRoberta",
-}  # fmt: skip
-HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering",
-         "ForMultipleChoice", "Model")  # fmt: skip
+    "albert": "Albert",
+    "bert": "Bert",
+    "camembert": "Camembert",
+    "distilbert": "DistilBert",
+    "electra": "Electra",
+    "roberta": "Roberta",
+    "xlm-roberta": "XLMRoberta",
+}
+HEADS = (
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+    "ForMultipleChoice",
+    "Model",
+)
 CASES = [
     *((family, head) for family in FAMILIES for head in HEADS),
     ("bert", "ForNextSentencePrediction"),
@@ -130,12 +140,18 @@ def test_masked_words_make_embeddings_when_asked(family: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("is_causal", True), ("is_decoder", True), ("add_cross_attention", True),
-        ("pruned_heads", {"0": [1]}), ("position_embedding_type", "relative_key"),
-        ("auto_map", {"AutoModel": "x.Y"}), ("quantization_config", {"bits": 4}),
-        ("is_encoder_decoder", True), ("use_bias", False), ("rope_theta", 10000.0),
+        ("is_causal", True),
+        ("is_decoder", True),
+        ("add_cross_attention", True),
+        ("pruned_heads", {"0": [1]}),
+        ("position_embedding_type", "relative_key"),
+        ("auto_map", {"AutoModel": "x.Y"}),
+        ("quantization_config", {"bits": 4}),
+        ("is_encoder_decoder", True),
+        ("use_bias", False),
+        ("rope_theta", 10000.0),
     ],
-)  # fmt: skip
+)
 def test_an_option_that_is_not_followed_is_refused(
     family: str, option: str, value: object, tmp_path: Path
 ) -> None:
@@ -152,10 +168,16 @@ def test_an_option_that_is_not_followed_is_refused(
 def test_options_of_training_change_nothing(tmp_path: Path) -> None:
     plain = load(tiny.write(tmp_path / "a"))
     options = {
-        "hidden_dropout_prob": 0.3, "initializer_range": 1.0, "use_cache": False,
-        "chunk_size_feed_forward": 8, "bos_token_id": 3, "gradient_checkpointing": True,
-        "torch_dtype": "float16", "_name_or_path": "x", "pooler_type": "first_token_transform",
-    }  # fmt: skip
+        "hidden_dropout_prob": 0.3,
+        "initializer_range": 1.0,
+        "use_cache": False,
+        "chunk_size_feed_forward": 8,
+        "bos_token_id": 3,
+        "gradient_checkpointing": True,
+        "torch_dtype": "float16",
+        "_name_or_path": "x",
+        "pooler_type": "first_token_transform",
+    }
     assert options.keys() - {"_name_or_path"} <= INDIFFERENT
     assert load(tiny.write(tmp_path / "b", options)).spec == plain.spec
 

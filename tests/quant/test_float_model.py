@@ -15,6 +15,7 @@ from quant.model.spec import EncoderSpec
 from quant.texts.corpora import rotten_tomatoes
 from tests.quant import tiny
 from tests.quant.test_quantize import checkpoint, inputs
+from tests.tiers import quick
 
 CLASSES = {
     "bert": "BertForSequenceClassification",
@@ -92,7 +93,7 @@ def save_random(
 
 
 @pytest.mark.parametrize("family", sorted(CLASSES))
-@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
+@pytest.mark.parametrize("activation", quick(["gelu", "gelu_new", "relu"]))
 def test_every_family_equals_hugging_face(tmp_path: Path, family: str, activation: str) -> None:
     save_random(tmp_path, family, CLASSES[family], activation)
     checkpoint = load(tmp_path)
@@ -194,9 +195,18 @@ def test_a_masked_token_changes_nothing(tmp_path: Path) -> None:
 def test_pre_norm_and_mean_pooling_by_hand() -> None:
     """One layer whose branches are zero: the head sees the norm of the embeddings, averaged."""
     spec = EncoderSpec(
-        layers=1, hidden=4, heads=1, head_size=4, ffn=3, labels=("a", "b"), vocabulary=3,
-        positions=4, norm="pre", embedding_norm=False, pooling="mean",
-    )  # fmt: skip
+        layers=1,
+        hidden=4,
+        heads=1,
+        head_size=4,
+        ffn=3,
+        labels=("a", "b"),
+        vocabulary=3,
+        positions=4,
+        norm="pre",
+        embedding_norm=False,
+        pooling="mean",
+    )
     rng = np.random.default_rng(1)
     arrays = {name: np.zeros(shape, np.float32) for name, shape in spec.shapes().items()}
     arrays["embedding.token"] = rng.normal(size=(3, 4)).astype(np.float32)

@@ -73,10 +73,14 @@ def test_pairs_and_labels_of_every_kind(tmp_path: Path, suffix: str, kind: str, 
         "sentence2": [r.pair for r in reviews],
     }
     path = written(
-        tmp_path / f"a.{suffix}", columns, compression=rng.choice(CODECS),
-        row_group_size=rng.choice((1, 7, 300, 1000)), data_page_size=rng.choice((64, 1 << 20)),
-        use_dictionary=rng.random() < 0.5, data_page_version=rng.choice(("1.0", "2.0")),
-    )  # fmt: skip
+        tmp_path / f"a.{suffix}",
+        columns,
+        compression=rng.choice(CODECS),
+        row_group_size=rng.choice((1, 7, 300, 1000)),
+        data_page_size=rng.choice((64, 1 << 20)),
+        use_dictionary=rng.random() < 0.5,
+        data_page_version=rng.choice(("1.0", "2.0")),
+    )
     layout = Layout(text="text")
     assert read_texts(path, names=["a", "b"], layout=layout) == reviews
     assert load_texts(str(path), "test", names=["a", "b"], layout=layout) == reviews
@@ -87,8 +91,13 @@ def test_columns_by_name_and_a_note_on_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Names with a dot, and a column that is nested; what is not asked for is not read."""
-    columns = {"a.b": ["x", "y"], "a": ["?", "?"], "c.d.e": ["p", "q"], "grade": ["Bad", None],
-               "s": [{"a": 1}, None]}  # fmt: skip
+    columns = {
+        "a.b": ["x", "y"],
+        "a": ["?", "?"],
+        "c.d.e": ["p", "q"],
+        "grade": ["Bad", None],
+        "s": [{"a": 1}, None],
+    }
     path = written(tmp_path / "a.parquet", columns)
     layout = Layout(text="a.b", pair="c.d.e", label="grade")
     found = read_texts(path, names=["good", "bad"], layout=layout)
@@ -163,9 +172,13 @@ def test_a_page_that_is_damaged_is_told_with_the_rows_before_it(tmp_path: Path) 
     """The checksum of a page is looked at where the file has one."""
     columns = {"text": [f"text {i}" for i in range(2000)]}
     path = written(
-        tmp_path / "a.parquet", columns, write_page_checksum=True, row_group_size=1000,
-        compression="none", use_dictionary=False,
-    )  # fmt: skip
+        tmp_path / "a.parquet",
+        columns,
+        write_page_checksum=True,
+        row_group_size=1000,
+        compression="none",
+        use_dictionary=False,
+    )
     data = bytearray(path.read_bytes())
     data[data.index(b"text 1500")] ^= 1
     path.write_bytes(data)
@@ -214,8 +227,13 @@ def test_without_pyarrow_it_says_what_to_install(
 def test_rows_are_decoded_as_they_are_taken(tmp_path: Path) -> None:
     """Not the file: only some rows ahead of the one that was asked for."""
     count = 40 * quant.texts.parquet.ROWS
-    path = written(tmp_path / "a.parquet", {"text": ["some text " * 200] * count},
-                   use_dictionary=False, compression="none", data_page_size=1 << 16)  # fmt: skip
+    path = written(
+        tmp_path / "a.parquet",
+        {"text": ["some text " * 200] * count},
+        use_dictionary=False,
+        compression="none",
+        data_page_size=1 << 16,
+    )
     found, before = stream_texts(path), pyarrow.total_allocated_bytes()
     size, most = path.stat().st_size, 0
     for _ in found:

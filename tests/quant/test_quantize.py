@@ -35,9 +35,16 @@ VARIED = [
 def checkpoint(**choices: object) -> Checkpoint:
     """A random encoder whose activations have about the spread of a trained one."""
     fields = {
-        "layers": 2, "hidden": 24, "heads": 3, "head_size": 5, "ffn": 40, "types": 2,
-        "labels": ("a", "b"), "vocabulary": 50, "positions": 40,
-    }  # fmt: skip
+        "layers": 2,
+        "hidden": 24,
+        "heads": 3,
+        "head_size": 5,
+        "ffn": 40,
+        "types": 2,
+        "labels": ("a", "b"),
+        "vocabulary": 50,
+        "positions": 40,
+    }
     spec = EncoderSpec(**fields | choices)
     rng = np.random.default_rng(11)
     arrays = {}
@@ -68,17 +75,24 @@ def inputs(count: int, seed: int, spec: EncoderSpec) -> list[Tokens]:
     return result
 
 
-@pytest.mark.parametrize("choices", VARIED)
-@pytest.mark.parametrize(
-    ("remedies", "precise"),
-    [
-        *((names, False) for names in ((), *((name,) for name in REMEDIES), REMEDIES)),
-        ((), True),
-        (REMEDIES, True),
-    ],
-)
+def kinds() -> list[object]:
+    """Every encoder without remedies and with all; one of them with each, the others thorough."""
+    found: list[object] = [
+        (remedies, precise, choices)
+        for remedies in ((), REMEDIES)
+        for precise in (False, True)
+        for choices in VARIED
+    ]
+    return found + [
+        pytest.param((name,), False, choices, marks=[pytest.mark.thorough] if at != place else [])
+        for place, name in enumerate(REMEDIES)
+        for at, choices in enumerate(VARIED)
+    ]
+
+
+@pytest.mark.parametrize(("remedies", "precise", "choices"), kinds())
 def test_every_kind_of_encoder_follows_its_float_model(
-    choices: dict, remedies: tuple, precise: bool
+    remedies: tuple, precise: bool, choices: dict
 ) -> None:
     source = checkpoint(**choices)
     spec = source.spec

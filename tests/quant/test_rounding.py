@@ -95,7 +95,7 @@ def test_more_rows_than_an_int32_has_room_for(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(rounding, "INT32_ROWS", BLOCK)
     wide = moments_of(x, 7)
     np.testing.assert_array_equal(wide.matrix(centred=False), expected)
-    assert wide._products.dtype == np.int64
+    assert [strip.dtype for strip in wide._strips] == [np.int64]
 
 
 def test_three_columns_are_near_the_best_of_all_codes() -> None:
@@ -146,10 +146,14 @@ def test_the_mean_that_a_bias_takes_up_is_no_error() -> None:
     for corrected in (True, False):
         for centred in (True, False):
             found = quantizers.linear(
-                "layer", weight, bias, 1.0, None,
+                "layer",
+                weight,
+                bias,
+                1.0,
+                None,
                 input_means=x.mean(axis=0, dtype=np.float64) if corrected else None,
                 to_codes=to_codes(moments_of(x), centred),
-            )  # fmt: skip
+            )
             acc = x @ found.linear.weight.T.astype(float) + found.linear.bias
             error = acc * found.weight_scales - (x @ weight.T + bias)
             errors[corrected, centred] = np.square(error).mean()

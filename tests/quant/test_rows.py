@@ -101,8 +101,11 @@ CASES: list[tuple[str, str, Any]] = [
     ("jsonl", '{"text": "x", "text": "y", "label": 1}', ":1 has 2 columns 'text': rename one"),
     ("jsonl", '\n{"text": "x", "label": 1, "Label ": 0}', ":2 has 2 columns 'label'"),
     ("jsonl", '{"text": "x", "label": 1, "id": 1, "id": 2}\n{"text": "y", "label": 0}', ["x", "y"]),
-    ("jsonl", '{"text": "a\\nb", "label": 1}\n{"text": "\\ud83d\\ude00", "label": 0}',
-     ["a\nb", "\U0001f600"]),
+    (
+        "jsonl",
+        '{"text": "a\\nb", "label": 1}\n{"text": "\\ud83d\\ude00", "label": 0}',
+        ["a\nb", "\U0001f600"],
+    ),
     ("jsonl", '{"text": "x", "label": 1}\n{"text": "a\\uD83D", "label": 0}', r":2: a \\u esc"),
     ("jsonl", '{"text":\n "x", "label": 1}', ":1: not JSON"),
     ("jsonl", '{"text": "x", "label": 1} {"text": "y", "label": 0}', ":1: not JSON: Extra data"),
@@ -111,7 +114,7 @@ CASES: list[tuple[str, str, Any]] = [
     ("conll", "New\xa0York B 1\nx B 0\n", ["New\xa0York x"]),
     ("conll", "a N 1\n\nb 0\n", ":3: 'b 0' has 2 columns, the lines before it 3"),
     ("conll", "a N 1\nb V x 0\n", ":2: 'b V x 0' has 4 columns, the lines before it 3"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("kind", "content", "expected"), CASES)

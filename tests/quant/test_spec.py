@@ -6,9 +6,15 @@ import pytest
 from quant.model.spec import CheckpointError, EncoderSpec, check_arrays
 
 FIELDS = {
-    "layers": 1, "hidden": 4, "heads": 2, "head_size": 2, "ffn": 6, "labels": ("no", "yes"),
-    "vocabulary": 9, "positions": 5,
-}  # fmt: skip
+    "layers": 1,
+    "hidden": 4,
+    "heads": 2,
+    "head_size": 2,
+    "ffn": 6,
+    "labels": ("no", "yes"),
+    "vocabulary": 9,
+    "positions": 5,
+}
 
 
 def arrays(spec: EncoderSpec, width: int = 3) -> dict[str, np.ndarray]:
@@ -69,8 +75,9 @@ def test_shapes_follow_the_choices() -> None:
     assert "embedding.type" not in plain.shapes()
     assert "final.norm.gamma" not in plain.shapes()
     assert plain.shapes()["head.0.weight"] == (2, 4)
-    other = EncoderSpec(**FIELDS, types=2, norm="pre", embedding_norm=False,
-                        head_activations=("relu",))  # fmt: skip
+    other = EncoderSpec(
+        **FIELDS, types=2, norm="pre", embedding_norm=False, head_activations=("relu",)
+    )
     assert other.shapes()["embedding.type"] == (2, 4)
     assert "embedding.norm.gamma" not in other.shapes()
     assert "final.norm.gamma" in other.shapes()

@@ -2,27 +2,20 @@ import numpy as np
 import pytest
 
 from golden import encoder
-from golden.model import Shape
-from golden.random import random_model
 from quant.classify import Classifier
 from quant.foreign.tokenizer import Tokens
 from quant.quantize import variants
 from quant.quantize.variants import SOFTMAXES, Variant
-
-SHAPES = [
-    Shape(2, 24, 3, 5, 30, 3, 40, 20, 2),
-    Shape(2, 16, 2, 8, 20, 2, 40, 20, 0, norm="pre", embedding_norm=False, pooling="mean"),
-    Shape(1, 16, 2, 8, 20, 2, 40, 20, 1, norm="pre"),
-    Shape(1, 16, 2, 8, 20, 2, 40, 20, 1, pooling="none"),
-]
+from tests import zoo
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_default_is_golden(shape: Shape) -> None:
-    model = random_model(shape, 3)
+@pytest.mark.parametrize("name", [name for name in zoo.SHAPES if name not in zoo.EMBEDDINGS])
+def test_the_default_is_golden(name: str) -> None:
+    model = zoo.model(name, 3)
+    shape = model.shape
     rng = np.random.default_rng(1)
     for length in (1, 7, 20):
-        ids = rng.integers(0, 40, length).astype(np.int32)
+        ids = rng.integers(0, shape.vocabulary, length).astype(np.int32)
         types = rng.integers(0, max(shape.types, 1), length).astype(np.int32)
         ours = variants.run(model, Tokens(ids, types, ()), Variant())
         assert ours.tolist() == encoder.run(model, ids, types).tolist()

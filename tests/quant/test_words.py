@@ -67,8 +67,10 @@ def test_the_checkpoint(model: Path, tmp_path: Path) -> None:
     config = tiny.TRANSFORMER | {"pooling": "none", "problem_type": None}
     plain = load(tiny.write(tmp_path / "plain", config, tiny.transformer_tensors(tiny.tensors())))
     assert (plain.spec.task, plain.spec.pooling, plain.spec.norm) == (
-        "token-classification", "none", "pre",
-    )  # fmt: skip
+        "token-classification",
+        "none",
+        "pre",
+    )
 
 
 def test_a_plain_transformer_has_the_same_head_on_every_token(tmp_path: Path) -> None:
@@ -107,8 +109,16 @@ def test_words_of_a_whole_text() -> None:
     found = TextTokenizer(DEFAULT_MODEL).encode(text, limit=512, words=True)
     assert found.spelling == ("It", "'", "s", "naïvely", "good", ",", "unbelievably", "so", ".")
     assert [found.words[place][:2] for place in found.first] == [
-        "it", "'", "s", "na", "good"[:2], ",", "un", "so", ".",
-    ]  # fmt: skip
+        "it",
+        "'",
+        "s",
+        "na",
+        "good"[:2],
+        ",",
+        "un",
+        "so",
+        ".",
+    ]
     assert found.ids.tolist() == TextTokenizer(DEFAULT_MODEL).encode(text, limit=512).ids.tolist()
 
 

@@ -21,7 +21,7 @@ from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from tb.case import token_words
 from tb.scenarios import SMALL, SMALL_LIMITS, family, sequence
-from tests.rtl.mutation import replaced
+from tests.damage import replaced
 
 Input = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -76,9 +76,13 @@ def rtl_run(
 
     async def testbench(ctx: Any) -> None:
         for name, value in (
-            ("awaddr", ADDRESS["control"]), ("wdata", 1), ("wstrb", 1), ("awvalid", 1),
-            ("wvalid", 1), ("bready", 1),
-        ):  # fmt: skip
+            ("awaddr", ADDRESS["control"]),
+            ("wdata", 1),
+            ("wstrb", 1),
+            ("awvalid", 1),
+            ("wvalid", 1),
+            ("bready", 1),
+        ):
             ctx.set(getattr(dut.s_axi, name), value)
         await ctx.tick()
         ctx.set(dut.s_axi.awvalid, 0)
@@ -106,9 +110,7 @@ def rtl_run(
     sim = Simulator(dut)
     sim.add_clock(1e-8)
     sim.add_testbench(testbench)
-    for send in (
-        source("model", words), source("tokens", token_words(*given).tolist()), rows
-    ):  # fmt: skip
+    for send in (source("model", words), source("tokens", token_words(*given).tolist()), rows):
         sim.add_testbench(send, background=True)
     sim.run()
     assert answers["status"] & 3 == 2, "the inference has not ended"
@@ -126,6 +128,7 @@ def test_logits(name: str) -> None:
     assert cycles > 500
 
 
+@pytest.mark.thorough
 def test_a_whole_last_layer_gives_the_same_logits_later() -> None:
     config = Config(lanes=4, **SMALL_LIMITS)
     model = family("no-pooler", SMALL["no-pooler"])
@@ -136,6 +139,7 @@ def test_a_whole_last_layer_gives_the_same_logits_later() -> None:
     assert more > cycles
 
 
+@pytest.mark.thorough
 def test_a_table_without_wide_has_no_low_halves() -> None:
     """Of its results a LINEAR with WIDE reads 0, not what a table before it has left."""
     config = Config(lanes=4, precise=True, **SMALL_LIMITS)
@@ -172,6 +176,7 @@ def test_no_valid_key() -> None:
     assert logits == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "rule", ["is_[Opcode.NORM] & (waiting | (flags.chained & ~stored))", "of_x8 & ("]
 )

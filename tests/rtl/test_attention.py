@@ -13,6 +13,7 @@ from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from tb.case import Inference, attention_inference
 from tb.scenarios import SMALL, SMALL_LIMITS, family
+from tests.tiers import quick
 
 NAMES = ("bert-tiny", "no-pooler", "three-heads", "post-norm-mean")
 
@@ -68,7 +69,7 @@ def rtl_attention(config: Config, inference: Inference) -> tuple[Error, np.ndarr
     return code, np.array(words)
 
 
-@pytest.mark.parametrize(("lanes", "tokens"), [(4, 7), (8, 11)])
+@pytest.mark.parametrize(("lanes", "tokens"), quick([(4, 7), (8, 11)]))
 @pytest.mark.parametrize("name", NAMES)
 def test_context(name: str, lanes: int, tokens: int) -> None:
     config = Config(lanes=lanes, **SMALL_LIMITS | {"hidden": 48})

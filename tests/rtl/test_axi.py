@@ -286,8 +286,10 @@ def test_no_output_hangs_on_an_input_of_the_same_cycle() -> None:
             shown = []
             for _ in range(3):
                 for name in inputs:
-                    ports.set(f"s_axi_{name}", int(rng.integers(2)) * 0x1C if "addr" in name
-                              else int(rng.integers(2)))  # fmt: skip
+                    ports.set(
+                        f"s_axi_{name}",
+                        int(rng.integers(2)) * 0x1C if "addr" in name else int(rng.integers(2)),
+                    )
                 await ports.settle()
                 shown.append(tuple(ports.get(f"s_axi_{name}") for name in outputs))
             assert shown[0] == shown[1] == shown[2]

@@ -12,7 +12,8 @@ from rtl.interface.config import Config
 from sim.bench import run_bench
 from sim.design import described
 from tb.pipelined import run_pipelined
-from tests.rtl.mutation import mutated, replaced
+from tests.damage import mutated, replaced
+from tests.tiers import quick
 
 CONFIG = Config(lanes=4, tokens=32, hidden=32, ffn=48)
 INVERTED = (
@@ -29,13 +30,15 @@ INVERTED = (
 
 @pytest.mark.parametrize(
     ("unit", "tests"),
-    [
-        ("activation", ()),
-        ("softmax", ()),
-        ("layernorm", ()),
-        ("attention", ("small",)),
-        ("accelerator", ("small",)),
-    ],
+    quick(
+        [
+            ("softmax", ()),
+            ("activation", ()),
+            ("layernorm", ()),
+            ("attention", ("small",)),
+            ("accelerator", ("small",)),
+        ]
+    ),
 )
 def test_no_unit_uses_a_collision(unit: str, tests: tuple[str, ...]) -> None:
     component = mutated("memory", *INVERTED, unit=unit, config=CONFIG)

@@ -27,9 +27,16 @@ from rtl.interface.config import LANES, Config
 from tb.scenarios import SMALL, SMALL_LIMITS, family
 
 HEADER: dict[str, Any] = {
-    "magic": MAGIC, "version": VERSION, "lanes": 4, "tokens": 9, "hidden": 8, "ffn": 8, "labels": 2,
-    "rows": 0x12345678, "model": 0xF1E2D3C4B5A69788,
-}  # fmt: skip
+    "magic": MAGIC,
+    "version": VERSION,
+    "lanes": 4,
+    "tokens": 9,
+    "hidden": 8,
+    "ffn": 8,
+    "labels": 2,
+    "rows": 0x12345678,
+    "model": 0xF1E2D3C4B5A69788,
+}
 
 
 def short(lanes: int = 4, **changes: int) -> bytearray:
@@ -51,8 +58,10 @@ def with_lanes(lanes: int) -> bytearray:
 def test_fields_fit_the_descriptor(opcode: Opcode) -> None:
     assert sum(field.bytes for field in FIELDS[opcode]) <= FIELD_BYTES
     rng = np.random.default_rng(opcode)
-    values = {f.name: int(rng.integers(256, size=f.bytes) @ 256 ** np.arange(f.bytes))
-              for f in FIELDS[opcode]}  # fmt: skip
+    values = {
+        f.name: int(rng.integers(256, size=f.bytes) @ 256 ** np.arange(f.bytes))
+        for f in FIELDS[opcode]
+    }
     body = encode(opcode, Flag.TABLE, **values)
     assert len(body) == DESCRIPTOR_BYTES - 4
     assert body[:2] == bytes([opcode, 2])

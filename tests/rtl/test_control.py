@@ -11,8 +11,15 @@ from rtl.interface.operation import Error
 from tb.amaranth_ports import simulate
 
 INPUTS = (
-    "start", "abort", "error", "leaving", "finished", "model_ended", "tokens_ended", "rows_pending",
-)  # fmt: skip
+    "start",
+    "abort",
+    "error",
+    "leaving",
+    "finished",
+    "model_ended",
+    "tokens_ended",
+    "rows_pending",
+)
 OUTPUTS = ("reset", "begin", "drain_model", "drain_tokens", "busy", "done", "code")
 
 
@@ -70,8 +77,12 @@ def drive(inputs: list[dict[str, int]]) -> list[dict[str, int]]:
         for given in inputs:
             for name, value in given.items():
                 ports.set(name, value)
-            shown.append({name: int(Error(ports.get(name)).value) if name == "code"
-                          else ports.get(name) for name in OUTPUTS})  # fmt: skip
+            shown.append(
+                {
+                    name: int(Error(ports.get(name)).value) if name == "code" else ports.get(name)
+                    for name in OUTPUTS
+                }
+            )
             await ports.tick()
         return shown
 

@@ -9,6 +9,7 @@ import pytest
 from rtl.control.crc import RESIDUE, Crc, after
 from tb.amaranth_ports import simulate
 from tb.ports import Ports
+from tests.tiers import quick
 
 
 def signed(data: bytes) -> bytes:
@@ -71,7 +72,7 @@ def test_flipped_bits_of_a_descriptor_are_seen(size: int) -> None:
     assert rtl_good(message, size, 0.0)[-1]
 
 
-@pytest.mark.parametrize(("size", "padding"), [(64, 32), (8, 1), (4, 3)])
+@pytest.mark.parametrize(("size", "padding"), quick([(8, 1), (4, 3), (64, 32)], 2))
 def test_padding_is_zero(size: int, padding: int) -> None:
     """Descriptors shorter than a word; a bit of the padding is as wrong as one of the CRC."""
     rng = np.random.default_rng(size)

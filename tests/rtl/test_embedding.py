@@ -89,10 +89,13 @@ def rtl_rows(
             await ctx.tick()
         ctx.set(unit.length.en, 0)
         for name, value in (
-            ("channels", channels), ("token_rows", TOKEN_ROWS), ("position_rows", POSITION_ROWS),
-            ("offset", offset), ("types", 2 if any(types) else 1),
+            ("channels", channels),
+            ("token_rows", TOKEN_ROWS),
+            ("position_rows", POSITION_ROWS),
+            ("offset", offset),
+            ("types", 2 if any(types) else 1),
             ("wide", int(wide)),
-        ):  # fmt: skip
+        ):
             ctx.set(unit.rows.fields[name], value)
         ctx.set(unit.batch.sequences, len(lengths))
         ctx.set(unit.batch.row_tiles, sum(-(-length // CONFIG.lanes) for length in lengths))

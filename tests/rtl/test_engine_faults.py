@@ -4,12 +4,9 @@ A piece of one part's source is replaced, attention or accelerator is assembled 
 part, and its bench plays small inferences on the Verilog with Icarus at four lanes.
 """
 
-import importlib
 import re
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -21,11 +18,11 @@ from sim.bench import BenchError, run_bench
 from sim.design import Design, described
 from tb.case import Case, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, inferences, layer_inferences
-from tests.rtl.mutation import source_of, with_pieces
+from tests.damage import mutated, with_pieces
 
 CONFIG = Config(lanes=4, dsp_macs=9, **SMALL_LIMITS)
 Cases = dict[tuple[str, int, bool], Path]
-TOPS = {"matmul": "MatMul", "attention": "Attention", "accelerator": "Accelerator"}
+TOPS = ("matmul", "attention", "accelerator")
 SEEN = (
     r"values differ; first|hangs|error code|words were written|was written|were taken|"
     r"of a result came|is asked for|gave the shape|`last` does not"
@@ -153,33 +150,14 @@ FAULTS = (
 )  # fmt: skip
 
 
-def faulty(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> Design:
-    """The design of `fault.top` with the faulty part; all of rtl/ is imported anew for it."""
-    path, name = source_of(fault.part)
-    source = path.read_text()
-    assert not fault.old or source.count(fault.old) == 1, f"{fault.old!r} is not once in {path}"
-    for other in [n for n in sys.modules if n == "rtl" or n.startswith("rtl.")]:
-        monkeypatch.delitem(sys.modules, other)
-    importlib.import_module("rtl")
-    module = ModuleType(name)
-    sys.modules[module.__name__] = module
-    text = source.replace(fault.old, fault.new) if fault.old else source
-    exec(compile(text, path, "exec"), vars(module))
-    top = getattr(importlib.import_module(source_of(fault.top)[1]), TOPS[fault.top])
+def design_with(fault: Fault) -> Design:
+    """The design of `fault.top` with the faulty part."""
+    pieces = [(fault.old, fault.new)] if fault.old else []
+    config = replace(CONFIG, precise=fault.precise)
+    unit = mutated(fault.part, *pieces, unit=fault.top, config=config)
     # A sum that is never begun anew stays X where its register has no enable, as PLAIN leaves it.
     lowering = LOWERING if fault.top == "matmul" else PLAIN
-    config = replace(CONFIG, precise=fault.precise)
-    return described(top(config), fault.top, config, lowering=lowering)
-
-
-@pytest.fixture(autouse=True)
-def restored_modules() -> object:
-    """rtl/ as it was, after each test."""
-    before = {n: m for n, m in sys.modules.items() if n == "rtl" or n.startswith("rtl.")}
-    yield
-    for name in [n for n in sys.modules if n == "rtl" or n.startswith("rtl.")]:
-        del sys.modules[name]
-    sys.modules.update(before)
+    return described(unit, fault.top, config, lowering=lowering)
 
 
 @pytest.fixture(scope="module")
@@ -234,28 +212,27 @@ def play(design: Design, variant: str, case: Path | None) -> None:
 
 
 def first_of_each(faults: tuple[Fault, ...]) -> list[object]:
-    """The first fault of each part, and the others marked as slow."""
-    seen: set[str] = set()
+    """The first fault of each bench, and the others marked as thorough."""
+    tops: set[str] = set()
     found: list[object] = []
     for fault in faults:
-        marks = [pytest.mark.slow] if fault.part in seen else []
-        seen.add(fault.part)
+        marks = [pytest.mark.thorough] if fault.top in tops else []
+        tops.add(fault.top)
         found.append(pytest.param(fault, marks=marks, id=f"{fault.part}: {fault.kind}"))
     return found
 
 
 @pytest.mark.parametrize("fault", first_of_each(FAULTS))
-def test_bench_sees(fault: Fault, cases: Cases, monkeypatch: pytest.MonkeyPatch) -> None:
-    design = faulty(fault, monkeypatch)
+def test_bench_sees(fault: Fault, cases: Cases) -> None:
+    design = design_with(fault)
     variant = "fault-" + re.sub(r"\W+", "-", f"{fault.part} {fault.kind}")
     with pytest.raises(BenchError, match=SEEN):
         play(design, variant, cases.get((fault.top, fault.interval, fault.precise)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("top", "precise"), [*((top, False) for top in TOPS), (WHOLE, True)])
-def test_sound_parts_assembled_the_same_way(
-    top: str, precise: bool, cases: Cases, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sound_parts_assembled_the_same_way(top: str, precise: bool, cases: Cases) -> None:
     """It is the fault that the benches see."""
-    design = faulty(Fault("matmul", "none", "", "", top, precise=precise), monkeypatch)
+    design = design_with(Fault("matmul", "none", "", "", top, precise=precise))
     play(design, "fault-none", cases.get((top, 1, precise)))

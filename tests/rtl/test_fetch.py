@@ -14,11 +14,22 @@ from rtl.dma.bus import DATA_BITS, Bus
 from rtl.dma.fetch import Fetch
 from rtl.interface.config import Config
 from tb.amaranth_ports import simulate
+from tests.damage import replaced
 from tests.rtl.axi_memory import AxiMemory
-from tests.rtl.mutation import replaced
+from tests.tiers import quick
 
-OUTPUTS = ("araddr", "arlen", "arsize", "arburst", "arid", "arlock", "arcache", "arprot", "arvalid",
-           "rready")  # fmt: skip
+OUTPUTS = (
+    "araddr",
+    "arlen",
+    "arsize",
+    "arburst",
+    "arid",
+    "arlock",
+    "arcache",
+    "arprot",
+    "arvalid",
+    "rready",
+)
 
 
 def byte(address: int) -> int:
@@ -98,9 +109,13 @@ def play(one: Play, fetch: Any = None) -> tuple[AxiMemory, int]:
                 broken.add((base + int(rng.integers(words)) * n) // bus.data_bytes)
             limit = int(rng.integers(1, 300)) if one.stopping else 1 << 30
             inputs = {
-                "start": 1, "stop": 0, "model_address": base, "model_words": words,
-                "rows_address": table, "row_words": row_words,
-            }  # fmt: skip
+                "start": 1,
+                "stop": 0,
+                "model_address": base,
+                "model_words": words,
+                "rows_address": table,
+                "row_words": row_words,
+            }
             wishes = [int(rng.integers(0, 1 << 20)) for _ in range(6)]
             due = compared + words + len(wishes) * row_words
             asked: deque[tuple[list[int], int]] = deque()
@@ -164,9 +179,9 @@ def test_the_choices_of_a_bus() -> None:
     assert Bus(data_bits=512, burst=64).buffer == 512
 
 
-@pytest.mark.parametrize("lanes", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (16, 64))])
+@pytest.mark.parametrize("lanes", quick([4, 16, 64]))
 @pytest.mark.parametrize("data_bits", DATA_BITS)
-@pytest.mark.parametrize("rest", [pytest.param(0.0, marks=pytest.mark.slow), 0.4])
+@pytest.mark.parametrize("rest", quick([0.4, 0.0]))
 def test_every_word_of_stream_and_rows(data_bits: int, lanes: int, rest: float) -> None:
     bus = Bus(data_bits=data_bits, burst=4, outstanding=4)
     memory, compared = play(Play(bus, lanes, rest))
@@ -174,14 +189,14 @@ def test_every_word_of_stream_and_rows(data_bits: int, lanes: int, rest: float) 
     assert max(beats for _, beats in memory.taken) == bus.burst
 
 
-@pytest.mark.parametrize("data_bits", [pytest.param(32, marks=pytest.mark.slow), 128])
+@pytest.mark.parametrize("data_bits", quick([128, 32]))
 def test_a_stop_in_any_cycle(data_bits: int) -> None:
     """What comes after it is dropped, and the next stream is whole."""
     bus = Bus(data_bits=data_bits, burst=8, outstanding=2)
     play(Play(bus, 8, 0.3, streams=12, stopping=True, seed=1))
 
 
-@pytest.mark.parametrize("data_bits", [32, pytest.param(256, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("data_bits", quick([32, 256]))
 def test_a_bad_beat_is_said_before_its_words_are_given(data_bits: int) -> None:
     bus = Bus(data_bits=data_bits, burst=8, outstanding=2)
     play(Play(bus, 8, 0.2, streams=8, bad=True, seed=2))
@@ -208,7 +223,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(
     ("part", "old", "new"),
-    [*FAULTS[:1], *(pytest.param(*fault, marks=pytest.mark.slow) for fault in FAULTS[1:])],
+    quick(FAULTS),
 )
 def test_a_fault_is_found(part: str, old: str, new: str) -> None:
     bus = Bus(data_bits=128, burst=4, outstanding=4)

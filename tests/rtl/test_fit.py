@@ -13,7 +13,8 @@ from rtl.compile.fit import FitError, longest_sequence, sized
 from rtl.generate import __main__ as generate_command
 from rtl.interface.config import Config
 from sim.estimate import __main__ as estimate_command
-from tests.golden.test_fast import FACTORISED, SHAPES
+from tests import zoo
+from tests.golden.test_fast import NAMES
 
 SMALL = Shape(1, 24, 3, 8, 40, 2, 60, 40, 2)
 WIDE = Shape(1, 40, 2, 20, 24, 3, 60, 20, 2)
@@ -21,11 +22,11 @@ WIDE = Shape(1, 40, 2, 20, 24, 3, 60, 20, 2)
 
 @pytest.mark.parametrize(("lanes", "columns"), [(4, 4), (4, 32), (8, 8), (8, 16), (8, 32)])
 @pytest.mark.parametrize("precise", [False, True])
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", NAMES)
 def test_what_is_sized_for_a_model_takes_it(
     name: str, precise: bool, lanes: int, columns: int
 ) -> None:
-    model = random_model(SHAPES[name], 1, FACTORISED.get(name, 0), precise=precise)
+    model = zoo.model(name, precise=precise)
     config = sized([model], {"lanes": lanes, "columns": columns})
     assert longest_sequence(model, config) == min(model.shape.tokens, Config().tokens)
     if model.shape.hidden > 1:

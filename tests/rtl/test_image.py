@@ -13,20 +13,17 @@ from typing import Any
 import pytest
 
 from golden.identity import identity_of
-from golden.model import Shape
 from golden.random import random_model
 from golden.store import save
 from rtl.compile.__main__ import main
 from rtl.compile.image import Image, ImageError, image_bytes, read_image
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import Config
+from tests import zoo
 from tests.damage import any_damage, sections
 from tests.ending import exit_code, refusal
 
-SHAPE = Shape(
-    layers=1, hidden=10, heads=2, head_size=5, ffn=12, labels=3,
-    vocabulary=20, positions=9, types=2,
-)  # fmt: skip
+SHAPE = zoo.shape("no-pooler", positions=9, position_offset=0)
 
 
 def made(lanes: int = 4, seed: int = 3, columns: int | None = None) -> Image:

@@ -12,6 +12,7 @@ from rtl.interface.config import Config
 from rtl.interface.tile import Operand
 from rtl.interface.trace import Stall
 from tb.amaranth_ports import simulate
+from tests.tiers import quick
 
 CONFIG = Config(lanes=4, tokens=24, hidden=16, ffn=16)
 N = CONFIG.lanes
@@ -67,7 +68,7 @@ def in_pairs(tiles: list[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("precise", [False, True])
 @pytest.mark.parametrize("eager", [True, False])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", quick(range(5)))
 def test_rules(seed: int, eager: bool, precise: bool) -> None:
     """Every tile is read whole and in order, none before its operands are there, none late.
 

@@ -11,6 +11,7 @@ from tb import layernorm
 from tb.amaranth_ports import simulate
 from tb.layernorm import Operation, check_layernorm, extreme_operations, random_operation
 from tb.pipelined import run_pipelined
+from tests.tiers import quick
 
 
 def check(lanes: int, operations: list[Operation]) -> None:
@@ -20,8 +21,10 @@ def check(lanes: int, operations: list[Operation]) -> None:
     simulate(LayerNorm(lanes, hidden, row_tiles), lambda ports: check_layernorm(ports, operations))
 
 
-@pytest.mark.parametrize("busy", [0.0, 0.3])
-@pytest.mark.parametrize("spread", [0, 80])
+TRAFFIC = quick([(0.3, 80), (0.0, 0), (0.0, 80), (0.3, 0)])
+
+
+@pytest.mark.parametrize(("busy", "spread"), TRAFFIC)
 @pytest.mark.parametrize(
     ("lanes", "channels", "tiles"), [(4, 40, 5), (4, 8, 4), (8, 1, 3), (3, 33, 1)]
 )
@@ -47,7 +50,7 @@ def test_port_taken_for_long() -> None:
     check(4, [operation])
 
 
-@pytest.mark.parametrize("channels", [2, 1024])
+@pytest.mark.parametrize("channels", quick([2, 1024], 1))
 def test_extremes(channels: int) -> None:
     check(5, extreme_operations(5, channels))
 

@@ -22,6 +22,7 @@ from tb.scenarios import (
     rebuilt,
     refused_streams,
 )
+from tests.tiers import quick
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 WIDE = Config(lanes=64, **SMALL_LIMITS | {"tokens": 128})
@@ -202,8 +203,8 @@ def expected_tiles(program: Program) -> tuple[list[list[bytes]], list[list[bytes
             for pace in (0.01, 0.3)
         ),
         ("no-pooler", 0.3, WIDE),
-        ("pre-norm", 0.3, WIDE),
-        ("no-pooler", 0.3, PRECISE),
+        pytest.param("pre-norm", 0.3, WIDE, marks=pytest.mark.thorough),
+        pytest.param("no-pooler", 0.3, PRECISE, marks=pytest.mark.thorough),
         ("post-norm-mean", 0.3, PRECISE),
     ],
 )
@@ -268,7 +269,7 @@ def test_any_byte_is_a_shift() -> None:
         assert [channel[2] for channel in parameters] == [(v - 1) % 8 + 1 for v in values]
 
 
-@pytest.mark.parametrize(("config", "one_of"), [(CONFIG, 7), (WIDE, 25)])
+@pytest.mark.parametrize(("config", "one_of"), quick([(CONFIG, 7), (WIDE, 25)]))
 def test_damaged_streams(config: Config, one_of: int) -> None:
     """The error, and no operation behind the damage."""
     program = compile_model(family("pre-norm", SMALL["pre-norm"]), config)

@@ -16,9 +16,16 @@ from rtl.interface.config import LANES, Config
 from tb.scenarios import SMALL, family
 
 SHAPE = Shape(
-    layers=2, hidden=20, heads=3, head_size=6, ffn=50, labels=5,
-    vocabulary=30, positions=40, types=2,
-)  # fmt: skip
+    layers=2,
+    hidden=20,
+    heads=3,
+    head_size=6,
+    ffn=50,
+    labels=5,
+    vocabulary=30,
+    positions=40,
+    types=2,
+)
 CONFIG = Config(lanes=4, tokens=32, hidden=24, ffn=50, labels=5)
 
 
@@ -69,12 +76,18 @@ def test_wide_operands_need_precise_hardware() -> None:
 @pytest.mark.parametrize(
     ("width", "tokens", "message"),
     [
-        (60, 32, "widest head layer is 60, the configuration's ffn takes 50: "
-         "generate one with ffn=60"),
-        (50, 4, "widest hidden layer of the head is 50, a bank has 32 words: "
-         "generate with more tokens"),
+        (
+            60,
+            32,
+            "widest head layer is 60, the configuration's ffn takes 50: generate one with ffn=60",
+        ),
+        (
+            50,
+            4,
+            "widest hidden layer of the head is 50, a bank has 32 words: generate with more tokens",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_wide_head_does_not_fit(width: int, tokens: int, message: str) -> None:
     model = family("bert-tiny", SHAPE)
     hidden = model.head[0]
@@ -280,8 +293,11 @@ def test_wide_embedding_table(lanes: int) -> None:
             word, lane = divmod(channel, lanes)
             pair = [table[number, (2 * word + part) * lanes + lane] for part in range(2)]
             assert pair == ([high[channel], low_bytes[channel]] if channel < 20 else [0, 0])
-    (embed,) = [step for step in compile_model(model, changed(lanes=lanes, hidden=96)).steps
-                if step.opcode is Opcode.EMBED]  # fmt: skip
+    (embed,) = [
+        step
+        for step in compile_model(model, changed(lanes=lanes, hidden=96)).steps
+        if step.opcode is Opcode.EMBED
+    ]
     assert embed.values["wide"] == 1
 
 

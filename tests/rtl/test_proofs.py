@@ -16,8 +16,9 @@ from rtl.datapath.norm_lane import NormLane
 from rtl.datapath.operand import Operand
 from rtl.datapath.requantize import Requantize, RoundShift
 from rtl.datapath.row_scale import RowScale
+from tests.damage import replaced
 from tests.rtl.formal import PARTS_AS_PORTS, proved
-from tests.rtl.mutation import replaced
+from tests.tiers import quick
 
 ROUND_SHIFT = """
 module formula (input signed [{width}-1:0] i, input [{s_bits}-1:0] s);
@@ -206,6 +207,7 @@ def test_product_of_adders(tmp_path: Path) -> None:
     assert proved(Product(), PRODUCTS, tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -237,15 +239,24 @@ def test_a_fault_in_a_round_shift_is_refuted(old: str, new: str, tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("file", "name", "formula", "old", "new"),
-    [
-        ("requantize", "Requantize", REQUANTIZE, "high + low[16:]", "high + low[17:]"),
-        ("row_scale", "RowScale", ROW_SCALE, "large = product[31]", "large = product[30]"),
-        ("row_scale", "RowScale", ROW_SCALE, "Mux(rounded[16], 1 << 15,", "Mux(rounded[16], 0,"),
-        ("row_scale", "RowScale", ROW_SCALE, "exponent - rounded[16]", "exponent"),
-        ("norm_lane", "NormLane", NORM_LANE, "high + (low >> 13)", "high + (low >> 14)"),
-        ("norm_lane", "NormLane", NORM_LANE, "product - self.offset", "product + self.offset"),
-        ("norm_lane", "NormLane", NORM_LANE, "scaled + self.beta", "scaled"),
-    ],
+    quick(
+        [
+            ("requantize", "Requantize", REQUANTIZE, "high + low[16:]", "high + low[17:]"),
+            ("row_scale", "RowScale", ROW_SCALE, "large = product[31]", "large = product[30]"),
+            (
+                "row_scale",
+                "RowScale",
+                ROW_SCALE,
+                "Mux(rounded[16], 1 << 15,",
+                "Mux(rounded[16], 0,",
+            ),
+            ("row_scale", "RowScale", ROW_SCALE, "exponent - rounded[16]", "exponent"),
+            ("norm_lane", "NormLane", NORM_LANE, "high + (low >> 13)", "high + (low >> 14)"),
+            ("norm_lane", "NormLane", NORM_LANE, "product - self.offset", "product + self.offset"),
+            ("norm_lane", "NormLane", NORM_LANE, "scaled + self.beta", "scaled"),
+        ],
+        2,
+    ),
 )
 def test_a_fault_is_refuted(
     file: str, name: str, formula: str, old: str, new: str, tmp_path: Path
@@ -255,6 +266,7 @@ def test_a_fault_is_refuted(
     assert not proved(unit, formula, tmp_path, before=PARTS_AS_PORTS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -269,6 +281,7 @@ def test_a_fault_in_a_weight_is_refuted(old: str, new: str, tmp_path: Path) -> N
     assert not proved(unit, WEIGHT.format(table=exp2_table()), tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_fault_in_a_product_is_refuted(tmp_path: Path) -> None:
     with replaced("matmul", ("terms[6] - terms[7]", "terms[6] + terms[7]")) as module:

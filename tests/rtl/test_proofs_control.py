@@ -12,8 +12,9 @@ from rtl.control.tile_queue import TileQueue
 from rtl.interface.config import Config
 from rtl.interface.tile import Tile
 from rtl.primitives.queues import OneDeepQueue
+from tests.damage import replaced
 from tests.rtl.formal import FLAT, READ, STATE_AS_PORTS, induced, proved, yosys
-from tests.rtl.mutation import replaced
+from tests.tiers import quick
 
 CONFIG = Config(lanes=4)
 # From the first cycle on `started`, the unit has been reset and so has the model.
@@ -238,19 +239,22 @@ def test_crc(width: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("file", "name", "formula", "old", "new"),
-    [
-        ("queues", "OneDeepQueue", ONE_DEEP, "valid.eq(0)", "valid.eq(self.i.valid)"),
-        ("queues", "OneDeepQueue", ONE_DEEP, "eq(~self.o.valid)", "eq(1)"),
-        ("tile_queue", "TileQueue", tiles(), "stays & (full | put)", "stays & put"),
-        ("tile_queue", "TileQueue", tiles(), "place, f", "self.i.payload, f"),
-        ("tile_queue", "TileQueue", tiles(), "known[1], known[0]", "known[0], known[1]"),
-        ("axi", "Registers", registers(), "m.Elif(self.s_axi.bready)", "m.Else()"),
-        ("axi", "Registers", registers(), "& ~self.s_axi.bvalid", ""),
-        ("axi", "Registers", registers(), "arready.eq(~self.s_axi.rvalid)", "arready.eq(1)"),
-        ("axi", "Registers", registers(), "awready.eq(~addressed)", "awready.eq(1)"),
-        ("axi", "Registers", registers(), "acknowledge | self.start", "acknowledge"),
-        ("axi", "Registers", registers(), "any() | ~strobe | ignored", "any() | ~strobe"),
-    ],
+    quick(
+        [
+            ("queues", "OneDeepQueue", ONE_DEEP, "valid.eq(0)", "valid.eq(self.i.valid)"),
+            ("queues", "OneDeepQueue", ONE_DEEP, "eq(~self.o.valid)", "eq(1)"),
+            ("tile_queue", "TileQueue", tiles(), "stays & (full | put)", "stays & put"),
+            ("tile_queue", "TileQueue", tiles(), "place, f", "self.i.payload, f"),
+            ("tile_queue", "TileQueue", tiles(), "known[1], known[0]", "known[0], known[1]"),
+            ("axi", "Registers", registers(), "m.Elif(self.s_axi.bready)", "m.Else()"),
+            ("axi", "Registers", registers(), "& ~self.s_axi.bvalid", ""),
+            ("axi", "Registers", registers(), "arready.eq(~self.s_axi.rvalid)", "arready.eq(1)"),
+            ("axi", "Registers", registers(), "awready.eq(~addressed)", "awready.eq(1)"),
+            ("axi", "Registers", registers(), "acknowledge | self.start", "acknowledge"),
+            ("axi", "Registers", registers(), "any() | ~strobe | ignored", "any() | ~strobe"),
+        ],
+        2,
+    ),
 )
 def test_a_fault_is_refuted(
     file: str, name: str, formula: str, old: str, new: str, tmp_path: Path
@@ -260,6 +264,7 @@ def test_a_fault_is_refuted(
     assert not induced(unit, formula, tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("old", "new", "is_linear"),
     [

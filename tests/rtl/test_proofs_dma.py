@@ -11,8 +11,8 @@ import pytest
 from rtl.dma.bursts import Bursts
 from rtl.dma.bus import Bus
 from rtl.dma.reader import Reader
+from tests.damage import replaced
 from tests.rtl.formal import induced
-from tests.rtl.mutation import replaced
 from tests.rtl.test_proofs_control import STARTED
 
 BUS = Bus(data_bits=32, burst=4, outstanding=2)
@@ -133,7 +133,7 @@ def test_reader(tmp_path: Path) -> None:
     [
         ("reader", "room & chosen", "room"),
         *(
-            pytest.param(*fault, marks=pytest.mark.slow)
+            pytest.param(*fault, marks=pytest.mark.thorough)
             for fault in (
                 ("bursts", "bus.burst - (now.beat & (bus.burst - 1))", "bus.burst - 0 * now.beat"),
                 ("bursts", "left.eq(left - length)", "left.eq(left - bus.burst)"),

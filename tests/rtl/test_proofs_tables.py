@@ -15,8 +15,8 @@ from amaranth.lib.wiring import In, Out
 
 import rtl.datapath.rsqrt
 from rtl.datapath.activation import ActivationTable
+from tests.damage import replaced
 from tests.rtl.formal import PARTS_AS_PORTS, proved
-from tests.rtl.mutation import replaced
 
 # What the memories answer may be anything.
 ACTIVATION = """

@@ -49,9 +49,10 @@ def entries_of(program: Program) -> list[Entry]:
 def sums(before: Sequence[Entry]) -> list[Entry]:
     """What has written X16 other than a NORM."""
     return [
-        e for e in before
+        e
+        for e in before
         if e.opcode == Opcode.EMBED or (e.opcode == Opcode.LINEAR and e.has(RESIDUAL))
-    ]  # fmt: skip
+    ]
 
 
 def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
@@ -118,19 +119,35 @@ def exceeds(entry: Entry, before: Sequence[Entry]) -> bool:
     right: list[bool] = []
     match entry.opcode:
         case Opcode.HEADER:
-            right = [v["tokens"] > 0, 0 < v["hidden"] <= c.hidden, 0 < v["ffn"] <= c.ffn,
-                     0 < v["labels"] <= c.labels]  # fmt: skip
+            right = [
+                v["tokens"] > 0,
+                0 < v["hidden"] <= c.hidden,
+                0 < v["ffn"] <= c.ffn,
+                0 < v["labels"] <= c.labels,
+            ]
         case Opcode.NORM:
-            right = [0 < v["channels"] <= c.hidden, v["shift"] in range(1, 32),
-                     v["epsilon"] in range(1, 2**50)]  # fmt: skip
+            right = [
+                0 < v["channels"] <= c.hidden,
+                v["shift"] in range(1, 32),
+                v["epsilon"] in range(1, 2**50),
+            ]
         case Opcode.EMBED:
             longest = before[0].values["tokens"]
-            right = [0 < v["channels"] <= c.hidden, v["token_rows"] > 0,
-                     longest + v["offset"] <= v["position_rows"], v["wide"] < 2]  # fmt: skip
+            right = [
+                0 < v["channels"] <= c.hidden,
+                v["token_rows"] > 0,
+                longest + v["offset"] <= v["position_rows"],
+                v["wide"] < 2,
+            ]
         case Opcode.ATTEND:
-            right = [v["heads"] > 0, 0 < v["head_size"] <= c.hidden, v["stride"] <= bank,
-                     v["score_s"] in range(1, 48), v["context_s"] in range(1, 48),
-                     *map(inside, ("query", "key", "value", "context"))]  # fmt: skip
+            right = [
+                v["heads"] > 0,
+                0 < v["head_size"] <= c.hidden,
+                v["stride"] <= bank,
+                v["score_s"] in range(1, 48),
+                v["context_s"] in range(1, 48),
+                *map(inside, ("query", "key", "value", "context")),
+            ]
         case Opcode.LINEAR:
             right = [0 < v["length"] <= max(c.hidden, c.ffn), v["columns"] > 0, v["shift"] < 16]
             if entry.has(BANK):
@@ -156,9 +173,11 @@ def ref_errors(
     flags_of = PRECISE_FLAGS_OF if precise else FLAGS_OF
     for place, entry in enumerate(entries):
         before = entries[:place]
-        foreign = entry.flags & ~flags_of.get(Opcode(entry.opcode), 0) if (
-            entry.opcode in set(Opcode)
-        ) else 1  # fmt: skip
+        foreign = (
+            entry.flags & ~flags_of.get(Opcode(entry.opcode), 0)
+            if (entry.opcode in set(Opcode))
+            else 1
+        )
         if foreign or misplaced(entry, before, encoder):
             found.append(Error.FORMAT)
         else:
@@ -236,9 +255,7 @@ def altered(rng: np.random.Generator, entries: list[Entry]) -> list[Entry]:
                 entries[place] = dataclasses.replace(entry, flags=flags)
             case 5 if entry.values:
                 name = str(rng.choice(list(entry.values)))
-                width = next(
-                    f.bytes for f in FIELDS[Opcode(entry.opcode)] if f.name == name
-                )  # fmt: skip
+                width = next(f.bytes for f in FIELDS[Opcode(entry.opcode)] if f.name == name)
                 value = entry.values[name]
                 options = [0, 1, value + 1, max(value - 1, 0), 1 << int(rng.integers(8 * width)),
                            CONFIG.hidden, CONFIG.hidden + 1, CONFIG.bank_words,

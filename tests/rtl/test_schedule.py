@@ -22,7 +22,7 @@ from sim.bench import run_bench
 from sim.design import described
 from tb.case import Case, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, inferences
-from tests.rtl.mutation import ROOT, replaced
+from tests.damage import ROOT, replaced
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 Pieces = tuple[tuple[str, str], ...]
@@ -148,7 +148,10 @@ MORE: dict[str, tuple[str, Pieces]] = {
 @pytest.mark.parametrize(
     "stage",
     [
-        stage if stage in ("none", "requantize") else pytest.param(stage, marks=pytest.mark.slow)
+        pytest.param(
+            stage,
+            marks=[pytest.mark.thorough if stage in ("none", "requantize") else pytest.mark.slow],
+        )
         for stage in MORE
     ],
 )

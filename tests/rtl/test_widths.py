@@ -36,9 +36,19 @@ class Operators(wiring.Component):
         m = Module()
         a, b, c, d = self.a, self.b, self.c, self.d
         results = (
-            a + c, a - c, b + d, a + b, d - b, a < c, b >= d, a == c,
-            ~(d != 0), a >> b, d.bit_select(b, 2), (a >> b) + (d == b),
-        )  # fmt: skip
+            a + c,
+            a - c,
+            b + d,
+            a + b,
+            d - b,
+            a < c,
+            b >= d,
+            a == c,
+            ~(d != 0),
+            a >> b,
+            d.bit_select(b, 2),
+            (a >> b) + (d == b),
+        )
         m.d.comb += [getattr(self, f"o{i}").eq(value) for i, value in enumerate(results)]
         return m
 

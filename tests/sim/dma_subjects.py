@@ -10,7 +10,7 @@ from rtl.compile.image import image_bytes
 from rtl.dma.bus import Bus
 from rtl.interface.config import Config
 from sim.machine.board import MemoryBoard, design_of, library
-from tests.small_models import SmallModel
+from tests.zoo import Compiled
 
 BUS = Bus(data_bits=64, burst=8, outstanding=4)
 
@@ -21,18 +21,19 @@ def limits(lanes: int, columns: int | None = None) -> Config:
 
 
 @dataclass(frozen=True)
-class Subject(SmallModel):
+class Subject(Compiled):
     """A model, and where its image lies."""
 
-    address: int
+    address: int = 0
 
 
 @cache
 def subjects(lanes: int, columns: int | None = None) -> tuple[Subject, ...]:
     """The first image is aligned to nothing but words, the second crosses a page where it can."""
-    first = Subject(0, limits(lanes, columns), 0x1000 + lanes)
+    first = Subject("no-pooler", limits(lanes, columns), address=0x1000 + lanes)
     end = first.address + len(image_bytes(first.image))
-    return first, Subject(1, limits(lanes, columns), -(-end // 4096) * 4096 + 4096 - lanes)
+    second = -(-end // 4096) * 4096 + 4096 - lanes
+    return first, Subject("pre-norm", limits(lanes, columns), address=second)
 
 
 @cache
@@ -40,7 +41,7 @@ def tagger(lanes: int, columns: int | None = None) -> Subject:
     """One with logits for every token, behind the others."""
     last = subjects(lanes, columns)[-1]
     end = last.address + len(image_bytes(last.image))
-    return Subject(2, limits(lanes, columns), -(-end // 64) * 64)
+    return Subject("every-token", limits(lanes, columns), labels=2, address=-(-end // 64) * 64)
 
 
 def board_of(

@@ -15,10 +15,10 @@ from sim.machine.unit import NativePorts, finish, library
 from tb import layers
 from tb.attention import Bench, check
 from tb.compare import Mismatch
-from tests.rtl.mutation import mutated
+from tests.damage import mutated
 from verify.mutate.bench import configuration, exercises
 
-pytestmark = pytest.mark.verilator
+pytestmark = [pytest.mark.verilator, pytest.mark.thorough]
 
 CONFIG = configuration("attention", 4)
 #: File, what stands there, what the fault says; the test that sees it and how.

@@ -14,9 +14,11 @@ from sim.bench import BenchError, run_bench
 from sim.builds import built
 from sim.design import Design
 from sim.simulators import SimulatorError
+from tests.tiers import quick
 
 BENCH = Path(__file__).with_name("bench_accumulator.py")
 EACH = pytest.mark.parametrize("simulator", simulators.SIMULATORS)
+THOROUGH_ON_VERILATOR = pytest.mark.parametrize("simulator", quick(sorted(simulators.SIMULATORS)))
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +27,7 @@ def _own_builds(tmp_path_factory, monkeypatch):
     monkeypatch.setattr(builds, "BUILDS", tmp_path_factory.getbasetemp() / "builds")
 
 
-@EACH
+@THOROUGH_ON_VERILATOR
 def test_all_tests_of_a_bench_run_with_their_parameters(accumulator, simulator):
     results = run_bench(accumulator(), simulator, bench=BENCH, probes=["part.total"])
     names = ["sums/sign=1", "sums/sign=-1", "sheet_is_given", "wrong_on_purpose", "probe"]
@@ -147,7 +149,7 @@ def test_a_program_is_never_replaced_by_another(accumulator, tmp_path):
     assert answers == ["200\n", "100\n"]
 
 
-@EACH
+@THOROUGH_ON_VERILATOR
 def test_waves_are_recorded_where_asked(accumulator, simulator, tmp_path):
     file = tmp_path / "waves" / "sums.fst"
     run_bench(accumulator(), simulator, bench=BENCH, testcases=["sums"], waves=file)

@@ -68,8 +68,12 @@ def module(cells: dict[str, Any], inputs: list[int], outputs: list[int]) -> Modu
 
 def values(module: Module_) -> dict[int, Any]:
     """Every net for all values of the inputs, as arrays; flip-flops are wires."""
-    inputs = [bit for port in module["ports"].values() if port["direction"] == "input"
-              for bit in port["bits"]]  # fmt: skip
+    inputs = [
+        bit
+        for port in module["ports"].values()
+        if port["direction"] == "input"
+        for bit in port["bits"]
+    ]
     every = np.arange(1 << len(inputs))
     known: dict[Any, Any] = {"0": every < 0, "1": every >= 0, "x": every >= 0}
     known |= {bit: (every >> place & 1).astype(bool) for place, bit in enumerate(inputs)}

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from golden.model import Model, Shape
-from golden.random import random_model
+from golden.model import Model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import Config, ceil_div
 from sim.bench import run_bench
@@ -19,18 +17,13 @@ from sim.cycles.model import predict
 from sim.machine import volume
 from tb.case import Case, accelerator_inference, write_case
 from tb.scenarios import SMALL_LIMITS
+from tests import zoo
 
 #: As in tests/tb/test_bench_accelerator.py, so that one build serves both.
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
-SHAPE = Shape(
-    layers=2, hidden=16, heads=2, head_size=8, ffn=32, labels=2, vocabulary=30, positions=16,
-    types=2,
-)  # fmt: skip
-MODELS: dict[str, Model] = {
-    "post": random_model(SHAPE, 1),
-    "pre": random_model(
-        replace(SHAPE, layers=1, hidden=10, head_size=5, ffn=23, labels=3, norm="pre"), 2
-    ),
+MODELS = {
+    "post": zoo.model("bert-tiny", 1),
+    "pre": zoo.model("pre-norm-embedding-norm", 2, vocabulary=30),
 }
 LENGTHS = (1, 5, 16)
 
@@ -50,9 +43,10 @@ def by_cocotb(
 
 
 def sequence(tokens: int) -> np.ndarray:
-    return np.random.default_rng(tokens).integers(0, SHAPE.vocabulary, tokens)
+    return np.random.default_rng(tokens).integers(0, 30, tokens)
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(("stream_bytes", "row_latency"), [(4, 20), (4, 1), (1, 2), (2, 77)])

@@ -35,12 +35,18 @@ LONG = 512
 SOONER = ("-MAKEFLAGS", "OPT_FAST=-O1", "-MAKEFLAGS", "VM_PARALLEL_BUILDS=0")
 SIZES: dict[str, Any] = {"vocabulary": VOCABULARY, "positions": LONG, "types": 2}
 SHAPES = {
-    "bert-tiny": Shape(
-        layers=2, hidden=128, heads=2, head_size=64, ffn=512, labels=2, **SIZES
-    ),
+    "bert-tiny": Shape(layers=2, hidden=128, heads=2, head_size=64, ffn=512, labels=2, **SIZES),
     "odd": Shape(
-        layers=2, hidden=33, heads=3, head_size=7, ffn=50, labels=5, **SIZES, norm="pre",
-        embedding_norm=False, pooling="mean",
+        layers=2,
+        hidden=33,
+        heads=3,
+        head_size=7,
+        ffn=50,
+        labels=5,
+        **SIZES,
+        norm="pre",
+        embedding_norm=False,
+        pooling="mean",
     ),
     "chained": Shape(
         layers=1, hidden=20, heads=1, head_size=9, ffn=18, labels=6, **SIZES, norm="pre"
@@ -51,11 +57,9 @@ SHAPES = {
     "every-token": Shape(
         layers=2, hidden=20, heads=2, head_size=10, ffn=30, labels=5, **SIZES, pooling="none"
     ),
-    "factorised": Shape(
-        layers=2, hidden=40, heads=2, head_size=20, ffn=30, labels=3, **SIZES
-    ),
+    "factorised": Shape(layers=2, hidden=40, heads=2, head_size=20, ffn=30, labels=3, **SIZES),
     "one": Shape(layers=1, hidden=1, heads=1, head_size=1, ffn=1, labels=1, **SIZES),
-}  # fmt: skip
+}
 FACTORISED = {"factorised": 13}
 
 
@@ -184,8 +188,11 @@ def test_there_are_enough_combinations() -> None:
 
 def marks(lanes: int, *, long: bool = False) -> list[pytest.MarkDecorator]:
     """The first case of a number of lanes builds the simulation: of 64 that takes very long."""
-    slow = [pytest.mark.slow] if lanes >= 32 or long else []
-    return [*slow, pytest.mark.timeout(5400)] if lanes == 64 else slow
+    if lanes == 64:
+        return [pytest.mark.slow, pytest.mark.timeout(5400)]
+    if lanes == 32 or long:
+        return [pytest.mark.slow]
+    return [pytest.mark.thorough] if lanes > 4 else []
 
 
 @pytest.mark.verilator
@@ -270,6 +277,7 @@ def test_prediction_of_batches_equals_simulation(lanes: int) -> None:
         np.testing.assert_array_equal(result.logits.reshape(wanted.shape), wanted)
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 @pytest.mark.parametrize("columns", [4, pytest.param(16, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from quant import evaluate
 from quant.calibrate import ensure
 from sim import regress
 from tests.cli.test_cluster import scheduler, workers
+from tests.tiers import quick
 from verify.fuzz import __main__ as fuzz
 from verify.mutate import __main__ as mutate
 
@@ -27,6 +28,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield found
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 def test_fuzzing(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Processes here and workers there, 1 and 3 of them; there are three shares of cases."""
@@ -58,10 +60,11 @@ def test_regression(address: str, tmp_path: Path) -> None:
             arguments = [*REGRESS, "--stalls", "4", *there, "--json", str(out)]
             assert regress.main(arguments) == 0
         reports.append(out.read_bytes())
-    assert b'"reviews": 20' in reports[0]
+    assert b'"texts": 20' in reports[0]
     assert reports == [reports[0]] * 4
 
 
+@pytest.mark.thorough
 def test_evaluation(address: str, tmp_path: Path) -> None:
     quantized, reports = str(ensure()), []
     for count in (0, 1, 3):
@@ -75,6 +78,7 @@ def test_evaluation(address: str, tmp_path: Path) -> None:
     assert reports == [reports[0]] * 3
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 def test_mutants(address: str, tmp_path: Path) -> None:
     reports = []
@@ -88,7 +92,7 @@ def test_mutants(address: str, tmp_path: Path) -> None:
     assert reports == [reports[0]] * 2
 
 
-@pytest.mark.parametrize("command", [fuzz, regress, evaluate])
+@pytest.mark.parametrize("command", quick([fuzz, regress, evaluate], 2))
 def test_an_address_that_is_none(command: object, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--dask", "nonsense://here:1"]) == 2
     told = capsys.readouterr().err.splitlines()[-1]

@@ -13,6 +13,7 @@ import pytest
 from rtl.interface.config import Config
 from sim import design
 from sim.design import generated
+from tests.tiers import quick
 
 CONFIG = Config(lanes=4)
 
@@ -43,7 +44,7 @@ def test_the_second_time_it_is_read_back(
     assert len([path for path in tmp_path.iterdir() if path.suffix == ".json"]) == 3
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"key": 1}', "null"])
+@pytest.mark.parametrize("content", quick(["", "{", "[]", '{"key": 1}', "null"], 2))
 def test_a_damaged_file_is_made_again(
     content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,7 +25,7 @@ from sim.cycles.dma import predict_dma
 from sim.design import described
 from sim.machine.board import ABORT, MemoryBoard, design_of, library
 from tb.packing import token_words
-from tests.rtl.mutation import replaced
+from tests.damage import replaced
 from tests.sim.dma_subjects import BUS, Subject, board_of, limits, subjects, tagger
 
 pytestmark = pytest.mark.verilator

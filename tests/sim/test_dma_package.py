@@ -26,6 +26,7 @@ def said(text: str, top: str, folder: Path) -> dict[str, str]:
     return {name: tool([path], top) for name, tool in TOOLS.items()}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("lanes", "data_bits", "address_bits"),
     [

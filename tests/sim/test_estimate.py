@@ -96,6 +96,7 @@ def test_memories_are_what_yosys_makes_of_them(
 APART = ((4, 16, 96), (4, 16, 768), (8, 16, 2048), (4, 32, 512), (8, 32, 128), (4, 32, 8))
 
 
+@pytest.mark.thorough
 def test_memories_written_by_lane(tmp_path: Path) -> None:
     modules = []
     for lanes, bits, depth in APART:

@@ -22,6 +22,7 @@ from sim.gates import __main__ as gates
 from sim.gates.netlist import netlist
 from sim.synth.tools import SynthesisError, run_tool
 from tests.ending import refusal
+from tests.tiers import quick
 
 CONFIG = Config(lanes=4)
 
@@ -47,7 +48,7 @@ def test_a_cell_of_unknown_cost_is_refused() -> None:
         used("ice40", {"SB_LUT4": 1, "SB_SPRAM256KA": 2})
 
 
-@pytest.mark.parametrize(("family", "dsp"), [("gowin", 8), ("cyclonev", 4), ("ice40", 8)])
+@pytest.mark.parametrize(("family", "dsp"), quick([("gowin", 8), ("cyclonev", 4), ("ice40", 8)]))
 def test_two_products_a_lane(family: str, dsp: int) -> None:
     """Requantize multiplies the halves of an accumulator; Cyclone V has two products a DSP."""
     (counts,) = count(generated("requantize", CONFIG), [family])
@@ -91,9 +92,12 @@ def test_the_flow_for_ice40_keeps_the_product(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "family", ["ice40", *(pytest.param(f, marks=pytest.mark.slow) for f in ("nexus", "xilinx7",
-                                                                           "cyclonev"))]
-)  # fmt: skip
+    "family",
+    [
+        pytest.param("ice40", marks=pytest.mark.thorough),
+        *(pytest.param(f, marks=pytest.mark.slow) for f in ("nexus", "xilinx7", "cyclonev")),
+    ],
+)
 def test_requantize_is_bit_exact_after_synthesis(family: str) -> None:
     arguments = ["requantize", "--lanes", "4", "--simulator", "icarus", "--family", family]
     assert gates.main(arguments) == 0

@@ -22,21 +22,14 @@ from rtl.interface.operation import Error
 from sim.cycles.model import predict
 from sim.machine import volume
 from sim.machine.volume import Job, Result
+from tb.scenarios import SMALL_LIMITS
+from tests import zoo
 from tests.damage import any_damage
 
-CONFIG = Config(lanes=4, tokens=16, hidden=16, ffn=32, labels=4)
-PLAIN = Shape(
-    layers=2,
-    hidden=16,
-    heads=2,
-    head_size=8,
-    ffn=32,
-    labels=2,
-    vocabulary=30,
-    positions=16,
-    types=2,
-)
-ODD = replace(PLAIN, layers=1, hidden=10, heads=2, head_size=5, ffn=23, labels=3, norm="pre")
+#: As in test_cycle_counts.py, so that one build serves both.
+CONFIG = Config(lanes=4, **SMALL_LIMITS)
+PLAIN = zoo.shape("bert-tiny", positions=16)
+ODD = zoo.shape("pre-norm-embedding-norm", labels=3, positions=16, vocabulary=30)
 
 pytestmark = pytest.mark.verilator
 
@@ -54,7 +47,8 @@ class Loaded:
         rng = np.random.default_rng([tokens, seed])
         attend = rng.integers(0, 4, tokens) > 0
         attend[0] = True
-        ids, types = rng.integers(0, 30, tokens), rng.integers(0, 2, tokens)
+        ids = rng.integers(0, self.model.shape.vocabulary, tokens)
+        types = rng.integers(0, self.model.shape.types, tokens)
         return Job(self.program, self.table, ids, types, attend, **options)
 
     def golden(self, job: Job, trace: dict[str, np.ndarray] | None = None) -> np.ndarray:
@@ -110,17 +104,27 @@ def test_stalls_depend_on_the_seed_alone(plain: Loaded) -> None:
 @pytest.mark.parametrize(
     ("stream_bytes", "stream_ahead", "row_latency"),
     [
-        (None, 1, 20), (1, 1, 20), (2, 1, 1), (3, 1, 77), (4, 1, 400),
-        (1, 2, 20), (2, 9, 1), (1, 300, 20), (3, 1_000_000, 77), (None, 5, 20),
+        (None, 1, 20),
+        (1, 1, 20),
+        (2, 1, 1),
+        (3, 1, 77),
+        (4, 1, 400),
+        (1, 2, 20),
+        (2, 9, 1),
+        (1, 300, 20),
+        (3, 1_000_000, 77),
+        (None, 5, 20),
     ],
-)  # fmt: skip
+)
 def test_timing_is_that_of_the_cycle_model(
     plain: Loaded, odd: Loaded, stream_bytes: int | None, stream_ahead: int, row_latency: int
 ) -> None:
     cases = [(one, n) for one in (plain, odd) for n in (1, 5, 16)]
     memory: dict[str, Any] = {
-        "stream_bytes": stream_bytes, "stream_ahead": stream_ahead, "row_latency": row_latency
-    }  # fmt: skip
+        "stream_bytes": stream_bytes,
+        "stream_ahead": stream_ahead,
+        "row_latency": row_latency,
+    }
     results = volume.simulate(CONFIG, [one.job(n) for one, n in cases], **memory)
     for (one, n), result in zip(cases, results, strict=True):
         expected = predict(one.program, n, **memory)
@@ -233,8 +237,12 @@ def test_no_damage_of_stream_or_rows_gives_logits(plain: Loaded) -> None:
     assert len(jobs) > 50
     for result in volume.simulate(CONFIG, jobs):
         assert result.error in (
-            Error.FORMAT, Error.CRC, Error.LIMIT, Error.TRUNCATED, Error.OVERRUN,
-        )  # fmt: skip
+            Error.FORMAT,
+            Error.CRC,
+            Error.LIMIT,
+            Error.TRUNCATED,
+            Error.OVERRUN,
+        )
         assert not len(result.logits)
     rows, width = plain.table.tobytes(), plain.table.shape[1]
     tables = [*any_damage(rows, 6, 60), Loaded(PLAIN, 99).table.tobytes()]

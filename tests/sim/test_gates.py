@@ -18,11 +18,12 @@ from sim.simulators import SimulatorError
 from sim.synth import fold
 from sim.synth.tools import SynthesisError
 from tests.ending import refusal
+from tests.tiers import quick
 
 CONFIG = Config(lanes=4)
 
 
-@pytest.mark.parametrize("unit", ["requantize", "activation", "reciprocal", "rsqrt"])
+@pytest.mark.parametrize("unit", quick(["activation", "reciprocal", "requantize", "rsqrt"], 2))
 def test_small_units_on_icarus(unit: str) -> None:
     assert command.main([unit, "--lanes", "4", "--simulator", "icarus"]) == 0
 
@@ -32,10 +33,17 @@ def test_small_units_on_icarus(unit: str) -> None:
 @pytest.mark.parametrize(
     "unit",
     [
-        "requantize", "activation", "reciprocal", "rsqrt", "softmax", "layernorm", "matmul",
-        "attention", "accelerator",
+        "requantize",
+        "activation",
+        "reciprocal",
+        "rsqrt",
+        "softmax",
+        "layernorm",
+        "matmul",
+        "attention",
+        "accelerator",
     ],
-)  # fmt: skip
+)
 def test_every_unit_on_verilator(unit: str) -> None:
     assert command.main([unit, "--lanes", "4"]) == 0
 

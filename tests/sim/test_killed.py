@@ -19,13 +19,9 @@ PROGRAMS = str(ROOT / "build" / "sim" / "programs")
 pytestmark = pytest.mark.verilator
 
 HARNESS = """
-from golden.random import random_model
-from rtl.compile.program import compile_model, embedding_table
 from sim.machine import volume
-from tests.sim.test_recovery import CONFIG, TINY
-model = random_model(TINY, 4)
-program, table = compile_model(model, CONFIG), embedding_table(model, CONFIG.lanes)
-volume.simulate(CONFIG, [volume.Job(program, table, [1] * 16)] * 20_000, processes=2)
+from tests.sim.test_fast import CONFIG, PLAIN, Loaded
+volume.simulate(CONFIG, [Loaded(PLAIN, 4).job(16)] * 20_000, processes=2)
 """
 
 
@@ -73,6 +69,7 @@ def test_a_killed_command_leaves_no_simulation() -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.thorough
 def test_a_fuzzer_that_another_process_started_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     built = program(4)
     monkeypatch.setattr("os.getpid", lambda: 1)

@@ -80,7 +80,11 @@ TOOLS = {
 def cases() -> list[object]:
     """Every unit with every number of lanes, the large ones up to 32; above four they are slow."""
     return [
-        pytest.param(name, lanes, marks=[pytest.mark.slow] if lanes > 4 else [])
+        pytest.param(
+            name,
+            lanes,
+            marks=[pytest.mark.slow] if lanes > 4 else [pytest.mark.thorough] * (name in LARGE),
+        )
         for name in UNITS
         for lanes in LANES
         if lanes <= 32 or name not in LARGE
@@ -94,6 +98,7 @@ def test_no_tool_has_anything_to_say(name: str, lanes: int, tmp_path: Path) -> N
     assert {tool: TOOLS[tool]([verilog], name) for tool in tools} == dict.fromkeys(tools, "")
 
 
+@pytest.mark.thorough
 def test_no_tool_has_anything_to_say_of_wide_operands(tmp_path: Path) -> None:
     verilog, _ = generate("accelerator", Config(lanes=4, precise=True), tmp_path)
     tools = [tool for tool in TOOLS if tool != "yosys"]
@@ -155,6 +160,7 @@ endmodule
 """
 
 
+@pytest.mark.thorough
 def test_two_configurations_live_in_one_design(tmp_path: Path) -> None:
     tiny = Config(lanes=4, tokens=4, hidden=4, ffn=4, labels=2)
     configs = {"tiny_": tiny, "wide_": replace(tiny, hidden=8, ffn=12)}

@@ -13,7 +13,7 @@ from sim.machine.unit import NativePorts, finish, library
 from tb import reciprocal, requantize, rsqrt
 from tb.compare import Mismatch
 from tb.pipelined import check_stream, stream
-from tests.rtl.mutation import mutated
+from tests.damage import mutated
 
 pytestmark = pytest.mark.verilator
 
@@ -31,6 +31,7 @@ def ports_of(unit: str) -> NativePorts:
     return NativePorts(library(design), design)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", SWEEPS)
 def test_every_operand(unit: str) -> None:
     finish(check_stream(ports_of(unit), *SWEEPS[unit]()))

@@ -102,6 +102,7 @@ def figures(tmp_path: Path) -> list[dict[str, Any]]:
     return [json.loads((tmp_path / f"{name}.json").read_text()) for name in ("run", "regress")]
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 def test_an_embedding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The identity as head: as many numbers as the encoder is wide, no classes, mean pooling."""
@@ -150,7 +151,7 @@ def test_three_commands(
     assert found["tokens"] == 6
     assert set(found["verdicts"][2]["logits"]) == {"drop", "keep"}
     assert f"layer.{layers - 1}.ffn.sum" in found["compared"]
-    assert all_texts["reviews"] == len(TEXTS)
+    assert all_texts["texts"] == len(TEXTS)
     assert all_texts["accuracy"]["RTL"] == all_texts["accuracy"]["golden"] is not None
 
 
@@ -231,8 +232,12 @@ def test_a_class_for_every_token(tmp_path: Path, capsys: pytest.CaptureFixture[s
     arrays["classifier.bias"][3] -= 2
     model = tiny.write(tmp_path / "checkpoint", config, arrays)
     texts, mine, figures = (tmp_path / name for name in ("texts.jsonl", "mine", "figures.json"))
-    rows = [("a good film !", [0, 1, 2, 0]), ("the bad films", [0, 3, 4]), ("films", [3]),
-            ("a bad film , the films good !", [0, 1, 2, 0, None, 3, 0, 0])]  # fmt: skip
+    rows = [
+        ("a good film !", [0, 1, 2, 0]),
+        ("the bad films", [0, 3, 4]),
+        ("films", [3]),
+        ("a bad film , the films good !", [0, 1, 2, 0, None, 3, 0, 0]),
+    ]
     lines = [json.dumps({"tokens": words.split(), "ner_tags": tags}) for words, tags in rows]
     texts.write_text("\n".join(lines))
     given = ["--data", str(texts)]
@@ -243,7 +248,7 @@ def test_a_class_for_every_token(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "passed: equal bit for bit" in capsys.readouterr().out
     found = json.loads(figures.read_text())
     assert found["accuracy"]["RTL"] == found["accuracy"]["golden"] is not None
-    assert found["inferences"] < found["reviews"] == 4
+    assert found["inferences"] < found["texts"] == 4
     assert run.main([*options, "--review", "good films, bad", "--tokens", "16"]) == Exit.OK
     printed = capsys.readouterr().out
     assert "Every bit equal to the golden model." in printed

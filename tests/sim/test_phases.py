@@ -1,15 +1,12 @@
 """The work of a program, counted by hand for BERT-Tiny's shape."""
 
-from golden.model import Shape
 from golden.random import random_model
 from rtl.compile.program import compile_model
 from rtl.interface.config import Config
 from sim.phases import phases, work
+from tests import zoo
 
-TINY = Shape(
-    layers=2, hidden=128, heads=2, head_size=64, ffn=512, labels=2, vocabulary=9, positions=128,
-    types=2,
-)  # fmt: skip
+TINY = zoo.shape(zoo.REAL, vocabulary=9, positions=128)
 
 
 def test_work_of_bert_tiny() -> None:

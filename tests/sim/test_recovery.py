@@ -24,13 +24,21 @@ from rtl.interface.operation import Error
 from sim.machine import volume
 from sim.machine.volume import Job, Result
 
-pytestmark = pytest.mark.verilator
+pytestmark = [pytest.mark.verilator, pytest.mark.thorough]
 
 CONFIG = Config(lanes=4, tokens=16, hidden=16, ffn=32, labels=4)
 TINY = Shape(
-    layers=1, hidden=10, heads=2, head_size=5, ffn=18, labels=4,
-    vocabulary=30, positions=16, types=2, norm="pre",
-)  # fmt: skip
+    layers=1,
+    hidden=10,
+    heads=2,
+    head_size=5,
+    ffn=18,
+    labels=4,
+    vocabulary=30,
+    positions=16,
+    types=2,
+    norm="pre",
+)
 
 SHAPES = {
     "plain": Shape(
@@ -125,8 +133,10 @@ def steps_of(program: Program, *steps: Step) -> bytes:
 def test_a_stream_that_computes_no_logits(tiny: Loaded) -> None:
     """Its HEADER and END alone; everything but the logits; after a reset, and after others."""
     steps = tiny.program.steps
-    streams = [steps_of(tiny.program, steps[0], steps[-1]),
-               steps_of(tiny.program, *steps[:-2], steps[-1])]  # fmt: skip
+    streams = [
+        steps_of(tiny.program, steps[0], steps[-1]),
+        steps_of(tiny.program, *steps[:-2], steps[-1]),
+    ]
     assert Flag.LOGITS in steps[-2].flags
     job = tiny.job(5)
     results = followed(tiny, [replace(job, program=stream) for stream in streams * 2])
@@ -185,17 +195,22 @@ def refused(program: Program) -> Iterator[tuple[str, tuple[Step, ...], Error]]:
     yield "logits of all tokens", changed(p, "logits", drop=Flag.FIRST_TILE), Error.LIMIT
     yield "header only", (p.steps[0],) * 2, Error.FORMAT
     for name, values in (
-        ("header", {"labels": 0}), ("header", {"hidden": 0}),
-        ("logits", {"columns": c.labels + 1}), ("logits", {"destination": 1}),
+        ("header", {"labels": 0}),
+        ("header", {"hidden": 0}),
+        ("logits", {"columns": c.labels + 1}),
+        ("logits", {"destination": 1}),
         ("embedding.sum", {"offset": 9}),
-        (f"{layer}.q", {"source": 1}), (f"{layer}.q", {"source_stride": c.hidden + 1}),
+        (f"{layer}.q", {"source": 1}),
+        (f"{layer}.q", {"source_stride": c.hidden + 1}),
         (f"{layer}.q", {"destination": c.bank_words}),
         (f"{layer}.ffn.sum", {"destination": 4}),
         (f"{layer}.ffn.sum", {"destination_stride": c.hidden + 1}),
-        (f"{layer}.ffn.norm", {"shift": 32}), (f"{layer}.ffn.norm", {"epsilon": 1 << 50}),
-        (layer, {"score_s": 48}), (layer, {"stride": c.bank_words + 1}),
+        (f"{layer}.ffn.norm", {"shift": 32}),
+        (f"{layer}.ffn.norm", {"epsilon": 1 << 50}),
+        (layer, {"score_s": 48}),
+        (layer, {"stride": c.bank_words + 1}),
         (layer, {"key": bank_address(1, c.bank_words)}),
-    ):  # fmt: skip
+    ):
         yield f"{name} {values}", changed(p, name, **values), Error.LIMIT
 
 
@@ -240,9 +255,15 @@ def test_one_accelerator_runs_what_was_compiled_for_any(shape: str) -> None:
     model = random_model(SHAPES[shape], 5)
     table, codes = embedding_table(model, CONFIG.lanes), []
     for limits in (
-        {}, {"tokens": 4}, {"tokens": 40}, {"tokens": 1000}, {"hidden": 70}, {"ffn": 200},
-        {"tokens": 33, "hidden": 64, "ffn": 400, "labels": 9}, {"hidden": 1000, "ffn": 4000},
-    ):  # fmt: skip
+        {},
+        {"tokens": 4},
+        {"tokens": 40},
+        {"tokens": 1000},
+        {"hidden": 70},
+        {"ffn": 200},
+        {"tokens": 33, "hidden": 64, "ffn": 400, "labels": 9},
+        {"hidden": 1000, "ffn": 4000},
+    ):
         config = replace(CONFIG, **limits)
         if shape == "wide" and config.tokens < 8:
             continue  # its V does not fit such banks at all

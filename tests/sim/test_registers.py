@@ -16,6 +16,8 @@ from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from rtl.registers.map import SOURCE, Field, Register, registers
 from sim.design import generated
+from tests.damage import changed
+from tests.tiers import quick
 
 # All limits differ, so that none can stand in another's place.
 CONFIG = Config(lanes=4, tokens=24, hidden=32, ffn=48, labels=8)
@@ -250,8 +252,11 @@ def test_every_field_is_what_the_map_says(simulation: Path, tmp_path: Path) -> N
     assert said == ""
     assert count > 1000
     assert {one.access for register in MAP for one in register.fields} == {
-        "ro", "rw", "wo", "w1c",
-    }  # fmt: skip
+        "ro",
+        "rw",
+        "wo",
+        "w1c",
+    }
 
 
 OTHERS = [
@@ -280,13 +285,13 @@ def test_every_other_map_is_one() -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [*OTHERS[:3], *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHERS[3:])],
+    quick(OTHERS, 3),
 )
 def test_another_map_is_not_that_of_the_verilog(
     old: str, new: str, simulation: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "other.rdl"
-    source.write_text(SOURCE.read_text().replace(old, new))
+    source.write_text(changed(SOURCE.read_text(), (old, new)))
     assert played(simulation, tmp_path, registers(CONFIG, source))[1] != ""
 
 

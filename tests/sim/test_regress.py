@@ -23,9 +23,7 @@ from sim.machine.volume import MachineError, Result
 from sim.reviews import Review, Setup, check, shares
 from tests.ending import refusal
 
-LINE = [
-    "--reviews", "4", "--tokens", "12", "--lanes", "4", "--trace-sample", "2", "--jobs", "2"
-]  # fmt: skip
+LINE = ["--reviews", "4", "--tokens", "12", "--lanes", "4", "--trace-sample", "2", "--jobs", "2"]
 FAST_BATCH = golden_fast.run_batch
 
 
@@ -42,7 +40,7 @@ def result(logits: list[int], error: Error = Error.NONE) -> Result:
 def figures(**changes: object) -> regress.Regression:
     sound = regress.Regression(
         task="classification",
-        reviews=4,
+        texts=4,
         traced=2,
         inferences=3,
         lanes=4,
@@ -101,9 +99,15 @@ def test_each_review_of_an_inference_has_its_own_logits(classifier: Classifier) 
     config = fitting(classifier.model.shape, 4, 24)
     program = compile_model(classifier.model, config)
     setup = Setup(
-        model=classifier.model, config=config, program=program, rows=np.zeros((0, 0), np.int8),
-        stream_bytes=None, stream_ahead=1, row_latency=20, stalls=None,
-    )  # fmt: skip
+        model=classifier.model,
+        config=config,
+        program=program,
+        rows=np.zeros((0, 0), np.int8),
+        stream_bytes=None,
+        stream_ahead=1,
+        row_latency=20,
+        stalls=None,
+    )
     tokens = classifier.tokens("A fine film.")
     batch = [Review(tokens, np.array(golden, np.int32), False) for golden in ([1, -2], [3, 4])]
     one, other = check(setup, batch, result([1, -2, 3, 5]))
@@ -130,7 +134,7 @@ def test_reviews_go_back_to_their_places() -> None:
 
 def test_only_compared_and_equal_reviews_pass() -> None:
     assert figures().passed
-    assert not figures(reviews=0).passed
+    assert not figures(texts=0).passed
     assert not figures(values=0).passed
     assert not figures(mismatches=1).passed
     assert not figures(problems=["review 0 (3 tokens): ended with the error CRC"]).passed
@@ -157,7 +161,7 @@ def test_the_report_tells_the_figures_and_the_first_problems() -> None:
     ],
 )
 def test_refused_options(line: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert message in refusal(regress.main, ["--reviews", "2", *line], capsys)
+    assert message in refusal(regress.main, ["--texts", "2", *line], capsys)
 
 
 @pytest.mark.verilator
@@ -167,7 +171,7 @@ def test_real_reviews_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert regress.main([*LINE, "--json", str(out)]) == 0
     assert "passed: equal bit for bit" in capsys.readouterr().out
     found = json.loads(out.read_text())
-    assert (found["reviews"], found["traced"], found["mismatches"]) == (4, 2, 0)
+    assert (found["texts"], found["traced"], found["mismatches"]) == (4, 2, 0)
     assert found["values"] > 2 * 12 * 128 * 2 * 10
     assert set(found["accuracy"]) == {"float", "golden", "RTL"}
     assert found["passed"]
@@ -187,7 +191,7 @@ def test_a_single_wrong_logit_fails(
     assert regress.main(LINE) == 1
     told = capsys.readouterr().out
     assert "mismatches                 1" in told
-    assert "review 1 (12 tokens): logits are" in told
+    assert "text 1 (12 tokens): logits are" in told
     assert told.endswith("FAILED\n")
 
 

@@ -52,6 +52,7 @@ def test_nonsense_is_one_line(
     assert message in refusal(run.main, arguments, capsys)
 
 
+@pytest.mark.thorough
 def test_attention_on_icarus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "report.json"
     arguments = [*ATTENTION, "--review", "A film that I will not forget, ever."]
@@ -79,7 +80,7 @@ def test_unit_on_its_vectors(tmp_path: Path) -> None:
 @pytest.mark.verilator
 def test_whole_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "report.json"
-    arguments = ["--lanes", "8", "--tokens", "20", "--review", "That movie was terrible!"]
+    arguments = ["--lanes", "4", "--tokens", "20", "--review", "That movie was terrible!"]
     assert run.main([*arguments, "--json", str(report)]) == 0
     figures = json.loads(report.read_text())
     assert not any(figures["mismatches"].values())
@@ -100,6 +101,7 @@ def test_whole_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "mismatches" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 def test_two_at_once_answer_for_their_own_reviews(tmp_path: Path) -> None:
     """Two commands in one clone, with different reviews, builds and caches shared."""
@@ -119,7 +121,7 @@ def test_two_at_once_answer_for_their_own_reviews(tmp_path: Path) -> None:
         assert process.returncode == 0, text
         assert "Every bit equal" in text
         figures = json.loads(report.read_text())
-        assert figures["review"] == review
+        assert figures["text"] == review
         page = report.with_suffix(".html").read_text()
         assert [one for one in BOTH if one in page] == [review]
         logits = {one["model"]: one["logits"] for one in figures["verdicts"]}
@@ -245,7 +247,7 @@ def test_one_wrong_bit_is_found(
         return dataclasses.replace(inference, writes=tuple(writes))
 
     monkeypatch.setattr(play, "accelerator_inference", flipped)
-    assert run.main(["--lanes", "8", "--tokens", "9", "--review", "Terrible!"]) == 1
+    assert run.main(["--lanes", "4", "--tokens", "9", "--review", "Terrible!"]) == 1
     message = capsys.readouterr().err
     assert "layer.1.v" in message
     assert "lane 3" in message

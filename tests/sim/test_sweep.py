@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from golden.model import Shape
 from golden.random import random_model
 from golden.store import save
 from quant.calibrate import ensure
@@ -21,13 +20,11 @@ from sim.cycles import __main__ as command
 from sim.cycles import batches, sweep
 from sim.cycles.model import predict
 from sim.phases import work
+from tests import zoo
 from tests.ending import refusal
 
 SMALL = ["--shape", "2,16,32", "--lanes", "4"]
-SHAPE = Shape(
-    layers=1, hidden=16, heads=2, head_size=8, ffn=32, labels=2, vocabulary=30, positions=32,
-    types=2,
-)  # fmt: skip
+SHAPE = zoo.shape("bert-tiny", layers=1, hidden=16, head_size=8, ffn=32, positions=32)
 MODEL = random_model(SHAPE, 1)
 
 
@@ -191,8 +188,11 @@ def test_texts_a_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     texts = rotten_tomatoes("test")[:5]
     lengths = [len(classifier.tokens(text.text, max_tokens=30).ids) for text in texts]
     assert [(row["memory"], row["stream_bytes"]) for row in rows] == [
-        (64, 1), (128, 1), (64, 8), (128, 8)
-    ]  # fmt: skip
+        (64, 1),
+        (128, 1),
+        (64, 8),
+        (128, 8),
+    ]
     assert {row["tokens"] for row in rows} == {sum(lengths)}
     assert {row["texts"] for row in rows} == {5}
     told = batches.measure(classifier.model, lengths, 8, 64, stream_bytes=8)

@@ -20,6 +20,7 @@ from sim.synth import __main__ as command
 from sim.synth import ecp5, place, tools
 from sim.synth.throughput import throughput
 from tests.ending import refusal
+from tests.sim.conftest import Accumulator
 
 
 class Product(wiring.Component):
@@ -42,6 +43,16 @@ class Product(wiring.Component):
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(ecp5, "FOLDER", tmp_path)
+
+
+@pytest.fixture(scope="module")
+def unrouted(tmp_path_factory):
+    """The cost of the accumulator, without a placement."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ecp5, "FOLDER", tmp_path_factory.mktemp("unrouted"))
+        return ecp5.synthesise(
+            described(Accumulator(), "accumulator", Config(lanes=4)), route=False
+        )
 
 
 #: A register that is a constant and has two names, each with an initial value.
@@ -115,10 +126,9 @@ def timing(seed, fmax):
         ({1: 4.0, 2: 1.0, 3: 3.0, 4: 2.0}, 2.0, 1.0),
     ],
 )
-def test_the_median_of_the_placements_counts(accumulator, by_seed, median, worst):
-    cost = ecp5.synthesise(accumulator(), route=False)
+def test_the_median_of_the_placements_counts(unrouted, by_seed, median, worst):
     timings = [timing(seed, fmax) for seed, fmax in by_seed.items()]
-    cost = dataclasses.replace(cost, timings=timings)
+    cost = dataclasses.replace(unrouted, timings=timings)
     assert (cost.median.fmax_mhz, cost.worst.fmax_mhz) == (median, worst)
     told = command.describe(cost)
     seeds = "1 seed" if len(by_seed) == 1 else f"{len(by_seed)} seeds"
@@ -142,11 +152,10 @@ def test_the_median_of_the_placements_counts(accumulator, by_seed, median, worst
         ([], 3, None),
     ],
 )
-def test_what_has_not_ended_counts_as_the_slowest(accumulator, fmax, unended, median):
-    cost = ecp5.synthesise(accumulator(), route=False)
+def test_what_has_not_ended_counts_as_the_slowest(unrouted, fmax, unended, median):
     timings = [timing(seed, value) for seed, value in enumerate(fmax, 1)]
     seeds = [*range(len(fmax) + 1, len(fmax) + unended + 1)]
-    cost = dataclasses.replace(cost, timings=timings, unended=seeds)
+    cost = dataclasses.replace(unrouted, timings=timings, unended=seeds)
     assert (cost.median and cost.median.fmax_mhz, cost.worst) == (median, None)
     told = command.describe(cost)
     shown = "not ended" if median is None else f"{median:.1f} MHz"
@@ -161,6 +170,7 @@ def test_what_has_not_ended_counts_as_the_slowest(accumulator, fmax, unended, me
     }
 
 
+@pytest.mark.thorough
 def test_a_placement_that_takes_too_long_is_stopped(accumulator):
     heard = []
     cost = ecp5.synthesise(accumulator(), seeds=(1, 2), patience=0.05, say=heard.append)
@@ -180,6 +190,7 @@ def test_three_placements_are_placed_and_read_back(accumulator, monkeypatch):
     assert ecp5.synthesise(accumulator(), seeds=(1, 2, 3)) == cost
 
 
+@pytest.mark.thorough
 def test_another_seed_costs_its_placement_alone(accumulator, monkeypatch):
     first = ecp5.synthesise(accumulator())
     run_tool, ran = tools.run_tool, []

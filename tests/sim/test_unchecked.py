@@ -22,6 +22,7 @@ from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.machine.job import Packets
 from tb.scenarios import FAMILIES, SMALL, family
+from tests.tiers import quick
 from verify.fuzz.job import Case
 from verify.fuzz.play import program, shown
 from verify.fuzz.streams import (
@@ -221,7 +222,7 @@ def test_six_bits_of_s_count(s: int) -> None:
     assert stream != more
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", quick([1, 2]))
 def test_what_is_allowed_depends_on_nothing_else(seed: int) -> None:
     """Streams changed at random in which nothing is wrong.
 

@@ -87,6 +87,7 @@ def test_values_of_phases_and_stalls_have_names(recorded: Recorded) -> None:
         assert table.read_text().splitlines() == names
 
 
+@pytest.mark.thorough
 def test_the_streams_of_another_unit_are_grouped_as_well() -> None:
     found = groups(generated("attention", LIMITS))
     assert found["stream i"] == ["i__payload", "i__valid", "i__ready"]

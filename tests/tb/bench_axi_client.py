@@ -26,7 +26,7 @@ from cocotbext.axi import (
 
 from rtl.interface.command import VERSION
 from rtl.interface.config import Config
-from tests.small_models import small_models
+from tests.zoo import Compiled
 
 # docs/architecture.md
 ID, CONTROL, STATUS, CYCLES = 0x00, 0x1C, 0x20, 0x24
@@ -53,7 +53,7 @@ class Client:
         self.rows = AxiStreamSource(AxiStreamBus.from_prefix(dut, "s_axis_rows"), *ends)
         self.request = AxiStreamSink(AxiStreamBus.from_prefix(dut, "m_axis_request"), *ends)
         self.logits = AxiStreamSink(AxiStreamBus.from_prefix(dut, "m_axis_logits"), *ends)
-        self.models = small_models(config)
+        self.models = [Compiled(name, config) for name in ("no-pooler", "pre-norm")]
         self.table = self.models[0].table
         cocotb.start_soon(self._memory())
 

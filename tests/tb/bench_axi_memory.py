@@ -19,7 +19,7 @@ from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiRamRead, AxiReadBus, Axi
 
 from rtl.compile.image import image_bytes
 from rtl.interface.config import Config
-from tests.small_models import small_models
+from tests.zoo import Compiled
 
 # docs/architecture.md
 CONTROL, STATUS, PENDING = 0x1C, 0x20, 0x44
@@ -75,7 +75,7 @@ class Host:
         ends = dut.clk, dut.rst
         self.registers = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axi"), *ends)
         self.ram = SlowRam(AxiReadBus.from_prefix(dut, "m_axi"), *ends, size=1 << 20)
-        self.models = small_models(config)
+        self.models = [Compiled(name, config) for name in ("no-pooler", "pre-norm")]
         for one, place in zip(self.models, PLACES):
             self.ram.write(place, image_bytes(one.image))
 
@@ -102,9 +102,11 @@ class Host:
     async def point(self, number: int) -> None:
         image, place = self.models[number].image, PLACES[number]
         for address, value in (
-            (MODEL_ADDRESS, place + image.stream_offset), (MODEL_BYTES, len(image.stream)),
-            (ROWS_ADDRESS, place + image.rows_offset), (ROW_BYTES, image.row_bytes),
-        ):  # fmt: skip
+            (MODEL_ADDRESS, place + image.stream_offset),
+            (MODEL_BYTES, len(image.stream)),
+            (ROWS_ADDRESS, place + image.rows_offset),
+            (ROW_BYTES, image.row_bytes),
+        ):
             assert await self.write(address, value) == AxiResp.OKAY
 
     async def send(self, number: int, tokens: int) -> list[int]:

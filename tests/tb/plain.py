@@ -110,7 +110,7 @@ def counted(made: Bench, sheet: dict[str, Any]) -> dict[str, int]:
 
 
 def edited(source: Path, folder: Path, *edits: tuple[str, str, str]) -> Path:
-    """A copy of a bench; in the file of each edit the old text, which is there, is made the new."""
+    """A copy of a bench; in the file of each edit the old text is made the new wherever it is."""
     shutil.copytree(source, folder)
     for name, old, new in edits:
         path = folder / name

@@ -9,13 +9,14 @@ from rtl.interface.config import Config
 from sim.bench import BenchError, run_bench
 from sim.design import described
 from tb.scenarios import SMALL_LIMITS
-from tests.rtl.mutation import mutated
+from tests.damage import mutated
 
 BENCH = Path(__file__).with_name("bench_axi_client.py")
 #: As in test_bench_accelerator.py, so that one build serves both.
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "simulator", ["icarus", pytest.param("verilator", marks=pytest.mark.verilator)]
 )
@@ -48,6 +49,7 @@ FAULTS = {
 QUICK = "a start while busy says OKAY"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n == QUICK else [pytest.mark.slow]) for n in FAULTS]
 )

@@ -35,8 +35,9 @@ from tb.scenarios import (
     refused_tokens,
     sequences,
 )
-from tests.rtl.mutation import mutated
+from tests.damage import mutated
 from tests.tb.power_up import at_random, unknown
+from tests.tiers import quick
 
 VERILATOR = pytest.mark.verilator
 LIMITS = Config(lanes=4, **SMALL_LIMITS)
@@ -68,7 +69,7 @@ def play(
     return facts
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", quick(SMALL))
 def test_small_families_on_icarus(name: str, tmp_path: Path) -> None:
     """Odd lengths, L = 1, holes in the mask, two types, back to back, stalls on all streams."""
     model = family(name, SMALL[name])
@@ -93,7 +94,7 @@ def test_small_families_batched_and_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("simulator", "settings"),
     [
-        ("icarus", {"row_latency": 1}),
+        pytest.param("icarus", {"row_latency": 1}, marks=pytest.mark.thorough),
         pytest.param("verilator", {"row_latency": 60, "interval": 4}, marks=VERILATOR),
         pytest.param("verilator", {"idle": 0.8, "stall": 0.0}, marks=VERILATOR),
         pytest.param("verilator", {"idle": 0.0, "stall": 0.9}, marks=VERILATOR),
@@ -110,7 +111,14 @@ def test_models_in_turn(simulator: str, settings: dict[str, Any], tmp_path: Path
     play(tmp_path, simulator, LIMITS, found[::2] + found[1::2], seed=3, **settings)
 
 
-@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "simulator",
+    [
+        pytest.param("icarus", marks=pytest.mark.thorough),
+        pytest.param("verilator", marks=VERILATOR),
+    ],
+)
 def test_wide_operands(simulator: str, tmp_path: Path) -> None:
     """Models with operands of 16 bits and without them in turn."""
     config = dataclasses.replace(LIMITS, precise=True)
@@ -145,6 +153,7 @@ def test_more_columns(simulator: str, precise: bool, tmp_path: Path) -> None:
     play(tmp_path, simulator, config, [*found, found[1]], seed=3, idle=0.2, stall=0.3)
 
 
+@pytest.mark.thorough
 @VERILATOR
 def test_bad_streams_of_wide_operands(tmp_path: Path) -> None:
     """Damaged and refused ones, on hardware that has them and on hardware that has not."""
@@ -211,12 +220,22 @@ def test_refused_streams_and_tokens(small: Any, tmp_path: Path) -> None:
         for name, words, error in refused_tokens(model, program, sound[0])
     ]
     assert {i.error for i in bad} == {
-        Error.FORMAT, Error.LIMIT, Error.TOKEN, Error.NO_KEY, Error.LENGTH,
-    }  # fmt: skip
+        Error.FORMAT,
+        Error.LIMIT,
+        Error.TOKEN,
+        Error.NO_KEY,
+        Error.LENGTH,
+    }
     play(tmp_path, "verilator", LIMITS, between(sound, bad), idle=0.1, stall=0.2)
 
 
-@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
+@pytest.mark.parametrize(
+    "simulator",
+    [
+        pytest.param("icarus", marks=pytest.mark.thorough),
+        pytest.param("verilator", marks=VERILATOR),
+    ],
+)
 def test_logits_of_more_tokens_than_there_is_room_for(simulator: str, tmp_path: Path) -> None:
     """5 labels of a row tile each in 16 words: three row tiles fit, a batch of four is refused."""
     model = family("every-token", SMALL["every-token"])
@@ -235,7 +254,11 @@ def test_logits_of_more_tokens_than_there_is_room_for(simulator: str, tmp_path: 
 
 @pytest.mark.parametrize("kind", ["abort", "reset"])
 @pytest.mark.parametrize(
-    ("simulator", "moments"), [("icarus", 4), pytest.param("verilator", 60, marks=VERILATOR)]
+    ("simulator", "moments"),
+    [
+        pytest.param("icarus", 4, marks=pytest.mark.thorough),
+        pytest.param("verilator", 60, marks=VERILATOR),
+    ],
 )
 def test_interrupted_at_any_moment(
     kind: Any, simulator: str, moments: int, small: Any, tmp_path: Path
@@ -263,7 +286,7 @@ def aborted_around_the_end(sound: Inference, moments: range) -> list[Inference]:
 
 
 @VERILATOR
-@pytest.mark.parametrize("stall", [0.0, 0.7])
+@pytest.mark.parametrize("stall", quick([0.0, 0.7]))
 def test_aborted_around_the_logits(stall: float, small: Any, tmp_path: Path) -> None:
     """Before the first logit is offered: ABORTED and none. After it: NONE and all of them."""
     sound = small[2][2]
@@ -277,6 +300,7 @@ def test_aborted_around_the_logits(stall: float, small: Any, tmp_path: Path) -> 
         assert codes == sorted(codes)  # never ABORTED again once a logit has been on its way
 
 
+@pytest.mark.thorough
 def test_a_packet_that_an_abort_cuts_off_is_seen(small: Any, tmp_path: Path) -> None:
     """A control that ends with NONE at once when an abort comes while logits leave."""
     sound = small[2][2]
@@ -346,6 +370,7 @@ def test_a_wrong_expectation_is_seen(small: Any, tmp_path: Path) -> None:
         assert f"lane {lane}, write {word}" in message
 
 
+@pytest.mark.thorough
 @VERILATOR
 def test_bert_tiny_on_verilator(tmp_path: Path) -> None:
     shape = FAMILIES["bert-tiny"]

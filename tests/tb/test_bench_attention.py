@@ -18,6 +18,7 @@ from sim.design import Design, generated
 from tb.case import Case, attention_inference, write_case
 from tb.scenarios import SMALL, SMALL_LIMITS, family, layer_inferences
 from tests.tb.power_up import unknown
+from tests.tiers import quick
 
 REVIEW = (
     "That movie was terrible! The plot made no sense, the actors seemed bored, and after two hours "
@@ -25,8 +26,12 @@ REVIEW = (
 )
 PARTS = ("q", "k", "v", "scores", "max", "p", "sum", "context")
 SETTINGS = [
-    (0.0, 0.0, False), (0.5, 0.0, False), (0.0, 0.7, False), (0.4, 0.4, False), (0.0, 0.0, True)
-]  # fmt: skip
+    (0.4, 0.4, False),
+    (0.0, 0.0, False),
+    (0.5, 0.0, False),
+    (0.0, 0.7, False),
+    (0.0, 0.0, True),
+]
 
 
 @functools.cache
@@ -35,7 +40,7 @@ def attention(config: Config) -> Design:
     return generated("attention", config)
 
 
-@pytest.mark.parametrize(("idle", "stall", "precise"), SETTINGS)
+@pytest.mark.parametrize(("idle", "stall", "precise"), quick(SETTINGS))
 def test_small_shapes_on_icarus(idle: float, stall: float, precise: bool, tmp_path: Path) -> None:
     config = Config(lanes=4, **SMALL_LIMITS, precise=precise)
     found, kinds = [], set()
@@ -53,6 +58,7 @@ def test_small_shapes_on_icarus(idle: float, stall: float, precise: bool, tmp_pa
     run_bench(design, "icarus", config, testcases=["case"], env=env, variant="power-up")
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 @pytest.mark.parametrize("stall", [0.0, 0.3])
 def test_both_layers_of_the_shipped_model_on_a_review(stall: float, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ def test_icarus(dsp_macs: int | None) -> None:
     run_bench(unknown(generated("matmul", config)), "icarus", config, variant="power-up")
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 def test_real_reviews(real_vectors: Path) -> None:
     env = {"VECTORS": str(real_vectors)}

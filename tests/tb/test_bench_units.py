@@ -8,11 +8,12 @@ from rtl.interface.config import Config
 from sim.bench import run_bench
 from sim.design import generated
 from tests.tb.power_up import unknown
+from tests.tiers import quick
 
 UNITS = ("requantize", "activation", "reciprocal", "rsqrt", "softmax", "layernorm")
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", quick(UNITS, len(UNITS) - 1))
 def test_icarus(unit: str, real_vectors: Path) -> None:
     """With vectors of a real review on the shipped model; registers begin with X."""
     config = Config(lanes=4)
@@ -24,13 +25,14 @@ def test_icarus(unit: str, real_vectors: Path) -> None:
     assert len(names) > 1
 
 
-@pytest.mark.parametrize("lanes", [8, *(pytest.param(n, marks=pytest.mark.slow) for n in (16, 32))])
+@pytest.mark.parametrize("lanes", [8, 16, 32])
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", ["requantize", "softmax", "layernorm"])
 def test_more_lanes(unit: str, lanes: int) -> None:
     run_bench(unit, "icarus", Config(lanes=lanes, hidden=96))
 
 
-@pytest.mark.parametrize("columns", [8, 16])
+@pytest.mark.parametrize("columns", quick([16, 8]))
 def test_more_columns(columns: int) -> None:
     run_bench("matmul", "icarus", Config(lanes=4, columns=columns, hidden=96))
 
@@ -40,6 +42,6 @@ def test_wide_operands() -> None:
 
 
 @pytest.mark.verilator
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", quick(reversed(UNITS)))
 def test_verilator(unit: str) -> None:
     run_bench(unit, "verilator", Config(lanes=8))

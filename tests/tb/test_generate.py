@@ -18,7 +18,7 @@ from rtl.interface.config import LANES, Config
 from sim.design import described, generated
 from tb.generate import tops
 from tb.generate.folder import MARK, bench_of, fitted, write_bench
-from tests.rtl.mutation import mutated
+from tests.damage import mutated
 from tests.rtl.test_faults import FAULTS as UNIT_FAULTS
 from tests.sim.test_lint import slang_says, verilator_says
 from tests.tb.plain import (
@@ -36,11 +36,11 @@ from tests.tb.plain import (
 
 def cases() -> list[Any]:
     """Icarus plays all; Verilator compiles one quickly enough to be no slow test."""
-    found = [pytest.param(unit, "icarus") for unit in UNITS]
+    whole = [pytest.mark.thorough]
+    found = [pytest.param(u, "icarus", marks=whole * (u == "accelerator")) for u in UNITS]
     for unit in UNITS:
         marks = [pytest.mark.verilator]
-        if unit != "requantize":
-            marks.append(pytest.mark.slow)
+        marks.append(pytest.mark.thorough if unit == "requantize" else pytest.mark.slow)
         found.append(pytest.param(unit, "verilator", marks=marks))
     return found
 
@@ -59,12 +59,12 @@ def test_sound_and_with_a_fault(unit: str, simulator: str, benches: Benches) -> 
         words = {name for name in shown if name.rpartition("_")[2] not in others}
         assert len(words) == {"attention": 5, "accelerator": 9}[unit]
         assert {name for name in counts if counts[name]} >= words
-    said = failed(replay(folder, simulator, "+fault"))
+    said = failed(replay(folder, simulator, "--", "+fault"))
     assert re.search(
         r"[\w. -]+\[(lane \d+, )?write \d+.*\] in cycle \d+ is -?\d+, golden says -?\d+", said
     ), said
     if unit == "requantize":
-        assert "FAILED: see" in failed(play(folder, simulator, "+fault"))
+        assert "FAILED: see" in failed(play(folder, simulator, "--", "+fault"))
 
 
 def test_missing_or_cut_vectors_are_no_pass(benches: Benches, tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ def test_what_else_can_be_wrong(
 
 def test_a_seed_that_is_no_number(benches: Benches, tmp_path: Path) -> None:
     folder = edited(benches("attention")[1], tmp_path / "bench")
-    assert "the seed is no number" in failed(play(folder, "icarus", "+stalls=seven"))
-    assert passed(play(folder, "icarus", "+stalls=4000000000")) > 100
+    assert passed(play(folder, "icarus", "--stalls", "4000000000")) > 100
+    assert "the seed is no number" in failed(replay(folder, "icarus", "+stalls=seven"))
 
 
 def test_nothing_compared_is_no_pass(benches: Benches, tmp_path: Path) -> None:
@@ -185,7 +185,11 @@ def test_unknown_bits_are_differences(benches: Benches, tmp_path: Path) -> None:
         ("layernorm", {"tokens": 1, "hidden": 1}),
         ("matmul", {"hidden": 7, "ffn": 7, "tokens": 9, "columns": 8}),
         ("matmul", {"hidden": 7, "ffn": 40, "tokens": 9, "precise": True}),
-        ("attention", {"hidden": 7, "ffn": 9, "tokens": 9, "precise": True}),
+        pytest.param(
+            "attention",
+            {"hidden": 7, "ffn": 9, "tokens": 9, "precise": True},
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_the_smallest_limits(unit: str, limits: dict[str, Any], tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from rtl.interface.config import Config
 from sim.bench import BenchError, run_bench
 from sim.design import Design, described, generated
 from tb.scenarios import SMALL_LIMITS
-from tests.rtl.mutation import mutated
+from tests.damage import mutated
 from tests.tb.power_up import at_random, unknown
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
@@ -73,8 +73,13 @@ def test_no_register_of_the_accelerator_keeps_its_value() -> None:
     assert len(taken) > len(kept)
 
 
-@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=[
-    pytest.mark.verilator, pytest.mark.slow])])  # fmt: skip
+@pytest.mark.parametrize(
+    "simulator",
+    [
+        pytest.param("icarus", marks=pytest.mark.thorough),
+        pytest.param("verilator", marks=[pytest.mark.verilator, pytest.mark.slow]),
+    ],
+)
 def test_a_missing_reset_is_seen(simulator: str) -> None:
     """Of the embedding's words on their way, which the sound Verilog has begin with 0."""
     fault = ("pending = Signal(16)", "pending = Signal(16, reset_less=True)")

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from golden import store
-from golden.model import Shape
 from golden.random import random_model
 from quant.foreign.tokenizer import TextTokenizer
 from sim import vectors as command
 from tb import vectors
 from tb.cut import UNITS, Tensor, Traced, cut
 from tb.sequences import Sequence, from_file
+from tests import zoo
 from tests.ending import exit_code
 from tests.golden.reference import (
     ref_layernorm,
@@ -26,10 +26,8 @@ from tests.quant.tiny import write_resolved
 
 CHECKPOINT = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
 SHAPES = {
-    "bert": Shape(2, 12, 2, 5, 16, 3, 30522, 24, 2),
-    "pre-norm": Shape(
-        2, 12, 3, 4, 16, 2, 30522, 24, 0, norm="pre", embedding_norm=False, pooling="mean"
-    ),
+    name: zoo.shape(name, layers=2, vocabulary=30522, positions=24)
+    for name in ("bert-tiny", "pre-norm")
 }
 
 
@@ -127,7 +125,7 @@ def test_index_says_what_the_arrays_are(model_folder: Path, tmp_path: Path) -> N
 
 
 def test_limit_spreads_over_the_whole_tensor() -> None:
-    model = random_model(SHAPES["bert"], 0)
+    model = random_model(SHAPES["bert-tiny"], 0)
     sequence = Sequence(tuple(range(20)), (0,) * 20, (1,) * 20, "test")
     short, full = (Traced(model, sequence, limit) for limit in (7, 4096))
     for unit in ("requantize", "activation", "reciprocal"):

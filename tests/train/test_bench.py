@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from tests import zoo
+
 pytest.importorskip("transformers")
 
 from golden import fast, store
-from golden.model import Shape
-from golden.random import random_model
 from train import bench
 from train.failure import TrainError
 
@@ -20,7 +20,7 @@ MODEL = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
 @pytest.fixture
 def quantized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A quantized model of the checkpoint's shape, so that nothing is calibrated."""
-    store.save(random_model(Shape(2, 128, 2, 64, 512, 2, 30522, 512, 2), 0), tmp_path, {})
+    store.save(zoo.model(zoo.REAL, 0, vocabulary=30522), tmp_path, {})
     monkeypatch.setattr(bench, "ensure", lambda model, out: out)
     return tmp_path
 
@@ -84,8 +84,16 @@ def test_speed_is_float_time_over_golden_time() -> None:
     assert (row.speedup, row.of_int8) == (1.5, 0.5)
     assert replace(row, golden_ms=60.0).speedup == 0.5
     assert row.line().split() == [
-        "m", "128", "4", "30.00", "10.00", "20.00", "200.0", "1.50x", "0.50x"
-    ]  # fmt: skip
+        "m",
+        "128",
+        "4",
+        "30.00",
+        "10.00",
+        "20.00",
+        "200.0",
+        "1.50x",
+        "0.50x",
+    ]
 
 
 def test_int8_is_the_same_checkpoint() -> None:

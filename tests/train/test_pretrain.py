@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from transformers import AutoModelForMaskedLM
 
 import train.loop
+from tests.tiers import quick
 from train import finetune
 from train.corpus import UNCHOSEN, Blocks, Corpus, mask, open_tokens, write_tokens
 from train.failure import TrainError
@@ -90,7 +91,7 @@ def test_a_short_corpus_is_refused():
         Blocks(corpus, length=128, held_out=1, seed=0)
 
 
-@pytest.mark.parametrize("preset", ["heartbert", "bert-tiny"])
+@pytest.mark.parametrize("preset", quick(["heartbert", "bert-tiny"]))
 def test_it_learns_resumes_with_the_same_bytes_and_can_be_fine_tuned(
     preset, text, words, reviews, tmp_path, monkeypatch, capsys
 ):

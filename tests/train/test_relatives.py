@@ -15,6 +15,7 @@ from quant.foreign.checkpoint import load
 from quant.inspect import parts
 from quant.model import float_model
 from tests.ending import exit_code
+from tests.tiers import quick
 from train.finetune import main
 
 SHAPE = ["--hidden", "16", "--layers", "2", "--heads", "2", "--ffn", "32", "--positions", "24"]
@@ -36,7 +37,7 @@ def places(tmp_path, name):
     return ["--out", str(tmp_path / name), "--work", str(tmp_path / f"work-{name}")]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", quick(FAMILIES))
 def test_it_learns_and_its_integers_follow(arguments, tmp_path, family):
     """Float as in transformers, and the integer model right where the float one is."""
     given = [*arguments, "--family", family, *FAMILIES[family]]

@@ -134,8 +134,10 @@ def test_what_no_inference_shows_is_left_out_for_one_reason() -> None:
     assert why_not(Bin("END", 1, "idle", Error.LIMIT)) == ""
     assert why_not(Bin("NORM", 1, "idle", Error.CRC)) == ""
     assert [str(one) for one in EXCLUDED][:3] == [
-        "TIMEOUT", "BUS, ADDRESS", "weights, norm, softmax, drain x LENGTH, NO_KEY"
-    ]  # fmt: skip
+        "TIMEOUT",
+        "BUS, ADDRESS",
+        "weights, norm, softmax, drain x LENGTH, NO_KEY",
+    ]
 
 
 def one_of_each() -> Covered:
@@ -149,11 +151,17 @@ def test_the_number_and_the_page() -> None:
     found = one_of_each()
     bins = len(everything(4))
     assert found.shares() == {
-        "line": (1, 1), "branch": (1, 2), "toggle": (3, 8), "functional": (bins - 1, bins),
-    }  # fmt: skip
+        "line": (1, 1),
+        "branch": (1, 2),
+        "toggle": (3, 8),
+        "functional": (bins - 1, bins),
+    }
     assert found.percent() == {
-        "line": 100, "branch": 50, "toggle": 37.5, "functional": 100 * (bins - 1) / bins
-    }  # fmt: skip
+        "line": 100,
+        "branch": 50,
+        "toggle": 37.5,
+        "functional": 100 * (bins - 1) / bins,
+    }
     text = page(found, 1, code.holes(found.points), ["NONE: <END>"])
     assert "toggle a[0], [3:2], [6:5] 0-&gt;1" in text
     assert "NONE: &lt;END&gt;" in text

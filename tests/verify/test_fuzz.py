@@ -12,7 +12,8 @@ from rtl.interface.operation import Error
 from sim.design import described
 from sim.machine.job import Action, Event, Packets
 from sim.machine.result import Result
-from tests.rtl.mutation import mutated, with_pieces
+from tests.damage import mutated, with_pieces
+from tests.tiers import quick
 from verify.fuzz import __main__ as command
 from verify.fuzz.account import account
 from verify.fuzz.cases import KINDS, TURNS, built
@@ -94,7 +95,7 @@ FLAGS = ("-MAKEFLAGS", "OPT_FAST=-O0")
 QUICK = "the request of this cycle is not awaited"
 
 
-@pytest.mark.parametrize("lanes", [4, 8])
+@pytest.mark.parametrize("lanes", quick([4, 8]))
 def test_no_case_fails(lanes: int) -> None:
     found = list(play({lanes: program(lanes)}, 1, range(500)))
     assert {outcome.kind for outcome in found} == set(KINDS)
@@ -130,6 +131,7 @@ def test_every_fault_has_its_place() -> None:
         with_pieces(part, (old, new))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n == QUICK else [pytest.mark.slow]) for n in FAULTS]
 )

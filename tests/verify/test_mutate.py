@@ -16,6 +16,7 @@ from rtl.interface.config import Config
 from sim.design import Port, described
 from sim.machine.unit import NativePorts, library
 from tests.ending import refusal
+from tests.tiers import quick
 from verify.mutate import __main__ as command
 from verify.mutate import bench, score
 from verify.mutate.equal import equivalents
@@ -35,11 +36,10 @@ from verify.mutate.signals import signals
 from verify.mutate.survivors import Known, known
 
 CONFIG = Config(lanes=4)
-QUICK = ("requantize", "activation", "matmul")
 
 
 @pytest.mark.verilator
-@pytest.mark.parametrize("unit", QUICK)
+@pytest.mark.parametrize("unit", quick(["requantize", "activation", "matmul"]))
 def test_a_bench_kills_what_is_not_known(
     unit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,6 +102,7 @@ class Small(wiring.Component):
         return m
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 def test_a_proof_agrees_with_what_a_small_unit_shows() -> None:
     """Of a unit of ten bits long random inputs show every mutant that can be shown."""
@@ -141,6 +142,7 @@ class Flags(wiring.Component):
         return m
 
 
+@pytest.mark.thorough
 def test_a_mutant_at_the_output_of_a_register_that_powers_up_as_one() -> None:
     """Its own value is not what the register has then; the register behind is what it was."""
     whole, mutants = drawn(netlist(Flags(), "flags", sources=True), "flags", 60, 1)
@@ -175,10 +177,18 @@ def test_what_a_memory_is_given_and_does_not_write_is_nothing() -> None:
     whole, mutants = drawn(netlist(Written(), "written", sources=True), "written", 200, 1)
     (choice,) = {mutant.cell for mutant in mutants if "mux" in mutant.cell}
     (gate,) = {mutant.cell for mutant in mutants if mutant.port == "B"} - {choice}
-    unseen = [(choice, "S", "const1"), (choice, "A", "const1"), (choice, "B", "const1"),
-              (gate, "B", "const1")]  # fmt: skip
-    seen = [(choice, "Y", "inv"), (choice, "S", "const0"), (gate, "Y", "const1"),
-            ("ram", "WR_EN", "const1")]  # fmt: skip
+    unseen = [
+        (choice, "S", "const1"),
+        (choice, "A", "const1"),
+        (choice, "B", "const1"),
+        (gate, "B", "const1"),
+    ]
+    seen = [
+        (choice, "Y", "inv"),
+        (choice, "S", "const0"),
+        (gate, "Y", "const1"),
+        ("ram", "WR_EN", "const1"),
+    ]
     asked = [
         dataclasses.replace(mutants[0], cell=cell, port=port, mode=mode, bit=0, other=-1)
         for cell, port, mode in unseen + seen
@@ -186,6 +196,7 @@ def test_what_a_memory_is_given_and_does_not_write_is_nothing() -> None:
     assert equivalents(whole, "written", asked) == [True] * len(unseen) + [False] * len(seen)
 
 
+@pytest.mark.thorough
 def test_attention_is_drawn_without_what_the_encoder_alone_has() -> None:
     """No sums with X16; the rules stay, and what is a unit of its own is left out."""
     whole = sourced("attention", bench.configuration("attention", 4))

@@ -35,6 +35,16 @@ examples:
 CASES, SEED = 1000, 1
 
 
+KEYS = {
+    "cases, seed, lanes": "how many were played; as the options say",
+    "kinds{}": "cases by what is wrong about them",
+    "codes{}": "inferences by error code, 0: none",
+    "failures[].reproduce": "the command that plays a failed case again",
+    "failures[].lanes, .number, .kind": "of the case",
+    "failures[].wrong, .codes": "what is wrong, a line each; codes of its inferences",
+}
+
+
 def reproducer(seed: int, outcome: Judged) -> str:
     """The command that plays this case again."""
     return f"python -m verify.fuzz --seed {seed} --lanes {outcome.lanes} --case {outcome.number}"
@@ -61,7 +71,7 @@ def _parser() -> Parser:
     add_seed(parser, "the cases", SEED)
     add_jobs(parser, "simulations")
     add_dask(parser)
-    add_json(parser)
+    add_json(parser, KEYS)
     return parser
 
 

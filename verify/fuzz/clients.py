@@ -144,9 +144,11 @@ def abort(rng: Random, subject: Subject, run: Run) -> Run:
     cycles = [first] if rng.random() < 0.8 else [first, first + rng.randrange(1, 40)]
     events = tuple(Event(cycle, address=CONTROL, data=ABORT) for cycle in cycles)
     return run.but(
-        events=events, others=ABORTED, row_latency=rng.choice((1, 2, 3, 20, 60)),
+        events=events,
+        others=ABORTED,
+        row_latency=rng.choice((1, 2, 3, 20, 60)),
         client=rng.choice((Client.NONE, Client.KEEP)),
-    )  # fmt: skip
+    )
 
 
 def abort_and_start(rng: Random, subject: Subject, run: Run) -> Run:
@@ -169,10 +171,12 @@ def abort_at_a_word(rng: Random, subject: Subject, run: Run) -> Run:
         rng.randrange(12), address=CONTROL, data=ABORT, after=after, count=rng.randrange(words)
     )
     return run.but(
-        events=(event,), others=ABORTED, row_latency=rng.choice((1, 1, 2, 3, 20)),
+        events=(event,),
+        others=ABORTED,
+        row_latency=rng.choice((1, 1, 2, 3, 20)),
         client=rng.choice((Client.NONE, Client.KEEP)),
         seed=rng.choice((None, 1 + rng.getrandbits(31))),
-    )  # fmt: skip
+    )
 
 
 def abort_of_bad(rng: Random, subject: Subject, run: Run) -> Run:

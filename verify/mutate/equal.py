@@ -192,9 +192,10 @@ def both(module: Cell, selector: str, registers: int | str) -> str:
     fresh = _unused(module)
     twin: dict[Bit, Bit] = off | {bit: fresh + k for k, bit in enumerate(touched)} | {chosen: "1"}
 
-    compared = _bits({"connections": {n: p["bits"] for n, p in ports.items()}}, (
-        name for name, port in ports.items() if port["direction"] == "output"
-    ))  # fmt: skip
+    compared = _bits(
+        {"connections": {n: p["bits"] for n, p in ports.items()}},
+        (name for name, port in ports.items() if port["direction"] == "output"),
+    )
     for cell in taken_out.values():
         compared += _bits(cell, _given(cell) - set(CLOCKS))
     pairs = [bit for bit in dict.fromkeys(compared) if bit in touched]

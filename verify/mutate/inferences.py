@@ -48,17 +48,32 @@ VARIANT = "mutants"
 
 LARGE = tuple(
     Shape(
-        layers=1, hidden=10, heads=1, head_size=10, ffn=16, labels=4,
-        vocabulary=rows, positions=24, types=2,
+        layers=1,
+        hidden=10,
+        heads=1,
+        head_size=10,
+        ffn=16,
+        labels=4,
+        vocabulary=rows,
+        positions=24,
+        types=2,
     )
     for rows in (0x0AAAAA, 0x155555)
-)  # fmt: skip
+)
 """One head as wide as the model, and numbers of rows with 20 and 21 bits: too large for a case."""
 
 DEEP = Shape(
-    layers=24, hidden=10, heads=2, head_size=5, ffn=16, labels=4,
-    vocabulary=20, positions=26, types=2, position_offset=2,
-)  # fmt: skip
+    layers=24,
+    hidden=10,
+    heads=2,
+    head_size=5,
+    ffn=16,
+    labels=4,
+    vocabulary=20,
+    positions=26,
+    types=2,
+    position_offset=2,
+)
 """Numbers of operations to near 2^8, cycles and active ones beyond 2^15."""
 
 FIELDS_OF: dict[str | None, tuple[str, ...]] = {

@@ -56,8 +56,11 @@ def diagram(title: str, shown: Shown, words: Mapping[str, str]) -> str:
     return f"{head}><title>{html.escape(title)}</title>{rest}\n"
 
 
-def recorded(stimulus: Callable[[int, Mapping[str, int]], Mapping[str, int]], cycles: int,
-             names: Sequence[str]) -> dict[str, list[int]]:  # fmt: skip
+def recorded(
+    stimulus: Callable[[int, Mapping[str, int]], Mapping[str, int]],
+    cycles: int,
+    names: Sequence[str],
+) -> dict[str, list[int]]:
     """What ports of the register file show in each cycle.
 
     stimulus

@@ -15,7 +15,7 @@ import pytest
 import boards.host.classify
 from boards.host.link import Link
 from golden.encoder import run
-from golden.model import Model, Shape
+from golden.model import Model
 from golden.random import random_model
 from golden.store import save
 from quant.foreign.tokenizer import TextTokenizer, Tokens
@@ -23,6 +23,7 @@ from quant.model.spec import EncoderSpec
 from rtl.compile.image import Image, image_bytes
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import Config
+from tests import zoo
 from tests.boards.host.pretended import LANES, Board, Line
 from tests.ending import exit_code
 from tests.quant.tiny import write_resolved
@@ -30,10 +31,20 @@ from tests.quant.tiny import write_resolved
 Make = Callable[..., Any]
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "film", "was", "good", "bad", "not", "a", "!")
 LABELS = ("negative", "positive", "undecided")
-SHAPE = Shape(
-    layers=1, hidden=10, heads=2, head_size=5, ffn=12, labels=len(LABELS),
-    vocabulary=len(WORDS), positions=14, types=2,
-)  # fmt: skip
+SHAPE = zoo.shape(
+    "no-pooler", labels=len(LABELS), vocabulary=len(WORDS), positions=14, position_offset=0
+)
+SPEC = EncoderSpec(
+    layers=1,
+    hidden=10,
+    heads=2,
+    head_size=5,
+    ffn=12,
+    labels=LABELS,
+    vocabulary=len(WORDS),
+    positions=14,
+    types=2,
+)
 SCALE = 0.0078125
 
 
@@ -89,11 +100,7 @@ def info_of(spec: EncoderSpec, folder: Path) -> dict[str, Any]:
 def sample_in(folder: Path) -> Sample:
     """The model with what belongs to it, written into a folder."""
     model = random_model(SHAPE, seed=5)
-    spec = EncoderSpec(
-        layers=1, hidden=10, heads=2, head_size=5, ffn=12, labels=LABELS,
-        vocabulary=len(WORDS), positions=14, types=2,
-    )  # fmt: skip
-    save(model, folder / "model", info_of(spec, folder / "model"))
+    save(model, folder / "model", info_of(SPEC, folder / "model"))
     (folder / "model.img").write_bytes(image_of(model))
     return Sample(model, folder / "model", folder / "model.img")
 

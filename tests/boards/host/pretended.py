@@ -189,10 +189,15 @@ class Board:
             widths = (1, 2, 2, 2, 2, 2)
             registers = b"".join(w.to_bytes(n, "little") for w, n in zip(words, widths))
             return 0x81, (
-                bytes([self.version, self.problem]) + self.longest.to_bytes(2, "little")
-                + self.memory_bytes.to_bytes(4, "little") + (80_000).to_bytes(4, "little")
-                + b"\x04" + registers + self.model + self.digest
-            )  # fmt: skip
+                bytes([self.version, self.problem])
+                + self.longest.to_bytes(2, "little")
+                + self.memory_bytes.to_bytes(4, "little")
+                + (80_000).to_bytes(4, "little")
+                + b"\x04"
+                + registers
+                + self.model
+                + self.digest
+            )
         if len(payload) > self.longest:
             return error(1, 0)  # longer than any frame
         if kind == WRITE and len(payload) > 4 and len(payload) % 8 == 4:

@@ -43,9 +43,14 @@ def drawn(seed: int) -> list[str]:
 )
 @pytest.mark.parametrize("seed", range(4))
 def test_texts_share_inferences(
-    make_board: Make, classify: Make, sample: Sample, tmp_path: Path,
-    seed: int, tokens: int, longest: int,
-) -> None:  # fmt: skip
+    make_board: Make,
+    classify: Make,
+    sample: Sample,
+    tmp_path: Path,
+    seed: int,
+    tokens: int,
+    longest: int,
+) -> None:
     """Answers are golden's of each text alone; no two inferences would have fitted into one."""
     board = make_board(tokens=tokens, longest=longest)
     texts, limit = drawn(seed), min(14, tokens, longest // 4)
@@ -119,9 +124,13 @@ def test_an_empty_text(make_board: Make, classify: Make, tmp_path: Path) -> None
 @pytest.mark.parametrize("code", [2, 3, 6, 7, 8, 10, 11])
 @pytest.mark.parametrize("one_by_one", [[], ["--one-by-one"]])
 def test_a_text_that_the_accelerator_refuses_is_named(
-    make_board: Make, classify: Make, sample: Sample, tmp_path: Path,
-    code: int, one_by_one: list[str],
-) -> None:  # fmt: skip
+    make_board: Make,
+    classify: Make,
+    sample: Sample,
+    tmp_path: Path,
+    code: int,
+    one_by_one: list[str],
+) -> None:
     """Where the error is of a sequence."""
     board = make_board(
         tokens=64,
@@ -206,13 +215,22 @@ def test_a_batch_has_the_room_that_the_compiler_says(name: str, lanes: int) -> N
     """On configurations by seed, those that do not take the model among them."""
     model, rng, taken = family(name, SMALL[name]), random.Random(lanes), 0
     for _ in range(20):
-        limits = {"tokens": rng.randint(1, 60), "hidden": rng.randint(6, 40),
-                  "ffn": rng.randint(8, 60), "labels": rng.randint(1, 8),
-                  "columns": lanes * rng.choice((1, 2, 4, 8))}  # fmt: skip
+        limits = {
+            "tokens": rng.randint(1, 60),
+            "hidden": rng.randint(6, 40),
+            "ffn": rng.randint(8, 60),
+            "labels": rng.randint(1, 8),
+            "columns": lanes * rng.choice((1, 2, 4, 8)),
+        }
         info = Info(
-            problem=Problem.NONE, memory_bytes=1, kilohertz=1, stream_version=6, lanes=lanes,
-            longest=rng.choice((36, 1028)), **limits,
-        )  # fmt: skip
+            problem=Problem.NONE,
+            memory_bytes=1,
+            kilohertz=1,
+            stream_version=6,
+            lanes=lanes,
+            longest=rng.choice((36, 1028)),
+            **limits,
+        )
         why = ""
         try:
             program = compile_model(model, Config(lanes=lanes, **limits))

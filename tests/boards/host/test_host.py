@@ -25,9 +25,17 @@ from golden.model import Model
 from golden.random import random_model
 from golden.store import hash_of, save
 from quant.foreign.tokenizer import TextTokenizer
-from quant.model.spec import EncoderSpec
 from rtl.compile.image import read_image
-from tests.boards.host.conftest import LABELS, SCALE, SHAPE, WORDS, Sample, image_of, info_of, text
+from tests.boards.host.conftest import (
+    LABELS,
+    SCALE,
+    SHAPE,
+    SPEC,
+    Sample,
+    image_of,
+    info_of,
+    text,
+)
 from tests.boards.host.pretended import Line
 from tests.damage import any_damage, sections
 from tests.ending import exit_code, refusal
@@ -208,9 +216,14 @@ REFUSED = [
 
 @pytest.mark.parametrize(("data", "fields", "message"), REFUSED)
 def test_an_image_that_is_not_for_this_board(
-    make_board: Make, command: Make, sample: Sample, tmp_path: Path,
-    data: Callable[[Sample], bytes], fields: dict[str, Any], message: str,
-) -> None:  # fmt: skip
+    make_board: Make,
+    command: Make,
+    sample: Sample,
+    tmp_path: Path,
+    data: Callable[[Sample], bytes],
+    fields: dict[str, Any],
+    message: str,
+) -> None:
     board = make_board(**fields)
     file = tmp_path / "other.img"
     file.write_bytes(data(sample))
@@ -381,10 +394,17 @@ def test_a_port_that_another_program_uses(make_board: Make, command: Make, link:
     assert "is used by another program: end that first" in error
 
 
-@pytest.mark.parametrize(("found", "message"), [
-    ([], "error: there is no serial port on USB: connect the board, or name a port with --port\n"),
-    (["a", "b"], "error: there are several serial ports on USB, a, b: name one with --port\n"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (
+            [],
+            "error: there is no serial port on USB: connect the board, or name a port with "
+            "--port\n",
+        ),
+        (["a", "b"], "error: there are several serial ports on USB, a, b: name one with --port\n"),
+    ],
+)
 def test_a_port_has_to_be_named(
     found: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -444,19 +464,18 @@ def test_other_heads(
     first = json.loads(out.read_text())
     assert first["integer_logits"] == dict(zip(LABELS, integers[0]))
     head = shown.splitlines()[0]
-    said = held[0] or ["no label"] if task == "multi-label" else [
-        f"{name} {value:.4f}" for name, value in zip(LABELS, values[0])
-    ]  # fmt: skip
+    said = (
+        held[0] or ["no label"]
+        if task == "multi-label"
+        else [f"{name} {value:.4f}" for name, value in zip(LABELS, values[0])]
+    )
     assert head == f"{', '.join(said)}   from {first['tokens']} tokens"
 
 
 def test_a_class_for_every_token(make_board: Make, command: Make, tmp_path: Path) -> None:
     """Words with their labels, of a text and of a file with tags; texts share inferences."""
     model = random_model(replace(SHAPE, pooling="none"), seed=6)
-    spec = EncoderSpec(
-        layers=1, hidden=10, heads=2, head_size=5, ffn=12, labels=LABELS, vocabulary=len(WORDS),
-        positions=14, types=2, pooling="none", task="token-classification",
-    )  # fmt: skip
+    spec = replace(SPEC, pooling="none", task="token-classification")
     folder, image, data = (tmp_path / name for name in ("model", "model.img", "texts.jsonl"))
     save(model, folder, info_of(spec, folder))
     image.write_bytes(image_of(model))

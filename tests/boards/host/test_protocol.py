@@ -121,8 +121,15 @@ def test_flags_alone_mean_nothing() -> None:
 
 def test_info_comes_back_as_it_went() -> None:
     limits = {"lanes": 8, "columns": 32, "tokens": 128, "hidden": 128, "ffn": 512, "labels": 64}
-    info = Info(problem=Problem.ROWS, memory_bytes=1 << 25, kilohertz=80_000, stream_version=4,
-                model=b"abcdefgh", digest=bytes(range(32)), **limits)  # fmt: skip
+    info = Info(
+        problem=Problem.ROWS,
+        memory_bytes=1 << 25,
+        kilohertz=80_000,
+        stream_version=4,
+        model=b"abcdefgh",
+        digest=bytes(range(32)),
+        **limits,
+    )
     assert Info.from_bytes(info.to_bytes()) == info
     assert len(info.to_bytes()) == INFO.size == 64
 

@@ -1,0 +1,92 @@
+"""The small models of all tests: every kind of encoder that a shape can describe, by name.
+
+Those that the benches play are `tb.scenarios.SMALL`; the others are corners that need no hardware.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from golden.encoder import run as golden
+from golden.model import Model, Shape
+from golden.random import random_model
+from rtl.compile.image import Image
+from rtl.compile.program import Program, compile_model, embedding_table
+from rtl.interface.config import Config
+from tb.scenarios import FACTORISED, FAMILIES, SMALL, family
+
+SHAPES: dict[str, Shape] = SMALL | {
+    "one": Shape(1, 1, 1, 1, 1, 1, vocabulary=20, positions=30, types=0),
+    "factorised-as-wide": replace(SMALL["post-norm-mean"], hidden=11, heads=3, head_size=3),
+    "factorised-every-token": replace(SMALL["every-token"], types=0),
+}
+#: BERT-Tiny at its own size, whose sums are those of real models; too large for a table of cases.
+REAL = "bert-tiny-real"
+#: Channels of the embeddings that are factorised.
+EMBEDDINGS = FACTORISED | {"factorised-as-wide": 11, "factorised-every-token": 1}
+
+
+def shape(name: str, **changes: Any) -> Shape:
+    """The shape of that name, with other sizes where they matter."""
+    found = FAMILIES["bert-tiny"] if name == REAL else SHAPES[name]
+    return replace(found, **changes)
+
+
+def model(name: str, seed: int = 1, *, precise: bool = False, **changes: Any) -> Model:
+    """A random model of that name; its kind of activation and head are the name's as well."""
+    if name in SMALL:
+        return family(name, shape(name, **changes), seed, precise=precise)
+    return random_model(shape(name, **changes), seed, EMBEDDINGS.get(name, 0), precise=precise)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A model for a configuration, and sound sequences of it.
+
+    For clients that nobody here wrote: what they send is made by docs/architecture.md, not by tb/.
+    labels: None for those of the zoo.
+    """
+
+    name: str
+    config: Config
+    labels: int | None = None
+
+    @cached_property
+    def model(self) -> Model:
+        changes = {} if self.labels is None else {"labels": self.labels}
+        return model(self.name, len(self.name), **changes)
+
+    @cached_property
+    def program(self) -> Program:
+        return compile_model(self.model, self.config)
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """The rows of the embedding."""
+        return embedding_table(self.model, self.config.lanes)
+
+    @cached_property
+    def image(self) -> Image:
+        stream, rows = self.program.stream(), self.table.tobytes()
+        return Image(stream=stream, rows=rows, row_bytes=self.table[0].nbytes)
+
+    def sequence(self, tokens: int) -> tuple[Any, Any, Any]:
+        """ids, types and attend bits."""
+        draw = np.random.default_rng([len(self.name), tokens])
+        sizes = self.model.shape
+        ids = draw.integers(0, sizes.vocabulary, tokens)
+        types = draw.integers(0, max(sizes.types, 1), tokens)
+        return ids, types, np.r_[1, draw.integers(0, 2, tokens - 1)]
+
+    def words(self, tokens: int) -> list[int]:
+        """The sequence on the tokens stream."""
+        ids, types, attend = self.sequence(tokens)
+        return (ids | types << 24 | attend << 25).tolist()
+
+    def logits(self, tokens: int) -> list[int]:
+        """golden's of it."""
+        return [int(logit) for logit in golden(self.model, *self.sequence(tokens)).reshape(-1)]
