@@ -67,7 +67,7 @@ def test_an_interrupt_that_does_not_come() -> None:
 def registers_file(path: Path, **values: int) -> Path:
     words = np.zeros(1024, "<u4")
     for name, value in (
-        {"id": MAGIC, "version": VERSION, "lanes": 4, "tokens": 12} | values
+        {"id": MAGIC, "version": VERSION, "lanes": 4, "columns": 4, "tokens": 12} | values
     ).items():
         words[ADDRESS[name] // 4] = value
     path.write_bytes(words.tobytes())

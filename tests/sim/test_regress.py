@@ -44,6 +44,7 @@ def figures(**changes: object) -> regress.Regression:
         traced=2,
         inferences=3,
         lanes=4,
+        columns=4,
         max_tokens=12,
         tokens=48,
         values=1000,
