@@ -41,7 +41,7 @@ REGISTERS = {
 SPAN = 0x80  # bytes that the registers take
 ID = 0x54523242  # the bytes "B2RT"
 VERSION = 7  # of the registers and of the command stream
-LIMITS = ("lanes", "tokens", "hidden", "ffn", "labels")
+LIMITS = ("lanes", "columns", "tokens", "hidden", "ffn", "labels")
 COUNTERS = (
     "cycles",
     "active",
@@ -118,9 +118,7 @@ class Accelerator:
     Attributes
     ----------
     limits
-        lanes, tokens, hidden, ffn and labels, as it was made.
-    columns
-        Of its array.
+        lanes, columns, tokens, hidden, ffn and labels, as it was made.
 
     Raises
     ------
@@ -139,7 +137,6 @@ class Accelerator:
                 f"the accelerator has version {version}, this driver is for {VERSION}"
             )
         self.limits = {name: self._read(name) for name in LIMITS}
-        self.columns = self._read("columns")
 
     def _read(self, name: str) -> int:
         return self._memory.read(REGISTERS[name])
@@ -162,19 +159,15 @@ class Accelerator:
                 f"the command stream has version {stream[6]}, the accelerator {VERSION}: compile "
                 "it anew"
             )
-        if stream[7] != self.limits["lanes"]:
+        lanes, columns = self.limits["lanes"], self.limits["columns"]
+        if (stream[7], stream[7] << stream[1]) != (lanes, columns):
             raise DeviceError(
-                f"the command stream is for {stream[7]} lanes, the accelerator has "
-                f"{self.limits['lanes']}: compile it for this accelerator"
-            )
-        if stream[7] << stream[1] != self.columns:
-            raise DeviceError(
-                f"the command stream is for an array of {stream[7]} lanes and "
-                f"{stream[7] << stream[1]} columns, the accelerator has {self.columns} columns: "
-                "compile it for this accelerator"
+                f"the command stream is for {stream[7]} lanes and {stream[7] << stream[1]} "
+                f"columns, the accelerator has {lanes} and {columns}: compile it for this "
+                "accelerator"
             )
         sizes = [int.from_bytes(stream[at : at + 2], "little") for at in range(8, 16, 2)]
-        for name, size in zip(LIMITS[2:], sizes[1:]):
+        for name, size in zip(LIMITS[3:], sizes[1:]):
             if not 1 <= size <= self.limits[name]:
                 raise DeviceError(
                     f"{name} of the model is {size}: the accelerator takes 1..{self.limits[name]}"

@@ -76,7 +76,8 @@ def registers_file(path: Path, **values: int) -> Path:
 
 def test_the_uio_command(tmp_path: Path, subject: Subject, capsys) -> None:
     """On a file in place of the device: its registers stand still."""
-    limits = {name: getattr(config(LANES), name) for name in accelerator.LIMITS}
+    made = config(LANES).as_dict() | {"columns": config(LANES).tile_columns}
+    limits = {name: made[name] for name in accelerator.LIMITS}
     path = registers_file(tmp_path / "uio0", status=2, cycles=1234, **limits)
     model = tmp_path / "model.bin"
     model.write_bytes(subject.stream)
