@@ -54,8 +54,9 @@ class Accelerator(wiring.Component):
     ----------
     registers, control
         Its parts, for a top around this one.
-    fault, pending
-        What such a top drives, with `further`: an error of its own, and whether an end must wait.
+    fault, pending, full
+        What such a top drives, with `further`: an error of its own; whether an end must wait;
+        whether a start is refused.
     """
 
     def __init__(self, config: Config, further: tuple[Register, ...] = ()) -> None:
@@ -63,6 +64,7 @@ class Accelerator(wiring.Component):
         self.registers, self.control = Registers(further), Control()
         self.fault: Value = Signal(Error) if further else Const(Error.NONE, Shape.cast(Error))
         self.pending: Value = Signal() if further else Const(0)
+        self.full: Value = Signal() if further else Const(0)
         self.normalizer = Normalizer(config)
         self.engine = Engine(config, self.normalizer.ahead)
         n = config.lanes
@@ -328,7 +330,7 @@ class Accelerator(wiring.Component):
             with m.Elif(event):
                 m.d.sync += counter.eq(counter + 1)
         m.d.comb += [
-            registers.busy.eq(control.busy),
+            registers.busy.eq(control.busy | self.full),
             registers.done.eq(control.done),
             self.interrupt.eq(registers.interrupt),
             registers.value.id.eq(MAGIC),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Elaboratable, Module, Mux
+from amaranth.hdl import Elaboratable, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out, connect, flipped
 
@@ -15,6 +15,8 @@ from rtl.interface.operation import Error
 from rtl.interface.trace import Trace, trace
 
 NAME = "accelerator_dma"
+MOST_OWED = 255
+"""Packets of tokens that failed inferences may leave to come."""
 
 
 class AcceleratorDma(wiring.Component):
@@ -27,6 +29,10 @@ class AcceleratorDma(wiring.Component):
     BUS ends an inference of which a beat came with SLVERR or DECERR, ADDRESS one whose registers
     cannot be used; nothing was read then. An end, good or bad, waits for all beats. An abort
     empties the FIFO of tokens, a start that of logits.
+
+    Each start takes one packet of tokens. A failed inference ends without waiting for it: what has
+    not come is dropped as it comes, before the next inference gets a token, unless an abort is
+    written first. A start is refused while MOST_OWED such packets are to come.
 
     Members
     -------
@@ -73,14 +79,28 @@ class AcceleratorDma(wiring.Component):
             behind.busy.eq(control.busy),
             behind.clear_tokens.eq(registers.abort),
             behind.clear_logits.eq(registers.start),
-            inner.s_axis_tokens.tdata.eq(behind.tokens.payload.data),
-            inner.s_axis_tokens.tlast.eq(behind.tokens.payload.last),
-            inner.s_axis_tokens.tvalid.eq(behind.tokens.valid),
-            behind.tokens.ready.eq(inner.s_axis_tokens.tready),
             behind.logits.payload.eq(inner.m_axis_logits.tdata),
             behind.logits.valid.eq(inner.m_axis_logits.tvalid),
             inner.m_axis_logits.tready.eq(behind.logits.ready),
         ]
+
+        # One word ends the packet of a failed inference; its own end is awaited afterwards.
+        owed, dropping = Signal(range(MOST_OWED + 1)), Signal()
+        tokens, dropped = behind.tokens, Signal()
+        m.d.comb += [
+            inner.s_axis_tokens.tdata.eq(tokens.payload.data),
+            inner.s_axis_tokens.tlast.eq(tokens.payload.last | control.reset),
+            inner.s_axis_tokens.tvalid.eq(
+                Mux(control.reset, control.drain_tokens, tokens.valid & ~dropping)
+            ),
+            dropping.eq(owed != 0),
+            dropped.eq(dropping & tokens.valid & tokens.payload.last),
+            tokens.ready.eq(dropping | (inner.s_axis_tokens.tready & ~control.reset)),
+            inner.full.eq(owed == MOST_OWED),
+        ]
+        m.d.sync += owed.eq(owed + control.drain_tokens - dropped)
+        with m.If(registers.abort):
+            m.d.sync += owed.eq(0)
 
         m.d.comb += [
             fetch.start.eq(control.begin & ~behind.wrong),
@@ -96,7 +116,7 @@ class AcceleratorDma(wiring.Component):
             inner.s_axis_rows.tlast.eq(fetch.rows.payload.last),
             inner.s_axis_rows.tvalid.eq(fetch.rows.valid),
             fetch.rows.ready.eq(inner.s_axis_rows.tready),
-            # After a failure the rest of the stream is not read: one word ends it.
+            # After a failure the rest of the stream is not read: one word ends it, too.
             inner.s_axis_model.tdata.eq(fetch.model.payload.data),
             inner.s_axis_model.tlast.eq(fetch.model.payload.last | control.reset),
             inner.s_axis_model.tvalid.eq(

@@ -33,6 +33,7 @@ INDEX = f"{WEIGHTS}.index.json"
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 _POINTER = b"version https://git-lfs"
+_PIECE = 1 << 20  # bytes of a file that are hashed at a time
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,13 @@ def _fingerprint(layout: Layout) -> str:
     files = [file for file in (config, *resolve.files(layout.encoder)) if file.is_file()]
     digest = hashlib.sha256(layout.content)
     for file in [*files, *_weight_files(layout.encoder)]:
-        content = _bytes(file)
-        digest.update(f"{file.name} {len(content)} ".encode())
-        digest.update(content)
+        digest.update(f"{file.name} {file.stat().st_size} ".encode())
+        try:
+            with file.open("rb") as content:
+                while piece := content.read(_PIECE):
+                    digest.update(piece)
+        except OSError as error:
+            raise _unreadable(file, error) from None
     return digest.hexdigest()
 
 
@@ -145,7 +150,11 @@ def _bytes(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise CheckpointError(f"cannot read {file}: {error.strerror}") from None
+        raise _unreadable(file, error) from None
+
+
+def _unreadable(file: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(f"cannot read {file}: {error.strerror}")
 
 
 def _weight_files(directory: Path) -> list[Path]:

@@ -95,7 +95,9 @@ def quantize(
         return quantized
     if watch is None:
         raise ValueError("the remedy round needs watch, the moments of the integer operands")
-    return quantizer.quantized(watch(quantized.model))
+    moments = dict(watch(quantized.model))
+    del quantized  # as much memory as its parameters
+    return quantizer.quantized(moments)
 
 
 def with_tokens(quantized: Quantized, table: Floats) -> Quantized:
@@ -139,13 +141,16 @@ class _Quantizer:
         self.last_norm = "final" if spec.norm == "pre" else f"layer.{spec.layers - 1}.ffn"
         self.ffn = spec.ffn
         self.description = Description(rewritten, observers)
-        self.moments: Mapping[str, Moments] = {}  # by the name of the operand
+        self.moments: dict[str, Moments] = {}  # by the name of the operand
         self.narrow: Operand | None = None  # a factorised embedding, before its projection
         if "split" in self.remedies and splittable(spec.activation):
             self._split(splits)
 
-    def quantized(self, moments: Mapping[str, Moments]) -> Quantized:
-        """The model, each layer's weights rounded by the moments of its operand where given."""
+    def quantized(self, moments: dict[str, Moments]) -> Quantized:
+        """The model, each layer's weights rounded by the moments of its operand where given.
+
+        Those of a feed-forward layer's hidden codes, the largest, leave ``moments`` after it.
+        """
         spec = self.spec
         self.moments = moments
         shape = named("shape", Shape, **self._shape())
@@ -367,6 +372,7 @@ class _Quantizer:
             scale = stream
         inputs = f"{name}.ffn.norm" if pre else f"{name}.attention.norm"
         ffn, stream = self._feed_forward(f"{name}.ffn", self._operand(inputs, 256 * scale), stream)
+        self.moments.pop(f"{name}.ffn.hidden", None)
         if not pre:
             norm2, stream = self._norm(f"{name}.ffn", f"{name}.norm2", stream)
         return Layer(attention, ffn, norm1, norm2), stream

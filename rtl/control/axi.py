@@ -113,7 +113,7 @@ class Registers(wiring.Component):
     s_axi_*
         AXI4-Lite, 32 bits; addresses are rounded down to words.
     busy
-        An inference is under way.
+        An inference is under way, or cannot begin.
     done
         Pulse: it has ended.
     start, abort

@@ -14,6 +14,7 @@ from golden.encoder import run as golden
 from golden.encoder import run_batch
 from golden.store import load
 from quant.calibrate import ensure
+from rtl.accelerator_dma import MOST_OWED
 from rtl.compile.fit import fitting
 from rtl.compile.image import Image, image_bytes
 from rtl.compile.program import Program, compile_model, embedding_table
@@ -27,6 +28,7 @@ from sim.machine.board import ABORT, MemoryBoard, design_of, library
 from tb.packing import token_words
 from tests.damage import replaced
 from tests.sim.dma_subjects import BUS, Subject, board_of, limits, subjects, tagger
+from tests.tiers import quick
 
 pytestmark = pytest.mark.verilator
 
@@ -281,7 +283,12 @@ def test_what_cannot_be_an_address_or_a_size(register: str, value: int, board: M
     before = board.bursts
     assert board.write(register, value)
     assert board.infer(subject.words(5)) == (Error.ADDRESS, [])
+    begin = board.now
+    board.start()
+    assert board.ended() == (Error.ADDRESS, [])
+    assert board.now < begin + 40, "it waits for tokens"
     assert board.bursts == before, "something was read"
+    board.send(subject.words(4))  # those of the failed inference
     assert board.write(register, good)
     right(board, subject, 5, point=False)
 
@@ -327,6 +334,59 @@ def test_tokens_before_and_after_the_start(board: MemoryBoard) -> None:
     board.send([0] * 3)
     board.write("control", ABORT)
     right(board, subject, 9)
+
+
+@pytest.mark.parametrize("seed", quick(range(8), 3))
+def test_each_start_takes_one_packet(seed: int, board: MemoryBoard) -> None:
+    """Failed or not, whatever of its packet is there when it ends and whenever the rest comes."""
+    draw, subject = random.Random(seed), subjects(4)[0]
+    board.pace(1 + 9 * seed, seed, gap=seed % 3)
+    board.point(subject.image, subject.address)
+    rows, stream = (board.read(name) for name in ("row_bytes", "model_address"))
+    queue: list[tuple[str, int]] = []
+
+    def write(most: int) -> None:
+        for _ in range(min(most, len(queue))):
+            assert board.write(*queue.pop(0))
+
+    for _ in range(24):
+        tokens = draw.randint(1, 12)
+        kind = draw.choice((Error.NONE, Error.ADDRESS, Error.FORMAT, Error.NO_KEY))
+        words = [0] * tokens if kind == Error.NO_KEY else subject.words(tokens)
+        queue += [("token", int(word)) for word in words[:-1]] + [("token_last", int(words[-1]))]
+        board.write("row_bytes", rows + (kind == Error.ADDRESS))
+        board.write("model_address", stream + 4 * (kind == Error.FORMAT))
+        write(draw.choice((0, draw.randint(0, len(queue)), len(queue))))
+        board.start()
+        if kind in (Error.NONE, Error.NO_KEY):
+            board.run(draw.choice((0, 300)))
+            write(len(queue))
+        wanted = subject.logits(tokens) if kind == Error.NONE else []
+        code, logits = board.ended()
+        # At another place there is no descriptor: that its CRC is wrong is said as well.
+        assert (Error.FORMAT if code == Error.CRC else code) == kind
+        assert logits == wanted
+
+
+def test_packets_that_never_come(board: MemoryBoard) -> None:
+    """As many as are counted; then a start is refused, and an abort forgets them."""
+    subject = subjects(4)[0]
+    for kept in (MOST_OWED, MOST_OWED - 1):
+        board.point(subject.image, subject.address)
+        board.write("row_bytes", 0)
+        for _ in range(MOST_OWED):
+            assert board.write("control", 1)
+            assert board.ended() == (Error.ADDRESS, [])
+        assert not board.write("control", 1)
+        for _ in range(MOST_OWED - kept):
+            board.send(subject.words(1))
+        if kept == MOST_OWED:
+            board.write("control", ABORT)
+        else:
+            board.point(subject.image, subject.address)
+            for _ in range(kept):
+                board.send(subject.words(2))
+        right(board, subject, 3)
 
 
 def test_the_fifos(board: MemoryBoard) -> None:
@@ -401,6 +461,18 @@ FAULTS = {
         "accelerator_dma", "m.If(control.begin & behind.wrong)",
         "m.If(control.begin & behind.wrong & 0)",
     ),
+    "a packet is not counted": (
+        "accelerator_dma", "owed + control.drain_tokens - dropped", "owed - dropped",
+    ),
+    "a packet is dropped for good": (
+        "accelerator_dma", "owed + control.drain_tokens - dropped", "owed + control.drain_tokens",
+    ),
+    "an abort forgets no packet": (
+        "accelerator_dma", "m.If(registers.abort)", "m.If(registers.abort & 0)",
+    ),
+    "more packets than are counted": (
+        "accelerator_dma", "inner.full.eq(owed == MOST_OWED)", "inner.full.eq(0)",
+    ),
     "tokens stay after an abort": (
         "accelerator_dma", "clear_tokens.eq(registers.abort)", "clear_tokens.eq(0)",
     ),
@@ -429,6 +501,8 @@ def test_a_fault_is_found(fault: str) -> None:
         board.bad_beat(NEVER)
         test_what_cannot_be_an_address_or_a_size("row_bytes", 7, board)
         test_tokens_before_and_after_the_start(board)
+        test_each_start_takes_one_packet(2, board)
+        test_packets_that_never_come(board)
         test_the_fifos(board)
         board.reset(2)
         test_every_register_is_what_the_map_says(board)
