@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from cli.command import Different, ToolError, run_command
 from cli.files import write_if_changed, write_json
@@ -26,6 +27,7 @@ from rtl.compile.unchecked import config_for, violations
 from rtl.interface.command import Flag, Opcode, decode
 from rtl.interface.config import CONFIG_KEYS, Config, array
 from rtl.interface.options import add_config_options, config_of, given, options_of
+from tb.packing import token_words
 
 OUT = BUILD / "model.bin"
 DESCRIPTION = """\
@@ -33,7 +35,8 @@ Compile a quantized model to the command stream that an accelerator reads.
 
 Writes model.bin, the stream, and model.rows.bin, the flat embedding table that the accelerator's
 `request` port indexes: rows of whole words, tokens first, then the positions of each type. With
---image both go into one file with a header, for flash or memory.
+--image both go into one file with a header, for flash or memory. With --text the words of a text's
+tokens are printed as well, for a bench or a program of one's own.
 """
 EXAMPLES = """\
 examples:
@@ -43,6 +46,7 @@ examples:
   python -m rtl.compile --dump build/model.bin
   python -m rtl.compile --lanes 4 --image build/model.img
   python -m rtl.compile --check build/model.img
+  python -m rtl.compile --text "That movie was terrible!" --json build/model.json
 """
 
 
@@ -152,16 +156,22 @@ def _parser() -> Parser:
         metavar="FILE",
         help="check such a file and its stream, list its contents and stop",
     )
+    result.add_argument(
+        "--text", metavar="TEXT", help="print the words of its tokens, too, as they are sent"
+    )
+    result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
     add_json(result, KEYS, {"with --image or --check": IMAGE_KEYS})
     add_config_options(result)
     return result
 
 
+WORDS_KEYS = {"words?[]": "with --text: of s_axis_tokens, the last with tlast"}
 KEYS = {
     "model": "its identity, in hexadecimal",
     "stream, stream_bytes": "file of the command stream, and its size",
     "rows, row_count, row_bytes": "file of the embedding rows, how many, bytes of one",
     "tokens, row_tiles": "longest sequence; row tiles of all sequences together",
+    **WORDS_KEYS,
     **CONFIG_KEYS,
 }
 IMAGE_KEYS = {
@@ -170,6 +180,7 @@ IMAGE_KEYS = {
     "stream_offset, stream_bytes": "of the command stream in the file",
     "rows_offset, row_count, row_bytes": "of the embedding rows; how many, bytes of one",
     "configuration?{}": CONFIG_KEYS["configuration{}"] + "; not with --check",
+    **WORDS_KEYS,
 }
 
 
@@ -221,8 +232,40 @@ def _hold(stream: bytes, path: Path, config: Config) -> None:
         )
 
 
+def _words(options: argparse.Namespace, info: dict[str, Any], most: int) -> dict[str, object]:
+    """Print the words of the tokens of --text; the same for JSON, nothing without it.
+
+    Raises
+    ------
+    ValueError
+        The model takes no text, or not this one.
+    """
+    if options.text is None:
+        return {}
+    # The tokenizer's packages are needed for this alone.
+    from quant.foreign.tokenizer import TextTokenizer, encode, stored
+    from quant.model.spec import EncoderSpec
+
+    if "spec" not in info:
+        raise ValueError(f"{options.quantized} has no tokenizer for --text: calibrate again")
+    tokenizer = TextTokenizer(stored(options.quantized, info))
+    tokens = encode(
+        EncoderSpec.from_json(info["spec"]), tokenizer, options.text, options.pair, most
+    )
+    words = [int(word) for word in token_words(tokens.ids, tokens.types)]
+    cut = f", {tokens.dropped:,} more cut" if tokens.dropped else ""
+    print(f"tokens: {len(words):,}{cut}; a packet of s_axis_tokens, tlast with the last")
+    for word, token, segment in zip(words, tokens.ids, tokens.types):
+        print(f"  0x{word:08x}  token {token}, type {segment}")
+    return {"words": words}
+
+
 def _run(options: argparse.Namespace) -> int:
     asked = config_of(options)
+    if options.pair is not None and options.text is None:
+        raise ValueError("--pair is a second text: give the first by --text")
+    if options.text is not None and (options.check or options.dump is not None):
+        raise ValueError("--text goes with a stream that is written: leave out --check and --dump")
     if options.check:
         image = read_image(options.check.read_bytes())
         figures = _facts(image, options.check)
@@ -239,7 +282,7 @@ def _run(options: argparse.Namespace) -> int:
             f"--quantized {options.quantized} holds no quantized model: calibrate first, "
             f"`python -m quant.calibrate --model CHECKPOINT --data TEXTS --out {options.quantized}`"
         )
-    model, _ = load(options.quantized)
+    model, info = load(options.quantized)
     config = sized([model], given(options))
     program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
     stream = program.stream()
@@ -247,6 +290,7 @@ def _run(options: argparse.Namespace) -> int:
         for line in listing(stream, {i: step.name for i, step in enumerate(program.steps)}):
             print(line)
         return 0
+    words = _words(options, info, program.tokens)
     stage(f"for accelerators of at least {' '.join(options_of(config))}")
     table = embedding_table(model, config.lanes)
     if options.image:
@@ -254,9 +298,10 @@ def _run(options: argparse.Namespace) -> int:
         write_if_changed(options.image, image_bytes(made))
         if read_image(options.image.read_bytes()) != made:
             raise ToolError(f"{options.image}: what was written cannot be read back")
-        figures = _facts(made, options.image)
+        figures = _facts(made, options.image) | {"configuration": config.as_dict()}
+        figures |= words
         if options.json:
-            write_json(options.json, figures | {"configuration": config.as_dict()})
+            write_json(options.json, figures)
         return 0
     rows = options.out.with_suffix(f".rows{options.out.suffix}")
     write_if_changed(options.out, stream)
@@ -279,6 +324,7 @@ def _run(options: argparse.Namespace) -> int:
         f"takes up to {program.tokens} tokens on {array(config.lanes, config.tile_columns)}, or "
         f"sequences of together {program.row_tiles} row tiles of {config.lanes} tokens"
     )
+    figures |= words
     if options.json:
         write_json(options.json, figures)
     return 0

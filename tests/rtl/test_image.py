@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import random
 import re
 import zlib
 from pathlib import Path
 from typing import Any
 
+from cli.options import MODEL
+
 import pytest
+from tokenizers import Tokenizer
 
 from golden.identity import identity_of
 from golden.random import random_model
 from golden.store import save
+from quant.calibrate import ensure
 from rtl.compile.__main__ import main
 from rtl.compile.image import Image, ImageError, image_bytes, read_image
 from rtl.compile.program import compile_model, embedding_table
@@ -211,3 +216,44 @@ def test_a_dump_of_a_damaged_stream_differs(
     path.write_bytes(image_bytes(made()))
     error = refusal(main, ["--dump", str(path)], capsys)
     assert error == f"error: {path} is an image, not a stream: `--check {path}` reads it\n"
+
+
+@pytest.mark.parametrize("pair", [None, "Not at all."])
+@pytest.mark.parametrize("files", [["--out"], ["--image"]])
+def test_the_words_of_a_text(
+    files: list[str], pair: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As its vocabulary has them; cut to what the hardware takes."""
+    text = "That movie was terrible!"
+    encoded = Tokenizer.from_file(str(MODEL / "tokenizer.json")).encode(text, pair)
+    places = zip(encoded.ids, encoded.type_ids, strict=True)
+    wanted = [token | segment << 24 | 1 << 25 for token, segment in places]
+    arguments = ["--quantized", str(ensure()), *files, str(tmp_path / "out")]
+    arguments += ["--text", text, *(["--pair", pair] if pair else [])]
+    assert main([*arguments, "--json", str(tmp_path / "json")]) == 0
+    assert json.loads((tmp_path / "json").read_text())["words"] == wanted
+    out = capsys.readouterr().out
+    assert [int(line.split()[0], 16) for line in out.splitlines() if line[:4] == "  0x"] == wanted
+    if pair is None:
+        assert main([*arguments, "--tokens", "5", "--json", str(tmp_path / "json")]) == 0
+        said = json.loads((tmp_path / "json").read_text())["words"]
+        assert said == [*wanted[:4], wanted[-1]]
+        assert "tokens: 5, 2 more cut;" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--text", " "], "the text is empty: give at least one word"),
+        (["--pair", "a"], "--pair is a second text: give the first by --text"),
+        (["--text", "a", "--dump"], "--text goes with a stream that is written: leave out"),
+        (["--text", "a", "--check", "README.md"], "--text goes with a stream that is written: leave out"),
+    ],
+)
+def test_a_text_without_words(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "model.bin"
+    arguments = ["--quantized", str(ensure()), "-o", str(out), *arguments]
+    assert message in refusal(main, arguments, capsys)
+    assert not out.exists()
