@@ -246,8 +246,8 @@ def test_the_words_of_a_text(
     [
         (["--text", " "], "the text is empty: give at least one word"),
         (["--pair", "a"], "--pair is a second text: give the first by --text"),
-        (["--text", "a", "--dump"], "--text goes with a stream that is written: leave out"),
-        (["--text", "a", "--check", "README.md"], "--text goes with a stream that is written: leave out"),
+        (["--text", "a", "--dump"], "--text goes with a stream that is written"),
+        (["--text", "a", "--check", "README.md"], "--text goes with a stream that is written"),
     ],
 )
 def test_a_text_without_words(

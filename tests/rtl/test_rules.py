@@ -70,7 +70,7 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
         return entry.opcode != Opcode.END
     match entry.opcode:
         case Opcode.HEADER:
-            right = (MAGIC, 6, CONFIG.lanes)
+            right = (MAGIC, 7, CONFIG.lanes)
             return bool(before) or right != tuple(
                 entry.values[name] for name in ("magic", "version", "lanes")
             )

@@ -16,7 +16,7 @@ from sim.cycles.model import predict
 from sim.design import described
 from sim.machine import volume
 from tb.scenarios import SMALL, family
-from tests.rtl.mutation import mutated, with_pieces
+from tests.damage import mutated, with_pieces
 
 LANES = 4
 LIMITS = {"tokens": 40, "hidden": 40, "ffn": 32, "labels": 16}
