@@ -227,19 +227,22 @@ def test_the_data_sheet_says_what_the_design_has(package: Path) -> None:
 
 
 @pytest.mark.parametrize("tokens", [1, 5, 16])
-@pytest.mark.parametrize("lanes", [4, 8])
+@pytest.mark.parametrize(("lanes", "columns"), [(4, 4), (8, 8), (4, 16)])
 @pytest.mark.parametrize("wide", [False, True])
-def test_the_formulas_of_the_sheet_are_exact(lanes: int, tokens: int, wide: bool) -> None:
+def test_the_formulas_of_the_sheet_are_exact(
+    lanes: int, columns: int, tokens: int, wide: bool
+) -> None:
     """Those of the array's cycles, as text, beside what the cycle model predicts."""
     formulas = dict(re.findall(r"^\| ([a-z]+) .* \| (.* · .*) \|$", CYCLES, re.MULTILINE))
     shape = replace(SMALL["bert-tiny"], positions=16)
     models = (random_model(shape, seed) for seed in range(9))
     model = next(model for model in models if model.embedding.wide == wide)
-    program = compile_model(model, Config(lanes=lanes))
+    program = compile_model(model, Config(lanes=lanes, columns=columns))
 
     def cycles(operation: str, **values: int) -> int:
         text = formulas[operation].replace("·", "*")
-        known = {"N": lanes, "L": tokens, "R": ceil(tokens / lanes), "ceil": ceil}
+        known = {"N": lanes, "M": columns, "c": columns // lanes, "L": tokens, "ceil": ceil}
+        known["R"] = ceil(tokens / lanes)
         return int(eval(text, known | values))
 
     seen = set()
@@ -248,7 +251,9 @@ def test_the_formulas_of_the_sheet_are_exact(lanes: int, tokens: int, wide: bool
         if Flag.FIRST_TILE in program.steps[phase.number].flags:
             continue
         if phase.opcode is Opcode.LINEAR:
-            wanted = cycles("linear", K=values["length"], M=values["columns"])
+            transposed = Flag.TRANSPOSED in program.steps[phase.number].flags
+            kind = "the" if transposed and columns > lanes else "linear"
+            wanted = cycles(kind, K=values["length"], O=values["columns"])
         elif phase.opcode is Opcode.ATTEND:
             wanted = values["heads"] * cycles("attention", D=values["head_size"])
         else:

@@ -198,8 +198,8 @@ def test_texts_a_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     told = batches.measure(classifier.model, lengths, 8, 64, stream_bytes=8)
     assert rows[2]["batched"] == told.batched
     line = capsys.readouterr().out.splitlines()[4].split()
-    assert line[:4] == ["8", "8", "64", "5"]
-    assert line[7] == f"{5e8 / told.batched:,.0f}"
+    assert line[:5] == ["8", "8", "8", "64", "5"]
+    assert line[8] == f"{5e8 / told.batched:,.0f}"
 
 
 @pytest.mark.slow

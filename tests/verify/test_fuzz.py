@@ -50,7 +50,11 @@ FAULTS = {
         "self.interrupt.eq(pending)",
     ),
     "any write acknowledges": ("axi", 'acts & to["interrupt_pending"] & strobe', "acts & strobe"),
-    "a start while busy says OKAY": ("accelerator", "registers.busy.eq(control.busy),", ""),
+    "a start while busy says OKAY": (
+        "accelerator",
+        "registers.busy.eq(control.busy | self.full),",
+        "",
+    ),
     "a request is withdrawn": (
         "rows",
         "self.asked.valid.eq(offered | (self.request.valid & ~self.reset))",
