@@ -71,7 +71,7 @@ class Accelerator(wiring.Component):
         super().__init__(
             {
                 "s_axi": self.registers.signature.members["s_axi"],
-                "s_axis_model": In(AxiStream(8 * n, last=True)),
+                "s_axis_model": In(AxiStream(8 * config.stream_width, last=True)),
                 "s_axis_tokens": In(AxiStream(32, last=True)),
                 "m_axis_request": Out(AxiStream(32)),
                 "s_axis_rows": In(AxiStream(8 * n, last=True)),

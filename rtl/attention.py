@@ -61,7 +61,7 @@ class Attention(wiring.Component):
                 "error": Out(Error),
                 "tokens": In(stream.Signature(TOKEN_WORD)),
                 "i": In(stream.Signature(operands)),
-                "model": In(stream.Signature(stream_word(n))),
+                "model": In(stream.Signature(stream_word(config.stream_width))),
                 "o": Out(stream.Signature(word)),
                 "cycles": Out(32),
                 "active_cycles": Out(32),

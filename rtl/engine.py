@@ -118,7 +118,7 @@ class Engine(wiring.Component):
                 "start": In(1),
                 "batch": In(Batch(config)),
                 "length": In(LengthWrite(config)),
-                "model": In(stream.Signature(stream_word(n))),
+                "model": In(stream.Signature(stream_word(config.stream_width))),
                 "norm": Out(stream.Signature(NORM)),
                 "norm_parameter": Out(NormParameterWrite(config.hidden)),
                 "norm_free": In(1),
@@ -255,11 +255,11 @@ class Engine(wiring.Component):
         word came.
         """
         o, loader, words = self.issuer.o, self.loader, self.config.weight_words
-        source = Mux(loader.rows.active, self.rows_write.data, loader.weight.data)
-        written = register(m, source, "write_data")
         found = []
         for way, name in enumerate(self._ways("weights")):
             m.submodules[name] = weights = Memory(int8_word(self.config.lanes), 2 * words)
+            source = Mux(loader.rows.active, self.rows_write.data, loader.weight.data[way])
+            written = register(m, source, name.replace("weights", "write_data"))
             by_b = o.b[1]  # of its sources WEIGHT alone has this bit
             m.d.comb += weights.read.address.eq(Mux(by_b, o.b_address, o.a_address))
             m.d.sync += [

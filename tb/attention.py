@@ -17,7 +17,7 @@ from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
 from tb.case import Inference
 from tb.compare import Comparison, Mismatch, Recorded
-from tb.packing import lengths_of, pack
+from tb.packing import lengths_of, pack, stream_words
 from tb.ports import UnitPorts
 from tb.trace import ELEMENTS, TRACE_PORTS
 
@@ -203,11 +203,8 @@ class Bench:
 
     def queue(self, inference: Inference, *, tokens: bool = True) -> None:
         """Give the sources the inference's packets, behind those that are there."""
-        n = self.lanes
         self.queued.append(inference)
-        padded = inference.stream + bytes(-len(inference.stream) % n)
-        words = [int.from_bytes(padded[at : at + n], "little") for at in range(0, len(padded), n)]
-        self.model.packet(words)
+        self.model.packet(stream_words(inference.stream, self.config.stream_width))
         if tokens:
             self.tokens.packet(inference.tokens.tolist())
         self._give_rows(inference)

@@ -81,6 +81,14 @@ def lengths_of(words: np.ndarray) -> list[int]:
     return np.diff([0, *ends, len(words)]).tolist()
 
 
+def stream_words(stream: bytes, width: int) -> list[int]:
+    """A command stream in words of so many bytes, the last padded with zeros."""
+    padded = stream + bytes(-len(stream) % width)
+    return [
+        int.from_bytes(padded[at : at + width], "little") for at in range(0, len(padded), width)
+    ]
+
+
 def token_words(
     ids: Integers,
     types: Integers | None = None,

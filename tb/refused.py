@@ -28,7 +28,7 @@ Entry = tuple[int, int, dict[str, int], bytes]
 """A descriptor: opcode and flags, which may be any byte, fields and payload."""
 
 
-def stream(lanes: int, entries: Sequence[Entry]) -> bytes:
+def stream(width: int, entries: Sequence[Entry]) -> bytes:
     """The command stream of these descriptors, with right CRCs."""
     data = bytearray()
     for opcode, flags, values, payload in entries:
@@ -37,8 +37,8 @@ def stream(lanes: int, entries: Sequence[Entry]) -> bytes:
         fields = b"".join(values.get(f.name, 0).to_bytes(f.bytes, "little") for f in known)
         data += fields.ljust(26, b"\0")
         data += zlib.crc32(data).to_bytes(4, "little")
-        data += bytes(descriptor_bytes(lanes) - 32)
-        data += payload + bytes(-len(payload) % lanes)
+        data += bytes(descriptor_bytes(width) - 32)
+        data += payload + bytes(-len(payload) % width)
     return bytes(data)
 
 
@@ -57,8 +57,9 @@ def linear_entry(config: Config, flags: int, **values: int) -> Entry:
     """A LINEAR of one weight, or of so many as `values` says."""
     small = {"length": 1, "columns": 1, "source_stride": 1, "destination_stride": 1, "shift": 0}
     found = {**small, "source": 0, "destination": 0} | values
-    words = (found["length"] + 7) * ceil_div(found["columns"], config.lanes)
-    return Opcode.LINEAR, flags, found, bytes(words * config.lanes)
+    tile = config.lanes if flags & Flag.TRANSPOSED else config.stream_width
+    columns = ceil_div(found["columns"], tile) * tile
+    return Opcode.LINEAR, flags, found, bytes((found["length"] + 7) * columns)
 
 
 def attend_entry(**values: int) -> Entry:
@@ -71,7 +72,7 @@ def _only(config: Config, name: str, entries: Sequence[Entry], error: Error) -> 
     """One token, a stream that is refused, and nothing written."""
     return Inference(
         name=name,
-        stream=stream(config.lanes, entries),
+        stream=stream(config.stream_width, entries),
         tokens=np.full(1, 1 << 25, np.uint32),
         writes=(),
         error=error,

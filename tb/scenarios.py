@@ -248,9 +248,9 @@ def rebuilt(program: Program, number: int, opcode: int | None = None, **values: 
 
 def offsets(program: Program) -> list[tuple[int, int]]:
     """(offset, bytes) of every descriptor with its payload."""
-    found, at, n = [], 0, program.config.lanes
+    found, at, width = [], 0, program.config.stream_width
     for step in program.steps:
-        size = descriptor_bytes(n) + len(step.payload) + -len(step.payload) % n
+        size = descriptor_bytes(width) + len(step.payload) + -len(step.payload) % width
         found.append((at, size))
         at += size
     return found
@@ -263,7 +263,7 @@ def damaged_streams(
 
     Every descriptor and every payload is hit; where, is random.
     """
-    stream, n = program.stream(), program.config.lanes
+    stream, n = program.stream(), program.config.stream_width
     begins = descriptor_bytes(n)
     for step, (start, size) in zip(program.steps, offsets(program)):
         parts = [("descriptor", start, begins)]

@@ -17,11 +17,13 @@ import cocotb
 import numpy as np
 from cocotb.triggers import FallingEdge, First, RisingEdge, Timer
 
+from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from tb import activity
 from tb.case import Case, Inference, read_case
 from tb.compare import Comparison, Mismatch, Recorded
 from tb.monitor import Monitor
+from tb.packing import stream_words
 from tb.streams import PERIOD_NS, Passed, Pins, Rows, Sink, Source, cycles, now
 
 
@@ -94,7 +96,8 @@ class Session:
         self.machine, self.case = machine, case
         self.clock = machine.dut.clk
         self.random = Random(case.seed)
-        self.lanes: int = machine.sheet["configuration"]["lanes"]
+        config = Config(**machine.sheet["configuration"])
+        self.lanes, self.width = config.lanes, config.stream_width
         self.monitor = Monitor(machine.dut, machine.sheet)
         self.recorder = activity.Recorder(machine, self.monitor) if active else None
         self.result = Recorded(machine.result.width, False, 1)
@@ -111,8 +114,7 @@ class Session:
                 latency=case.row_latency,
             )
         self.lasting: list[Any] = []
-        configuration = machine.sheet["configuration"]
-        longest = max(configuration[name] for name in ("tokens", "hidden", "ffn"))
+        longest = max(config.tokens, config.hidden, config.ffn)
         # Without a stall nothing takes longer than a few passes over the longest operand.
         self.silence = 8 * longest + 64 * self.lanes + case.row_latency + 16 * case.interval + 1000
 
@@ -155,9 +157,7 @@ class Session:
 
     def _sources(self, inference: Inference) -> list[tuple[Source, Sequence[int], bool]]:
         case, machine = self.case, self.machine
-        n = self.lanes
-        padded = inference.stream + bytes(-len(inference.stream) % n)
-        words = [int.from_bytes(padded[i : i + n], "little") for i in range(0, len(padded), n)]
+        words = stream_words(inference.stream, self.width)
         sources: list[tuple[Source, Sequence[int], bool]] = [
             (
                 Source(machine.model, self.clock, self.random, case.idle, case.interval),

@@ -61,13 +61,14 @@ def listing(stream: bytes, names: dict[int, str] | None = None) -> Iterator[str]
     ValueError
         The stream is not one; see `rtl.interface.command.decode`.
     """
-    lanes = 1
+    lanes = width = 1
     for number, item in enumerate(decode(stream)):
         if item.opcode is Opcode.HEADER:
             lanes = item.values["lanes"]
+            width = lanes << int(item.flags)
         flags = "|".join(flag.name or "" for flag in Flag if flag in item.flags)
         shown = [f"{key}={_shown(key, value)}" for key, value in item.values.items()]
-        payload = item.payload_bytes(lanes)
+        payload = item.payload_bytes(lanes, width)
         parts = [
             f"{item.offset:>9}",
             f"{item.opcode.name:<6}",

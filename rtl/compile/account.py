@@ -68,18 +68,21 @@ def read(data: bytes, offset: int, padding: int) -> Descriptor:
     return Descriptor(offset, body[0], flags, values, good)
 
 
-def payload_bytes(descriptor: Descriptor, lanes: int) -> int:
-    """Bytes after it."""
+def payload_bytes(descriptor: Descriptor, config: Config) -> int:
+    """Bytes after it, in whole words."""
+    n, width = config.lanes, config.stream_width
+    size = 0
     match descriptor.opcode:
         case Opcode.TABLE:
-            return TABLE_BYTES << bool(descriptor.flags & Flag.WIDE)
+            size = TABLE_BYTES << bool(descriptor.flags & Flag.WIDE)
         case Opcode.NORM:
             planes = NORM_PLANES + bool(descriptor.flags & SHIFTS)
-            return -(-descriptor.values["channels"] // lanes) * planes * lanes
+            size = -(-descriptor.values["channels"] // n) * planes * n
         case Opcode.LINEAR:
-            words = descriptor.values["length"] + PARAMETER_PLANES
-            return -(-descriptor.values["columns"] // lanes) * words * lanes
-    return 0
+            tile = n if descriptor.flags & Flag.TRANSPOSED else width
+            tiles = -(-descriptor.values["columns"] // tile)
+            size = tiles * tile * (descriptor.values["length"] + PARAMETER_PLANES)
+    return -(-size // width) * width
 
 
 def misplaced(one: Descriptor, before: Sequence[Descriptor], config: Config) -> str:

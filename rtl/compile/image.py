@@ -118,10 +118,10 @@ def image_bytes(image: Image) -> bytes:
     stream, rows = image.stream, image.rows
     if image.row_bytes < 1 or not rows or len(rows) % image.row_bytes:
         raise ImageError(f"the rows have {len(rows)} bytes: no whole rows of {image.row_bytes}")
-    if image.row_bytes % image.lanes or len(stream) % image.lanes:
+    if image.row_bytes % image.lanes or len(stream) % image.columns:
         raise ImageError(
             f"the stream has {len(stream)} bytes and a row {image.row_bytes}: no whole words of "
-            f"{image.lanes} lanes"
+            f"{image.columns} and {image.lanes} bytes"
         )
     rows_crc = zlib.crc32(rows)
     if rows_crc != _header(stream)["rows"]:

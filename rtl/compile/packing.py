@@ -41,13 +41,13 @@ def padded_heads(linear: Linear, heads: int, width: int) -> Linear:
     )
 
 
-def weights(linear: Linear, lanes: int, tile_columns: int) -> bytes:
-    """For each column tile the weights of K inputs, then 7 byte planes of its parameters.
+def weights(linear: Linear, tile_columns: int) -> bytes:
+    """For each tile of so many columns the weights of K inputs, then 7 byte planes of parameters.
 
-    All are whole words of N channels; the last tile has as many as its channels take.
+    The last tile is padded with zeros.
     """
     columns, length = linear.weight.shape
-    width = ceil_div(columns, lanes) * lanes
+    width = ceil_div(columns, tile_columns) * tile_columns
     padded = np.zeros((width, length), np.int8)
     padded[:columns] = linear.weight
     planes = np.zeros((width, PARAMETER_PLANES), np.uint8)

@@ -74,7 +74,7 @@ class Program:
 
     def stream(self) -> bytes:
         """model.bin: the command stream."""
-        stream = Stream(self.config.lanes)
+        stream = Stream(self.config.stream_width)
         for step in self.steps:
             stream.descriptor(step.opcode, step.flags, **step.values)
             stream.payload(step.payload)
@@ -398,4 +398,4 @@ class _Compiler:
         if source is not None:
             flags |= Flag.BANK
         tile = self.lanes if flags & Flag.TRANSPOSED else self.config.tile_columns
-        return Step(name, Opcode.LINEAR, flags, values, weights(linear, self.lanes, tile))
+        return Step(name, Opcode.LINEAR, flags, values, weights(linear, tile))

@@ -72,8 +72,8 @@ def violations(stream: bytes, config: Config) -> Iterator[str]:
     held = Held(config)
     for number, item in enumerate(decode(stream)):
         one = Descriptor(item.offset, item.opcode, item.flags, item.values, item.crc_good)
-        begin = one.offset + descriptor_bytes(config.lanes)
-        payload = stream[begin : begin + payload_bytes(one, config.lanes)]
+        begin = one.offset + descriptor_bytes(config.stream_width)
+        payload = stream[begin : begin + payload_bytes(one, config)]
         place = f"descriptor {number}, {item.opcode.name} at byte {one.offset}"
         if not item.crc_good:
             yield f"{place}: the CRC is wrong"
@@ -111,7 +111,7 @@ class Held:
                 self.tokens = one.values["tokens"]
                 self._begin()
             case Opcode.TABLE:
-                yield from _of_table(payload)
+                yield from _of_table(payload[: TABLE_BYTES << bool(one.flags & Flag.WIDE)])
             case Opcode.NORM:
                 yield from self._of_norm(one, before)
             case Opcode.EMBED:
@@ -183,7 +183,8 @@ class Held:
         length = v["length"]
         tile = self.config.lanes if flags & Flag.TRANSPOSED else self.config.tile_columns
         whole = tile * (length + PARAMETER_PLANES)
-        tiles = [payload[at : at + whole] for at in range(0, len(payload), whole)]
+        size = ceil_div(v["columns"], tile) * whole  # zeros follow to a whole word of the stream
+        tiles = [payload[at : at + whole] for at in range(0, size, whole)]
         words = np.concatenate(
             [np.frombuffer(one, np.int8).reshape(length + PARAMETER_PLANES, -1).T for one in tiles]
         )[: v["columns"]]

@@ -97,11 +97,10 @@ class Loader(wiring.Component):
 
     def __init__(self, config: Config, *, encoder: bool = True) -> None:
         self.config, self.encoder = config, encoder
-        n = config.lanes
         super().__init__(
             {
                 "start": In(1),
-                "model": In(stream.Signature(stream_word(n))),
+                "model": In(stream.Signature(stream_word(config.stream_width))),
                 "operation": Out(stream.Signature(OPERATION)),
                 "norm": Out(stream.Signature(NORM)),
                 "weight": Out(WeightWrite(config)),
@@ -126,8 +125,9 @@ class Loader(wiring.Component):
         # The one in hand, shifted in word by word.
         self._descriptor = Signal(8 * DESCRIPTOR_BYTES, reset_less=True)
         self._ended = Signal()  # `last` came with its last word
-        n = self.config.lanes
-        m.submodules.crc = crc = Crc(8 * n, 8 * (descriptor_bytes(n) - DESCRIPTOR_BYTES))
+        width = self.config.stream_width
+        padding = descriptor_bytes(width) - DESCRIPTOR_BYTES
+        m.submodules.crc = crc = Crc(8 * width, 8 * padding)
         m.submodules.rules = rules = Rules(self.config, encoder=self.encoder)
         m.d.comb += [
             self._taken.eq(self.model.valid & self.model.ready),
@@ -231,19 +231,48 @@ class Loader(wiring.Component):
             "TABLE": table,
             "NORM": norm,
         }
+        part: Value = self.model.payload.data
+        ends: dict[str, Value] = {}  # by writer: the word goes, with its last part or what is left
+        if self.config.ways > 1:
+            part = self._parts(m, writers, ends)
         ready = self._state["FETCH"]
         for name, writer in writers.items():
             m.d.comb += [
-                writer.i.payload.eq(self.model.payload.data),
+                writer.i.payload.eq(part),
                 writer.i.valid.eq(self.model.valid & self._state[name]),
             ]
-            ready |= self._state[name] & writer.i.ready
+            ready |= self._state[name] & ends.get(name, writer.i.ready)
         m.d.comb += self.model.ready.eq(ready)
         return writers
 
+    def _parts(
+        self,
+        m: Module,
+        writers: dict[str, TileWriter | TableWriter | NormWriter],
+        ends: dict[str, Value],
+    ) -> Value:
+        """Parts of N bytes of a word, one after the other; the one in hand.
+
+        A word is taken with the last part that a writer takes of it, or all at once. TABLE and NORM
+        are done when nothing of their last word is in hand any more, or it is padding.
+        """
+        number = Signal(range(self.config.ways))
+        last, padding = number == self.config.ways - 1, number != 0
+        for name, writer in writers.items():
+            if isinstance(writer, TileWriter):
+                m.d.comb += [writer.whole.eq(self.model.payload.data), writer.part.eq(number)]
+                ends[name] = writer.i.ready & (writer.takes_whole | writer.ends | last)
+            else:
+                ends[name] = (writer.i.ready & last) | (writer.done & padding)
+            with m.If(self._state[name] & self.model.valid & ends[name]):
+                m.d.sync += number.eq(0)
+            with m.Elif(self._state[name] & self.model.valid & writer.i.ready):
+                m.d.sync += number.eq(number + 1)
+        return self.model.payload.data.word_select(number, 8 * self.config.lanes)
+
     def _fetch(self, m: Module) -> list[Move]:
         """Takes the words of a descriptor."""
-        n, word = self.config.lanes, self.model.payload.data
+        n, word = self.config.stream_width, self.model.payload.data
         words = descriptor_words(n)
         count = Signal(range(words))
         complete = Signal()

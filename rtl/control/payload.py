@@ -21,9 +21,10 @@ class TileWriter(wiring.Component):
     """Weights and parameters of a LINEAR, into the halves of their double buffers in turn.
 
     A column tile is the weights of K inputs and 7 byte planes, each part once its half is released.
-    Each input and each plane is a word of N channels for each way, a word a cycle; of the last tile
-    as many as there are channels. TRANSPOSED tiles have N channels, in the first way. The embedding
-    rows of an EMBED fill the weight halves in the same turn, from elsewhere.
+    Weights are taken as the stream has them, M bytes a cycle, for the columns of a tile; a plane
+    part by part, N channels a cycle. TRANSPOSED tiles have N channels, in the first way, and come
+    part by part. The embedding rows of an EMBED fill the weight halves in the same turn, from
+    elsewhere.
 
     Members
     -------
@@ -32,6 +33,15 @@ class TileWriter(wiring.Component):
     transposed : In, 1
         With several ways: it is TRANSPOSED; stable until `done`.
     i : In, stream of N bytes
+        A part of a word of the command stream.
+    whole : In, M bytes
+        With several ways: the word; valid as `i`.
+    part : In
+        With several ways: the number of the part.
+    takes_whole : Out, 1
+        With several ways: `i` takes all parts at once.
+    ends : Out, 1
+        With several ways: what `i` takes is the LINEAR's last.
     weight, parameter : Out, WeightWrite, ParameterWrite
     release, parameter_release : In, Release
     free : Out, 1
@@ -52,7 +62,7 @@ class TileWriter(wiring.Component):
                 "begin": In(1),
                 "length": In(16),
                 "columns": In(16),
-                **({"transposed": In(1)} if config.ways > 1 else {}),
+                **(self._wide() if config.ways > 1 else {}),
                 "i": In(stream.Signature(unsigned(8 * n))),
                 "weight": Out(WeightWrite(config)),
                 "parameter": Out(ParameterWrite(config)),
@@ -65,6 +75,16 @@ class TileWriter(wiring.Component):
             }
         )
 
+    def _wide(self) -> dict[str, wiring.Member]:
+        """What several ways need."""
+        return {
+            "transposed": In(1),
+            "whole": In(8 * self.config.stream_width),
+            "part": In(range(self.config.ways)),
+            "takes_whole": Out(1),
+            "ends": Out(1),
+        }
+
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         n, ways = self.config.lanes, self.config.ways
@@ -75,8 +95,8 @@ class TileWriter(wiring.Component):
         at_end = Signal()  # `count` is the last one of the weights, or of the planes
         final = Signal()  # the column tile is the last one
         taken, complete, room = Signal(), Signal(), Signal()
-        word_last = Signal()  # with several ways: of those of an input or a plane
-        next_input = taken if ways == 1 else taken & word_last
+        part_last = Signal()  # with several ways: of those of an input or a plane
+        next_input = taken if ways == 1 else taken & part_last
         m.d.comb += [
             self.ready.eq(weights_full),
             self.free.eq(~weights_full.bit_select(half, 1)),
@@ -88,32 +108,30 @@ class TileWriter(wiring.Component):
             # Not by way of `taken`: each of the two is on its way to many registers.
             self.weight.buffer.eq(half),
             self.weight.address.eq(count),
-            self.weight.data.eq(self.i.payload),
+            self.weight.data[0].eq(self.i.payload),
             self.parameter.en.eq(self.i.valid & planes & room),
             self.parameter.buffer.eq(half),
             self.parameter.plane.eq(count),
             self.parameter.data.eq(self.i.payload),
         ]
         writes = self.i.valid & ~planes & self.free
-        # Of an input or a plane there are words for so many channels of the tile, N each.
-        step: ValueLike = n
+        step: ValueLike = n  # channels of a tile
         if ways == 1:
             m.d.comb += self.weight.en.eq(writes)
         else:
             step = Mux(self.transposed, n, self.config.tile_columns)
-            word, words = Signal(range(ways)), Signal(range(ways))  # of the tile's, less one
-            coming = Mux(self.begin, self.columns, columns_left - step)
-            last_word = (coming - 1)[n.bit_length() - 1 :][: self.config.way_bits]
-            more = Mux(coming > step, ways - 1, last_word)
             m.d.comb += [
-                word_last.eq(word == words),
-                self.weight.en.eq(Mux(writes, 1 << word, 0)),
-                self.parameter.word.eq(word),
+                self.takes_whole.eq(~self.transposed & ~planes),
+                part_last.eq(self.transposed | ~planes | (self.part == ways - 1)),
+                self.ends.eq(part_last & planes & at_end & final),
+                self.weight.en.eq(Mux(writes, Mux(self.transposed, 1, (1 << ways) - 1), 0)),
+                self.parameter.word.eq(Mux(self.transposed, 0, self.part)),
             ]
-            with m.If(self.begin | complete):
-                m.d.sync += words.eq(Mux(self.transposed, 0, more))
-            with m.If(taken):
-                m.d.sync += word.eq(Mux(word_last, 0, word + 1))
+            for way in range(ways):
+                word = self.whole.word_select(way, 8 * n)
+                m.d.comb += self.weight.data[way].eq(
+                    word if way else Mux(self.transposed, self.i.payload, word)
+                )
         with m.If(self.begin):
             m.d.sync += [
                 columns_left.eq(self.columns),

@@ -36,7 +36,7 @@ class Fetch(wiring.Component):
     request : In, stream of 32 bits
         Row numbers.
     model, rows : Out, streams of row_word
-        Words of N bytes: `last` with the stream's last, and with each row's last.
+        Words of M and of N bytes: `last` with the stream's last, and with each row's last.
     m_axi : Out, AxiRead
     pending : Out, 1
         Something that was asked for has not come.
@@ -45,9 +45,8 @@ class Fetch(wiring.Component):
     """
 
     def __init__(self, config: Config, bus: Bus) -> None:
-        self.bus, self.lanes = bus, config.lanes
+        self.bus, self.widths = bus, (config.lanes, config.stream_width)  # of rows and stream
         self.addresses = RowAddresses(config, bus)
-        word = stream.Signature(row_word(config.lanes))
         super().__init__(
             {
                 "start": In(1),
@@ -57,8 +56,8 @@ class Fetch(wiring.Component):
                 "rows_address": In(bus.address_bits),
                 "row_words": In(self.addresses.word_bits),
                 "request": In(stream.Signature(unsigned(32))),
-                "model": Out(word),
-                "rows": Out(word),
+                "model": Out(stream.Signature(row_word(config.stream_width))),
+                "rows": Out(stream.Signature(row_word(config.lanes))),
                 "m_axi": Out(AxiRead(bus)),
                 "pending": Out(1),
                 "error": Out(1),
@@ -67,12 +66,13 @@ class Fetch(wiring.Component):
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
-        bus, lanes, addresses = self.bus, self.lanes, self.addresses
+        bus, addresses = self.bus, self.addresses
+        row, model = self.widths
         m.submodules.addresses = addresses
-        m.submodules.reader = reader = Reader(bus, lanes)
-        row_bursts = Bursts(bus, lanes, addresses.word_bits)
-        model_bursts = Bursts(bus, lanes, MODEL_WORD_BITS)
-        row_words, model_words = Words(bus, lanes), Words(bus, lanes)
+        m.submodules.reader = reader = Reader(bus, self.widths)
+        row_bursts = Bursts(bus, row, addresses.word_bits)
+        model_bursts = Bursts(bus, model, MODEL_WORD_BITS)
+        row_words, model_words = Words(bus, row), Words(bus, model)
         m.submodules.row_bursts, m.submodules.row_words = row_bursts, row_words
         m.submodules.model_bursts = ResetInserter(self.stop)(model_bursts)
         m.submodules.model_words = ResetInserter(self.stop)(model_words)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from amaranth.hdl import Array, Cat, Elaboratable, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -30,14 +32,20 @@ class Reader(wiring.Component):
         An address is offered, or beats have not come.
     error : Out, 1
         Pulse in the cycle after a beat with SLVERR or DECERR.
+
+    Parameters
+    ----------
+    widths
+        Bytes of a word of each of CLIENTS.
     """
 
-    def __init__(self, bus: Bus, lanes: int) -> None:
-        self.bus, self.lanes = bus, lanes
+    def __init__(self, bus: Bus, widths: Sequence[int]) -> None:
+        self.bus, self.widths = bus, widths
+        each = dict(zip(CLIENTS, widths, strict=True))
         super().__init__(
             {
-                **{name: In(stream.Signature(burst(bus, lanes))) for name in CLIENTS},
-                **{f"{name}_beats": Out(Beats(bus, lanes)) for name in CLIENTS},
+                **{name: In(stream.Signature(burst(bus, of))) for name, of in each.items()},
+                **{f"{name}_beats": Out(Beats(bus, of)) for name, of in each.items()},
                 "m_axi": Out(AxiRead(bus)),
                 "pending": Out(1),
                 "error": Out(1),
@@ -47,7 +55,7 @@ class Reader(wiring.Component):
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
         bus, axi = self.bus, self.m_axi
-        wanted = burst(bus, self.lanes)
+        wanted = burst(bus, min(self.widths))  # with the most words a beat
         entry = data.StructLayout(
             {"client": 1, **{name: wanted[name].shape for name in ("first", "last", "end")}}
         )
@@ -66,7 +74,10 @@ class Reader(wiring.Component):
         taken, one = Signal(), Signal(wanted)
         m.d.comb += [
             taken.eq(room & (self.rows.valid | self.model.valid)),
-            one.eq(Mux(chosen, self.model.payload.as_value(), self.rows.payload.as_value())),
+            *(
+                one[name].eq(Mux(chosen, self.model.payload[name], self.rows.payload[name]))
+                for name in ("beat", "length", "first", "last", "end")
+            ),
         ]
         with m.If(axi.arready):
             m.d.sync += axi.arvalid.eq(0)
@@ -93,12 +104,14 @@ class Reader(wiring.Component):
         head = Signal(entry)
         ended = Signal()
         m.d.comb += [head.eq(asked[out]), ended.eq(axi.rvalid & axi.rlast)]
-        for client, beats in enumerate((self.rows_beats, self.model_beats)):
+        for client, (beats, width) in enumerate(
+            zip((self.rows_beats, self.model_beats), self.widths, strict=True)
+        ):
             m.d.comb += [
                 beats.valid.eq(axi.rvalid & (head.client == client)),
                 beats.payload.data.eq(axi.rdata),
                 beats.payload.first.eq(Mux(begins, head.first, 0)),
-                beats.payload.last.eq(Mux(axi.rlast, head.last, per_beat(bus, self.lanes) - 1)),
+                beats.payload.last.eq(Mux(axi.rlast, head.last, per_beat(bus, width) - 1)),
                 beats.payload.end.eq(axi.rlast & head.end),
             ]
         with m.If(axi.rvalid):

@@ -30,6 +30,8 @@ DMA_REGISTERS = (
 together."""
 
 KEPT = tuple(r.name for r in DMA_REGISTERS if r.writable and r.readable)
+ALIGNMENT = 64
+"""Bytes: no beat is longer."""
 FIFO_WORDS = 512
 """What a block RAM holds anyway."""
 
@@ -63,8 +65,10 @@ class DmaRegisters(wiring.Component):
     model_address, model_words, rows_address, row_words : Out
         What the registers say, in words where it is a size.
     wrong : Out, 1
-        They cannot be used: an address or a size is no multiple of N bytes, or above the bus; the
-        stream is shorter than a descriptor; a row has no words, or more than any model's.
+        They cannot be used: of rows an address or a size is no multiple of N bytes, of the stream
+        the size none of M and the address none of M, or of ALIGNMENT where M is more; one is above
+        the bus; the stream is shorter than a descriptor; a row has no words, or more than any
+        model's.
     """
 
     def __init__(self, config: Config, bus: Bus) -> None:
@@ -105,7 +109,12 @@ class DmaRegisters(wiring.Component):
                 m.d.sync += register.eq(self.data)
         model = Cat(kept["model_address"], kept["model_address_high"])
         rows = Cat(kept["rows_address"], kept["rows_address_high"])
-        odd = [x & (n - 1) != 0 for x in (model, rows, kept["model_bytes"], kept["row_bytes"])]
+        width = config.stream_width
+        aligned = (
+            *((model, min(width, ALIGNMENT)), (kept["model_bytes"], width)),
+            *((rows, n), (kept["row_bytes"], n)),
+        )
+        odd = [x & (of - 1) != 0 for x, of in aligned]
         odd += [x[bus.address_bits :].any() for x in (model, rows) if bus.address_bits < 64]
         row_words = kept["row_bytes"] >> n.bit_length() - 1
         m.d.sync += self.wrong.eq(
@@ -116,7 +125,7 @@ class DmaRegisters(wiring.Component):
         )
         m.d.comb += [
             self.model_address.eq(model),
-            self.model_words.eq(kept["model_bytes"] >> n.bit_length() - 1),
+            self.model_words.eq(kept["model_bytes"] >> width.bit_length() - 1),
             self.rows_address.eq(rows),
             self.row_words.eq(row_words),
             self.value.bus_bytes.eq(bus.data_bytes),

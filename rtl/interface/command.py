@@ -212,14 +212,14 @@ def word_address(address: int, bank_words: int) -> int:
     return (address >> BANK_SHIFT) * bank_words + (address & (1 << BANK_SHIFT) - 1)
 
 
-def descriptor_words(lanes: int) -> int:
-    """Words of `lanes` bytes that a descriptor takes."""
-    return ceil_div(DESCRIPTOR_BYTES, lanes)
+def descriptor_words(width: int) -> int:
+    """Words of `width` bytes that a descriptor takes."""
+    return ceil_div(DESCRIPTOR_BYTES, width)
 
 
-def descriptor_bytes(lanes: int) -> int:
+def descriptor_bytes(width: int) -> int:
     """Bytes from a descriptor's first to its payload's: 32, padded to whole words."""
-    return descriptor_words(lanes) * lanes
+    return descriptor_words(width) * width
 
 
 def encode(opcode: Opcode, flags: Flag = NO_FLAGS, **values: int) -> bytes:
@@ -250,12 +250,12 @@ class Stream:
 
     Parameters
     ----------
-    lanes
-        N, the bytes of a word. Descriptors and payloads are padded with zeros to whole words.
+    width
+        Bytes of a word, M. Descriptors and payloads are padded with zeros to whole words.
     """
 
-    def __init__(self, lanes: int) -> None:
-        self.lanes = lanes
+    def __init__(self, width: int) -> None:
+        self.width = width
         self._data = bytearray()
         self._crc = 0
 
@@ -267,11 +267,11 @@ class Stream:
         """Append a descriptor with its CRC."""
         self._append(encode(opcode, flags, **values))
         self._append(self._crc.to_bytes(4, "little"))
-        self._append(bytes(descriptor_bytes(self.lanes) - DESCRIPTOR_BYTES))
+        self._append(bytes(descriptor_bytes(self.width) - DESCRIPTOR_BYTES))
 
     def payload(self, data: bytes) -> None:
         """Append parameters, weights or a table, padded to whole words."""
-        self._append(data + bytes(-len(data) % self.lanes))
+        self._append(data + bytes(-len(data) % self.width))
 
     def __bytes__(self) -> bytes:
         return bytes(self._data)
@@ -286,18 +286,20 @@ class Descriptor(NamedTuple):
     values: dict[str, int]
     crc_good: bool
 
-    def payload_bytes(self, lanes: int) -> int:
-        """Bytes that follow it for words of `lanes` bytes."""
+    def payload_bytes(self, lanes: int, width: int) -> int:
+        """Bytes that follow it, on N lanes, in words of `width` bytes."""
+        size = 0
         match self.opcode:
             case Opcode.TABLE:
-                return TABLE_BYTES * (1 + bool(self.flags & Flag.WIDE))
+                size = TABLE_BYTES * (1 + bool(self.flags & Flag.WIDE))
             case Opcode.NORM:
                 planes = NORM_PLANES + bool(self.flags & Flag.SHIFTS)
-                return -(-self.values["channels"] // lanes) * planes * lanes
+                size = ceil_div(self.values["channels"], lanes) * planes * lanes
             case Opcode.LINEAR:
-                words = self.values["length"] + PARAMETER_PLANES
-                return -(-self.values["columns"] // lanes) * words * lanes
-        return 0
+                tile = lanes if self.flags & Flag.TRANSPOSED else width
+                size = self.values["length"] + PARAMETER_PLANES
+                size *= ceil_div(self.values["columns"], tile) * tile
+        return ceil_div(size, width) * width
 
 
 def decode(data: bytes) -> Iterator[Descriptor]:
@@ -309,7 +311,7 @@ def decode(data: bytes) -> Iterator[Descriptor]:
         The stream does not begin with a HEADER of this version and of a number of lanes that there
         is, ends before END, runs on after it, or has an unknown opcode.
     """
-    offset, lanes, size = 0, 0, DESCRIPTOR_BYTES
+    offset, lanes, width, size = 0, 0, 0, DESCRIPTOR_BYTES
     while True:
         if offset + size > len(data):
             raise ValueError(f"the stream ends at byte {len(data)}, before END: it is truncated")
@@ -336,10 +338,11 @@ def decode(data: bytes) -> Iterator[Descriptor]:
                     f"byte 1 of the stream is {body[1]}: it must be 0..{len(WAYS) - 1}, the binary "
                     "logarithm of columns a lane"
                 )
-            size = descriptor_bytes(lanes)
+            width = lanes << body[1]
+            size = descriptor_bytes(width)
         padding = data[offset + DESCRIPTOR_BYTES : offset + size]
         yield descriptor._replace(crc_good=good and padding == bytes(size - DESCRIPTOR_BYTES))
-        offset += size + descriptor.payload_bytes(lanes)
+        offset += size + descriptor.payload_bytes(lanes, width)
         if opcode is Opcode.END:
             break
     if offset != len(data):

@@ -108,6 +108,11 @@ class Config:
         return self.lanes if self.columns is None else self.columns
 
     @property
+    def stream_width(self) -> int:
+        """Bytes of a word of the command stream, M: the weights of an input in a tile."""
+        return self.tile_columns
+
+    @property
     def macs(self) -> int:
         """MACs of the array, N x M."""
         return self.lanes * self.tile_columns

@@ -22,9 +22,9 @@ HALVES = data.StructLayout({"low": signed(8), "high": signed(8)})
 """A wide operand: 2^8 * high + low."""
 
 
-def stream_word(lanes: int) -> data.StructLayout:
-    """A word of the command stream: N bytes, the first in the lowest bits, and `last`."""
-    return data.StructLayout({"data": unsigned(8 * lanes), "last": unsigned(1)})
+def stream_word(width: int) -> data.StructLayout:
+    """A word of the command stream: M bytes, the first in the lowest bits, and `last`."""
+    return data.StructLayout({"data": unsigned(8 * width), "last": unsigned(1)})
 
 
 def row_word(lanes: int) -> data.StructLayout:

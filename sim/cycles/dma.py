@@ -20,7 +20,7 @@ from rtl.control.embedding import MAX_PENDING
 from rtl.dma.bus import Bus, per_beat
 from rtl.dma.row_addresses import most_row_words
 from rtl.interface.command import Opcode
-from rtl.interface.config import ceil_div
+from rtl.interface.config import Config, ceil_div
 from rtl.primitives.memory import Memory
 from sim.cycles.model import Inference, Prediction, checked
 from sim.cycles.sources import Rows, Words
@@ -46,10 +46,10 @@ class Client:
     held: int = -1  # words left in the beat at its output; -1: none is there
     offered: bool = False  # a word, by the output register
 
-    def cut(self, bus: Bus, lanes: int, address: int, words: int) -> None:
-        """Add a region: its bursts end at multiples of `bus.burst` beats."""
-        size, several = per_beat(bus, lanes), max(lanes // bus.data_bytes, 1)
-        beat, offset = address // bus.data_bytes, address % bus.data_bytes // lanes
+    def cut(self, bus: Bus, width: int, address: int, words: int) -> None:
+        """Add a region of words of so many bytes: bursts end at multiples of `bus.burst` beats."""
+        size, several = per_beat(bus, width), max(width // bus.data_bytes, 1)
+        beat, offset = address // bus.data_bytes, address % bus.data_bytes // width
         beats = ceil_div(offset + words, size) * several
         whole = [size if several == 1 else int(k % several == several - 1) for k in range(beats)]
         whole[0] -= offset
@@ -78,10 +78,10 @@ class Fetch:
         Address and words of the stream.
     """
 
-    def __init__(self, bus: Bus, lanes: int, latency: int, model: tuple[int, int]) -> None:
-        self.bus, self.lanes, self.latency = bus, lanes, latency
+    def __init__(self, bus: Bus, config: Config, latency: int, model: tuple[int, int]) -> None:
+        self.bus, self.lanes, self.latency = bus, config.lanes, latency
         self.clients = (Client(bus.buffer), Client(bus.buffer))
-        self.clients[MODEL].cut(bus, lanes, *model)
+        self.clients[MODEL].cut(bus, config.stream_width, *model)
         self.clients[MODEL].offer = 2
         self.now = 0
         self.outstanding = 0
@@ -174,6 +174,12 @@ class StreamWords(Words):
 
     def __init__(self, fetch: Fetch) -> None:
         self.fetch = fetch
+
+    def offer(self, ready: int) -> int:
+        self.fetch.until(ready)
+        while not self.fetch.clients[MODEL].offered:
+            self.fetch.step((False, False))
+        return self.fetch.now
 
     def take(self, count: int, ready: int) -> int:
         fetch = self.fetch
@@ -283,7 +289,7 @@ def predict_dma(
     size = len(program.stream())
     (embed,) = (step.values for step in program.steps if step.opcode is Opcode.EMBED)
     row_bytes = (ceil_div(embed["channels"], lanes) << embed["wide"]) * lanes
-    fetch = Fetch(bus, lanes, latency, (address + HEADER.size, size // lanes))
+    fetch = Fetch(bus, config, latency, (address + HEADER.size, size // config.stream_width))
     rows = MemoryRows(
         fetch,
         address + rows_offset(size),

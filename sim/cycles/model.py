@@ -137,6 +137,7 @@ class Inference:
         self.array = Array()
         self.halves = (Half(), Half())
         self.turn = 0  # the half to fill next
+        self.part = 0  # of the stream's word, the next to be taken
         self.loader = 1  # cycle in which the loader turns to the next descriptor
         self.queue_free = 0
         self.ready = sum(lengths)  # the batch and the model's limit are known
@@ -152,7 +153,7 @@ class Inference:
         logits = 0
         for number, step in enumerate(self.program.steps):
             # The descriptor's words, then its CRC is looked at, then it acts.
-            act = self.words.take(descriptor_words(self.lanes), self.loader) + 2
+            act = self.words.take(descriptor_words(self.columns), self.loader) + 2
             match step.opcode:
                 case Opcode.HEADER:
                     self.loader = act + 1
@@ -171,21 +172,41 @@ class Inference:
                     self._operation(number, step, act)
         raise ValueError("the program has no END")
 
+    def _parts(self, count: int, ready: int) -> int:
+        """Cycle of the last of so many parts of N bytes, one a cycle; a word goes with its last."""
+        if self.ways == 1:
+            return self.words.take(count, ready)
+        for _ in range(count):
+            cycle = self.words.offer(ready)
+            self.part = (self.part + 1) % self.ways
+            if not self.part:
+                self.words.take(1, cycle)
+            ready = cycle + 1
+        return cycle
+
+    def _rest(self, cycle: int) -> None:
+        """What is left of a word is padding, which goes in this cycle."""
+        if self.part:
+            self.words.take(1, cycle)
+            self.part = 0
+
     def _table(self, act: int, size: int) -> None:
         """Each word is held while its bytes are written."""
         cycle = max(act, self.table_free) + 1
         for _ in range(size // self.lanes):
-            cycle = self.words.take(1, cycle) + self.lanes + 1
+            cycle = self._parts(1, cycle) + self.lanes + 1
+        self._rest(cycle - 1)
         self.loader = cycle
 
     def _norm(self, step: Step, act: int) -> None:
         channels = step.values["channels"]
         cycle = max(act, self.norms[-1].finished if self.norms else 0) + 1
         for _ in range(ceil_div(channels, self.lanes)):
-            held = self.words.take(NORM_PLANES, cycle)
+            held = self._parts(NORM_PLANES, cycle)
             # The plane of shifts comes while the first channel is written.
-            first = self.words.take(1, held + 1) if Flag.SHIFTS in step.flags else held + 1
+            first = self._parts(1, held + 1) if Flag.SHIFTS in step.flags else held + 1
             cycle = first + self.lanes
+        self._rest(cycle - 1)
         self.loader = cycle + 1
         norm = Norm(
             start=max(cycle + 1, self.ready),
@@ -303,11 +324,10 @@ class Inference:
         for column in range(0, columns, width):
             half = self.halves[self.turn]
             written = min(width, columns - column)
-            words = ceil_div(written, n)
-            weights = self.words.take(words * length, max(cycle, half.weights_free))
-            parameters = self.words.take(
-                words * PARAMETER_PLANES, max(weights + 1, half.parameters_free)
-            )
+            free = max(cycle, half.weights_free)
+            weights = (self._parts if transposed else self.words.take)(length, free)
+            planes = PARAMETER_PLANES * (1 if transposed else self.ways)
+            parameters = self._parts(planes, max(weights + 1, half.parameters_free))
             cycle = half.loaded = parameters + 1
             final = column + width >= columns
             loaded = ("weights", half.loaded)
@@ -330,6 +350,7 @@ class Inference:
             half.weights_free = last + 1
             half.parameters_free = last + DRAINED + drain
             self.turn ^= 1
+        self._rest(parameters)
         self.loader = cycle
         if Flag.TABLE in step.flags:
             self.table_free = last + WRITTEN + drain
@@ -402,7 +423,7 @@ def predict(
     tokens
         Length of the sequence, 1 to `program.tokens`; or of each sequence of a batch.
     stream_bytes
-        Bytes a cycle that the model stream carries; None: whole words, N bytes.
+        Bytes a cycle that the model stream carries; None: whole words, M bytes.
     stream_ahead
         Words of it that a buffer in front of the accelerator holds.
     row_latency
@@ -413,14 +434,14 @@ def predict(
     ValueError
         A parameter is out of range, or the program computes no logits.
     """
-    n = program.config.lanes
+    width = program.config.stream_width
     if stream_ahead < 1:
         raise ValueError(f"stream ahead is {stream_ahead}: it must be 1 or more")
     if stream_bytes is not None and stream_bytes < 1:
-        raise ValueError(f"stream bytes is {stream_bytes}: it must be 1 or more; {n} is a word")
+        raise ValueError(f"stream bytes is {stream_bytes}: it must be 1 or more; {width} is a word")
     lengths = [tokens] if isinstance(tokens, int) else list(tokens)
     checked(program, lengths, "row latency", row_latency)
-    gap = ceil_div(n, min(stream_bytes or n, n))
+    gap = ceil_div(width, min(stream_bytes or width, width))
     words = Words(gap) if stream_ahead == 1 else BufferedWords(gap, stream_ahead)
     return Inference(program, lengths, words, Rows(row_latency)).predict()
 

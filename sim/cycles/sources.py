@@ -1,7 +1,7 @@
 """When the far ends of the streams give a word: a stream from outside, rows from a memory.
 
 model
-    From the first word that is taken on, one comes every `gap` = ceil(N / stream_bytes) cycles into
+    From the first word that is taken on, one comes every `gap` = ceil(M / stream_bytes) cycles into
     a buffer of `ahead` words, and none while that is full. With `ahead` 1 a word is offered `gap`
     cycles after the one before it was taken.
 tokens, request, logits
@@ -29,6 +29,10 @@ class Words:
     gap: int
     offered: int = 0
 
+    def offer(self, ready: int) -> int:
+        """First cycle from `ready` on in which the next word is there, which stays there."""
+        return max(ready, self.offered)
+
     def take(self, count: int, ready: int) -> int:
         """Cycle of the last of `count` words, taken by a unit that is ready from `ready` on."""
         last = max(ready, self.offered) + (count - 1) * self.gap
@@ -44,13 +48,18 @@ class BufferedWords(Words):
         self.came = 0  # cycle from which the word that was taken last was there
         self.taken: deque[int] = deque(maxlen=ahead)  # when the last words were taken
 
+    def _comes(self, ready: int) -> int:
+        if not self.taken:
+            return max(ready, 0)
+        room = self.taken[0] if len(self.taken) == self.taken.maxlen else 0
+        return max(self.came, room) + self.gap
+
+    def offer(self, ready: int) -> int:
+        return max(ready, self._comes(ready))
+
     def take(self, count: int, ready: int) -> int:
         for _ in range(count):
-            if self.taken:
-                room = self.taken[0] if len(self.taken) == self.taken.maxlen else 0
-                self.came = max(self.came, room) + self.gap
-            else:
-                self.came = max(ready, 0)
+            self.came = self._comes(ready)
             self.taken.append(max(ready, self.came))
             ready = self.taken[-1] + 1
         return ready - 1

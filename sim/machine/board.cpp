@@ -120,6 +120,8 @@ uint64_t board_bursts(Board* board) { return board->bursts; }
 uint64_t board_waiting(Board* board) { return board->waiting(); }
 #else
 Board* board_open(uintptr_t base, uint32_t lanes) { return bus = new Board(base, lanes); }
+// Bytes of a word of the command stream.
+uint32_t board_width(Board* board) { return sizeof board->top.s_axis_model_tdata; }
 // Words for a source: 0 the command stream, 1 tokens, 2 rows that come by themselves, while requests are
 // taken and not answered.
 void board_offer(Board* board, uint32_t source, const uint8_t* bytes, size_t size, const uint32_t* lasts,

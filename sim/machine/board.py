@@ -149,7 +149,7 @@ class StreamBoard(Board):
 
     def __init__(self, program: Path, lanes: int, seed: int = 0, gap: int = 0) -> None:
         super().__init__(program, lanes, large=LARGE)
-        self.lanes = lanes
+        self.lanes, self.width = lanes, self._call("width")
         self._call("pace", seed, gap)
 
     def write(self, register: str | int, value: int, strobe: int = 15) -> bool:
@@ -171,7 +171,8 @@ class StreamBoard(Board):
         row_words
             Of the rows: each ends with `last`.
         """
-        packets = Packets.whole(data, 4 if stream == "tokens" else self.lanes)
+        width = {"tokens": 4, "model": self.width}.get(stream, self.lanes)
+        packets = Packets.whole(data, width)
         if row_words:
             last = (bytes(row_words - 1) + b"\1") * (len(packets.last) // row_words)
             packets = Packets(data, last)

@@ -138,7 +138,9 @@ class RowMemory {
 
 class StreamMachine : public Machine {
   public:
-    explicit StreamMachine(uint32_t lanes) : lanes(lanes), model(lanes), pushed(lanes), rows(lanes) {}
+    // Verilator gives a port of 4 bytes or more a type of as many.
+    explicit StreamMachine(uint32_t lanes)
+        : lanes(lanes), model(sizeof top.s_axis_model_tdata), pushed(lanes), rows(lanes) {}
 
     const uint32_t lanes;
     Source model, tokens{4};

@@ -153,8 +153,9 @@ def simulate_each(
     ValueError
         A parameter is out of its range.
     """
+    width = config.stream_width
     for name, value in (
-        ("stream_bytes", config.lanes if stream_bytes is None else stream_bytes),
+        ("stream_bytes", width if stream_bytes is None else stream_bytes),
         ("stream_ahead", stream_ahead),
         ("row_latency", row_latency),
         ("processes", processes),
@@ -173,16 +174,18 @@ def simulate_each(
         mutant=mutant,
         patience=patience,
         longest=longest,
-        interval=ceil_div(config.lanes, stream_bytes or config.lanes),
+        interval=ceil_div(width, stream_bytes or width),
         ahead=stream_ahead,
     )
     built = program(design or generated("accelerator", config), variant, flags)
     shares: list[Share] = []
     planned: dict[int, list[Run]] = {}
     for numbers in _shares(jobs, processes):
-        tables, models = _tables(jobs, numbers, config.lanes), _models(jobs, numbers, config.lanes)
+        tables, models = _tables(jobs, numbers, config.lanes), _models(jobs, numbers, width)
         runs = {
-            number: [_run(jobs[number], number, models, tables, row_latency, trace, seed)]
+            number: [
+                _run(jobs[number], number, config.lanes, models, tables, row_latency, trace, seed)
+            ]
             for number in numbers
         }
         planned |= runs
@@ -198,15 +201,15 @@ def simulate_each(
             yield case.runs[0]
 
 
-def _models(jobs: Sequence[Job], numbers: Sequence[int], lanes: int) -> dict[int, Packets]:
+def _models(jobs: Sequence[Job], numbers: Sequence[int], width: int) -> dict[int, Packets]:
     """The command stream of each program, by its id."""
     found: dict[int, Packets] = {}
     for job in (jobs[number] for number in numbers):
         if id(job.program) not in found:
             stream = job.program if isinstance(job.program, bytes) else job.program.stream()
-            if len(stream) % lanes:
-                raise ValueError(f"a stream of {len(stream)} bytes is no multiple of {lanes} lanes")
-            found[id(job.program)] = Packets.whole(stream, lanes)
+            if len(stream) % width:
+                raise ValueError(f"a stream of {len(stream)} bytes is no whole words of {width}")
+            found[id(job.program)] = Packets.whole(stream, width)
     return found
 
 
@@ -235,6 +238,7 @@ def _tables(
 def _run(
     job: Job,
     number: int,
+    lanes: int,
     models: Mapping[int, Packets],
     tables: Mapping[int, object],
     row_latency: int,
@@ -247,12 +251,11 @@ def _run(
         if job.abort < START_TO_ABORT:
             raise ValueError(f"abort is {job.abort}: it must be {START_TO_ABORT} or more")
         events = (Event(job.abort - START_TO_ABORT, address=ADDRESS["control"], data=ABORT),)
-    model = models[id(job.program)]
     return Run(
-        model=model,
+        model=models[id(job.program)],
         tokens=Packets.whole(job.words().astype("<u4").tobytes(), 4),
         table=list(tables).index(id(job.table)),
-        row_words=job.table.shape[1] // model.word_bytes(),
+        row_words=job.table.shape[1] // lanes,
         row_latency=row_latency,
         seed=None if seed is None else (seed + SEEDS * number) % (1 << 64),
         trace=trace or job.trace,

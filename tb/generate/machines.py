@@ -16,7 +16,7 @@ from tb.expected import Writes
 from tb.generate import tops
 from tb.generate.memories import Expected, Format, Names, expected_text, packets_text
 from tb.generate.player import format_of
-from tb.packing import lengths_of
+from tb.packing import lengths_of, stream_words
 from tb.trace import TRACE_PORTS
 
 ROW_LATENCY = 20
@@ -28,12 +28,6 @@ class Run:
 
     model: Model
     inference: Inference
-
-
-def stream_words(stream: bytes, lanes: int) -> list[int]:
-    """A command stream in words of `lanes` bytes, the last padded with zeros."""
-    padded = stream + bytes(-len(stream) % lanes)
-    return [int.from_bytes(padded[i : i + lanes], "little") for i in range(0, len(padded), lanes)]
 
 
 def silence(config: Config, streams: int) -> int:
@@ -142,7 +136,7 @@ def accelerator_files(
     sheet: Mapping[str, Any], config: Config, runs: Sequence[Run], stalls: int
 ) -> dict[str, str]:
     """The bench of the accelerator and its vectors, by path."""
-    ports, lanes = sheet["ports"], config.lanes
+    ports, lanes, wide = sheet["ports"], config.lanes, config.stream_width
     checks = trace_checks(ports, runs)
     logit = format_of(ports["trace_logit"])
     logits = "m_axis_logits_tdata", "m_axis_logits_tlast"
@@ -155,7 +149,7 @@ def accelerator_files(
         words = rows.reshape(len(rows), -1, lanes).view(np.uint8)
         packed += [[int.from_bytes(word.tobytes(), "little") for word in row] for row in words]
     streams = {
-        "model": ([stream_words(run.inference.stream, lanes) for run in runs], 8 * lanes),
+        "model": ([stream_words(run.inference.stream, wide) for run in runs], 8 * wide),
         "tokens": ([run.inference.tokens.tolist() for run in runs], 32),
         "rows": (packed, 8 * lanes),
     }
@@ -175,7 +169,7 @@ def accelerator_files(
         silence=silence(config, ROW_LATENCY),
         row_latency=ROW_LATENCY,
         stalls=stalls,
-        model_width=8 * lanes,
+        model_width=8 * wide,
         control=f"{ADDRESS['control']:x}",
         status=f"{ADDRESS['status']:x}",
         cycles=f"{ADDRESS['cycles']:x}",
@@ -188,14 +182,14 @@ def attention_files(
     sheet: Mapping[str, Any], config: Config, runs: Sequence[Run], stalls: int
 ) -> dict[str, str]:
     """The bench of the attention unit and its vectors, by path."""
-    ports, lanes = sheet["ports"], config.lanes
+    ports, wide = sheet["ports"], config.stream_width
     checks = trace_checks(ports, runs)
     width = ports["o__payload"]["width"] - 1
     word = format_of(ports["trace_bank"])
     checks += result_checks("o_data", "o_last", "o_passes", word, runs)
     inferences = [run.inference for run in runs]
     streams = {
-        "model": ([stream_words(x.stream, lanes) for x in inferences], 8 * lanes),
+        "model": ([stream_words(x.stream, wide) for x in inferences], 8 * wide),
         "tokens": ([x.tokens.tolist() for x in inferences], 32),
         "i": ([x.activation_words() for x in inferences], ports["i__payload"]["width"] - 1),
     }

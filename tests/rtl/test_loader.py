@@ -30,6 +30,8 @@ WIDE = Config(lanes=64, **SMALL_LIMITS | {"tokens": 128})
 
 
 PRECISE = Config(lanes=4, **SMALL_LIMITS, precise=True)
+WAYS = Config(lanes=4, columns=16, **SMALL_LIMITS)
+"""A word has four parts, and most payloads end within one."""
 
 
 class Surroundings:
@@ -49,9 +51,9 @@ class Surroundings:
 
     def __init__(self, unit: Loader, stream: bytes, seed: int, pace: float) -> None:
         self.unit, self.rng, self.pace = unit, np.random.default_rng(seed), pace
-        n = unit.config.lanes
-        padded = stream + bytes(-len(stream) % n)
-        self.words = [padded[i : i + n] for i in range(0, len(padded), n)]
+        width = unit.config.stream_width
+        padded = stream + bytes(-len(stream) % width)
+        self.words = [padded[i : i + width] for i in range(0, len(padded), width)]
         self.weights: list[list[bytes]] = []
         self.parameters: list[list[bytes]] = []
         self.tables: list[bytes] = []
@@ -74,9 +76,10 @@ class Surroundings:
         ctx.set(unit.start, 1)
         await ctx.tick()
         ctx.set(unit.start, 0)
-        quiet = 0
+        quiet, offer = 0, False
         for cycle in range(40_000):
-            offer = self.taken < len(self.words) and rng.random() < 0.8
+            # What is offered stays until it is taken.
+            offer = self.taken < len(self.words) and (offer or rng.random() < 0.8)
             if offer:
                 ctx.set(unit.model.payload.data, int.from_bytes(self.words[self.taken], "little"))
                 ctx.set(unit.model.payload.last, self.taken == len(self.words) - 1)
@@ -114,17 +117,20 @@ class Surroundings:
             if fill:
                 self.fills.append(ctx.get(unit.weight.buffer))
                 rows_left -= 1
-            if ctx.get(unit.weight.en):
+            if ways := ctx.get(unit.weight.en):
                 half = ctx.get(unit.weight.buffer)
-                word = np.array(list(ctx.get(unit.weight.data)), np.int8).tobytes()
+                written = [w for way, w in enumerate(ctx.get(unit.weight.data)) if ways >> way & 1]
+                word = np.array([list(values) for values in written], np.int8).tobytes()
                 assert not ctx.get(unit.weights_ready) >> half & 1, "a full half is written"
                 halves[half][ctx.get(unit.weight.address)] = word
             if ctx.get(unit.parameter.en):
                 half = ctx.get(unit.parameter.buffer)
                 assert half not in [of for _, of in draining], "parameters in use are written"
-                planes[half][ctx.get(unit.parameter.plane)] = ctx.get(unit.parameter.data).to_bytes(
-                    unit.config.lanes, "little"
-                )
+                plane, part = ctx.get(unit.parameter.plane), ctx.get(unit.parameter.data)
+                before = planes[half].get(plane, b"")
+                if unit.config.ways > 1:
+                    assert ctx.get(unit.parameter.word) * unit.config.lanes == len(before)
+                planes[half][plane] = before + part.to_bytes(unit.config.lanes, "little")
             if drains:
                 draining.pop(0)
             if ctx.get(unit.table.en):
@@ -159,6 +165,7 @@ class Surroundings:
                     users.append(cycle + int(rng.integers(50, 900)))
             moved = offer and ctx.get(unit.model.ready)
             self.taken += int(bool(moved))
+            offer = offer and not moved
             self.error, self.end = Error(ctx.get(unit.error)), bool(ctx.get(unit.end))
             quiet = 0 if moved or release or users or draining else quiet + 1
             if self.error is not Error.NONE or (quiet > 500):
@@ -180,8 +187,8 @@ def expected_tiles(program: Program) -> tuple[list[list[bytes]], list[list[bytes
     """Weights and parameters of every fill of a half; EMBED's fills hold none."""
     weights: list[list[bytes]] = []
     parameters: list[list[bytes]] = []
-    n = program.config.lanes
     for step in program.steps:
+        n = program.config.lanes if Flag.TRANSPOSED in step.flags else program.config.stream_width
         if step.opcode is Opcode.EMBED:
             weights += [[]] * 3
             parameters += [[]] * 3
@@ -206,6 +213,8 @@ def expected_tiles(program: Program) -> tuple[list[list[bytes]], list[list[bytes
         pytest.param("pre-norm", 0.3, WIDE, marks=pytest.mark.thorough),
         pytest.param("no-pooler", 0.3, PRECISE, marks=pytest.mark.thorough),
         ("post-norm-mean", 0.3, PRECISE),
+        *((name, 0.3, WAYS) for name in ("no-pooler", "pre-norm")),
+        pytest.param("post-norm-mean", 0.3, WAYS, marks=pytest.mark.thorough),
     ],
 )
 def test_program(name: str, pace: float, config: Config) -> None:
@@ -269,7 +278,7 @@ def test_any_byte_is_a_shift() -> None:
         assert [channel[2] for channel in parameters] == [(v - 1) % 8 + 1 for v in values]
 
 
-@pytest.mark.parametrize(("config", "one_of"), quick([(CONFIG, 7), (WIDE, 25)]))
+@pytest.mark.parametrize(("config", "one_of"), quick([(CONFIG, 7), (WAYS, 7), (WIDE, 25)], 2))
 def test_damaged_streams(config: Config, one_of: int) -> None:
     """The error, and no operation behind the damage."""
     program = compile_model(family("pre-norm", SMALL["pre-norm"]), config)

@@ -133,9 +133,9 @@ def covered(run: Run, seen: Result, config: Config) -> Iterator[Bin]:
     words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
     remainders = {len(one) % config.lanes for one in sequences(words)} or {0}
     causes = [cause for cause, cycles in seen.stalls.items() if cycles]
-    taken = seen.model_taken * config.lanes
+    taken = seen.model_taken * config.stream_width
     for one in stream_codes(run.model, config)[1]:
-        if one.offset + descriptor_bytes(config.lanes) <= taken:
+        if one.offset + descriptor_bytes(config.stream_width) <= taken:
             for what in kinds_of(one.opcode, one.flags):
                 yield from (Bin(what, left, cause, code) for left in remainders for cause in causes)
 

@@ -48,7 +48,7 @@ def stream_codes(model: Packets, config: Config) -> tuple[set[Error], list[Descr
     data = packet.data if packet is not None else model.data
     ended = packet is not None
     found: list[Descriptor] = []
-    offset, padding = 0, -DESCRIPTOR_BYTES % config.lanes
+    offset, padding = 0, -DESCRIPTOR_BYTES % config.stream_width
     size = DESCRIPTOR_BYTES + padding
     while True:
         if offset + size > len(data):
@@ -71,7 +71,7 @@ def stream_codes(model: Packets, config: Config) -> tuple[set[Error], list[Descr
         found.append(one)
         if one.opcode == Opcode.END:
             return {Error.NONE}, found
-        offset += size + payload_bytes(one, config.lanes)
+        offset += size + payload_bytes(one, config)
 
 
 def token_codes(

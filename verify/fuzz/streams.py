@@ -26,9 +26,9 @@ BODY = DESCRIPTOR_BYTES - 4
 
 def parts(subject: Subject) -> list[Part]:
     """The program cut into descriptors and payloads."""
-    found, at, begins = [], 0, descriptor_bytes(subject.lanes)
+    found, at, begins = [], 0, descriptor_bytes(subject.width)
     for step in subject.program.steps:
-        size = len(step.payload) + -len(step.payload) % subject.lanes
+        size = len(step.payload) + -len(step.payload) % subject.width
         body = subject.stream[at : at + BODY]
         payload = subject.stream[at + begins :][:size]
         found.append((bytearray(body), bytearray(payload)))
@@ -36,10 +36,10 @@ def parts(subject: Subject) -> list[Part]:
     return found
 
 
-def joined(pieces: list[Part], lanes: int) -> bytes:
+def joined(pieces: list[Part], width: int) -> bytes:
     """The stream of these parts, each descriptor with its CRC and padding."""
     stream, crc = bytearray(), 0
-    padding = bytes(descriptor_bytes(lanes) - DESCRIPTOR_BYTES)
+    padding = bytes(descriptor_bytes(width) - DESCRIPTOR_BYTES)
     for body, payload in pieces:
         crc = zlib.crc32(body, crc)
         seal = crc.to_bytes(4, "little") + padding
@@ -70,12 +70,12 @@ def field_of(body: bytearray, name: str) -> int:
     raise ValueError(f"{Opcode(body[0]).name} has no field {name}")
 
 
-def _with(run: Run, stream: bytes, lanes: int) -> Run:
-    return run.but(model=Packets.whole(stream, lanes), logits=None)
+def _with(run: Run, stream: bytes, width: int) -> Run:
+    return run.but(model=Packets.whole(stream, width), logits=None)
 
 
 def _played(run: Run, pieces: list[Part], subject: Subject) -> Run:
-    return _with(run, joined(pieces, subject.lanes), subject.lanes)
+    return _with(run, joined(pieces, subject.width), subject.width)
 
 
 def bit_without_crc(rng: Random, subject: Subject, run: Run) -> Run:
@@ -83,7 +83,7 @@ def bit_without_crc(rng: Random, subject: Subject, run: Run) -> Run:
     stream = bytearray(subject.stream)
     bit = rng.randrange(8 * len(stream))
     stream[bit // 8] ^= 1 << bit % 8
-    return _with(run, bytes(stream), subject.lanes)
+    return _with(run, bytes(stream), subject.width)
 
 
 def bits_of_a_descriptor(rng: Random, subject: Subject, run: Run) -> Run:
@@ -203,23 +203,23 @@ def row_width(rng: Random, subject: Subject, run: Run) -> Run:
 
 def cut(rng: Random, subject: Subject, run: Run) -> Run:
     """`last` too early, and nothing after it."""
-    words = len(subject.stream) // subject.lanes
-    stream = subject.stream[: rng.randint(1, words - 1) * subject.lanes]
-    return _with(run, stream, subject.lanes)
+    words = len(subject.stream) // subject.width
+    stream = subject.stream[: rng.randint(1, words - 1) * subject.width]
+    return _with(run, stream, subject.width)
 
 
 def overrun(rng: Random, subject: Subject, run: Run) -> Run:
     """Words after END."""
-    more = rng.randbytes(rng.choice((1, 2, 40)) * subject.lanes)
-    return _with(run, subject.stream + more, subject.lanes)
+    more = rng.randbytes(rng.choice((1, 2, 40)) * subject.width)
+    return _with(run, subject.stream + more, subject.width)
 
 
 def noise(rng: Random, subject: Subject, run: Run) -> Run:
     """Random words, alone or behind a sound beginning."""
-    words = len(subject.stream) // subject.lanes
-    kept = rng.choice((0, 0, descriptor_words(subject.lanes), rng.randrange(words)))
-    more = rng.randbytes(rng.randint(1, 60) * subject.lanes)
-    return _with(run, subject.stream[: kept * subject.lanes] + more, subject.lanes)
+    words = len(subject.stream) // subject.width
+    kept = rng.choice((0, 0, descriptor_words(subject.width), rng.randrange(words)))
+    more = rng.randbytes(rng.randint(1, 60) * subject.width)
+    return _with(run, subject.stream[: kept * subject.width] + more, subject.width)
 
 
 def header_fields(rng: Random, subject: Subject, run: Run) -> Run:

@@ -74,6 +74,7 @@ class Subject:
     def __init__(self, index: int, lanes: int) -> None:
         self.index, self.lanes = index, lanes
         self.config = config(lanes)
+        self.width = self.config.stream_width
         self.model: Model = random_model(SHAPES[index // 2], index)
         self.program: Program = compile_model(
             self.model, self.config, whole_last_layer=index % 2 == 0
@@ -125,7 +126,7 @@ class Subject:
 
     def _sound(self, sequence: Sequence) -> Run:
         return Run(
-            model=Packets.whole(self.stream, self.lanes),
+            model=Packets.whole(self.stream, self.width),
             tokens=Packets.whole(sequence.words().tobytes(), 4),
             logits=self.logits(sequence),
             table=self.index,

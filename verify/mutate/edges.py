@@ -29,8 +29,8 @@ def _with(subject: Subject, run: Run, place: int, values: dict[str, int]) -> Run
     pieces = parts(subject)
     for name, value in values.items():
         set_field(pieces[place][0], name, value)
-    stream = joined(pieces, subject.lanes)
-    return run.but(model=Packets.whole(stream, subject.lanes), logits=None)
+    stream = joined(pieces, subject.width)
+    return run.but(model=Packets.whole(stream, subject.width), logits=None)
 
 
 def _moved(subject: Subject, run: Run, place: int, name: str, address: int) -> Run:
@@ -46,7 +46,7 @@ def _elsewhere(subject: Subject, run: Run, bank: int) -> Run:
         if second[1] & Flag.BANK and field_of(second, "source") == 0:
             set_field(first, "destination", bank << BANK_SHIFT)
             set_field(second, "source", bank << BANK_SHIFT)
-    return run.but(model=Packets.whole(joined(pieces, subject.lanes), subject.lanes))
+    return run.but(model=Packets.whole(joined(pieces, subject.width), subject.width))
 
 
 def _longest(subject: Subject) -> Run:

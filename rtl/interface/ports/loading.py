@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import signed
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.interface.command import PARAMETER_PLANES
@@ -14,17 +14,18 @@ from rtl.primitives.memory import WritePort
 
 
 class WeightWrite(wiring.Signature):
-    """Writes a word of a weight tile.
+    """Writes the weights of an input for the columns of a tile.
 
     Members
     -------
     en : Out, a bit a way
-        `address` and `data` are a word of it, in this way.
+        `address` and the word of `data` are its next ones.
     buffer : Out
         The half that is filled; valid whenever one is, by an EMBED too.
     address : Out
         Within the half.
     data : Out
+        Words of all ways.
     """
 
     def __init__(self, config: Config) -> None:
@@ -33,7 +34,7 @@ class WeightWrite(wiring.Signature):
                 "en": Out(config.ways),
                 "buffer": Out(1),
                 "address": Out(range(config.weight_words)),
-                "data": Out(int8_word(config.lanes)),
+                "data": Out(data.ArrayLayout(int8_word(config.lanes), config.ways)),
             }
         )
 
