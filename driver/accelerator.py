@@ -73,7 +73,7 @@ ENDS = {
     "that belong to the command stream",
     12: "BUS: the memory answered a read with an error: the image does not lie where the registers "
     "say, or cannot be reached from the accelerator",
-    13: "ADDRESS: an address or a size of the memory side is no multiple of the lanes, beyond the "
+    13: "ADDRESS: an address or a size of the memory side is no whole number of words, beyond the "
     "bus or 0: point it at an image first",
 }
 

@@ -254,7 +254,7 @@ const char *b2rtl_text(int code)
         return "the memory answered a read with an error: the image does not lie where the registers "
                "say, or cannot be reached from the accelerator";
     case B2RTL_ADDRESS:
-        return "an address or a size of the memory side is no multiple of the lanes, beyond the bus or "
+        return "an address or a size of the memory side is no whole number of words, beyond the bus or "
                "0: point it at an image first";
     case B2RTL_NO_DEVICE: return "no bert2rtl accelerator at this address: wrong id";
     case B2RTL_OTHER_VERSION: return "the accelerator has another version than this driver";

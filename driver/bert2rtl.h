@@ -122,7 +122,7 @@ typedef struct {
     uintptr_t base;
     int open;
     uint32_t version;
-    uint32_t lanes;   /* N: rows of the array; the streams have N bytes a word */
+    uint32_t lanes;   /* N: rows of the array, bytes of a word of the rows */
     uint32_t columns; /* M: columns of the array, which has N x M multipliers */
     uint32_t tokens;  /* longest sequence */
     uint32_t hidden;  /* widest hidden state */

@@ -222,10 +222,10 @@ def _passes(record: Record, stream: str) -> tuple[np.ndarray, np.ndarray, np.nda
 
 def _loader(record: Record, program: Program) -> Lane:
     taken, _, awaited = _passes(record, "model")
-    lanes = program.config.lanes
-    descriptor = descriptor_words(lanes)
+    width = program.config.stream_width
+    descriptor = descriptor_words(width)
     # For every word of the stream: its step, and how far into it.
-    words = [descriptor + ceil_div(len(step.payload), lanes) for step in program.steps]
+    words = [descriptor + ceil_div(len(step.payload), width) for step in program.steps]
     opcode = np.repeat([step.opcode for step in program.steps], words)
     offset = np.concatenate([np.arange(count) for count in words])
     opcodes = np.append(opcode, Opcode.END)

@@ -53,7 +53,7 @@ def add_memory_options(parser: argparse.ArgumentParser, stream_bytes: Any = posi
         "--stream-bytes",
         type=stream_bytes,
         metavar="N",
-        help="bytes of the command stream a cycle (default: the lanes)",
+        help="bytes of the command stream a cycle (default: the columns of the array)",
     )
     parser.add_argument(
         "--row-latency",

@@ -100,7 +100,8 @@ def _play(unit: str, program: Program, inference: Inference, around: Surrounding
         case.
     """
     config = program.config
-    interval = -(-config.lanes // min(around.stream_bytes or config.lanes, config.lanes))
+    width = config.stream_width
+    interval = -(-width // min(around.stream_bytes or width, width))
     case = Case(inferences=(inference,), interval=interval, row_latency=around.row_latency)
     path, report = around.folder / f"{inference.name}.npz", around.folder / f"{inference.name}.json"
     record = around.folder / f"{inference.name}.activity.npz"

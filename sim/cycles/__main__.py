@@ -425,7 +425,7 @@ def _streamed(options: argparse.Namespace, model: Model, program: Program) -> It
                 stalls=None,
             )
             played = sweep.play(setup, tokens, found)
-        width = rate or config.lanes
+        width = rate or config.stream_width
         memory = {"stream_bytes": width, "stream_ahead": ahead, "row_latency": latency}
         columns = config.tile_columns
         yield Case(config.lanes, columns, tokens, width, dsp, found, played), memory

@@ -82,7 +82,7 @@ def measure(
     return Measurement(
         lanes=lanes,
         columns=whole.config.tile_columns,
-        stream_bytes=stream_bytes or lanes,
+        stream_bytes=stream_bytes or whole.config.stream_width,
         memory=memory,
         texts=len(lengths),
         tokens=sum(lengths),

@@ -79,13 +79,13 @@ def performance(
     ValueError
         The model does not fit the configuration.
     """
-    n = config.lanes
+    width = config.stream_width
     program = compile_model(model, config, whole_last_layer=whole_last_layer)
     tokens = program.tokens
     told = predict(program, tokens, stream_bytes=stream_bytes, row_latency=row_latency)
     seconds = told.cycles / clock_mhz / 1e6
     stream = len(program.stream())
-    rows = 2 * tokens * embedding_table(model, n).shape[1]
+    rows = 2 * tokens * embedding_table(model, config.lanes).shape[1]
     return Performance(
         tokens=tokens,
         cycles=told.cycles,
@@ -95,7 +95,7 @@ def performance(
         stream_bytes=stream,
         row_bytes=rows,
         megabytes_a_second=(stream + rows) / seconds / 1e6,
-        peak_megabytes_a_second=min(stream_bytes or n, n) * clock_mhz,
+        peak_megabytes_a_second=min(stream_bytes or width, width) * clock_mhz,
     )
 
 

@@ -7,7 +7,7 @@ What the machine does in which cycle, so that a cycle model can mirror it:
 Cycle 0 is the first cycle of the register `cycles`, two cycles after the write of `start` was
 taken. All sources stand ready before it.
 
-- model: from the first word that is taken on, one comes every `ceil(N / stream_bytes)` cycles into
+- model: from the first word that is taken on, one comes every `ceil(M / stream_bytes)` cycles into
   a buffer of `stream_ahead` words, and none while that is full.
 - tokens: a word a cycle.
 - rows: the row that was asked for in cycle t is there from cycle t + row_latency on; its words come
@@ -122,7 +122,7 @@ def simulate_each(
     Parameters
     ----------
     stream_bytes
-        Bytes of the command stream a cycle; None: N, a word a cycle.
+        Bytes of the command stream a cycle; None: M, a word a cycle.
     stream_ahead
         Words of it that a buffer in front of the accelerator holds.
     row_latency

@@ -31,7 +31,7 @@ PORTS = {
     "clk": "clock, rising edges",
     "rst": "reset, synchronous and active high; one cycle of it is enough",
     "s_axi_": "AXI4-Lite registers, 32 bits, addresses rounded down to words",
-    "s_axis_model_": "command stream, N bytes a word, tlast with END",
+    "s_axis_model_": "command stream, M bytes a word, tlast with END",
     "s_axis_tokens_": "a token a word: id[23:0], type[24], attend[25], ends[26]; tlast at the end",
     "m_axis_request_": "row number of the flat embedding table",
     "s_axis_rows_": "the rows asked for, in that order; tlast with each row's last word",
@@ -127,10 +127,10 @@ ceil(L / N), its row tiles, and c is M / N:
 | the same for V | ceil(R / c) · ceil(O / N) · K |
 | attention of a head of D channels | R · ceil(L / M) · D + R · ceil(D / M) · L |
 
-Tiles of fewer than M operands take as many cycles as their columns drain. The stream brings N bytes
-a cycle: a layer of K inputs and O outputs takes (K + 7) · ceil(O / N) cycles of it. Cycles that
-cannot overlap are added. `python -m sim.cycles` of bert2rtl predicts every inference
-exactly; the registers `cycles`, `active` and stall_* count it.
+Tiles of fewer than M operands take as many cycles as their columns drain. The stream has M bytes a
+word: a layer of K inputs and O outputs takes ceil(O / M) · (K + 7 · c) cycles to load where a word
+comes in each, V ceil(O / N) · (K + 7). Cycles that cannot overlap are added. `python -m sim.cycles`
+of bert2rtl predicts every inference exactly; the registers `cycles`, `active` and stall_* count it.
 """
 
 
