@@ -87,22 +87,24 @@ def test_encode_refuses(values: dict[str, int], message: str) -> None:
 
 @pytest.mark.parametrize("name", ["three-heads", "pre-norm", "post-norm-mean"])
 @pytest.mark.parametrize("lanes", LANES)
-def test_a_program_survives(name: str, lanes: int) -> None:
+@pytest.mark.parametrize("ways", [1, 4])
+def test_a_program_survives(name: str, lanes: int, ways: int) -> None:
+    width = lanes * ways
     limits = SMALL_LIMITS | {"tokens": 40, "hidden": max(96, 3 * lanes), "ffn": 64}
-    program = compile_model(family(name, SMALL[name]), Config(lanes=lanes, **limits))
+    program = compile_model(family(name, SMALL[name]), Config(lanes=lanes, columns=width, **limits))
     stream = program.stream()
     found = list(decode(stream))
     assert [(d.opcode, d.flags, d.values) for d in found] == [
         (step.opcode, step.flags, step.values) for step in program.steps
     ]
-    begins = max(DESCRIPTOR_BYTES, lanes)  # powers of two: whole words
+    begins = max(DESCRIPTOR_BYTES, width)  # powers of two: whole words
     for descriptor, step in zip(found, program.steps):
         assert not any(stream[descriptor.offset + DESCRIPTOR_BYTES :][: begins - DESCRIPTOR_BYTES])
         start = descriptor.offset + begins
-        size = descriptor.payload_bytes(lanes)
+        size = descriptor.payload_bytes(lanes, width)
         assert stream[start : start + size] == step.payload + bytes(size - len(step.payload))
         assert descriptor.crc_good
-        assert descriptor.offset % lanes == 0
+        assert descriptor.offset % width == 0
     assert len(stream) == found[-1].offset + begins
 
 

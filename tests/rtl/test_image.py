@@ -109,7 +109,7 @@ def test_a_header_that_lies_with_right_sums_is_refused() -> None:
         ({"row_bytes": 0}, "no whole rows of 0"),
         ({"row_bytes": 7}, "no whole rows of 7"),
         ({"rows": b""}, "the rows have 0 bytes"),
-        ({"row_bytes": 6, "rows": bytes(12)}, "no whole words of 4 lanes"),
+        ({"row_bytes": 6, "rows": bytes(12)}, "no whole words of 4 and 4 bytes"),
         ({"rows": made().rows[:-12] + bytes(12)}, "the rows are damaged, or those of another mod"),
         ({"rows": made().rows[:-12]}, "the rows are damaged, or those of another model"),
     ],

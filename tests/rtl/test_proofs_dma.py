@@ -125,7 +125,7 @@ def test_bursts(tmp_path: Path) -> None:
 
 def test_reader(tmp_path: Path) -> None:
     """Addresses wait unchanged, cross no 4 KiB, are few enough; beats go to who asked for them."""
-    assert induced(Reader(BUS, LANES), READER, tmp_path)
+    assert induced(Reader(BUS, (LANES, LANES)), READER, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -146,5 +146,6 @@ def test_reader(tmp_path: Path) -> None:
 )
 def test_a_fault_is_refuted(part: str, old: str, new: str, tmp_path: Path) -> None:
     with replaced(part, (old, new)) as module:
-        unit = module.Bursts(BUS, LANES, 12) if part == "bursts" else module.Reader(BUS, LANES)
+        bursts = part == "bursts"
+        unit = module.Bursts(BUS, LANES, 12) if bursts else module.Reader(BUS, (LANES, LANES))
     assert not induced(unit, BURSTS if part == "bursts" else READER, tmp_path)

@@ -308,7 +308,7 @@ def test_refused_options(plain: Loaded, options: dict[str, int], message: str) -
         ),
         (lambda job: replace(job, ids=[1, -1, 2]), "ids holds -1: it must"),
         (lambda job: replace(job, types=[0, 1, 2]), "types holds 2: it must lie in 0..1"),
-        (lambda job: replace(job, program=b"123"), "3 bytes is no multiple of 4 lanes"),
+        (lambda job: replace(job, program=b"123"), "3 bytes is no whole words of 4"),
         (lambda job: replace(job, table=job.table[:, :3]), "must be what embedding_table"),
     ],
 )
