@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from golden.fast import integer
 from golden.fast.exact import CODE, FLOAT32_EXACT
@@ -126,6 +127,21 @@ def watch(
     return found
 
 
+def cholesky(matrix: NDArray[np.floating[Any]]) -> None:
+    """Make a symmetric positive matrix its L, in place: LAPACK's takes twice as much memory more.
+
+    Only what is on and below the diagonal is read and written.
+    """
+    size = len(matrix)
+    for first in range(0, size, STRIP):
+        block, behind = slice(first, first + STRIP), slice(first + STRIP, size)
+        matrix[block, block] = diagonal = np.linalg.cholesky(matrix[block, block])
+        matrix[behind, block] = solve_triangular(diagonal, matrix[behind, block].T, lower=True).T
+        for place in range(first + STRIP, size, STRIP):
+            column = slice(place, place + STRIP)
+            matrix[place:, column] -= matrix[place:, block] @ matrix[column, block].T
+
+
 def joint_codes(weight: Doubles, moments: Doubles) -> Doubles:
     """Codes -127..127 of weights [out, K] in units of their scales, rounded as said above.
 
@@ -136,7 +152,7 @@ def joint_codes(weight: Doubles, moments: Doubles) -> Doubles:
     factor: NDArray[np.floating[Any]] = moments[np.ix_(order, order)]
     del moments  # a wide layer's takes as much memory as its float weights
     factor[np.diag_indices_from(factor)] += damping
-    factor = np.linalg.cholesky(factor)
+    cholesky(factor)
     factor /= np.diag(factor)
     wanted = np.ascontiguousarray(weight[:, order].T)  # [K, out], and so are the next three
     columns, codes, errors = wanted.copy(), np.empty_like(wanted), np.empty_like(wanted)
