@@ -195,7 +195,7 @@ def _shards(index: Path) -> list[Path]:
     try:
         names = sorted(set(json.loads(_bytes(index))["weight_map"].values()))
         files = [index.parent / str(name) for name in names]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise CheckpointError(f"{index} lists no weight files: copy it again") from None
     for file in files:
         if file.name != str(file.relative_to(index.parent)) or not file.is_file():

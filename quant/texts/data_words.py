@@ -222,7 +222,7 @@ def _list(value: object) -> list[Any] | None:
             return value.split()
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
     return value if isinstance(value, list) else None
 
