@@ -463,6 +463,7 @@ WILD = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")  # beyond float32
 @pytest.mark.parametrize(("part", "factor"), WILD)
 def test_wild_weights_are_calibrated_or_refused_in_one_line(
     part: str, factor: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
