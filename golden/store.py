@@ -122,7 +122,7 @@ def _read_description(path: Path) -> dict[str, Any]:
     content = _read(path)
     try:
         description = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not readable as JSON ({error}); calibrate again") from error
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise ValueError(f'{path}: its "format" is not "{FORMAT}"; calibrate again')

@@ -92,7 +92,7 @@ examples:
 
 def default_out(model: Path) -> Path:
     """Where the quantized model of a checkpoint directory goes unless --out says otherwise."""
-    return BUILD / model.resolve().name
+    return BUILD / hub.name_of(model)
 
 
 def default_data(spec: EncoderSpec) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+_NUMBER = re.compile(r"-?[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ def from_file(path: Path) -> list[Sequence]:
             continue
         try:
             sequences.append(_sequence(line, f"{path}:{number}"))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(
                 f"{path}:{number}: {line[:40]!r} is no sequence: give token ids, or a JSON object "
                 'such as {"ids": [101, 2023, 102], "attend": [1, 1, 1]}'
@@ -53,15 +56,24 @@ def from_file(path: Path) -> list[Sequence]:
 
 def _sequence(line: str, source: str) -> Sequence:
     if line.lstrip().startswith("{"):
-        given: dict[str, Any] = json.loads(line)
+        given: dict[str, Any] = json.loads(line, object_pairs_hook=_once)
         if set(given) - {"ids", "types", "attend"} or not given.get("ids"):
             raise ValueError("unknown keys, or no ids")
     else:
-        given = {"ids": [int(word) for word in line.replace(",", " ").split()]}
+        words = line.replace(",", " ").split()
+        if not all(map(_NUMBER.fullmatch, words)):  # int() takes 2_000 and digits of any script
+            raise ValueError("not a line of numbers")
+        given = {"ids": [int(word) for word in words]}
     ids = _integers(given["ids"])
     types = _integers(given.get("types", [0] * len(ids)))
     attend = _integers(given.get("attend", [1] * len(ids)))
     return Sequence(ids, types, attend, source)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("a key twice")
+    return found
 
 
 def _integers(values: list[Any]) -> tuple[int, ...]:

@@ -103,7 +103,9 @@ def read(out: Path, unit: str) -> Iterator[Vector]:
             for name, array in entry["arrays"].items():
                 sides[array["direction"]][name] = tensors[name]
             yield Vector(entry["tensor"], sides["input"], sides["output"])
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except (
+        *(OSError, ValueError, KeyError, TypeError, RecursionError, zipfile.BadZipFile),
+    ) as error:
         raise ValueError(f"{out}: {error}: make it again with `python -m sim.vectors`") from error
 
 

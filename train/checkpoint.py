@@ -185,7 +185,7 @@ def read_config(directory: Path) -> dict[str, Any]:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise TrainError(f"no checkpoint at {directory}: it has no config.json") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise TrainError(f"{path} cannot be read: {error}") from None
     if not isinstance(config, dict):
         raise TrainError(f"{path} is no JSON object")

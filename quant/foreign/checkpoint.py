@@ -23,7 +23,14 @@ from quant.foreign.resolve import Resolved
 from quant.foreign.sentence import Layout
 from quant.foreign.tensors import BUFFERS, Tensors
 from quant.foreign.tokenizer import TextTokenizer
-from quant.model.spec import Arrays, CheckpointError, EncoderSpec, Floats, check_arrays
+from quant.model.spec import (
+    QUESTION_ANSWERING,
+    Arrays,
+    CheckpointError,
+    EncoderSpec,
+    Floats,
+    check_arrays,
+)
 
 DEFAULT_MODEL = MODEL
 
@@ -86,11 +93,17 @@ def load(
     if resolved is None:
         resolved = resolve.resolve(layout.encoder, layout.tokens, layout.lower)
     spec, arrays, cut = _cut(spec, arrays, resolved)
-    rows = TextTokenizer(resolved).rows
-    if rows > spec.vocabulary:
+    tokenizer = TextTokenizer(resolved)
+    if tokenizer.rows > spec.vocabulary:
         raise CheckpointError(
-            f"{directory}: the tokenizer has ids up to {rows - 1}, and the embedding "
+            f"{directory}: the tokenizer has ids up to {tokenizer.rows - 1}, and the embedding "
             f"{spec.vocabulary} rows: one of the two is of another model"
+        )
+    least = tokenizer.least(pair=spec.task == QUESTION_ANSWERING)
+    if spec.max_tokens < least:
+        raise CheckpointError(
+            f"{directory}: the longest text has {spec.max_tokens} tokens, by its tokenizer, its "
+            f"max_seq_length or its positions: with special tokens it must have {least} or more"
         )
     found = _fingerprint(layout)
     return Checkpoint(spec, arrays, directory, found, resolved, task, (*layout.notes, *notes, *cut))
@@ -204,7 +217,7 @@ def _shards(index: Path) -> list[Path]:
     try:
         names = sorted(set(json.loads(_bytes(index))["weight_map"].values()))
         files = [index.parent / str(name) for name in names]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise CheckpointError(f"{index} lists no weight files: copy it again") from None
     for file in files:
         if file.name != str(file.relative_to(index.parent)) or not file.is_file():

@@ -17,17 +17,18 @@ FOLDER = BUILD / "hub"
 _PREFIX = "hub:"
 _NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?", re.ASCII)
 _WANTED = [
-    *("config.json", "*.safetensors", "model.safetensors.index.json", *FILES),
-    *(MODULES, "*/config.json", *LENGTHS, SETTINGS),  # of a folder of sentence-transformers
-    *(f"0_Transformer/{name}" for name in (*FILES, *LENGTHS)),
+    *("config.json", "*.safetensors", "model.safetensors.index.json", "adapter_config.json"),
+    *(MODULES, SETTINGS, *FILES, *LENGTHS),
+    *(f"*/{name}" for name in ("config.json", *FILES, *LENGTHS)),  # an encoder in its own folder
 ]
 
 
 def local(model: Path) -> Path:
     """The directory of a checkpoint: ``model`` itself, or that of ``hub:owner/name[@revision]``.
 
-    A hub model is copied to build/hub/owner/name: config, safetensors and the tokenizer's files,
-    nothing that could run code. A copy that is up to date is not loaded again. Raises
+    A hub model is copied to build/hub, each revision to a folder of its own that holds its files
+    alone: config, safetensors and the tokenizer's, nothing that could run code. A copy that is up
+    to date is not loaded again, and is taken where the hub cannot be reached. Raises
     CheckpointError for a name of another form, and when the hub has no such model, refuses it or
     cannot be reached.
     """
@@ -46,13 +47,20 @@ def local(model: Path) -> Path:
         folder = snapshot_download(
             match["repo"],
             revision=match["revision"],
-            local_dir=FOLDER / match["repo"],
+            cache_dir=FOLDER,
             allow_patterns=_WANTED,
         )
-    except (OSError, ValueError) as error:  # what the library raises, HTTP errors among them
+    except Exception as error:  # of the library, of what it asks the network with, of the disk
         (reason, *_) = str(error).strip().splitlines() or [type(error).__name__]
         raise CheckpointError(
             f"{model} could not be fetched from the hub ({reason.rstrip('.:')}): check the name "
             "and the network, or give the directory of a copy"
         ) from None
     return Path(folder)
+
+
+def name_of(folder: Path) -> str:
+    """What a checkpoint in ``folder`` is called: of a copy from the hub the model's name."""
+    *_, repo, kept, last = ("", "", *folder.resolve().parts)
+    owned = repo.split("--", 2)
+    return owned[2] if (kept, owned[0], len(owned)) == ("snapshots", "models", 3) else last

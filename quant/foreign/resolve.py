@@ -112,7 +112,8 @@ def _theirs(folder: Path, settings: Mapping[str, Any]) -> Any:
     theirs = _read(folder)
     if isinstance(theirs, str):
         raise CheckpointError(
-            _culprit(folder, theirs)
+            _config_culprit(folder)
+            or _culprit(folder, theirs)
             or f"{folder}: transformers cannot read the tokenizer ({theirs}): it must be a "
             "tokenizer.json, or the vocabulary files of its class"
         )
@@ -158,11 +159,33 @@ def _read(folder: Path) -> Any:
     return theirs
 
 
+def _config_culprit(folder: Path) -> str:
+    """What the library has against config.json, with which it finds the tokenizer; "" for nothing.
+
+    It holds every option to its type, those of training too.
+    """
+    from transformers import AutoConfig
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    if json_object(folder / CONFIG).get("model_type") not in CONFIG_MAPPING:
+        return ""
+    try:
+        AutoConfig.from_pretrained(folder.resolve(), local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # whatever the library makes of the values
+        return (
+            f"{folder / CONFIG}: transformers cannot read it ({_line(error)}): give what the class "
+            "takes there, or leave the option out"
+        )
+    return ""
+
+
 def _culprit(folder: Path, said: str) -> str:
     """The option without which the library reads the files; "" where there is no such one."""
-    for name in _OPTIONS:
+    for name in (*_OPTIONS, CONFIG):
         options = json_object(folder / name) if (folder / name).is_file() else {}
         for option, value in options.items():
+            if name == CONFIG and option != "tokenizer_class":
+                continue
             with tempfile.TemporaryDirectory() as made:
                 for file in folder.iterdir():
                     (Path(made) / file.name).symlink_to(file.resolve())

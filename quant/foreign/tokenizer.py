@@ -84,6 +84,11 @@ class TextTokenizer:
         """Rows of an embedding table that covers every id."""
         return 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
 
+    def least(self, pair: bool) -> int:
+        """Tokens of the shortest text or pair: one of each part beside the special ones."""
+        special: int = self._tokenizer.num_special_tokens_to_add(pair)
+        return special + (2 if pair else 1)
+
     def encode(
         self,
         text: str | Sequence[str],
@@ -116,8 +121,8 @@ class TextTokenizer:
                     f"the {name} is not UTF-8: character {wrong.start() + 1} is the byte "
                     f"{ord(wrong[0]) & 0xFF:#04x}: convert it, for example with iconv"
                 )
-        special = self._tokenizer.num_special_tokens_to_add(pair is not None)
-        minimum = special + (1 if pair is None else 2)
+        minimum = self.least(pair is not None)
+        special = minimum - (1 if pair is None else 2)
         self._tokenizer.no_truncation()
         given = list(text) if split else text
         encoding = self._tokenizer.encode(given, pair, is_pretokenized=split)

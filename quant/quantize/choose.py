@@ -1,9 +1,9 @@
 """Which remedies a model gets: those with which its logits on the calibration texts are nearest.
 
 All are tried together first. They are taken where they at least halve the mean error of the logits;
-a model that gains less keeps the plain contract, without copies or a rewriting. Of those taken,
-each is then left out in turn, and stays out where that takes a fifth of the error away: less is
-chance, on as few texts as calibration reads.
+a model that gains less, or has no error, keeps the plain contract, without copies or a rewriting.
+Of those taken, each is then left out in turn, and stays out where that takes a fifth of the error
+away: less is chance, on as few texts as calibration reads.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,9 @@ def named(names: Sequence[str]) -> str:
 
 def better(before: float, names: Sequence[str], error: float) -> bool:
     """Whether these remedies, with this error, take the place of those with the error before."""
-    return error < HARM * before if names else before > GAIN * error
+    if not names:
+        return before > GAIN * error or not error
+    return error < HARM * before
 
 
 def choose(
@@ -57,6 +59,8 @@ def reason(chosen: Sequence[str], trials: Trials, remedies: Sequence[str]) -> st
     none, every = trials.get(()), trials.get(tuple(remedies))
     if none is None or every is None:
         return ""
+    if not none:
+        return "the model has no error without any"
     if not chosen:
         return (
             f"all together leave {every / none:.0%} of the error without any: they are taken where "

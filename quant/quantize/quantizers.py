@@ -175,10 +175,14 @@ def layer_norm(
             break
     else:
         raise CalibrationError(f"{name}: gamma or beta is too large for 16 and 32 bits")
-    e = max(1, round(epsilon * gamma.size**2 / input_scale**2))
-    if e >= 2**50:
-        raise CalibrationError(f"{name}: epsilon {epsilon} is {e} LSB of the variance: above 2^50")
-    return Norm(scaled_gamma.astype(np.int16), scaled_beta.astype(np.int32), shift, e)
+    e = epsilon * gamma.size**2 / input_scale**2
+    if not e < 2**50 - 0.5:  # rounded
+        raise CalibrationError(
+            f"{name}: epsilon {epsilon} is {e:.3g} LSB of the variance: above 2^50"
+        )
+    return Norm(
+        scaled_gamma.astype(np.int16), scaled_beta.astype(np.int32), shift, max(1, round(e))
+    )
 
 
 def operand_shifts(low: Floats, high: Floats, scale: float) -> NDArray[np.uint8]:

@@ -147,8 +147,9 @@ def _choices(observer: Observer, activation: str, precise: bool) -> Iterator[Spl
     top = max(float(highest.max()), 0.5)
     least = min(1.0, top)
     for high in np.geomspace(least, top, 1 + ceil(log(top / least, STEP))):
-        count = np.maximum(np.ceil(highest / high) - 1, 0).astype(np.int64)
-        if count.sum() <= COPIES:  # the last high needs no copy
+        copies = np.maximum(np.ceil(highest / high) - 1, 0)  # beyond 64 bits for wild weights
+        if copies.sum() <= COPIES:  # the last high needs no copy
+            count = copies.astype(np.int64)
             sources = np.repeat(np.arange(len(count)), count)
             steps = np.concatenate([np.arange(1, n + 1) for n in count])
             for low in LOWS:

@@ -79,6 +79,6 @@ def _read(file: Path, key: str) -> dict[tuple[str, ...], float]:
         errors = {
             name: inf if error is None else float(error) for name, error in found["errors"].items()
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
     return {tuple(n for n in REMEDIES if n in name.split("+")): e for name, e in errors.items()}

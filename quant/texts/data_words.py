@@ -108,6 +108,7 @@ def _conll(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, tuple[str, .
     words: list[str] = []
     tags: list[str] = []
     first = number = width = 0
+    checked = False
     for number, line in enumerate(lines, 1):
         columns = _BETWEEN.split(line.strip()) if line.strip() else []
         if columns and columns[0] == _DOCUMENT:
@@ -128,10 +129,25 @@ def _conll(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, tuple[str, .
             words.append(columns[0])
             tags.append(columns[-1])
         elif words:
+            if not checked:
+                _refuse_numbers(path, first, words, width)
+            checked = True
             yield first, tuple(words), tags
             words, tags = [], []
     if words:
+        if not checked:
+            _refuse_numbers(path, first, words, width)
         yield first, tuple(words), tags
+
+
+def _refuse_numbers(path: Path, line: int, words: list[str], width: int) -> None:
+    """Of the first text: some formats number the words, with the word in a later column."""
+    counted = [[str(i) for i in range(first, first + len(words))] for first in (0, 1)]
+    if width > 2 and len(words) > 1 and words in counted:
+        raise TextError(
+            f"{path}:{line}: the first column counts the words ({', '.join(words[:3])} ...): it "
+            "must hold the words themselves, and the last one their tags"
+        )
 
 
 def _of_rows(
@@ -222,7 +238,7 @@ def _list(value: object) -> list[Any] | None:
             return value.split()
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
     return value if isinstance(value, list) else None
 

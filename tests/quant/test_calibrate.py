@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -449,3 +450,43 @@ def test_the_processor_and_its_threads_do_not_matter(tmp_path: Path) -> None:
     assert models[0].keys() == models[1].keys()
     for name, array in models[0].items():
         np.testing.assert_array_equal(array, models[1][name], err_msg=name)
+
+
+WILD = [
+    ("", 0.0),  # a model without any weight has no error
+    ("LayerNorm.weight", 1e20),
+    ("LayerNorm.weight", 1e-20),
+    ("query", 1e25),
+    ("word_embeddings", 1e30),
+    ("intermediate", 1e19),
+    ("classifier", 1e30),
+]
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")  # beyond float32
+@pytest.mark.parametrize(("part", "factor"), WILD)
+def test_wild_weights_are_calibrated_or_refused_in_one_line(
+    part: str, factor: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with np.errstate(over="ignore"):
+        arrays = {
+            name: array * np.float32(factor if part in name else 1)
+            for name, array in tiny.tensors().items()
+        }
+    model = tiny.write(tmp_path / "model", arrays=arrays)
+    data, out = tmp_path / "a.txt", tmp_path / "out"
+    data.write_text("good film\nbad film\nthe film !\n" * 4)
+    code = calibrate.main(["--model", str(model), "--data", str(data), "--out", str(out)])
+    errors = [line for line in capsys.readouterr().err.splitlines() if line[:6] == "error:"]
+    assert (code, len(errors), (out / store.DESCRIPTION).exists()) in [(0, 0, True), (2, 1, False)]
+    assert code == 0 or re.match(r"error: (layer|embedding|head|pooled)\S*: ", errors[0]), errors
+
+
+def test_an_epsilon_beyond_the_hardware_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, data = tiny.write(tmp_path / "m", {"layer_norm_eps": 1e300}), tmp_path / "a.txt"
+    data.write_text("good film\nbad film\n")
+    arguments = ["--model", str(model), "--data", str(data), "--out", str(tmp_path / "o")]
+    assert calibrate.main(arguments) == 2
+    assert "embedding.norm: epsilon 1e+300 is inf LSB" in capsys.readouterr().err

@@ -2,6 +2,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -300,3 +301,52 @@ def test_nothing_is_said_of_a_torch_that_is_not_there() -> None:
     command = [sys.executable, "-c", WITHOUT_TORCH]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"layer_norm_eps": 1}, "layer_norm_eps"),
+        ({"initializer_range": 1}, "initializer_range"),
+        ({"use_cache": "yes"}, "use_cache"),
+        ({"bos_token_id": [1]}, "bos_token_id"),
+        ({"tokenizer_class": 3}, "tokenizer_class is 3"),
+        ({"tokenizer_class": "NoSuchTokenizer"}, "tokenizer_class is 'NoSuchTokenizer'"),
+    ],
+)
+def test_a_config_that_transformers_does_not_take_is_named(
+    change: dict, said: str, tmp_path: Path
+) -> None:
+    """Not the tokenizer's files, though it is read with them."""
+    directory = tiny.write(tmp_path, change)
+    with pytest.raises(CheckpointError, match=f"{directory}/config.json: .*{said}"):
+        load(directory)
+
+
+@pytest.mark.parametrize("task", [None, "question-answering"])
+@pytest.mark.parametrize("length", ["positions", "model_max_length"])
+def test_no_room_for_a_word_is_refused_at_the_door(
+    length: str, task: str | None, tmp_path: Path
+) -> None:
+    """Beside [CLS] and [SEP]; of a question and its text beside three special tokens."""
+    least = 5 if task else 3
+    arrays = tiny.tensors(labels=2 if task else 3)
+    if task:
+        head = {name: arrays.pop(f"classifier.{name}") for name in ("weight", "bias")}
+        arrays |= {f"qa_outputs.{name}": array for name, array in head.items()}
+    for tokens in (1, least - 1, least):
+        config: dict[str, Any] = {"architectures": None, "id2label": None} if task else {}
+        if length == "positions":
+            config |= {"max_position_embeddings": tokens}
+            name = "bert.embeddings.position_embeddings.weight"
+            changed = arrays | {name: arrays[name][:tokens].copy()}
+        else:
+            changed = arrays
+        directory = tiny.write(tmp_path / f"{tokens}", config, changed)
+        if length != "positions":
+            (directory / "tokenizer_config.json").write_text(f'{{"model_max_length": {tokens}}}')
+        if tokens == least:
+            assert load(directory).spec.max_tokens == tokens
+            continue
+        with pytest.raises(CheckpointError, match=rf"has {tokens} tokens.*must have {least} or"):
+            load(directory)

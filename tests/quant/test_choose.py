@@ -57,6 +57,8 @@ def test_each_combination_is_tried_once() -> None:
             "all together leave 40% of the error without any",
         ),
         ({(): 1.0}, ""),
+        ({(): 0.0, ("a", "b"): 0.0}, "the model has no error without any"),
+        ({(): 0.0, ("a", "b"): 0.1}, "the model has no error without any"),
     ],
 )
 def test_why(errors: dict[tuple[str, ...], float], said: str) -> None:

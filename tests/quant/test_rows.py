@@ -112,6 +112,11 @@ CASES: list[tuple[str, str, Any]] = [
     ("txt", 'x "y\n\n\n z,\t"\n', ['x "y', 'z,\t"']),
     ("conll", "a N 1\n\nb\t\tV 0\n", ["a", "b"]),
     ("conll", "New\xa0York B 1\nx B 0\n", ["New\xa0York x"]),
+    ("conll", "1\ta\tN\n2\tb\tV\n", r":1: the first column counts the words \(1, 2 "),
+    ("conll", "0 a N\n1 b V\n2 c V\n\n", r":1: the first column counts the words \(0, 1, 2 "),
+    ("conll", "1 1\n2 0\n", ["1 2"]),
+    ("conll", "1 N 1\n\n2 N 0\n", ["1", "2"]),
+    ("conll", "a N 1\n\n1 N 0\n2 N -100\n", ["a", "1 2"]),
     ("conll", "a N 1\n\nb 0\n", ":3: 'b 0' has 2 columns, the lines before it 3"),
     ("conll", "a N 1\nb V x 0\n", ":2: 'b V x 0' has 4 columns, the lines before it 3"),
 ]
