@@ -5,17 +5,22 @@ Standard library only: the set-up asks before anything is installed.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import string
 import sys
 import tempfile
 from collections.abc import MutableMapping
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
 IS_CLONE = (ROOT / "pyproject.toml").is_file()
 """Whether this is the project's repository; a wheel has its modules elsewhere."""
+
+MMAP_THRESHOLD, LARGE = -3, 1 << 23
+"""M_MMAP_THRESHOLD of glibc's mallopt; bytes."""
 
 VARIABLE = "BERT2RTL_BUILD"
 _named = os.environ.get(VARIABLE)
@@ -132,3 +137,12 @@ def check_path(path: Path, what: str) -> None:
             f"the path of {what}, {str(path)!r}, holds {said}, which make and Verilator do not "
             "take in a file's name: move it to a path of ASCII letters, digits and ./+@~_-"
         )
+
+
+def give_back_memory() -> None:
+    """Have large arrays go back to the system when they are freed, where the C library is glibc.
+
+    Left alone it keeps such blocks, up to 32 MiB each, for later ones that may not fit into them.
+    """
+    with suppress(AttributeError, TypeError, OSError):
+        ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, LARGE)

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from cli import files
 from cli.command import Interrupted, run_command
 from cli.keys import under
-from cli.machine import BUILD
+from cli.machine import BUILD, give_back_memory
 from cli.options import Parser, add_json, add_model, add_tokens, positive, version
 from cli.paths import check_written
 from cli.progress import Advance, Bar
@@ -69,7 +69,7 @@ SAMPLES = 128
 MAX_TOKENS = 512
 CHUNK = 32  # texts between two steps of the progress bar
 TOGETHER = 1024  # tokens that the float model takes at a time
-TRACED = 512  # the same where all its tensors are kept
+TRACED = 256  # the same where all its tensors are kept
 PLAIN = 2  # texts that plain golden runs on as well
 TABLE = "embedding.token"
 FEW = 32  # texts, below which a calibration says little of others
@@ -668,6 +668,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def calibrate_command(options: argparse.Namespace) -> int:
+    give_back_memory()
     options.model = hub.local(options.model)
     out = options.out or default_out(options.model)
     check_written(out, "DIR")
