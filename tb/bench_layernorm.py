@@ -42,8 +42,13 @@ async def many_tiles(dut: Any) -> None:
     ports = await start(dut)
     lanes, tokens = ports.config["lanes"], ports.config["tokens"]
     channels = min(66, ports.config["hidden"])
-    tiles = max(-(-tokens // lanes) - 1, 1)  # every bit of their number is set
-    await check_layernorm(ports, [random_operation(lanes, channels, tiles, seed=8, spread=20)])
+    most = -(-tokens // lanes)
+    sizes = (
+        (max(most - 1, 1), channels),
+        (most, 2),
+    )  # every bit of the number of tiles is set in one
+    work = [random_operation(lanes, few, tiles, seed=8, spread=20) for tiles, few in sizes]
+    await check_layernorm(ports, work)
 
 
 @cocotb.test()
