@@ -17,6 +17,7 @@ from sim.design import described
 from sim.machine import volume
 from tb.scenarios import SMALL, family
 from tests.damage import mutated, with_pieces
+from tests.tiers import quick
 
 LANES = 4
 LIMITS = {"tokens": 40, "hidden": 40, "ffn": 32, "labels": 16}
@@ -67,7 +68,7 @@ def jobs(config: Config, seed: int) -> Iterator[Played]:
         pytest.param(32, True, marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("stream_bytes", [None, 1])
+@pytest.mark.parametrize("stream_bytes", quick([None, 1]))
 def test_every_family_on_a_wide_array(
     columns: int, precise: bool, stream_bytes: int | None
 ) -> None:
