@@ -108,7 +108,6 @@ FAULTS = {
     "where the next head begins": ("attend", "Mux(after_head == 0, next_value, value)", "value"),
     "columns of the head before": ("attend", "Mux(first_tile, head_way, 0)", "0"),
     "parts of a plane": ("payload", "(self.part == ways - 1)", "(self.part == 0)"),
-    "the way of V's weights": ("payload", "Mux(self.transposed, 1, (1", "Mux(0, 1, (1"),
     "a word that ends with a payload": ("loader", "(writer.done & padding)", "(writer.done & 0)"),
     "a word of the last of V": ("loader", "writer.takes_whole | writer.ends", "writer.takes_whole"),
     "parameters of the first": ("epilogue", "Mux(at[SELECTED - 1].transposed, 0, l", "Mux(1, 0, l"),
