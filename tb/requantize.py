@@ -9,7 +9,8 @@ from tb.pipelined import stream
 from tb.ports import Ports
 
 ACC = np.array([-(2**31), -(2**31) + 1, -(2**15), -3, -2, -1, 0, 1, 2, 3, 2**15, 2**31 - 1])
-POWERS = np.concatenate([-2 << np.arange(31), 1 << np.arange(31)])
+POWERS = 1 << np.arange(31)
+POWERS = np.concatenate([-2 * POWERS, POWERS, -1 - POWERS])
 
 Words = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 
@@ -21,8 +22,8 @@ def _words(acc: np.ndarray, m: np.ndarray, s: np.ndarray) -> Words:
 def corners(lanes: int) -> Words:
     """Every shift with the extreme accumulators, ties of both signs, both saturations.
 
-    And with every product that is a power of two, which sets one bit, or all bits above it; the
-    largest, which are none, are those next above one, in each lane.
+    And with every product that is a power of two, which sets one bit, or all bits above it, or all
+    but one; the largest, which are none, are those next above one, in each lane.
     """
     shifts = np.arange(1, 48)
     extremes = np.meshgrid(ACC, [1 << 15, (1 << 15) + 1, 0xFFFF], shifts, indexing="ij")
