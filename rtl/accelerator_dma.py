@@ -116,7 +116,7 @@ class AcceleratorDma(wiring.Component):
             inner.s_axis_rows.tlast.eq(fetch.rows.payload.last),
             inner.s_axis_rows.tvalid.eq(fetch.rows.valid),
             fetch.rows.ready.eq(inner.s_axis_rows.tready),
-            # After a failure the rest of the stream is not read: one word ends it, too.
+            # After a failure the rest of the stream is not read: one word ends it.
             inner.s_axis_model.tdata.eq(fetch.model.payload.data),
             inner.s_axis_model.tlast.eq(fetch.model.payload.last | control.reset),
             inner.s_axis_model.tvalid.eq(
