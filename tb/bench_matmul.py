@@ -22,7 +22,8 @@ async def tiles(dut: Any, pauses: float) -> None:
     lanes, columns = shape(ports)
     lengths = [1, 1, columns, columns, 2, 37, 1, columns + 1, 64, *range(2, 18)]
     given = matmul.random_tiles(lanes, columns, lengths, 1)
-    await matmul.check_tiles(ports, given, pauses, none_joined(ports, given))
+    for counts in ([], matmul.random_counts(given, 3)):
+        await matmul.check_tiles(ports, given, pauses, none_joined(ports, given), counts)
     if ports.config["precise"]:
         given = matmul.random_tiles(lanes, columns, matmul.WIDE_LENGTHS, 2)
         await matmul.check_tiles(ports, given, pauses, matmul.WIDE_JOINED)

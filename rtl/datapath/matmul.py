@@ -1,4 +1,9 @@
-"""The MAC array: an outer product a cycle, and a shadow copy that drains a column a cycle."""
+"""The MAC array: an outer product a cycle, and a shadow copy that drains a column a cycle.
+
+N columns stand together and take an operand in the same cycle; each further group takes it a cycle
+after the one before, so that no operand has to get to all columns at once. The drain hides that:
+column N of a tile is not wanted before the N columns of the first group.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.interface.config import Config
-from rtl.primitives.pipeline import delay, register
+from rtl.primitives.pipeline import delay, register, stages
 
 A_BITS = 9  # operand A is int8, or p, a uint8
 B_BITS = 8
@@ -83,30 +88,49 @@ class MatMul(wiring.Component):
         n, columns, width = self.config.lanes, self.config.tile_columns, self.config.acc_bits
         dsp_macs = self.config.macs if self.config.dsp_macs is None else self.config.dsp_macs
 
-        # An operand goes all over the part; multipliers with registers of their own take these in.
-        a_words = [register(m, value, f"a_{i}") for i, value in enumerate(self.a)]
-        b_words = [register(m, value, f"b_{j}") for j, value in enumerate(self.b)]
-        valid_p = delay(m, self.valid, 2, "valid", reset=True)
-        first_p = delay(m, self.first, 2, "first", reset=True)
-        last_p = delay(m, self.valid & self.last, 2, "last", reset=True)
-        joined_p = delay(m, self.joined, 2, "joined") if self.config.precise else None
-        copy = register(m, last_p, "copy", reset=True)
-        shadow = [
-            [Signal(signed(width), name=f"shadow_{i}_{j}", reset_less=True) for j in range(columns)]
-            for i in range(n)
+        # An operand goes all over its group; multipliers with registers of their own take these in.
+        ways = self.config.ways
+        a_words = [
+            stages(m, register(m, a, f"a_{i}"), ways - 1, f"a_{i}", reset=False)
+            for i, a in enumerate(self.a)
         ]
+        b_words = [
+            delay(m, register(m, b, f"b_{j}"), j // n, f"b_{j}") for j, b in enumerate(self.b)
+        ]
+        valid_p = stages(m, self.valid, ways + 1, "valid")
+        first_p = stages(m, self.first, ways + 1, "first")
+        last_p = stages(m, self.valid & self.last, 2, "last")
+        joined_p = (
+            stages(m, self.joined, ways + 1, "joined", reset=False) if self.config.precise else None
+        )
+        copy = stages(m, register(m, last_p[2], "copy", reset=True), ways - 1, "copy")
+        # Column j, copied j // N cycles after column 0, has that many places less to go.
+        sources: list[list[int]] = [[] for _ in range(columns - ways + 1)]
+        for j in range(columns):
+            sources[j - j // n].append(j)
         for i in range(n):
-            m.d.comb += self.o[i].eq(shadow[i][0])
+            acc = [
+                Signal(signed(width), name=f"acc_{i}_{j}", reset_less=True) for j in range(columns)
+            ]
             for j in range(columns):
-                a, b = a_words[i], b_words[j]
+                group = j // n
+                a, b = a_words[i][group], b_words[j]
                 ab = a * b if i * columns + j < dsp_macs else lut_product(a, b)
                 product = register(m, ab, f"product_{i}_{j}")
-                acc = Signal(signed(width), name=f"acc_{i}_{j}", reset_less=True)
-                before = Mux(first_p, 0, acc)
+                before = Mux(first_p[group + 2], 0, acc[j])
                 if joined_p is not None:
-                    before = Mux(first_p & joined_p, acc >> HALF_BITS, before)
-                with m.If(valid_p):
-                    m.d.sync += acc.eq(before + product)
-                after = shadow[i][j + 1] if j + 1 < columns else shadow[i][j]
-                m.d.sync += shadow[i][j].eq(Mux(copy, acc, after))
+                    joined = first_p[group + 2] & joined_p[group + 2]
+                    before = Mux(joined, acc[j] >> HALF_BITS, before)
+                with m.If(valid_p[group + 2]):
+                    m.d.sync += acc[j].eq(before + product)
+            shadow = [
+                Signal(signed(width), name=f"shadow_{i}_{place}", reset_less=True)
+                for place in range(len(sources))
+            ]
+            m.d.comb += self.o[i].eq(shadow[0])
+            for place, (taken, after) in enumerate(zip(shadow, [*shadow[1:], shadow[-1]])):
+                # Where two columns come at once, the later one is of a tile that has drained.
+                for j in reversed(sources[place]):
+                    after = Mux(copy[j // n], acc[j], after)
+                m.d.sync += taken.eq(after)
         return m

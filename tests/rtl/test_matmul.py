@@ -14,6 +14,7 @@ from tb.matmul import (
     check_tiles,
     extreme_tiles,
     products,
+    random_counts,
     random_tiles,
 )
 from tb.pipelined import run_pipelined
@@ -34,6 +35,15 @@ def test_products(lanes: int, columns: int, dsp_macs: int | None, pauses: float)
     lengths = [1, 1, columns, columns, 2, 37, 1, columns + 1, 64]
     tiles = random_tiles(lanes, columns, lengths, lanes)
     simulate(unit, lambda ports: check_tiles(ports, tiles, pauses))
+
+
+@pytest.mark.parametrize(("lanes", "columns"), [(4, 4), (4, 8), (4, 32), (8, 32), (16, 32)])
+def test_tiles_of_few_columns_that_count(lanes: int, columns: int) -> None:
+    """The next tile ends as soon as those are out, a cycle later where it is one alone."""
+    unit = MatMul(Config(lanes=lanes, columns=columns, hidden=64, ffn=64, tokens=64))
+    tiles = random_tiles(lanes, columns, [1, 1, 2, 1, 1, 1, 3, 1] * 6, columns)
+    counts = random_counts(tiles, columns)
+    simulate(unit, lambda ports: check_tiles(ports, tiles, counts=counts))
 
 
 @pytest.mark.parametrize("pauses", [0.0, 0.4])
