@@ -70,6 +70,8 @@ class Engine(wiring.Component):
     length : In, LengthWrite
     model : In, stream
         Command stream.
+    awaits : Out, 1
+        See `Loader`.
     norm, norm_parameter, norm_free, norm_progress
         NORMs and their parameters, see `Loader` and `Issuer`.
     row_tile_done : Out, 1
@@ -139,6 +141,7 @@ class Engine(wiring.Component):
                 **({"bank_way": In(range(config.ways))} if config.ways > 1 else {}),
                 "context": Out(Region(config)),
                 "limit": Out(Limit(config)),
+                "awaits": Out(1),
                 "error": Out(Error),
                 "finished": Out(1),
                 "activity": Out(Activity()),
@@ -205,6 +208,7 @@ class Engine(wiring.Component):
             epilogue.column.eq(matmul.o),
             sequencer.quiet.eq(issuer.quiet),
             self.row_tile_done.eq(epilogue.row_tile_done),
+            self.awaits.eq(loader.awaits),
             self.error.eq(loader.error),
             self.finished.eq(loader.end & sequencer.idle & sequencer.quiet),
             self.trace.bank_en.eq(reduce(or_, epilogue.bank.en)),

@@ -42,7 +42,7 @@ class Area(data.StructLayout):
             {
                 "used": unsigned(1),
                 "start": unsigned(offset_bits(config)),
-                "words": unsigned(config.length_bits),
+                "words": unsigned(max(config.length_bits, config.tile_columns.bit_length())),
                 "bank": unsigned(2),
                 "spans": unsigned(1),
                 "logits": unsigned(1),

@@ -62,6 +62,8 @@ class Loader(wiring.Component):
         Pulse: begin to read a stream. The unit is in reset before, and is reset to try again.
     model
         The command stream.
+    awaits
+        No word of it is there, and one is needed.
     operation
         Checked EMBED, LINEAR and ATTEND descriptors for the sequencer.
     norm
@@ -101,6 +103,7 @@ class Loader(wiring.Component):
             {
                 "start": In(1),
                 "model": In(stream.Signature(stream_word(config.stream_width))),
+                "awaits": Out(1),
                 "operation": Out(stream.Signature(OPERATION)),
                 "norm": Out(stream.Signature(NORM)),
                 "weight": Out(WeightWrite(config)),
@@ -235,14 +238,15 @@ class Loader(wiring.Component):
         ends: dict[str, Value] = {}  # by writer: the word goes, with its last part or what is left
         if self.config.ways > 1:
             part = self._parts(m, writers, ends)
-        ready = self._state["FETCH"]
+        ready = needs = self._state["FETCH"]
         for name, writer in writers.items():
             m.d.comb += [
                 writer.i.payload.eq(part),
                 writer.i.valid.eq(self.model.valid & self._state[name]),
             ]
+            needs |= self._state[name] & writer.i.ready
             ready |= self._state[name] & ends.get(name, writer.i.ready)
-        m.d.comb += self.model.ready.eq(ready)
+        m.d.comb += [self.model.ready.eq(ready), self.awaits.eq(needs & ~self.model.valid)]
         return writers
 
     def _parts(

@@ -47,13 +47,13 @@ def board(make_board: Callable[..., StreamBoard]) -> StreamBoard:
     return make_board()
 
 
-@pytest.fixture(params=range(len(subjects(LANES))))
+@pytest.fixture(params=range(len(subjects(config(LANES)))))
 def any_subject(request: pytest.FixtureRequest) -> Subject:
     """Each of the small models."""
-    return subjects(LANES)[request.param]
+    return subjects(config(LANES))[request.param]
 
 
 @pytest.fixture
 def subject() -> Subject:
     """Post-norm, two heads, two labels."""
-    return subjects(LANES)[0]
+    return subjects(config(LANES))[0]

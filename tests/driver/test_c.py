@@ -77,7 +77,7 @@ def test_another_device_is_left_alone(
     assert compiled.wait_interrupt(board.complaint, 3) == NOT_OPEN
     assert compiled.counters() == (NOT_OPEN, None)
     assert compiled.acknowledge() == 0
-    assert compiled.check(subjects(LANES)[0].stream) == (NOT_OPEN, 0)
+    assert compiled.check(subjects(config(LANES))[0].stream) == (NOT_OPEN, 0)
     assert board.accesses == accesses
 
 
@@ -99,7 +99,7 @@ def test_any_pace(seed: int, make_board: Callable[..., StreamBoard], compiled: D
     rng, board = Random(seed), make_board(seed, gap=60)
     assert compiled.open() == 0
     for _ in range(6):
-        subject = rng.choice(subjects(LANES))
+        subject = rng.choice(subjects(config(LANES)))
         run = subject.sound(rng.randrange(POOL)).but(row_latency=rng.choice((1, 20, 200)))
         early = rng.random() < 0.5
         if early:
@@ -143,7 +143,7 @@ def test_a_start_while_busy(driver: Driver, board: StreamBoard, subject: Subject
     assert is_right(board, run)
 
 
-@pytest.mark.parametrize("error", failing(subjects(LANES)[0]), ids=lambda error: error.name)
+@pytest.mark.parametrize("error", failing(subjects(config(LANES))[0]), ids=lambda error: error.name)
 def test_every_error_of_a_stream(
     error: Error, driver: Driver, board: StreamBoard, subject: Subject
 ) -> None:
@@ -170,7 +170,7 @@ def test_the_sequence_that_failed(driver: Driver, board: StreamBoard, subject: S
 
 
 def test_the_errors_of_streams_are_all_but_those_of_none() -> None:
-    found = set(failing(subjects(LANES)[0])) | {Error.NONE, Error.ABORTED}
+    found = set(failing(subjects(config(LANES))[0])) | {Error.NONE, Error.ABORTED}
     # None is known that comes to TIMEOUT; BUS and ADDRESS are those of the accelerator with DMA.
     assert set(Error) - found == {Error.TIMEOUT, Error.BUS, Error.ADDRESS}
 
@@ -365,7 +365,7 @@ def test_rows_are_those_of_the_stream(driver: Driver, any_subject: Subject) -> N
     assert driver.check_rows(stream, rows[:13], rows[13:14], b"", rows[14:]) == 0
     for damaged in any_damage(rows, 9, 200):
         assert driver.check_rows(stream, damaged) == OTHER_ROWS
-    for subject in subjects(LANES):
+    for subject in subjects(config(LANES)):
         other = subject.table.tobytes()
         assert driver.check_rows(stream, other) == (0 if other == rows else OTHER_ROWS)
     assert driver.check_rows(stream[:31], rows) == driver.check_rows(rows, rows) == NO_STREAM

@@ -83,7 +83,7 @@ def test_another_device(register: str, value: int, message: str, board: StreamBo
     assert board.accesses[1] == 0
 
 
-@pytest.mark.parametrize("error", failing(subjects(LANES)[0]), ids=lambda error: error.name)
+@pytest.mark.parametrize("error", failing(subjects(config(LANES))[0]), ids=lambda error: error.name)
 def test_every_error_of_a_stream(
     error: Error, device: Accelerator, board: StreamBoard, subject: Subject
 ) -> None:
@@ -160,7 +160,7 @@ def test_any_damaged_stream_is_refused_in_one_line() -> None:
     """EMBED and LOGITS are found, or a ValueError says that not; never another error."""
     rng = Random(11)
     for _ in range(3000):
-        stream = bytearray(rng.choice(subjects(LANES)).stream)
+        stream = bytearray(rng.choice(subjects(config(LANES))).stream)
         for _ in range(rng.choice((1, 2, 4))):
             stream[rng.randrange(400)] = rng.randrange(256)
         del stream[rng.choice((len(stream), rng.randrange(400))) :]

@@ -9,44 +9,52 @@ from rtl.control.bounds import Bounds, offset_bits
 from rtl.interface.config import Config
 from tb.amaranth_ports import simulate
 
-CONFIG = Config(lanes=4, tokens=8, hidden=8, ffn=20, labels=13)
-BANK = CONFIG.bank_words
+SMALL: dict[str, Any] = {"lanes": 4, "tokens": 8, "hidden": 8, "ffn": 20, "labels": 13}
+CONFIG = Config(**SMALL)
 Area = dict[str, int]
 
 
-def inside(area: Area) -> bool:
+def inside(area: Area, config: Config) -> bool:
+    bank = config.bank_words
     words = range(area["start"], area["start"] + area["words"])
     if area["logits"]:
-        return not area["used"] or words[-1] < CONFIG.labels * 1  # one sequence's a row tile here
-    first = 0 if area["spans"] else area["bank"] * BANK
-    last = 4 * BANK if area["spans"] else first + BANK
+        return not area["used"] or words[-1] < config.labels * 1  # one sequence's a row tile here
+    first = 0 if area["spans"] else area["bank"] * bank
+    last = 4 * bank if area["spans"] else first + bank
     return not area["used"] or (first <= words[0] and words[-1] < last)
 
 
-def random_area(rng: np.random.Generator) -> Area:
+def random_area(rng: np.random.Generator, config: Config) -> Area:
     """Around a bank's ends more often than not."""
-    bank, words = int(rng.integers(4)), int(rng.integers(1, 2 * CONFIG.lanes))
-    edge = int(rng.integers(-3, 12)) * BANK // 2 - words + int(rng.integers(-2, 3))
-    start = min(max(edge, 0), (1 << offset_bits(CONFIG)) - 1)
+    most = max(2 * config.lanes, config.tile_columns + 1)
+    bank, words = int(rng.integers(4)), int(rng.integers(1, most))
+    edge = int(rng.integers(-3, 12)) * config.bank_words // 2 - words + int(rng.integers(-2, 3))
+    start = min(max(edge, 0), (1 << offset_bits(config)) - 1)
     used, spans, logits = (int(rng.random() < share) for share in (0.7, 0.3, 0.3))
     if logits:
-        start = max(0, CONFIG.labels - words + int(rng.integers(-2, 3)))
-        start = start if rng.random() < 0.8 else int(rng.integers(1 << offset_bits(CONFIG)))
+        start = max(0, config.labels - words + int(rng.integers(-2, 3)))
+        start = start if rng.random() < 0.8 else int(rng.integers(1 << offset_bits(config)))
     area = {"used": used, "start": start, "words": words, "bank": bank, "spans": spans}
     return area | {"logits": logits}
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_areas(seed: int) -> None:
-    """Good tiles and tiles that do not count, and after some time one that is outside."""
+@pytest.mark.parametrize(
+    ("seed", "columns"), [(0, None), (1, None), (2, None), (3, None), (4, 16), (5, 32), (6, 32)]
+)
+def test_areas(seed: int, columns: int | None) -> None:
+    """Good tiles and tiles that do not count, and after some time one that is outside.
+
+    A tile may have more columns than any tensor has channels.
+    """
+    config = Config(columns=columns, **SMALL | ({"ffn": 8} if columns else {}))
     rng = np.random.default_rng(seed)
 
     async def exercise(ports: Any) -> int:
         ctx, unit, found = ports.ctx, ports.component, 0
         wrong: list[int] = []
         for cycle in range(600):
-            areas = [random_area(rng) for _ in range(2)]
-            good = all(map(inside, areas))
+            areas = [random_area(rng, config) for _ in range(2)]
+            good = all(inside(area, config) for area in areas)
             en = int(rng.random() < 0.8)
             if not good and cycle < 300:
                 en = 0
@@ -62,11 +70,11 @@ def test_areas(seed: int) -> None:
         assert wrong
         return found
 
-    assert simulate(Bounds(CONFIG), exercise) > 50
+    assert simulate(Bounds(config), exercise) > 50
 
 
 @pytest.mark.parametrize("words", [1, 3, CONFIG.lanes])
-@pytest.mark.parametrize("behind", [-1, 0, 1, 2, BANK])
+@pytest.mark.parametrize("behind", [-1, 0, 1, 2, CONFIG.bank_words])
 def test_logits_end_with_their_memory(words: int, behind: int) -> None:
     """The last word that there is, and the first that there is not."""
     start = CONFIG.logit_words - words + behind

@@ -12,6 +12,7 @@ import pytest
 
 from sim.simulators import SimulatorError
 from verify.fuzz.play import chunk, program
+from verify.fuzz.subject import config
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = str(ROOT / "build" / "sim" / "programs")
@@ -71,7 +72,7 @@ def test_a_killed_command_leaves_no_simulation() -> None:
 
 @pytest.mark.thorough
 def test_a_fuzzer_that_another_process_started_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    built = program(4)
+    built = program(config(4))
     monkeypatch.setattr("os.getpid", lambda: 1)
     with pytest.raises(SimulatorError, match="the simulation ended with code 3 in case"):
-        chunk(built, 4, 1, list(range(200)))
+        chunk(built, config(4), 1, list(range(200)))

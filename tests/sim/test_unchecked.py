@@ -103,7 +103,7 @@ def changed(number: int, change: Change | None) -> tuple[Subject, bytes]:
 
 def rtl_logits(subject: Subject, stream: bytes, packet: int = ALL) -> tuple[Error, list[int]]:
     run = subject.sound(packet).but(model=Packets.whole(stream, N), logits=None)
-    ((_, _, facts),) = shown(program(N), N, [(Case(0, "", (run,)), (subject,))])
+    ((_, _, facts),) = shown(program(config(N)), config(N), [(Case(0, "", (run,)), (subject,))])
     (seen,) = facts.runs
     return seen.error, seen.logits.tolist()
 
@@ -244,7 +244,7 @@ def test_what_is_allowed_depends_on_nothing_else(seed: int) -> None:
         )
         cases.append((Case(len(cases), "", (run, foreign, later)), (subject,) * 3))
     codes = []
-    for case, _, facts in shown(program(N), N, cases):
+    for case, _, facts in shown(program(config(N)), config(N), cases):
         first, _, again = ((seen.error, seen.logits.tolist()) for seen in facts.runs)
         codes.append(first[0])
         assert again == first, case.runs[0].model.data.hex()

@@ -22,7 +22,7 @@ from verify.coverage.code import Point
 from verify.coverage.collect import Covered
 from verify.coverage.functional import EXCLUDED, Bin, covered, everything, why_not
 from verify.coverage.page import page
-from verify.fuzz.subject import subjects
+from verify.fuzz.subject import config, subjects
 
 
 def line(page: str, at: int, what: str, count: int, instance: str = "TOP.top") -> str:
@@ -87,7 +87,7 @@ def seen(run: Any, **changes: Any) -> Result:
 
 
 def test_bins_of_an_inference() -> None:
-    subject = subjects(4)[0]
+    subject = subjects(config(4))[0]
     run = subject.sound(2)
     tokens = len(run.tokens.last)
     found = set(covered(run, seen(run), subject.config))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import pytest
 
-from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.design import described
 from sim.machine.job import Action, Event, Packets
@@ -20,7 +18,7 @@ from verify.fuzz.cases import KINDS, TURNS, built
 from verify.fuzz.clients import CONTROL, START
 from verify.fuzz.job import Case
 from verify.fuzz.judge import judge
-from verify.fuzz.play import play, program, shown
+from verify.fuzz.play import Judged, play, program, shown
 from verify.fuzz.streams import joined, parts, set_field
 from verify.fuzz.subject import POOL, config, subjects
 
@@ -99,32 +97,19 @@ FLAGS = ("-MAKEFLAGS", "OPT_FAST=-O0")
 QUICK = "the request of this cycle is not awaited"
 
 
-@pytest.mark.parametrize("lanes", quick([4, 8]))
-def test_no_case_fails(lanes: int) -> None:
-    found = list(play({lanes: program(lanes)}, 1, range(500)))
+@pytest.mark.parametrize(
+    ("lanes", "columns", "cases"),
+    [
+        *quick([(4, None, 500), (8, None, 500), (4, 8, 500)]),
+        pytest.param(4, 32, 2000, marks=pytest.mark.slow),
+    ],
+)
+def test_no_case_fails(lanes: int, columns: int | None, cases: int) -> None:
+    limits = config(lanes, columns)
+    found = list(play({limits: program(limits)}, 1, range(cases)))
     assert {outcome.kind for outcome in found} == set(KINDS)
     assert [(command.reproducer(1, o), o.wrong) for o in found if o.wrong] == []
     # Both ends of the account are played: sound inferences, and every code but those of no case.
-    codes = {Error(code) for outcome in found for code in outcome.codes}
-    assert codes >= set(Error) - {Error.TIMEOUT, Error.BUS, Error.ADDRESS}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ways", [2, 8])
-def test_no_case_fails_with_more_columns(ways: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def wide(lanes: int) -> Config:
-        return replace(config(lanes), columns=ways * lanes)
-
-    monkeypatch.setattr("verify.fuzz.subject.config", wide)
-    monkeypatch.setattr("verify.fuzz.play.config", wide)
-    subjects.cache_clear()
-    try:
-        found = list(play({4: program(4)}, ways, range(2000)))
-    finally:
-        subjects.cache_clear()
-    assert [
-        (outcome.number, outcome.kind, outcome.wrong) for outcome in found if outcome.wrong
-    ] == []
     codes = {Error(code) for outcome in found for code in outcome.codes}
     assert codes >= set(Error) - {Error.TIMEOUT, Error.BUS, Error.ADDRESS}
 
@@ -143,18 +128,21 @@ def test_a_deliberate_fault_is_found(name: str) -> None:
     part, old, new = FAULTS[name]
     unit = mutated(part, (old, new), unit="accelerator", config=config(4))
     design = described(unit, "accelerator", config(4))
-    path = program(4, design, f"-{list(FAULTS).index(name)}", FLAGS)
-    assert any(outcome.wrong for outcome in play({4: path}, 1, range(40 * len(TURNS))))
+    path = program(config(4), design, f"-{list(FAULTS).index(name)}", FLAGS)
+    assert any(outcome.wrong for outcome in play({config(4): path}, 1, range(40 * len(TURNS))))
 
 
 def test_start_in_every_cycle_around_the_end() -> None:
     """It is refused while the inference runs, or begins the next one; neither is a failure."""
-    rng, subject = Random(1), subjects(4)[0]
+    limits = config(4)
+    rng, subject = Random(1), subjects(limits)[0]
     first, second = (subject.sound(rng.randrange(POOL)) for _ in range(2))
 
     def played(*events: Event) -> tuple[list[str], Result]:
         case = Case(0, "registers", (first.but(events=events), second))
-        ((_, subjects_of, facts),) = shown(program(4), 4, [(case, (subject, subject))])
+        ((_, subjects_of, facts),) = shown(
+            program(config(4)), config(4), [(case, (subject, subject))]
+        )
         return judge(case, subjects_of, facts), facts.runs[0]
 
     wrong, alone = played()
@@ -169,13 +157,16 @@ def test_start_in_every_cycle_around_the_end() -> None:
 
 
 def test_a_case_stands_alone() -> None:
-    together = [built(3, 4, number)[0] for number in range(20)]
-    assert built(3, 4, 17)[0] == together[17]
-    assert built(4, 4, 17)[0] != together[17]
+    together = [built(3, config(4), number)[0] for number in range(20)]
+    assert built(3, config(4), 17)[0] == together[17]
+    assert built(4, config(4), 17)[0] != together[17]
 
 
 def test_one_case_is_played_again(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--seed", "1", "--lanes", "4", "--case", "7"]) == 0
+    outcome = Judged(4, 8, 7, "field", [], ())
+    again = command.reproducer(1, outcome)
+    assert again == "python -m verify.fuzz --seed 1 --lanes 4 --columns 8 --case 7"
+    assert command.main(again.split()[3:]) == 0
     assert "1 cases in " in capsys.readouterr().out
 
 
@@ -198,15 +189,24 @@ def test_what_cannot_be_played_says_why(
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize("columns", ["12", "64"])
+def test_columns_that_no_array_has_say_why(
+    columns: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["--columns", columns]) == 2
+    expected = f"error: columns is {columns}: with 4 lanes choose one of 4, 8, 16, 32\n"
+    assert capsys.readouterr().err == expected
+
+
 @pytest.mark.parametrize("lanes", [4, 64])
 def test_the_account_of_sound_streams_and_of_one_mistake_each(lanes: int) -> None:
-    for subject in subjects(lanes):
+    for subject in subjects(config(lanes)):
         for number in range(POOL):
             run = subject.sound(number)
             verdict = account(run.model, run.tokens, run.row_words, subject.config)
             assert verdict.codes == {Error.NONE}
             assert sum(verdict.packets) == len(run.logits or ())
-    subject = subjects(lanes)[0]
+    subject = subjects(config(lanes))[0]
     run = subject.sound(0)
 
     def codes(stream: bytes) -> set[Error]:

@@ -18,6 +18,7 @@ from sim.report import table
 from verify.coverage import code, functional
 from verify.coverage.collect import Covered, collect
 from verify.coverage.page import page
+from verify.fuzz.subject import config
 
 DESCRIPTION = """\
 Play the fuzzer's cases on the accelerator and count what they reach.
@@ -82,7 +83,7 @@ def _run(options: argparse.Namespace) -> int:
     began = time.perf_counter()
     found = Covered(options.lanes)
     for part in collect(
-        options.lanes, options.seed, range(options.cases), options.jobs, options.dask
+        config(options.lanes), options.seed, range(options.cases), options.jobs, options.dask
     ):
         found.add(part)
     shares = found.shares()

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from cli.workers import each
 
+from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from verify.coverage.code import KINDS, Point, merged, read
 from verify.coverage.functional import Bin, covered, everything, why_not
 from verify.fuzz import play
 from verify.fuzz.judge import judge
-from verify.fuzz.subject import config
 
 FLAGS = ("--coverage-line", "--coverage-toggle")
 CHUNK = 200
@@ -70,14 +70,14 @@ class Covered:
         return [f"{one} ({why_not(one)})" for one in sorted(self.bins) if why_not(one)]
 
 
-def share(seed: int, case: tuple[Path | None, int, Sequence[int]]) -> Covered:
-    """What these cases cover; case: the program (None: build it), lanes, numbers."""
-    path, lanes, numbers = case
-    found = Covered(lanes, len(numbers))
+def share(seed: int, case: tuple[Path | None, Config, Sequence[int]]) -> Covered:
+    """What these cases cover; case: the program (None: build it), limits, numbers."""
+    path, limits, numbers = case
+    found = Covered(limits.lanes, len(numbers))
     with tempfile.TemporaryDirectory(prefix="bert2rtl-") as folder:
         data = Path(folder) / "coverage.dat"
         for one, subjects, facts in play.observed(
-            path or program(lanes), lanes, seed, numbers, data
+            path or program(limits), limits, seed, numbers, data
         ):
             wrong = judge(one, subjects, facts)
             if wrong:
@@ -85,23 +85,23 @@ def share(seed: int, case: tuple[Path | None, int, Sequence[int]]) -> Covered:
             for run, seen in zip(one.runs, facts.runs):
                 if wrong or seen.model_rest or seen.tokens_rest:
                     break  # words of the run before: later ones stand at another place
-                found.bins.update(set(covered(run, seen, config(lanes))))
+                found.bins.update(set(covered(run, seen, limits)))
         found.points = read(data.read_text(), "what the simulation wrote")
     return found
 
 
-def program(lanes: int) -> Path:
+def program(limits: Config) -> Path:
     """The fuzzer, built so that it counts."""
-    return play.program(lanes, variant="-coverage", flags=FLAGS)
+    return play.program(limits, variant="-coverage", flags=FLAGS)
 
 
 def collect(
-    lanes: int, seed: int, numbers: Sequence[int], jobs: int = 1, dask: str | None = None
+    limits: Config, seed: int, numbers: Sequence[int], jobs: int = 1, dask: str | None = None
 ) -> Iterable[Covered]:
     """What the cases cover, a share of them at a time; jobs and dask as for `cli.workers.each`."""
-    path = None if dask else program(lanes)
+    path = None if dask else program(limits)
     shares = {
-        f"cases from {numbers[at]}": (path, lanes, numbers[at : at + CHUNK])
+        f"cases from {numbers[at]}": (path, limits, numbers[at : at + CHUNK])
         for at in range(0, len(numbers), CHUNK)
     }
     return (found for _, found in each(share, seed, shares, jobs=jobs, dask=dask))

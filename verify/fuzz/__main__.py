@@ -10,13 +10,14 @@ from collections.abc import Sequence
 
 from cli.command import Different, Exit, run_command
 from cli.files import write_json
-from cli.options import Parser, add_dask, add_jobs, add_json, add_seed, positive, whole
+from cli.options import Parser, add_columns, add_dask, add_jobs, add_json, add_seed, positive, whole
 
 from rtl.interface.config import LANES
 from rtl.interface.operation import Error
 from sim.report import table
 from verify.fuzz.cases import KINDS
 from verify.fuzz.play import Judged, play, program
+from verify.fuzz.subject import config
 
 DESCRIPTION = """\
 Play random malformed streams and odd clients on the accelerator, and judge every case.
@@ -29,6 +30,7 @@ EXAMPLES = """\
 examples:
   python -m verify.fuzz
   python -m verify.fuzz --cases 100000 --lanes 4,8 --json build/fuzz.json
+  python -m verify.fuzz --lanes 8 --columns 32
   python -m verify.fuzz --cases 10000000 --dask tcp://head:8786
   python -m verify.fuzz --seed 1 --lanes 8 --case 123
 """
@@ -36,18 +38,20 @@ CASES, SEED = 1000, 1
 
 
 KEYS = {
-    "cases, seed, lanes": "how many were played; as the options say",
+    "cases, seed, lanes, columns": "how many were played; as the options say",
     "kinds{}": "cases by what is wrong about them",
     "codes{}": "inferences by error code, 0: none",
     "failures[].reproduce": "the command that plays a failed case again",
-    "failures[].lanes, .number, .kind": "of the case",
+    "failures[].lanes, .columns, .number, .kind": "of the case; M is stated as a number",
     "failures[].wrong, .codes": "what is wrong, a line each; codes of its inferences",
 }
 
 
 def reproducer(seed: int, outcome: Judged) -> str:
     """The command that plays this case again."""
-    return f"python -m verify.fuzz --seed {seed} --lanes {outcome.lanes} --case {outcome.number}"
+    lanes, columns = outcome.lanes, outcome.columns
+    wide = f" --columns {columns}" if columns != lanes else ""
+    return f"python -m verify.fuzz --seed {seed} --lanes {lanes}{wide} --case {outcome.number}"
 
 
 def _lanes(text: str) -> list[int]:
@@ -65,6 +69,7 @@ def _parser() -> Parser:
         "--cases", type=positive, default=CASES, metavar="N", help=f"default: {CASES}"
     )
     parser.add_argument("--lanes", type=_lanes, default=[4, 8], metavar="N,N", help="default: 4,8")
+    add_columns(parser)
     parser.add_argument(
         "--case", type=whole(0, (1 << 32) - 1), metavar="K", help="play this case alone"
     )
@@ -84,7 +89,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.case is not None:
         numbers = range(options.case, options.case + 1)
     # The workers of a cluster build their own.
-    programs = {lanes: None if options.dask else program(lanes) for lanes in options.lanes}
+    all_limits = [config(lanes, options.columns) for lanes in options.lanes]
+    programs = {limits: None if options.dask else program(limits) for limits in all_limits}
     ran: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     codes: Counter[int] = Counter()
@@ -111,6 +117,7 @@ def _run(options: argparse.Namespace) -> int:
                 "cases": total,
                 "seed": options.seed,
                 "lanes": options.lanes,
+                "columns": options.columns,
                 "kinds": {kind: ran[kind] for kind in KINDS},
                 "codes": {str(code): codes[code] for code in sorted(codes)},
                 "failures": failures,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+from rtl.interface.config import Config
 from sim.machine.job import Client
 from verify.fuzz.clients import CLIENTS
 from verify.fuzz.job import Case, Run
@@ -28,23 +29,22 @@ def manner(rng: Random, run: Run) -> Run:
     )
 
 
-def case(seed: int, lanes: int, number: int) -> Case:
-    """Case `number` of a seed; cases do not depend on each other."""
-    return built(seed, lanes, number)[0]
+def built(seed: int, limits: Config, number: int) -> tuple[Case, tuple[Subject, ...]]:
+    """Case `number` of a seed, and the subject of each of its runs.
 
-
-def built(seed: int, lanes: int, number: int) -> tuple[Case, tuple[Subject, ...]]:
-    """The case, and the subject of each of its runs."""
-    rng = Random(f"{seed} {lanes} {number}")
+    Cases do not depend on each other.
+    """
+    columns = "" if limits.columns is None else f"x{limits.columns}"
+    rng = Random(f"{seed} {limits.lanes}{columns} {number}")
     kind = TURNS[number % len(TURNS)]
-    subject = rng.choice(subjects(lanes))
+    subject = rng.choice(subjects(limits))
     odd = KINDS[kind](rng, subject, manner(rng, subject.sound(rng.randrange(POOL))))
     played = [(odd, subject)]
     if odd.client & Client.KEEP:
         own = subject.sound(rng.randrange(POOL))
         played.append((own.but(client=Client.REST), subject))
     for _ in range(rng.choice((1, 1, 2))):
-        other = subject if rng.random() < 0.5 else rng.choice(subjects(lanes))
+        other = subject if rng.random() < 0.5 else rng.choice(subjects(limits))
         good = other.sound(rng.randrange(POOL))
         if rng.random() < 0.3:
             good = manner(rng, good)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cli.workers import each
 
+from rtl.interface.config import Config, array
 from sim.design import Design, generated
 from sim.machine import play as machine
 from sim.machine.job import Settings, job_file
@@ -16,7 +17,7 @@ from sim.machine.result import Played
 from verify.fuzz.cases import built
 from verify.fuzz.job import Case
 from verify.fuzz.judge import judge
-from verify.fuzz.subject import Subject, config, subjects
+from verify.fuzz.subject import Subject, subjects
 
 PATIENCE = 2_500
 """Cycles without progress that count as a hang; no row or pause of a case is that long."""
@@ -32,6 +33,7 @@ class Judged:
     """What came of one case; `wrong` is empty when it was right."""
 
     lanes: int
+    columns: int
     number: int
     kind: str
     wrong: list[str]
@@ -39,31 +41,31 @@ class Judged:
 
 
 def program(
-    lanes: int, design: Design | None = None, variant: str = "", flags: Sequence[str] = ()
+    limits: Config, design: Design | None = None, variant: str = "", flags: Sequence[str] = ()
 ) -> Path:
-    """The machine of that many lanes, or of another design with the same ports.
+    """The machine of these limits, or of another design with the same ports.
 
     flags
         Further ones of Verilator.
     """
-    return machine.program(design or generated("accelerator", config(lanes)), variant, flags)
+    return machine.program(design or generated("accelerator", limits), variant, flags)
 
 
 def observed(
     program: Path,
-    lanes: int,
+    limits: Config,
     seed: int,
     numbers: Sequence[int],
     coverage: Path | None = None,
     mutant: int = 0,
 ) -> Iterator[tuple[Case, tuple[Subject, ...], Played]]:
     """`shown` of the cases of these numbers."""
-    return shown(program, lanes, [built(seed, lanes, n) for n in numbers], coverage, mutant)
+    return shown(program, limits, [built(seed, limits, n) for n in numbers], coverage, mutant)
 
 
 def shown(
     program: Path,
-    lanes: int,
+    limits: Config,
     found: Sequence[tuple[Case, tuple[Subject, ...]]],
     coverage: Path | None = None,
     mutant: int = 0,
@@ -80,12 +82,13 @@ def shown(
     SimulatorError
         The simulation died.
     """
+    lanes = limits.lanes
     settings = Settings(
         lanes=lanes, mutant=mutant, odd=True, reset=2, quiet=8, patience=PATIENCE, longest=LONGEST
     )
-    tables = [subject.table for subject in subjects(lanes)]
+    tables = [subject.table for subject in subjects(limits)]
     cases = {case.number: case.runs for case, _ in found}
-    share = machine.Share(job_file(settings, config(lanes), tables, cases), list(cases))
+    share = machine.Share(job_file(settings, limits, tables, cases), list(cases))
     with closing(machine.play(program, lanes, [share], coverage)) as played:
         for (case, of), facts in zip(found, played):
             yield case, of, facts
@@ -93,39 +96,44 @@ def shown(
         next(played, None)
 
 
-def chunk(program: Path, lanes: int, seed: int, numbers: Sequence[int]) -> list[Judged]:
+def chunk(program: Path, limits: Config, seed: int, numbers: Sequence[int]) -> list[Judged]:
     """Play and judge these cases; errors as for `observed`."""
     outcomes = []
-    for case, played, facts in observed(program, lanes, seed, numbers):
+    for case, played, facts in observed(program, limits, seed, numbers):
         codes = tuple(run.code for run in facts.runs if run.status >= 0)
         wrong = judge(case, played, facts)
-        outcomes.append(Judged(lanes, case.number, case.kind, wrong, codes))
+        shape = limits.lanes, limits.tile_columns
+        outcomes.append(Judged(*shape, case.number, case.kind, wrong, codes))
     return outcomes
 
 
 def play(
-    programs: Mapping[int, Path | None],
+    programs: Mapping[Config, Path | None],
     seed: int,
     numbers: range,
     jobs: int = 1,
     dask: str | None = None,
 ) -> Iterator[Judged]:
-    """The outcomes of these cases for each number of lanes, in order.
+    """The outcomes of these cases for each of these limits, in order.
 
     programs
-        Built fuzzer by lanes; None: whoever plays a case builds it first.
+        Built fuzzer of each; None: whoever plays a case builds it first.
     jobs, dask
         As for `cli.workers.each`.
     """
     shares = {
-        f"{lanes} lanes, {numbers[at]}": (path, lanes, numbers[at : at + CHUNK])
+        f"{array(limits.lanes, limits.tile_columns)}, {numbers[at]}": (
+            path,
+            limits,
+            numbers[at : at + CHUNK],
+        )
         for at in range(0, len(numbers), CHUNK)
-        for lanes, path in programs.items()
+        for limits, path in programs.items()
     }
     for _, outcomes in each(_share, seed, shares, jobs=jobs, dask=dask):
         yield from outcomes
 
 
-def _share(seed: int, case: tuple[Path | None, int, range]) -> list[Judged]:
-    path, lanes, numbers = case
-    return chunk(path or program(lanes), lanes, seed, numbers)
+def _share(seed: int, case: tuple[Path | None, Config, range]) -> list[Judged]:
+    path, limits, numbers = case
+    return chunk(path or program(limits), limits, seed, numbers)

@@ -184,7 +184,7 @@ def doubled(rng: Random, subject: Subject, run: Run) -> Run:
 
 def of_two_models(rng: Random, subject: Subject, run: Run) -> Run:
     """Descriptors of another model between its own."""
-    pieces, other = parts(subject), parts(rng.choice(subjects(subject.lanes)))
+    pieces, other = parts(subject), parts(rng.choice(subjects(subject.config)))
     for _ in range(rng.randint(1, 3)):
         pieces[rng.randrange(len(pieces))] = rng.choice(other)
     return _played(run, pieces, subject)

@@ -41,9 +41,9 @@ SHAPES = (
 POOL = 10  # sound inferences of a model whose logits are computed once
 
 
-def config(lanes: int) -> Config:
+def config(lanes: int, columns: int | None = None) -> Config:
     """Each limit is reached by a model, and few bits of a field reach beyond them."""
-    return Config(lanes=lanes, tokens=6 * lanes, hidden=10, ffn=16, labels=4)
+    return Config(lanes=lanes, columns=columns, tokens=6 * lanes, hidden=10, ffn=16, labels=4)
 
 
 @dataclass(frozen=True)
@@ -71,17 +71,18 @@ class Subject:
         The command stream.
     """
 
-    def __init__(self, index: int, lanes: int) -> None:
-        self.index, self.lanes = index, lanes
-        self.config = config(lanes)
+    def __init__(self, index: int, limits: Config) -> None:
+        self.index, self.lanes = index, limits.lanes
+        self.config = limits
         self.width = self.config.stream_width
         self.model: Model = random_model(SHAPES[index // 2], index)
         self.program: Program = compile_model(
             self.model, self.config, whole_last_layer=index % 2 == 0
         )
         self.stream = self.program.stream()
-        self.table = embedding_table(self.model, lanes)
+        self.table = embedding_table(self.model, limits.lanes)
         rng = np.random.default_rng(index)
+        lanes = limits.lanes
         lengths = [1, lanes, lanes + 1, 2, self.program.tokens, 2 * lanes - 1]
         found = [self.sequence(min(n, self.program.tokens), rng) for n in lengths]
         found += [self.batch([min(lanes + 1, self.program.tokens), 1], rng)]
@@ -139,6 +140,6 @@ class Subject:
 
 
 @functools.cache
-def subjects(lanes: int) -> tuple[Subject, ...]:
+def subjects(limits: Config) -> tuple[Subject, ...]:
     """All models, each whole and with its last layer cut to the first row tile."""
-    return tuple(Subject(index, lanes) for index in range(2 * len(SHAPES)))
+    return tuple(Subject(index, limits) for index in range(2 * len(SHAPES)))

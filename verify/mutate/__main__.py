@@ -11,7 +11,16 @@ from typing import Any
 
 from cli.command import Different, Exit, run_command
 from cli.files import write_json
-from cli.options import Parser, add_dask, add_jobs, add_json, add_lanes, add_seed, whole
+from cli.options import (
+    Parser,
+    add_columns,
+    add_dask,
+    add_jobs,
+    add_json,
+    add_lanes,
+    add_seed,
+    whole,
+)
 
 from rtl.interface.config import LANES
 from verify.mutate.bench import ACCELERATOR, ATTENTION, configuration
@@ -32,6 +41,7 @@ examples:
   python -m verify.mutate softmax
   python -m verify.mutate --count 100
   python -m verify.mutate layernorm --count 1000 --seed 7 --json build/mutate.json
+  python -m verify.mutate accelerator --columns 16 --count 60
   python -m verify.mutate --count 10000 --dask tcp://head:8786
 """
 UNITS = ("requantize", "activation", "reciprocal", "rsqrt", "softmax", "layernorm", "matmul")
@@ -41,7 +51,7 @@ COUNT, DEFAULT_LANES = 200, 4
 
 KEYS = {
     "[]": "each unit has the keys below",
-    "unit, lanes, seed": "as the options say",
+    "unit, lanes, columns, seed": "as the options say; M is stated as a number",
     "mutants, killed": "played; on which the bench failed",
     "kills{}": "by the test that failed first",
     "equivalent": "mutants that are proved to be the sound unit",
@@ -63,6 +73,7 @@ def _parser() -> Parser:
         "--count", type=whole(1, MOST), default=COUNT, metavar="N", help=f"mutants ({COUNT})"
     )
     add_lanes(parser, LANES, DEFAULT_LANES)
+    add_columns(parser)
     parser.add_argument(
         "--known", type=Path, default=LIST, metavar="FILE", help="list of known survivors, TOML"
     )
@@ -76,7 +87,7 @@ def _parser() -> Parser:
 def _played(unit: str, options: argparse.Namespace, entries: list[Known]) -> dict[str, Any]:
     """The figures of a unit, printed as they come."""
     began = time.perf_counter()
-    config = configuration(unit, options.lanes)
+    config = configuration(unit, options.lanes, options.columns)
     found = score(unit, config, options.count, options.seed, entries, options.jobs, options.dask)
     seconds = time.perf_counter() - began
     for mutant, reason in found.known:

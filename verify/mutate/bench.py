@@ -15,6 +15,7 @@ from cli.workers import each
 from rtl.interface.config import Config
 from sim.design import Design, Port, generated
 from sim.machine.unit import NativePorts, finish, library
+from verify.fuzz.subject import config
 from verify.mutate import inferences, predicted
 from verify.mutate.netlist import SELECTOR, SELECTOR_BITS, Mutant, with_selector
 
@@ -26,10 +27,10 @@ CHUNK = 10
 ACCELERATOR, ATTENTION = "accelerator", "attention"
 
 
-def configuration(unit: str, lanes: int) -> Config:
+def configuration(unit: str, lanes: int, columns: int | None = None) -> Config:
     """What a unit is built for: those that play inferences for small models, the others as is."""
     small = unit in (ACCELERATOR, ATTENTION)
-    return inferences.limits(lanes) if small else Config(lanes=lanes)
+    return (config if small else Config)(lanes=lanes, columns=columns)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from itertools import pairwise
 
 from rtl.interface.command import BANK_SHIFT, FIELDS, Flag, Opcode
+from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.machine.job import Packets
 from verify.fuzz.account import account
@@ -65,7 +66,7 @@ def _bits_outside(subject: Subject) -> range:
 
 
 @functools.cache
-def edges(lanes: int) -> tuple[tuple[Case, tuple[Subject, ...]], ...]:
+def edges(limits: Config) -> tuple[tuple[Case, tuple[Subject, ...]], ...]:
     """Every address of every model: the last that fits its longest batch, and the one after it.
 
     Of each kind of address the offsets that a single bit puts outside, too, and each model with
@@ -73,7 +74,7 @@ def edges(lanes: int) -> tuple[tuple[Case, tuple[Subject, ...]], ...]:
     """
     found: list[tuple[Case, tuple[Subject, ...]]] = []
     far = set()
-    for subject in subjects(lanes):
+    for subject in subjects(limits):
         run = _longest(subject)
         for bank in (1, 2):
             case = Case(len(found), f"buffer in bank {bank}", (_elsewhere(subject, run, bank),))
@@ -96,12 +97,12 @@ def edges(lanes: int) -> tuple[tuple[Case, tuple[Subject, ...]], ...]:
 
 
 @functools.cache
-def fields(lanes: int) -> tuple[tuple[Case, tuple[Subject, ...]], ...]:
+def fields(limits: Config) -> tuple[tuple[Case, tuple[Subject, ...]], ...]:
     """Every bit of every field the other way, in the first descriptor of each opcode, and 0.
 
     Of the rows of positions 2^k - 1 from row 2^k on, too, and each source late.
     """
-    subject = subjects(lanes)[0]
+    subject = subjects(limits)[0]
     run = _longest(subject)
     late = ("model_delay", "tokens_delay", "row_latency")
     changed = [(name, run.but(**{name: LATE})) for name in late]

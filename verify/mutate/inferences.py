@@ -84,11 +84,6 @@ FIELDS_OF: dict[str | None, tuple[str, ...]] = {
 """Where steps of a layer, its ATTEND (None) and those of these names, have Q, K, V, context."""
 
 
-def limits(lanes: int) -> Config:
-    """What the mutants' accelerator is built for: the fuzzer's models fill it."""
-    return config(lanes)
-
-
 def program(design: Design, flags: tuple[str, ...]) -> Path:
     """The machine of a design, built where it is missing."""
     return machine.program(design, VARIANT, flags)
@@ -103,23 +98,24 @@ def exercises() -> tuple[str, ...]:
 def played(design: Design, flags: tuple[str, ...], mutant: int, name: str) -> str:
     """Why an exercise fails on a mutant, empty when it passes."""
     kind, _, value = name.partition("/")
-    lanes = design_lanes(design)
+    limits = design_limits(design)
     try:
         if kind == "traced":
-            return _traced(design, flags, lanes, mutant, PACES[value.endswith("True")])
+            return _traced(design, flags, limits, mutant, PACES[value.endswith("True")])
         if kind in ("edges", "fields"):
             found = edges if kind == "edges" else fields
-            return _judged(design, flags, lanes, mutant, found(lanes))
+            return _judged(design, flags, limits, mutant, found(limits))
         first = int(value.removeprefix("from="))
-        cases = [built(SEED, lanes, number) for number in range(first, first + SHARE)]
-        return _judged(design, flags, lanes, mutant, cases)
+        cases = [built(SEED, limits, number) for number in range(first, first + SHARE)]
+        return _judged(design, flags, limits, mutant, cases)
     except (Different, Mismatch, SimulatorError) as error:
         return str(error)
 
 
-def design_lanes(design: Design) -> int:
-    """Bytes of a word of the command stream."""
-    return design.ports["s_axis_model_tdata"].width // 8
+def design_limits(design: Design) -> Config:
+    """What it was built for: the fuzzer's models fill it."""
+    lanes, columns = (design.ports[f"s_axis_{name}_tdata"].width // 8 for name in ("rows", "model"))
+    return config(lanes, columns)
 
 
 def _varied(model: Model, rng: np.random.Generator) -> Model:
@@ -133,10 +129,10 @@ def _varied(model: Model, rng: np.random.Generator) -> Model:
 
 
 @functools.cache
-def _work(lanes: int) -> list[tuple[Program, volume.Job, dict[str, np.ndarray]]]:
+def _work(limits: Config) -> list[tuple[Program, volume.Job, dict[str, np.ndarray]]]:
     """Inferences of every model, one token to as many as fit, and golden's trace of each."""
-    found = []
-    for subject in subjects(lanes):
+    found, lanes = [], limits.lanes
+    for subject in subjects(limits):
         rng = np.random.default_rng(subject.index)
         model = _varied(subject.model, rng)
         whole = subject.index % 2 == 0
@@ -148,9 +144,9 @@ def _work(lanes: int) -> list[tuple[Program, volume.Job, dict[str, np.ndarray]]]
             golden(model, one.ids, one.types, one.attend, trace)
             job = volume.Job(program, subject.table, one.ids, one.types, one.attend)
             found.append((program, job, trace))
-    wild = [_wild(subject.model, subject.index) for subject in subjects(lanes)[::2]]
+    wild = [_wild(subject.model, subject.index) for subject in subjects(limits)[::2]]
     models = [random_model(shape, shape.vocabulary) for shape in (*LARGE, DEEP)]
-    return found + [_one(model, lanes) for model in (*wild, *models)]
+    return found + [_one(model, limits) for model in (*wild, *models)]
 
 
 def _wild(model: Model, seed: int) -> Model:
@@ -214,26 +210,26 @@ def _turned(program: Program, banks: int) -> Program:
     return dataclasses.replace(program, steps=tuple(steps))
 
 
-def _one(model: Model, lanes: int) -> tuple[Program, volume.Job, dict[str, np.ndarray]]:
+def _one(model: Model, limits: Config) -> tuple[Program, volume.Job, dict[str, np.ndarray]]:
     """One inference of any tokens, as many as fit."""
     shape = model.shape
-    program = compile_model(model, config(lanes), whole_last_layer=True)
+    program = compile_model(model, limits, whole_last_layer=True)
     rng = np.random.default_rng(shape.vocabulary)
     rows = (shape.vocabulary, max(shape.types, 1))
     ids, types = (rng.integers(0, n, program.tokens) for n in rows)
     attend = np.ones(program.tokens, np.int64)
     trace: dict[str, np.ndarray] = {}
     golden(model, ids, types, attend, trace)
-    table = embedding_table(model, lanes)
+    table = embedding_table(model, limits.lanes)
     return program, volume.Job(program, table, ids, types, attend), trace
 
 
 def _traced(
-    design: Design, flags: tuple[str, ...], lanes: int, mutant: int, pace: int | None
+    design: Design, flags: tuple[str, ...], limits: Config, mutant: int, pace: int | None
 ) -> str:
-    work = _work(lanes)
+    work = _work(limits)
     results = volume.simulate(
-        config(lanes),
+        limits,
         [job for _, job, _ in work],
         row_latency=ROW_LATENCY,
         trace=True,
@@ -267,11 +263,11 @@ def _traced(
 def _judged(
     design: Design,
     flags: tuple[str, ...],
-    lanes: int,
+    limits: Config,
     mutant: int,
     cases: Sequence[tuple[Case, tuple[Subject, ...]]],
 ) -> str:
-    for case, runs, facts in play.shown(program(design, flags), lanes, cases, mutant=mutant):
+    for case, runs, facts in play.shown(program(design, flags), limits, cases, mutant=mutant):
         wrong = judge(case, runs, facts)
         if wrong:
             return f"{case.kind} {case.number}: {wrong[0]}"

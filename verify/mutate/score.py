@@ -9,7 +9,7 @@ from typing import Any
 
 from cli.progress import progress, stage
 
-from rtl.interface.config import Config
+from rtl.interface.config import Config, array
 from verify.mutate import bench
 from verify.mutate.equal import equivalents
 from verify.mutate.netlist import Mutant, drawn, sourced
@@ -31,6 +31,7 @@ class Score:
 
     unit: str
     lanes: int
+    columns: int
     seed: int
     mutants: int = 0
     kills: Counter[str] = field(default_factory=Counter)
@@ -51,9 +52,9 @@ class Score:
     def line(self) -> str:
         """One line with everything."""
         return (
-            f"{self.unit}, {self.lanes} lanes, seed {self.seed}: {self.mutants:,} mutants, "
-            f"{self.killed:,} killed, {len(self.equivalent)} equivalent, {len(self.known)} known "
-            f"survivors, {len(self.new)} new: {self.percent:.1f} %"
+            f"{self.unit}, {array(self.lanes, self.columns)}, seed {self.seed}: "
+            f"{self.mutants:,} mutants, {self.killed:,} killed, {len(self.equivalent)} equivalent, "
+            f"{len(self.known)} known survivors, {len(self.new)} new: {self.percent:.1f} %"
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -61,6 +62,7 @@ class Score:
         return {
             "unit": self.unit,
             "lanes": self.lanes,
+            "columns": self.columns,
             "seed": self.seed,
             "mutants": self.mutants,
             "killed": self.killed,
@@ -96,7 +98,7 @@ def score(
         Yosys or Verilator is missing or failed.
     """
     known = list(known)
-    found = Score(unit, config.lanes, seed)
+    found = Score(unit, config.lanes, config.tile_columns, seed)
     stage(f"drawing mutants of {unit}")
     text = sourced(unit, config)
     if unit == bench.ATTENTION:
