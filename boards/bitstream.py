@@ -27,7 +27,7 @@ from boards.simulation.top import MEGAHERTZ, design_of
 from rtl.interface.config import CONFIG_KEYS, array
 from rtl.interface.options import add_config_options, config_of
 from sim.synth.passes import improve_file
-from sim.synth.place import DEVICE, PLACERS, ROUTERS
+from sim.synth.place import PART, PLACERS, ROUTERS, device
 from sim.synth.tools import flat, run_tool, run_yosys
 
 PINS = ROOT / "boards" / "gateware" / "ulx3s.lpf"
@@ -116,7 +116,7 @@ def _made(options: argparse.Namespace, choices: Choices, verilog: str) -> dict[s
     read = f"read_verilog {NAME}.v; {flat(NAME)}; rename -hide"
     run_yosys(read, NAME, f"write_json {NAME}.json", FOLDER)
     improve_file(FOLDER / f"{NAME}.json", NAME, placed=True)
-    arguments = [*DEVICE, "--json", f"{NAME}.json", "--lpf", str(PINS)]
+    arguments = [*device(PART), "--json", f"{NAME}.json", "--lpf", str(PINS)]
     log = FOLDER / "nextpnr-ecp5.log"
     stage(f"{'packing' if options.no_route else 'place and route'} (log: {log})")
     if options.no_route:

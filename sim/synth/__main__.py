@@ -13,15 +13,17 @@ from cli.keys import under
 from cli.options import Parser, add_json, add_seed, positive
 from cli.progress import stage
 
+from rtl.interface.config import array
 from rtl.interface.options import add_config_options, config_of
 from sim.design import generated
+from sim.estimate.fits import Part, parts
 from sim.report import table
-from sim.synth.ecp5 import AVAILABLE, COST_KEYS, Cost, synthesise
-from sim.synth.place import PLACERS, ROUTERS, Timing
+from sim.synth.ecp5 import COST_KEYS, ROWS, Cost, synthesise
+from sim.synth.place import PART, PARTS, PLACERS, ROUTERS, Timing
 from sim.synth.throughput import LAYERS, THROUGHPUT_KEYS, Throughput, throughput
 
 DESCRIPTION = """\
-Resources and clock of a unit on a Lattice ECP5 (LFE5U-85F, CABGA381, speed grade 6).
+Resources and clock of a unit on a Lattice ECP5 (CABGA381, speed grade 6).
 
 Yosys counts LUTs, flip-flops, multipliers and block RAMs of the unit alone. Registers next to
 multipliers and block RAMs are folded into them, logic before carry chains into these. nextpnr
@@ -33,11 +35,13 @@ EXAMPLES = """\
 examples:
   python -m sim.synth softmax --lanes 8
   python -m sim.synth matmul --lanes 8 --no-route
+  python -m sim.synth accelerator --lanes 4 --columns 16 --part LFE5U-45
   python -m sim.synth accelerator --lanes 4 --parts --placements 3 --json build/synth4.json
 """
 
 
 KEYS = {
+    "part": "the FPGA",
     **COST_KEYS,
     "fmax_mhz.median, .worst, .by_seed{}": "MHz; null where not ended, and with --no-route",
     "throughput": "of a routed accelerator; else null",
@@ -45,10 +49,15 @@ KEYS = {
 }
 
 
-def describe(cost: Cost, parts: bool = False) -> str:
-    """The figures as a table, with the worst path below; `parts` adds a table of the parts."""
+def describe(cost: Cost, part: Part, parts: bool = False) -> str:
+    """The figures as a table, with the worst path below; `parts` adds a table of the unit's parts.
+
+    part
+        The FPGA of whose resources the shares are.
+    """
+    there = part.resources | {"LUT4": part.resources["LUT"]}
     rows: list[list[object]] = [
-        [name, used, AVAILABLE[name], f"{100 * used / AVAILABLE[name]:.1f} %"]
+        [name, used, there[name], f"{100 * used / there[name]:.1f} %"]
         for name, used in cost.resources.items()
     ]
     lines = [
@@ -61,7 +70,7 @@ def describe(cost: Cost, parts: bool = False) -> str:
     ]
     if parts:
         body: list[list[object]] = [[name, *used.values()] for name, used in cost.parts.items()]
-        lines += ["", table(["part", *AVAILABLE], body)]
+        lines += ["", table(["part", *ROWS], body)]
     if cost.timings or cost.unended:
         by_seed: list[list[object]] = [
             [
@@ -121,6 +130,7 @@ def _parser() -> Parser:
     result.add_argument("unit", help="which unit; `python -m rtl.generate --list` shows them")
     result.add_argument("--no-route", action="store_true", help="count resources only")
     result.add_argument("--parts", action="store_true", help="also resources of each part")
+    result.add_argument("--part", choices=PARTS, default=PART, help=f"default: {PART}")
     result.add_argument("--freq", type=float, default=100, metavar="MHZ", help="target, 100")
     add_seed(result, "the first placement", default=1)
     result.add_argument(
@@ -151,6 +161,7 @@ def _run(options: argparse.Namespace) -> None:
     cost = synthesise(
         design,
         route=not options.no_route,
+        part=options.part,
         freq=options.freq,
         placer=options.placer,
         router=options.router,
@@ -162,9 +173,11 @@ def _run(options: argparse.Namespace) -> None:
     if cost.median is not None and design.name == "accelerator":
         speed = throughput(config, cost.median.fmax_mhz, cost.resources["DSP"])
     if options.json is not None:
-        write_json(options.json, figures(cost, speed))
-    print(f"{cost.unit}, lanes {cost.configuration['lanes']}, LFE5U-85F speed grade 6")
-    print(describe(cost, options.parts))
+        write_json(options.json, {"part": options.part} | figures(cost, speed))
+    (part,) = (one for one in parts() if one.name == options.part)
+    shape = array(config.lanes, config.tile_columns)
+    print(f"{cost.unit}, {shape}, {part.name}F speed grade 6")
+    print(describe(cost, part, options.parts))
     if speed is not None:
         print(describe_throughput(speed))
 

@@ -21,12 +21,12 @@ from sim.synth import passes, tools
 from sim.synth.fold import FLIP_FLOP, Folded
 from sim.synth.parts import cells_by_part
 from sim.synth.passes import Improved
-from sim.synth.place import PLACERS, ROUTERS, TIMING_KEYS, Timing, place_and_route
+from sim.synth.place import PART, PLACERS, ROUTERS, TIMING_KEYS, Timing, place_and_route
 from sim.synth.tools import run_yosys
 
 FOLDER = GENERATED / "synth"
 
-AVAILABLE = {"LUT4": 83_640, "FF": 83_640, "DSP": 156, "block RAM": 208}
+ROWS = ("LUT4", "FF", "DSP", "block RAM")
 
 #: Yosys cells -> (row of the table, how many of it one cell takes).
 CELLS = {
@@ -131,7 +131,7 @@ endmodule
 
 def _count(cells: Mapping[str, int]) -> dict[str, int]:
     """Table rows of Yosys's cell counts."""
-    counts = dict.fromkeys(AVAILABLE, 0)
+    counts = dict.fromkeys(ROWS, 0)
     for cell, number in cells.items():
         if cell in CELLS:
             row, each = CELLS[cell]
@@ -169,6 +169,7 @@ def synthesise(
     design: Design,
     *,
     route: bool = True,
+    part: str = PART,
     freq: float = 100.0,
     seeds: Sequence[int] = (1,),
     placer: str = PLACERS[0],
@@ -183,6 +184,8 @@ def synthesise(
 
     Parameters
     ----------
+    part
+        Of `PARTS`; what is counted does not depend on it.
     freq
         Target of place and route in MHz; it stops improving there.
     seeds
@@ -224,6 +227,7 @@ def synthesise(
     placed = {
         seed: place_and_route(
             netlist,
+            part=part,
             freq=freq,
             seed=seed,
             placer=placer,

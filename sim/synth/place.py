@@ -15,7 +15,8 @@ from cli.files import locked, write_json
 from sim.synth import tools
 from sim.synth.tools import SynthesisError, Unended
 
-DEVICE = ("--85k", "--package", "CABGA381", "--speed", "6")
+PARTS = ("LFE5U-25", "LFE5U-45", "LFE5U-85")
+PART = PARTS[-1]
 
 # nextpnr's own default (heap) spreads the accelerator over a part that is mostly empty; the
 # electrostatic placer keeps it together: at 4 lanes 101 MHz with it and 77 without.
@@ -37,6 +38,11 @@ TIMING_KEYS = {
     "seed, fmax_mhz": "of the placement; of its slowest path from register to register",
     "path, logic_ns, routing_ns": "signals along that path; its two shares",
 }
+
+
+def device(part: str) -> tuple[str, ...]:
+    """nextpnr's options for one of PARTS."""
+    return (f"--{part.removeprefix('LFE5U-')}k", "--package", "CABGA381", "--speed", "6")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +100,7 @@ def read_timing(report: dict[str, Any], seed: int) -> Timing:
 def place_and_route(
     netlist: Path,
     *,
+    part: str,
     freq: float,
     seed: int,
     placer: str,
@@ -105,7 +112,7 @@ def place_and_route(
 
     `synthesise` describes the parameters.
     """
-    kept = netlist.with_name(f"{netlist.stem}-{seed}-{freq:g}-{placer}-{router}.json")
+    kept = netlist.with_name(f"{netlist.stem}-{part}-{seed}-{freq:g}-{placer}-{router}.json")
     with locked(kept.with_suffix(".lock")):
         if not kept.exists():
             report, log = kept.with_suffix(".report"), kept.with_suffix(".log")
@@ -113,7 +120,7 @@ def place_and_route(
             try:
                 tools.run_tool(
                     "nextpnr-ecp5",
-                    *DEVICE,
+                    *device(part),
                     *("--json", netlist.name, "--freq", str(freq), "--seed", str(seed)),
                     *("--placer", placer, "--router", router),
                     *("--timing-allow-fail", "--report", report.name),

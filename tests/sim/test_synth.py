@@ -14,6 +14,7 @@ from rtl.compile.program import compile_model
 from rtl.interface.config import Config
 from sim.cycles.model import predict
 from sim.design import described
+from sim.estimate.fits import parts
 from sim.estimate.performance import example
 from sim.phases import work
 from sim.synth import __main__ as command
@@ -21,6 +22,8 @@ from sim.synth import ecp5, place, tools
 from sim.synth.throughput import throughput
 from tests.ending import refusal
 from tests.sim.conftest import Accumulator
+
+(LARGEST,) = (part for part in parts() if part.name == place.PART)
 
 
 class Product(wiring.Component):
@@ -130,7 +133,7 @@ def test_the_median_of_the_placements_counts(unrouted, by_seed, median, worst):
     timings = [timing(seed, fmax) for seed, fmax in by_seed.items()]
     cost = dataclasses.replace(unrouted, timings=timings)
     assert (cost.median.fmax_mhz, cost.worst.fmax_mhz) == (median, worst)
-    told = command.describe(cost)
+    told = command.describe(cost, LARGEST)
     seeds = "1 seed" if len(by_seed) == 1 else f"{len(by_seed)} seeds"
     assert f"median {median:.1f} MHz, worst {worst:.1f} MHz, {seeds}" in told
     rows = [line.split() for line in told.splitlines() if line.endswith("a -> b")]
@@ -157,7 +160,7 @@ def test_what_has_not_ended_counts_as_the_slowest(unrouted, fmax, unended, media
     seeds = [*range(len(fmax) + 1, len(fmax) + unended + 1)]
     cost = dataclasses.replace(unrouted, timings=timings, unended=seeds)
     assert (cost.median and cost.median.fmax_mhz, cost.worst) == (median, None)
-    told = command.describe(cost)
+    told = command.describe(cost, LARGEST)
     shown = "not ended" if median is None else f"{median:.1f} MHz"
     assert f"median {shown}, worst not ended, {len(fmax) + unended} seeds" in told
     assert [line.split()[0] for line in told.splitlines() if "not ended" in line][:-1] == [
@@ -205,9 +208,10 @@ def test_another_seed_costs_its_placement_alone(accumulator, monkeypatch):
     assert dataclasses.replace(both, timings=both.timings[:1]) == first
     ecp5.synthesise(accumulator(), freq=50.0)
     ecp5.synthesise(accumulator(), router="router2")
-    assert ran[1:] == [("nextpnr-ecp5", "1")] * 2
+    ecp5.synthesise(accumulator(), part="LFE5U-25")
+    assert ran[1:] == [("nextpnr-ecp5", "1")] * 3
     ecp5.synthesise(accumulator(), freq=50.0, route=False)
-    assert len(ran) == 3
+    assert len(ran) == 4
 
 
 def test_registers_beside_a_multiplier_are_folded_and_counted(tmp_path):
@@ -216,7 +220,9 @@ def test_registers_beside_a_multiplier_are_folded_and_counted(tmp_path):
     assert cost.resources == {"LUT4": 0, "FF": 32, "DSP": 1, "block RAM": 0}
     assert (cost.folded.dsp_inputs, cost.folded.dsp_outputs) == (1, 1)
     assert cost.folded.flip_flops == 32
-    told = command.describe(cost)
+    (small,) = (part for part in parts() if part.name == "LFE5U-25")
+    told = command.describe(cost, small)
+    assert ["DSP", "1", "28", "3.6", "%"] in [line.split() for line in told.splitlines()]
     assert "32 of the FF lie inside: 0 output registers of block RAMs, 1 of DSPs" in told
     (path,) = (tmp_path / "product-4").glob("*-wrapped.json")
     netlist = json.loads(path.read_text())
