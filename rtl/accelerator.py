@@ -206,8 +206,9 @@ class Accelerator(wiring.Component):
             (tokens.i.ready, self.s_axis_tokens),
             (self.s_axis_rows.tready, self.s_axis_rows),
         )
-        # The loader says it of the stream: it may be ready for a word's last part alone.
-        waits = [engine.awaits, *(ready & ~source.tvalid for ready, source in inputs[1:])]
+        waits = [ready & ~source.tvalid for ready, source in inputs]
+        if self.config.ways > 1:  # the loader may be ready for a word's last part alone
+            waits.append(engine.awaits)
         moved = [ready & source.tvalid for ready, source in inputs]
         for sink in (self.m_axis_request, self.m_axis_logits):
             waits.append(sink.tvalid & ~sink.tready)

@@ -63,7 +63,8 @@ class Loader(wiring.Component):
     model
         The command stream.
     awaits
-        No word of it is there, and one is needed.
+        With several ways: no word of it is there, and one is needed. With one way that is what
+        `model.ready` without `model.valid` says.
     operation
         Checked EMBED, LINEAR and ATTEND descriptors for the sequencer.
     norm
@@ -103,7 +104,7 @@ class Loader(wiring.Component):
             {
                 "start": In(1),
                 "model": In(stream.Signature(stream_word(config.stream_width))),
-                "awaits": Out(1),
+                **({"awaits": Out(1)} if config.ways > 1 else {}),
                 "operation": Out(stream.Signature(OPERATION)),
                 "norm": Out(stream.Signature(NORM)),
                 "weight": Out(WeightWrite(config)),
@@ -246,7 +247,9 @@ class Loader(wiring.Component):
             ]
             needs |= self._state[name] & writer.i.ready
             ready |= self._state[name] & ends.get(name, writer.i.ready)
-        m.d.comb += [self.model.ready.eq(ready), self.awaits.eq(needs & ~self.model.valid)]
+        m.d.comb += self.model.ready.eq(ready)
+        if self.config.ways > 1:
+            m.d.comb += self.awaits.eq(needs & ~self.model.valid)
         return writers
 
     def _parts(

@@ -48,11 +48,11 @@ class Fault:
 
 WHOLE = "accelerator"
 FAULTS = (
-    Fault("matmul", "sum not begun anew", "Mux(first_p, 0, acc)", "acc", "matmul"),
-    Fault("matmul", "operands swapped", "a_words[i], b_words[j]", "a_words[j], b_words[i]",
+    Fault("matmul", "sum not begun anew", "Mux(first_p[late + 2], 0, sum_)", "sum_", "matmul"),
+    Fault("matmul", "operands swapped", "a_words[i][late], b_words[j]", "a_words[j][late], b_words[i]",
           "matmul"),
     Fault("matmul", "copied early", 'register(m, last_p, "copy", reset=True)', "last_p"),
-    Fault("matmul", "columns reversed", "shadow[i][j + 1] if j + 1 < columns else",
+    Fault("matmul", "columns reversed", "shadow[i][j + 1] if j + 1 < n else",
           "shadow[i][j - 1] if j > 0 else", "matmul"),
     Fault("matmul", "LUT multiplier's sign", "(terms[6] - terms[7])", "(terms[6] + terms[7])",
           "matmul"),
@@ -134,7 +134,7 @@ FAULTS = (
     Fault("engine", "bank of B", "issuer.o.b_address[bank_bits:][:2]",
           "issuer.o.a_address[bank_bits:][:2]"),
     *(Fault(part, kind, old, new, WHOLE, precise=True) for part, kind, old, new in (
-        ("matmul", "low sums count whole", "acc >> HALF_BITS", "acc"),
+        ("matmul", "low sums count whole", "sum_ >> HALF_BITS", "sum_"),
         ("issuer", "the first pass drains", "end & ~self.o.low", "end"),
         ("issuer", "a pair counts twice", "go & ~tile.joined", "go"),
         ("walkers", "the second pass begins anew", "payload.joined.eq(second)",
