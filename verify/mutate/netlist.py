@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -110,12 +111,13 @@ class Mutant:
 
 
 def yosys(
-    commands: str, files: dict[str, str], *wanted: str, seconds: float | None = None
+    commands: str, files: dict[str, str], *wanted: str, seconds: int | None = None
 ) -> dict[str, str]:
     """Run commands on files, by name; the texts of the files that they wrote, and "log".
 
     seconds
-        The log ends there, and what is not done by then is left undone.
+        Of the processor, so that it is the same on a busy machine: the log ends there, and what is
+        not done by then is left undone.
 
     Raises
     ------
@@ -129,17 +131,13 @@ def yosys(
         here = Path(folder)
         for name, text in files.items() | {"script.ys": commands}.items():
             (here / name).write_text(text)
-        command = [str(program), "-s", "script.ys"]
+        limit = "" if seconds is None else f"ulimit -S -t {seconds}; "
+        command = ["sh", "-c", f'{limit}exec "$0" -s script.ys', str(program)]
         with (here / "log").open("w") as log:
-            try:
-                subprocess.run(
-                    command, cwd=here, stdout=log, stderr=log, timeout=seconds, check=True
-                )
-            except subprocess.TimeoutExpired:
-                pass
-            except subprocess.CalledProcessError:
-                end = (here / "log").read_text().strip()[-1000:]
-                raise YosysError(f"yosys failed: {end}") from None
+            done = subprocess.run(command, cwd=here, stdout=log, stderr=log)
+        if done.returncode not in (0, -signal.SIGXCPU):
+            end = (here / "log").read_text().strip()[-1000:]
+            raise YosysError(f"yosys failed: {end}")
         return {name: (here / name).read_text() for name in (*wanted, "log")}
 
 
