@@ -34,6 +34,7 @@ from rtl.primitives.pipeline import register
 STATES = (
     "IDLE",
     "FETCH",
+    "CRC",
     "CHECK",
     "DISPATCH",
     "LINEAR",
@@ -51,8 +52,9 @@ Move = tuple[str, Value, str]
 class Loader(wiring.Component):
     """Checks descriptors, hands operations on, and has their payloads written.
 
-    A descriptor is taken word by word, its CRC and `Rules` are looked at in the next cycle; in the
-    one after that it acts; nothing of a damaged or refused one does. A table waits until its
+    A descriptor is taken word by word, its CRC and `Rules` are looked at in the next cycle, with
+    several ways in the one after that; a cycle later it acts; nothing of a damaged or refused one
+    does. A table waits until its
     last user has drained, a NORM until the one before it has finished, an operation until the
     sequencer takes it; then `rtl.control.payload` has the words.
 
@@ -133,10 +135,14 @@ class Loader(wiring.Component):
         padding = descriptor_bytes(width) - DESCRIPTOR_BYTES
         m.submodules.crc = crc = Crc(8 * width, 8 * padding)
         m.submodules.rules = rules = Rules(self.config, encoder=self.encoder)
+        seen = self._taken, self.model.payload.data
+        if self.config.ways > 1:
+            # What is taken is known late in the cycle, and goes to many XORs: a cycle more.
+            seen = register(m, seen[0], "crc_en", reset=True), register(m, seen[1], "crc_data")
         m.d.comb += [
             self._taken.eq(self.model.valid & self.model.ready),
-            crc.en.eq(self._taken),
-            crc.data.eq(self.model.payload.data),
+            crc.en.eq(seen[0]),
+            crc.data.eq(seen[1]),
             rules.opcode.eq(self._descriptor[:8]),
             rules.flags.eq(self._descriptor[8:16]),
             rules.fields.eq(self._descriptor[16 : 16 + 8 * FIELD_BYTES]),
@@ -145,6 +151,7 @@ class Loader(wiring.Component):
         self._state = {
             name: Signal(name=f"state_{name.lower().replace(' ', '_')}", init=name == "IDLE")
             for name in STATES
+            if name != "CRC" or self.config.ways > 1
         }
         number = Signal(8, init=0xFF)
         norm_index = Signal(NORM_INDEX_BITS)
@@ -168,6 +175,7 @@ class Loader(wiring.Component):
         moves: list[Move] = [
             ("IDLE", self.start, "FETCH"),
             *self._fetch(m),
+            *([("CRC", Const(1), "CHECK")] if self.config.ways > 1 else []),
             ("CHECK", Const(1), "DISPATCH"),
             *self._dispatch(m, rules, damaged),
             *((name, cut, "FAILED") for name in payload),
@@ -299,7 +307,7 @@ class Loader(wiring.Component):
         with m.If(self._state["FETCH"] & truncated):
             m.d.sync += self.error.eq(Error.TRUNCATED)
         return [
-            ("FETCH", self.model.valid & complete, "CHECK"),
+            ("FETCH", self.model.valid & complete, "CRC" if self.config.ways > 1 else "CHECK"),
             ("FETCH", truncated, "FAILED"),
         ]
 

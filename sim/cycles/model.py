@@ -152,8 +152,9 @@ class Inference:
         """The whole program."""
         logits = 0
         for number, step in enumerate(self.program.steps):
-            # The descriptor's words, then its CRC is looked at, then it acts.
-            act = self.words.take(descriptor_words(self.columns), self.loader) + 2
+            # The descriptor's words, then its CRC is looked at (a cycle later with several ways),
+            # then it acts.
+            act = self.words.take(descriptor_words(self.columns), self.loader) + 2 + (self.ways > 1)
             match step.opcode:
                 case Opcode.HEADER:
                     self.loader = act + 1
