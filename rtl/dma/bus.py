@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from amaranth.hdl import unsigned
 from amaranth.lib import data, wiring
@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out
 DATA_BITS = (32, 64, 128, 256, 512)
 PAGE_BYTES = 4096
 """No burst crosses a multiple of this (AXI4, A3.4.1)."""
+MOST_CORES = 8
 INCR = 1
 NORMAL = 0b0011
 """ARCACHE: normal, non-cacheable, bufferable."""
@@ -30,8 +31,10 @@ class Bus:
         Most beats of a burst, a power of two of 1 to 256; all of them together have 4096 bytes or
         fewer. 16 is what AXI3 takes, too.
     outstanding
-        Most bursts that are asked for and have not come, a power of two of 2 to 64. Stream and
-        rows have a buffer of burst * outstanding beats each.
+        Most bursts that are asked for and have not come, of each core, a power of two of 2 to 64.
+        Stream and rows have a buffer of burst * outstanding beats each.
+    cores
+        Accelerators that share the bus, 1 to 8.
 
     Raises
     ------
@@ -43,6 +46,7 @@ class Bus:
     address_bits: int = 32
     burst: int = 16
     outstanding: int = 8
+    cores: int = 1
 
     def __post_init__(self) -> None:
         if self.data_bits not in DATA_BITS:
@@ -55,6 +59,8 @@ class Bus:
             value = getattr(self, name)
             if not low <= value <= high or value & (value - 1):
                 raise ValueError(f"{name} is {value}: it must be a power of two in {low}..{high}")
+        if not 1 <= self.cores <= MOST_CORES:
+            raise ValueError(f"cores is {self.cores}: it must lie in 1..{MOST_CORES}")
 
     @property
     def data_bytes(self) -> int:
@@ -67,6 +73,11 @@ class Bus:
         return self.data_bytes.bit_length() - 1
 
     @property
+    def id_bits(self) -> int:
+        """Width of ARID and RID, which are a core's number."""
+        return max((self.cores - 1).bit_length(), 1)
+
+    @property
     def buffer(self) -> int:
         """Beats that may be asked for and not be taken, for stream and rows each."""
         return self.burst * self.outstanding
@@ -74,6 +85,11 @@ class Bus:
     def as_dict(self) -> dict[str, int]:
         """The choices, for reports."""
         return asdict(self)
+
+
+def one_core(bus: Bus) -> Bus:
+    """The bus as each core of it sees it."""
+    return replace(bus, cores=1)
 
 
 def per_beat(bus: Bus, lanes: int) -> int:
@@ -92,7 +108,7 @@ class AxiRead(wiring.Signature):
     def __init__(self, bus: Bus) -> None:
         super().__init__(
             {
-                "arid": Out(1),
+                "arid": Out(bus.id_bits),
                 "araddr": Out(bus.address_bits),
                 "arlen": Out(8),
                 "arsize": Out(3),
@@ -103,7 +119,7 @@ class AxiRead(wiring.Signature):
                 "arqos": Out(4),
                 "arvalid": Out(1),
                 "arready": In(1),
-                "rid": In(1),
+                "rid": In(bus.id_bits),
                 "rdata": In(bus.data_bits),
                 "rresp": In(2),
                 "rlast": In(1),

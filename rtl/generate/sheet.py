@@ -15,7 +15,7 @@ from cli.options import version
 from amaranth.lib import wiring
 
 from rtl.accelerator_dma import NAME as DMA
-from rtl.accelerator_dma import AcceleratorDma
+from rtl.accelerator_dma import with_dma
 from rtl.dma.bus import Bus
 from rtl.generate.units import unit
 from rtl.generate.verilog import TRACE, convert, ports, shape_facts
@@ -103,7 +103,7 @@ def generated(
         )
     if bus is not None and name != STREAMED:
         raise ValueError(f"--dma is for the accelerator: {name} reads no memory")
-    component = unit(name).build(config) if bus is None else AcceleratorDma(config, bus)
+    component = unit(name).build(config) if bus is None else with_dma(config, bus)
     module = prefix + (name if bus is None else DMA)
     text = convert(component, module, trace=trace)
     traces = any(port.startswith(TRACE) for port, *_ in ports(component))

@@ -59,11 +59,13 @@ class VerilogError(ToolError):
 def port_name(signature: wiring.Signature, path: Sequence[str | int]) -> str:
     """The name in Verilog of the port at `path` of a signature.
 
-    A member of a bundle is called bundle_member, that of a stream stream__member.
+    A member of a bundle is called bundle_member, that of a stream stream__member, that of the k-th
+    bundle of several bundle_k_member.
     """
     name = str(path[0])
     for outer, part in pairwise(path):
-        signature = signature.members[str(outer)].signature
+        if isinstance(outer, str):
+            signature = signature.members[outer].signature
         name += ("__" if isinstance(signature, stream.Signature) else "_") + str(part)
     return name
 

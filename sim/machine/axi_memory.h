@@ -2,7 +2,8 @@
 //
 // Without rests it is exact, so that a cycle model can mirror it: an address is taken in the cycle in
 // which it is offered; the beats of the burst taken in cycle t come one a cycle from cycle t + latency
-// on, after those of the bursts before. Everything that AXI forbids is a complaint.
+// on, after those of the bursts before. Where there are several ids, rests by seed also have it give
+// their beats in any order, each id's in its own. Everything that AXI forbids is a complaint.
 
 #pragma once
 
@@ -13,8 +14,9 @@
 
 class MemoryMachine : public Machine {
   public:
-    MemoryMachine(uint32_t data_bytes, uint32_t burst, uint32_t outstanding)
-        : data_bytes_(data_bytes), burst_(burst), outstanding_(outstanding) {}
+    // `outstanding` bursts of each of `ids`.
+    MemoryMachine(uint32_t data_bytes, uint32_t burst, uint32_t outstanding, uint32_t ids)
+        : data_bytes_(data_bytes), burst_(burst), outstanding_(outstanding), ids_(ids) {}
 
     std::vector<uint8_t> memory;
     uint64_t latency = 1;
@@ -26,6 +28,8 @@ class MemoryMachine : public Machine {
     void rest(uint64_t of_seed) {
         address_rests_ = Stalls(of_seed != 0, of_seed);
         beat_rests_ = Stalls(of_seed != 0, of_seed + 1);
+        order_ = Random(of_seed);
+        mixed_ = of_seed != 0 && ids_ > 1;
     }
     // It keeps its words and forgets what it was asked for.
     void reset(uint32_t cycles) override {
@@ -40,11 +44,14 @@ class MemoryMachine : public Machine {
     void drive() override {
         Vtop& t = top;
         t.m_axi_arready = !address_rests_.rest();
-        if (!offered_) offered_ = !queue_.empty() && queue_.front().from <= now && !beat_rests_.rest();
+        if (!offered_) {
+            next_ = mixed_ ? any_id() : 0;
+            offered_ = next_ < queue_.size() && queue_[next_].from <= now && !beat_rests_.rest();
+        }
         t.m_axi_rvalid = offered_;
-        t.m_axi_rid = 0;
         if (!offered_) return;
-        const Beat& beat = queue_.front();
+        const Beat& beat = queue_[next_];
+        t.m_axi_rid = beat.id;
         t.m_axi_rlast = beat.last;
         t.m_axi_rresp = beat.response;
         if (beat.address + data_bytes_ <= memory.size())
@@ -53,15 +60,16 @@ class MemoryMachine : public Machine {
     void see() override {
         const Vtop& t = top;
         const Address one{t.m_axi_araddr, uint32_t(t.m_axi_arlen) + 1, t.m_axi_arsize,
-                          uint32_t(t.m_axi_arburst) | t.m_axi_arid << 2 | t.m_axi_arlock << 3
-                              | t.m_axi_arcache << 4 | t.m_axi_arprot << 8};
+                          uint32_t(t.m_axi_arburst) | t.m_axi_arlock << 3 | t.m_axi_arcache << 4
+                              | t.m_axi_arprot << 8,
+                          t.m_axi_arid};
         if (open_ && !(t.m_axi_arvalid && one == before_))
             complain("an address was withdrawn or changed before it was taken");
         open_ = t.m_axi_arvalid && !t.m_axi_arready;
         before_ = one;
         if (!t.m_axi_rready) complain("RREADY is low");
         if (offered_) {
-            queue_.pop_front();
+            queue_.erase(queue_.begin() + ptrdiff_t(next_));
             offered_ = false;
             beats++;
         }
@@ -74,18 +82,22 @@ class MemoryMachine : public Machine {
     struct Beat {
         uint64_t from, address;
         bool last;
-        uint32_t response;
+        uint32_t response, id;
     };
     struct Address {
         uint64_t address;
-        uint32_t length, size, rest;
+        uint32_t length, size, rest, id;
         bool operator==(const Address& o) const {
-            return address == o.address && length == o.length && size == o.size && rest == o.rest;
+            return address == o.address && length == o.length && size == o.size && rest == o.rest
+                   && id == o.id;
         }
     };
-    const uint32_t data_bytes_, burst_, outstanding_;
+    const uint32_t data_bytes_, burst_, outstanding_, ids_;
     uint64_t asked_ = 0;
     std::deque<Beat> queue_;
+    size_t next_ = 0;  // of the queue, the one that is offered
+    Random order_{0};
+    bool mixed_ = false;
     bool offered_ = false, open_ = false;
     Address before_{};
     Stalls address_rests_, beat_rests_;
@@ -99,11 +111,20 @@ class MemoryMachine : public Machine {
         if (one.address / PAGE != (end - 1) / PAGE) complain("a burst crosses 4 KiB");
         if (end > memory.size()) complain("a read beyond the memory, at " + std::to_string(end));
         bursts++;
+        if (one.id >= ids_) complain("a burst of id " + std::to_string(one.id));
         uint32_t open = 1;
-        for (const Beat& beat : queue_) open += beat.last;
+        for (const Beat& beat : queue_) open += beat.last && beat.id == one.id;
         if (open > outstanding_) complain("too many bursts under way");
         for (uint32_t i = 0; i < one.length; i++, asked_++)
             queue_.push_back({now + latency + i, one.address + i * data_bytes_, i + 1 == one.length,
-                              asked_ == bad_beat ? bad_response : OKAY});
+                              asked_ == bad_beat ? bad_response : OKAY, one.id});
+    }
+    // The place of the first beat of an id that has some, drawn anew each time.
+    size_t any_id() {
+        const uint32_t first = uint32_t(order_.next() % ids_);
+        for (uint32_t k = 0; k < ids_; k++)
+            for (size_t at = 0; at < queue_.size(); at++)
+                if (queue_[at].id == (first + k) % ids_) return at;
+        return queue_.size();
     }
 };

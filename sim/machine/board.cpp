@@ -9,7 +9,7 @@
 #ifdef WITH_MEMORY
 #include "axi_memory.h"
 using Around = MemoryMachine;
-constexpr uintptr_t SPAN = 0x100;  // bytes of the register map
+constexpr uintptr_t SPAN = 0x100;  // bytes of the register map, of the first core
 #else
 #include "streams.h"
 using Around = StreamMachine;
@@ -83,10 +83,10 @@ void board_show(Board* board, uint32_t offset, uint32_t value) { board->shown[of
 void board_run(Board* board, uint64_t cycles) {
     while (cycles--) board->cycle();
 }
-// Whether the interrupt is raised, after `most` cycles at the latest.
-int board_until_interrupt(Board* board, uint64_t most) {
-    while (most-- && !board->interrupt()) board->cycle();
-    return board->interrupt();
+// Whether one of these interrupts is raised, bit k that of core k, after `most` cycles at the latest.
+int board_until_interrupt(Board* board, uint64_t most, uint64_t lines) {
+    while (most-- && !(board->interrupts() & lines)) board->cycle();
+    return (board->interrupts() & lines) != 0;
 }
 uint64_t board_now(Board* board) { return board->now; }
 uint64_t board_reads(Board* board) { return board->reads; }
@@ -106,8 +106,8 @@ void bus_write(uintptr_t address, uint32_t value) {
 }
 
 #ifdef WITH_MEMORY
-Board* board_open(uintptr_t base, uint32_t data_bytes, uint32_t burst, uint32_t outstanding) {
-    return bus = new Board(base, data_bytes, burst, outstanding);
+Board* board_open(uintptr_t base, uint32_t data_bytes, uint32_t burst, uint32_t outstanding, uint32_t cores) {
+    return bus = new Board(base, data_bytes, burst, outstanding, cores);
 }
 void board_hold(Board* board, const uint8_t* bytes, size_t size) { board->memory.assign(bytes, bytes + size); }
 void board_latency(Board* board, uint64_t cycles) { board->latency = cycles; }

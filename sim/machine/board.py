@@ -9,6 +9,7 @@ A C driver reaches the latest board of a library by its `bus_read` and `bus_writ
 
 from __future__ import annotations
 
+import copy
 import ctypes
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -16,11 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from rtl.accelerator_dma import NAME, AcceleratorDma
+from rtl.accelerator_dma import NAME, with_dma
 from rtl.compile.image import Image
 from rtl.control.axi import REGISTERS
 from rtl.dma.bus import Bus
 from rtl.dma.registers import DMA_REGISTERS
+from rtl.dma.share import CORE_ADDRESS_BITS
 from rtl.interface.config import Config
 from sim.builds import LIBRARY_FLAGS, build_harness
 from sim.design import Design, described
@@ -42,7 +44,7 @@ LARGE_OF_MEMORY = ("now", "reads", "writes", "beats", "bursts", "waiting")
 @cache
 def design_of(config: Config, bus: Bus) -> Design:
     """The Verilog of the accelerator with DMA."""
-    return described(AcceleratorDma(config, bus), NAME, config)
+    return described(with_dma(config, bus), NAME, config)
 
 
 def library(design: Design, bus: Bus | None = None, variant: str = "") -> Path:
@@ -82,6 +84,9 @@ class Board:
         """Free it; it is not used any more."""
         self._lib.board_close(self._board)
 
+    _offset = 0
+    _lines = 1
+
     def _call(self, name: str, *arguments: object) -> int:
         """A function of the library; numbers that are no ctypes are of 64 bits."""
         of = [ctypes.c_uint64(one) if isinstance(one, int) else one for one in arguments]
@@ -89,12 +94,13 @@ class Board:
 
     def read(self, register: str | int) -> int:
         """A register, by name or address."""
-        return self._call("read", REGISTER[register] if isinstance(register, str) else register)
+        address = REGISTER[register] if isinstance(register, str) else register
+        return self._call("read", self._offset + address)
 
     def write(self, register: str | int, value: int, strobe: int = 15) -> bool:
         """Whether the write of a register was accepted."""
         address = REGISTER[register] if isinstance(register, str) else register
-        return self._call("write", address, value, strobe) == OKAY
+        return self._call("write", self._offset + address, value, strobe) == OKAY
 
     def show(self, offset: int, value: int) -> None:
         """Let a register read as this from now on, as that of another device would."""
@@ -110,7 +116,7 @@ class Board:
 
     def until_interrupt(self, most: int = MOST) -> bool:
         """Let time pass until the line is raised, `most` cycles at most; whether it is."""
-        return bool(self._call("until_interrupt", most))
+        return bool(self._call("until_interrupt", most, self._lines))
 
     @property
     def interrupt(self) -> bool:
@@ -220,8 +226,15 @@ class MemoryBoard(Board):
     """
 
     def __init__(self, program: Path, bus: Bus) -> None:
-        super().__init__(program, bus.data_bytes, bus.burst, bus.outstanding, large=LARGE_OF_MEMORY)
+        of_bus = bus.data_bytes, bus.burst, bus.outstanding, bus.cores
+        super().__init__(program, *of_bus, large=LARGE_OF_MEMORY)
         self.bus = bus
+
+    def core(self, number: int) -> MemoryBoard:
+        """The same board as seen from one of several cores: its registers and its line."""
+        seen = copy.copy(self)
+        seen._offset, seen._lines = number << CORE_ADDRESS_BITS, 1 << number
+        return seen
 
     def hold(self, parts: Mapping[int, bytes]) -> None:
         """Fill the memory: bytes by their address, 255 between them, a beat more at the end."""
@@ -280,7 +293,7 @@ class MemoryBoard(Board):
         TimeoutError
             It never comes.
         """
-        if not self.until_interrupt():
+        if not self.until_interrupt(MOST):
             raise TimeoutError(f"no interrupt in {MOST} cycles")
         return self.error, self.logits()
 
