@@ -1,18 +1,15 @@
 """The MAC array: an outer product a cycle, and a shadow copy that drains a column a cycle.
 
-N columns stand together and take an operand in the same cycle; each further group of N takes it N
-cycles after the one before. No operand has to get to all columns at once, and one shadow of N
-columns does for all of them: it takes the sums of a group when those of the one before have
-drained.
+N columns stand together and take an operand in the same cycle; each further group takes it a cycle
+after the one before, so that no operand has to get to all columns at once. The drain hides that:
+column N of a tile is not wanted before the N columns of the first group.
 """
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import or_
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Elaboratable, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -93,60 +90,52 @@ class MatMul(wiring.Component):
 
         # An operand goes all over its group; multipliers with registers of their own take these in.
         ways = self.config.ways
-        behind = n * (ways - 1)  # cycles of the last group
         a_words = [
-            stages(m, register(m, a, f"a_{i}"), behind, f"a_{i}", reset=False)
+            stages(m, register(m, a, f"a_{i}"), ways - 1, f"a_{i}", reset=False)
             for i, a in enumerate(self.a)
         ]
         b_words = [
-            delay(m, register(m, b, f"b_{j}"), j // n * n, f"b_{j}") for j, b in enumerate(self.b)
+            delay(m, register(m, b, f"b_{j}"), j // n, f"b_{j}") for j, b in enumerate(self.b)
         ]
-        valid_p = stages(m, self.valid, behind + 2, "valid")
-        first_p = stages(m, self.first, behind + 2, "first")
+        valid_p = stages(m, self.valid, ways + 1, "valid")
+        first_p = stages(m, self.first, ways + 1, "first")
         last_p = delay(m, self.valid & self.last, 2, "last", reset=True)
         joined_p = (
-            stages(m, self.joined, behind + 2, "joined", reset=False)
-            if self.config.precise
-            else None
+            stages(m, self.joined, ways + 1, "joined", reset=False) if self.config.precise else None
         )
-        # A tile that ends takes the shadow: columns of the one before that are not in it by then do
-        # not count.
-        copy = [register(m, last_p, "copy", reset=True)]
-        for cycle in range(1, behind + 1):
-            copy.append(register(m, copy[-1] & ~last_p, f"copy_{cycle}", reset=True))
-        moves = Const(1)
-        if ways > 1:  # as a register, since it goes to all of the shadow
-            moves = register(m, ~Cat(last_p, *copy[n - 1 : -1 : n]).any(), "moves", reset=True)
-        acc = [
-            [Signal(signed(width), name=f"acc_{i}_{j}", reset_less=True) for j in range(columns)]
-            for i in range(n)
-        ]
-        shadow = [
-            [Signal(signed(width), name=f"shadow_{i}_{j}", reset_less=True) for j in range(n)]
-            for i in range(n)
-        ]
+        copy = stages(m, register(m, last_p, "copy", reset=True), ways - 1, "copy")
+        # Column j, copied j // N cycles after column 0, has that many places less to go.
+        sources: list[list[int]] = [[] for _ in range(columns - ways + 1)]
+        for j in range(columns):
+            sources[j - j // n].append(j)
+
+        def sums(name: str, size: int) -> list[list[Signal]]:
+            return [
+                [
+                    Signal(signed(width), name=f"{name}_{i}_{j}", reset_less=True)
+                    for j in range(size)
+                ]
+                for i in range(n)
+            ]
+
+        acc, shadow = sums("acc", columns), sums("shadow", len(sources))
         for i in range(n):
             m.d.comb += self.o[i].eq(shadow[i][0])
             for j in range(columns):
-                late = j // n * n
-                a, b, sum_ = a_words[i][late], b_words[j], acc[i][j]
+                group = j // n
+                a, b, sum_ = a_words[i][group], b_words[j], acc[i][j]
                 ab = a * b if i * columns + j < dsp_macs else lut_product(a, b)
                 product = register(m, ab, f"product_{i}_{j}")
-                before = Mux(first_p[late + 2], 0, sum_)
+                before = Mux(first_p[group + 2], 0, sum_)
                 if joined_p is not None:
-                    joined = first_p[late + 2] & joined_p[late + 2]
+                    joined = first_p[group + 2] & joined_p[group + 2]
                     before = Mux(joined, sum_ >> HALF_BITS, before)
-                with m.If(valid_p[late + 2]):
+                with m.If(valid_p[group + 2]):
                     m.d.sync += sum_.eq(before + product)
-                if j < n:
-                    after = shadow[i][j + 1] if j + 1 < n else shadow[i][j]
-                    m.d.sync += shadow[i][j].eq(_taken(copy[::n], acc[i][j::n], moves, after))
+                if j < len(sources):
+                    taken = shadow[i][j + 1] if j + 1 < len(sources) else shadow[i][j]
+                    # Where two columns come at once, the later is of a tile that has drained.
+                    for column in reversed(sources[j]):
+                        taken = Mux(copy[column // n], acc[i][column], taken)
+                    m.d.sync += shadow[i][j].eq(taken)
         return m
-
-
-def _taken(copies: list[Value], sums: list[Signal], moves: Value, after: Value) -> Value:
-    """What a place of the shadow takes: the sum of the group that is copied, or what moves up."""
-    if len(copies) == 1:
-        return Mux(copies[0], sums[0], after)
-    taken = (Mux(copy, acc, 0) for copy, acc in zip(copies, sums, strict=True))
-    return reduce(or_, taken, Mux(moves, after, 0))

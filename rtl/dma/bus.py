@@ -83,8 +83,11 @@ class Bus:
         return self.burst * self.outstanding
 
     def as_dict(self) -> dict[str, int]:
-        """The choices, for reports."""
-        return asdict(self)
+        """The choices, for reports; of one core alone it is not said that it is one."""
+        chosen = asdict(self)
+        if self.cores == 1:
+            del chosen["cores"]
+        return chosen
 
 
 def one_core(bus: Bus) -> Bus:

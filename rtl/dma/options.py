@@ -8,8 +8,8 @@ import dataclasses
 from rtl.dma.bus import Bus
 
 
-def add_bus_options(parser: argparse.ArgumentParser) -> None:
-    """Add --dma, and one option for each field of Bus."""
+def add_bus_options(parser: argparse.ArgumentParser, *, cores: bool = False) -> None:
+    """Add --dma, and one option for each field of Bus; --cores where several matter."""
     group = parser.add_argument_group("memory side")
     group.add_argument(
         "--dma",
@@ -17,6 +17,8 @@ def add_bus_options(parser: argparse.ArgumentParser) -> None:
         help="the accelerator reads stream and rows from memory itself, as an AXI4 master",
     )
     for field in dataclasses.fields(Bus):
+        if field.name == "cores" and not cores:
+            continue
         group.add_argument(
             f"--{field.name.replace('_', '-')}",
             type=int,
@@ -34,7 +36,8 @@ def bus_of(options: argparse.Namespace) -> Bus | None:
         A choice of the bus without --dma, or as Bus says.
     """
     names = [field.name for field in dataclasses.fields(Bus)]
-    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    values = {name: getattr(options, name, None) for name in names}
+    given = {name: value for name, value in values.items() if value is not None}
     if options.dma:
         return Bus(**given)
     if given:

@@ -28,8 +28,8 @@ Write a unit as Verilog, with a JSON of its ports, configuration and latency bes
 
 The accelerator comes as a package: rtl/, constraints/ (.sdc, .xdc, .lpf), templates/ for Verilog
 and VHDL, software/ (C header of the registers), a self-checking bench, a FuseSoC core and a data
-sheet. With --dma it reads command stream and embedding rows from memory itself; that package has no
-bench.
+sheet. With --dma it reads command stream and embedding rows from memory itself, and --cores of them
+share the memory; these packages have no bench.
 """
 EXAMPLES = """\
 examples:
@@ -39,6 +39,7 @@ examples:
   python -m rtl.generate accelerator --lanes 8 -o build/package --clock-mhz 125
   python -m rtl.generate accelerator --lanes 4 --no-trace --prefix small_
   python -m rtl.generate accelerator --dma --data-bits 128 -o build/package
+  python -m rtl.generate accelerator --dma --cores 2 --lanes 4
   python -m rtl.generate accelerator --fit build/bert-tiny-imdb build/mine --lanes 16
 """
 OUT = BUILD / "rtl"
@@ -70,7 +71,7 @@ def _parser() -> Parser:
     )
     add_fit(result)
     add_config_options(result)
-    add_bus_options(result)
+    add_bus_options(result, cores=True)
     return result
 
 

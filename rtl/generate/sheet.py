@@ -107,7 +107,8 @@ def generated(
     module = prefix + (name if bus is None else DMA)
     text = convert(component, module, trace=trace)
     traces = any(port.startswith(TRACE) for port, *_ in ports(component))
-    if not trace and not traces:
+    several = bus is not None and bus.cores > 1  # which have none to leave away
+    if not (trace or traces or several):
         raise ValueError(f"{name} has no {TRACE}* ports: generate it without --no-trace")
     return Generated(
         module=module,

@@ -16,8 +16,9 @@ class MemoryMachine : public Machine {
   public:
     // `outstanding` bursts of each of `ids`.
     MemoryMachine(uint32_t data_bytes, uint32_t burst, uint32_t outstanding, uint32_t ids)
-        : data_bytes_(data_bytes), burst_(burst), outstanding_(outstanding), ids_(ids) {}
+        : ids(ids), data_bytes_(data_bytes), burst_(burst), outstanding_(outstanding) {}
 
+    const uint32_t ids;
     std::vector<uint8_t> memory;
     uint64_t latency = 1;
     uint64_t beats = 0, bursts = 0;     // given and taken so far
@@ -29,7 +30,7 @@ class MemoryMachine : public Machine {
         address_rests_ = Stalls(of_seed != 0, of_seed);
         beat_rests_ = Stalls(of_seed != 0, of_seed + 1);
         order_ = Random(of_seed);
-        mixed_ = of_seed != 0 && ids_ > 1;
+        mixed_ = of_seed != 0 && ids > 1;
     }
     // It keeps its words and forgets what it was asked for.
     void reset(uint32_t cycles) override {
@@ -92,7 +93,7 @@ class MemoryMachine : public Machine {
                    && id == o.id;
         }
     };
-    const uint32_t data_bytes_, burst_, outstanding_, ids_;
+    const uint32_t data_bytes_, burst_, outstanding_;
     uint64_t asked_ = 0;
     std::deque<Beat> queue_;
     size_t next_ = 0;  // of the queue, the one that is offered
@@ -111,7 +112,7 @@ class MemoryMachine : public Machine {
         if (one.address / PAGE != (end - 1) / PAGE) complain("a burst crosses 4 KiB");
         if (end > memory.size()) complain("a read beyond the memory, at " + std::to_string(end));
         bursts++;
-        if (one.id >= ids_) complain("a burst of id " + std::to_string(one.id));
+        if (one.id >= ids) complain("a burst of id " + std::to_string(one.id));
         uint32_t open = 1;
         for (const Beat& beat : queue_) open += beat.last && beat.id == one.id;
         if (open > outstanding_) complain("too many bursts under way");
@@ -121,10 +122,10 @@ class MemoryMachine : public Machine {
     }
     // The place of the first beat of an id that has some, drawn anew each time.
     size_t any_id() {
-        const uint32_t first = uint32_t(order_.next() % ids_);
-        for (uint32_t k = 0; k < ids_; k++)
+        const uint32_t first = uint32_t(order_.next() % ids);
+        for (uint32_t k = 0; k < ids; k++)
             for (size_t at = 0; at < queue_.size(); at++)
-                if (queue_[at].id == (first + k) % ids_) return at;
+                if (queue_[at].id == (first + k) % ids) return at;
         return queue_.size();
     }
 };

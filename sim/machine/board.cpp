@@ -9,11 +9,9 @@
 #ifdef WITH_MEMORY
 #include "axi_memory.h"
 using Around = MemoryMachine;
-constexpr uintptr_t SPAN = 0x100;  // bytes of the register map, of the first core
 #else
 #include "streams.h"
 using Around = StreamMachine;
-constexpr uintptr_t SPAN = REGISTER_BYTES;
 #endif
 
 class Board : public Around {
@@ -32,7 +30,12 @@ class Board : public Around {
 #endif
 
     uint32_t offset_of(uintptr_t address) {
-        if (address < base || address >= base + SPAN || address % 4)
+#ifdef WITH_MEMORY
+        const uintptr_t span = 0x100 * ids;
+#else
+        const uintptr_t span = REGISTER_BYTES;
+#endif
+        if (address < base || address >= base + span || address % 4)
             complain("a bus fault: nothing is at " + std::to_string(address));
         return uint32_t(address - base);
     }

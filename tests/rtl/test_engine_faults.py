@@ -48,11 +48,11 @@ class Fault:
 
 WHOLE = "accelerator"
 FAULTS = (
-    Fault("matmul", "sum not begun anew", "Mux(first_p[late + 2], 0, sum_)", "sum_", "matmul"),
-    Fault("matmul", "operands swapped", "a_words[i][late], b_words[j]",
-          "a_words[j][late], b_words[i]", "matmul"),
+    Fault("matmul", "sum not begun anew", "Mux(first_p[group + 2], 0, sum_)", "sum_", "matmul"),
+    Fault("matmul", "operands swapped", "a_words[i][group], b_words[j]",
+          "a_words[j][group], b_words[i]", "matmul"),
     Fault("matmul", "copied early", 'register(m, last_p, "copy", reset=True)', "last_p"),
-    Fault("matmul", "columns reversed", "shadow[i][j + 1] if j + 1 < n else",
+    Fault("matmul", "columns reversed", "shadow[i][j + 1] if j + 1 < len(sources) else",
           "shadow[i][j - 1] if j > 0 else", "matmul"),
     Fault("matmul", "LUT multiplier's sign", "(terms[6] - terms[7])", "(terms[6] + terms[7])",
           "matmul"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import random
@@ -171,10 +172,19 @@ def test_figures_of_16_lanes_are_shown() -> None:
 
 def test_memories_of_a_text() -> None:
     text = (
-        "module top(a);\n  reg [3:0] counter;\n  reg [31:0] ram [99:0];\nendmodule\n"
-        "module top_part_table(a);\n  reg rom [7:0];\nendmodule\n"
+        "module top(a);\n  reg [3:0] counter;\n  reg [31:0] ram [99:0];\n"
+        "  reg [31:0] output_1 = 0;\n    ram[a] <= b;\n    _1_ <= ram[c];\nendmodule\n"
+        "module top_part_table(a);\n  reg rom [7:0];\n  reg output0_1 = 0;\n  reg output1_1 = 0;\n"
+        "    _2_ <= rom[a];\n    _3_ <= rom[\\b$1 ];\nendmodule\n"
+        "module top_lengths(a);\n  reg [6:0] ram [2:0];\n  assign d = ram[a];\nendmodule\n"
+        "module top_fifo(a);\n  reg [6:0] storage [3:0];\n      _4_ <= storage[a];\nendmodule\n"
     )
-    assert memories(text, "top") == [("top", "RAM", 100, 32), ("part_table", "ROM", 8, 1)]
+    assert [dataclasses.astuple(one) for one in memories(text, "top")] == [
+        ("top", "RAM", 1, 2, 100, 32),
+        ("part_table", "ROM", 2, 2, 8, 1),
+        ("lengths", "RAM", 1, 0, 3, 7),
+        ("fifo", "FIFO", 1, 1, 4, 7),
+    ]
 
 
 def test_every_port_has_one_meaning() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 import tomllib
@@ -36,7 +37,7 @@ PORTS = {
     "m_axis_request_": "row number of the flat embedding table",
     "s_axis_rows_": "the rows asked for, in that order; tlast with each row's last word",
     "m_axis_logits_": "int32 logits; tlast with the last of each sequence",
-    "m_axi_": "AXI4 read master: INCR bursts of whole beats, one ID, none over 4 KiB",
+    "m_axi_": "AXI4 read master: INCR bursts of whole beats, an ID for each core, none over 4 KiB",
     "interrupt": "level, active high: pending and enabled",
     TRACE: "every write of a named intermediate, for benches",
 }
@@ -67,15 +68,40 @@ def port_text(name: str) -> str:
     return found[0]
 
 
-def memories(verilog: str, module: str) -> list[tuple[str, str, int, int]]:
-    """(part, kind, words, bits a word) of each memory in the Verilog of `module`."""
+KINDS = {"ram": "RAM", "rom": "ROM", "storage": "FIFO"}
+"""Of a memory, by its name in the Verilog."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Held:
+    """A memory in the Verilog: the part that has it, of KINDS, and how it is read.
+
+    read
+        Cycles from an address to its word.
+    """
+
+    part: str
+    kind: str
+    read_ports: int
+    read: int
+    words: int
+    bits: int
+
+
+def memories(verilog: str, module: str) -> list[Held]:
+    """Each memory in the Verilog of `module`."""
     found = []
     for part in re.split(r"^module ", verilog, flags=re.MULTILINE)[1:]:
         name = re.match(r"\w+", part)
         assert name is not None
         place = name[0].removeprefix(module).strip("_") or module
-        for width, kind, last in _MEMORY.findall(part):
-            found.append((place, kind.upper(), int(last) + 1, int(width or 0) + 1))
+        for width, memory, last in _MEMORY.findall(part):
+            clocked = len(re.findall(rf"<= {memory}\[", part))
+            ports = clocked or len(re.findall(rf"= {memory}\[", part))
+            behind = re.search(r"^  reg .*\boutput\d?_1 =", part, re.MULTILINE)
+            read = 1 + (behind is not None) if clocked else 0
+            size = int(last) + 1, int(width or 0) + 1
+            found.append(Held(place, KINDS[memory], ports, read, *size))
     return found
 
 
@@ -174,19 +200,26 @@ activations of 16 bits. Any model within the limits runs: it comes with the comm
 """
 BUS = """\
 data_bits and address_bits are the widths of RDATA and ARADDR, burst the most beats of a burst,
-outstanding the most bursts under way.
+outstanding the most bursts of a core under way; cores is how many accelerators share the master.
 """
 MEMORY_SIDE = """\
 Registers from 0x80 on take whole words: a write without all strobes has no effect and is answered
 with SLVERR, as is one to an address or a size while busy. An abort empties the room for tokens, a
 start drops the logits that were not read.
 """
+CORES = """\
+Each of the {cores} cores has these registers, core k at k · 0x100; a transfer takes two cycles
+more, and an access beyond the last core ends with DECERR. Core k has ARID k and line k of
+`interrupt`. Nothing but the memory's bandwidth is shared.
+"""
 UNMEASURED = "No figures were measured in this configuration. "
 PRINTED = "In a checkout of bert2rtl this prints them:\n"
-INSIDE = "These figures are of the accelerator without its memory side (DMA).\n"
+INSIDE = "These figures are of one accelerator without its memory side (DMA).\n"
 MEMORIES = """\
-As they stand in the Verilog. A RAM has one read and one write port, a ROM one read port; all have
-an output register.
+As they stand in the Verilog. Each but the ROMs has one write port. A read takes as many cycles as
+said from the address to the word: with 2 there is a register behind the memory's own, for the block
+RAM's output, and a word that is read in the cycle in which it is written has no meaning and is not
+used; with 0 it is distributed RAM, and that word is the old one.
 """
 RULES = """\
 - 1 to {tokens} tokens, 1 to {labels} logits, a feed-forward layer of 1 to {ffn}, a hidden state of
@@ -226,8 +259,8 @@ def data_sheet(
         Of an accelerator with DMA.
     """
     held = memories(made.verilog, made.module)
-    sizes: list[Sequence[object]] = [(*one, one[2] * one[3]) for one in held]
-    sizes.append(("total", "", "", "", sum(words * bits for _, _, words, bits in held)))
+    sizes = [(*dataclasses.astuple(one), one.words * one.bits) for one in held]
+    sizes.append(("total", *[""] * 5, sum(one.words * one.bits for one in held)))
     played = f"`{bench}` holds a self-checking bench, scripts for simulators and a README.\n"
     parts = [
         f"# {made.module}\n",
@@ -242,10 +275,15 @@ def data_sheet(
         "## Registers\n",
         markdown(config, bus),
         *([MEMORY_SIDE] if bus else []),
+        *([CORES.format(cores=bus.cores)] if bus and bus.cores > 1 else []),
         "| error | | what happened |\n| --- | --- | --- |\n" + errors(config),
         "## Memories\n",
         MEMORIES,
-        _table(("part", "kind", "words", "bits", "bits in all"), sizes, right=3),
+        _table(
+            ("part", "kind", "read ports", "read (cycles)", "words", "bits", "bits in all"),
+            sizes,
+            right=5,
+        ),
         "## Resources and clock\n",
         _figures(config, bus),
         "## Latency\n",
