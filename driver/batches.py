@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from driver import streams
 from driver.accelerator import InferenceError
 
-Batch = tuple[list[int], list[int], list[int], list[int]]
-"""The ids, types and attend of its sequences, one after the other, and their lengths."""
+
+class Batch(NamedTuple):
+    """The sequences of an inference, one after the other, and the length of each."""
+
+    ids: list[int]
+    types: list[int]
+    attend: list[int]
+    lengths: list[int]
 
 
 def cut(
@@ -43,7 +50,7 @@ def cut(
     found = []
     for batch in streams.pack(lengths, lanes, room):
         i, t, a = ([x for place in batch for x in part[place]] for part in (ids, types, attend))
-        found.append((list(batch), (i, t, a, [lengths[place] for place in batch])))
+        found.append((list(batch), Batch(i, t, a, [lengths[place] for place in batch])))
     return found
 
 
@@ -52,7 +59,7 @@ def parted(
 ) -> dict[int, list[int]]:
     """The logits of a batch by the places of its sequences."""
     found = {}
-    for place, length in zip(places, batch[3]):
+    for place, length in zip(places, batch.lengths):
         count = logits(length)
         found[place], left = left[:count], left[count:]
     return found
@@ -79,7 +86,7 @@ def failed(
     i, t, a = (part[:begin] + part[end:] for part in parts)
     rest = [place for k, place in enumerate(places) if k != wrong]
     left = [length for k, length in enumerate(lengths) if k != wrong]
-    return [(rest, (i, t, a, left))] if rest else []
+    return [(rest, Batch(i, t, a, left))] if rest else []
 
 
 def infer_all(

@@ -108,17 +108,15 @@ class MatMul(wiring.Component):
         sources: list[list[int]] = [[] for _ in range(columns - ways + 1)]
         for j in range(columns):
             sources[j - j // n].append(j)
-
-        def sums(name: str, size: int) -> list[list[Signal]]:
-            return [
-                [
-                    Signal(signed(width), name=f"{name}_{i}_{j}", reset_less=True)
-                    for j in range(size)
-                ]
-                for i in range(n)
-            ]
-
-        acc, shadow = sums("acc", columns), sums("shadow", len(sources))
+        places = len(sources)
+        acc = [
+            [Signal(signed(width), name=f"acc_{i}_{j}", reset_less=True) for j in range(columns)]
+            for i in range(n)
+        ]
+        shadow = [
+            [Signal(signed(width), name=f"shadow_{i}_{j}", reset_less=True) for j in range(places)]
+            for i in range(n)
+        ]
         for i in range(n):
             m.d.comb += self.o[i].eq(shadow[i][0])
             for j in range(columns):
@@ -132,8 +130,8 @@ class MatMul(wiring.Component):
                     before = Mux(joined, sum_ >> HALF_BITS, before)
                 with m.If(valid_p[group + 2]):
                     m.d.sync += sum_.eq(before + product)
-                if j < len(sources):
-                    taken = shadow[i][j + 1] if j + 1 < len(sources) else shadow[i][j]
+                if j < places:
+                    taken = shadow[i][j + 1] if j + 1 < places else shadow[i][j]
                     # Where two columns come at once, the later is of a tile that has drained.
                     for column in reversed(sources[j]):
                         taken = Mux(copy[column // n], acc[i][column], taken)

@@ -52,7 +52,7 @@ FAULTS = (
     Fault("matmul", "operands swapped", "a_words[i][group], b_words[j]",
           "a_words[j][group], b_words[i]", "matmul"),
     Fault("matmul", "copied early", 'register(m, last_p, "copy", reset=True)', "last_p"),
-    Fault("matmul", "columns reversed", "shadow[i][j + 1] if j + 1 < len(sources) else",
+    Fault("matmul", "columns reversed", "shadow[i][j + 1] if j + 1 < places else",
           "shadow[i][j - 1] if j > 0 else", "matmul"),
     Fault("matmul", "LUT multiplier's sign", "(terms[6] - terms[7])", "(terms[6] + terms[7])",
           "matmul"),

@@ -199,7 +199,7 @@ def test_the_data_sheet_says_what_the_design_has(package: Path) -> None:
     held = {
         part: (int(words), int(bits))
         for part, words, bits in re.findall(
-            r"^\| (\w+) \| R[AO]M \| (\d+) \| (\d+) \| \d+ \|$", text, re.M
+            r"^\| (\w+) \| R[AO]M \| \d \| \d \| (\d+) \| (\d+) \| \d+ \|$", text, re.M
         )
     }
     n = CONFIG.lanes
@@ -215,7 +215,7 @@ def test_the_data_sheet_says_what_the_design_has(package: Path) -> None:
     }
     assert wanted.items() <= held.items()
     total = sum(words * bits for words, bits in held.values())
-    assert f"| total | | | | {total} |\n" in text
+    assert f"| total | | | | | | {total} |\n" in text
     assert markdown(CONFIG) in text
     assert (package / "software" / "accelerator_registers.h").read_text() == c_header(CONFIG)
     for name in json.loads((package / "rtl" / "accelerator.json").read_text())["ports"]:

@@ -94,7 +94,7 @@ def before(name: str, other: str) -> Change:
 
 def changed(number: int, change: Change | None) -> tuple[Subject, bytes]:
     """A subject, and its stream after the change."""
-    subject = subjects(N)[number]
+    subject = subjects(config(N))[number]
     pieces = [(bytearray(body), bytearray(payload)) for body, payload in parts(subject)]
     if change is not None:
         change(subject, pieces)
@@ -231,12 +231,12 @@ def test_what_is_allowed_depends_on_nothing_else(seed: int) -> None:
     """
     rng, cases = Random(seed), []
     while len(cases) < 120:
-        subject = rng.choice(subjects(N))
+        subject = rng.choice(subjects(config(N)))
         number = rng.randrange(POOL)
         run = rng.choice(CHANGES)(rng, subject, subject.sound(number))
         if run.model.data == subject.stream or not allowed(run.model.data):
             continue
-        foreign = rng.choice(subjects(N)).sound(rng.randrange(POOL))
+        foreign = rng.choice(subjects(config(N))).sound(rng.randrange(POOL))
         later = run.but(
             seed=rng.randrange(1, 1 << 32),
             row_latency=rng.randrange(1, 9),
