@@ -10,11 +10,10 @@ by least squares to points of points.toml, which `sim.synth` has measured:
 
     FF   = N M (17 + 2 acc) + 9 N + 8 M + 7 + rest
     LUT4 = k N M acc + 79 (MACs without a multiplier) + N M acc P + rest
-    rest = a + b N + c N P
+    rest = a + b N + c N P + d (M - N)
 
 where acc is the width of an accumulator, and P is 1 with operands of 16 bits, whose accumulators
-begin anew from 0 or from the first pass. No point has more columns than lanes yet: the words of
-operand B beyond the first are not in the rest.
+begin anew from 0 or from the first pass. k is that of square arrays.
 The cost of wider addresses (more tokens, hidden and ffn) is left out. Points that are marked
 `held_out` have no part in the fit: how far the formulas are off there is their stated error.
 """
@@ -78,7 +77,8 @@ def multipliers(config: Config) -> int:
 
 def _terms(config: Config) -> list[float]:
     """What the rest is a linear function of."""
-    return [1, config.lanes, config.lanes * config.precise]
+    further = config.tile_columns - config.lanes
+    return [1, config.lanes, config.lanes * config.precise, further]
 
 
 def _known(config: Config, luts_per_bit: float) -> dict[str, float]:
@@ -125,9 +125,10 @@ def fitted(measured: tuple[Point, ...]) -> Fit:
     terms = np.array([_terms(p.config) for p in measured], float)
     if np.linalg.matrix_rank(terms) < terms.shape[1]:
         raise ValueError(f"{len(measured)} points do not determine {terms.shape[1]} coefficients")
-    bits = np.array([p.config.macs * p.config.acc_bits for p in measured], float)
-    wide = np.array([p.config.precise for p in measured])
-    luts = np.array([p.array["LUT4"] for p in measured]) - bits * wide
+    square = [p for p in measured if p.config.ways == 1]
+    bits = np.array([p.config.macs * p.config.acc_bits for p in square], float)
+    wide = np.array([p.config.precise for p in square])
+    luts = np.array([p.array["LUT4"] for p in square]) - bits * wide
     luts_per_bit = float(bits @ luts / (bits @ bits))
     rest = {}
     for name in ("LUT4", "FF"):

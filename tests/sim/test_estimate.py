@@ -194,8 +194,8 @@ def test_a_fit_finds_the_formula_that_made_its_points() -> None:
     truth = area.Fit(
         2.5,
         {
-            "LUT4": np.array([700, 1500, 60]),
-            "FF": np.array([900, 1800, 20]),
+            "LUT4": np.array([700, 1500, 60, 110]),
+            "FF": np.array([900, 1800, 20, 70]),
         },
     )
 
@@ -209,6 +209,7 @@ def test_a_fit_finds_the_formula_that_made_its_points() -> None:
         Config(lanes=8, tokens=32),
         Config(lanes=16),
         Config(lanes=8, precise=True),
+        Config(lanes=4, columns=16, dsp_macs=5),
     ]
     found = area.fitted(tuple(point(config) for config in configs))
     wide = Config(
@@ -219,10 +220,11 @@ def test_a_fit_finds_the_formula_that_made_its_points() -> None:
         dsp_macs=7,
         precise=True,
     )
-    for config in (*configs, wide):
+    wider = Config(lanes=16, columns=128)
+    for config in (*configs, wide, wider):
         for name, value in truth.of(config).items():
             assert abs(found.of(config)[name] - value) <= 2
-    with pytest.raises(ValueError, match="1 points do not determine 3 coefficients"):
+    with pytest.raises(ValueError, match="1 points do not determine 4 coefficients"):
         area.fitted((point(configs[0]),))
 
 
