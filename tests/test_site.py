@@ -86,6 +86,64 @@ def test_formulas_are_set(site: Path) -> None:
     assert "\\mathrm" not in page
 
 
+PROSE = (
+    ("m, 2^15 &lt;= m &lt; 2^16", "m, 2<sup>15</sup> ≤ m &lt; 2<sup>16</sup>"),
+    ("2^(s-1), 2^-15 and 2^address", "2<sup>s−1</sup>, 2<sup>−15</sup> and 2<sup>address</sup>"),
+    ("H^2 * 2^30 &gt;= H*S2", "H<sup>2</sup> · 2<sup>30</sup> ≥ H·S2"),
+    ("(x + 2^(s-1)) &gt;&gt; s", "(x + 2<sup>s−1</sup>) ≫ s"),
+    ("r * 2^-(16+e), 2^((a - b)/256)", "r · 2<sup>−(16+e)</sup>, 2<sup>(a − b)/256</sup>"),
+    ("|n| &lt;= sqrt(H-1), E[x]^2", "|n| ≤ √(H-1), E[x]<sup>2</sup>"),
+    ("a -&gt; b, x - 1, -127..127", "a -&gt; b, x - 1, -127..127"),
+)
+
+
+@pytest.mark.parametrize(("said", "shown"), PROSE)
+def test_formulas_of_sentences_are_set_and_code_is_not(said: str, shown: str) -> None:
+    assert hooks.on_page_content(f"<p>{said}</p>") == f"<p>{shown}</p>"
+    for tag in ("code", "pre", "math", "script"):
+        literal = f"<p><{tag} title='a &lt;= 2^3'>{said}</{tag}></p>"
+        assert hooks.on_page_content(literal) == literal
+
+
+def test_no_sentence_of_the_site_spells_a_formula_in_ascii(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        page = path.read_text(encoding="utf-8")
+        prose = hooks.LITERAL.sub("", page[page.index("<article") : page.index("</article>")])
+        assert not re.findall(r".*\w\^[\w(-].*|.*&[lg]t;=.*", prose), path
+
+
+def test_members_of_a_component_are_a_list(site: Path) -> None:
+    doc = (
+        "Sum.\n\nMembers\n-------\nstart, busy\n    See `Control`,\n    or not.\no : Out, 8\n\n"
+        "Raises\n------\nValueError\n    Always.\n"
+    )
+    expected = "- `start, busy`: See `Control`, or not.\n- `o` (Out, 8)\n\nRaises\n------\n"
+    assert expected in hooks.MEMBERS.sub(hooks.members, doc)
+    page = (site / "reference" / "rtl.html").read_text(encoding="utf-8")
+    assert page.count("<strong>Members</strong>") > 20
+    assert "<summary>Members" not in page
+
+
+def test_pages_lead_on_code_is_copied_and_the_folder_is_searched(site: Path) -> None:
+    pages = [path for path in site.rglob("*.html") if path.name != "404.html"]
+    unlinked = [path for path in pages if 'rel="next"' not in path.read_text(encoding="utf-8")]
+    assert [path.name for path in unlinked] == ["sim.html"], "the last page alone has no next one"
+    for path in pages:
+        page = path.read_text(encoding="utf-8")
+        assert '"content.code.copy"' in page
+        assert re.search(r'<script src="[./]*iframe-worker\.js">', page), path
+    index = (site / "search" / "search_index.js").read_text(encoding="utf-8")
+    assert index.startswith("var __index = ")
+    assert not [path for path in site.rglob("*") if path.suffix in (".py", ".pyc", ".toml")]
+
+
+def test_what_scrolls_is_what_the_theme_lets_scroll(site: Path) -> None:
+    style = (ROOT / "docs" / "site.css").read_text(encoding="utf-8")
+    theme = "".join(path.read_text("utf-8") for path in site.rglob("assets/**/*.min.*s"))
+    for name in re.findall(r"\.(md-[\w-]+)", style):
+        assert name in theme, name
+
+
 def test_every_command_and_the_docstrings_are_there(site: Path) -> None:
     page = (site / "commands.html").read_text(encoding="utf-8")
     absent = [name for name in COMMANDS if f">{name}<" not in page and name not in page]
