@@ -123,7 +123,7 @@ def apart(centres: Sequence[float], gap: float, low: float, high: float) -> list
     return places
 
 
-def _operations(found: Sequence[Operation], window: Window) -> tuple[list[str], float]:
+def _operations(found: Sequence[Operation], window: Window) -> tuple[list[str], int]:
     """The band of the array's operations with their names, and how high what is above it is.
 
     A name that finds no room in the band stands upright above it, at a line to its place. Where
@@ -156,10 +156,10 @@ def _operations(found: Sequence[Operation], window: Window) -> tuple[list[str], 
     top = round(high + LEADER) if shown else 0
     places = apart([centre for centre, _ in shown], LINE, LABELS + 4, LABELS + WIDTH)
     above = []
-    for place, (centre, name) in zip(places, shown):
+    for x, (centre, name) in zip(places, shown):
         above.append(
-            f'<path class="tick" d="M{place:.1f} {top - LEADER + 2}L{centre:.1f} {top}"/>'
-            f'<text class="soft" transform="translate({place + 3.5:.1f} {top - LEADER}) '
+            f'<path class="tick" d="M{x:.1f} {top - LEADER + 2}L{centre:.1f} {top}"/>'
+            f'<text class="soft" transform="translate({x + 3.5:.1f} {top - LEADER}) '
             f'rotate(-90)">{escape(name)}</text>'
         )
     moved = f'<g transform="translate(0 {top})">{"".join(inside)}</g>'
