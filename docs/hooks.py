@@ -3,6 +3,7 @@
     driver.md, contributing.md, changes.md    documents that lie elsewhere in the repository
     commands.md                               --help of every command
     reference/PACKAGE.md                      docstrings
+    <!-- README: HEADING -->                  that section of README.md
     ```math blocks                            MathML, which browsers show without a script
     2^15 <= m in a sentence                   superscripts and signs, as in those blocks
 
@@ -51,8 +52,9 @@ REFERENCE: dict[str, tuple[str, ...] | None] = {
     ),
     "sim": ("activity", "bench", "cycles.model", "machine.volume", "phases", "play"),
 }
+SECTION = re.compile(r"^<!-- README: (.*) -->$", re.MULTILINE)
 #: Of the texts of --help: what a window of 1,280 pixels shows between the lists of contents.
-HELP_COLUMNS = 90
+HELP_COLUMNS = 100
 #: Members of a component in a docstring, and one of them: `names : what they are` and its text.
 MEMBERS = re.compile(r"^Members\n-+\n(.*?)(?=^\S[^\n]*\n-{3,}$|\Z)", re.MULTILINE | re.DOTALL)
 MEMBER = re.compile(r"^(\S.*?)(?: : (.*))?$((?:\n(?:    .*)?$)*)", re.MULTILINE)
@@ -87,12 +89,30 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Set the formulas, and make links fit the site; code stays as it is."""
     place = page.file.src_uri
     source = ELSEWHERE.get(place, f"docs/{place}")
-    text = MATH.sub(lambda match: formula(match[1], place), markdown)
+    text = SECTION.sub(lambda match: section(match[1], place), markdown)
+    text = MATH.sub(lambda match: formula(match[1], place), text)
     parts = FENCE.split(text)
     return "".join(
         part if FENCE.fullmatch(part) else LINK.sub(lambda m: link(m, source, place), part)
         for part in parts
     )
+
+
+def section(heading: str, place: str) -> str:
+    """The section of README.md that has this heading, with its links as those of a page.
+
+    Raises
+    ------
+    PluginError
+        There is none.
+    """
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.search(
+        rf"^## {re.escape(heading)}\n.*?(?=^## |\Z)", readme, re.MULTILINE | re.DOTALL
+    )
+    if found is None:
+        raise PluginError(f"{place}: README.md has no section {heading!r}")
+    return LINK.sub(lambda match: link(match, "README.md", place), found[0])
 
 
 def on_page_content(html: str, **_: Any) -> str:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -112,6 +113,23 @@ def test_no_sentence_of_the_site_spells_a_formula_in_ascii(site: Path) -> None:
         assert not re.findall(r".*\w\^[\w(-].*|.*&[lg]t;=.*", prose), path
 
 
+def test_the_overview_has_the_section_of_the_readme(site: Path) -> None:
+    page = (site / "index.html").read_text(encoding="utf-8")
+    for said in (
+        'id="what-it-has-beside-the-alternatives"',
+        "FINN",
+        "hls4ml",
+        "ITA",
+        "HLS project",
+    ):
+        assert said in page
+    assert 'href="results.html#beside-published-accelerators"' in page
+    with pytest.raises(PluginError, match=r"index\.md: README\.md has no section 'Nothing'"):
+        hooks.on_page_markdown(
+            "<!-- README: Nothing -->", SimpleNamespace(file=SimpleNamespace(src_uri="index.md"))
+        )
+
+
 def test_members_of_a_component_are_a_list(site: Path) -> None:
     doc = (
         "Sum.\n\nMembers\n-------\nstart, busy\n    See `Control`,\n    or not.\no : Out, 8\n\n"
@@ -135,6 +153,15 @@ def test_pages_lead_on_code_is_copied_and_the_folder_is_searched(site: Path) -> 
     index = (site / "search" / "search_index.js").read_text(encoding="utf-8")
     assert index.startswith("var __index = ")
     assert not [path for path in site.rglob("*") if path.suffix in (".py", ".pyc", ".toml")]
+
+
+def test_the_first_commands_are_not_cut_in_a_window_of_1280_pixels() -> None:
+    """Those that a stranger copies; what is longer elsewhere scrolls."""
+    for name in ("index.md", "tutorial.md"):
+        text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        code = [line for line in text.split("\n") if line.startswith("    ")]
+        assert len(code) >= 3
+        assert max(len(line) - 4 for line in code) <= hooks.HELP_COLUMNS
 
 
 def test_what_scrolls_is_what_the_theme_lets_scroll(site: Path) -> None:
