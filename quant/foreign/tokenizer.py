@@ -18,16 +18,18 @@ from tokenizers import Tokenizer
 from golden import store
 from quant.foreign import sentence
 from quant.foreign.resolve import Resolved, resolve
-from quant.model.spec import QUESTION_ANSWERING, TOKEN_CLASSIFICATION, CheckpointError, EncoderSpec
+from quant.model.spec import (
+    QUESTION_ANSWERING,
+    TOKEN_CLASSIFICATION,
+    CheckpointError,
+    EncoderSpec,
+)
+from quant.model.spec import InputError as InputError
 
 _NOT_UTF8 = re.compile("[\ud800-\udfff]")  # what Python reads such a byte as
 
 PIPELINE = "tokenizer.json"
 """The resolved tokenizer in a quantized model's folder."""
-
-
-class InputError(ValueError):
-    """A text that cannot be classified; the message says why."""
 
 
 @dataclass(frozen=True)
