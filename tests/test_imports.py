@@ -40,7 +40,7 @@ PROGRAMS = {
     "quant/inspect.py": {"rtl", "sim"},
 }
 # Distributions of pyproject.toml by the name under which they are imported.
-TRAINING = {"torch", "transformers", "sklearn"}
+TRAINING = {"torch", "transformers", "sklearn", "PIL"}
 THIRD_PARTY = {
     "bert2rtl": set(),
     "cli": {"tqdm", "distributed", "numpy", "jinja2", "markupsafe"},

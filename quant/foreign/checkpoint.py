@@ -49,8 +49,8 @@ _PIECE = 1 << 20  # bytes of a file that are hashed at a time
 class Checkpoint:
     """An encoder as loaded: its spec, its float32 arrays, where they came from and their hash.
 
-    resolved: its tokenizer; front: in its place, the front end of a model of images. asked: the task
-    that was asked for, None for its own. notes: what was taken otherwise than a reader might
+    resolved: its tokenizer; front: in its place, the front end of a model of images. asked: the
+    task that was asked for, None for its own. notes: what was taken otherwise than a reader might
     expect, a sentence each.
     """
 

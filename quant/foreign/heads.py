@@ -126,7 +126,7 @@ BASES = {
 
 _ENCODER = (
     *("embeddings", "encoder", "transformer", "pooler", "embeddings_project"),
-    *("layernorm", "pre_layrnorm", "post_layernorm", "head"),  # of images
+    *("layers", "layernorm", "pre_layrnorm", "post_layernorm", "head"),  # of images
 )
 """What the names of an encoder's tensors begin with where it was saved alone."""
 

@@ -55,6 +55,7 @@ _DINO = (
     Head("ForImageClassification", "", marks=("classifier.",), why=_BOTH),
 )
 _TEXTS = ("text_model.", "text_projection.", "visual_projection.", "logit_scale", "logit_bias")
+_INPUTS = ("query", "key", "value")
 _SIDE = "the image side alone is taken, "
 BASES = {
     "clip_vision_model": Base("CLIP", "vision_model", (
@@ -187,15 +188,19 @@ def _vit(config: Config, tensors: Tensors, prefix: str, dino: bool) -> tuple[Emb
     )
     biased = boolean(config, "qkv_bias")
     norms = ("norm1", "norm2") if dino else ("layernorm_before", "layernorm_after")
+    # As transformers calls them since its version 5, which still saves the older names.
+    recent = any(".attention.q_proj." in name for name in tensors.names)
+    layers = f"{prefix}layers" if recent and not dino else f"{prefix}encoder.layer"
+    inputs = [f"{name[0]}_proj" if recent else f"attention.{name}" for name in _INPUTS]
+    output = "o_proj" if recent else "output.dense"
+    up, down = ("mlp.fc1", "mlp.fc2") if dino or recent else ("intermediate.dense", "output.dense")
     arrays: Arrays = {}
     for i in range(integer(config, "num_hidden_layers")):
-        layer, target = f"{prefix}encoder.layer.{i}", f"layer.{i}"
-        for name in ("query", "key", "value"):
-            arrays |= tensors.linear(
-                f"{layer}.attention.attention.{name}", f"{target}.{name[0]}", bias=biased
-            )
-        up, down = ("mlp.fc1", "mlp.fc2") if dino else ("intermediate.dense", "output.dense")
-        arrays |= tensors.linear(f"{layer}.attention.output.dense", f"{target}.o")
+        layer, target = f"{layers}.{i}", f"layer.{i}"
+        for name in inputs:
+            part = name.removeprefix("attention.")[0]
+            arrays |= tensors.linear(f"{layer}.attention.{name}", f"{target}.{part}", bias=biased)
+        arrays |= tensors.linear(f"{layer}.attention.{output}", f"{target}.o")
         arrays |= tensors.linear(f"{layer}.{up}", f"{target}.ffn.up")
         arrays |= tensors.linear(f"{layer}.{down}", f"{target}.ffn.down")
         for name, norm in zip(norms, ("norm1", "norm2")):
@@ -366,7 +371,7 @@ def _cubic(x: Floats, a: float) -> Floats:
 
 def _pair(config: Config, name: str, pairs: bool) -> tuple[int, int]:
     """Height and width; of families that take a pair, one number is both."""
-    value = config.get(name)
+    value: Any = config.get(name)
     both = list(value) if pairs and isinstance(value, list | tuple) else [value, value]
     if len(both) != 2 or not all(type(one) is int and 1 <= one <= 1 << 16 for one in both):
         allowed = "a whole number or a pair" if pairs else "a whole number"

@@ -263,7 +263,7 @@ def stored(folder: Path, facts: Mapping[str, Any]) -> Front:
     try:
         with np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in _ARRAYS}
-        steps = {
+        steps: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in facts["steps"].items()
         }
