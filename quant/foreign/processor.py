@@ -84,17 +84,16 @@ def read(folder: Path, family: str, channels: int) -> Steps:
     """
     file, options = _options(folder)
     name = _class(file, options, family)
-    given = {key: value for key, value in options.items() if value is not None}
-    for key, value in given.items():
+    for key, value in options.items():
         if key in _EVERY or key in _NAMES or key in _INDIFFERENT or key.startswith("_"):
             continue
-        if value is False or value in ("", [], {}) or (key, value) == _FIRST:
+        if value is False or value in (None, "", [], {}) or (key, value) == _FIRST:
             continue
         raise CheckpointError(
             f"{file}: {key} is {value!r}, which nothing follows for {name}: if the pixel values do "
             "not depend on it, leave it out"
         )
-    values = CLASSES[name] | {key: value for key, value in given.items() if key in _EVERY}
+    values = CLASSES[name] | {key: value for key, value in options.items() if key in _EVERY}
 
     def wrong(key: str, allowed: str) -> CheckpointError:
         return CheckpointError(f"{file}: {key} is {values[key]!r}: it must be {allowed}")

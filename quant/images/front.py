@@ -261,7 +261,7 @@ def stored(folder: Path, facts: Mapping[str, Any]) -> Front:
     """The front end that calibration wrote. CheckpointError where it is not that of this model."""
     file = folder / FILE
     try:
-        with np.load(file, allow_pickle=False) as archive:
+        with file.open("rb") as content, np.load(content, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in _ARRAYS}
         steps: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
