@@ -79,8 +79,9 @@ class Steps:
         x = image.astype(np.float32)
         if self.scale is not None:
             x = (image.astype(np.float64) * self.scale).astype(np.float32)
-        if self.mean is not None:
-            x = (x - np.array(self.mean, np.float32)) / np.array(self.deviation, np.float32)
+        if self.mean is not None and self.deviation is not None:
+            mean, deviation = (np.array(y, np.float32) for y in (self.mean, self.deviation))
+            x = (x - mean) / deviation
         return x
 
     def fixed(self) -> tuple[int, int] | None:
