@@ -53,8 +53,8 @@ examples:
 _SHOWN = (3, 7, 8)
 """Of these digits the first of the test split is written beside the model."""
 
-_TURN, _SHIFT, _GROW = 0.2, 1.0, 0.12
-"""Most that a training image is turned (radians), shifted (pixels) and made larger or smaller."""
+_TURN, _SLANT, _GROW, _SHIFT = 0.2, 0.2, 0.15, 1.0
+"""Most that a training image is turned (radians), slanted, stretched and shifted (pixels)."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -67,15 +67,15 @@ def pixels(images: np.ndarray) -> torch.Tensor:
 
 
 def moved(images: torch.Tensor) -> torch.Tensor:
-    """The images, each turned, shifted and scaled a little at random; background is -1."""
-    count, size = len(images), images.shape[-1]
-    draw = torch.rand(4, count) * 2 - 1
-    angle, factor = _TURN * draw[0], 1 + _GROW * draw[1]
-    across, down = 2 * _SHIFT / size * draw[2], 2 * _SHIFT / size * draw[3]
-    cosine, sine = angle.cos() * factor, angle.sin() * factor
-    theta = torch.stack(
-        [torch.stack([cosine, -sine, across], 1), torch.stack([sine, cosine, down], 1)], 1
-    )
+    """The images, each turned, slanted, stretched and shifted at random; the background is -1."""
+    draw = torch.rand(6, len(images)) * 2 - 1
+    angle, slant = _TURN * draw[0], _SLANT * draw[1]
+    wide, high = 1 + _GROW * draw[2], 1 + _GROW * draw[3]
+    across, down = draw[4:] * (2 * _SHIFT / images.shape[-1])
+    cosine, sine = angle.cos(), angle.sin()
+    first = torch.stack([wide * cosine, wide * (slant * cosine - sine), across], 1)
+    second = torch.stack([high * sine, high * (slant * sine + cosine), down], 1)
+    theta = torch.stack([first, second], 1)
     grid = torch.nn.functional.affine_grid(theta, list(images.shape), align_corners=False)
     return torch.nn.functional.grid_sample(images + 1, grid, align_corners=False) - 1
 
@@ -102,9 +102,13 @@ def _train(options: argparse.Namespace) -> None:
         order = np.random.default_rng((options.seed, epoch)).permutation(len(images))
         chosen = torch.from_numpy(order[place * options.batch : (place + 1) * options.batch])
         wanted = labels[chosen].to(device)
-        logits = model(moved(images[chosen]).to(device)).logits
+        seen = moved(images[chosen]).to(device)
+        part = torch.rand(len(seen), device=device) * options.mix / 2  # of another image
+        logits = model(torch.lerp(seen, seen.flip(0), part[:, None, None, None])).logits
+        targets = torch.nn.functional.one_hot(wanted, len(LABELS)).float()
+        targets = torch.lerp(targets, targets.flip(0), part[:, None])
         found = torch.nn.functional.cross_entropy(
-            logits, wanted, label_smoothing=options.label_smoothing
+            logits, targets, label_smoothing=options.label_smoothing
         )
         right = (logits.argmax(1) == wanted).float().mean()
         return found, {"accuracy": 100 * float(right)}
@@ -167,7 +171,7 @@ _DATA = (
     "Kaynak, 1998, https://archive.ics.uci.edu/dataset/80, CC BY 4.0), in the fixed split of "
     "`quant.images.corpora`: train {}, validation {}, test {}. Digits of one writer may fall into "
     "different splits, so the figures compare with others on this split. Training images were "
-    "turned, shifted and scaled a little at random."
+    "turned, slanted, stretched, shifted and mixed at random."
 )
 
 
@@ -250,7 +254,13 @@ def _parser() -> Parser:
     recipe.add_argument(
         "--epochs", type=positive, default=150, help="passes over the images (%(default)s)"
     )
-    recipe.add_argument("--dropout", type=share, default=0.0, help="(%(default)s)")
+    recipe.add_argument("--dropout", type=share, default=0.1, help="(%(default)s)")
+    recipe.add_argument(
+        "--mix",
+        type=share,
+        default=0.9,
+        help="most that two images are mixed, where 1 were half of each (%(default)s)",
+    )
     recipe.add_argument("--label-smoothing", type=share, default=0.05, help="(%(default)s)")
     add_common(parser, recipe, name="vit-digits", rate=2e-3, batch=64, average=0.995, patience=0)
     return parser
