@@ -332,9 +332,7 @@ def test_a_stream_has_the_rows_of_its_image(
     vectors_ = tmp_path / "vectors"
     arguments = ["--quantized", str(quantized), "--text", str(picture), "--out", str(vectors_)]
     assert vectors.main([*arguments, "--unit", "layernorm"]) == 0
-    assert (
-        cycles.main(["--quantized", str(quantized), "--lanes", "4", "--tokens", "5"]) == 0
-    )
+    assert cycles.main(["--quantized", str(quantized), "--lanes", "4", "--tokens", "5"]) == 0
 
 
 @pytest.mark.verilator
