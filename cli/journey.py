@@ -74,6 +74,7 @@ JOURNEY: dict[str, tuple[Command, ...]] = {
         Command("finetune", "train.finetune", "a classifier of your texts, with its model card"),
         Command("heads", "train.heads", "several labels at once, or numbers"),
         Command("tagger", "train.tagger", "a class for every word"),
+        Command("train-images", "train.images", "a small vision transformer on handwritten digits"),
         Command("samples", "train.samples", "labelled texts of chosen sizes to train on"),
     ),
 }

@@ -20,11 +20,21 @@ from cli.progress import progress
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.calibrate import DEFAULT_DATA, SAMPLES, SPLIT, Calibrator, encode, golden_logits
+from quant import given
+from quant.calibrate import (
+    DEFAULT_DATA,
+    IMAGES,
+    SAMPLES,
+    SPLIT,
+    Calibrator,
+    default_data,
+    encode,
+    golden_logits,
+)
 from quant.evaluate import add_text_options
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL, load
-from quant.foreign.tokenizer import TextTokenizer, Tokens
+from quant.foreign.tokenizer import Tokens
 from quant.model import float_model
 from quant.model.spec import CLASSIFICATION
 from quant.quantize import variants
@@ -129,10 +139,9 @@ def parser() -> Parser:
     )
     result.add_argument(
         "--calibration",
-        default=DEFAULT_DATA,
         metavar="NAME|FILE",
         help=f"texts to calibrate on: the first {SAMPLES} of the training split of a corpus, or of "
-        f"a file (default {DEFAULT_DATA})",
+        f"a file (default {DEFAULT_DATA}; of a model of images {IMAGES})",
     )
     result.add_argument(
         "--part",
@@ -151,16 +160,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def ablation_command(options: argparse.Namespace) -> int:
     options.model = hub.local(options.model or DEFAULT_MODEL)
     checkpoint = load(options.model)
-    tokenizer = TextTokenizer(checkpoint.resolved)
     checkpoint.spec.require((CLASSIFICATION,), options.model)
     names = checkpoint.spec.labels
-    reviews = load_texts(options.data, options.split, names=names, layout=layout_of(options))
+    images, usual = checkpoint.spec.given, default_data(checkpoint.spec)
+    data, observed = options.data or usual, options.calibration or usual
+    reviews = load_texts(data, options.split, names=names, layout=layout_of(options), given=images)
     reviews = reviews[: options.samples]
-    calibration = load_texts(options.calibration, SPLIT, names=())[:SAMPLES]
-    texts = encode(reviews, tokenizer, checkpoint, options.tokens)
+    calibration = load_texts(observed, SPLIT, names=(), given=images)[:SAMPLES]
+    texts = encode(reviews, checkpoint, options.tokens)
     labels = np.array([-1 if review.label is None else review.label for review in reviews])
-    samples = encode(calibration, tokenizer, checkpoint, options.tokens)
-    calibrator = Calibrator(checkpoint, samples)
+    samples = encode(calibration, checkpoint, options.tokens)
+    calibrator = Calibrator(*given.placed(checkpoint, samples))
     floats = np.stack(
         [
             float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids, tokens.types)

@@ -29,11 +29,14 @@ from golden import encoder, fast, store
 from golden.fast import integer
 from golden.fast.watching import TracedEngine
 from golden.model import Model
+from quant import given, reader
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, fingerprint, load, say
 from quant.foreign.resolve import RESOLVED_KEYS
-from quant.foreign.tokenizer import PIPELINE, TextTokenizer, Tokens, together
+from quant.foreign.tokenizer import Tokens, together
 from quant.foreign.tokenizer import encode as encode_text
+from quant.given import TABLE
+from quant.images.front import FRONT_KEYS
 from quant.measure import vectors
 from quant.measure.answers import held, span, texts_of
 from quant.measure.compare import ERROR_KEYS, TensorError, compare, table
@@ -62,7 +65,7 @@ from quant.quantize.quantizers import CalibrationError
 from quant.quantize.rewriting import REWRITINGS, Rewritten, rewrite
 from quant.quantize.splitting import Split
 from quant.quantize.trials import UNFINISHED, Trials
-from quant.texts.corpora import CORPORA, load_texts
+from quant.texts.corpora import CORPORA, NAMED, load_texts
 from quant.texts.data_file import Review, add_columns, layout_of
 
 SAMPLES = 128
@@ -71,12 +74,12 @@ CHUNK = 32  # texts between two steps of the progress bar
 TOGETHER = 1024  # tokens that the float model takes at a time
 TRACED = 256  # the same where all its tensors are kept
 PLAIN = 2  # texts that plain golden runs on as well
-TABLE = "embedding.token"
 FEW = 32  # texts, below which a calibration says little of others
 _MEASURES = {EMBEDDING: "distance of the embeddings", REGRESSION: "error in deviations"}
 AUTO, ALL = "auto", "all"  # besides lists of remedies
 DEFAULT_DATA = "imdb"
 SENTENCES = "rotten-tomatoes"  # what an embedding is calibrated on
+IMAGES = "digits"
 SPLIT = "train"  # never the split that accuracy is measured on
 
 EXAMPLES = """\
@@ -105,15 +108,16 @@ def default_data(spec: EncoderSpec) -> str:
             "a model that answers questions needs questions with their texts: give --data FILE "
             "with the columns question and context"
         )
+    if spec.given:
+        return IMAGES
     return SENTENCES if spec.task == EMBEDDING else DEFAULT_DATA
 
 
-def encode(
-    texts: Sequence[Review], tokenizer: TextTokenizer, checkpoint: Checkpoint, max_tokens: int
-) -> list[Tokens]:
+def encode(texts: Sequence[Review], checkpoint: Checkpoint, max_tokens: int) -> list[Tokens]:
     """The tokens of each text, cut to ``max_tokens`` or to what the position table covers."""
+    its = reader.of_checkpoint(checkpoint)
     return [
-        encode_text(checkpoint.spec, tokenizer, review.content, review.pair, max_tokens)
+        encode_text(checkpoint.spec, its, review.content, review.pair, max_tokens)
         for review in texts
     ]
 
@@ -233,6 +237,7 @@ KEYS = {
     "checkpoint.directory, .sha256": "the float model and the hash of its files",
     "checkpoint.task": "as --task asked; null: as its own files say",
     **RESOLVED_KEYS,
+    **FRONT_KEYS,
     **SPEC_KEYS,
     "tensors{}.scale, .bits": "of a tensor: real value of a step; width of its codes",
     "tensors{}.minimum?, .maximum?": "of the float model on the texts",
@@ -469,9 +474,11 @@ def calibrate(
 
     Of remedies that ``known`` has the error of, none are tried again.
 
-    A model that quant.measure.verdict finds poor is said on stderr, with what to try.
+    A model that quant.measure.verdict finds poor is said on stderr, with what to try. One of images
+    has no table of tokens but zeros, which the rows of an image take the place of.
     """
-    tokens = tokens_of(texts)
+    tokens, spec = tokens_of(texts), checkpoint.spec
+    checkpoint, texts = given.placed(checkpoint, texts)
     with Bar(f"calibrating on {len(texts):,} texts, {tokens:,} tokens", 4 * tokens) as bar:
         histogram = options.method != MIN_MAX
         calibrator = Calibrator(
@@ -487,7 +494,9 @@ def calibrate(
         bar.left(tokens)
         bar.say(f"checking the integer model with {choose.named(options.remedies or ())}")
         errors = check(checkpoint, quantized, texts, bar.advance)
-    verdict = judge(errors, likeness, len(texts), checkpoint.spec.task)
+    verdict = judge(errors, likeness, len(texts), spec.task)
+    if spec.given:
+        quantized = with_tokens(quantized, np.zeros((spec.vocabulary, spec.hidden), np.float32))
     quantized.info.update(
         {
             "tool": f"bert2rtl {version()}",
@@ -496,8 +505,8 @@ def calibrate(
                 "sha256": checkpoint.sha256,
                 "task": checkpoint.asked,
             },
-            "tokenizer": checkpoint.resolved.facts,
-            "spec": checkpoint.spec.to_json(),
+            **reader.facts(checkpoint),
+            "spec": spec.to_json(),
             "calibration": source | {"texts": len(texts), "tokens": tokens} | asdict(options),
             "trials": trials,
             "verdict": verdict.to_json(),
@@ -533,8 +542,8 @@ def calibrate_into(
 
 
 def save(quantized: Quantized, checkpoint: Checkpoint, out: Path) -> None:
-    """The quantized model with its tokenizer beside it, so that it classifies alone."""
-    files.write(out / PIPELINE, checkpoint.resolved.pipeline.encode())
+    """The quantized model with its tokenizer or front end beside it: it can be used alone."""
+    reader.save(checkpoint, out)
     store.save(quantized.model, out, quantized.info)
 
 
@@ -563,7 +572,8 @@ def _made_of(out: Path, sha256: str, model: Path, tasks: Sequence[str]) -> bool:
     if not (out / store.DESCRIPTION).is_file():
         return False
     info = store.info_of(out)
-    if info.get("checkpoint", {}).get("sha256") != sha256 or "tokenizer" not in info:
+    read = "tokenizer" in info or "front" in info
+    if info.get("checkpoint", {}).get("sha256") != sha256 or not read:
         return False
     EncoderSpec.from_json(info["spec"]).require(tasks, model)
     return True
@@ -575,10 +585,10 @@ def _ensured(checkpoint: Checkpoint, model: Path, out: Path) -> Path:
     print(f"calibrating {out} from {model}: {reason}", file=sys.stderr)
     say(checkpoint)
     data = default_data(checkpoint.spec)
-    tokenizer = TextTokenizer(checkpoint.resolved)
-    texts = encode(load_texts(data, SPLIT)[:SAMPLES], tokenizer, checkpoint, MAX_TOKENS)
+    texts = load_texts(data, SPLIT, names=(), given=checkpoint.spec.given)[:SAMPLES]
     source = {"data": data, "split": SPLIT, "max_tokens": MAX_TOKENS}
-    calibrate_into(out, checkpoint, texts, Options(), source)
+    tokens = encode(texts, checkpoint, MAX_TOKENS)
+    calibrate_into(out, checkpoint, tokens, Options(), source)
     return out
 
 
@@ -593,7 +603,8 @@ def parser() -> Parser:
         metavar="NAME|FILE",
         help=f"texts to observe: {' or '.join(CORPORA)} (its training split), or a .csv, .tsv, "
         f".jsonl, .txt or .parquet file (default: {DEFAULT_DATA}; of an encoder that makes "
-        f"embeddings {SENTENCES})",
+        f"embeddings {SENTENCES}); of a model of images {IMAGES}, a folder, a table of files, or "
+        "a .npz",
     )
     result.add_argument(
         "--samples",
@@ -674,12 +685,12 @@ def calibrate_command(options: argparse.Namespace) -> int:
     check_written(out, "DIR")
     checkpoint = load(options.model, options.task)
     say(checkpoint)
-    tokenizer = TextTokenizer(checkpoint.resolved)
     data = options.data or default_data(checkpoint.spec)
     spec, layout = checkpoint.spec, layout_of(options)
-    reviews = load_texts(data, SPLIT, names=(), layout=layout, task=spec.task)
-    reviews = reviews[: options.samples]
-    texts = encode(reviews, tokenizer, checkpoint, options.tokens)
+    reviews = load_texts(data, SPLIT, names=(), layout=layout, task=spec.task, given=spec.given)[
+        : options.samples
+    ]
+    texts = encode(reviews, checkpoint, options.tokens)
     if len(texts) < FEW:
         print(
             f"warning: {len(texts):,} texts are few: ranges that they do not reach are cut off; "
@@ -688,7 +699,7 @@ def calibrate_command(options: argparse.Namespace) -> int:
             flush=True,
         )
     source = {"data": data, "max_tokens": options.tokens}
-    if data in CORPORA:
+    if data in NAMED:
         source["split"] = SPLIT
     quantized, errors = calibrate_into(
         out,

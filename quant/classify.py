@@ -27,6 +27,7 @@ from quant.calibrate import MAX_TOKENS, default_out, ensure
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.foreign.tokenizer import Tokens
+from quant.images import data as images
 from quant.measure import batch
 from quant.measure.answers import (
     ANSWER_KEYS,
@@ -66,11 +67,12 @@ class Classifier(QuantizedModel):
     TASKS = (*LABELLED, QUESTION_ANSWERING)
 
     def classify(self, tokens: Tokens) -> "Classification":
-        logits = encoder.run(self.model, tokens.ids, tokens.types)
+        its, (numbered,) = self.placed([tokens])
+        logits = encoder.run(its.model, numbered.ids, numbered.types)
         floats = None
-        if self.checkpoint:
+        if its.checkpoint:
             floats = float_model.run(
-                self.checkpoint.spec, self.checkpoint.arrays, tokens.ids, tokens.types
+                its.checkpoint.spec, its.checkpoint.arrays, numbered.ids, numbered.types
             )
         return Classification(
             self.spec, tokens, logits, (logits * self.logit_scale).astype(np.float32), floats
@@ -117,14 +119,18 @@ def parser() -> Parser:
         "Classify a text with the integer model and the float model beside it.",
         EXAMPLES,
     )
-    result.add_argument("text", nargs="?", help="the text, or - to read it from standard input")
+    result.add_argument(
+        "text",
+        nargs="?",
+        help="the text, or - to read it from standard input; of a model of images the file",
+    )
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
     result.add_argument(
         "--batch",
         type=Path,
         metavar="FILE",
         help="instead of a text: a .csv, .tsv, .jsonl, .txt or .parquet file of any length; for "
-        "a model with a class for every token also .conll",
+        "a model with a class for every token also .conll; of images a folder, a table or a .npz",
     )
     result.add_argument(
         "-o",
@@ -186,17 +192,13 @@ def classify_command(options: argparse.Namespace) -> int:
 def classify_file(classifier: Classifier, options: argparse.Namespace) -> int:
     """Every text of --batch; the counts go to stderr where the lines go to standard output."""
     spec, layout = classifier.spec, layout_of(options)
-    reviews = stream_texts(options.batch, names=spec.labels, layout=layout, task=spec.task)
+    stream = images.stream if spec.given else stream_texts
+    reviews = stream(options.batch, names=spec.labels, layout=layout, task=spec.task)
     first = next(reviews, None)
     if first is None:
         raise ValueError(f"{options.batch} holds no text")
-    lines = batch.classified(
-        classifier.model,
-        spec,
-        classifier.logit_scale,
-        lambda text, pair: classifier.tokens(text, pair, options.tokens),
-        progress(chain([first], reviews), "classifying"),
-    )
+    shown = progress(chain([first], reviews), "classifying")
+    lines = batch.classified(classifier, options.tokens, shown)
     counts = batch.write_lines(lines, options.out, spec)
     print(counts, file=sys.stderr if options.out is None else sys.stdout)
     if options.json:

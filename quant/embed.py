@@ -22,9 +22,10 @@ from cli.progress import progress
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.calibrate import SENTENCES
+from quant.calibrate import IMAGES, SENTENCES, default_data
 from quant.embedder import Embedder, add_embedder, embedder_of
 from quant.foreign.tokenizer import InputError, Tokens
+from quant.images import data as images
 from quant.measure.vectors import cosines, nearest
 from quant.texts.corpora import CORPORA
 from quant.texts.data_file import Review, add_columns, layout_of, stream_texts
@@ -129,7 +130,7 @@ def embed(
         encoded = []
         for number, review in enumerate(chunk, result.texts + 1):
             try:
-                encoded.append(embedder.tokens(review.text, max_tokens=tokens))
+                encoded.append(embedder.tokens(review.content, max_tokens=tokens))
             except InputError as error:
                 raise TextError(f"text {number}: {error}") from None
         vectors = embedder.integers(encoded)
@@ -197,10 +198,10 @@ def parser() -> Parser:
     result.add_argument(
         "data",
         nargs="?",
-        default=SENTENCES,
         metavar="NAME|FILE",
         help=f"texts: {' or '.join(CORPORA)} (its test split), or a .csv, .tsv, .jsonl, .txt or "
-        f".parquet file of any length (default: {SENTENCES})",
+        f".parquet file of any length (default: {SENTENCES}); of a model of images {IMAGES} (the "
+        "default), a folder, a table of files or a .npz",
     )
     result.add_argument(
         "-o",
@@ -234,15 +235,17 @@ def check_arguments(options: argparse.Namespace) -> None:
         return
     if out.suffix not in KINDS:
         raise ValueError(f"--out {out}: its name must end in {' or '.join(KINDS)}")
-    if out.resolve() == Path(options.data).resolve():
+    if options.data is not None and out.resolve() == Path(options.data).resolve():
         raise ValueError(f"--out {out} is the file that is read: name another one")
 
 
-def texts(options: argparse.Namespace) -> Iterator[Review]:
-    """Those that the options name; ValueError where there is none."""
-    if options.data in CORPORA:
+def texts(options: argparse.Namespace, given: bool) -> Iterator[Review]:
+    """Those that the options name, or images; ValueError where there is none."""
+    layout = layout_of(options)
+    if not given and options.data in CORPORA:
         return iter(CORPORA[options.data](SPLIT))
-    reviews = stream_texts(options.data, names=(), layout=layout_of(options))
+    stream = images.stream if given else stream_texts
+    reviews = stream(options.data, names=(), layout=layout)
     first = next(reviews, None)
     if first is None:
         raise ValueError(f"{options.data} holds no text")
@@ -253,8 +256,9 @@ def texts(options: argparse.Namespace) -> Iterator[Review]:
 
 def embed_command(options: argparse.Namespace) -> int:
     check_arguments(options)
-    reviews = texts(options)
     quantized, embedder = embedder_of(options)
+    options.data = options.data or default_data(embedder.spec)
+    reviews = texts(options, embedder.spec.given)
     shown = iter(progress(reviews, "embedding"))
     with writing(options.out, embedder.spec.outputs) as write:
         result = embed(embedder, shown, write, options.tokens, options.compare)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golden import fast
+from quant import given
 from quant.calibrate import MAX_TOKENS, default_out, ensure
 from quant.foreign import hub
 from quant.foreign.checkpoint import Checkpoint
@@ -32,11 +33,13 @@ class Embedder(QuantizedModel):
 
     def integers(self, texts: Sequence[Tokens]) -> NDArray[np.float64]:
         """Unit vectors [n, H] of the integer model, whose outputs are golden's bit for bit."""
-        return unit(fast.run_batch(self.model, [t.ids for t in texts], [t.types for t in texts]))
+        its, texts = self.placed(texts)
+        return unit(fast.run_batch(its.model, [t.ids for t in texts], [t.types for t in texts]))
 
     def floats(self, texts: Sequence[Tokens]) -> NDArray[np.float64]:
         """Unit vectors [n, H] of the float model; ValueError where the checkpoint is not there."""
-        return unit(np.stack([embedding(self.require_checkpoint(), tokens) for tokens in texts]))
+        checkpoint, texts = given.placed(self.require_checkpoint(), texts)
+        return unit(np.stack([embedding(checkpoint, tokens) for tokens in texts]))
 
 
 def embedding(checkpoint: Checkpoint, tokens: Tokens) -> NDArray[np.floating]:

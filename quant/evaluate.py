@@ -22,7 +22,7 @@ from cli.workers import each
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.calibrate import DEFAULT_DATA, MAX_TOKENS, ensure
+from quant.calibrate import DEFAULT_DATA, IMAGES, MAX_TOKENS, default_data, ensure
 from quant.classify import Classifier
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL
@@ -38,7 +38,7 @@ from quant.measure.paired import Models, Pairs, shares
 from quant.measure.paired import run as run_both
 from quant.measure.word_evaluation import UNCOUNTED, WordEvaluation
 from quant.model.spec import CLASSIFICATION, LABELLED, MULTI_LABEL, TOKEN_CLASSIFICATION
-from quant.texts.corpora import CORPORA, SPLITS, load_texts
+from quant.texts.corpora import CORPORA, NAMED, SPLITS, load_texts
 from quant.texts.data_file import Review, add_columns, layout_of
 from quant.texts.targets import Targets
 
@@ -78,6 +78,7 @@ def evaluate(
     dask
         As for `cli.workers.each`; by default everything runs in this process.
     """
+    classifier, texts = classifier.placed(texts)
     checkpoint = classifier.require_checkpoint()
     models = Models(checkpoint, classifier.model, classifier.info["tensors"])
     found: list[Pairs] = []
@@ -141,10 +142,15 @@ def labelled_texts(
     ValueError when a label is none of the model's classes.
     """
     spec, layout = classifier.spec, layout_of(options)
+    options.data = options.data or default_data(spec)
     reviews = load_texts(
-        options.data, options.split, names=spec.labels, layout=layout, task=spec.task
-    )
-    reviews = reviews[: options.samples]
+        options.data,
+        options.split,
+        names=spec.labels,
+        layout=layout,
+        task=spec.task,
+        given=spec.given,
+    )[: options.samples]
     texts = [classifier.tokens(r.content, r.pair, max_tokens=options.tokens) for r in reviews]
     if spec.task == TOKEN_CLASSIFICATION:
         return texts, [classes_of_tokens(*one) for one in zip(reviews, texts)]
@@ -165,10 +171,10 @@ def add_text_options(parser: Parser, samples: int | None, keys: Keys) -> None:
     add_model(parser, default=None)
     parser.add_argument(
         "--data",
-        default=DEFAULT_DATA,
         metavar="NAME|FILE",
         help=f"texts: {' or '.join(CORPORA)}, or a .csv, .tsv, .jsonl, .txt or "
-        f".parquet file (default: {DEFAULT_DATA})",
+        f".parquet file (default: {DEFAULT_DATA}); of a model of images {IMAGES} (the default), a "
+        "folder, a table of files or a .npz",
     )
     parser.add_argument(
         "--samples",
@@ -226,7 +232,7 @@ def evaluate_command(options: argparse.Namespace) -> int:
     print(f"{time.perf_counter() - start:.0f} s")
     if options.json:
         source = {"data": options.data, "max_tokens": options.tokens}
-        if options.data in CORPORA:
+        if options.data in NAMED:
             source["split"] = options.split
         model = str(classifier.require_checkpoint().directory)
         values = {"model": model, "quantized": str(quantized), "source": source}

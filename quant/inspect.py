@@ -18,6 +18,7 @@ from cli.options import MODEL, Parser, add_json, positive, whole
 import numpy as np
 
 from golden.model import Model
+from quant import given, reader
 from quant.calibrate import (
     DEFAULT_DATA,
     SENTENCES,
@@ -32,6 +33,7 @@ from quant.foreign.checkpoint import Checkpoint, load, say
 from quant.foreign.resolve import RESOLVED_KEYS
 from quant.foreign.sentence import MODULES
 from quant.foreign.tokenizer import TextTokenizer
+from quant.images.front import FRONT_KEYS
 from quant.measure.compare import OUTLIER
 from quant.model.spec import (
     CLASSIFICATION,
@@ -42,6 +44,7 @@ from quant.model.spec import (
     REGRESSION,
     SPEC_KEYS,
     TOKEN_CLASSIFICATION,
+    EncoderSpec,
 )
 from quant.quantize.observers import Observer
 from quant.quantize.stand_in import stand_in
@@ -84,6 +87,7 @@ KEYS = {
     "model, sha256": "the checkpoint, and the hash of its files",
     **SPEC_KEYS,
     **RESOLVED_KEYS,
+    **FRONT_KEYS,
     "notes": "what a reader of the checkpoint should know, a sentence each",
     "parameters": "of the encoder with its head",
     "tokens, needs[].tokens": "the length that is counted",
@@ -252,17 +256,18 @@ def inspect_command(options: argparse.Namespace) -> int:
     if options.texts:
         layout = layout_of(options)
         data = options.data or default_data(spec)
-        texts = load_texts(data, SPLIT, names=(), layout=layout, task=spec.task)
-        texts = texts[: options.texts]
-        encoded = encode(texts, TextTokenizer(checkpoint.resolved), checkpoint, tokens)
-        reached = reaches(observe_all(checkpoint, encoded)[0])
+        texts = load_texts(data, SPLIT, names=(), layout=layout, task=spec.task, given=spec.given)[
+            : options.texts
+        ]
+        encoded = encode(texts, checkpoint, tokens)
+        reached = reaches(observe_all(*given.placed(checkpoint, encoded))[0])
         print(f"\n{reach_table(reached, len(encoded))}")
     if options.json:
         values = {
             "model": options.model,
             "sha256": checkpoint.sha256,
             "spec": spec.to_json(),
-            "tokenizer": checkpoint.resolved.facts,
+            **reader.facts(checkpoint),
             "notes": list(checkpoint.notes),
             "parameters": parameters(checkpoint),
             "tokens": tokens,
@@ -303,18 +308,26 @@ def description(checkpoint: Checkpoint) -> str:
             f"{checkpoint.directory}: maps to the encoder",
             f"{narrow}{spec.layers} layers, hidden {spec.hidden}, "
             f"{spec.heads} heads of {spec.head_size}, feed-forward {spec.ffn} with "
-            f"{spec.activation}, {spec.norm}-norm, up to {spec.max_tokens} tokens of "
-            f"{spec.vocabulary:,}, {spec.types} segment types",
-            _tokenizer(checkpoint),
+            f"{spec.activation}, {spec.norm}-norm, {_tokens(spec)}",
+            _input(checkpoint),
             _outputs(checkpoint),
             f"{parameters(checkpoint):,} parameters: {counted}",
         ]
     )
 
 
-def _tokenizer(checkpoint: Checkpoint) -> str:
-    """How texts become tokens."""
-    resolved, rows = checkpoint.resolved, TextTokenizer(checkpoint.resolved).rows
+def _tokens(spec: EncoderSpec) -> str:
+    if spec.given:
+        return f"{spec.max_tokens} tokens an image, whose rows the host computes"
+    return f"up to {spec.max_tokens} tokens of {spec.vocabulary:,}, {spec.types} segment types"
+
+
+def _input(checkpoint: Checkpoint) -> str:
+    """How texts or images become tokens."""
+    resolved = checkpoint.resolved
+    if resolved is None:
+        return str(checkpoint.front)
+    rows = TextTokenizer(resolved).rows
     second = "of type 1" if resolved.segments and checkpoint.spec.types > 1 else "of type 0, too"
     return (
         f"tokenizer of {rows:,} entries; a text that is too long is cut at the {resolved.side}, "

@@ -1,17 +1,21 @@
 """The integer model with its tokenizer, read from the folder of `quant.calibrate`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from golden import store
 from golden.model import Model
+from quant import given, reader
 from quant.calibrate import MAX_TOKENS
 from quant.foreign.checkpoint import Checkpoint, fingerprint, load
-from quant.foreign.tokenizer import TextTokenizer, Tokens, encode, stored
+from quant.foreign.tokenizer import Tokens, encode
 from quant.model.spec import TASKS, EncoderSpec
 from quant.quantize import decode
+from quant.quantize.encoder import Quantized, with_tokens
+from quant.reader import Reader
+from quant.texts.data_file import Content
 
 
 @dataclass(frozen=True)
@@ -28,13 +32,14 @@ class QuantizedModel:
     info: dict[str, Any]
     spec: EncoderSpec
     logit_scale: decode.Doubles
-    tokenizer: TextTokenizer
+    reader: Reader
     checkpoint: Checkpoint | None
 
     @classmethod
-    def load(cls, quantized: Path, model: Path | None) -> Self:
+    def load(cls, quantized: Path, model: Path | None, floats: bool = True) -> Self:
         """Without ``model`` the checkpoint that was calibrated is used where it is still there.
 
+        Without ``floats`` none is looked for.
         Raises ValueError naming the file when one of the two directories cannot be read, when they
         do not belong together, and when the model is for another task.
         """
@@ -42,7 +47,8 @@ class QuantizedModel:
         try:
             spec = EncoderSpec.from_json(info["spec"])
             scale = decode.scale(info["tensors"]["logits"])
-            directory, sha256 = info["checkpoint"]["directory"], info["checkpoint"]["sha256"]
+            if floats:
+                directory, sha256 = info["checkpoint"]["directory"], info["checkpoint"]["sha256"]
         except (KeyError, TypeError) as error:
             raise ValueError(
                 f"{quantized / store.DESCRIPTION}: its info has no usable {error}; calibrate again"
@@ -50,14 +56,14 @@ class QuantizedModel:
         except ValueError as error:
             raise ValueError(f"{quantized / store.DESCRIPTION}: {error}") from None
         spec.require(cls.TASKS, quantized)
-        resolved, checkpoint = stored(quantized, info), None
-        if model or Path(directory).is_dir():
+        its, checkpoint = reader.of_quantized(quantized, info), None
+        if floats and (model or Path(directory).is_dir()):
             if fingerprint(model or directory) == sha256:
                 task = info["checkpoint"].get("task")
-                checkpoint = load(model or directory, task, resolved)
+                checkpoint = load(model or directory, task, its.resolved)
             elif model:
                 raise ValueError(f"{quantized} was not made from {model}: calibrate again")
-        return cls(integer_model, info, spec, scale, TextTokenizer(resolved), checkpoint)
+        return cls(integer_model, info, spec, scale, its, checkpoint)
 
     def require_checkpoint(self) -> Checkpoint:
         """Raises ValueError when only the integer model is there."""
@@ -69,7 +75,23 @@ class QuantizedModel:
         return self.checkpoint
 
     def tokens(
-        self, text: str | Sequence[str], pair: str | None = None, max_tokens: int = MAX_TOKENS
+        self, text: Content, pair: str | None = None, max_tokens: int = MAX_TOKENS
     ) -> Tokens:
-        """Of a text or its words; of a model with a class for every token with where they begin."""
-        return encode(self.spec, self.tokenizer, text, pair, max_tokens)
+        """Of a text or its words; of a model with a class for every token with where they begin.
+
+        Of a model of images those of one, its path or the pixels; `placed` gives the model with
+        their rows.
+        """
+        return encode(self.spec, self.reader, text, pair, max_tokens)
+
+    def placed(self, texts: Sequence[Tokens]) -> tuple[Self, list[Tokens]]:
+        """This model with the rows that the inputs bring, and the inputs that number them.
+
+        Both as they are where none brings rows, as texts do not.
+        """
+        table, numbered = given.gathered(texts)
+        if table is None:
+            return self, numbered
+        checkpoint = self.checkpoint and given.placed(self.checkpoint, texts)[0]
+        model = with_tokens(Quantized(self.model, self.info), table).model
+        return replace(self, model=model, checkpoint=checkpoint), numbered

@@ -292,6 +292,7 @@ def report_command(options: argparse.Namespace) -> int:
     check_written(out, "FILE")
     sentence = classifier.tokens(options.sentence, max_tokens=min(40, options.tokens))
     texts, labels = labelled_texts(options, classifier)
+    classifier, (sentence, *texts) = classifier.placed([sentence, *texts])
     result = evaluate(classifier, texts, labels)
     assert isinstance(result, Evaluation)
     files.write(out, page(classifier, result, texts, sentence).encode())

@@ -12,6 +12,7 @@ from quant.foreign.tokenizer import Tokens
 from quant.model import float_model
 from quant.quantize.decode import lsb, twins
 from quant.quantized_model import QuantizedModel
+from quant.texts.data_file import Review
 
 
 @dataclass(frozen=True)
@@ -53,19 +54,18 @@ class Reference:
         return float(apart.max()), float(apart.mean())
 
 
-def reference(
-    quantized: QuantizedModel, text: str, tokens: int, pair: str | None = None
-) -> Reference:
+def reference(quantized: QuantizedModel, text: Review, tokens: int) -> Reference:
     """Golden and, where the checkpoint is there, the float model on at most `tokens` tokens.
 
-    `pair` is the second text of a model that reads two.
+    Of an image the quantized model of the Reference has its rows.
 
     Raises
     ------
     ValueError
         The text is empty.
     """
-    sequence = quantized.tokens(text, pair, max_tokens=tokens)
+    encoded = quantized.tokens(text.content, text.pair, max_tokens=tokens)
+    quantized, (sequence,) = quantized.placed([encoded])
     golden: dict[str, np.ndarray] = {}
     golden["logits"] = encoder.run(quantized.model, sequence.ids, sequence.types, trace=golden)
     floats: dict[str, np.ndarray] | None = None
@@ -73,4 +73,4 @@ def reference(
         floats = {}
         spec, arrays = quantized.checkpoint.spec, quantized.checkpoint.arrays
         floats["logits"] = float_model.run(spec, arrays, sequence.ids, sequence.types, trace=floats)
-    return Reference(text, quantized, sequence, golden, floats)
+    return Reference(text.text, quantized, sequence, golden, floats)

@@ -26,6 +26,7 @@ from cli.workers import each
 import numpy as np
 
 from golden import fast as golden_fast
+from quant.calibrate import DEFAULT_DATA, IMAGES
 from quant.evaluate import classes_of_tokens
 from quant.measure.answers import held, span, texts_of
 from quant.measure.metrics import determination
@@ -141,11 +142,13 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
         As the parts it uses.
     """
     spec, layout = quantized.spec, layout_of(options)
-    texts = load_texts(options.data, SPLIT, names=spec.labels, layout=layout, task=spec.task)
-    texts = texts[: options.texts]
-    sequences = [
-        quantized.tokens(text.content, text.pair, max_tokens=options.tokens) for text in texts
-    ]
+    options.data = options.data or (IMAGES if spec.given else DEFAULT_DATA)
+    texts = load_texts(
+        options.data, SPLIT, names=spec.labels, layout=layout, task=spec.task, given=spec.given
+    )[: options.texts]
+    quantized, sequences = quantized.placed(
+        [quantized.tokens(text.content, text.pair, max_tokens=options.tokens) for text in texts]
+    )
     if not sequences:
         raise ValueError(f"{options.data} holds no text: nothing would be compared")
     lengths = [len(t.ids) for t in sequences]
@@ -340,10 +343,10 @@ def parser() -> Parser:
     )
     result.add_argument(
         "--data",
-        default="imdb",
         metavar="NAME|FILE",
         help="imdb, rotten-tomatoes, or a .csv, .tsv, .jsonl, .txt or .parquet file (default: "
-        "imdb, its test split)",
+        "imdb, its test split); of a model of images digits (the default), a folder, a table of "
+        "files or a .npz",
     )
     add_memory_options(result)
     add_stream_ahead(result)

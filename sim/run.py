@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ from cli.machine import BUILD
 from cli.options import Parser, add_json, add_lanes, add_tokens
 
 from golden import store
-from quant.calibrate import default_out
+from quant.calibrate import IMAGES, default_out
 from quant.foreign.checkpoint import DEFAULT_MODEL
+from quant.images import data as images
+from quant.model.spec import EncoderSpec
 from quant.texts.corpora import imdb
+from quant.texts.data_file import Review
 from rtl.compile.fit import fitting_model
 from rtl.generate.units import unit
 from rtl.interface.config import LANES, Config, array
@@ -70,9 +74,17 @@ OTHER_KEYS = {
 }
 
 
-def default_review() -> str:
-    """The first review of the test split that fills 128 tokens."""
-    return next(review.text for review in imdb("test") if len(review.text.split()) >= TOKENS)
+def input_of(spec: EncoderSpec, text: str | None, pair: str | None = None) -> Review:
+    """What the user gave, a text or an image's file.
+
+    By default the first review of the test split that fills 128 tokens, or its first image.
+    """
+    if text is not None:
+        return Review(text, None, pair)
+    if spec.given:
+        return next(images.stream(IMAGES, "test", names=()))
+    review = next(review for review in imdb("test") if len(review.text.split()) >= TOKENS)
+    return replace(review, pair=pair)
 
 
 def parser() -> Parser:
@@ -82,7 +94,8 @@ def parser() -> Parser:
         "--review",
         dest="review",
         metavar="TEXT",
-        help="default: a review of the test split",
+        help="of a model of images the file of one (default: a review of the test split, or an "
+        "image of it)",
     )
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
     result.add_argument("--unit", default=WHOLE, help=f"default: {WHOLE}, the whole model")
@@ -116,14 +129,16 @@ def _run(options: argparse.Namespace) -> int:
         raise ValueError(f"{name} shows a run of the whole model: leave --unit {options.unit} away")
     with _building(options):
         directory, quantized = model_of(options)
-    review = options.review if options.review is not None else default_review()
-    text = reference(quantized, review, options.tokens, options.pair)
-    shown = " ".join(review.split())
+    given = input_of(quantized.spec, options.review, options.pair)
+    review = given.text
+    text = reference(quantized, given, options.tokens)
+    quantized, shown = text.quantized, " ".join(review.split())
     cut = f", {text.tokens.dropped} more cut" if text.tokens.dropped else ""
     config = fitting_model(
         quantized.model, options.lanes, len(text.tokens.ids), **lanes_of(options)
     )
-    print(f"text    {shown[:300]}{'...' if len(shown) > 300 else ''}")
+    kind = "image" if quantized.spec.given else "text"
+    print(f"{kind:8}{shown[:300]}{'...' if len(shown) > 300 else ''}")
     if options.pair is not None:
         print(f"pair    {' '.join(options.pair.split())[:300]}")
     print(f"tokens  {len(text.tokens.ids)}{cut}")

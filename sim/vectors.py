@@ -15,8 +15,12 @@ from cli.options import Parser, add_json, add_tokens, positive
 import numpy as np
 
 from golden import store
-from quant.foreign.tokenizer import TextTokenizer
-from quant.texts.corpora import imdb
+from golden.model import Model
+from quant.calibrate import DEFAULT_DATA, IMAGES
+from quant.model.spec import EncoderSpec
+from quant.quantized_model import QuantizedModel
+from quant.texts.corpora import load_texts
+from quant.texts.data_file import Review
 from sim.options import add_model_options, quantized_of
 from tb import vectors
 from tb.cut import UNITS
@@ -36,22 +40,30 @@ examples:
 """
 
 
-def sequences_of(texts: Arguments[str], tokenizer: TextTokenizer, tokens: int) -> list[Sequence]:
-    """The texts as token ids, at most `tokens` each; ValueError for an empty one."""
+def sequences_of(
+    texts: Arguments[Review], quantized: QuantizedModel, tokens: int
+) -> tuple[Model, list[Sequence]]:
+    """The texts as token ids, at most `tokens` each; ValueError for an empty one.
+
+    The model is that of `quantized`, with the rows of these inputs where they bring rows.
+    """
     found = []
-    for text in texts:
-        encoded = tokenizer.encode(text, limit=tokens)
-        ids, types = encoded.ids.tolist(), encoded.types.tolist()
-        found.append(Sequence(tuple(ids), tuple(types), (1,) * len(ids), text[:60]))
-    return found
+    its, encoded = quantized.placed(
+        [quantized.tokens(text.content, text.pair, tokens) for text in texts]
+    )
+    for text, one in zip(texts, encoded, strict=True):
+        ids, types = one.ids.tolist(), one.types.tolist()
+        found.append(Sequence(tuple(ids), tuple(types), (1,) * len(ids), text.text[:60]))
+    return its.model, found
 
 
-def reviews(count: int) -> list[str]:
-    """`count` reviews of the test split of IMDB, evenly spaced."""
-    found = imdb("test")
+def samples(spec: EncoderSpec, count: int) -> list[Review]:
+    """`count` reviews of IMDB, or images where the model takes these, evenly spaced."""
+    data = IMAGES if spec.given else DEFAULT_DATA
+    found = load_texts(data, "test", names=(), given=spec.given)
     if not 1 <= count <= len(found):
         raise ValueError(f"--samples {count}: it must lie in 1..{len(found)}")
-    return [found[i * len(found) // count].text for i in range(count)]
+    return [found[i * len(found) // count] for i in range(count)]
 
 
 KEYS = {
@@ -64,13 +76,17 @@ def _parser() -> Parser:
     parser = Parser("sim.vectors", DESCRIPTION, EXAMPLES)
     add_model_options(parser)
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--text", action="append", help="a text; may be given several times")
+    source.add_argument(
+        "--text",
+        action="append",
+        help="a text, or the file of an image; may be given several times",
+    )
     source.add_argument(
         "--samples",
         type=positive,
         default=2,
         metavar="N",
-        help="number of IMDB reviews (default: %(default)s)",
+        help="number of IMDB reviews, or of images (default: %(default)s)",
     )
     source.add_argument(
         "--ids", type=Path, metavar="FILE", help="file with a line of token ids a sequence"
@@ -99,13 +115,14 @@ def _parser() -> Parser:
 
 def _command(options: argparse.Namespace) -> None:
     directory = quantized_of(options)
-    model, info = store.load(directory)
     if options.ids:
+        model, info = store.load(directory)
         sequences = from_file(options.ids)
     else:
-        tokens = min(options.tokens, model.shape.tokens)
-        texts = options.text or reviews(options.samples)
-        sequences = sequences_of(texts, TextTokenizer(directory), tokens)
+        quantized = QuantizedModel.load(directory, None, floats=False)
+        info, texts = quantized.info, [Review(text, None) for text in options.text or ()]
+        texts = texts or samples(quantized.spec, options.samples)
+        model, sequences = sequences_of(texts, quantized, options.tokens)
     units = list(UNITS) if options.unit == "all" else [options.unit]
     checkpoint = {"directory": str(directory), "checkpoint": info.get("checkpoint")}
     index = vectors.write(options.out, model, sequences, units, options.limit, checkpoint)

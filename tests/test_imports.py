@@ -40,12 +40,12 @@ PROGRAMS = {
     "quant/inspect.py": {"rtl", "sim"},
 }
 # Distributions of pyproject.toml by the name under which they are imported.
-TRAINING = {"torch", "transformers", "sklearn"}
+TRAINING = {"torch", "transformers", "sklearn", "PIL"}
 THIRD_PARTY = {
     "bert2rtl": set(),
     "cli": {"tqdm", "distributed", "numpy", "jinja2", "markupsafe"},
     "golden": {"numpy", "numba", "onnx", "onnxruntime"},
-    "quant": {"numpy", "numba", "safetensors", "scipy", "tokenizers", "tqdm"}
+    "quant": {"numpy", "numba", "PIL", "safetensors", "scipy", "tokenizers", "tqdm"}
     | {"huggingface_hub", "markupsafe", "onnx", "pyarrow", "transformers"},
     "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "wavedrom"},
     "tb": {"numpy", "amaranth", "cocotb"},
@@ -60,6 +60,7 @@ THIRD_PARTY = {
 ROOMS = (
     "quant.model",
     "quant.texts",
+    "quant.images",
     "quant.foreign",
     "quant.quantize",
     "quant.measure",

@@ -18,9 +18,9 @@ _CLASSIFIER = """---
 ## Metrics
 
 Measured by the command below on the half-precision weights that are in this directory, computed in
-float32, on the beginning of each text. Validation chose the step whose weights were kept.
+float32{read}. Validation chose the step whose weights were kept.
 
-| split | texts | longest | accuracy | macro F1 | loss (nats) |
+| split | {what} | {extent} | accuracy | macro F1 | loss (nats) |
 | --- | --- | --- | --- | --- | --- |
 {metrics}
 
@@ -72,15 +72,18 @@ def classifier_card(
     command: Sequence[str],
     history: Sequence[Mapping[str, Any]],
     best_step: int,
+    what: str = "texts",
 ) -> str:
     """The card of a classifier as Markdown.
 
     ``front``: what is known of language, task and library, by the names of the Hugging Face hub;
-    ``metrics``: split -> texts, length, accuracy, f1, loss.
+    ``metrics``: split -> texts, length, accuracy, f1, loss; of ``what`` "images" images and size.
     """
+    texts = what == "texts"
+    size, unit = ("length", " tokens") if texts else ("size", "")
     rows = [
-        f"| {split} | {m['texts']:,} | {m['length']} tokens | {m['accuracy']:.2f} % "
-        f"| {m['f1']:.2f} % | {m['loss']:.4f} |"
+        f"| {split} | {m[what]:,} | {m[size]}{unit} "
+        f"| {m['accuracy']:.2f} % | {m['f1']:.2f} % | {m['loss']:.4f} |"
         for split, m in metrics.items()
     ]
     return _CLASSIFIER.format(
@@ -89,6 +92,9 @@ def classifier_card(
         summary=summary,
         data=data,
         metrics="\n".join(rows),
+        what=what,
+        extent="longest" if texts else "size",
+        read=", on the beginning of each text" if texts else "",
         **_making(module, command, arguments, history, best_step),
     )
 

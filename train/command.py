@@ -31,6 +31,7 @@ KEYS = {
     "metrics?{}.accuracy, .loss": f"by split: {_MEASURED}",
     "metrics?{}.f1?": "percent: of classes the macro mean, of entities micro",
     "metrics?{}.texts?, .length?": "how many, cut to so many tokens",
+    "metrics?{}.images?, .size?": "how many, of which height x width",
     "arguments?{}": "the options that decide the result",
     "history[].step, .epoch?, .length?": "of an evaluation: steps done, stage",
     "history[].accuracy, .loss, .f1?": f"of the validation texts: {_MEASURED}",

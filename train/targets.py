@@ -258,7 +258,7 @@ class Words(Head):
         texts: list[Ids] = []
         classes: list[Target] = []
         for review in progress(reviews, "splitting words"):
-            tokens = splitting.encode(review.content, limit=options.length, words=True)
+            tokens = splitting.encode(review.words or review.text, limit=options.length, words=True)
             found = np.full(len(tokens.ids), IGNORED, np.int64)
             tags = [IGNORED if tag is None else tag for tag in review.tags]
             found[tokens.first] = np.array(tags, np.int64)[tokens.kept]

@@ -16,6 +16,11 @@ WORD_BYTES = 4
 CHOICES = ("lanes", "columns", "tokens", "hidden", "ffn", "labels")
 
 
+def config_of(info: Info) -> Config:
+    """The accelerator on a board."""
+    return Config(**{name: getattr(info, name) for name in CHOICES})
+
+
 @dataclass(frozen=True)
 class Room:
     """What a batch of a model may have on a board.
@@ -40,9 +45,8 @@ class Room:
     @classmethod
     def of(cls, model: Model, info: Info) -> Room:
         """Raises BoardError where the model does not fit the accelerator on the board."""
-        tokens = info.longest // WORD_BYTES
+        tokens, config = info.longest // WORD_BYTES, config_of(info)
         try:
-            config = Config(**{name: getattr(info, name) for name in CHOICES})
             longest = min(longest_sequence(model, config), tokens)
         except ValueError as error:
             raise BoardError(f"this model does not run on the board: {error}") from None

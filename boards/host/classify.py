@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from cli.command import run_command
 from cli.files import write_json
@@ -24,14 +24,13 @@ from cli.progress import progress
 
 import numpy as np
 
-from boards.host.batches import Room
+from boards.host.batches import Room, config_of
 from boards.host.board import Board, BoardError, InferenceError
 from boards.host.options import add_board, image_in, link_of
 from boards.protocol import Info
 from golden.identity import identity_of
-from golden.model import Model
-from golden.store import load
-from quant.foreign.tokenizer import TextTokenizer, Tokens, encode
+from quant.foreign.tokenizer import Tokens
+from quant.images import data as images
 from quant.measure.answers import (
     ANSWER_KEYS,
     NUMBERS_KEYS,
@@ -50,9 +49,10 @@ from quant.model.spec import (
     TOKEN_CLASSIFICATION,
     EncoderSpec,
 )
-from quant.quantize import decode
-from quant.texts.data_file import Review, add_columns, layout_of, read_texts
-from rtl.compile.image import HEADER
+from quant.quantized_model import QuantizedModel
+from quant.texts.data_file import Review, add_columns, layout_of, stream_texts
+from rtl.compile.image import HEADER, image_bytes
+from rtl.compile.program import compile_model, image_of
 
 MODEL = BUILD / "bert-tiny-imdb"
 EXAMPLES = """\
@@ -82,34 +82,14 @@ DATA_KEYS = {
 }
 
 
-@dataclass(frozen=True)
-class Texts:
+class Texts(QuantizedModel):
     """What belongs to the model but stays on this side: tokenizer, labels, scale of the logits."""
 
-    model: Model
-    tokenizer: TextTokenizer
-    spec: EncoderSpec
-    scale: float | decode.Doubles
-
-    @classmethod
-    def load(cls, quantized: Path) -> Texts:
-        """Raises ValueError naming the folder where it holds no quantized model
-        that gives classes, labels or numbers."""
-        model, info = load(quantized)
-        try:
-            spec = EncoderSpec.from_json(info["spec"])
-            scale = decode.scale(info["tensors"]["logits"])
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{quantized} has no usable {error}: calibrate again") from None
-        spec.require(LABELLED, quantized)
-        return cls(model, TextTokenizer(quantized), spec, scale)
-
-    def tokens(self, review: Review, limit: int) -> Tokens:
-        return encode(self.spec, self.tokenizer, review.content, review.pair, limit)
+    TASKS: ClassVar[Sequence[str]] = LABELLED
 
     def figures(self, tokens: Tokens, codes: np.ndarray) -> dict[str, Any]:
         """What is said of a text, and its logits."""
-        logits = (codes * self.scale).astype(np.float32)
+        logits = (codes * self.logit_scale).astype(np.float32)
         return answer(self.spec, tokens, logits, codes) | {
             "tokens": len(tokens.ids),
             "dropped_tokens": tokens.dropped,
@@ -212,7 +192,12 @@ def _parser() -> Parser:
 def _run(options: argparse.Namespace) -> int:
     if (options.text is None) == (options.data is None):
         raise ValueError("give a text, or a file of texts with --data: one of the two")
-    texts = Texts.load(options.quantized)
+    texts = Texts.load(options.quantized, None, floats=False)
+    if texts.spec.given and options.load:
+        raise ValueError(
+            f"--load {options.load}: {options.quantized} is a model of images, whose rows are "
+            "part of what is loaded: leave --load away"
+        )
     model, named = identity_of(texts.model), f"--quantized {options.quantized}"
     data = b""
     if options.load:
@@ -227,15 +212,24 @@ def _run(options: argparse.Namespace) -> int:
         reviews = [Review(options.text, None, options.pair)]
     else:
         spec, layout = texts.spec, layout_of(options)
-        reviews = read_texts(options.data, names=spec.labels, layout=layout, task=spec.task)
+        stream = images.stream if spec.given else stream_texts
+        reviews = list(stream(options.data, names=spec.labels, layout=layout, task=spec.task))
+        if not reviews:
+            raise ValueError(f"{options.data} holds no text")
     with link_of(options) as link:
         board = Board(link)
         info = board.info()
         room = Room.of(texts.model, info)
+        encoded = [texts.tokens(r.content, r.pair, room.longest) for r in reviews]
+        if texts.spec.given:
+            # Their rows lie in the board's memory, where those of a vocabulary would.
+            texts, encoded = texts.placed(encoded)
+            model = identity_of(texts.model)
+            program = compile_model(texts.model, config_of(info))
+            data = image_bytes(image_of(texts.model, program))
         if data and info.digest != data[HEADER.size - len(info.digest) : HEADER.size]:
             board.load(data)
         board.require(model, named)
-        encoded = [texts.tokens(review, room.longest) for review in reviews]
         if options.one_by_one:
             batches = [[place] for place in range(len(encoded))]
         else:

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cli import files
 from cli.command import run_command
@@ -83,9 +84,15 @@ def export_command(options: argparse.Namespace) -> int:
     return export_c(quantized, options.out or OUT / name, prefix)
 
 
+def given_by(info: dict[str, Any]) -> bool:
+    """Whether the rows of the tokens are given with each input, by a model's description."""
+    return bool(info.get("spec", {}).get("given"))
+
+
 def export_c(quantized: Path, out: Path, prefix: str) -> int:
     check_directory(out, prefix)
     model, info = store.load(quantized)
+    given = given_by(info)
     write_c(c.sources(model, info, prefix), out)
     shape = model.shape
     logits = f"{shape.labels} logits{' each' if shape.pooling == 'none' else ''}"
@@ -93,7 +100,12 @@ def export_c(quantized: Path, out: Path, prefix: str) -> int:
     ids = sorted({0, shape.vocabulary // 2, shape.vocabulary - 1})[: shape.tokens]
     print(f"{out}: C99 source of {quantized}, up to {shape.tokens} tokens, {logits}")
     print(f"compile: cc -std=c99 -O2 -o {program} {shlex.quote(str(out))}/*.c")
-    print(f"run:     echo {' '.join(map(str, ids))} | {program}")
+    numbers = f"{shape.tokens} x {shape.hidden} numbers, the rows of an image"
+    print(
+        f"run:     {program} < FILE   {numbers}"
+        if given
+        else f"run:     echo {' '.join(map(str, ids))} | {program}"
+    )
     return 0
 
 
@@ -105,11 +117,15 @@ def export_onnx(quantized: Path, out: Path) -> int:
     )  # the one format that needs a further package
 
     check_file(out)
-    model, _ = store.load(quantized)
-    made = graph(model)
+    model, info = store.load(quantized)
+    given = given_by(info)
+    made = graph(model, given)
     files.write(out, made.SerializeToString(deterministic=True))
     print(f"{out}: {len(made.graph.node)} operators of opset {OPSET}, {quantized}")
-    print("inputs:  ids, types, attend, int64 [tokens]; output: logits, int32")
+    inputs = "ids, types, attend, int64 [tokens]"
+    if given:
+        inputs = f"rows, int16 [{model.shape.tokens}, {model.shape.hidden}]"
+    print(f"inputs:  {inputs}; output: logits, int32")
     print(f"needs:   {NEEDS}")
     return 0
 

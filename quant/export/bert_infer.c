@@ -174,25 +174,6 @@ static void normalize(const bert_norm *norm, const int16_t *z, int16_t *x, opera
     }
 }
 
-static void embed(uint32_t id, int32_t type, int32_t place, int16_t *x)
-{
-    const bert_encoder *model = &bert_model;
-    size_t row = (size_t)type * BERT_POSITIONS + BERT_OFFSET + (size_t)place;
-    const signed char *token = row_of(model->token, BERT_HIDDEN, id);
-    const signed char *position = row_of(model->position, BERT_HIDDEN, row);
-    int32_t c;
-    for (c = 0; c < BERT_HIDDEN; c++) {
-        x[c] = (int16_t)(model->token_factor * token[c] + model->position_factor * position[c]);
-    }
-    if (model->token_low) {
-        token = row_of(model->token_low, BERT_HIDDEN, id);
-        position = row_of(model->position_low, BERT_HIDDEN, row);
-        for (c = 0; c < BERT_HIDDEN; c++) {
-            x[c] = (int16_t)(x[c] + token[c] + position[c]);
-        }
-    }
-}
-
 static int is_key(const uint8_t *attend, int32_t t)
 {
     return !attend || attend[t];
@@ -301,47 +282,16 @@ static void pool(bert_workspace *w, const uint8_t *attend, int32_t tokens, int32
     }
 }
 
-static int check(const uint32_t *ids, const uint8_t *types, const uint8_t *attend, int tokens)
-{
-    int t, keys = 0;
-    if (tokens < 1 || tokens > BERT_TOKENS) {
-        return BERT_BAD_TOKENS;
-    }
-    for (t = 0; t < tokens; t++) {
-        if (ids[t] >= BERT_VOCABULARY) {
-            return BERT_BAD_ID;
-        }
-        if (types && types[t] >= BERT_TYPES) {
-            return BERT_BAD_TYPE;
-        }
-        if (attend && attend[t] > 1) {
-            return BERT_BAD_ATTEND;
-        }
-        keys += is_key(attend, t);
-    }
-    return keys ? BERT_OK : BERT_NO_KEY;
-}
-
-int bert_infer(bert_workspace *workspace, const uint32_t *ids, const uint8_t *types,
-                   const uint8_t *attend, int tokens, int32_t *logits)
+/* From the rows of the stream in w->x on. */
+static void infer(bert_workspace *w, const uint8_t *attend, int tokens, int32_t *logits)
 {
     const bert_encoder *model = &bert_model;
     const bert_linear *last = &model->head[BERT_HEAD - 1];
-    bert_workspace *w = workspace;
     const bert_norm *norm = model->norm_embedding; /* the latest, of which x8 is */
     operand x, y;
     int32_t t, i, row;
-    int code;
 
-    if (!workspace || !ids || !logits) {
-        return BERT_BAD_POINTER;
-    }
-    code = check(ids, types, attend, tokens);
-    if (code != BERT_OK) {
-        return code;
-    }
     for (t = 0; t < tokens; t++) {
-        embed(ids[t], types ? types[t] : 0, t, w->x[t]);
         if (norm) {
             normalize(norm, w->x[t], w->x[t], x8_of(w, t, 1));
         }
@@ -369,8 +319,84 @@ int bert_infer(bert_workspace *workspace, const uint32_t *ids, const uint8_t *ty
             *logits++ = accumulate(last, row, x);
         }
     }
+}
+
+#if BERT_GIVEN
+int bert_infer(bert_workspace *workspace, const int16_t *rows, int32_t *logits)
+{
+    int32_t t, c;
+    if (!workspace || !rows || !logits) {
+        return BERT_BAD_POINTER;
+    }
+    for (t = 0; t < BERT_TOKENS; t++) {
+        for (c = 0; c < BERT_HIDDEN; c++) {
+            workspace->x[t][c] = *rows++;
+        }
+    }
+    infer(workspace, NULL, BERT_TOKENS, logits);
     return BERT_OK;
 }
+#else
+static void embed(uint32_t id, int32_t type, int32_t place, int16_t *x)
+{
+    const bert_encoder *model = &bert_model;
+    size_t row = (size_t)type * BERT_POSITIONS + BERT_OFFSET + (size_t)place;
+    const signed char *token = row_of(model->token, BERT_HIDDEN, id);
+    const signed char *position = row_of(model->position, BERT_HIDDEN, row);
+    int32_t c;
+    for (c = 0; c < BERT_HIDDEN; c++) {
+        x[c] = (int16_t)(model->token_factor * token[c] + model->position_factor * position[c]);
+    }
+    if (model->token_low) {
+        token = row_of(model->token_low, BERT_HIDDEN, id);
+        position = row_of(model->position_low, BERT_HIDDEN, row);
+        for (c = 0; c < BERT_HIDDEN; c++) {
+            x[c] = (int16_t)(x[c] + token[c] + position[c]);
+        }
+    }
+}
+
+static int check(const uint32_t *ids, const uint8_t *types, const uint8_t *attend, int tokens)
+{
+    int t, keys = 0;
+    if (tokens < 1 || tokens > BERT_TOKENS) {
+        return BERT_BAD_TOKENS;
+    }
+    for (t = 0; t < tokens; t++) {
+        if (ids[t] >= BERT_VOCABULARY) {
+            return BERT_BAD_ID;
+        }
+        if (types && types[t] >= BERT_TYPES) {
+            return BERT_BAD_TYPE;
+        }
+        if (attend && attend[t] > 1) {
+            return BERT_BAD_ATTEND;
+        }
+        keys += is_key(attend, t);
+    }
+    return keys ? BERT_OK : BERT_NO_KEY;
+}
+
+int bert_infer(bert_workspace *workspace, const uint32_t *ids, const uint8_t *types,
+                   const uint8_t *attend, int tokens, int32_t *logits)
+{
+    int32_t t;
+    int code;
+
+    if (!workspace || !ids || !logits) {
+        return BERT_BAD_POINTER;
+    }
+    code = check(ids, types, attend, tokens);
+    if (code != BERT_OK) {
+        return code;
+    }
+    for (t = 0; t < tokens; t++) {
+        embed(ids[t], types ? types[t] : 0, t, workspace->x[t]);
+    }
+    infer(workspace, attend, tokens, logits);
+    return BERT_OK;
+}
+#endif
 
 const char *bert_message(int code)
 {
@@ -378,7 +404,7 @@ const char *bert_message(int code)
     case BERT_OK:
         return "done";
     case BERT_BAD_POINTER:
-        return "workspace, ids or logits is NULL";
+        return "workspace, ids (or rows) or logits is NULL";
     case BERT_BAD_TOKENS:
         return "the number of tokens is out of range";
     case BERT_BAD_ID:

@@ -15,7 +15,7 @@ extern "C" {
 /* What bert_infer returns. All but BERT_OK leave the logits as they were. */
 enum {
     BERT_OK = 0,
-    BERT_BAD_POINTER = 1, /* workspace, ids or logits is NULL */
+    BERT_BAD_POINTER = 1, /* workspace, ids (or rows) or logits is NULL */
     BERT_BAD_TOKENS = 2,  /* tokens is not in 1..BERT_TOKENS */
     BERT_BAD_ID = 3,      /* an id is not below BERT_VOCABULARY */
     BERT_BAD_TYPE = 4,    /* a type is not below BERT_TYPES */
@@ -41,6 +41,11 @@ typedef struct {
     int8_t head_low[BERT_PRECISE ? BERT_HIDDEN : 1];
 } bert_workspace;
 
+#if BERT_GIVEN
+/* The BERT_LABELS logits of one image, by its rows: BERT_TOKENS of BERT_HIDDEN, token by token, in
+   the steps that bert_shape.h says. BERT_OK or BERT_BAD_POINTER. */
+int bert_infer(bert_workspace *workspace, const int16_t *rows, int32_t *logits);
+#else
 /* The BERT_LABELS logits of one text; where BERT_EVERY is 1 as many for each of its tokens,
    token by token, at most BERT_LOGITS.
 
@@ -48,6 +53,7 @@ typedef struct {
    tokens that serve as keys and 0 for masked ones (holes are allowed), NULL for all 1. */
 int bert_infer(bert_workspace *workspace, const uint32_t *ids, const uint8_t *types,
                    const uint8_t *attend, int tokens, int32_t *logits);
+#endif
 
 /* A sentence for what bert_infer returned. */
 const char *bert_message(int code);

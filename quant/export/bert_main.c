@@ -7,6 +7,38 @@
 #include "bert_infer.h"
 
 static bert_workspace workspace;
+
+#if BERT_GIVEN
+/* The numbers of images from standard input, BERT_TOKENS * BERT_HIDDEN each, separated by white
+   space; a line of logits for each. Ends with 1 at the first that cannot be used. */
+int main(void)
+{
+    static int16_t rows[BERT_TOKENS * BERT_HIDDEN];
+    static int32_t logits[BERT_LOGITS];
+    unsigned long image = 1;
+    long value, count;
+    int found, label;
+    for (;; image++) {
+        for (count = 0; count < (long)BERT_TOKENS * BERT_HIDDEN; count++) {
+            found = scanf("%ld", &value);
+            if (found == EOF && count == 0) {
+                return 0;
+            }
+            if (found != 1 || value < INT16_MIN || value > INT16_MAX) {
+                fprintf(stderr, "error: image %lu: number %ld is %s\n", image, count + 1,
+                        found == EOF ? "missing" : "none from -32768 to 32767");
+                return 1;
+            }
+            rows[count] = (int16_t)value;
+        }
+        bert_infer(&workspace, rows, logits);
+        for (label = 0; label < BERT_LOGITS; label++) {
+            printf("%s%" PRId32, label ? " " : "", logits[label]);
+        }
+        printf("\n");
+    }
+}
+#else
 static uint32_t ids[BERT_TOKENS];
 static uint8_t types[BERT_TOKENS], attend[BERT_TOKENS];
 
@@ -85,3 +117,4 @@ int main(void)
     }
     return 0;
 }
+#endif

@@ -65,8 +65,9 @@ def sources(model: Model, info: Mapping[str, Any], prefix: str = PREFIX) -> dict
     check_prefix(prefix)
     here = resources.files(__package__ or "quant.export")
     texts = {name: here.joinpath(name).read_text() for name in INFERENCE}
-    texts["bert_shape.h"] = _shape(model)
-    texts["bert_model.c"] = "".join(_model(model))
+    given = bool(info.get("spec", {}).get("given"))
+    texts["bert_shape.h"] = _shape(model, given)
+    texts["bert_model.c"] = "".join(_model(model, given))
     texts = {_prefixed(name, prefix): _prefixed(text, prefix) for name, text in texts.items()}
     shape = _prefixed("bert_shape.h", prefix)
     texts[shape] = _comment(info) + texts[shape]  # its labels may be any words
@@ -81,7 +82,7 @@ def _prefixed(text: str, prefix: str) -> str:
     return re.sub(rf"\b({small}|{capital})", lambda found: begun[found[1]], text)
 
 
-def _shape(model: Model) -> str:
+def _shape(model: Model, given: bool) -> str:
     shape, every = model.shape, model.shape.pooling == "none"
     widths = [shape.hidden, *(layer.weight.shape[0] for layer in model.head[:-1])]
     values: dict[str, int | str] = {
@@ -101,6 +102,7 @@ def _shape(model: Model) -> str:
         "MEAN": int(shape.pooling == "mean"),
         "EVERY": int(every),
         "PRECISE": int(model.precise),
+        "GIVEN": int(given),
         "LOGITS": shape.labels * (shape.tokens if every else 1),
         "HEAD": len(model.head),
         "HEAD_WIDTH": max(widths),
@@ -143,6 +145,10 @@ def _meaning(info: Mapping[str, Any]) -> Iterator[str]:
             elif spec.get("task") == TOKEN_CLASSIFICATION:
                 yield "   Every token has the logits of all labels; the largest is its class."
     match info:
+        case {"spec": {"given": True}, "tensors": {"embedding.sum": {"scale": float(step)}}}:
+            yield f"   A row that is given holds what the front end makes of the image / {step!r},"
+            yield "   rounded and limited to -32512..32512."
+    match info:
         case {"tensors": {"logits": {"scale": float(), "factors": [*_]} as format}}:
             steps = ", ".join(repr(float(step)) for step in scale(format))
             yield f"   Outputs of the float model are about {steps} times the integers."
@@ -150,7 +156,7 @@ def _meaning(info: Mapping[str, Any]) -> Iterator[str]:
             yield f"   A logit of the float model is about {step!r} times the integer."
 
 
-def _model(model: Model) -> Iterator[str]:
+def _model(model: Model, given: bool) -> Iterator[str]:
     """bert_model.c: static arrays first, the structures that name them after."""
     yield f"/* Weights and tables of the model, written by bert2rtl {version()}. */\n"
     yield '#include "bert_model.h"\n\n'
@@ -158,9 +164,10 @@ def _model(model: Model) -> Iterator[str]:
     embedding = model.embedding
     hidden = model.shape.hidden
     low = embedding.token_low, embedding.position_low
-    yield from codes("token", embedding.token)
-    yield from codes("position", embedding.position.reshape(-1, hidden))
-    if low[0] is not None and low[1] is not None:
+    if not given:
+        yield from codes("token", embedding.token)
+        yield from codes("position", embedding.position.reshape(-1, hidden))
+    if not given and low[0] is not None and low[1] is not None:
         yield from codes("token_low", low[0])
         yield from codes("position_low", low[1].reshape(-1, hidden))
     for name, table in (
@@ -193,8 +200,9 @@ def _model(model: Model) -> Iterator[str]:
         yield f"    {_linear(f'head_{i}', linear)},\n"
     yield "};\n\n"
     yield "const bert_encoder bert_model = {\n"
-    yield "    CODES(token), CODES(position),\n"
-    yield f"    {'CODES(token_low), CODES(position_low)' if embedding.wide else 'NULL, NULL'},\n"
+    wide = embedding.wide and not given
+    yield f"    {'NULL, NULL' if given else 'CODES(token), CODES(position)'},\n"
+    yield f"    {'CODES(token_low), CODES(position_low)' if wide else 'NULL, NULL'},\n"
     yield f"    {embedding.token_factor}, {embedding.position_factor},\n"
     yield f"    {'&norm_embedding' if embedding.norm else 'NULL'}, "
     yield f"{'&projection' if model.projection else 'NULL'}, layers,\n"

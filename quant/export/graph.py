@@ -35,15 +35,18 @@ CHECK = "exact_int64_and_valid_input"
 NEEDS = f"exact int64, and exact int32 in MatMul: a runtime with less fails at the node {CHECK}"
 
 
-def graph(model: Model) -> onnx.ModelProto:
+def graph(model: Model, given: bool = False) -> onnx.ModelProto:
     """ids, types and attend, int64 [tokens], to logits, int32 [labels] or [tokens, labels].
 
     The logits are those of golden.encoder.run bit for bit, for input that it takes. Any other is an
     error of the runtime: an id, type or length beyond the tables where they are read; a negative
     one, an attend that is neither 0 nor 1, or a mask without a 1 at the node CHECK, as is a runtime
     with less than the graph NEEDS. One that goes on there gives -2^31 for every logit.
+
+    Of a model whose rows are given the input is `rows`, int16 [tokens, hidden], embedding.sum of
+    docs/numerics.md, with as many tokens as the model has.
     """
-    return _Encoder(model).proto()
+    return _Encoder(model, given).proto()
 
 
 class Graph:
@@ -207,11 +210,12 @@ class Graph:
 class _Encoder(Graph):
     """The whole encoder; x8 and all codes are int32, x is int64."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, given: bool) -> None:
         super().__init__()
-        self.model, self.shape = model, model.shape
-        self.attend = self.cast("attend", TensorProto.BOOL)
-        x = self.embed()
+        self.model, self.shape, self.given = model, model.shape, given
+        self.mask: Value = np.ones(model.shape.tokens, np.int64) if given else "attend"
+        self.attend = self.cast(self.mask, TensorProto.BOOL)
+        x = self.rows = self.cast("rows", TensorProto.INT64) if given else self.embed()
         x8: Codes = ""
         if model.embedding.norm is not None:
             x, x8 = self.normalize(x, model.embedding.norm)
@@ -236,11 +240,14 @@ class _Encoder(Graph):
             helper.make_tensor_value_info(name, TensorProto.INT64, ["tokens"])
             for name in ("ids", "types", "attend")
         ]
+        if self.given:
+            sizes = [self.shape.tokens, self.shape.hidden]
+            inputs = [helper.make_tensor_value_info("rows", TensorProto.INT16, sizes)]
         self.nodes[-1].output[0] = "logits"
-        sizes: list[str | int | None] = [self.shape.labels]
-        if self.every:
-            sizes.insert(0, "tokens")
-        output = helper.make_tensor_value_info("logits", TensorProto.INT32, sizes)
+        each = ["tokens"] if self.every else []
+        output = helper.make_tensor_value_info(
+            "logits", TensorProto.INT32, [*each, self.shape.labels]
+        )
         made = helper.make_model(
             helper.make_graph(self.nodes, "encoder", inputs, [output], self.constants),
             producer_name="bert2rtl",
@@ -255,11 +262,14 @@ class _Encoder(Graph):
 
     def checked(self, logits: str) -> None:
         """The logits in their shape. Where something is wrong they are none, and fit no shape."""
-        negative = (self.count(self.node("Less", given, 0)) for given in ("ids", "types"))
-        bad = self.node("Add", *negative)
+        if self.given:  # no int16 is, which only the input says
+            bad = self.count(self.node("Less", self.rows, -(1 << 15)))
+        else:
+            negative = (self.count(self.node("Less", given, 0)) for given in ("ids", "types"))
+            bad = self.node("Add", *negative)
         wrong = self.node("Add", bad, self.wrong(bad))
-        keys, others = (self.count(self.node("Equal", "attend", bit)) for bit in (1, 0))
-        count = self.node("Shape", "ids")
+        keys, others = (self.count(self.node("Equal", self.mask, bit)) for bit in (1, 0))
+        count = self.node("Shape", self.mask)
         bits = self.node("Equal", self.node("Sub", count, self.node("Add", keys, others)), 0)
         good = self.node(
             "And", self.node("And", bits, self.node("Equal", wrong, 0)), self.node("Less", 0, keys)

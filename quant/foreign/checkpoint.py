@@ -1,7 +1,8 @@
 """Reading a checkpoint directory in Hugging Face layout: its config, weights and tokenizer.
 
 Weights come from safetensors only: a pickle (pytorch_model.bin) can run code when it is loaded, so
-it is refused. Half precision and bfloat16 are widened to float32, which is exact.
+it is refused. Half precision and bfloat16 are widened to float32, which is exact. A checkpoint of
+images has a front end (quant.foreign.vision) where one of texts has a tokenizer.
 """
 
 import hashlib
@@ -18,11 +19,12 @@ from safetensors import SafetensorError, deserialize
 
 from golden.model import TOKENS_MAX
 from quant.foreign import config as options
-from quant.foreign import families, resolve, sentence
+from quant.foreign import families, processor, resolve, sentence, vision
 from quant.foreign.resolve import Resolved
 from quant.foreign.sentence import Layout
 from quant.foreign.tensors import BUFFERS, Tensors
 from quant.foreign.tokenizer import TextTokenizer
+from quant.images.front import Front
 from quant.model.spec import (
     QUESTION_ANSWERING,
     Arrays,
@@ -47,21 +49,23 @@ _PIECE = 1 << 20  # bytes of a file that are hashed at a time
 class Checkpoint:
     """An encoder as loaded: its spec, its float32 arrays, where they came from and their hash.
 
-    resolved: its tokenizer. asked: the task that was asked for, None for its own. notes: what was
-    taken otherwise than a reader might expect, a sentence each.
+    resolved: its tokenizer; front: in its place, the front end of a model of images. asked: the
+    task that was asked for, None for its own. notes: what was taken otherwise than a reader might
+    expect, a sentence each.
     """
 
     spec: EncoderSpec
     arrays: Arrays
     directory: Path
     sha256: str
-    resolved: Resolved
+    resolved: Resolved | None
     asked: str | None = None
     notes: tuple[str, ...] = ()
+    front: Front | None = None
 
 
 def fingerprint(directory: str | Path) -> str:
-    """SHA-256 of all files that decide an answer: of config, weights, tokenizer and layout.
+    """SHA-256 of all files that decide an answer: of config, weights, tokenizer or image processor.
 
     Raises CheckpointError as load, for a folder without them.
     """
@@ -82,14 +86,21 @@ def load(
     config_file = layout.encoder / options.CONFIG
     config = options.read(config_file)
     source = Tensors(_weights(layout.encoder))
+    front = None
     try:
-        spec, arrays, notes = families.load(config, source, layout, task)
+        if config["model_type"] in options.IMAGES:
+            spec, arrays, notes, front = vision.load(config, source, layout, task)
+        else:
+            spec, arrays, notes = families.load(config, source, layout, task)
         check_arrays(spec, arrays)
         source.refuse_rest()
     except CheckpointError as error:
         raise CheckpointError(f"{directory}: {error}") from None
     except ValueError as error:
         raise CheckpointError(f"{config_file}: {error}") from None
+    if front is not None:
+        found, said = _fingerprint(layout), (*layout.notes, *notes)
+        return Checkpoint(spec, arrays, directory, found, None, task, said, front)
     if resolved is None:
         resolved = resolve.resolve(layout.encoder, layout.tokens, layout.lower)
     spec, arrays, cut = _cut(spec, arrays, resolved)
@@ -126,8 +137,8 @@ def _layout(directory: Path) -> Layout:
 
 def _fingerprint(layout: Layout) -> str:
     """Names and contents, so that no file can take the place of another."""
-    config = layout.encoder / options.CONFIG
-    files = [file for file in (config, *resolve.files(layout.encoder)) if file.is_file()]
+    config, *others = (layout.encoder / name for name in (options.CONFIG, *processor.FILES))
+    files = [f for f in (config, *resolve.files(layout.encoder), *others) if f.is_file()]
     digest = hashlib.sha256(layout.content)
     for file in [*files, *_weight_files(layout.encoder)]:
         digest.update(f"{file.name} {file.stat().st_size} ".encode())

@@ -15,7 +15,21 @@ CONFIG = "config.json"
 OWN = ("bert2rtl-fused", "bert2rtl-transformer")
 """Layouts that `transformers` does not have (docs/models.md); they need all their fields."""
 
-FAMILIES = ("albert", "bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta", *OWN)
+IMAGES = (
+    "clip_vision_model",
+    "deit",
+    "dinov2",
+    "dinov2_with_registers",
+    "siglip_vision_model",
+    "vit",
+)
+"""Encoders of images (quant.foreign.vision)."""
+
+WHOLE = {"clip": "clip_vision_model", "siglip": "siglip_vision_model"}
+"""Models of images and texts, by what their image side, `vision_config`, is alone."""
+
+TEXTS = ("albert", "bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta", *OWN)
+FAMILIES = (*TEXTS, *WHOLE, *IMAGES)
 
 _HEAD = ("architectures", "id2label", "model_type", "num_labels", "problem_type")
 _BERT = (
@@ -31,15 +45,27 @@ _TRANSFORMER = (
     *("norm_first", "final_norm", "embedding_norm", "scale_embedding", "pooling"),
     *(name for name in _BERT if name != "type_vocab_size"),
 )
+_IMAGE = (
+    *("hidden_size", "num_hidden_layers", "num_attention_heads", "hidden_act", "layer_norm_eps"),
+    *("image_size", "patch_size", "num_channels"),
+)
+_VIT = (*_IMAGE, "intermediate_size", "qkv_bias")
+_DINO = (*_IMAGE, "mlp_ratio", "qkv_bias")
 FOLLOWED: dict[str, tuple[str, ...]] = {
     "albert": (*_BERT, "embedding_size", "num_hidden_groups", "inner_group_num"),
     "bert": _BERT,
     "bert2rtl-fused": _BERT,
     "bert2rtl-transformer": _TRANSFORMER,
     "camembert": _ROBERTA,
+    "clip_vision_model": (*_IMAGE, "intermediate_size"),
+    "deit": _VIT,
+    "dinov2": _DINO,
+    "dinov2_with_registers": (*_DINO, "num_register_tokens"),
     "distilbert": _DISTILBERT,
     "electra": (*_BERT, "embedding_size"),
     "roberta": _ROBERTA,
+    "siglip_vision_model": (*_IMAGE, "intermediate_size", "vision_use_head"),
+    "vit": _VIT,
     "xlm-roberta": _ROBERTA,
 }
 """Options that decide what is computed, by model_type; those of _HEAD beside them."""
@@ -74,6 +100,27 @@ INDIFFERENT = frozenset(
 )
 """Options that do not change what an encoder computes from tokens, of any family."""
 
+_IMAGES_INDIFFERENT = frozenset(
+    [
+        # of pre-training, of backbones, and of a pooler or projection that no loader here takes
+        *("encoder_stride", "use_mask_token", "drop_path_rate", "layerscale_value"),
+        *("apply_layernorm", "reshape_hidden_states", "out_features", "out_indices", "stage_names"),
+        *("pooler_act", "pooler_output_size", "projection_dim", "logit_scale_init_value"),
+        # of generating texts, which old files of CLIP and SigLIP list beside the image side
+        *("bad_words_ids", "begin_suppress_tokens", "diversity_penalty", "do_sample"),
+        *(
+            "encoder_no_repeat_ngram_size",
+            "exponential_decay_length_penalty",
+            "forced_bos_token_id",
+        ),
+        *("forced_eos_token_id", "length_penalty", "min_length", "no_repeat_ngram_size"),
+        *("num_beam_groups", "num_beams", "num_return_sequences", "output_scores"),
+        *("remove_invalid_values", "repetition_penalty", "return_dict_in_generate"),
+        *("suppress_tokens", "temperature", "tf_legacy_loss", "top_k", "top_p", "typical_p"),
+    ]
+)
+"""Options that do not change what an encoder of images computes, of any family of them."""
+
 _ABSENT: dict[str, Any] = {
     "is_causal": False,
     "pruned_heads": {},
@@ -94,6 +141,7 @@ _WHY = {
     "pruned_heads": "layer.0.attention: pruned heads are not supported",
     "auto_map": "code of its own, which is never run",
     "quantization_config": "weights of another quantizer: give the float checkpoint",
+    "use_swiglu_ffn": "layer.0.ffn.up: a gated feed-forward (SwiGLU), a product of two activations",
 }
 """Reasons by option, where more can be said than that it is not followed."""
 
@@ -111,6 +159,8 @@ def read(file: Path) -> dict[str, Any]:
     family = raw.get("model_type")
     if not isinstance(family, str) or family not in FAMILIES:
         raise CheckpointError(f"{file}: {_no_family(family)}")
+    if family in WHOLE:
+        raw, family = _image_side(file, raw, family), WHOLE[family]
     defaults, theirs = _defaults(family)
     given = {theirs.get(name, name): value for name, value in raw.items()}
     if len(given) < len(raw):
@@ -126,6 +176,27 @@ def read(file: Path) -> dict[str, Any]:
         given["id2label"] = names
     given.setdefault("label2id", None)  # of two, likewise
     return defaults | given
+
+
+def _image_side(file: Path, raw: dict[str, Any], family: str) -> dict[str, Any]:
+    """The options of a whole model's image side, with those of its head.
+
+    Old files of CLIP have `vision_config_dict` as well, which counts, as in transformers.
+    """
+    sides = [raw.get(name) or {} for name in ("vision_config", "vision_config_dict")]
+    if not all(isinstance(side, dict) for side in sides):
+        raise CheckpointError(f"{file}: vision_config must hold the options of the image side")
+    side, older = sides
+    if older:
+        side = side | _defaults(WHOLE[family])[0] | older
+    if side.get("model_type", WHOLE[family]) != WHOLE[family]:
+        raise CheckpointError(
+            f"{file}: model_type in vision_config is {side['model_type']!r}: it must be "
+            f"{WHOLE[family]!r}, as {family} has it"
+        )
+    heads = {name: raw[name] for name in (*_HEAD, "label2id") if name in raw}
+    sided = {name: value for name, value in side.items() if name not in (*_HEAD, "label2id")}
+    return sided | heads | {"model_type": WHOLE[family]}
 
 
 def json_value(file: Path) -> Any:
@@ -160,6 +231,8 @@ def _check(file: Path, family: str, name: str, value: Any, defaults: dict[str, A
     """Raise CheckpointError where the option changes the outputs and nothing follows it."""
     if name in FOLLOWED[family] or name in _HEAD or name in INDIFFERENT or name.startswith("_"):
         return
+    if family in IMAGES and name in _IMAGES_INDIFFERENT:
+        return
     known = _ABSENT | defaults
     if value in (None, "", [], {}) or (name in known and value == known[name]):
         return
@@ -180,7 +253,9 @@ _RELATIVE = "layer.0.scores: relative positions would need a bias for each query
 _ROTARY = "layer.0.q: rotary positions would turn Q and K after their projection"
 _CAUSAL = "layer.0.attention: a decoder, whose mask differs from query to query"
 _SOME_KEYS = "layer.0.attention: only some keys of each query"
-_IMAGE = "embedding: it reads patches of an image, and only tokens of a text are supported"
+_PATCHES = "embedding: it reads patches of an image beside a text, or of a film"
+_RECONSTRUCTS = "embedding: it drops patches at random, and its decoder paints what is missing"
+_WINDOWS = "layer.0: its layers differ in size, or attend to windows, or are convolutions"
 _SOUND = "embedding: it reads sound, and only tokens of a text are supported"
 _PLACES = "embedding: it adds the places of words on a page, which the embedding has no table for"
 _PRE_NORM = "final.norm: its layers have the norm before each half, in a layout without a loader"
@@ -193,10 +268,21 @@ REFUSED: dict[str, str] = {
     **dict.fromkeys(("gpt2", "gpt_neo", "gpt_neox", "llama", "mistral", "opt", "qwen2"), _CAUSAL),
     **dict.fromkeys(("qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "phi3"), _CAUSAL),
     **dict.fromkeys(("bert-generation", "bart", "mbart", "marian", "xglm", "bloom"), _CAUSAL),
-    **dict.fromkeys(("clip", "clip_text_model", "siglip_text_model"), _CAUSAL),
+    **dict.fromkeys(("clip_text_model", "siglip_text_model"), _CAUSAL),
     **dict.fromkeys(("longformer", "big_bird", "led", "nystromformer", "yoso", "mra"), _SOME_KEYS),
-    **dict.fromkeys(("vit", "deit", "beit", "dinov2", "swin", "clip_vision_model"), _IMAGE),
-    **dict.fromkeys(("siglip", "siglip_vision_model", "vit_mae", "vilt", "visual_bert"), _IMAGE),
+    **dict.fromkeys(("beit", "data2vec-vision"), _RELATIVE),
+    **dict.fromkeys(("dinov3_vit", "eomt_dinov3", "aimv2", "aimv2_vision_model"), _ROTARY),
+    **dict.fromkeys(
+        ("swin", "swinv2", "pvt", "pvt_v2", "levit", "convnext", "convnextv2"), _WINDOWS
+    ),
+    **dict.fromkeys(("resnet", "mobilevit", "mobilevitv2", "cvt", "hiera", "vit_hybrid"), _WINDOWS),
+    **dict.fromkeys(("vilt", "visual_bert", "flava", "blip", "vivit", "timesformer"), _PATCHES),
+    **dict.fromkeys(("vit_mae", "videomae"), _RECONSTRUCTS),
+    **dict.fromkeys(
+        ("siglip2", "siglip2_vision_model"),
+        "embedding: each image has another number "
+        "of patches and positions of its own; those of one size have the model_type 'siglip'",
+    ),
     **dict.fromkeys(("wav2vec2", "hubert", "whisper", "wavlm", "sew"), _SOUND),
     **dict.fromkeys(("layoutlm", "layoutlmv2", "layoutlmv3", "lilt", "markuplm"), _PLACES),
     **dict.fromkeys(("roberta-prelayernorm", "megatron-bert", "xlm-roberta-xl"), _PRE_NORM),

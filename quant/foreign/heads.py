@@ -40,7 +40,8 @@ class Head:
     kind: what its class is called behind the family's name. layers: its linear layers, by the names
     of their tensors; activations: between them. outputs: how many it must have, 0 for any.
     task: what it is for; "" for a head that nothing here computes, which only its `marks`, the
-    beginnings of its tensors' names, tell.
+    beginnings of its tensors' names, tell; `why` says what it does. note: what is to be said where
+    it is taken.
     """
 
     kind: str
@@ -49,6 +50,8 @@ class Head:
     activations: tuple[str, ...] = ()
     outputs: int = 0
     marks: tuple[str, ...] = ()
+    why: str = "predicts words for pre-training, which nothing here computes"
+    note: str = ""
 
     def fits(self, found: Sequence[str], tensors: Tensors, pooler: str) -> bool:
         """Whether the tensors behind the encoder are those of this head."""
@@ -121,7 +124,10 @@ BASES = {
 }  # fmt: skip
 """The families of `transformers` by their model_type."""
 
-_ENCODER = ("embeddings", "encoder", "transformer", "pooler", "embeddings_project")
+_ENCODER = (
+    *("embeddings", "encoder", "transformer", "pooler", "embeddings_project"),
+    *("layers", "layernorm", "pre_layrnorm", "post_layernorm", "head"),  # of images
+)
 """What the names of an encoder's tensors begin with where it was saved alone."""
 
 
@@ -168,7 +174,7 @@ def choose(
             f"{_names(base, [h for h in fitting if h is not head])}, and id2label names no tags: "
             f"say what it is with --task {TOKEN_CLASSIFICATION} or --task {CLASSIFICATION}"
         )
-    return head, []
+    return head, [head.note] if head.note else []
 
 
 def take(
@@ -249,14 +255,19 @@ def _by_weights(
     head = fitting[0]
     if not head.task:
         raise CheckpointError(_uncomputed(base, head))
-    return head, [f"config.json names no architectures: by its weights {base.name}{head.kind}"]
+    said = [f"config.json names no architectures: by its weights {base.name}{head.kind}"]
+    return head, [*said, head.note] if head.note else said
 
 
 def _uncomputed(base: Base, head: Head) -> str:
+    instead = (
+        ""
+        if head.why != Head.why
+        else (", and python -m train.finetune --model DIR puts a classifier in its place")
+    )
     return (
-        f"the head of {base.name}{head.kind} predicts words for pre-training, which nothing here "
-        f"computes: --task {EMBEDDING} takes the encoder without it, and python -m train.finetune "
-        "--model DIR puts a classifier in its place"
+        f"the head of {base.name}{head.kind} {head.why}: --task {EMBEDDING} takes the encoder "
+        f"without it{instead}"
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cli.machine import BUILD
 
+from quant.foreign import processor
 from quant.foreign.resolve import FILES
 from quant.foreign.sentence import LENGTHS, MODULES, SETTINGS
 from quant.model.spec import CheckpointError
@@ -18,7 +19,7 @@ _PREFIX = "hub:"
 _NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?", re.ASCII)
 _WANTED = [
     *("config.json", "*.safetensors", "model.safetensors.index.json", "adapter_config.json"),
-    *(MODULES, SETTINGS, *FILES, *LENGTHS),
+    *(MODULES, SETTINGS, *FILES, *LENGTHS, *processor.FILES),
     *(f"*/{name}" for name in ("config.json", *FILES, *LENGTHS)),  # an encoder in its own folder
 ]
 
@@ -27,7 +28,7 @@ def local(model: Path) -> Path:
     """The directory of a checkpoint: ``model`` itself, or that of ``hub:owner/name[@revision]``.
 
     A hub model is copied to build/hub, each revision to a folder of its own that holds its files
-    alone: config, safetensors and the tokenizer's, nothing that could run code. A copy that is up
+    alone: config, safetensors and the tokenizer's or image processor's, no code. A copy that is up
     to date is not loaded again, and is taken where the hub cannot be reached. Raises
     CheckpointError for a name of another form, and when the hub has no such model, refuses it or
     cannot be reached.

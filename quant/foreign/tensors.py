@@ -56,20 +56,30 @@ class Tensors:
             raise CheckpointError(f"{name} has shape {table.shape}: a row for each entry is needed")
         return table
 
-    def linear(self, name: str, *targets: str, joint: str = ".") -> Arrays:
+    def rows(self, name: str) -> Floats:
+        """The rows of a tensor [1, rows, channels]."""
+        tensor = self.take(name)
+        if tensor.ndim != 3 or len(tensor) != 1:
+            raise CheckpointError(
+                f"{name} has shape {tensor.shape}: it must be 1 x rows x the hidden size"
+            )
+        return tensor[0]
+
+    def linear(self, name: str, *targets: str, joint: str = ".", bias: bool = True) -> Arrays:
         """A linear layer; with several targets its outputs are split into that many equal parts.
 
-        ``joint`` stands between its name and "weight" or "bias".
+        ``joint`` stands between its name and "weight" or "bias". Without ``bias`` it is zero.
         """
-        weight, bias = (self.take(f"{name}{joint}{part}") for part in ("weight", "bias"))
-        if weight.ndim != 2 or bias.shape != weight.shape[:1] or len(bias) % len(targets):
+        weight = self.take(f"{name}{joint}weight")
+        shift = self.take(f"{name}{joint}bias") if bias else np.zeros(len(weight), np.float32)
+        if weight.ndim != 2 or shift.shape != weight.shape[:1] or len(shift) % len(targets):
             raise CheckpointError(
-                f"{name} has shapes {weight.shape} and {bias.shape}: a matrix and a bias of "
+                f"{name} has shapes {weight.shape} and {shift.shape}: a matrix and a bias of "
                 f"as many rows are needed, {len(targets)} equal parts"
             )
         arrays: Arrays = {}
         for target, w, b in zip(
-            targets, np.split(weight, len(targets)), np.split(bias, len(targets))
+            targets, np.split(weight, len(targets)), np.split(shift, len(targets))
         ):
             arrays |= {f"{target}.weight": w, f"{target}.bias": b}
         return arrays
@@ -79,10 +89,12 @@ class Tensors:
         prefix = f"{family}."
         return prefix if any(name.startswith(prefix) for name in self._left) else ""
 
-    def drop(self, *prefixes: str) -> None:
-        """Leave out what only training needs."""
-        for name in [name for name in self._left if name.startswith(prefixes)]:
+    def drop(self, *prefixes: str) -> list[str]:
+        """Leave out what only training needs; the names."""
+        dropped = [name for name in self._left if name.startswith(prefixes)]
+        for name in dropped:
             del self._left[name]
+        return dropped
 
     def norm(self, name: str, target: str) -> Arrays:
         old = f"{name}.gamma" in self  # names of checkpoints converted from TensorFlow

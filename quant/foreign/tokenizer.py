@@ -18,7 +18,13 @@ from tokenizers import Tokenizer
 from golden import store
 from quant.foreign import sentence
 from quant.foreign.resolve import Resolved, resolve
-from quant.model.spec import QUESTION_ANSWERING, TOKEN_CLASSIFICATION, CheckpointError, EncoderSpec
+from quant.model.spec import (
+    QUESTION_ANSWERING,
+    TOKEN_CLASSIFICATION,
+    CheckpointError,
+    EncoderSpec,
+)
+from quant.model.spec import InputError as InputError
 
 _NOT_UTF8 = re.compile("[\ud800-\udfff]")  # what Python reads such a byte as
 
@@ -26,8 +32,17 @@ PIPELINE = "tokenizer.json"
 """The resolved tokenizer in a quantized model's folder."""
 
 
-class InputError(ValueError):
-    """A text that cannot be classified; the message says why."""
+@dataclass(frozen=True)
+class Picture:
+    """An image as a model sees it: its pixels [h, w] or [h, w, 3], cut into patches.
+
+    The patches are tokens, line by line, the first of which is number ``first``; ``grid`` counts
+    them from top to bottom and from left to right.
+    """
+
+    pixels: NDArray[np.uint8]
+    first: int
+    grid: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -38,6 +53,8 @@ class Tokens:
     for, has the words of the text itself, and ``begins`` the token with which each begins, -1 for a
     word that was cut or that no token stands for. ``context`` has, of a question's text, for each
     of its tokens the token's place and the characters [first, last) of ``pair``, the text.
+    ``rows``, of an input with rows of its own [L, H], is what stands in place of the token table
+    (quant.given), and ``picture`` the image that they were made of.
     """
 
     ids: NDArray[np.int32]
@@ -48,6 +65,8 @@ class Tokens:
     begins: tuple[int, ...] = ()
     context: tuple[tuple[int, int, int], ...] = ()
     pair: str = ""
+    rows: NDArray[np.float32] | None = None
+    picture: Picture | None = None
 
     @property
     def kept(self) -> NDArray[np.intp]:
@@ -185,8 +204,8 @@ def _words(encoding: Any, text: str | Sequence[str]) -> tuple[tuple[str, ...], t
 
 def encode(
     spec: EncoderSpec,
-    tokenizer: TextTokenizer,
-    text: str | Sequence[str],
+    tokenizer: Any,
+    text: Any,
     pair: str | None,
     most: int,
 ) -> Tokens:

@@ -78,9 +78,14 @@ class CheckpointError(ValueError):
     """A checkpoint that cannot be read or mapped; the message names the layer and the reason."""
 
 
+class InputError(ValueError):
+    """A text or an image that cannot be read or classified; the message says why."""
+
+
 SPEC_KEYS = {
     "spec.layers, .hidden, .heads, .head_size, .ffn": "layers, heads and widths of the encoder",
     "spec.vocabulary, .positions, .types": "rows of the embedding tables",
+    "spec.given": "rows that a host computed take the place of the token table",
     "spec.position_offset": "row of the first token in the position table",
     "spec.embedding_size": "channels of a factorised embedding; 0: none",
     "spec.norm, .embedding_norm, .epsilon": "of LayerNorm: post or pre; the embedding's",
@@ -108,8 +113,10 @@ class EncoderSpec:
     over the attended tokens or ("none") every token by itself. head_activations: one for each
     hidden layer of the head, so the head has one linear layer more than that. Token t takes row
     t + position_offset of the position table. embedding_size: channels of a factorised embedding, 0
-    where there is no projection. No two labels are one name. Raises ValueError naming the field,
-    its value and what is allowed.
+    where there is no projection. given: rows that a host computed take the place of the token
+    table, and ids are their numbers (quant.given); every input has as many as the table of
+    positions, which is zero. No two labels are one name. Raises ValueError naming the field, its
+    value and what is allowed.
     """
 
     layers: int
@@ -131,6 +138,7 @@ class EncoderSpec:
     task: str = CLASSIFICATION
     embedding_size: int = 0
     function: str = IDENTITY
+    given: bool = False
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary"):
@@ -165,6 +173,12 @@ class EncoderSpec:
             raise ValueError(
                 f"embedding_size is {self.embedding_size}: it must be from 0 (no projection) to "
                 f"the hidden size, {self.hidden}"
+            )
+        if self.given and (self.types or self.position_offset or self.embedding_size):
+            raise ValueError(
+                f"given is True with types {self.types}, position_offset {self.position_offset} "
+                f"and embedding_size {self.embedding_size}: rows that are given have everything in "
+                "them, so these must be 0"
             )
         if self.embedding_size and self.norm == "pre":
             raise ValueError(

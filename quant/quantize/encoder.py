@@ -101,7 +101,10 @@ def quantize(
 
 
 def with_tokens(quantized: Quantized, table: Floats) -> Quantized:
-    """The same model with another table of tokens [V, H], which reaches no further than its own."""
+    """The same model with another table of tokens [V, H].
+
+    What reaches further than its own is cut off: only of rows that are given, which may be any.
+    """
     model, format = quantized.model, quantized.info["tensors"]["embedding.token"]
     embedding = model.embedding
     if embedding.token_low is None:
@@ -241,8 +244,10 @@ class _Quantizer:
         if spec.types:
             position = position + self.arrays["embedding.type"][:, None]
         points = [float(np.abs(table).max()) or 1.0 for table in (token, position)]
-        wide = "wide" in self.remedies
+        wide = "wide" in self.remedies or spec.given
         factors = quantizers.wide_factors if wide else quantizers.embedding_factors
+        if spec.given:  # rows of other inputs may reach further; no position reaches anywhere
+            points = [HEADROOM * points[0], 0.0]
         a_t, a_p, scale = factors(*points)
         norm, stream = None, scale
         self.description.tensor("embedding.sum", scale, 16)

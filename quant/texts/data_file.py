@@ -11,6 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from quant.model.spec import (
     CLASSIFICATION,
@@ -37,13 +41,19 @@ TEXT_COLUMNS = ("text", "text_a", "text1", "sentence1", "sentence", "premise", "
 PAIR_COLUMNS = ("pair", "text_pair", "text_b", "text2", "sentence2", "hypothesis", "context")
 
 
+Content: TypeAlias = str | Sequence[str] | NDArray[np.uint8]
+"""What becomes tokens: a text or its words, an image's path or the image."""
+
+
 @dataclass(frozen=True)
 class Review:
     """A text, its class (an index from 0, None without a label) and the second text of a pair.
 
     targets: in place of a class, what the file says of each output of a model that gives several
     labels at once or numbers (quant.texts.targets). words: of a text that the file has word by
-    word; tags: the class of each, None for none (quant.texts.data_words).
+    word; tags: the class of each, None for none (quant.texts.data_words). image: the pixels, where
+    they are no file of their own; of a model of images the text is the path of a file, or says
+    which one it is.
     """
 
     text: str
@@ -52,10 +62,13 @@ class Review:
     targets: Targets | None = None
     words: tuple[str, ...] | None = None
     tags: tuple[int | None, ...] = ()
+    image: NDArray[np.uint8] | None = None
 
     @property
-    def content(self) -> str | Sequence[str]:
-        """The words where the file has them, else the text."""
+    def content(self) -> Content:
+        """The image, or the words, where there are some, else the text."""
+        if self.image is not None:
+            return self.image
         return self.text if self.words is None else self.words
 
 
@@ -73,6 +86,8 @@ class Layout:
         "": none is read.
     labels_are
         "names", "indices", or None to find out (quant.texts.data_label).
+    texts
+        The columns that are looked for where ``text`` is None.
 
     Raises TextError for an encoding that does not exist.
     """
@@ -82,6 +97,7 @@ class Layout:
     label: str = "label"
     encoding: str = "utf-8"
     labels_are: str | None = None
+    texts: tuple[str, ...] = TEXT_COLUMNS
 
     def __post_init__(self) -> None:
         if self.labels_are not in (None, *READINGS):
@@ -299,7 +315,7 @@ class Columns:
                 f"{option}"
             )
 
-        text = one_of("--text-column", [layout.text] if layout.text else TEXT_COLUMNS, needed=True)
+        text = one_of("--text-column", [layout.text] if layout.text else layout.texts, needed=True)
         assert text is not None
         pair = one_of(
             "--pair-column", [layout.pair] if layout.pair else PAIR_COLUMNS, bool(layout.pair)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cli.command import Different, ToolError, run_command
 from cli.files import write_if_changed, write_json
@@ -16,18 +16,22 @@ from cli.options import Parser, add_json
 from cli.progress import stage
 
 from golden.identity import IDENTITY_BYTES, identity_of
+from golden.model import Model
 from golden.store import DESCRIPTION as DESCRIPTION_FILE
 from golden.store import load
 from rtl.compile import MODEL
-from rtl.compile.fit import sized
+from rtl.compile.fit import longest_sequence, sized
 from rtl.compile.image import MAGIC as IMAGE_MAGIC
 from rtl.compile.image import Image, image_bytes, read_image
-from rtl.compile.program import compile_model, embedding_table
+from rtl.compile.program import compile_model, embedding_table, image_of
 from rtl.compile.unchecked import config_for, violations
 from rtl.interface.command import Flag, Opcode, decode
 from rtl.interface.config import CONFIG_KEYS, Config, array
 from rtl.interface.options import add_config_options, config_of, given, options_of
 from tb.packing import token_words
+
+if TYPE_CHECKING:
+    from quant.foreign.tokenizer import Tokens
 
 OUT = BUILD / "model.bin"
 DESCRIPTION = """\
@@ -233,8 +237,10 @@ def _hold(stream: bytes, path: Path, config: Config) -> None:
         )
 
 
-def _words(options: argparse.Namespace, info: dict[str, Any], most: int) -> dict[str, object]:
-    """Print the words of the tokens of --text; the same for JSON, nothing without it.
+def _input(
+    options: argparse.Namespace, model: Model, info: dict[str, Any], most: int
+) -> tuple[Model, Tokens | None]:
+    """The tokens of --text, and the model with the rows that it brings where it is an image.
 
     Raises
     ------
@@ -242,17 +248,29 @@ def _words(options: argparse.Namespace, info: dict[str, Any], most: int) -> dict
         The model takes no text, or not this one.
     """
     if options.text is None:
-        return {}
+        if info.get("spec", {}).get("given"):
+            print(
+                "note: rows come with each image: those of the tokens are zeros here; --text IMAGE "
+                "puts an image's there",
+                file=sys.stderr,
+                flush=True,
+            )
+        return model, None
     # The tokenizer's packages are needed for this alone.
-    from quant.foreign.tokenizer import TextTokenizer, encode, stored
-    from quant.model.spec import EncoderSpec
+    from quant.quantized_model import QuantizedModel
 
     if "spec" not in info:
         raise ValueError(f"{options.quantized} has no tokenizer for --text: calibrate again")
-    tokenizer = TextTokenizer(stored(options.quantized, info))
-    tokens = encode(
-        EncoderSpec.from_json(info["spec"]), tokenizer, options.text, options.pair, most
-    )
+    quantized = QuantizedModel.load(options.quantized, None, floats=False)
+    tokens = quantized.tokens(options.text, options.pair, most)
+    placed, (numbered,) = quantized.placed([tokens])
+    return placed.model, numbered
+
+
+def _words(tokens: Tokens | None) -> dict[str, object]:
+    """Print the words of the tokens; the same for JSON, nothing without them."""
+    if tokens is None:
+        return {}
     words = [int(word) for word in token_words(tokens.ids, tokens.types)]
     cut = f", {tokens.dropped:,} more cut" if tokens.dropped else ""
     print(f"tokens: {len(words):,}{cut}; a packet of s_axis_tokens, tlast with the last")
@@ -285,17 +303,17 @@ def _run(options: argparse.Namespace) -> int:
         )
     model, info = load(options.quantized)
     config = sized([model], given(options))
+    model, tokens = _input(options, model, info, longest_sequence(model, config))
     program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
     stream = program.stream()
     if options.dump is not None:
         for line in listing(stream, {i: step.name for i, step in enumerate(program.steps)}):
             print(line)
         return 0
-    words = _words(options, info, program.tokens)
+    words = _words(tokens)
     stage(f"for accelerators of at least {' '.join(options_of(config))}")
-    table = embedding_table(model, config.lanes)
     if options.image:
-        made = Image(stream=stream, rows=table.tobytes(), row_bytes=table[0].nbytes)
+        made = image_of(model, program)
         write_if_changed(options.image, image_bytes(made))
         if read_image(options.image.read_bytes()) != made:
             raise ToolError(f"{options.image}: what was written cannot be read back")
@@ -304,6 +322,7 @@ def _run(options: argparse.Namespace) -> int:
         if options.json:
             write_json(options.json, figures)
         return 0
+    table = embedding_table(model, config.lanes)
     rows = options.out.with_suffix(f".rows{options.out.suffix}")
     write_if_changed(options.out, stream)
     write_if_changed(rows, table.tobytes())

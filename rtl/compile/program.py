@@ -12,6 +12,7 @@ from golden.encoder import PROJECTION_SHIFT
 from golden.identity import identity_of
 from golden.model import Attention, Linear, Model, Norm
 from rtl.compile.fit import longest_sequence, most_row_tiles
+from rtl.compile.image import Image
 from rtl.compile.packing import identity, norm_planes, padded_heads, weights
 from rtl.interface.command import (
     MAGIC,
@@ -180,6 +181,12 @@ def compile_attention(model: Model, config: Config, layer: int) -> Program:
         Step("end", Opcode.END, NO_FLAGS, {}),
     )
     return Program(config, tokens, most_row_tiles(model, config), steps)
+
+
+def image_of(model: Model, program: Program) -> Image:
+    """The stream of a model with the table that belongs to it."""
+    table = embedding_table(model, program.config.lanes)
+    return Image(stream=program.stream(), rows=table.tobytes(), row_bytes=table[0].nbytes)
 
 
 def embedding_table(model: Model, lanes: int) -> np.ndarray:

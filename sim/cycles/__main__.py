@@ -18,6 +18,7 @@ import numpy as np
 
 from golden.model import Model
 from golden.store import load
+from quant.calibrate import DEFAULT_DATA, IMAGES
 from quant.texts.corpora import load_texts
 from rtl.compile.fit import fitting_model
 from rtl.compile.program import Program, compile_model, embedding_table
@@ -342,8 +343,10 @@ def _check(options: argparse.Namespace, bus: Bus | None) -> None:
 def _batches(options: argparse.Namespace) -> None:
     """Texts a second."""
     directory, quantized = model_of(options)
-    spec, data = quantized.spec, options.data or "imdb"
-    texts = load_texts(data, "test", names=(), task=spec.task)[: options.texts or TEXTS]
+    spec = quantized.spec
+    data = options.data or (IMAGES if spec.given else DEFAULT_DATA)
+    texts = load_texts(data, "test", names=(), task=spec.task, given=spec.given)
+    texts = texts[: options.texts or TEXTS]
     if not texts:
         raise ValueError(f"{data} holds no text: nothing would be counted")
     cut = {

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 
 from cli.page import charts
 
 import numpy as np
 from markupsafe import Markup
 
+from quant.foreign.tokenizer import Picture
 from sim.reference import Reference
 
 HEADS, WORDS = 6, 128
@@ -64,7 +67,10 @@ class Map:
 
 @dataclass(frozen=True)
 class Head:
-    """A head's weights in both models, and what the row that the model's head reads looks at."""
+    """A head's weights in both models, and what the row that the model's head reads looks at.
+
+    over: of an image the integer weights of its patches, to be laid over it; else None.
+    """
 
     layer: int
     head: int
@@ -72,6 +78,26 @@ class Head:
     words: tuple[Word, ...]
     strongest: tuple[Word, ...]
     difference: float | None
+    over: str | None
+
+
+def picture(text: Reference) -> str | None:
+    """The image that the model saw as a data: URI, None of a text."""
+    if text.tokens.picture is None:
+        return None
+    from PIL import Image  # of models of images alone
+
+    content = BytesIO()
+    Image.fromarray(text.tokens.picture.pixels).save(content, "PNG")
+    return "data:image/png;base64," + b64encode(content.getvalue()).decode("ascii")
+
+
+def _over(seen: Picture | None, weights: np.ndarray) -> str | None:
+    if seen is None:
+        return None
+    rows, columns = seen.grid
+    patches = weights[seen.first : seen.first + rows * columns].reshape(rows, columns)
+    return charts.image(np.sqrt(patches / (patches.max() or 1.0)))
 
 
 def _map(model: str, weights: np.ndarray, words: Sequence[str], place: str) -> Map:
@@ -127,6 +153,7 @@ def heads(text: Reference) -> list[Head]:
                     said,
                     tuple(sorted(said, key=lambda one: -one.integers)[:5]),
                     None if difference is None else float(difference),
+                    _over(text.tokens.picture, rows["integer"]),
                 )
             )
     return found

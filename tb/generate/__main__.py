@@ -17,14 +17,13 @@ from cli.machine import BUILD
 from cli.options import Parser, add_columns, add_lanes, add_tokens, positive, whole
 from cli.progress import stage
 
-from golden import store
 from golden.model import Model
-from quant.foreign.tokenizer import TextTokenizer
+from quant.quantized_model import QuantizedModel
 from rtl.compile.fit import fitting_model
 from rtl.generate.units import unit as unit_of
 from rtl.interface.config import LANES, Config, array
 from sim.options import add_model_options, quantized_of
-from sim.run import TOKENS, default_review
+from sim.run import TOKENS, input_of
 from sim.vectors import sequences_of
 from tb.generate.folder import LIMIT, bench_of, check_folder, write_bench
 from tb.sequences import Sequence as Tokens
@@ -98,11 +97,9 @@ def _run(options: argparse.Namespace) -> None:
     reviews: list[tuple[Model, Tokens]] = []
     config = Config(lanes=options.lanes, columns=options.columns)
     if not options.no_review:
-        directory = quantized_of(options)
-        model, _ = store.load(directory)
-        text = default_review() if options.review is None else options.review
-        tokens = min(options.tokens, model.shape.tokens)
-        (review,) = sequences_of([text], TextTokenizer(directory), tokens)
+        quantized = QuantizedModel.load(quantized_of(options), None, floats=False)
+        text = input_of(quantized.spec, options.review)
+        model, (review,) = sequences_of([text], quantized, options.tokens)
         config = fitting_model(model, options.lanes, len(review.ids), columns=options.columns)
         reviews.append((model, review))
     shape = array(config.lanes, config.tile_columns)

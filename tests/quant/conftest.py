@@ -30,16 +30,14 @@ def reviews() -> list[Review]:
 
 
 @pytest.fixture(scope="session")
-def texts(reviews: list[Review], tokenizer: TextTokenizer, shipped: Checkpoint) -> list[Tokens]:
-    return encode(reviews, tokenizer, shipped, 512)
+def texts(reviews: list[Review], shipped: Checkpoint) -> list[Tokens]:
+    return encode(reviews, shipped, 512)
 
 
 @pytest.fixture(scope="session")
-def quantized_directory(
-    tmp_path_factory: pytest.TempPathFactory, shipped: Checkpoint, tokenizer: TextTokenizer
-) -> Path:
+def quantized_directory(tmp_path_factory: pytest.TempPathFactory, shipped: Checkpoint) -> Path:
     """The shipped checkpoint, calibrated on 24 training reviews."""
-    samples = encode(imdb("train")[:24], tokenizer, shipped, 512)
+    samples = encode(imdb("train")[:24], shipped, 512)
     quantized, _ = calibrate(shipped, samples, Options(remedies=()), {"data": DEFAULT_DATA})
     directory = tmp_path_factory.mktemp("quantized")
     save(quantized, shipped, directory)

@@ -86,13 +86,7 @@ def test_texts_are_read_as_they_are_needed(classifier: Classifier, monkeypatch) 
             taken += 1
             yield Review("good film", None)
 
-    found = batch.classified(
-        classifier.model,
-        classifier.spec,
-        classifier.logit_scale,
-        classifier.tokens,
-        endless(),
-    )
+    found = batch.classified(classifier, 512, endless())
     for number in range(1, 10):
         next(found)
         assert taken == -(-number // 4) * 4

@@ -95,8 +95,8 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
     ("change", "message"),
     [
         (
-            {"model_type": "vit"},
-            "model_type 'vit' cannot run: embedding: it reads patches of an image",
+            {"model_type": "vilt"},
+            "model_type 'vilt' cannot run: embedding: it reads patches of an image",
         ),
         ({"model_type": "t5"}, "model_type 't5' cannot run: layer.0.scores: relative positions"),
         (
@@ -184,8 +184,10 @@ def test_refuses_a_config(tmp_path: Path, change: dict, message: str) -> None:
     ("family", "reason"),
     [
         ("esm", "layer.0.q: rotary"),
-        ("vit", "embedding: it reads patches"),
-        ("clip", "layer.0.attention: a decoder"),
+        ("vivit", "embedding: it reads patches"),
+        ("beit", "layer.0.scores: relative"),
+        ("swin", "layer.0: its layers differ in size"),
+        ("clip_text_model", "layer.0.attention: a decoder"),
         ("mobilebert", "layer.0: its layers have bottlenecks"),
         ("layoutlm", "embedding: it adds the places"),
         ("dpr", "its encoder is a BERT under another name: save"),

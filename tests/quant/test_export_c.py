@@ -14,7 +14,6 @@ from golden.random import random_model
 from quant.calibrate import Calibrator, encode
 from quant.export import c
 from quant.foreign.checkpoint import Checkpoint
-from quant.foreign.tokenizer import TextTokenizer
 from quant.quantize.options import REMEDIES, Options
 from quant.texts.data_file import Review
 from tests import zoo
@@ -43,14 +42,13 @@ def test_200_reviews(
     compiler: str,
     quantized_directory: Path,
     reviews: list[Review],
-    tokenizer: TextTokenizer,
     shipped: Checkpoint,
     tmp_path: Path,
 ) -> None:
     """Every third with a mask that has holes."""
     model, info = store.load(quantized_directory)
     program = build(c.sources(model, info), tmp_path, "-O2", compiler=compiler)
-    texts = masked(encode(reviews, tokenizer, shipped, TOKENS), 0)
+    texts = masked(encode(reviews, shipped, TOKENS), 0)
     assert len(texts) == 200
     assert answers(program, texts) == fast.run_batch(model, *zip(*texts)).tolist()
 

@@ -18,7 +18,6 @@ from quant.calibrate import Calibrator, encode
 from quant.export.__main__ import main
 from quant.export.graph import CHECK, IR_VERSION, OPSET, Graph, graph
 from quant.foreign.checkpoint import Checkpoint
-from quant.foreign.tokenizer import TextTokenizer
 from quant.quantize.options import REMEDIES, Options
 from quant.texts.data_file import Review
 from tests import zoo
@@ -53,14 +52,13 @@ def answers(ready: onnxruntime.InferenceSession, texts: Iterable[Text]) -> list[
 def test_200_reviews(
     quantized_directory: Path,
     reviews: list[Review],
-    tokenizer: TextTokenizer,
     shipped: Checkpoint,
     tmp_path: Path,
 ) -> None:
     """At up to 128 tokens, every third with a mask that has holes; written by the command."""
     out = tmp_path / "model.onnx"
     assert main(["onnx", "--quantized", str(quantized_directory), "-o", str(out)]) == 0
-    texts = masked(encode(reviews, tokenizer, shipped, 128), 0)
+    texts = masked(encode(reviews, shipped, 128), 0)
     assert len(texts) == 200
     model, _ = store.load(quantized_directory)
     texts += random_texts(model.shape, 1, 2)

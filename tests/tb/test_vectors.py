@@ -7,6 +7,9 @@ import pytest
 from golden import store
 from golden.random import random_model
 from quant.foreign.tokenizer import TextTokenizer
+from quant.model.spec import EncoderSpec
+from quant.quantized_model import QuantizedModel
+from quant.texts.data_file import Review
 from sim import vectors as command
 from tb import vectors
 from tb.cut import UNITS, Tensor, Traced, cut
@@ -36,8 +39,18 @@ def model_folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A quantized model with the shipped checkpoint's tokenizer beside it."""
     folder = tmp_path / "model"
     words = (CHECKPOINT / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    info = {"checkpoint": {"sha256": "0"}, "tokenizer": write_resolved(folder, words)}
-    store.save(random_model(SHAPES[request.param], 3), folder, info)
+    shape = SHAPES[request.param]
+    same = ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary", "positions", "types")
+    spec = EncoderSpec(
+        labels=tuple(map(str, range(shape.labels))), **{name: getattr(shape, name) for name in same}
+    )
+    info = {
+        "checkpoint": {"sha256": "0"},
+        "spec": spec.to_json(),
+        "tensors": {"logits": {"scale": 1.0}},
+        "tokenizer": write_resolved(folder, words),
+    }
+    store.save(random_model(shape, 3), folder, info)
     return folder
 
 
@@ -263,7 +276,18 @@ def test_a_text_is_tokenised_as_the_checkpoint_says(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     settings = {"do_lower_case": True, "strip_accents": False}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
-    (found,) = command.sequences_of([accented.upper()], TextTokenizer(tmp_path), 8)
+    spec = EncoderSpec(
+        layers=1,
+        hidden=2,
+        heads=1,
+        head_size=2,
+        ffn=2,
+        labels=("a", "b"),
+        vocabulary=6,
+        positions=8,
+    )
+    quantized = QuantizedModel(zoo.model("one"), {}, spec, 1.0, TextTokenizer(tmp_path), None)
+    _, (found,) = command.sequences_of([Review(accented.upper(), None)], quantized, 8)
     assert found.ids == (2, 5, 3)
 
 

@@ -1,0 +1,47 @@
+"""Rows that a host computed in place of a table of tokens: those of images.
+
+A model with rows of its own input has no table. What an image becomes, a row a token, is put where
+the token rows are, and the ids are the numbers of these rows; the table of positions is zero. So
+several inputs share a table that has the rows of all of them, and everything behind it (golden, the
+stream, the Verilog) reads rows by their numbers, as it does of a text.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from quant.foreign.checkpoint import Checkpoint
+from quant.foreign.tokenizer import Tokens
+from quant.model.spec import Floats
+
+TABLE = "embedding.token"
+
+
+def gathered(texts: Sequence[Tokens]) -> tuple[Floats | None, list[Tokens]]:
+    """The rows of all inputs as one table [rows, H], and the inputs with the numbers of theirs.
+
+    None, and the inputs as they are, where none brings rows: of texts, and of what was gathered.
+    """
+    parts = [text.rows for text in texts if text.rows is not None]
+    if not parts:
+        return None, list(texts)
+    found, first = [], 0
+    for text in texts:
+        ids = first + np.arange(len(text.ids), dtype=np.int32)
+        found.append(replace(text, ids=ids, rows=None))
+        first += len(ids)
+    return np.concatenate(parts), found
+
+
+def placed(checkpoint: Checkpoint, texts: Sequence[Tokens]) -> tuple[Checkpoint, list[Tokens]]:
+    """The float model with the rows that the inputs bring, and the inputs that number them.
+
+    Both as they are where none brings rows.
+    """
+    table, numbered = gathered(texts)
+    if table is None:
+        return checkpoint, numbered
+    spec = replace(checkpoint.spec, vocabulary=len(table))
+    arrays = checkpoint.arrays | {TABLE: table}
+    return replace(checkpoint, spec=spec, arrays=arrays), numbered

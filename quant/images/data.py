@@ -1,0 +1,133 @@
+"""Images with their labels: a folder, a table with a column of files, or arrays.
+
+- A folder has one folder a class, called like it, as torchvision and `datasets` have them, or only
+  images, which have no labels.
+- A table (.csv, .tsv, .jsonl, .parquet) names a file in each row, from the table's own folder on;
+  a .txt is one name a line.
+- A .npz has `images`, uint8 [n, h, w] or [n, h, w, channels], and with labels `labels` [n].
+- An image itself is one without a label.
+
+Labels are read as those of texts are (quant.texts.data_label).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from quant.images.corpora import CORPORA
+from quant.images.files import SUFFIXES
+from quant.model.spec import CLASSIFICATION
+from quant.texts import parquet
+from quant.texts.data_file import TEXT_COLUMNS, Layout, Review, stream_texts
+from quant.texts.data_label import Labels
+from quant.texts.rows import TextError
+
+COLUMNS = ("image", "image_path", "file_name", "file", "path", *TEXT_COLUMNS)
+TABLES = (".csv", ".tsv", ".jsonl", ".txt", *parquet.SUFFIXES)
+ARRAYS = ".npz"
+
+
+def stream(
+    source: str | Path,
+    split: str = "test",
+    *,
+    names: Sequence[str] | None = None,
+    layout: Layout | None = None,
+    task: str = CLASSIFICATION,
+) -> Iterator[Review]:
+    """The images of ``source``: of a corpus by its name (then ``split`` counts), or of a path.
+
+    names, layout and task are those of `quant.texts.data_file.read_texts`. Each is a Review whose
+    text says which image it is. Raises TextError naming the file for what cannot be read.
+    """
+    path, layout = Path(source), layout or Layout()
+    if str(source) in CORPORA:
+        images, labels = CORPORA[str(source)](split)
+        for place, (image, label) in enumerate(zip(images, labels, strict=True), 1):
+            yield Review(f"{source} {split} {place}", int(label), image=image)
+    elif path.is_dir():
+        yield from _folder(path, names, layout, task)
+    elif path.suffix.lower() in TABLES:
+        defaults = replace(layout, texts=COLUMNS)
+        for review in stream_texts(path, names=names, layout=defaults, task=task):
+            yield replace(review, text=str(path.parent / review.text))
+    elif path.suffix.lower() == ARRAYS:
+        yield from _arrays(path, names, layout, task)
+    elif path.is_file():
+        yield Review(str(path), None)
+    else:
+        raise TextError(
+            f"no images at {str(source)!r}: give one of {', '.join(CORPORA)}, a folder with a "
+            f"folder of images for each class, a {', '.join(TABLES)} file that names images, a "
+            f"{ARRAYS} file with `images` and `labels`, or an image"
+        )
+
+
+def _folder(path: Path, names: Sequence[str] | None, layout: Layout, task: str) -> Iterator[Review]:
+    folders = sorted(one for one in path.iterdir() if one.is_dir() and one.name[0] != ".")
+    if not folders or names == () or task != CLASSIFICATION:
+        for file in _images(path):
+            yield Review(str(file), None)
+        return
+    of_folders = sorted(folder.name for folder in folders) if names is None else names
+    values: list[tuple[int, list[object]]] = [(0, [one.name]) for one in folders]
+    labels = _labels(path, of_folders, layout, values)
+    for folder in folders:
+        try:
+            label = labels.index(folder.name)
+        except ValueError as error:
+            raise TextError(f"{folder}: its name {error}") from None
+        for file in _images(folder):
+            yield Review(str(file), label)
+
+
+def _images(path: Path) -> list[Path]:
+    files = [
+        file
+        for file in sorted(path.rglob("*"))
+        if file.suffix.lower() in SUFFIXES and file.name[0] != "."
+    ]
+    if not files:
+        raise TextError(f"{path} holds no image: {', '.join(SUFFIXES)} are read")
+    return files
+
+
+def _labels(
+    path: Path,
+    names: Sequence[str] | None,
+    layout: Layout,
+    values: Sequence[tuple[int, Sequence[object]]],
+) -> Labels:
+    labels = Labels(path, names, layout.labels_are)
+    if labels.doubtful:
+        labels.settle(values)
+    return labels
+
+
+def _arrays(path: Path, names: Sequence[str] | None, layout: Layout, task: str) -> Iterator[Review]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            images = archive["images"]
+            values = archive["labels"].tolist() if "labels" in archive.files else None
+    except KeyError:
+        raise TextError(f"{path} has no array `images`: uint8 [n, h, w] or [n, h, w, c]") from None
+    except Exception as error:  # of zipfile, NumPy's reader and the system
+        raise TextError(f"{path}: not a readable .npz file ({error})") from None
+    if images.dtype != np.uint8 or images.ndim not in (3, 4) or not len(images):
+        raise TextError(
+            f"{path}: `images` is {images.dtype} {list(images.shape)}: allowed is uint8 [n, h, w] "
+            "or [n, h, w, c], n 1 or more"
+        )
+    if values is not None and (not isinstance(values, list) or len(values) != len(images)):
+        raise TextError(f"{path}: `labels` is not one each for the {len(images)} images")
+    if names == () or task != CLASSIFICATION:
+        values = None
+    labels = _labels(path, names, layout, [(0, values or ())])
+    for place, image in enumerate(images):
+        try:
+            label = None if values is None else labels.index(values[place])
+        except ValueError as error:
+            raise TextError(f"{path}: label {place} {error}") from None
+        yield Review(f"{path} {place}", label, image=image)

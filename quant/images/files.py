@@ -1,0 +1,117 @@
+"""One image from a file, as 8-bit pixels that stand upright.
+
+PNG, JPEG, GIF, BMP and WebP are read by Pillow, as transformers' image processors see them: grey
+stays grey, all else becomes RGB, an orientation in EXIF is followed, and of several frames the
+first counts. What these processors would lose silently is refused: transparency, which one of them
+drops and another puts onto white, and grey of more than 8 bits, which Pillow clips. A .npy file has
+the pixels themselves.
+"""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from quant.model.spec import InputError
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".npy")
+"""Of the files that a folder of images is searched for; a file is known by its content."""
+
+_FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
+_ALLOWED = "it must be a PNG, JPEG, GIF, BMP or WebP image, or a .npy file of 8-bit pixels"
+_ARRAY = b"\x93NUMPY"
+_GREY = ("1", "L")
+_DEEP = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
+_TRANSPARENT = ("LA", "La", "PA", "RGBA", "RGBa")
+
+
+def read(path: str | Path) -> NDArray[np.uint8]:
+    """The pixels of an image file: [h, w] of a grey one, else [h, w, 3], in red, green and blue.
+
+    Raises InputError naming the file, what is wrong with it and what is allowed.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            array = file.read(len(_ARRAY)) == _ARRAY
+        if not path.stat().st_size:
+            raise InputError(f"{path} is empty: {_ALLOWED}")
+        return _pixels(path) if array else _picture(path)
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder: give an image in it") from None
+    except OSError as error:
+        if error.strerror is None:  # of Pillow, about the content
+            raise _broken(path, error) from None
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+
+
+def check(image: Any, name: object) -> NDArray[np.uint8]:
+    """The pixels, as [h, w] or [h, w, 3]; InputError, which names the image, for all others."""
+    if image.dtype != np.uint8 or image.ndim not in (2, 3) or 0 in image.shape:
+        raise InputError(_shape(image, name))
+    if image.ndim == 2 or image.shape[2] == 3:
+        return np.asarray(image)
+    if image.shape[2] != 1:
+        raise InputError(_shape(image, name))
+    return np.asarray(image[:, :, 0])
+
+
+def _shape(image: Any, name: object) -> str:
+    return (
+        f"{name} is an array of {image.dtype} [{', '.join(map(str, image.shape))}]: it must be "
+        "uint8 [height, width], [height, width, 1] or [height, width, 3]"
+    )
+
+
+def _pixels(path: Path) -> NDArray[np.uint8]:
+    try:
+        image = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, SyntaxError, MemoryError) as error:
+        raise _broken(path, error) from None
+    return check(image, path)
+
+
+def _picture(path: Path) -> NDArray[np.uint8]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path, formats=_FORMATS) as opened:
+                opened.load()
+                return _upright(opened, path)
+    except InputError:
+        raise
+    except UnidentifiedImageError:
+        raise InputError(f"{path} is no image that can be read: {_ALLOWED}") from None
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError):
+        raise InputError(
+            f"{path} has more pixels than the {Image.MAX_IMAGE_PIXELS:,} that are read: make it "
+            "smaller first"
+        ) from None
+    except Exception as error:  # of the decoders: SyntaxError, struct.error, zlib.error ...
+        raise _broken(path, error) from None
+
+
+def _upright(opened: Image.Image, path: Path) -> NDArray[np.uint8]:
+    if opened.mode in _DEEP:
+        raise InputError(
+            f"{path} has grey of more than 8 bits (mode {opened.mode}): convert it to 8 bits first"
+        )
+    image = ImageOps.exif_transpose(opened)
+    if image.mode in _TRANSPARENT or "transparency" in opened.info:
+        alpha = image.convert("RGBA").getchannel("A")
+        if alpha.getextrema() != (255, 255):
+            raise InputError(
+                f"{path} has transparent pixels: put it onto the background that is meant, and "
+                "save it without transparency"
+            )
+    grey = image.mode in _GREY or image.mode in ("LA", "La")
+    return np.asarray(image.convert("L" if grey else "RGB"))
+
+
+def _broken(path: Path, error: BaseException) -> InputError:
+    said = (" ".join(str(error).split()) or type(error).__name__)[:200].rstrip(".")
+    return InputError(f"{path} is damaged or cut off ({said}): {_ALLOWED}")
