@@ -164,6 +164,16 @@ def test_the_first_commands_are_not_cut_in_a_window_of_1280_pixels() -> None:
         assert max(len(line) - 4 for line in code) <= hooks.HELP_COLUMNS
 
 
+def test_a_copied_block_of_commands_runs() -> None:
+    """What stands behind a command for its reader is a comment."""
+    command = re.compile(r"^    (?:python3?|make|\.venv/bin/\S+) .*\S {2,}[^# ].*", re.MULTILINE)
+    for path in [
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / name for name in hooks.ELSEWHERE.values()),
+    ]:
+        assert not command.findall(path.read_text(encoding="utf-8")), path
+
+
 def test_what_scrolls_is_what_the_theme_lets_scroll(site: Path) -> None:
     style = (ROOT / "docs" / "site.css").read_text(encoding="utf-8")
     theme = "".join(path.read_text("utf-8") for path in site.rglob("assets/**/*.min.*s"))
