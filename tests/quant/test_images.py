@@ -224,6 +224,28 @@ def test_of_a_whole_model_the_image_side_is_taken(tmp_path: Path) -> None:
         assert np.abs(ours(checkpoint, image) - expected.numpy()).max() < 1e-5
 
 
+def test_an_older_config_of_clip_is_read(tmp_path: Path) -> None:
+    saved(tmp_path, "clip", "Model")
+    processed(tmp_path, size=12)
+    wanted = load(tmp_path).spec
+    config = json.loads((tmp_path / "config.json").read_text())
+    side = config["vision_config"]
+    other = {"hidden_act": "relu", "num_beams": 1, "top_p": 1.0, "length_penalty": 1.0}
+    older = {"vision_config": side | other, "vision_config_dict": side, "text_config_dict": None}
+    (tmp_path / "config.json").write_text(json.dumps(config | older))
+    assert load(tmp_path).spec == wanted
+    for wrong, message in (
+        ({"auto_map": {"AutoModel": "x.Y"}}, "code of its own, which is never run"),
+        ({"scale_of_mine": 2}, "scale_of_mine is 2, an option that clip does not have"),
+        ({"vision_config": side | {"scale_of_mine": 2}}, "that clip_vision_model does not have"),
+        ({"vision_config": side | {"model_type": "vit"}}, "model_type in vision_config is 'vit'"),
+        ({"vision_config": [side]}, "vision_config must hold the options of the image side"),
+    ):
+        (tmp_path / "config.json").write_text(json.dumps(config | wrong))
+        with pytest.raises(CheckpointError, match=message):
+            load(tmp_path)
+
+
 STEPS: list[tuple[str, str, dict[str, Any]]] = [
     *(("ViTImageProcessor", f"filter-{i}", {"size": 9, "resample": i}) for i in range(6)),
     *(
