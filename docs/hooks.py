@@ -3,7 +3,9 @@
     driver.md, contributing.md, changes.md    documents that lie elsewhere in the repository
     commands.md                               --help of every command
     reference/PACKAGE.md                      docstrings
+    <!-- README: HEADING -->                  that section of README.md
     ```math blocks                            MathML, which browsers show without a script
+    2^15 <= m in a sentence                   superscripts and signs, as in those blocks
 
 Links to files that are no pages are shown as text, since the site holds no source.
 """
@@ -50,8 +52,26 @@ REFERENCE: dict[str, tuple[str, ...] | None] = {
     ),
     "sim": ("activity", "bench", "cycles.model", "machine.volume", "phases", "play"),
 }
+SECTION = re.compile(r"^<!-- README: (.*) -->$", re.MULTILINE)
+#: Of the texts of --help: what a window of 1,280 pixels shows between the lists of contents.
+HELP_COLUMNS = 100
+#: Members of a component in a docstring, and one of them: `names : what they are` and its text.
+MEMBERS = re.compile(r"^Members\n-+\n(.*?)(?=^\S[^\n]*\n-{3,}$|\Z)", re.MULTILINE | re.DOTALL)
+MEMBER = re.compile(r"^(\S.*?)(?: : (.*))?$((?:\n(?:    .*)?$)*)", re.MULTILINE)
 MATH = re.compile(r"^```math\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#:\s]+)(#[^)\s]*)?\)")
+#: Parts of a page that are shown as they are, and tags; what lies between them is prose.
+LITERAL = re.compile(r"<(pre|code|math|script|svg)\b.*?</\1>|<[^>]*>", re.DOTALL)
+POWER = re.compile(r"(?<=[\w)\]])\^(?:\(((?:[^()]|\([^()]*\))+)\)|(-?\w+|-\([^()]+\)))")
+#: Other signs of prose, as HTML spells them.
+SIGNS = {
+    re.compile(r"&lt;="): "≤",
+    re.compile(r"&gt;="): "≥",
+    re.compile(r"&lt;&lt;"): "≪",
+    re.compile(r"&gt;&gt;"): "≫",
+    re.compile(r"\bsqrt\("): "√(",
+    re.compile(r"(?<=[\w)>])( ?)\*\1(?=[\w(])"): r"\1·\1",
+}
 FENCE = re.compile(r"^(```.*?^```$|(?: {4}[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
 
 
@@ -69,12 +89,47 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Set the formulas, and make links fit the site; code stays as it is."""
     place = page.file.src_uri
     source = ELSEWHERE.get(place, f"docs/{place}")
-    text = MATH.sub(lambda match: formula(match[1], place), markdown)
+    text = SECTION.sub(lambda match: section(match[1], place), markdown)
+    text = MATH.sub(lambda match: formula(match[1], place), text)
     parts = FENCE.split(text)
     return "".join(
         part if FENCE.fullmatch(part) else LINK.sub(lambda m: link(m, source, place), part)
         for part in parts
     )
+
+
+def section(heading: str, place: str) -> str:
+    """The section of README.md that has this heading, with its links as those of a page.
+
+    Raises
+    ------
+    PluginError
+        There is none.
+    """
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.search(
+        rf"^## {re.escape(heading)}\n.*?(?=^## |\Z)", readme, re.MULTILINE | re.DOTALL
+    )
+    if found is None:
+        raise PluginError(f"{place}: README.md has no section {heading!r}")
+    return LINK.sub(lambda match: link(match, "README.md", place), found[0])
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Set the formulas of sentences and table cells as those of the blocks are."""
+    done, end = [], 0
+    for literal in LITERAL.finditer(html):
+        done += [signs(html[end : literal.start()]), literal[0]]
+        end = literal.end()
+    return "".join([*done, signs(html[end:])])
+
+
+def signs(prose: str) -> str:
+    """Text of HTML with superscripts, and the signs of mathematics for their ASCII spellings."""
+    prose = POWER.sub(lambda m: f"<sup>{(m[1] or m[2]).replace('-', '−')}</sup>", prose)
+    for pattern, shown in SIGNS.items():
+        prose = pattern.sub(shown, prose)
+    return prose
 
 
 def formula(tex: str, place: str) -> str:
@@ -128,7 +183,7 @@ def commands() -> str:
         name = module.removesuffix(".__main__")
         said = io.StringIO()
         try:
-            with patch.dict(os.environ, {"COLUMNS": "96"}), redirect_stdout(said):
+            with patch.dict(os.environ, {"COLUMNS": str(HELP_COLUMNS)}), redirect_stdout(said):
                 with suppress(SystemExit):
                     importlib.import_module(module).main(["--help"])
         except ModuleNotFoundError:
@@ -141,15 +196,28 @@ def commands() -> str:
 
 
 class Plain(Extension):
-    """Docstrings are plain text: `type][t` in a formula is no reference to something called t."""
+    """Docstrings are plain text: `type][t` in a formula is no reference to something called t.
+
+    Members of a component become a list.
+    """
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
         if obj.docstring is not None:
+            obj.docstring.value = MEMBERS.sub(members, obj.docstring.value)
             lines = obj.docstring.value.split("\n")
             obj.docstring.value = "\n".join(
                 line if line.startswith("    ") or "`" in line else line.replace("][", "]\\[")
                 for line in lines
             )
+
+
+def members(section: re.Match[str]) -> str:
+    """The section as a list in Markdown, an entry a member."""
+    entries = ["**Members**\n"]
+    for names, kind, text in MEMBER.findall(section[1]):
+        said = " ".join(text.split())
+        entries.append(f"- `{names}`{f' ({kind})' if kind else ''}{f': {said}' if said else ''}")
+    return "\n".join(entries) + "\n\n"
 
 
 def reference(package: str) -> str:

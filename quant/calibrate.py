@@ -36,6 +36,7 @@ from quant.foreign.resolve import RESOLVED_KEYS
 from quant.foreign.tokenizer import Tokens, together
 from quant.foreign.tokenizer import encode as encode_text
 from quant.given import TABLE
+from quant.images.front import FRONT_KEYS
 from quant.measure import vectors
 from quant.measure.answers import held, span, texts_of
 from quant.measure.compare import ERROR_KEYS, TensorError, compare, table
@@ -236,6 +237,7 @@ KEYS = {
     "checkpoint.directory, .sha256": "the float model and the hash of its files",
     "checkpoint.task": "as --task asked; null: as its own files say",
     **RESOLVED_KEYS,
+    **FRONT_KEYS,
     **SPEC_KEYS,
     "tensors{}.scale, .bits": "of a tensor: real value of a step; width of its codes",
     "tensors{}.minimum?, .maximum?": "of the float model on the texts",

@@ -33,6 +33,7 @@ from quant.foreign.checkpoint import Checkpoint, load, say
 from quant.foreign.resolve import RESOLVED_KEYS
 from quant.foreign.sentence import MODULES
 from quant.foreign.tokenizer import TextTokenizer
+from quant.images.front import FRONT_KEYS
 from quant.measure.compare import OUTLIER
 from quant.model.spec import (
     CLASSIFICATION,
@@ -86,6 +87,7 @@ KEYS = {
     "model, sha256": "the checkpoint, and the hash of its files",
     **SPEC_KEYS,
     **RESOLVED_KEYS,
+    **FRONT_KEYS,
     "notes": "what a reader of the checkpoint should know, a sentence each",
     "parameters": "of the encoder with its head",
     "tokens, needs[].tokens": "the length that is counted",

@@ -47,7 +47,8 @@ class QuantizedModel:
         try:
             spec = EncoderSpec.from_json(info["spec"])
             scale = decode.scale(info["tensors"]["logits"])
-            directory, sha256 = info["checkpoint"]["directory"], info["checkpoint"]["sha256"]
+            if floats:
+                directory, sha256 = info["checkpoint"]["directory"], info["checkpoint"]["sha256"]
         except (KeyError, TypeError) as error:
             raise ValueError(
                 f"{quantized / store.DESCRIPTION}: its info has no usable {error}; calibrate again"

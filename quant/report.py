@@ -54,7 +54,7 @@ HISTOGRAMS_DRAWN = 12
 
 
 def figure(chart: str, caption: str) -> str:
-    return f"<figure>{chart}<figcaption>{caption}</figcaption></figure>"
+    return f"<figure><figcaption>{caption}</figcaption>{chart}</figure>"
 
 
 def histograms(observers: dict[str, Observer], tensors: dict[str, dict[str, Any]]) -> str:
@@ -67,16 +67,18 @@ def histograms(observers: dict[str, Observer], tensors: dict[str, dict[str, Any]
         edges = np.linspace(-observer.reach, observer.reach, SHOWN_BINS + 1)
         used = np.flatnonzero(counts)
         keep = slice(int(used[0]), int(used[-1]) + 1)
-        clip, caption = None, "not stored in 8 or 16 bits"
+        clip, caption = None, "not stored in 8 or 16 bits, no limits"
         format = tensors.get(name, {})
         if "factors" in format or "centre" in format:
-            caption = f"{format['bits']} bits, with centres and factors of their own"
+            caption = f"{format['bits']} bits, limits of each channel"
         elif format:
             clip = format["scale"] * (2 ** (format["bits"] - 1) - 1)
             beyond = int(observer.counts[np.abs(observer.centres) > clip].sum())
-            caption = f"{format['bits']} bits to ±{clip:.3g}, {beyond} of {observer.count} beyond"
+            caption = (
+                f"{format['bits']} bits to ±{clip:.3g}, {beyond:,} of {observer.count:,} beyond"
+            )
             if clip > 4 * observer.amplitude:  # far outside: drawing it would hide the values
-                caption, clip = f"{caption} (off the chart)", None
+                caption, clip = f"{caption}; these limits are off the chart", None
         chart = charts.histogram(edges[keep.start : keep.stop + 1], counts[keep], clip, name)
         figures.append(figure(chart, f"<b>{escape(name)}</b>: {caption}"))
     return f'<div class="grid">{"".join(figures)}</div>'
@@ -96,15 +98,18 @@ def attention_maps(classifier: Classifier, tokens: Tokens) -> str:
         for head, (exact, found) in enumerate(zip(floats[f"{name}.probs"], weights)):
             heads.append((float(np.abs(found - exact).max()), i, head, exact, found))
     heads.sort(key=lambda entry: -entry[0])
-    parts = [f"<p>The {min(HEADS_DRAWN, len(heads))} of {len(heads)} heads that differ most.</p>"]
+    which = f"The {HEADS_DRAWN} of {len(heads)} heads that differ most"
+    if len(heads) <= HEADS_DRAWN:
+        which = f"All {len(heads)} heads, the one that differs most first"
+    parts = [f"<p>{which}. Rows are queries, columns are keys; dark is a large weight.</p>"]
     for largest, i, head, exact, found in heads[:HEADS_DRAWN]:
         pair = []
         for kind, values in (("float", exact), ("integer", found)):
             chart = charts.heat_map(values, tokens.words, tokens.words, f"layer {i} {kind}")
-            pair.append(figure(chart, f"layer {i}, head {head}, {kind}"))
+            pair.append(figure(chart, kind))
         parts.append(
-            f'<div class="pair">{"".join(pair)}</div><p>Largest difference of a weight: '
-            f"{largest:.4f}</p>"
+            f"<h3>Layer {i}, head {head}: weights differ by {largest:.4f} at most</h3>"
+            f'<div class="pair">{"".join(pair)}</div>'
         )
     return "".join(parts)
 
@@ -143,14 +148,16 @@ def softmax_curve() -> str:
     return f'<div class="pair">{levels}{curve}</div>'
 
 
-def norm_curve(norm: Norm, arrays: dict[str, Any], z: NDArray[Any], scales: Sequence[float]) -> str:
+def norm_curve(
+    name: str, norm: Norm, arrays: dict[str, Any], z: NDArray[Any], scales: Sequence[float]
+) -> str:
     """Histogram of the integer LayerNorm's error on real rows, in LSB of its int16 output."""
     input_scale, output_scale, epsilon = scales
     exact = float_model.layer_norm(z * input_scale, arrays["gamma"], arrays["beta"], epsilon)
     error = (layernorm.layernorm(z, norm) - (exact / output_scale).clip(-32768, 32767)).ravel()
     counts, edges = np.histogram(error, 61)
     chart = charts.histogram(edges, counts, None, "LayerNorm error")
-    return figure(chart, f"error in LSB; largest {np.abs(error).max():.2f}")
+    return figure(chart, f"<b>{name}</b>: error in LSB, largest {np.abs(error).max():.2f}")
 
 
 def norms(model: Model) -> list[tuple[str, str, Norm]]:
@@ -186,8 +193,8 @@ def error_curves(classifier: Classifier, tokens: Tokens) -> str:
         values["beta"] = values["beta"] - np.array(tensors[f"{name}.norm"].get("centres", 0.0))
         scales = [tensors[f"{name}.{key}"]["scale"] for key in ("sum", "norm")]
         epsilon = spec.embedding_epsilon if name == "embedding" else spec.epsilon
-        chart = norm_curve(norm, values, trace[f"{name}.sum"], [*scales, epsilon])
-        parts.append(f"<div><b>{parameters}</b>{chart}</div>")
+        rows = trace[f"{name}.sum"]
+        parts.append(norm_curve(parameters, norm, values, rows, [*scales, epsilon]))
     return "".join([*parts, "</div>"])
 
 
@@ -236,15 +243,17 @@ def page(
         ("Accuracy", overview.summary(result, classifier.info)),
         ("Confusion matrices", overview.confusions(result)),
         ("Tensors, worst first", overview.tensors(result)),
-        ("Texts that are classified wrongly", overview.wrong_texts(result, texts)),
         (
-            "The worst tensors and their clipping points",
+            "Values of the worst tensors",
             f"<p>Values of the float model over {len(observed)} texts; {BINS // SHOWN_BINS} of the "
-            f"observer's {BINS} bins are one here.</p>" + histograms(drawn, formats),
+            f"observer's {BINS} bins are one here. Dashed: the largest and the smallest value that "
+            "the tensor's integers hold; what is beyond saturates.</p>"
+            + histograms(drawn, formats),
         ),
         ("Attention of a sentence", attention_maps(classifier, sentence)),
         ("Error of the integer functions", error_curves(classifier, sentence)),
         ("Memory", memory(classifier.model)),
+        ("Texts that are classified wrongly", overview.wrong_texts(result, texts)),
     ]
     return render(
         TEMPLATE,

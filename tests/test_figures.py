@@ -74,6 +74,30 @@ def test_the_output_in_the_readme_is_the_recorded_one() -> None:
     assert f"Ideal {value['ideal cycles']} cycles for {value['products']} MACs" in readme
 
 
+def test_the_three_figures_of_the_overview_are_those_of_their_rows() -> None:
+    """Each column of the table is about one recorded row, and has its figures alone."""
+
+    def cells(name: str, start: tuple[str, ...]) -> dict[str, str]:
+        (one,) = [one for one in MEASUREMENTS if one.name == name]
+        (row,) = [row for row in one.all if tuple(map(str, row[: len(start)])) == start]
+        return dict(zip(one.columns, map(shown, row)))
+
+    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    head, _, body = text[text.index("| 558,898") :].split("\n")[:3]
+    told = [" ".join(pair) for pair in zip(head.split("|")[1:4], body.split("|")[1:4])]
+    run = cells("sim.review", ("8",))
+    accuracy = cells(
+        "accuracy.classes", ("BERT-Tiny, shipped", "5,000 IMDB test reviews, 512 tokens")
+    )
+    base = cells("published", ("32 lanes", "whole"))
+    expected = [
+        {run["cycles"], run["time at 100 MHz"]},
+        {accuracy["accuracy, integers"], accuracy["accuracy, float"], "5,000"},
+        {base["utilisation"]},
+    ]
+    assert [set(FIGURE.findall(one)) for one in told] == expected
+
+
 def test_the_estimates_are_fitted_to_the_recorded_synthesis() -> None:
     (synthesis,) = [one for one in MEASUREMENTS if one.name == "synthesis.accelerator"]
     written = {(row[0], row[1]): list(row[2:6]) for row in synthesis.all}

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -84,6 +85,100 @@ def test_formulas_are_set(site: Path) -> None:
     lines = [block.count("\\\\") + 1 for block in blocks]
     assert [one.count("<mtr>") for one in shown] == lines
     assert "\\mathrm" not in page
+
+
+PROSE = (
+    ("m, 2^15 &lt;= m &lt; 2^16", "m, 2<sup>15</sup> ≤ m &lt; 2<sup>16</sup>"),
+    ("2^(s-1), 2^-15 and 2^address", "2<sup>s−1</sup>, 2<sup>−15</sup> and 2<sup>address</sup>"),
+    ("H^2 * 2^30 &gt;= H*S2", "H<sup>2</sup> · 2<sup>30</sup> ≥ H·S2"),
+    ("(x + 2^(s-1)) &gt;&gt; s", "(x + 2<sup>s−1</sup>) ≫ s"),
+    ("r * 2^-(16+e), 2^((a - b)/256)", "r · 2<sup>−(16+e)</sup>, 2<sup>(a − b)/256</sup>"),
+    ("|n| &lt;= sqrt(H-1), E[x]^2", "|n| ≤ √(H-1), E[x]<sup>2</sup>"),
+    ("a -&gt; b, x - 1, -127..127", "a -&gt; b, x - 1, -127..127"),
+)
+
+
+@pytest.mark.parametrize(("said", "shown"), PROSE)
+def test_formulas_of_sentences_are_set_and_code_is_not(said: str, shown: str) -> None:
+    assert hooks.on_page_content(f"<p>{said}</p>") == f"<p>{shown}</p>"
+    for tag in ("code", "pre", "math", "script"):
+        literal = f"<p><{tag} title='a &lt;= 2^3'>{said}</{tag}></p>"
+        assert hooks.on_page_content(literal) == literal
+
+
+def test_no_sentence_of_the_site_spells_a_formula_in_ascii(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        page = path.read_text(encoding="utf-8")
+        prose = hooks.LITERAL.sub("", page[page.index("<article") : page.index("</article>")])
+        assert not re.findall(r".*\w\^[\w(-].*|.*&[lg]t;=.*", prose), path
+
+
+def test_the_overview_has_the_section_of_the_readme(site: Path) -> None:
+    page = (site / "index.html").read_text(encoding="utf-8")
+    for said in (
+        'id="what-it-has-beside-the-alternatives"',
+        "FINN",
+        "hls4ml",
+        "ITA",
+        "HLS project",
+    ):
+        assert said in page
+    assert 'href="results.html#beside-published-accelerators"' in page
+    with pytest.raises(PluginError, match=r"index\.md: README\.md has no section 'Nothing'"):
+        hooks.on_page_markdown(
+            "<!-- README: Nothing -->", SimpleNamespace(file=SimpleNamespace(src_uri="index.md"))
+        )
+
+
+def test_members_of_a_component_are_a_list(site: Path) -> None:
+    doc = (
+        "Sum.\n\nMembers\n-------\nstart, busy\n    See `Control`,\n    or not.\no : Out, 8\n\n"
+        "Raises\n------\nValueError\n    Always.\n"
+    )
+    expected = "- `start, busy`: See `Control`, or not.\n- `o` (Out, 8)\n\nRaises\n------\n"
+    assert expected in hooks.MEMBERS.sub(hooks.members, doc)
+    page = (site / "reference" / "rtl.html").read_text(encoding="utf-8")
+    assert page.count("<strong>Members</strong>") > 20
+    assert "<summary>Members" not in page
+
+
+def test_pages_lead_on_code_is_copied_and_the_folder_is_searched(site: Path) -> None:
+    pages = [path for path in site.rglob("*.html") if path.name != "404.html"]
+    unlinked = [path for path in pages if 'rel="next"' not in path.read_text(encoding="utf-8")]
+    assert [path.name for path in unlinked] == ["sim.html"], "the last page alone has no next one"
+    for path in pages:
+        page = path.read_text(encoding="utf-8")
+        assert '"content.code.copy"' in page
+        assert re.search(r'<script src="[./]*iframe-worker\.js">', page), path
+    index = (site / "search" / "search_index.js").read_text(encoding="utf-8")
+    assert index.startswith("var __index = ")
+    assert not [path for path in site.rglob("*") if path.suffix in (".py", ".pyc", ".toml")]
+
+
+def test_the_first_commands_are_not_cut_in_a_window_of_1280_pixels() -> None:
+    """Those that a stranger copies; what is longer elsewhere scrolls."""
+    for name in ("index.md", "tutorial.md"):
+        text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        code = [line for line in text.split("\n") if line.startswith("    ")]
+        assert len(code) >= 3
+        assert max(len(line) - 4 for line in code) <= hooks.HELP_COLUMNS
+
+
+def test_a_copied_block_of_commands_runs() -> None:
+    """What stands behind a command for its reader is a comment."""
+    command = re.compile(r"^    (?:python3?|make|\.venv/bin/\S+) .*\S {2,}[^# ].*", re.MULTILINE)
+    for path in [
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / name for name in hooks.ELSEWHERE.values()),
+    ]:
+        assert not command.findall(path.read_text(encoding="utf-8")), path
+
+
+def test_what_scrolls_is_what_the_theme_lets_scroll(site: Path) -> None:
+    style = (ROOT / "docs" / "site.css").read_text(encoding="utf-8")
+    theme = "".join(path.read_text("utf-8") for path in site.rglob("assets/**/*.min.*s"))
+    for name in re.findall(r"\.(md-[\w-]+)", style):
+        assert re.search(rf"\.?{name}(?![\w-])", theme), name
 
 
 def test_every_command_and_the_docstrings_are_there(site: Path) -> None:

@@ -112,7 +112,11 @@ def lines(
         for px, py in points[1:]:
             path += f"H{px:.1f}V{py:.1f}" if step else f"L{px:.1f} {py:.1f}"
         colour = COLOURS[i % len(COLOURS)]
-        body.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.3"/>')
+        # The first of several is what the others should be: wide and pale, so that both are seen.
+        stroke = (
+            'stroke-width="5" opacity="0.45"' if i == 0 < len(series) - 1 else 'stroke-width="1.3"'
+        )
+        body.append(f'<path d="{path}" fill="none" stroke="{colour}" {stroke}/>')
         if len(series) > 1:
             body.append(
                 f'<rect x="{MARGIN_LEFT + 10}" y="{18 + 15 * i}" width="10" height="10" '
@@ -189,9 +193,9 @@ def confusion(matrix: NDArray[np.integer], names: Sequence[str], title: str) -> 
             )
             body.append(
                 f'<text x="{x + cell / 2}" y="{y + 24:.1f}" text-anchor="middle" font-size="14" '
-                f'fill="{colour}">{matrix[i, j]}</text>'
+                f'style="fill:{colour}">{matrix[i, j]}</text>'
                 f'<text x="{x + cell / 2}" y="{y + 40:.1f}" text-anchor="middle" font-size="10" '
-                f'fill="{colour}">{share:.1%}</text>'
+                f'style="fill:{colour}">{share:.1%}</text>'
             )
     body.append(text(4, 30, "true"))
     return _svg(side + cell * len(names) + 4, 38 + cell * 0.6 * len(names), body, title)
@@ -208,26 +212,35 @@ def distances(apart: Values, title: str, bins: int = 41) -> str:
     reach = max(float(np.abs(apart).max()), 1e-9)
     counts, _ = np.histogram(apart, bins, (-reach, reach))
     heights = np.where(counts > 0, 0.6 + np.log10(np.maximum(counts, 1)), 0)
-    width, high, bottom = 280, 84, 92
+    left, width, high, bottom = 38, 280, 84, 92
     step, scale = width / bins, high / heights.max()
     path = "".join(
-        f"M{place * step + 0.4:.1f} {bottom}v{-height * scale:.1f}h{step - 0.8:.1f}V{bottom}Z"
+        f"M{left + place * step + 0.4:.1f} {bottom}v{-height * scale:.1f}h{step - 0.8:.1f}"
+        f"V{bottom}Z"
         for place, height in enumerate(heights)
         if height
     )
     marks = []
-    for tick in ticks(-reach, reach, 4):
-        at = width / 2 * (1 + tick / reach)
-        if 10 < at < width - 10:
+    for power in range(int(np.log10(counts.max())) + 1):
+        at = bottom - (0.6 + power) * scale
+        marks.append(f'<path class="tick" d="M{left - 4} {at:.1f}h{width + 4}"/>')
+        if power % 2 == 0:
+            marks.append(
+                f'<text class="soft" x="{left - 6}" y="{at + 3.5:.1f}" text-anchor="end">'
+                f"{10**power:,}</text>"
+            )
+    for tick in ticks(-reach, reach, 6):
+        at = left + width / 2 * (1 + tick / reach)
+        if left + 10 < at < left + width - 10:
             marks.append(f'<path class="tick" d="M{at:.1f} {bottom}v4"/>')
             marks.append(
                 f'<text class="soft" x="{at:.1f}" y="{bottom + 16}" text-anchor="middle">'
                 f"{tick:g}</text>"
             )
     return (
-        f'<svg viewBox="0 0 {width} 112" role="img" aria-label="{escape(title)}">'
-        f'<path class="base" d="M0 {bottom}h{width}"/><path class="work" d="{path}"/>'
-        f"{''.join(marks)}</svg>"
+        f'<svg viewBox="0 0 {left + width} 112" role="img" aria-label="{escape(title)}">'
+        f'{"".join(marks)}<path class="base" d="M{left} {bottom}h{width}"/>'
+        f'<path class="work" d="{path}"/></svg>'
     )
 
 

@@ -32,9 +32,9 @@ _PROBE = f"a \u00e9 \u4e2d \U00013000 {'x' * 200}"
 
 
 RESOLVED_KEYS = {
-    "tokenizer.sha256, .special{}": "of its resolved tokenizer.json; ids of the special tokens",
-    "tokenizer.tokens, .side": "longest text that it makes, null: any; where a longer one is cut",
-    "tokenizer.segments": "the second text of a pair has type 1",
+    "tokenizer?.sha256, .special{}": "of its resolved tokenizer.json; ids of the special tokens",
+    "tokenizer?.tokens, .side": "longest text that it makes, null: any; where a longer one is cut",
+    "tokenizer?.segments": "the second text of a pair has type 1",
 }
 
 

@@ -17,6 +17,7 @@ from quant.measure.verdict import ADVICE, AGREEMENT, SQNR_DB, judge
 SHOWN_TENSORS = 12  # before the fold
 SHOWN_TEXTS = 20
 SHOWN_CHARACTERS = 400
+ENOUGH = 30  # labels that tell a model from a guess
 
 
 def html_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -46,8 +47,9 @@ def verdict(result: Evaluation) -> str:
     floats, integers = (
         result.scores(classes) for classes in (result.float_classes, result.integer_classes)
     )
-    accuracy = ""
+    accuracy, guess = " The texts have no labels, so nothing is known of its accuracy.", ""
     if floats and integers:
+        guess = _guess(result, floats.accuracy)
         change = points(floats.accuracy, integers.accuracy)
         accuracy = (
             f" Accuracy {percent(floats.accuracy)} float, {percent(integers.accuracy)} integer "
@@ -58,15 +60,44 @@ def verdict(result: Evaluation) -> str:
         f"the float model gives.{accuracy}"
     )
     if found.good:
-        return (
-            f'<div class="verdict good"><b>Good quantization.</b> {said} Every tensor has '
-            f"{SQNR_DB:.0f} dB of signal to quantization noise or more.</div>"
-        )
+        noise = ""
+        if result.errors:
+            worst = worst_first(result.errors)[0]
+            noise = (
+                f" The tensor with most quantization noise, {escape(worst)}, has "
+                f"{result.errors[worst].sqnr:.1f} dB of signal to it, where {SQNR_DB:.0f} are "
+                "enough."
+            )
+        kind, head = "good", "Good quantization."
+        if guess:
+            kind, head = "poor", "Good quantization of a model that guesses."
+        return f'<div class="verdict {kind}"><b>{head}</b>{guess} {said}{noise}</div>'
     listed = "".join(f"<li>{escape(line)}</li>" for line in found.findings)
     return (
-        f'<div class="verdict poor"><b>Poor quantization.</b> {said}<ul>{listed}</ul>Try '
+        f'<div class="verdict poor"><b>Poor quantization.</b>{guess} {said}<ul>{listed}</ul>Try '
         f"{escape(ADVICE)}. The bounds are {SQNR_DB:.0f} dB for a tensor and {AGREEMENT:.0%} of "
         "the texts.</div>"
+    )
+
+
+def _guess(result: Evaluation, accuracy: float) -> str:
+    """A sentence where the float model is no better than always naming the most frequent class.
+
+    Better is a model by more than two standard deviations of that guess's share of right texts.
+    Fewer than ENOUGH labels, or labels of one class alone, tell neither.
+    """
+    labels = result.labels[result.labelled]
+    counts = np.bincount(labels, minlength=len(result.names))
+    share = float(counts.max() / len(labels))
+    if len(labels) < ENOUGH or share == 1:
+        return ""
+    if accuracy > share + 2 * np.sqrt(share * (1 - share) / len(labels)):
+        return ""
+    return (
+        f" The float model itself is right on {percent(accuracy)} of {len(labels):,} labelled "
+        f"texts, no better than always answering {escape(result.names[int(counts.argmax())])}, "
+        f"which is right on {percent(share)}. Its integers cannot be better: train it, or check "
+        "that the labels are those of the model."
     )
 
 
@@ -86,7 +117,7 @@ def summary(result: Evaluation, info: dict[str, Any]) -> str:
     difference, flips = values["logit_difference"], values["flips"]
     facts = [
         f"{values['texts']:,} texts, {values['labelled_texts']:,} of them with a label, "
-        f"{values['tokens']:,} tokens; the two models differ on {flips['changed']}",
+        f"{values['tokens']:,} tokens; the two models differ on {flips['changed']:,} texts",
         f"logits differ by {difference['mean']:.5f} in the mean and {difference['largest']:.4f} at "
         f"most (standard deviation of the logits {difference['float_spread']:.3f}; one integer "
         f"step is {difference['lsb']:.3g})",
@@ -114,7 +145,7 @@ def confusions(result: Evaluation) -> str:
         if scores is None:
             return "<p>The texts have no labels.</p>"
         chart = charts.confusion(scores.confusion, result.names, name)
-        figures.append(f"<figure>{chart}<figcaption>{name}</figcaption></figure>")
+        figures.append(f"<figure><figcaption>{name} model</figcaption>{chart}</figure>")
     return f'<div class="pair">{"".join(figures)}</div>'
 
 
@@ -157,7 +188,7 @@ def tensors(result: Evaluation) -> str:
 
 
 def wrong_texts(result: Evaluation, texts: Sequence[Tokens]) -> str:
-    """Texts whose class the quantization changed, then those that the integer model gets wrong."""
+    """Texts whose class the quantization changed, then those that both models get wrong, folded."""
     classes = result.integer_classes
     flipped = classes != result.float_classes
     wrong = result.labelled & (classes != result.labels)
@@ -165,21 +196,35 @@ def wrong_texts(result: Evaluation, texts: Sequence[Tokens]) -> str:
     order = sorted(found, key=lambda i: (not flipped[i], _margin(result, i)))
     if not order:
         return "<p>None.</p>"
-    items = []
+    items: dict[bool, list[str]] = {True: [], False: []}
     for i in order[:SHOWN_TEXTS]:
         label = result.names[result.labels[i]] if result.labels[i] >= 0 else "no label"
         kind = "changed by quantization" if flipped[i] else "wrong in both models"
-        items.append(
+        items[bool(flipped[i])].append(
             f"<li><b>{kind}</b>: label {escape(label)}, float "
             f"{escape(result.names[result.float_classes[i]])}, integer "
             f"{escape(result.names[classes[i]])}, margin {_margin(result, i):.3f}"
             f"<blockquote>{escape(shown(texts[i]))}</blockquote></li>"
         )
-    more = f"<p>{len(order) - SHOWN_TEXTS} more.</p>" if len(order) > SHOWN_TEXTS else ""
-    return (
-        "<p>As the model reads them, closest call first: the margin is between its two largest "
-        f"logits.</p><ol>{''.join(items)}</ol>{more}"
+    more = (
+        f"<p>{len(order) - SHOWN_TEXTS:,} more are not shown.</p>"
+        if len(order) > SHOWN_TEXTS
+        else ""
     )
+    changed, both = int(flipped.sum()), int((wrong & ~flipped).sum())
+    parts = [
+        f"<p>Quantization changed the class of {changed:,}; {both:,} others are wrong in both "
+        "models. As the model reads them, closest call first: the margin is between its two "
+        "largest logits.</p>"
+    ]
+    if items[True]:
+        parts.append(f"<ol>{''.join(items[True])}</ol>")
+    if items[False]:
+        parts.append(
+            f"<details><summary>Texts that are wrong in both models: {len(items[False])} of "
+            f"{both:,}</summary><ol>{''.join(items[False])}</ol></details>"
+        )
+    return "".join([*parts, more])
 
 
 def _margin(result: Evaluation, i: int) -> float:

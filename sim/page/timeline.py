@@ -24,6 +24,8 @@ ORDER = (Kind.WORK, Kind.OTHER, Kind.HELD, Kind.WAIT)
 #: How high a column is whose cycles are all of that kind.
 HEIGHTS = np.array([1.0, 1.0, 0.34, 0.34])
 LABELS, WIDTH, ROW, BAR, BAND = 112, 1000, 30, 22, 26
+LETTER, LINE, LEADER = 6.4, 13, 12
+"""Width of a letter, distance of names that stand upright, height of the lines to their bands."""
 LIMIT = 120_000
 """Runs that the page holds for the zoom; longer inferences are held in steps of several cycles."""
 
@@ -75,22 +77,24 @@ def picture(
     most: int = WIDTH,
 ) -> Markup:
     """All lanes over a window as one <svg> of `most` columns, the array's operations above them."""
-    height = BAND + ROW * len(lanes) + 26
+    names, top = _operations(found, window)
+    band = top + BAND
+    height = band + ROW * len(lanes) + 26
     columns = min(most, window.end - window.first)
     edges = np.linspace(window.first, window.end, columns + 1).astype(np.int64)
     x = np.array([window.x(edge) for edge in edges])
-    body = _operations(found, window)
+    body = names
     base = height - 22
     for tick in ticks(window.first, window.end, 8):
         if tick == int(tick):
             at = window.x(tick)
-            body.append(f'<path class="tick" d="M{at:.1f} {BAND - 2}V{base}"/>')
+            body.append(f'<path class="tick" d="M{at:.1f} {band - 2}V{base}"/>')
             body.append(
                 f'<text class="soft" x="{min(at, LABELS + WIDTH - 24):.1f}" y="{base + 15}" '
                 f'text-anchor="middle">{int(tick):,}</text>'
             )
     for place, one in enumerate(lanes):
-        bottom = BAND + ROW * place + BAR + 4
+        bottom = band + ROW * place + BAR + 4
         body.append(f'<path class="base" d="M{LABELS} {bottom}h{WIDTH}"/>')
         body.append(
             f'<text x="{LABELS - 8}" y="{bottom - 6}" text-anchor="end">{escape(one.name)}</text>'
@@ -107,28 +111,59 @@ def picture(
     )
 
 
-def _operations(found: Sequence[Operation], window: Window) -> list[str]:
-    """The band of the array's operations, with the names that find room."""
-    body = []
+def apart(centres: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Places as near to the increasing centres as `gap` between any two allows, low to high."""
+    places: list[float] = []
+    for centre in centres:
+        places.append(max(centre, places[-1] + gap if places else low))
+    limit = high
+    for i in reversed(range(len(places))):
+        places[i] = min(places[i], limit)
+        limit = places[i] - gap
+    return places
+
+
+def _operations(found: Sequence[Operation], window: Window) -> tuple[list[str], int]:
+    """The band of the array's operations with their names, and how high what is above it is.
+
+    A name that finds no room in the band stands upright above it, at a line to its place. Where
+    more of those are than fit beside each other, the shortest operations have none.
+    """
+    inside, upright = [], []
     for place, one in enumerate(found):
         first, end = max(one.first, window.first), min(one.last + 1, window.end)
         if first >= end:
             continue
         left, right = window.x(first), window.x(end)
-        body.append(
+        inside.append(
             f'<rect class="band{place % 2}" x="{left:.1f}" y="2" width="{right - left:.1f}" '
             f'height="18"><title>{escape(one.name)}: cycles {one.first:,} to {one.last:,}</title>'
             "</rect>"
         )
         short = one.name.removeprefix("layer.")
         for name in (one.name, short, short.partition(".")[2]):
-            if name and 6.4 * len(name) + 6 < right - left:
-                body.append(
+            if name and LETTER * len(name) + 6 < right - left:
+                inside.append(
                     f'<text class="band" x="{(left + right) / 2:.1f}" y="15" '
                     f'text-anchor="middle">{escape(name)}</text>'
                 )
                 break
-    return body
+        else:
+            upright.append((right - left, (left + right) / 2, short))
+    longest = sorted(upright, reverse=True)[: WIDTH // LINE]
+    shown = sorted((centre, name) for _, centre, name in longest)
+    high = max((LETTER * len(name) for _, name in shown), default=0.0)
+    top = round(high + LEADER) if shown else 0
+    places = apart([centre for centre, _ in shown], LINE, LABELS + 4, LABELS + WIDTH)
+    above = []
+    for x, (centre, name) in zip(places, shown):
+        above.append(
+            f'<path class="tick" d="M{x:.1f} {top - LEADER + 2}L{centre:.1f} {top}"/>'
+            f'<text class="soft" transform="translate({x + 3.5:.1f} {top - LEADER}) '
+            f'rotate(-90)">{escape(name)}</text>'
+        )
+    moved = f'<g transform="translate(0 {top})">{"".join(inside)}</g>'
+    return [*above, moved], top
 
 
 def _coarse(one: Lane, step: int) -> np.ndarray:

@@ -27,7 +27,17 @@
     return low;
   }
   let from = 0, to = total, marked = -1;
-  const row = 38, top = 34;
+  // Names of operations that find no room in their band stand upright above it, at a line to it.
+  const row = 38, line = 13, leader = 12;
+  const shortened = (name) => name.replace("layer.", "");
+  const longest = Math.max(...data.operations.map(([name]) => shortened(name).length));
+  const band = Math.round(6.4 * longest) + leader, top = band + 34;
+  function apart(centres, gap, low, high) {
+    const places = [];
+    for (const centre of centres) places.push(Math.max(centre, places.length ? places[places.length - 1] + gap : low));
+    for (let i = places.length - 1, limit = high; i >= 0; limit = places[i] - gap, i--) places[i] = Math.min(places[i], limit);
+    return places;
+  }
   function clamp(a, b) {
     const width = Math.max(Math.min(b - a, total), Math.min(16, total));
     from = Math.max(0, Math.min(a, total - width));
@@ -47,18 +57,33 @@
     g.setTransform(scale, 0, 0, scale, 0, 0);
     g.font = "12px system-ui, sans-serif";
     const x = (cycle) => ((cycle - from) / (to - from)) * width;
+    let upright = [];
     data.operations.forEach(([name, first, last], i) => {
       if (last + 1 <= from || first >= to) return;
       const a = Math.max(0, x(first)), b = Math.min(width, x(last + 1));
       g.fillStyle = colour(i % 2 ? "code" : "paper");
-      g.fillRect(a, 2, Math.max(b - a, 0.5), 18);
+      g.fillRect(a, band + 2, Math.max(b - a, 0.5), 18);
       g.fillStyle = colour("ink");
-      for (const short of [name, name.replace("layer.", ""), name.split(".").pop()]) {
-        if (g.measureText(short).width + 8 < b - a) {
-          g.fillText(short, (a + b - g.measureText(short).width) / 2, 15);
-          break;
-        }
-      }
+      const short = shortened(name);
+      const fits = [name, short, short.split(".").slice(1).join(".")].find(
+        (one) => one && g.measureText(one).width + 8 < b - a);
+      if (fits) g.fillText(fits, (a + b - g.measureText(fits).width) / 2, band + 15);
+      else upright.push({ short, centre: (a + b) / 2, wide: b - a });
+    });
+    upright = upright.sort((a, b) => b.wide - a.wide).slice(0, Math.floor(width / line));
+    upright.sort((a, b) => a.centre - b.centre);
+    const places = apart(upright.map((one) => one.centre), line, 6, width - 6);
+    g.strokeStyle = colour("soft");
+    upright.forEach(({ short, centre }, i) => {
+      g.beginPath();
+      g.moveTo(places[i], band - leader + 2);
+      g.lineTo(centre, band);
+      g.stroke();
+      g.save();
+      g.translate(places[i] + 4, band - leader);
+      g.rotate(-Math.PI / 2);
+      g.fillText(short, 0, 0);
+      g.restore();
     });
     data.lanes.forEach((lane, place) => {
       const y = top + row * place, high = 18;
@@ -90,7 +115,7 @@
     });
     if (marked >= from && marked < to) {
       g.fillStyle = colour("ink");
-      g.fillRect(x(marked), 22, Math.max(1, x(marked + 1) - x(marked)) > 3 ? 2 : 1, height - 24);
+      g.fillRect(x(marked), band + 22, Math.max(1, x(marked + 1) - x(marked)) > 3 ? 2 : 1, height - band - 24);
     }
     const shown = `cycles ${Math.floor(from).toLocaleString("en")} to ${Math.ceil(to - 1).toLocaleString("en")}`;
     box.querySelector(".window").textContent = shown;

@@ -3,6 +3,7 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
+import pytest
 
 from quant.foreign.tokenizer import Tokens
 from quant.measure.compare import TensorError
@@ -44,6 +45,58 @@ def test_the_verdict_names_what_is_poor() -> None:
     assert parsed(overview.verdict(good))[0].attrib["class"] == "verdict good"
 
 
+@pytest.mark.parametrize(
+    ("right", "labels", "guesses"),
+    [
+        (150, [0] * 150 + [1] * 150, True),
+        (167, [0] * 150 + [1] * 150, True),  # two deviations of a half of 300 texts: 17.3
+        (168, [0] * 150 + [1] * 150, False),
+        (270, [0] * 270 + [1] * 30, True),  # as often as the more frequent class
+        (299, [0] * 270 + [1] * 30, False),
+        (100, [0] * 100 + [1] * 100 + [2] * 100, True),
+        (150, [0] * 100 + [1] * 100 + [2] * 100, False),
+        (14, [0] * 14 + [1] * 15, False),  # too few to tell
+        (300, [1] * 300, False),  # one class alone tells nothing
+        (30, [0] * 30 + [1] * 30 + [-1] * 500, True),  # texts without a label do not count
+    ],
+)
+def test_a_model_that_guesses_is_said_to(right: int, labels: list[int], guesses: bool) -> None:
+    names = ("no", "<yes>", "other")
+    found = np.array(labels)
+    answers = found.copy()
+    answers[right : np.count_nonzero(found >= 0)] = (
+        found[right : np.count_nonzero(found >= 0)] + 1
+    ) % 3
+    logits = np.eye(3)[answers]
+    result = Evaluation(
+        names=names,
+        labels=found,
+        float_logits=logits.astype(np.float32),
+        integer_logits=(100 * logits).astype(int),
+        logit_scale=0.01,
+        tokens=40,
+        errors={"a<b": TensorError(1000, 0, 4e3, 1.0), "c": TensorError(1000, 0, 2e5, 1.0)},
+        traced=5,
+    )
+    html = overview.verdict(result)
+    assert ("no better than always answering" in html) == guesses
+    assert parsed(html)[0].attrib["class"] == f"verdict {'poor' if guesses else 'good'}"
+    assert ("a model that guesses" in html) == guesses
+    assert "noise, a&lt;b, has 36.0 dB of signal to it, where 15 are enough." in html
+    if guesses:
+        most = np.bincount(found[found >= 0]).max() / np.count_nonzero(found >= 0)
+        assert f"which is right on {100 * most:.2f}%" in html
+    poor = overview.verdict(replace(result, errors=RESULT.errors))
+    assert "<b>Poor quantization.</b>" in poor
+    assert ("no better than always answering" in poor) == guesses
+
+
+def test_texts_without_labels_say_nothing_of_accuracy() -> None:
+    html = overview.verdict(replace(RESULT, labels=np.full(5, -1)))
+    assert "The texts have no labels" in html
+    assert "Accuracy" not in html
+
+
 def test_tensors_come_worst_first_and_the_rest_is_folded() -> None:
     errors = {f"t{i:02}": TensorError(10, 0, 10.0 ** (9 - i / 2), 1.0) for i in range(15)}
     html = overview.tensors(replace(RESULT, errors=errors | RESULT.errors))
@@ -59,9 +112,20 @@ def test_tensors_come_worst_first_and_the_rest_is_folded() -> None:
     parsed(html)
 
 
+def test_counts_of_a_matrix_have_the_colour_that_its_shade_asks_for() -> None:
+    cells = [e for e in parsed(overview.confusions(RESULT)).iter("text") if e.text in "0123"]
+    assert {e.attrib["style"] for e in cells} == {"fill:#fff", "fill:#222"}
+    # The style of the page sets the fill of text: an attribute has no say.
+    assert not [e for e in cells if "fill" in e.attrib]
+
+
 def test_wrong_texts_begin_with_those_that_quantization_changed() -> None:
     html = overview.wrong_texts(RESULT, TEXTS)
     root = parsed(html)
+    assert "Quantization changed the class of 2; 1 others are wrong in both models." in html
+    before, folded = html.split("<details>")
+    assert (before.count("<li>"), folded.count("<li>")) == (2, 1)
+    assert "<summary>Texts that are wrong in both models: 1 of 1</summary>" in folded
     items = [" ".join("".join(item.itertext()).split()) for item in root.iter("li")]
     assert items == [
         "changed by quantization: label no label, float no, integer <yes>, margin 0.100"
@@ -83,7 +147,7 @@ def test_only_so_many_texts_and_characters_are_shown() -> None:
     )
     html = overview.wrong_texts(many, [long] * 50)
     assert html.count("<li>") == overview.SHOWN_TEXTS
-    assert "<p>30 more.</p>" in html
+    assert "<p>30 more are not shown.</p>" in html
     assert all(len(quote) < 420 for quote in re.findall(r"<blockquote>(.*?)<", html))
 
 

@@ -29,7 +29,7 @@ def test_the_page_shows_the_shipped_model(
         "Activation of layer 0: gelu",
         "Head layer 0: tanh",
         "LayerNorm on the rows",
-        "The worst tensors and their clipping points",
+        "Values of the worst tensors",
         "Memory",
     ):
         assert section in html
@@ -39,7 +39,7 @@ def test_the_page_shows_the_shipped_model(
     assert len(charts) > 25
     for chart in charts:
         ElementTree.fromstring(chart)
-    assert html.count("layer 1, head 1, integer") == 1
+    assert html.count("<h3>Layer 1, head 1: weights differ by ") == 1
     assert '<div class="verdict good"><b>Good quantization.</b>' in html
     assert len(html) < 600_000
     total = int(re.search(r"([\d,]+) bytes in all", html)[1].replace(",", ""))
@@ -59,8 +59,14 @@ def test_other_encoders_and_texts_without_labels(
     assert report.main(options) == 0
     html = page.read_text()
     assert "The texts have no labels." in html
+    figures = re.findall(r"<figure>(.*?)</figure>", html, re.DOTALL)
+    assert len(figures) > 15
+    assert all(figure.startswith("<figcaption>") for figure in figures)
+    assert html.index("Memory</h2>") < html.index("Texts that are classified wrongly</h2>")
+    # The page's style sets the fill of text, so an attribute of an element has no say.
+    assert not re.search(r'<text[^>]* fill="(?!currentColor)', html)
     assert "The 4 of 6 heads that differ most." in html
-    assert len(re.findall(r"head \d, integer", html)) == 4
+    assert len(re.findall(r"<h3>Layer \d, head \d: ", html)) == 4
     assert report.main([*options, "--sentence", ""]) == 2
     assert "the text is empty" in capsys.readouterr().err
 
@@ -80,7 +86,7 @@ def test_the_page_of_72_heads_stays_small(tmp_path: Path) -> None:
     assert report.main([*options, "--quantized", str(out), "--out", str(page)]) == 0
     html = page.read_text()
     assert "The 4 of 72 heads that differ most." in html
-    assert len(re.findall(r"head \d+, integer", html)) == 4
+    assert len(re.findall(r"<h3>Layer \d, head \d+: ", html)) == 4
     assert len(html) < 500_000
     for table in re.finditer(r"<table", html):
         assert '<div class="wide">' in html[max(0, table.start() - 200) : table.start()]

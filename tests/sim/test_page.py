@@ -14,7 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from cli.command import Different, Exit
-from cli.page.charts import png
+from cli.page.charts import distances, png
 from cli.page.template import LIGHT, STYLE
 
 import numpy as np
@@ -267,6 +267,59 @@ def test_columns_are_shares_of_their_cycles(one: Run) -> None:
         cycles[row] = (shares * np.diff(edges)).sum()
     assert round(cycles[:2].sum()) == one.report["active"]
     assert found.sum(axis=0).max() <= 1 + 1e-9
+
+
+def test_every_operation_has_its_name_above_the_lanes(one: Run) -> None:
+    root = ElementTree.fromstring(run_picture(one.played))
+    names = [e.text or "" for e in root.iter() if e.tag.endswith("text")]
+    bands = [e for e in root.iter() if e.attrib.get("class", "").startswith("band")]
+    found = [phase["name"] for phase in one.report["phases"] if phase["cycles"]]
+    assert len([e for e in bands if e.tag.endswith("rect")]) == len(found) > 15
+    for name in found:
+        short = name.removeprefix("layer.")
+        assert {name, short, short.partition(".")[2]} & set(names), name
+    tall = [e for e in root.iter() if "rotate(-90)" in e.attrib.get("transform", "")]
+    assert len([e for e in bands if e.tag.endswith("text")]) + len(tall) == len(found)
+    places = [float(e.attrib["transform"][10:].split()[0]) for e in tall]
+    assert len(places) > 5
+    assert min(np.diff(places)) > 12.9
+    assert min(places) > timeline.LABELS
+    assert max(places) < timeline.LABELS + timeline.WIDTH + 8
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_names_apart_keep_their_order_and_do_not_move_without_need(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    centres = np.sort(rng.uniform(0, 1000, rng.integers(1, 76)) ** (1 + seed % 2))
+    centres *= 1000 / max(1000, centres.max())
+    places = np.array(timeline.apart(centres.tolist(), 13, 4, 1000))
+    assert (np.diff(places) > 13 - 1e-9).all()
+    assert places.min() > 4 - 1e-9 or len(places) * 13 > 996
+    assert places.max() < 1000 + 1e-9
+    lonely = [50.0, 400.0, 900.0]
+    assert timeline.apart(lonely, 13, 4, 1000) == lonely
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_distances_have_a_scale_on_both_sides(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    apart = rng.normal(0, 10.0 ** rng.uniform(-3, 4), 10 ** (1 + seed % 5))
+    texts = [e for e in ElementTree.fromstring(distances(apart, "x")) if e.tag == "text"]
+    below = [float(e.text or "") for e in texts if e.attrib["text-anchor"] == "middle"]
+    counts = [
+        int((e.text or "").replace(",", "")) for e in texts if e.attrib["text-anchor"] == "end"
+    ]
+    assert min(below) < 0 < max(below)
+    assert 0 in below
+    assert counts == [100**i for i in range(len(counts))]
+    most = np.histogram(apart, 41, (-np.abs(apart).max(), np.abs(apart).max()))[0].max()
+    assert counts[-1] <= most < 100 * counts[-1]
+
+
+def test_captions_stand_above_what_they_are_about(one: Run) -> None:
+    figures = re.findall(r"<figure>(.*?)</figure>", one.html, re.DOTALL)
+    assert len(figures) > 20
+    assert all(figure.lstrip().startswith("<figcaption>") for figure in figures)
 
 
 def test_a_png_holds_its_matrix() -> None:

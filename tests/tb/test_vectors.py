@@ -39,8 +39,18 @@ def model_folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A quantized model with the shipped checkpoint's tokenizer beside it."""
     folder = tmp_path / "model"
     words = (CHECKPOINT / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    info = {"checkpoint": {"sha256": "0"}, "tokenizer": write_resolved(folder, words)}
-    store.save(random_model(SHAPES[request.param], 3), folder, info)
+    shape = SHAPES[request.param]
+    same = ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary", "positions", "types")
+    spec = EncoderSpec(
+        labels=tuple(map(str, range(shape.labels))), **{name: getattr(shape, name) for name in same}
+    )
+    info = {
+        "checkpoint": {"sha256": "0"},
+        "spec": spec.to_json(),
+        "tensors": {"logits": {"scale": 1.0}},
+        "tokenizer": write_resolved(folder, words),
+    }
+    store.save(random_model(shape, 3), folder, info)
     return folder
 
 

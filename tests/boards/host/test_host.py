@@ -24,8 +24,11 @@ from golden.identity import identity_of
 from golden.model import Model
 from golden.random import random_model
 from golden.store import hash_of, save
+from quant.classify import Classifier
 from quant.foreign.tokenizer import TextTokenizer
+from quant.images.front import Front, Steps
 from rtl.compile.image import read_image
+from rtl.compile.program import embedding_table
 from tests.boards.host.conftest import (
     LABELS,
     SCALE,
@@ -36,7 +39,7 @@ from tests.boards.host.conftest import (
     info_of,
     text,
 )
-from tests.boards.host.pretended import Line
+from tests.boards.host.pretended import LANES, Line
 from tests.damage import any_damage, sections
 from tests.ending import exit_code, refusal
 
@@ -470,6 +473,47 @@ def test_other_heads(
         else [f"{name} {value:.4f}" for name, value in zip(LABELS, values[0])]
     )
     assert head == f"{', '.join(said)}   from {first['tokens']} tokens"
+
+
+def test_images_bring_their_rows(make_board: Make, command: Make, tmp_path: Path) -> None:
+    """They are loaded with the model, all at once; the board says of them what golden does."""
+    folder, out, file = tmp_path / "model", tmp_path / "answers.json", tmp_path / "images.npz"
+    rng = np.random.default_rng(4)
+    pixels = rng.integers(0, 256, (3, 4, 4), np.uint8)
+    np.savez(file, images=pixels, labels=np.array(LABELS))
+    weights = {
+        name: rng.normal(size=size).astype(np.float32)
+        for name, size in (("projection", (10, 1, 2, 2)), ("offsets", (4, 10)), ("before", (1, 10)))
+    }
+    front = Front(steps=Steps(scale=1 / 255), height=4, width=4, names=("[CLS]",), **weights)
+    spec = replace(SPEC, given=True, vocabulary=5, positions=5, types=0)
+    shape = replace(SHAPE, vocabulary=5, positions=5, types=0)
+    model = random_model(shape, seed=6)
+    blank = {name: np.zeros((5, 10), np.int8) for name in ("token", "token_low")}
+    blank |= {name: np.zeros((1, 5, 10), np.int8) for name in ("position", "position_low")}
+    factors = {"token_factor": 255, "position_factor": 1}
+    model = replace(model, embedding=replace(model.embedding, **blank, **factors))
+    formats = {"logits": {"scale": SCALE}, "embedding.token": {"scale": 0.001}}
+    info = {"spec": spec.to_json(), "tensors": formats, "front": front.facts}
+    front.save(folder)
+    save(model, folder, info)
+
+    classifier = Classifier.load(folder, None, floats=False)
+    its, texts = classifier.placed([classifier.tokens(image) for image in pixels])
+    right = [run(its.model, one.ids).tolist() for one in texts]
+    assert len({tuple(logits) for logits in right}) == 3
+    board = make_board(runs=lambda words: run(its.model, [one[0] for one in words]).tolist())
+    options = ["--quantized", str(folder), "--json", str(out)]
+    code, _, error = command(boards.host.classify, "--data", str(file), *options)
+    assert (code, error) == (0, "classifying: 3 texts")
+    answers = json.loads(out.read_text())["answers"]
+    assert [list(one["integer_logits"].values()) for one in answers] == right
+    memory = bytes(board.memory)
+    read = read_image(memory[: int.from_bytes(memory[16:24], "little")])
+    assert read.rows == embedding_table(its.model, LANES).tobytes()
+    code, _, error = command(boards.host.classify, "a.png", "--load", str(file), *options)
+    assert code == 2
+    assert error.endswith("leave --load away")
 
 
 def test_a_class_for_every_token(make_board: Make, command: Make, tmp_path: Path) -> None:
