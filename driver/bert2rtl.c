@@ -126,6 +126,22 @@ int b2rtl_check_rows(const void *stream, size_t bytes, uint32_t rows_crc)
     return number(header + ROWS_AT, 4) == rows_crc ? B2RTL_OK : B2RTL_OTHER_ROWS;
 }
 
+void b2rtl_write_row(uint8_t *row, uint32_t lanes, const int16_t *values, uint32_t channels)
+{
+    uint32_t first, i;
+    int32_t x, high;
+
+    for (first = 0; first < channels; first += lanes, row += 2 * lanes) {
+        for (i = 0; i < lanes; i++) {
+            x = first + i < channels ? values[first + i] : 0;
+            x = x > 32512 ? 32512 : x < -32512 ? -32512 : x;
+            high = (x + (x < 0 ? -127 : 127)) / 255;
+            row[i] = (uint8_t)(uint32_t)high;
+            row[lanes + i] = (uint8_t)(uint32_t)(x - 255 * high);
+        }
+    }
+}
+
 int b2rtl_result(const b2rtl_device *device)
 {
     uint32_t status;

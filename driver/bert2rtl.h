@@ -155,6 +155,11 @@ uint32_t b2rtl_crc(uint32_t crc, const void *bytes, size_t size);
    them asks this. B2RTL_NO_STREAM, B2RTL_OTHER_ROWS. */
 int b2rtl_check_rows(const void *stream, size_t bytes, uint32_t rows_crc);
 
+/* A row that a host computed, of a model of images, as it stands in the table of rows: `channels`
+   values of embedding.sum (docs/numerics.md of bert2rtl), each limited to -32512..32512, in words of
+   `lanes` bytes, high halves and low halves in turn. `row` has the bytes of a row. */
+void b2rtl_write_row(uint8_t *row, uint32_t lanes, const int16_t *values, uint32_t channels);
+
 /* Start an inference. B2RTL_BUSY while one is under way: nothing is written then. An interrupt of
    the inference before that is still pending is acknowledged by it. */
 int b2rtl_start(const b2rtl_device *device);

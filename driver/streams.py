@@ -13,6 +13,7 @@ SHIFTS = 128  # flag of a NORM with a plane more
 WIDE = 16  # flag of a TABLE with low halves
 FIRST_TILE, LOGITS = 1, 64  # flags of a LINEAR
 PARAMETER_PLANES = 7
+GIVEN = 255 | 1 << 8  # factors of EMBED, wide: of a token row, and of a position, which is zero
 ROWS_AT, MODEL_AT, MODEL_BYTES = 16, 20, 8  # of HEADER: CRC-32 of the rows, hash of the model
 
 
@@ -68,6 +69,8 @@ def embed(stream: bytes) -> dict[str, int]:
             lanes = stream[7]
             return {
                 "lanes": lanes,
+                "channels": channels,
+                "factors": fields[0] | fields[1] << 8 if wide & 1 else 0,
                 "labels": int.from_bytes(stream[14:16], "little"),
                 "row_words": -(-channels // lanes) << (wide & 1),
                 "token_rows": low | high << 16,
@@ -78,6 +81,41 @@ def embed(stream: bytes) -> dict[str, int]:
         if opcode not in (TABLE, NORM):
             break
     raise ValueError("the command stream has no EMBED where one must come: it is cut or damaged")
+
+
+def given(stream: bytes, rows: Sequence[Sequence[int]]) -> bytes:
+    """Rows that a host computed, as they stand in the table from its first row on.
+
+    They are those of a model of images: `rows` has embedding.sum of docs/numerics.md, a sequence of
+    the model's channels for each token. Ids are the numbers of the rows.
+
+    Raises
+    ------
+    ValueError
+        The model reads a table of its own, the stream is none, or the rows are not of its size, or
+        beyond -32512..32512.
+    """
+    facts = embed(stream)
+    if facts["factors"] != GIVEN:
+        raise ValueError("the command stream is of a model with a table of its own: it takes none")
+    if len(rows) > facts["token_rows"]:
+        raise ValueError(f"rows are {len(rows)}: the model takes 1..{facts['token_rows']}")
+    lanes, words = facts["lanes"], []
+    for number, row in enumerate(rows):
+        if len(row) != facts["channels"]:
+            raise ValueError(
+                f"row {number} has {len(row)} values: it must have {facts['channels']}"
+            )
+        for x in row:
+            if not -32512 <= x <= 32512:
+                raise ValueError(f"row {number} has {x}: it must lie in -32512..32512")
+        high = [(x + 127) // 255 for x in row]
+        low = [x - 255 * h for x, h in zip(row, high)]
+        for first in range(0, len(row), lanes):
+            for half in (high, low):
+                word = half[first : first + lanes]
+                words.append(struct.pack(f"{len(word)}b", *word).ljust(lanes, b"\0"))
+    return b"".join(words)
 
 
 def logits(stream: bytes, tokens: int) -> int:

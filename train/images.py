@@ -252,7 +252,7 @@ def _parser() -> Parser:
         model.add_argument(f"--{name}", type=positive, default=value, help=f"{what} (%(default)s)")
     recipe = parser.add_argument_group("recipe")
     recipe.add_argument(
-        "--epochs", type=positive, default=150, help="passes over the images (%(default)s)"
+        "--epochs", type=positive, default=240, help="passes over the images (%(default)s)"
     )
     recipe.add_argument("--dropout", type=share, default=0.1, help="(%(default)s)")
     recipe.add_argument(
@@ -263,6 +263,7 @@ def _parser() -> Parser:
     )
     recipe.add_argument("--label-smoothing", type=share, default=0.05, help="(%(default)s)")
     add_common(parser, recipe, name="vit-digits", rate=2e-3, batch=64, average=0.995, patience=0)
+    parser.set_defaults(weight_decay=0.05)
     return parser
 
 

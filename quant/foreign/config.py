@@ -51,12 +51,14 @@ _IMAGE = (
 )
 _VIT = (*_IMAGE, "intermediate_size", "qkv_bias")
 _DINO = (*_IMAGE, "mlp_ratio", "qkv_bias")
+_SIDES = ("vision_config", "vision_config_dict", "text_config", "text_config_dict")
 FOLLOWED: dict[str, tuple[str, ...]] = {
     "albert": (*_BERT, "embedding_size", "num_hidden_groups", "inner_group_num"),
     "bert": _BERT,
     "bert2rtl-fused": _BERT,
     "bert2rtl-transformer": _TRANSFORMER,
     "camembert": _ROBERTA,
+    "clip": (*_SIDES, "projection_dim", "logit_scale_init_value"),
     "clip_vision_model": (*_IMAGE, "intermediate_size"),
     "deit": _VIT,
     "dinov2": _DINO,
@@ -64,6 +66,7 @@ FOLLOWED: dict[str, tuple[str, ...]] = {
     "distilbert": _DISTILBERT,
     "electra": (*_BERT, "embedding_size"),
     "roberta": _ROBERTA,
+    "siglip": _SIDES,
     "siglip_vision_model": (*_IMAGE, "intermediate_size", "vision_use_head"),
     "vit": _VIT,
     "xlm-roberta": _ROBERTA,
@@ -160,6 +163,8 @@ def read(file: Path) -> dict[str, Any]:
     if not isinstance(family, str) or family not in FAMILIES:
         raise CheckpointError(f"{file}: {_no_family(family)}")
     if family in WHOLE:
+        for name, value in raw.items():
+            _check(file, family, name, value, _defaults(family)[0])
         raw, family = _image_side(file, raw, family), WHOLE[family]
     defaults, theirs = _defaults(family)
     given = {theirs.get(name, name): value for name, value in raw.items()}

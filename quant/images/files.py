@@ -9,6 +9,7 @@ the pixels themselves.
 
 import warnings
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Any
 
 import numpy as np
@@ -35,13 +36,16 @@ def read(path: str | Path) -> NDArray[np.uint8]:
     """
     path = Path(path)
     try:
+        found = path.stat()
+        if S_ISDIR(found.st_mode):
+            raise InputError(f"{path} is a folder: give an image in it")
+        if not S_ISREG(found.st_mode):  # a pipe would be waited for
+            raise InputError(f"{path} is no file: {_ALLOWED}")
+        if not found.st_size:
+            raise InputError(f"{path} is empty: {_ALLOWED}")
         with path.open("rb") as file:
             array = file.read(len(_ARRAY)) == _ARRAY
-        if not path.stat().st_size:
-            raise InputError(f"{path} is empty: {_ALLOWED}")
         return _pixels(path) if array else _picture(path)
-    except IsADirectoryError:
-        raise InputError(f"{path} is a folder: give an image in it") from None
     except OSError as error:
         if error.strerror is None:  # of Pillow, about the content
             raise _broken(path, error) from None

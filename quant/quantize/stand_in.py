@@ -39,7 +39,8 @@ def stand_in(checkpoint: Checkpoint) -> Model:
 
     But for equal tables of activations, which are sent once: every layer has its own, as clipping
     points differ, and ReLU's is the same for all of them. No channel has a shift of its own and the
-    embedding has 8 bits a value, as in the contract without remedies; it has two tokens.
+    embedding has 8 bits a value, as in the contract without remedies, and 16 where its rows are
+    given; it has two tokens.
     """
     spec = checkpoint.spec
     made = random_model(replace(shape_of(spec), vocabulary=2), 0, spec.embedding_size)
@@ -66,7 +67,12 @@ def stand_in(checkpoint: Checkpoint) -> Model:
     return replace(
         made,
         embedding=replace(
-            made.embedding, norm=plain(made.embedding.norm), token_low=None, position_low=None
+            made.embedding,
+            norm=plain(made.embedding.norm),
+            token_factor=1,
+            position_factor=1,
+            token_low=np.zeros_like(made.embedding.token) if spec.given else None,
+            position_low=np.zeros_like(made.embedding.position) if spec.given else None,
         ),
         layers=tuple(
             replace(

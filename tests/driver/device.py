@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,14 @@ class Driver:
             crc = self._lib.b2rtl_crc(ctypes.c_uint32(crc), piece, size)
         size = ctypes.c_size_t(len(stream))
         return int(self._lib.b2rtl_check_rows(stream, size, ctypes.c_uint32(crc)))
+
+    def write_row(self, lanes: int, values: Sequence[int]) -> bytes:
+        """A row that is given, with 99 in each byte that nothing is written to."""
+        size = -(-len(values) // lanes) * lanes * 2
+        row = (ctypes.c_uint8 * (size + 4))(*[99] * (size + 4))
+        given = (ctypes.c_int16 * len(values))(*values)
+        self._lib.b2rtl_write_row(row, ctypes.c_uint32(lanes), given, ctypes.c_uint32(len(values)))
+        return bytes(row)
 
     def start(self) -> int:
         return int(self._lib.b2rtl_start(self._at))

@@ -49,6 +49,20 @@ def driver(compiled: Driver, board: StreamBoard) -> Driver:
     return compiled
 
 
+@pytest.mark.parametrize("lanes", [1, 4, 8])
+def test_a_row_that_is_given_is_written_as_the_table_has_it(compiled: Driver, lanes: int) -> None:
+    """Every value of 16 bits, limited; a row of any width, with zeros behind its last channel."""
+    values = range(-32768, 32768)
+    written = compiled.write_row(lanes, values)
+    assert written[-4:] == bytes([99] * 4)
+    words = memoryview(written[:-4]).cast("b", (65536 // lanes, 2, lanes)).tolist()
+    found = [255 * h + low for high, lows in words for h, low in zip(high, lows, strict=True)]
+    assert found == [max(-32512, min(x, 32512)) for x in values]
+    assert not any(half == -128 for word in words for halves in word for half in halves)
+    odd = compiled.write_row(lanes, [300] * (lanes + 1))[2 * lanes : -4]
+    assert odd == bytes([1, *[0] * (lanes - 1), 45, *[0] * (lanes - 1)])
+
+
 def test_the_limits_are_the_configuration(driver: Driver) -> None:
     made = config(LANES).as_dict() | {"columns": config(LANES).tile_columns}
     assert driver.limits == {"version": VERSION} | {name: made[name] for name in LIMITS[1:]}

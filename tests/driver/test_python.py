@@ -5,18 +5,24 @@ from __future__ import annotations
 import ast
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 
 from driver import accelerator, streams
 from driver.accelerator import Accelerator, DeviceError, InferenceError
-from rtl.compile.program import compile_model
+from golden.embedding import embed
+from golden.random import random_model
+from quant.quantize.quantizers import wide_codes
+from rtl.compile.program import compile_model, embedding_table
 from rtl.control.axi import ADDRESS, REGISTERS
 from rtl.interface.command import MAGIC, PARAMETER_PLANES, VERSION, WIDE_BIT, Flag, Opcode
 from rtl.interface.operation import Error
 from sim.cycles.model import predict
 from sim.machine.board import StreamBoard
+from tests import zoo
 from tests.driver.conftest import LANES
 from tests.driver.device import failing, failing_sequence, is_right, lengths
 from tests.driver.headers import ANSWERS, account, any_headers
@@ -170,14 +176,50 @@ def test_any_damaged_stream_is_refused_in_one_line() -> None:
             assert streams.logits(bytes(stream), 1) < 1 << 16
 
 
+@pytest.mark.parametrize("lanes", [LANES, 8])
+def test_rows_that_are_given_stand_as_in_the_table(lanes: int) -> None:
+    """The table of a model that was compiled with them; what fits none is refused."""
+    rng = Random(lanes)
+    shape = zoo.shape("pre-norm", vocabulary=3, positions=3, types=0)
+    rows = [[rng.randint(-32512, 32512) for _ in range(shape.hidden)] for _ in range(3)]
+    rows[1][:4] = [-32512, 32512, 127, -128]
+    model = random_model(shape, 1)
+    high, low = wide_codes(np.array(rows, np.float64), 255, 1.0)
+    zeros = np.zeros((1, 3, shape.hidden), np.int8)
+    embedding = replace(
+        model.embedding,
+        token=high, token_low=low, token_factor=255,
+        position=zeros, position_low=zeros, position_factor=1,
+    )  # fmt: skip
+    model = replace(model, embedding=embedding)
+    assert (embed(np.arange(3), np.zeros(3, int), embedding) == rows).all()
+    stream = compile_model(model, config(lanes)).stream()
+    table = embedding_table(model, lanes).tobytes()
+    for count in (0, 2, 3):
+        found = streams.given(stream, rows[:count])
+        assert found == table[: len(table) // 6 * count]
+    for bad, message in (
+        ([*rows, rows[0]], "rows are 4: the model takes 1..3"),
+        ([rows[0], rows[1][1:]], f"row 1 has {shape.hidden - 1} values"),
+        ([[32513, *rows[0][1:]]], "row 0 has 32513"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            streams.given(stream, bad)
+    with pytest.raises(ValueError, match="a table of its own: it takes none"):
+        streams.given(compile_model(random_model(shape, 2), config(lanes)).stream(), rows)
+
+
 @pytest.mark.parametrize("lanes", [LANES, 64])
 def test_the_fields_of_embed(lanes: int, any_subject: Subject) -> None:
     """At 64 lanes the descriptors before it are padded."""
     model = any_subject.model
     shape = model.shape
     stream = compile_model(model, config(lanes)).stream()
+    factors = model.embedding.token_factor | model.embedding.position_factor << 8
     assert streams.embed(stream) == {
         "lanes": lanes,
+        "channels": shape.hidden,
+        "factors": factors if model.embedding.wide else 0,
         "labels": shape.labels,
         "row_words": -(-shape.hidden // lanes) << model.embedding.wide,
         "token_rows": shape.vocabulary,

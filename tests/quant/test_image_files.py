@@ -3,6 +3,7 @@
 import gzip
 import importlib.util
 import io
+import os
 import struct
 import zlib
 from collections.abc import Callable
@@ -175,6 +176,9 @@ def test_folders_and_missing_files_are_refused(tmp_path: Path) -> None:
         files.read(tmp_path / "none.png")
     with pytest.raises(InputError, match="cannot read"):
         files.read("x" * 300)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe is no file: it must be a PNG"):
+        files.read(tmp_path / "pipe")
 
 
 def test_the_digits_are_split_by_their_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
