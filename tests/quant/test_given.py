@@ -3,7 +3,6 @@
 import json
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from quant.export.__main__ import main as export
 from quant.foreign.checkpoint import load
 from quant.images import data
 from quant.model import float_model
+from quant.quantize.encoder import Quantized, with_tokens
 from quant.quantize.options import Options
 from quant.quantize.trials import UNFINISHED, Trials
 from quant.texts.rows import TextError
@@ -100,8 +100,8 @@ def test_rows_have_sixteen_bits_and_are_limited(quantized: Path, folder: Path) -
     assert tokens.rows is not None
     for far in (1.0, 50.0):
         rows = (tokens.rows * far).astype(np.float32)
-        its, (one,) = classifier.placed([replace(tokens, rows=rows)])
-        found = embed(one.ids, one.types, its.model.embedding)
+        model = with_tokens(Quantized(classifier.model, classifier.info), rows).model
+        found = embed(tokens.ids, tokens.types, model.embedding)
         right = np.clip(np.rint(rows / np.float64(scale)), -32512, 32512)
         assert (found == right).all()
     assert (np.abs(right) == 32512).any()

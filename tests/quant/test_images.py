@@ -334,7 +334,7 @@ def test_older_names_of_image_processors_are_read(older: str | None, tmp_path: P
         ({"size": True}, "size is True"),
         ({"size": [1, 2, 3]}, r"size is \[1, 2, 3\]"),
         ({"size": {"height": 8, "width": 8.0}}, "size is .*8.0"),
-        ({"resample": 6}, "resample is 6: it must be one of Pillow's filters: 0 .nearest."),
+        ({"resample": 60}, "resample is 60: it must be one of Pillow's filters: 0 .nearest."),
         ({"resample": "bicubic"}, "resample is 'bicubic'"),
         ({"do_resize": "yes"}, "do_resize is 'yes': it must be true or false"),
         ({"do_center_crop": True}, "crop_size is None: it must be a whole number, or height"),
