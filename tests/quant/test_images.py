@@ -230,7 +230,7 @@ def test_an_older_config_of_clip_is_read(tmp_path: Path) -> None:
     wanted = load(tmp_path).spec
     config = json.loads((tmp_path / "config.json").read_text())
     side = config["vision_config"]
-    other = {"hidden_act": "relu", "num_beams": 1, "top_p": 1.0, "length_penalty": 1.0}
+    other = {"hidden_act": "relu", "num_beams": 1, "top_p": 1.0, "tie_encoder_decoder": False}
     older = {"vision_config": side | other, "vision_config_dict": side, "text_config_dict": None}
     (tmp_path / "config.json").write_text(json.dumps(config | older))
     assert load(tmp_path).spec == wanted
