@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
+
+from rtl.generate.sheet import chosen
+from tb.generate.machines import MEMORY_LATENCY
 
 TEXT = """\
 # {top}
@@ -52,10 +54,22 @@ Unknown bits (X) are differences. A word too many, too few or at the wrong addre
 """
 
 STREAMS = """\
-Every stream pauses and refuses at random with `--stalls SEED` (for the simulator `+stalls=SEED`);
-0 is never, and {stalls} holds where it is not given. Every trace port is compared, word by word.
-
+{pauses} at random with `--stalls SEED` (for the simulator `+stalls=SEED`);
+0 is never, and {stalls} holds where it is not given. Compared are {compared}, word by word,
+and the register `cycles` with the clock cycles that the bench counts.
+{memory}
 {expect}"""
+
+MEMORY = """
+Command streams and embedding rows lie in `vectors/memory.mem`; the bench makes an AXI4 memory of
+it, with several reads under way and beats {latency} cycles after their address. Failures are a
+burst that breaks a rule of AXI4, a read of anything else, and a beat that comes after the end of
+its inference. Addresses, sizes and tokens (`vectors/jobs.mem`, `vectors/tokens.mem`) are written
+by AXI4-Lite. {cores}
+"""
+CORES = """\
+All {cores} cores play at the same time; core k begins with the k-th inference of the
+list, counted from 0."""
 
 PINS = """\
 The unit has no streams: `vectors/pins.mem` holds its inputs cycle by cycle, with {pauses}.
@@ -71,11 +85,21 @@ def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) ->
     """README.md of a bench whose unit is the files `rtl`."""
     stalls = facts["stalls"]
     if facts["streams"]:
-        surroundings = STREAMS.format(stalls=0 if stalls is None else stalls, expect=LARGE)
+        bus, memory = facts["bus"], ""
+        if bus is not None:
+            cores = CORES.format(cores=bus.cores) if bus.cores > 1 else ""
+            memory = MEMORY.format(latency=MEMORY_LATENCY, cores=cores).replace(" \n", "\n")
+        surroundings = STREAMS.format(
+            pauses="Every stream pauses and refuses" if bus is None else "The memory pauses",
+            stalls=0 if stalls is None else stalls,
+            compared="every trace port and the logits" if facts["traced"] else "the logits",
+            memory=memory,
+            expect=LARGE,
+        )
     else:
         pauses = "no pauses" if stalls is None else f"pauses drawn by the seed {stalls}"
         surroundings = PINS.format(pauses=pauses)
-    settings = {key: value for key, value in asdict(facts["config"]).items() if value is not None}
+    settings = chosen(facts["config"], facts["bus"])
     return TEXT.format(
         top=top,
         module=module,

@@ -128,7 +128,7 @@ def figures(config: Config, text: str, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(sheets, "MEASUREMENTS", file)
     if text:
         file.write_text(text)
-    sheet = data_sheet(made(), config, images={})
+    sheet = data_sheet(made(), config, images={}, bench="b/")
     return sheet.partition("## Resources and clock\n")[2].partition("## Latency")[0]
 
 
@@ -162,11 +162,12 @@ def test_what_was_not_measured_is_said(
 
 
 def test_figures_of_16_lanes_are_shown() -> None:
-    sheet = data_sheet(made(), Config(lanes=16, dsp_macs=61), images={})
+    sheet = data_sheet(made(), Config(lanes=16, dsp_macs=61), images={}, bench="b/")
     assert "| 16 | --dsp-macs 61 | 62,424 | 56,894 | 156 | 122 |" in sheet
     assert "No figures were measured" not in sheet
-    assert "| 16 | --dsp-macs 61 | 62,424 |" in data_sheet(made(), Config(lanes=16), images={})
-    with_dma = data_sheet(made(), Config(lanes=16), images={}, bus=Bus())
+    plain = data_sheet(made(), Config(lanes=16), images={}, bench="b/")
+    assert "| 16 | --dsp-macs 61 | 62,424 |" in plain
+    with_dma = data_sheet(made(), Config(lanes=16), images={}, bench="b/", bus=Bus())
     assert "without its memory side (DMA)" in with_dma
 
 
@@ -205,8 +206,8 @@ def test_the_data_sheet_says_whose_it_is() -> None:
     assert hashlib.sha256(made().verilog.encode()).hexdigest() in text
     assert "![What](images/a.svg)" in text
     assert "`b/` holds a self-checking bench" in text
-    other = data_sheet(made(), Config(lanes=4, ffn=20, dsp_macs=3, precise=True), images={})
-    assert "Generated without a bench." in other
+    config = Config(lanes=4, ffn=20, dsp_macs=3, precise=True)
+    other = data_sheet(made(), config, images={}, bench="b/")
     assert 'make synth UNIT=accelerator LANES=4 ARGS="--ffn 20 --dsp-macs 3 --precise"\n' in other
 
 
@@ -240,8 +241,6 @@ def test_recorded_waves_keep_the_rules_of_axi() -> None:
 
 
 def test_the_core_names_what_there_is() -> None:
-    bare = yaml.safe_load(core("unit", rtl=["rtl/unit.v"], constraints=["c/unit.sdc"]))
-    assert set(bare["targets"]) == {"default", "lint"}
     text = core(
         "unit",
         rtl=["rtl/unit.v"],
@@ -251,13 +250,13 @@ def test_the_core_names_what_there_is() -> None:
     )
     assert text.startswith("CAPI=2:\n")
     whole = yaml.safe_load(text)
+    assert set(whole["targets"]) == {"default", "lint", "sim"}
     assert whole["targets"]["sim"]["toplevel"] == "unit_bench"
     assert whole["targets"]["sim"]["filesets"] == ["bench", "rtl", "vectors"]
     assert whole["filesets"]["bench"]["files"] == ["b/parts.sv", "b/top.sv"]
     assert whole["filesets"]["vectors"]["files"] == [
         {"b/vectors/x.mem": {"copyto": "vectors/x.mem"}}
     ]
-    assert whole["name"] == bare["name"]
     assert re.fullmatch(r"bert2rtl:accelerator:unit:[\d.]+", whole["name"])
 
 
@@ -296,7 +295,13 @@ def cores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files = {
         **clocks,
         "rtl/unit.v": "module unit(input clk, output q);\nassign q = clk;\nendmodule\n",
-        "unit.core": core("unit", rtl=["rtl/unit.v"], constraints=sorted(clocks)),
+        "unit.core": core(
+            "unit",
+            rtl=["rtl/unit.v"],
+            constraints=sorted(clocks),
+            bench=["bench/unit_bench.sv"],
+            vectors=["bench/vectors/x.mem"],
+        ),
     }
     folder.write_package(files, place / "package", "unit")
     board = place / "board"

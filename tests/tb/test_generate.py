@@ -186,6 +186,11 @@ def test_unknown_bits_are_differences(benches: Benches, tmp_path: Path) -> None:
         ("matmul", {"hidden": 7, "ffn": 7, "tokens": 9, "columns": 8}),
         ("matmul", {"hidden": 7, "ffn": 40, "tokens": 9, "precise": True}),
         pytest.param(
+            "accelerator",
+            {"hidden": 8, "ffn": 8, "tokens": 9, "labels": 2, "columns": 8},
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(
             "attention",
             {"hidden": 7, "ffn": 9, "tokens": 9, "precise": True},
             marks=pytest.mark.thorough,

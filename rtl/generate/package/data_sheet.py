@@ -244,7 +244,7 @@ def data_sheet(
     config: Config,
     *,
     images: Mapping[str, str],
-    bench: str = "",
+    bench: str,
     bus: Bus | None = None,
 ) -> str:
     """Text of the data sheet.
@@ -254,7 +254,7 @@ def data_sheet(
     images
         What each timing diagram shows, by its path from the sheet's own place.
     bench
-        Folder of the bench; "" where there is none.
+        Folder of the bench.
     bus
         Of an accelerator with DMA.
     """
@@ -298,7 +298,7 @@ def data_sheet(
             **chosen(config), stream=VERSION, patience=patience(config)
         ),
         "## Simulation\n",
-        played if bench else "Generated without a bench.\n",
+        played,
         "## Versions\n",
         _table(("what", "version"), _versions(made.verilog)),
     ]

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from rtl.dma.bus import Bus
@@ -45,8 +45,8 @@ class Around:
         Those that are compiled, in order; the Verilog of the accelerator follows them.
     """
 
-    files: Mapping[str, str] = field(default_factory=dict)
-    sources: Sequence[str] = ()
+    files: Mapping[str, str]
+    sources: Sequence[str]
 
 
 def bench_folder(module: str) -> str:
@@ -62,9 +62,9 @@ def verilog_path(module: str) -> str:
 def package_files(
     made: Generated,
     config: Config,
+    bench: Around,
     *,
     mhz: float = MHZ,
-    bench: Around | None = None,
     bus: Bus | None = None,
 ) -> dict[str, str]:
     """Every file of the package by its path.
@@ -73,10 +73,10 @@ def package_files(
     ----------
     made
         The accelerator of `config`.
+    bench
+        What plays and checks it.
     mhz
         The clock of the constraints.
-    bench
-        What plays and checks it; None leaves the target sim away.
     bus
         Of an accelerator with DMA.
 
@@ -87,8 +87,7 @@ def package_files(
     """
     module, ports = made.module, made.facts["ports"]
     clocks = {f"constraints/{name}": text for name, text in constraints(module, mhz).items()}
-    played = bench or Around()
-    around = {f"{bench_folder(module)}/{path}": text for path, text in played.files.items()}
+    around = {f"{bench_folder(module)}/{path}": text for path, text in bench.files.items()}
     images = {f"images/{name}.svg": draw() for name, draw in DIAGRAMS.items()}
     files = {
         verilog_path(module): made.verilog,
@@ -102,14 +101,14 @@ def package_files(
         module,
         rtl=[verilog_path(module)],
         constraints=sorted(clocks),
-        bench=[f"{bench_folder(module)}/{path}" for path in played.sources],
+        bench=[f"{bench_folder(module)}/{path}" for path in bench.sources],
         vectors=sorted(path for path in around if "/vectors/" in path),
     )
     files[f"{module}.md"] = data_sheet(
         made,
         config,
         images={f"images/{name}.svg": text for name, text in SHOWN.items()},
-        bench=f"{bench_folder(module)}/" if bench else "",
+        bench=f"{bench_folder(module)}/",
         bus=bus,
     )
     if LICENCE.is_file():
