@@ -20,7 +20,7 @@ from rtl.interface.config import Config
 from tb.case import accelerator_inference, attention_inference
 from tb.cut import Traced, Vector, cut
 from tb.generate import readme, scripts, tops
-from tb.generate.machines import Run, accelerator_files, attention_files
+from tb.generate.machines import Run, accelerator_files, attention_files, example_files
 from tb.generate.memories import Names, expected_text, pins_text
 from tb.generate.player import Player
 from tb.generate.units import PLAYS
@@ -51,7 +51,7 @@ class Bench:
     verilog
         Text of the unit, with its trace ports.
     files
-        Text by path: the bench, and the vectors under vectors/.
+        Text by path: the bench, the vectors under vectors/, and an example where there is one.
     facts
         For the README: name of the unit, configuration, what is played.
     """
@@ -123,6 +123,8 @@ def bench_of(
     if unit == "accelerator":
         runs = encoders(config, reviews)
         files = accelerator_files(sheet, config, runs, seed, bus)
+        example = example_files(sheet, config, runs[0], bus)
+        files |= {f"example/{name}": text for name, text in example.items()}
         facts["inferences"] = [run.inference.name for run in runs]
     elif unit == "attention":
         runs = _layers(config, reviews)

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from golden.model import Model
+from rtl.compile.image import HEADER, Image, image_bytes, rows_offset
 from rtl.control.axi import ADDRESS
 from rtl.dma.bus import Bus
 from rtl.dma.registers import ALIGNMENT, DMA_REGISTERS, KEPT, fifo_words
+from rtl.interface.command import MAGIC
 from rtl.interface.config import Config, ceil_div
 from tb.case import Inference
 from tb.expected import Writes
@@ -205,6 +207,108 @@ def accelerator_files(
         cycles=f"{ADDRESS['cycles']:x}",
         pending=f"{ADDRESS['interrupt_pending']:x}",
     )
+
+
+def example_files(
+    sheet: Mapping[str, Any], config: Config, run: Run, bus: Bus | None
+) -> dict[str, str]:
+    """A small bench in plain Verilog and its vectors, by their names in a folder."""
+    inference, ports = run.inference, tops.plain(sheet["ports"])
+    assert inference.rows is not None
+    assert inference.result is not None
+    lanes, width = config.lanes, config.stream_width
+    tokens = inference.tokens.tolist()
+    logits = inference.result.values.reshape(-1).tolist()
+    address = {name: f"{ports['s_axi_awaddr']['width']}'h{at:02x}" for name, at in ADDRESS.items()}
+    driven = [
+        name for name in ports if name.startswith("s_axi_") and ports[name]["direction"] == "input"
+    ]
+    files = {
+        "tokens.mem": hexadecimal(tokens, 32),
+        "logits.mem": hexadecimal([value & 0xFFFFFFFF for value in logits], 32),
+    }
+    if bus is None:
+        stream = stream_words(inference.stream, width)
+        words = inference.rows.reshape(-1, lanes).view(np.uint8)
+        files["model.mem"] = hexadecimal(stream, 8 * width)
+        files["rows.mem"] = hexadecimal(
+            (int.from_bytes(word.tobytes(), "little") for word in words), 8 * lanes
+        )
+        row_words = inference.rows.shape[1] // lanes
+        what = f"{len(tokens)} tokens"
+        surroundings = tops.filled(
+            "example_streams.v",
+            columns=width,
+            lanes=lanes,
+            model_words=len(stream),
+            tokens=len(tokens),
+            rows=len(inference.rows),
+            row_words=row_words,
+            logits=len(logits),
+        )
+        before = after = ""
+    else:
+        rows, row_bytes = inference.rows.tobytes(), inference.rows.shape[1]
+        image = image_bytes(Image(stream=inference.stream, rows=rows, row_bytes=row_bytes))
+        size = bus.data_bytes
+        padded = image + bytes(-len(image) % size)
+        beats = [padded[at : at + size][::-1].hex() for at in range(0, len(padded), size)]
+        files["memory.mem"] = "".join(f"{beat}\n" for beat in beats)
+        what = f"{len(tokens)} tokens" + (" on the first of the cores" if bus.cores > 1 else "")
+        surroundings = tops.filled(
+            "example_memory.v",
+            data_bits=bus.data_bits,
+            data_bytes=size,
+            beats=len(beats),
+            id_bits=bus.id_bits,
+            tokens=len(tokens),
+        )
+        bits = ports["s_axi_awaddr"]["width"]
+        own = {register.name: f"{bits}'h{register.address:02x}" for register in DMA_REGISTERS}
+        address |= own
+        sizes = {
+            "model_address": HEADER.size,
+            "model_bytes": len(inference.stream),
+            "rows_address": rows_offset(len(inference.stream)),
+            "row_bytes": row_bytes,
+        }
+        before = "".join(
+            f"    write_register({address[name]}, 32'd{value});  // {name}\n"
+            for name, value in sizes.items()
+        )
+        before += (
+            f"    for (k = 0; k < {len(tokens) - 1}; k = k + 1)\n"
+            f"      write_register({address['token']}, tokens[k]);\n"
+            f"    write_register({address['token_last']}, tokens[k]);\n"
+        )
+        after = (
+            f"    read_register({address['logits_waiting']});\n"
+            "    for (k = value; k > 0; k = k - 1) begin\n"
+            f"      read_register({address['logit']});\n"
+            "      compare(value);\n"
+            "    end\n"
+        )
+    text = tops.filled(
+        "example.v",
+        module=sheet["module"],
+        what=what,
+        wires=tops.wires(ports, driven),
+        address_bits=ports["s_axi_awaddr"]["width"],
+        surroundings=surroundings,
+        logits=len(logits),
+        id_value=f"{MAGIC:x}",
+        before=before,
+        after=after,
+        line="[0]" if ports["interrupt"]["width"] > 1 else "",
+        patience=10 * (64 * len(inference.stream) + silence(config, 0)),
+        unit=tops.instance(sheet["module"], ports),
+        id=address["id"],
+        control=address["control"],
+        status=address["status"],
+        cycles=address["cycles"],
+        pending=address["interrupt_pending"],
+    )
+    return files | {"example.v": text}
 
 
 Surroundings = tuple[dict[str, str], str, str, list[Expected]]

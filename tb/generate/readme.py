@@ -33,7 +33,7 @@ Elsewhere: compile the files of
 | the unit | {verilog} |
 | the bench, and the parts that it consists of | `bench/{top}.sv`, `bench/parts.sv` |
 | stimuli and golden words for `$readmemh` | `vectors/*.mem` |
-
+{example}
 Configuration: {configuration}.
 
 Played, in this order, and held to the integer golden model, bit for bit:
@@ -51,6 +51,12 @@ The first value that differs ends the run:
 with the tensor's name in the golden trace, the lane of the word, the number of the write to that
 tensor, the index in the tensor, the clock cycle (cycle c begins at 10 c ns) and both values.
 Unknown bits (X) are differences. A word too many, too few or at the wrong address is one as well.
+"""
+
+EXAMPLE = """\
+| a small bench in plain Verilog, to be read and copied: one inference | `example/` |
+
+    cd example && iverilog -g2001 -o example.vvp example.v ../{verilog} && vvp example.vvp
 """
 
 STREAMS = """\
@@ -108,4 +114,5 @@ def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) ->
         configuration=", ".join(f"{key} {value}" for key, value in settings.items()),
         played="\n".join(f"- {name}" for name in facts["inferences"]),
         surroundings=surroundings,
+        example=EXAMPLE.format(verilog=rtl[-1]) if facts["unit"] == "accelerator" else "",
     )

@@ -22,9 +22,12 @@ from rtl.generate.package.constraints import constraints
 from rtl.generate.package.core import core
 from rtl.generate.package.data_sheet import PORTS, data_sheet, memories, port_text
 from rtl.generate.package.instances import verilog, vhdl, vhdl_name
+from rtl.generate.package.programming import programming
 from rtl.generate.sheet import Generated, banner
 from rtl.generate.verilog import in_order
 from rtl.interface.config import Config
+from rtl.interface.operation import Error
+from rtl.registers.map import registers
 from tests.tiers import quick
 
 PORT_FACTS = {
@@ -171,6 +174,28 @@ def test_figures_of_16_lanes_are_shown() -> None:
     assert "without its memory side (DMA)" in with_dma
 
 
+@pytest.mark.parametrize("bus", [None, Bus(), Bus(cores=2)])
+def test_the_chapter_of_programming(bus: Bus | None) -> None:
+    """Every register that it names is there, as is every error."""
+    config = Config(lanes=4, columns=8, ffn=20)
+    text = programming(config, "some_bench/", bus)
+    assert "`some_bench/example/example.v`" in text
+    assert "rtl.compile --lanes 4 --columns 8 --ffn 20 " in text
+    named = {register.name for register in registers(config, bus=bus)}
+    streams = {f"s_axis_{name}" for name in ("model", "tokens", "rows")}
+    streams |= {f"m_axis_{name}" for name in ("request", "logits")}
+    words = set(re.findall(r"`([a-z_]+)`", text)) - {"rst", "interrupt"}
+    assert words <= named | (streams if bus is None else set())
+    assert (words >= streams) == (bus is None)
+    assert (words >= {"token", "token_last", "token_room", "logit"}) == (bus is not None)
+    assert set(re.findall(r"\b[A-Z]{3,}[A-Z_]*\b", text)) <= {
+        *Error.__members__,
+        "SLVERR",
+        "OKAY",
+        *("FILE", "TEXT", "DIR"),
+    }
+
+
 def test_memories_of_a_text() -> None:
     text = (
         "module top(a);\n  reg [3:0] counter;\n  reg [31:0] ram [99:0];\n"
@@ -212,12 +237,46 @@ def test_the_data_sheet_says_whose_it_is() -> None:
 
 
 def test_diagrams_are_svg_with_titles() -> None:
-    assert set(waves.DIAGRAMS) == set(folder.SHOWN)
+    assert set(waves.DIAGRAMS) == set(waves.CAPTIONS)
     for draw in waves.DIAGRAMS.values():
         root = xml.fromstring(draw())
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert (root[0].tag.endswith("title"), bool(root[0].text)) == (True, True)
         assert draw() == draw()
+
+
+def drawn(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
+    """The signals of a diagram."""
+    found: dict[str, list[int]] = {}
+    monkeypatch.setattr(waves, "diagram", lambda title, shown, words: found.update(shown) or "")
+    waves.DIAGRAMS[name]()
+    return found
+
+
+def test_the_interrupt_and_the_bits_of_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = drawn("interrupt", monkeypatch)
+    begins = shown["interrupt"].index(1)
+    cycles = range(len(shown["interrupt"]))
+    assert shown["status.busy"] == [int(cycle < begins) for cycle in cycles]
+    assert shown["status.done"] == [int(cycle >= begins) for cycle in cycles]
+    answered = shown["bvalid"].index(1)
+    assert shown["interrupt"] == [int(begins <= cycle < answered) for cycle in cycles]
+
+
+def test_a_burst_keeps_the_rules_of_axi(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = drawn("burst", monkeypatch)
+    cycles = range(len(shown["arvalid"]))
+    asked = [c for c in cycles if shown["arvalid"][c] and shown["arready"][c]]
+    lengths = [shown["arlen"][c] + 1 for c in asked]
+    size = Bus().data_bytes
+    assert len(asked) == 2
+    assert shown["araddr"][asked[1]] == shown["araddr"][asked[0]] + size * lengths[0]
+    waits = [c for c in cycles if shown["arvalid"][c] and not shown["arready"][c]]
+    assert waits
+    assert all(shown["araddr"][c] == shown["araddr"][c + 1] for c in waits)
+    last = [shown["rlast"][c] for c in cycles if shown["rvalid"][c] and shown["rready"][c]]
+    assert last == [int(k == of - 1) for of in lengths for k in range(of)]
+    assert asked[1] < shown["rvalid"].index(1)
 
 
 def test_recorded_waves_keep_the_rules_of_axi() -> None:
@@ -230,7 +289,7 @@ def test_recorded_waves_keep_the_rules_of_axi() -> None:
 
     names = [*waves.WRITE, "start"]
     for _ in range(20):
-        shown = waves.recorded(stimulus, 14, names)
+        shown = waves.registers(stimulus, 14, names)
         (taken,) = [c for c in range(14) if shown["awvalid"][c] and shown["awready"][c]]
         assert [c for c in range(14) if shown["start"][c]] == [taken + 1]
         answered = [c for c in range(14) if shown["bvalid"][c]]

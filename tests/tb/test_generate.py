@@ -25,6 +25,7 @@ from tests.tb.plain import (
     CONFIG,
     STREAMED,
     Benches,
+    check_example,
     counted,
     edited,
     failed,
@@ -65,6 +66,14 @@ def test_sound_and_with_a_fault(unit: str, simulator: str, benches: Benches) -> 
     ), said
     if unit == "requantize":
         assert "FAILED: see" in failed(play(folder, simulator, "--", "+fault"))
+
+
+def test_the_example(benches: Benches, tmp_path: Path) -> None:
+    damage = {
+        "rows.mem": "a logit is not golden's",
+        "tokens.mem": "a logit is not golden's",
+    }
+    check_example(benches("accelerator")[1], tmp_path / "bench", damage)
 
 
 def test_missing_or_cut_vectors_are_no_pass(benches: Benches, tmp_path: Path) -> None:

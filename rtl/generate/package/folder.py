@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rtl.dma.bus import Bus
+from rtl.generate.package import waves
 from rtl.generate.package.constraints import constraints
 from rtl.generate.package.core import core
 from rtl.generate.package.data_sheet import data_sheet
 from rtl.generate.package.instances import verilog, vhdl
-from rtl.generate.package.waves import DIAGRAMS
 from rtl.generate.sheet import Generated, generated, sheet_text
 from rtl.interface.config import Config
 from rtl.registers.export import c_header
@@ -24,13 +24,6 @@ BENCH_LIST = "bench.f"
 """In every folder of a bench."""
 MHZ = 100.0
 """Default of the clock."""
-
-SHOWN = {
-    "stream": "A word of a stream waits for tready, then passes; tlast is with the last",
-    "start": "A write of 1 to control: taken, acting a cycle later, answered a cycle after that",
-    "read": "A read: the answer follows a cycle after the address and waits until it is taken",
-    "interrupt": "The interrupt is high from the end of an inference until it is acknowledged",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +81,8 @@ def package_files(
     module, ports = made.module, made.facts["ports"]
     clocks = {f"constraints/{name}": text for name, text in constraints(module, mhz).items()}
     around = {f"{bench_folder(module)}/{path}": text for path, text in bench.files.items()}
-    images = {f"images/{name}.svg": draw() for name, draw in DIAGRAMS.items()}
+    drawn = waves.shown_in(bus)
+    images = {f"images/{name}.svg": waves.DIAGRAMS[name]() for name in drawn}
     files = {
         verilog_path(module): made.verilog,
         f"rtl/{module}.json": sheet_text(made),
@@ -107,7 +101,7 @@ def package_files(
     files[f"{module}.md"] = data_sheet(
         made,
         config,
-        images={f"images/{name}.svg": text for name, text in SHOWN.items()},
+        images={f"images/{name}.svg": waves.CAPTIONS[name] for name in drawn},
         bench=f"{bench_folder(module)}/",
         bus=bus,
     )
