@@ -3,8 +3,8 @@
 //
 // Inputs of the unit change at the falling edge of the clock, everything is looked at at the rising
 // edge: no result hangs on the order in which a simulator runs events. Cycle c begins with the rising
-// edge at 10 c units of time. No file says what a unit is, so that none is odd among others without
-// a timescale; the scripts say 1 ns.
+// edge at 10 c units of time. No file says what a unit is, and nothing depends on it: the scripts say
+// 1 ns.
 
 package bench_random;
   // Xorshift32: the number after `x`; never 0 unless x is.

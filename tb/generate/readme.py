@@ -49,7 +49,8 @@ The first value that differs ends the run:
     layer.0.p[lane 2, write 87, head 0, query 10, key 7] in cycle 5121 is 219, golden says 220
 
 with the tensor's name in the golden trace, the lane of the word, the number of the write to that
-tensor, the index in the tensor, the clock cycle (cycle c begins at 10 c ns) and both values.
+tensor, the index in the tensor, the clock cycle and both values. Cycle c begins at 10 c units of
+time, which are nanoseconds in these scripts.
 Unknown bits (X) are differences. A word too many, too few or at the wrong address is one as well.
 """
 

@@ -164,6 +164,23 @@ def test_a_seed_that_is_no_number(benches: Benches, tmp_path: Path) -> None:
     assert "the seed is no number" in failed(replay(folder, "icarus", "+stalls=seven"))
 
 
+@pytest.mark.parametrize("timescale", ["", "`timescale 1ps/1ps", "`timescale 10us/100ns"])
+def test_no_timescale_matters(timescale: str, benches: Benches, tmp_path: Path) -> None:
+    """Neither for the bench nor, among modules that have one, for the unit."""
+    bench, folder = benches("reciprocal")
+    (tmp_path / "first.v").write_text(f"{timescale}\n")
+    build = ["iverilog", "-g2012", "-s", bench.top, "-o", tmp_path / "bench", tmp_path / "first.v"]
+    build += (folder / MARK).read_text().split()
+    subprocess.run(build, cwd=folder, check=True)
+    done = subprocess.run([tmp_path / "bench"], cwd=folder, capture_output=True, text=True)
+    assert passed(done) > 30
+    ports = "  reciprocal unit ();\n"
+    top = tmp_path / "top.v"
+    top.write_text(f"{timescale}\nmodule top;\n{ports}endmodule\n")
+    said = verilator_says([folder / "rtl" / "reciprocal.v", top], "top", "-Wno-PINMISSING")
+    assert said == ""
+
+
 def test_nothing_compared_is_no_pass(benches: Benches, tmp_path: Path) -> None:
     _, source = benches("reciprocal")
     folder = edited(source, tmp_path / "edited")
