@@ -18,6 +18,7 @@ from rtl.datapath.matmul import MatMul
 from rtl.datapath.requantize import Requantize
 from rtl.dma.bus import Bus
 from rtl.generate.package.instances import Ports
+from rtl.generate.package.programming import programming
 from rtl.generate.sheet import Generated, chosen
 from rtl.generate.verilog import TRACE
 from rtl.interface.command import VERSION
@@ -202,11 +203,6 @@ BUS = """\
 data_bits and address_bits are the widths of RDATA and ARADDR, burst the most beats of a burst,
 outstanding the most bursts of a core under way; cores is how many accelerators share the master.
 """
-MEMORY_SIDE = """\
-Registers from 0x80 on take whole words: a write without all strobes has no effect and is answered
-with SLVERR, as is one to an address or a size while busy. An abort empties the room for tokens, a
-start drops the logits that were not read.
-"""
 CORES = """\
 Each of the {cores} cores has these registers, core k at k · 0x100; a transfer takes two cycles
 more, and an access beyond the last core ends with DECERR. Core k has ARID k and line k of
@@ -244,7 +240,7 @@ def data_sheet(
     config: Config,
     *,
     images: Mapping[str, str],
-    bench: str = "",
+    bench: str,
     bus: Bus | None = None,
 ) -> str:
     """Text of the data sheet.
@@ -254,7 +250,7 @@ def data_sheet(
     images
         What each timing diagram shows, by its path from the sheet's own place.
     bench
-        Folder of the bench; "" where there is none.
+        Folder of the bench.
     bus
         Of an accelerator with DMA.
     """
@@ -274,9 +270,10 @@ def data_sheet(
         "Words are little-endian: the first byte of a stream lies in the lowest bits.\n",
         "## Registers\n",
         markdown(config, bus),
-        *([MEMORY_SIDE] if bus else []),
         *([CORES.format(cores=bus.cores)] if bus and bus.cores > 1 else []),
         "| error | | what happened |\n| --- | --- | --- |\n" + errors(config),
+        "## Programming\n",
+        programming(config, bench, bus),
         "## Memories\n",
         MEMORIES,
         _table(
@@ -298,7 +295,7 @@ def data_sheet(
             **chosen(config), stream=VERSION, patience=patience(config)
         ),
         "## Simulation\n",
-        played if bench else "Generated without a bench.\n",
+        played,
         "## Versions\n",
         _table(("what", "version"), _versions(made.verilog)),
     ]
