@@ -83,9 +83,7 @@ def _parser() -> Parser:
         metavar="N",
         help="values cut out of each tensor for a unit of the datapath (default: %(default)s)",
     )
-    parser.add_argument(
-        "-o", "--out", type=Path, default=OUT, metavar="DIR", help=f"default: {OUT}/UNIT"
-    )
+    parser.add_argument("-o", "--out", type=Path, metavar="DIR", help=f"default: {OUT}/UNIT")
     add_bus_options(parser, cores=True)
     return parser
 
@@ -98,7 +96,7 @@ def _run(options: argparse.Namespace) -> None:
     name, bus = unit_of(options.unit).name, bus_of(options)
     if bus is not None:
         refuse_dma(name)
-    out = options.out if options.out != OUT else OUT / name
+    out = options.out or OUT / name
     check_folder(out)
     reviews: list[tuple[Model, Tokens]] = []
     config = Config(lanes=options.lanes, columns=options.columns)
