@@ -20,7 +20,6 @@ from cli.progress import progress
 import numpy as np
 from numpy.typing import NDArray
 
-from quant import given
 from quant.calibrate import (
     DEFAULT_DATA,
     IMAGES,
@@ -35,13 +34,14 @@ from quant.evaluate import add_text_options
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL, load
 from quant.foreign.tokenizer import Tokens
+from quant.images import data as images
 from quant.model import float_model
 from quant.model.spec import CLASSIFICATION
-from quant.quantize import variants
+from quant.quantize import given, variants
 from quant.quantize.observers import METHODS
 from quant.quantize.options import REMEDIES, Options
 from quant.quantize.variants import Variant
-from quant.texts.corpora import SPLITS, load_texts
+from quant.texts.corpora import SPLITS
 from quant.texts.data_file import layout_of
 
 EXAMPLES = """\
@@ -162,11 +162,11 @@ def ablation_command(options: argparse.Namespace) -> int:
     checkpoint = load(options.model)
     checkpoint.spec.require((CLASSIFICATION,), options.model)
     names = checkpoint.spec.labels
-    images, usual = checkpoint.spec.given, default_data(checkpoint.spec)
+    given_, usual = checkpoint.spec.given, default_data(checkpoint.spec)
     data, observed = options.data or usual, options.calibration or usual
-    reviews = load_texts(data, options.split, names=names, layout=layout_of(options), given=images)
+    reviews = images.load(given_, data, options.split, names=names, layout=layout_of(options))
     reviews = reviews[: options.samples]
-    calibration = load_texts(observed, SPLIT, names=(), given=images)[:SAMPLES]
+    calibration = images.load(given_, observed, SPLIT, names=())[:SAMPLES]
     texts = encode(reviews, checkpoint, options.tokens)
     labels = np.array([-1 if review.label is None else review.label for review in reviews])
     samples = encode(calibration, checkpoint, options.tokens)

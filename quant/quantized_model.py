@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Self
 
 from golden import store
 from golden.model import Model
-from quant import given, reader
+from quant import reader
 from quant.calibrate import MAX_TOKENS
 from quant.foreign.checkpoint import Checkpoint, fingerprint, load
 from quant.foreign.tokenizer import Tokens, encode
 from quant.model.spec import TASKS, EncoderSpec
-from quant.quantize import decode
+from quant.quantize import decode, given
 from quant.quantize.encoder import Quantized, with_tokens
 from quant.reader import Reader
 from quant.texts.data_file import Content

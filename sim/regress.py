@@ -28,6 +28,7 @@ import numpy as np
 from golden import fast as golden_fast
 from quant.calibrate import DEFAULT_DATA, IMAGES
 from quant.evaluate import classes_of_tokens
+from quant.images import data as images
 from quant.measure.answers import held, span, texts_of
 from quant.measure.metrics import determination
 from quant.measure.vectors import cosines
@@ -42,7 +43,6 @@ from quant.model.spec import (
     EncoderSpec,
 )
 from quant.quantized_model import QuantizedModel
-from quant.texts.corpora import load_texts
 from quant.texts.data_file import Review as Text
 from quant.texts.data_file import add_columns, layout_of
 from rtl.compile.batches import pack
@@ -143,8 +143,8 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
     """
     spec, layout = quantized.spec, layout_of(options)
     options.data = options.data or (IMAGES if spec.given else DEFAULT_DATA)
-    texts = load_texts(
-        options.data, SPLIT, names=spec.labels, layout=layout, task=spec.task, given=spec.given
+    texts = images.load(
+        spec.given, options.data, SPLIT, names=spec.labels, layout=layout, task=spec.task
     )[: options.texts]
     quantized, sequences = quantized.placed(
         [quantized.tokens(text.content, text.pair, max_tokens=options.tokens) for text in texts]

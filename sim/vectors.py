@@ -17,9 +17,9 @@ import numpy as np
 from golden import store
 from golden.model import Model
 from quant.calibrate import DEFAULT_DATA, IMAGES
+from quant.images import data as images
 from quant.model.spec import EncoderSpec
 from quant.quantized_model import QuantizedModel
-from quant.texts.corpora import load_texts
 from quant.texts.data_file import Review
 from sim.options import add_model_options, quantized_of
 from tb import vectors
@@ -60,7 +60,7 @@ def sequences_of(
 def samples(spec: EncoderSpec, count: int) -> list[Review]:
     """`count` reviews of IMDB, or images where the model takes these, evenly spaced."""
     data = IMAGES if spec.given else DEFAULT_DATA
-    found = load_texts(data, "test", names=(), given=spec.given)
+    found = images.load(spec.given, data, "test", names=())
     if not 1 <= count <= len(found):
         raise ValueError(f"--samples {count}: it must lie in 1..{len(found)}")
     return [found[i * len(found) // count] for i in range(count)]

@@ -254,21 +254,35 @@ def png(shares: Shares) -> bytes:
 
     Opacity is the share, so it fits light and dark paper.
     """
-    rows, columns = shares.shape
     levels = np.round(np.clip(shares, 0, 1) * 255).astype(np.uint8)
-    lines = np.pad(levels, ((0, 0), (1, 0)))  # a filter byte, none, before every line
+    return _png(levels, _chunk(b"PLTE", bytes(SHADE) * 256) + _chunk(b"tRNS", bytes(range(256))))
+
+
+def _png(levels: NDArray[np.uint8], palette: bytes = b"") -> bytes:
+    """Levels [rows, columns] of a palette or of grey, or [rows, columns, 3] of colours."""
+    rows, columns = levels.shape[:2]
+    kind = 3 if palette else 0 if levels.ndim == 2 else 2
+    lines = np.pad(levels.reshape(rows, -1), ((0, 0), (1, 0)))  # a filter byte, none, before each
     return b"".join(
         (
             b"\x89PNG\r\n\x1a\n",
-            _chunk(b"IHDR", struct.pack(">IIBBBBB", columns, rows, 8, 3, 0, 0, 0)),
-            _chunk(b"PLTE", bytes(SHADE) * 256),
-            _chunk(b"tRNS", bytes(range(256))),
+            _chunk(b"IHDR", struct.pack(">IIBBBBB", columns, rows, 8, kind, 0, 0, 0)),
+            palette,
             _chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)),
             _chunk(b"IEND", b""),
         )
     )
 
 
+def _uri(content: bytes) -> str:
+    return "data:image/png;base64," + b64encode(content).decode("ascii")
+
+
 def image(shares: Shares) -> str:
     """The image of a matrix of shares as a data: URI."""
-    return "data:image/png;base64," + b64encode(png(shares)).decode("ascii")
+    return _uri(png(shares))
+
+
+def picture(pixels: NDArray[np.uint8]) -> str:
+    """Pixels [h, w] of grey, or [h, w, 3] in red, green and blue, as a data: URI."""
+    return _uri(_png(pixels))

@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from cli import files
 from cli.command import run_command
@@ -84,15 +83,10 @@ def export_command(options: argparse.Namespace) -> int:
     return export_c(quantized, options.out or OUT / name, prefix)
 
 
-def given_by(info: dict[str, Any]) -> bool:
-    """Whether the rows of the tokens are given with each input, by a model's description."""
-    return bool(info.get("spec", {}).get("given"))
-
-
 def export_c(quantized: Path, out: Path, prefix: str) -> int:
     check_directory(out, prefix)
     model, info = store.load(quantized)
-    given = given_by(info)
+    given = c.given(info)
     write_c(c.sources(model, info, prefix), out)
     shape = model.shape
     logits = f"{shape.labels} logits{' each' if shape.pooling == 'none' else ''}"
@@ -118,7 +112,7 @@ def export_onnx(quantized: Path, out: Path) -> int:
 
     check_file(out)
     model, info = store.load(quantized)
-    given = given_by(info)
+    given = c.given(info)
     made = graph(model, given)
     files.write(out, made.SerializeToString(deterministic=True))
     print(f"{out}: {len(made.graph.node)} operators of opset {OPSET}, {quantized}")

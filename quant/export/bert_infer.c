@@ -404,7 +404,7 @@ const char *bert_message(int code)
     case BERT_OK:
         return "done";
     case BERT_BAD_POINTER:
-        return "workspace, ids (or rows) or logits is NULL";
+        return BERT_GIVEN ? "workspace, rows or logits is NULL" : "workspace, ids or logits is NULL";
     case BERT_BAD_TOKENS:
         return "the number of tokens is out of range";
     case BERT_BAD_ID:

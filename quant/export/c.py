@@ -50,6 +50,14 @@ def check_prefix(prefix: str) -> None:
         )
 
 
+def given(info: Mapping[str, Any]) -> bool:
+    """Whether the rows of the tokens are given with each input, by a model's description."""
+    match info:
+        case {"spec": {"given": True}}:
+            return True
+    return False
+
+
 def names(prefix: str = PREFIX) -> list[str]:
     """The files of the C export."""
     return [_prefixed(name, prefix) for name in (*INFERENCE, *GENERATED)]
@@ -65,9 +73,9 @@ def sources(model: Model, info: Mapping[str, Any], prefix: str = PREFIX) -> dict
     check_prefix(prefix)
     here = resources.files(__package__ or "quant.export")
     texts = {name: here.joinpath(name).read_text() for name in INFERENCE}
-    given = bool(info.get("spec", {}).get("given"))
-    texts["bert_shape.h"] = _shape(model, given)
-    texts["bert_model.c"] = "".join(_model(model, given))
+    rows = given(info)
+    texts["bert_shape.h"] = _shape(model, rows)
+    texts["bert_model.c"] = "".join(_model(model, rows))
     texts = {_prefixed(name, prefix): _prefixed(text, prefix) for name, text in texts.items()}
     shape = _prefixed("bert_shape.h", prefix)
     texts[shape] = _comment(info) + texts[shape]  # its labels may be any words

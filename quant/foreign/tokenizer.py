@@ -54,7 +54,7 @@ class Tokens:
     word that was cut or that no token stands for. ``context`` has, of a question's text, for each
     of its tokens the token's place and the characters [first, last) of ``pair``, the text.
     ``picture`` is the image that it stands for, and ``front`` what makes rows of it (quant.images)
-    as long as these are not part of a table (quant.given).
+    as long as these are not part of a table (quant.quantize.given).
     """
 
     ids: NDArray[np.int32]

@@ -20,6 +20,7 @@ import numpy as np
 from quant.images.corpora import CORPORA
 from quant.images.files import SUFFIXES
 from quant.model.spec import CLASSIFICATION, MULTI_LABEL
+from quant.texts import corpora as texts
 from quant.texts import parquet
 from quant.texts.data_file import TEXT_COLUMNS, Layout, Review, stream_texts
 from quant.texts.data_label import Labels
@@ -28,6 +29,25 @@ from quant.texts.rows import TextError
 COLUMNS = ("image", "image_path", "file_name", "file", "path", *TEXT_COLUMNS)
 TABLES = (".csv", ".tsv", ".jsonl", ".txt", *parquet.SUFFIXES)
 ARRAYS = ".npz"
+
+
+NAMED = (*texts.CORPORA, *CORPORA)
+"""Of texts and of images."""
+
+
+def load(
+    given: bool,
+    source: str,
+    split: str,
+    *,
+    names: Sequence[str] | None = None,
+    layout: Layout | None = None,
+    task: str = CLASSIFICATION,
+) -> list[Review]:
+    """The images of a model that takes these, else the texts, as quant.texts.corpora has them."""
+    if not given:
+        return texts.load_texts(source, split, names=names, layout=layout, task=task)
+    return list(stream(source, split, names=names, layout=layout, task=task))
 
 
 def stream(

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
@@ -13,7 +13,8 @@ from typing import Any
 from cli import files
 
 from golden import fast
-from quant.foreign.tokenizer import InputError
+from golden.model import Model
+from quant.foreign.tokenizer import InputError, Tokens
 from quant.measure.answers import answer, numbers, right_of, texts_of
 from quant.model.spec import (
     CLASSIFICATION,
@@ -22,13 +23,16 @@ from quant.model.spec import (
     REGRESSION,
     TOKEN_CLASSIFICATION,
     EncoderSpec,
+    Floats,
 )
-from quant.quantized_model import QuantizedModel
-from quant.texts.data_file import Review
+from quant.texts.data_file import Content, Review
 from quant.texts.rows import TextError
 
 CHUNK = 256
 """Texts in memory at a time."""
+
+Encode = Callable[[Content, str | None], Tokens]
+
 
 COUNTS_KEYS = {
     "texts, tokens, cut_texts": "how many; texts that were too long",
@@ -123,38 +127,45 @@ class Counts:
 
 
 def classified(
-    classifier: QuantizedModel,
-    most: int,
+    spec: EncoderSpec,
+    logit_scale: float | Floats,
+    encode: Encode,
+    placed: Callable[[Sequence[Tokens]], tuple[Model, list[Tokens]]],
     reviews: Iterable[Review],
 ) -> Iterator[dict[str, Any]]:
     """A JSON object for each text, in order: class, probabilities, integer logits, tokens.
 
     In place of class and probabilities labels, values or words, as the task has it. The integers
-    are golden's, bit for bit, by the compiled engine. A text is cut to ``most`` tokens.
+    are golden's, bit for bit, by the compiled engine.
+
+    encode
+        Makes the tokens of a text and its pair.
+    placed
+        Gives the model that runs some texts, and the texts as it takes them.
 
     Raises
     ------
     TextError
         A text has no token; it names the text by its number.
     """
-    spec, number, left = classifier.spec, 0, iter(reviews)
+    number, left = 0, iter(reviews)
     while chunk := list(islice(left, CHUNK)):
         encoded = []
         for review in chunk:
             number += 1
             try:
-                encoded.append(classifier.tokens(review.content, review.pair, most))
+                encoded.append(encode(review.content, review.pair))
             except InputError as error:
                 raise TextError(f"text {number}: {error}") from None
-        its, encoded = classifier.placed(encoded)
-        codes = fast.run_batch(its.model, [t.ids for t in encoded], [t.types for t in encoded])
+        model, encoded = placed(encoded)
+        codes = fast.run_batch(model, [t.ids for t in encoded], [t.types for t in encoded])
         for review, tokens, row in zip(chunk, encoded, texts_of(spec, codes, encoded)):
             line: dict[str, Any] = {"text": review.text}
             if review.pair is not None:
                 line["pair"] = review.pair
             if (right := right_of(spec, review, tokens)) is not None:
                 line["label"] = right
-            given = answer(spec, tokens, row * classifier.logit_scale, row)
+            given = answer(spec, tokens, row * logit_scale, row)
             given.pop("logits", None)
             yield (
                 line

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from golden import encoder, fast
 from golden.model import Model
-from quant import given
 from quant.foreign.checkpoint import Checkpoint
 from quant.foreign.tokenizer import Tokens
 from quant.measure.compare import TensorError, compare
 from quant.model import float_model
+from quant.quantize import given
 from quant.quantize.encoder import Quantized, with_tokens
 
 SHARE = 64

@@ -114,7 +114,7 @@ class EncoderSpec:
     hidden layer of the head, so the head has one linear layer more than that. Token t takes row
     t + position_offset of the position table. embedding_size: channels of a factorised embedding, 0
     where there is no projection. given: rows that a host computed take the place of the token
-    table, and ids are their numbers (quant.given); every input has as many as the table of
+    table, and ids are their numbers (quant.quantize.given); every input has as many as the table of
     positions, which is zero. No two labels are one name. Raises ValueError naming the field, its
     value and what is allowed.
     """

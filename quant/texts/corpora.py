@@ -21,8 +21,6 @@ from pathlib import Path
 
 from cli.extras import how
 
-from quant.images import data as images
-from quant.images.corpora import CORPORA as IMAGE_CORPORA
 from quant.model.spec import CLASSIFICATION
 from quant.texts.data_file import Layout, Review, read_texts
 from quant.texts.rows import TextError, rows
@@ -53,10 +51,6 @@ CORPORA: dict[str, Callable[[str], list[Review]]] = {
 }
 
 
-NAMED = (*CORPORA, *IMAGE_CORPORA)
-"""Of texts and of images."""
-
-
 def load_texts(
     source: str,
     split: str,
@@ -64,16 +58,12 @@ def load_texts(
     names: Sequence[str] | None = None,
     layout: Layout | None = None,
     task: str = CLASSIFICATION,
-    given: bool = False,
 ) -> list[Review]:
     """The texts of ``source``: a corpus by name (then ``split`` chooses), or the path of a file.
 
     A file holds one split, so ``split`` is only checked there; the rest as in data_file.read_texts.
-    given: of a model of images, whose sources quant.images.data has.
     """
     _checked(split)
-    if given:
-        return list(images.stream(source, split, names=names, layout=layout, task=task))
     if source in CORPORA:
         return CORPORA[source](split)
     if not Path(source).exists():

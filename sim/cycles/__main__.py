@@ -19,7 +19,7 @@ import numpy as np
 from golden.model import Model
 from golden.store import load
 from quant.calibrate import DEFAULT_DATA, IMAGES
-from quant.texts.corpora import load_texts
+from quant.images import data as images
 from rtl.compile.fit import fitting_model
 from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.dma.bus import Bus
@@ -345,7 +345,7 @@ def _batches(options: argparse.Namespace) -> None:
     directory, quantized = model_of(options)
     spec = quantized.spec
     data = options.data or (IMAGES if spec.given else DEFAULT_DATA)
-    texts = load_texts(data, "test", names=(), task=spec.task, given=spec.given)
+    texts = images.load(spec.given, data, "test", names=(), task=spec.task)
     texts = texts[: options.texts or TEXTS]
     if not texts:
         raise ValueError(f"{data} holds no text: nothing would be counted")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
 
 from cli.page import charts
 
@@ -83,13 +81,7 @@ class Head:
 
 def picture(text: Reference) -> str | None:
     """The image that the model saw as a data: URI, None of a text."""
-    if text.tokens.picture is None:
-        return None
-    from PIL import Image  # of models of images alone
-
-    content = BytesIO()
-    Image.fromarray(text.tokens.picture.pixels).save(content, "PNG")
-    return "data:image/png;base64," + b64encode(content.getvalue()).decode("ascii")
+    return None if text.tokens.picture is None else charts.picture(text.tokens.picture.pixels)
 
 
 def _over(seen: Picture | None, weights: np.ndarray) -> str | None:

@@ -86,7 +86,13 @@ def test_texts_are_read_as_they_are_needed(classifier: Classifier, monkeypatch) 
             taken += 1
             yield Review("good film", None)
 
-    found = batch.classified(classifier, 512, endless())
+    found = batch.classified(
+        classifier.spec,
+        classifier.logit_scale,
+        classifier.tokens,
+        lambda texts: (classifier.model, texts),
+        endless(),
+    )
     for number in range(1, 10):
         next(found)
         assert taken == -(-number // 4) * 4

@@ -12,7 +12,7 @@ from PIL import Image
 
 from golden import encoder, store
 from golden.embedding import embed
-from quant import ablation, calibrate, classify, evaluate, inspect, report
+from quant import ablation, calibrate, classify, evaluate, inspect, reader, report
 from quant import embed as embedding
 from quant.classify import Classifier
 from quant.export.__main__ import main as export
@@ -128,10 +128,8 @@ def test_images_together_are_images_alone(quantized: Path, folder: Path) -> None
 def test_errors_of_other_images_are_tried_again(folder: Path, tmp_path: Path) -> None:
     """What an interrupted calibration found of images with the same ids says nothing."""
     checkpoint = load(folder)
-    reader = calibrate.reader.of_checkpoint(checkpoint)
-    first, second = (
-        [reader.encode(image, limit=9) for image in images(seed, 2)] for seed in (0, 50)
-    )
+    its = reader.of_checkpoint(checkpoint)
+    first, second = ([its.encode(image, limit=9) for image in images(seed, 2)] for seed in (0, 50))
     Trials(tmp_path / UNFINISHED, checkpoint, first, Options()).add((), 1.0)
     assert Trials(tmp_path / UNFINISHED, checkpoint, first, Options()).errors == {(): 1.0}
     assert Trials(tmp_path / UNFINISHED, checkpoint, second, Options()).errors == {}
