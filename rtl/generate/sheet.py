@@ -126,6 +126,7 @@ def generated(
         module=module,
         verilog=banner(module, config, trace=trace and traces, bus=bus) + text,
         facts=describe(component, module, config, trace=trace)
+        | {"configuration": chosen(config)}
         | ({"bus": bus.as_dict()} if bus else {}),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator
 from html import escape
@@ -53,7 +54,9 @@ def c_header(config: Config, bus: Bus | None = None) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / HEADER
         _Header(state).run(str(path), [top])
-        return path.read_text()
+        text = path.read_text()
+    # PeakRDL pads the struct up to registers that are not there.
+    return re.sub(r"\n *uint8_t RESERVED_\w+\[\w+\];(?=\n\} \w+;)", "", text)
 
 
 def html(config: Config, bus: Bus | None = None) -> str:

@@ -90,7 +90,8 @@ def test_the_verilog_instance_names_every_port() -> None:
     text = verilog("unit", PORT_FACTS)
     assert re.findall(r"^  \.(\w+) +\((\w+)\)", text, re.MULTILINE) == [(p, p) for p in PORT_FACTS]
     assert "wire [11:0] i__payload;  // input\n" in text
-    assert "wire clk;  // input\n" in text
+    assert "wire clk" not in text
+    assert "wire o;  // output\n" in text
 
 
 def test_ports_stand_in_their_order() -> None:

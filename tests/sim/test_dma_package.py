@@ -139,3 +139,10 @@ def test_options_that_are_refused(
 ) -> None:
     assert message in refusal(command, [*options, "-o", str(tmp_path)], capsys)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_list_names_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].startswith("accelerator --dma  ")
+    assert len({len(line) - len(line[18:].lstrip()) for line in lines}) == 1

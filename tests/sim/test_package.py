@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from math import ceil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from golden.random import random_model
 from rtl.compile.program import compile_model
@@ -32,6 +34,7 @@ from sim.design import generated
 from tb.scenarios import SMALL, SMALL_LIMITS
 from tests.sim.test_lint import TOOLS, slang_says, verilator_says
 from tests.tb.plain import passed, play
+from tests.tiers import quick
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 LIMITS = options_of(CONFIG)
@@ -170,7 +173,7 @@ def test_the_verilog_template_joins_every_port(package: Path, tmp_path: Path) ->
     waived = ["UNUSEDSIGNAL", "UNDRIVEN", "DECLFILENAME"]
     top = tmp_path / "top.v"
     lines = [f"/* verilator lint_off {rule} */" for rule in waived]
-    top.write_text("\n".join([*lines, "module top;", template, "endmodule", ""]))
+    top.write_text("\n".join([*lines, "module top;", "wire clk, rst;", template, "endmodule", ""]))
     files = [package / "rtl" / "accelerator.v", top]
     assert verilator_says(files, "top", "-Wall") == ""
     assert slang_says(files, "top").startswith("0 errors") or slang_says(files, "top") == ""
@@ -225,6 +228,97 @@ def test_the_data_sheet_says_what_the_design_has(package: Path) -> None:
     for image in re.findall(r"^!\[.+\]\((.+)\)$", text, re.M):
         assert (package / image).is_file()
     assert "`accelerator_bench/` holds" in text
+
+
+CHOICES = {
+    "streams": ["--clock-mhz", "80"],
+    "memory": ["--dma", "--data-bits", "128", "--columns", "8", "--prefix", "my_"],
+    "cores": ["--dma", "--cores", "3"],
+    "bare": ["--no-trace", "--precise"],
+}
+
+
+@pytest.mark.parametrize("kind", quick(CHOICES))
+def test_the_package_says_each_thing_once(kind: str, tmp_path: Path) -> None:
+    """Whatever two of its files say, they say alike."""
+    tiny = ["--lanes=4", "--tokens=8", "--hidden=8", "--ffn=8", "--labels=2"]
+    assert command.main(["accelerator", *tiny, *CHOICES[kind], "-o", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("*.md")
+    module, sheet = path.stem, path.read_text()
+    text = {
+        str(file.relative_to(tmp_path)): file.read_text()
+        for file in tmp_path.rglob("*")
+        if file.is_file()
+    }
+    verilog, facts = text[f"rtl/{module}.v"], json.loads(text[f"rtl/{module}.json"])
+    header, bench = text[f"software/{module}_registers.h"], f"{module}_bench"
+    core = yaml.safe_load(text[f"{module}.core"])
+
+    # Configuration: JSON, data sheet, the Verilog's banner, the bench's README.
+    choices = facts["configuration"] | facts.get("bus", {})
+    assert None not in choices.values()
+    listed = ", ".join(f"{name} {value}" for name, value in choices.items())
+    assert verilog.splitlines()[1].startswith(f"// {listed}; ")
+    assert f"\nConfiguration: {listed}.\n" in text[f"{bench}/README.md"]
+    assert re.findall(r"^\| (\w+) \| (\w+) \|$", sheet.partition("## Ports")[0], re.M)[1:] == [
+        (name, str(value)) for name, value in choices.items()
+    ]
+
+    # Ports: the Verilog, JSON, data sheet, both templates, the example.
+    ports = {name: (port["direction"], port["width"]) for name, port in facts["ports"].items()}
+    body = verilog.partition(f"module {module}(\n")[2].partition("endmodule")[0]
+    declared = {
+        name: (way, int(high or 0) + 1)
+        for way, high, name in re.findall(r"^  (input|output) (?:\[(\d+):0\] )?(\w+);$", body, re.M)
+    }
+    assert declared == ports
+    of_sheet = re.findall(r"^\| (\w+) \| ((?:in|out)put) \| (\d+) \|", sheet, re.M)
+    assert {name: (way, int(width)) for name, way, width in of_sheet} == ports
+    for file in (f"templates/{module}_instance.v", f"{bench}/example/example.v"):
+        joined = re.findall(r"^ +\.(\w+) +\((\w+)\)|^ +\.(\w+)\((\w+)\)", text[file], re.M)
+        names = [one or other for one, _, other, _ in joined]
+        shown = [name for name in ports if file[0] == "t" or not name.startswith("trace_")]
+        assert sorted(names) == sorted(shown)
+
+    # Registers: the C header, the data sheet; all within the address and within the struct.
+    of_header = {
+        name.lower(): int(at, 16)
+        for name, at in re.findall(r"BERT2RTL__(\w+)_offset (0x\w+)", header)
+    }
+    of_sheet = re.findall(r"^\| (0x\w\w) \| (\w+) \|", sheet, re.M)
+    assert {name: int(at, 16) for at, name in of_sheet} == of_header
+    struct = header.partition("typedef struct")[2]
+    size = 4 * len(re.findall(r"uint32_t \w+;", struct))
+    size += sum(int(n, 16) for n in re.findall(r"RESERVED_\w+\[(\w+)\]", struct))
+    assert size == max(of_header.values()) + 4
+    of_one = ports["s_axi_awaddr"][1] - (choices.get("cores", 1) - 1).bit_length()
+    assert 1 << of_one - 1 < size <= 1 << of_one
+
+    # Clock: three constraints.
+    mhz = 80 if kind == "streams" else 100
+    for suffix in ("sdc", "xdc"):
+        assert f"-period {1000 / mhz:.3f} " in text[f"constraints/{module}.{suffix}"]
+    assert f'"clk" {mhz} MHZ' in text[f"constraints/{module}.lpf"]
+
+    # Files: what is named is there, and nothing of the bench is left out.
+    named = [*re.findall(r"\]\((\S+)\)", sheet), *re.findall(r"`(\S+/\S+\.v)`", sheet)]
+    assert set(named) >= {name for name in text if name.startswith("images/")}
+    assert set(named) <= set(text)
+    files = [
+        name
+        for part in core["filesets"].values()
+        for file in part["files"]
+        for name in ([file] if isinstance(file, str) else file)
+    ]
+    assert set(files) <= set(text)
+    vectors = {name for name in text if name.startswith(f"{bench}/vectors/")}
+    assert vectors == set(files) & vectors
+    listed = text[f"{bench}/bench.f"].split()
+    assert {os.path.normpath(f"{bench}/{name}") for name in listed} == {
+        name for name in files if name.endswith((".v", ".sv"))
+    }
+    assert f"\nmodule {core['targets']['sim']['toplevel']};" in text[f"{bench}/{listed[1]}"]
+    assert hashlib.sha256(verilog.encode()).hexdigest() in sheet
 
 
 @pytest.mark.parametrize("tokens", [1, 5, 16])

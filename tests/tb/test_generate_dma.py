@@ -24,9 +24,10 @@ KINDS = {
     "plain": (4, 4, Bus(burst=8, outstanding=4)),
     "two cores": (4, 4, Bus(data_bits=128, burst=8, outstanding=4, cores=2)),
     "wide beats": (4, 16, Bus(data_bits=512, address_bits=64)),
-    "three cores": (8, 16, Bus(data_bits=256, burst=1, outstanding=8, cores=3)),
+    "three cores": (8, 8, Bus(data_bits=256, burst=1, outstanding=8, cores=3)),
 }
 """Lanes, columns and bus."""
+SMALL = [QUICK, "plain", "two cores"]
 Made = Callable[[str], Path]
 
 
@@ -58,7 +59,12 @@ def dma_benches(tmp_path_factory: pytest.TempPathFactory) -> Made:
 @pytest.mark.parametrize(
     ("kind", "simulator"),
     [
-        *quick([(kind, "icarus") for kind in KINDS]),
+        *quick([(kind, "icarus") for kind in SMALL]),
+        *(
+            pytest.param(kind, "icarus", marks=pytest.mark.slow)
+            for kind in KINDS
+            if kind not in SMALL
+        ),
         *(
             pytest.param(k, "verilator", marks=[pytest.mark.slow, pytest.mark.verilator])
             for k in KINDS
@@ -150,7 +156,7 @@ def test_missing_or_cut_vectors_are_no_pass(dma_benches: Made, tmp_path: Path) -
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SMALL)
 def test_no_tool_has_anything_to_say(kind: str, dma_benches: Made, tmp_path: Path) -> None:
     folder = edited(dma_benches(kind), tmp_path / "bench")
     files = [folder / name for name in (folder / MARK).read_text().split()]

@@ -13,9 +13,12 @@ _VHDL_NAME = re.compile(r"[A-Za-z](?:_?[A-Za-z0-9])*")
 
 
 def verilog(module: str, ports: Ports) -> str:
-    """A net for each port and the instance that joins them: to be pasted into a module."""
-    lines = [f"// Instance of {module}: declare what your design has not, and join the rest."]
+    """A net for each port but clock and reset, and the instance that joins them: to be pasted into
+    a module."""
+    lines = [f"// Instance of {module}, on the clk and rst of your design."]
     for name, facts in ports.items():
+        if name in ("clk", "rst"):
+            continue
         width = "" if facts["width"] == 1 else f"[{facts['width'] - 1}:0] "
         lines.append(f"wire {width}{name};  // {facts['direction']}")
     longest = max(map(len, ports))
