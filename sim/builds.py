@@ -29,6 +29,7 @@ from sim.simulators import (
     TIMESCALE,
     SimulatorError,
     check,
+    check_saif,
     clean_environment,
     runner,
     tail,
@@ -87,9 +88,9 @@ def _visibility(design: Design, probes: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def folder_of(design: Design, simulator: str, *, waves: bool = False, variant: str = "") -> Path:
+def folder_of(design: Design, simulator: str, *, waves: str = "", variant: str = "") -> Path:
     """Build folder of a design on a simulator."""
-    parts = [design.name, design.configuration, variant, simulator, "waves" if waves else ""]
+    parts = [design.name, design.configuration, variant, simulator, waves]
     return BUILDS / "-".join(filter(None, parts))
 
 
@@ -108,7 +109,7 @@ def built(
     simulator: str,
     *,
     probes: Sequence[str] = (),
-    waves: bool = False,
+    waves: str = "",
     variant: str = "",
 ) -> Iterator[Path]:
     """The folder of the build of `design` for cocotb, made if need be, and held for the block.
@@ -121,7 +122,7 @@ def built(
         Signals inside the design that the bench reads, as `part.part.signal`. Ports are always
         visible; on Icarus everything is.
     waves
-        Build so that a run can record signals (slower).
+        Build so that a run can record (slower): fst, every signal, or saif, their toggles.
     variant
         Keeps this build apart from the ordinary one: the name of a deliberate fault, say.
 
@@ -131,16 +132,18 @@ def built(
         The simulator is missing or refuses the design.
     """
     check(simulator)
+    if waves == "saif":
+        check_saif(simulator)
     folder = folder_of(design, simulator, waves=waves, variant=variant)
     visibility = _visibility(design, probes) if simulator == "verilator" else ""
     flags: tuple[str, ...] = ()
     if simulator == "verilator":
-        flags = (*VERILATOR_FLAGS, *(("--trace-fst",) if waves else ()))
+        flags = (*VERILATOR_FLAGS, *((f"--trace-{waves}",) if waves else ()))
     make = " ".join(_make(design, OPTIMISATION))
     key = _key(design.verilog, visibility, *flags, make, version(simulator), cocotb.__version__)
     stamp = folder / "stamp"
     while True:
-        build(design, simulator, folder, key, visibility, flags, waves)
+        build(design, simulator, folder, key, visibility, flags, bool(waves))
         # Another command may build another design of that name here before this one is used.
         with locked(folder / "lock", shared=True):
             if stamp.exists() and stamp.read_text() == key:

@@ -41,7 +41,8 @@ class Surroundings:
     folder
         Of this run alone.
     waves
-        Where to record every signal, if anywhere.
+        Where to record every signal, if anywhere; in a file .saif their toggles. A further run
+        replaces it.
     """
 
     simulator: str
