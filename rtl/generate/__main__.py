@@ -28,9 +28,9 @@ DESCRIPTION = """\
 Write a unit as Verilog, with a JSON of its ports, configuration and latency beside it.
 
 The accelerator comes as a package: rtl/, constraints/ (.sdc, .xdc, .lpf), templates/ for Verilog
-and VHDL, software/ (C header of the registers), a self-checking bench, a FuseSoC core and a data
-sheet. With --dma it reads command stream and embedding rows from memory itself, and --cores of them
-share the memory.
+and VHDL, software/ (C header of the registers), ip/ (IP-XACT, Tcl for Vivado and Quartus), a
+self-checking bench, a FuseSoC core and a data sheet. With --dma it reads command stream and
+embedding rows from memory itself, and --cores of them share the memory.
 """
 EXAMPLES = """\
 examples:

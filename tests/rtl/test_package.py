@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as xml
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -304,13 +305,13 @@ def test_the_core_names_what_there_is() -> None:
     text = core(
         "unit",
         rtl=["rtl/unit.v"],
-        constraints=["c/unit.sdc", "c/unit.lpf"],
+        constraints=["c/unit.sdc", "c/unit.lpf", "c/unit.xdc"],
         bench=["b/parts.sv", "b/top.sv"],
         vectors=["b/vectors/x.mem"],
     )
     assert text.startswith("CAPI=2:\n")
     whole = yaml.safe_load(text)
-    assert set(whole["targets"]) == {"default", "lint", "sim"}
+    assert set(whole["targets"]) == {"default", "vivado", "quartus", "lint", "sim"}
     assert whole["targets"]["sim"]["toplevel"] == "unit_bench"
     assert whole["targets"]["sim"]["filesets"] == ["bench", "rtl", "vectors"]
     assert whole["filesets"]["bench"]["files"] == ["b/parts.sv", "b/top.sv"]
@@ -375,16 +376,65 @@ def cores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def set_up(cores: Path, place: Path, name: str, *options: str) -> list[tuple[str, str]]:
-    """What FuseSoC hands over for a core: the name and kind of each file."""
+def set_up(
+    cores: Path, place: Path, name: str, *options: str, more: Sequence[str] = ()
+) -> list[tuple[str, str]]:
+    """What FuseSoC hands over for a core: the name and kind of each file.
+
+    more
+        Options of the target.
+    """
     tools = Path(sys.executable).parent
     home = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(place))
-    run = [str(tools / "fusesoc"), f"--cores-root={cores}", "run", "--setup", *options, name]
+    run = [str(tools / "fusesoc"), f"--cores-root={cores}", "run", "--setup", *options, name, *more]
     done = subprocess.run(run, cwd=place, env=os.environ | home, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     (made,) = place.rglob("*.eda.yml")
     files = yaml.safe_load(made.read_text())["files"]
     return sorted((Path(file["name"]).name, file["file_type"]) for file in files)
+
+
+PROJECTS = {
+    "vivado": (
+        ["--part", "xc7a35tcsg324-1"],
+        ["set_property part xc7a35tcsg324-1", "set_property top unit"],
+        {"read_verilog {": "unit.v", "read_xdc {": "unit.xdc"},
+    ),
+    "quartus": (
+        ["--family", "Cyclone V", "--device", "5CSEMA5F31C6"],
+        [
+            'set_global_assignment -name FAMILY "Cyclone V"',
+            "set_global_assignment -name DEVICE 5CSEMA5F31C6",
+            "set_global_assignment -name TOP_LEVEL_ENTITY unit",
+        ],
+        {
+            "set_global_assignment -name VERILOG_FILE ": "unit.v",
+            "set_global_assignment -name SDC_FILE ": "unit.sdc",
+        },
+    ),
+}
+"""Options, lines of the project, and the file that follows each other line's beginning."""
+
+
+@pytest.mark.parametrize("target", PROJECTS)
+def test_a_project_has_all_files_and_the_clock(target: str, cores: Path, tmp_path: Path) -> None:
+    """As Edalize writes it, for Vivado and Quartus to open."""
+    options, lines, files = PROJECTS[target]
+    set_up(cores, tmp_path, "bert2rtl:accelerator:unit", f"--target={target}", more=options)
+    (project,) = [
+        path
+        for path in tmp_path.rglob("*.tcl")
+        if re.search(r"^(create_project|project_new) ", path.read_text(), re.M)
+    ]
+    text = project.read_text()
+    for line in lines:
+        assert f"\n{line}" in text
+    sources = [path for path in project.parent.rglob("src/**/*") if path.is_file()]
+    assert sorted(path.name for path in sources) == sorted(files.values())
+    for begin, name in files.items():
+        (named,) = re.findall(rf"^{re.escape(begin)}([^\s}}]+)", text, re.M)
+        assert project.parent / named in sources
+        assert Path(named).name == name
 
 
 @pytest.mark.thorough

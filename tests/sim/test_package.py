@@ -9,10 +9,12 @@ import re
 import shutil
 import subprocess
 import sys
+import xml.etree.ElementTree as xml
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
+import pyslang.driver
 import pytest
 import yaml
 
@@ -356,6 +358,31 @@ def test_the_formulas_of_the_sheet_are_exact(
         assert phase.active == wanted, phase.name
         seen.add(phase.opcode)
     assert seen == {Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND}
+
+
+def test_ip_xact_has_the_ports_of_the_verilog(package: Path) -> None:
+    driver = pyslang.driver.Driver()
+    driver.addStandardArgs()
+    assert driver.parseCommandLine(f"slang --top accelerator {package / 'rtl' / 'accelerator.v'}")
+    assert driver.processOptions()
+    assert driver.parseAllSources()
+    (top,) = driver.createCompilation().getRoot().topInstances
+    verilog = [
+        (port.name, port.direction.name.lower(), port.type.bitWidth) for port in top.body.portList
+    ]
+    space = {"x": "http://www.accellera.org/XMLSchema/IPXACT/1685-2014"}
+    root = xml.parse(package / "ip" / "accelerator.xml").getroot()
+    found = [
+        (
+            port.findtext("x:name", None, space),
+            port.findtext("x:wire/x:direction", None, space),
+            int(port.findtext("x:wire/x:vectors/x:vector/x:left", "0", space)) + 1,
+        )
+        for port in root.iterfind("x:model/x:ports/x:port", space)
+    ]
+    assert sorted(found) == sorted(verilog)
+    for path in root.iterfind(".//x:file/x:name", space):
+        assert (package / "ip" / (path.text or "")).is_file()
 
 
 def run(*arguments: str, monkeypatch, capsys) -> tuple[int, list[str]]:

@@ -17,6 +17,7 @@ from rtl.datapath import layernorm, schedule, softmax
 from rtl.datapath.matmul import MatMul
 from rtl.datapath.requantize import Requantize
 from rtl.dma.bus import Bus
+from rtl.generate.package.core import name_of
 from rtl.generate.package.instances import Ports
 from rtl.generate.package.programming import programming
 from rtl.generate.sheet import Generated, chosen
@@ -234,6 +235,26 @@ LIMITS, DMA_LIMITS = (
     )
 )
 
+VENDORS = """\
+| file | what | tried with |
+| --- | --- | --- |
+| {module}.core | FuseSoC: targets vivado and quartus write a project | FuseSoC, Edalize |
+| ip/{module}.xml | IP-XACT, IEEE 1685-2014: interfaces, registers, files | the standard's schema |
+| ip/{module}_vivado.tcl | packages IP for Vivado's catalogue | Tcl alone |
+| ip/{module}_hw.tcl | a component of Quartus' Platform Designer | Tcl alone |
+
+No file was opened in Vivado or Quartus before this package was written. The IP-XACT refers to Arm's
+definitions of AXI (amba.com), which Arm hands out, and to Vivado's of clock, reset and interrupt.
+
+    fusesoc --cores-root . run --target=vivado --setup {core} --part PART
+    fusesoc --cores-root . run --target=quartus --setup {core} --family FAMILY --device PART
+    vivado -mode batch -source ip/{module}_vivado.tcl
+"""
+READ_ONLY = """
+`m_axi` has the read channels alone. For a tool that asks for all of AXI4, add a wrapper with
+AWVALID and WVALID at 0 and BREADY at 1.
+"""
+
 
 def data_sheet(
     made: Generated,
@@ -296,6 +317,8 @@ def data_sheet(
         ),
         "## Simulation\n",
         played,
+        "## Vivado and Quartus\n",
+        VENDORS.format(core=name_of(made.module), module=made.module) + (READ_ONLY if bus else ""),
         "## Versions\n",
         _table(("what", "version"), _versions(made.verilog)),
     ]

@@ -15,6 +15,8 @@ from rtl.generate.package.constraints import constraints
 from rtl.generate.package.core import core
 from rtl.generate.package.data_sheet import data_sheet
 from rtl.generate.package.instances import verilog, vhdl
+from rtl.generate.package.ipxact import component
+from rtl.generate.package.vendors import quartus, vivado
 from rtl.generate.sheet import Generated, generated, sheet_text
 from rtl.interface.config import Config
 from rtl.registers.export import c_header
@@ -91,6 +93,17 @@ def package_files(
         f"software/{module}_registers.h": c_header(config, bus),
     }
     files |= clocks | images | around
+    source = f"../{verilog_path(module)}"
+    sets = {
+        "rtl": [source],
+        "constraints": [f"../{path}" for path in sorted(clocks)],
+        "software": [f"../software/{module}_registers.h"],
+    }
+    files |= {
+        f"ip/{module}.xml": component(module, ports, config, sets, bus),
+        f"ip/{module}_vivado.tcl": vivado(module, ports, source),
+        f"ip/{module}_hw.tcl": quartus(module, ports, source, bus),
+    }
     files[f"{module}.core"] = core(
         module,
         rtl=[verilog_path(module)],
