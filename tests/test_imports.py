@@ -47,7 +47,7 @@ THIRD_PARTY = {
     "golden": {"numpy", "numba", "onnx", "onnxruntime"},
     "quant": {"numpy", "numba", "PIL", "safetensors", "scipy", "tokenizers", "tqdm"}
     | {"huggingface_hub", "markupsafe", "onnx", "pyarrow", "transformers"},
-    "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "wavedrom"},
+    "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "peakrdl_ipxact", "wavedrom"},
     "tb": {"numpy", "amaranth", "cocotb"},
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm", "onnxruntime"} | TRAINING,
     "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "markupsafe"},

@@ -143,6 +143,12 @@ def test_ip_xact_has_the_ports_and_interfaces(which: str, packages) -> None:
         for one in root.iterfind(".//x:parameter[@parameterId='ASSOCIATED_BUSIF']", NS)
     ]
     assert clocked == '"' + ":".join(wanted(which)) + '"'
+    bus = BUSES[which]
+    spaces = [
+        tuple(number(space.findtext(f"x:{key}", None, NS)) for key in ("range", "width"))
+        for space in root.iterfind("x:addressSpaces/x:addressSpace", NS)
+    ]
+    assert spaces == ([] if bus is None else [(2**bus.address_bits, bus.data_bits)])
     ways = root.iterfind(".//x:slave/x:memoryMapRef", NS)
     assert [one.get("memoryMapRef") for one in ways] == ["registers"]
     assert [one.text for one in root.iterfind("x:memoryMaps/x:memoryMap/x:name", NS)] == [
