@@ -111,13 +111,15 @@ def _package(options: argparse.Namespace, config: Config, bus: Bus | None) -> li
     # Only a package needs what its register map, its diagrams and its bench are made with.
     from rtl.generate.package.constraints import constraints
     from rtl.generate.package.folder import MHZ, accelerator, package_files, write_package
+    from sim.estimate.sheet import expected
 
     mhz = MHZ if options.clock_mhz is None else options.clock_mhz
     constraints("", mhz)  # a clock that is none is refused before the design is made
     made = accelerator(config, prefix=options.prefix, trace=not options.no_trace, bus=bus)
     bare = options.no_trace or bus is not None
     bench = None if bare else _bench(made, config, options.prefix)
-    files = package_files(made, config, mhz=mhz, bench=bench, bus=bus)
+    told = expected(config, bus)
+    files = package_files(made, config, mhz=mhz, bench=bench, bus=bus, expected=told)
     return write_package(files, options.out, made.module)
 
 

@@ -13,6 +13,7 @@ from rtl.dma.bus import Bus
 from rtl.generate.package.constraints import constraints
 from rtl.generate.package.core import core
 from rtl.generate.package.data_sheet import data_sheet
+from rtl.generate.package.expected import Expected
 from rtl.generate.package.instances import verilog, vhdl
 from rtl.generate.package.waves import DIAGRAMS
 from rtl.generate.sheet import Generated, generated, sheet_text
@@ -66,6 +67,7 @@ def package_files(
     mhz: float = MHZ,
     bench: Around | None = None,
     bus: Bus | None = None,
+    expected: Expected | None = None,
 ) -> dict[str, str]:
     """Every file of the package by its path.
 
@@ -79,6 +81,8 @@ def package_files(
         What plays and checks it; None leaves the target sim away.
     bus
         Of an accelerator with DMA.
+    expected
+        What the data sheet says of area, bandwidth and latency; None leaves it out.
 
     Raises
     ------
@@ -111,6 +115,8 @@ def package_files(
         images={f"images/{name}.svg": text for name, text in SHOWN.items()},
         bench=f"{bench_folder(module)}/" if bench else "",
         bus=bus,
+        mhz=mhz,
+        expected=expected,
     )
     if LICENCE.is_file():
         files["LICENSE"] = LICENCE.read_text(encoding="utf-8")
