@@ -138,10 +138,9 @@ def boards() -> tuple[Board, ...]:
     return tuple(found)
 
 
-def _products(config: Config) -> tuple[int, int]:
-    """Multipliers of the array that are DSPs, and those outside it."""
-    array = multipliers(config)
-    return array, estimate(config)["DSP"] - array
+def outside(config: Config) -> int:
+    """Products outside the array: requantize, softmax and LayerNorm."""
+    return estimate(config)["DSP"] - multipliers(config)
 
 
 def needed(family: Family, config: Config) -> dict[str, int]:
@@ -150,9 +149,8 @@ def needed(family: Family, config: Config) -> dict[str, int]:
     DSPs are counted. The others are the estimate of an ECP5, which another family exceeds as far as
     it did at COUNTED.
     """
-    told, more = estimate(config), family.more
-    array, other = _products(config)
-    dsps = family.products[0] * array + family.products[1] * other
+    told, more, array = estimate(config), family.more, multipliers(config)
+    dsps = family.products[0] * array + family.products[1] * (told["DSP"] - array)
     return {
         name: ceil(dsps) if name == "DSP" else ceil(told[ECP5.get(name, name)] * more.get(name, 1))
         for name in ("LUT", "FF", "DSP", "block RAM")
@@ -167,11 +165,10 @@ def shares(part: Part, config: Config) -> dict[str, float]:
     }
 
 
-def missing(part: Part, config: Config, errors: Mapping[str, float]) -> list[str]:
-    """What the part has too little of, when the estimate is as far off as its error."""
+def missing(found: Mapping[str, float], errors: Mapping[str, float]) -> list[str]:
+    """What there is too little of by `shares`, when the estimate is as far off as its error."""
     margin = {"LUT": errors["LUT4"], "FF": errors["FF"]}
-    found = shares(part, config).items()
-    return [name for name, share in found if share * (1 + margin.get(name, 0)) > 1]
+    return [name for name, share in found.items() if share * (1 + margin.get(name, 0)) > 1]
 
 
 def verdict(part: Part, config: Config, errors: Mapping[str, float]) -> str:
@@ -180,15 +177,14 @@ def verdict(part: Part, config: Config, errors: Mapping[str, float]) -> str:
     errors
         Of LUT4 and FF, as `area.largest_errors` has them: they are added to what is needed.
     """
-    lacks = missing(part, config, errors)
+    found = shares(part, config)
+    lacks = missing(found, errors)
     if not lacks:
-        tight = shares(part, config)["LUT"] * (1 + errors["LUT4"]) > FULL
-        return "fits, LUT tight" if tight else "fits"
+        return "fits, LUT tight" if found["LUT"] * (1 + errors["LUT4"]) > FULL else "fits"
     answer = f"no: {', '.join(lacks)}"
-    each, other = families()[part.family].products
-    fewer = (part.resources["DSP"] - other * _products(config)[1]) // each
-    if lacks == ["DSP"] and fewer >= 0:
-        smaller = replace(config, dsp_macs=int(fewer))
-        if not missing(part, smaller, errors):
+    if lacks == ["DSP"]:
+        each, other = families()[part.family].products
+        fewer = int((part.resources["DSP"] - other * outside(config)) // each)
+        if fewer >= 0 and not missing(shares(part, replace(config, dsp_macs=fewer)), errors):
             answer += f"; with --dsp-macs {fewer} it fits"
     return answer
