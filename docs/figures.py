@@ -39,10 +39,10 @@ EXAMPLES = """\
 """
 Value = str | int | Decimal
 INTRODUCTION = """\
-Figures by which to compare models, sizes and checks, with the command that prints each table and
-the day it was recorded. `make figures` writes this page from `measurements.toml`, which has all
-figures and options, and measures chosen ones again. What each decision gave is in the
-[design notes](design-notes.md). The machine: two x86-64 cores, shared.
+Figures by which to compare models, sizes and checks, each table with the command that prints it
+and its day. `make figures` writes this page from `measurements.toml`, which has all figures, and
+measures chosen ones again. [Design notes](design-notes.md) say what each decision gave. The
+machine: two x86-64 cores, shared.
 """
 WIDTH = 120
 

@@ -78,7 +78,6 @@ def evaluate(
     dask
         As for `cli.workers.each`; by default everything runs in this process.
     """
-    classifier, texts = classifier.placed(texts)
     checkpoint = classifier.require_checkpoint()
     models = Models(checkpoint, classifier.model, classifier.info["tensors"])
     found: list[Pairs] = []

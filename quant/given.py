@@ -23,15 +23,21 @@ def gathered(texts: Sequence[Tokens]) -> tuple[Floats | None, list[Tokens]]:
 
     None, and the inputs as they are, where none brings rows: of texts, and of what was gathered.
     """
-    parts = [text.rows for text in texts if text.rows is not None]
+    parts = [rows for text in texts if (rows := text.rows) is not None]
     if not parts:
         return None, list(texts)
     found, first = [], 0
     for text in texts:
         ids = first + np.arange(len(text.ids), dtype=np.int32)
-        found.append(replace(text, ids=ids, rows=None))
+        found.append(replace(text, ids=ids, front=None))
         first += len(ids)
     return np.concatenate(parts), found
+
+
+def with_table(checkpoint: Checkpoint, table: Floats) -> Checkpoint:
+    """The float model with these rows."""
+    spec = replace(checkpoint.spec, vocabulary=len(table))
+    return replace(checkpoint, spec=spec, arrays=checkpoint.arrays | {TABLE: table})
 
 
 def placed(checkpoint: Checkpoint, texts: Sequence[Tokens]) -> tuple[Checkpoint, list[Tokens]]:
@@ -40,8 +46,4 @@ def placed(checkpoint: Checkpoint, texts: Sequence[Tokens]) -> tuple[Checkpoint,
     Both as they are where none brings rows.
     """
     table, numbered = gathered(texts)
-    if table is None:
-        return checkpoint, numbered
-    spec = replace(checkpoint.spec, vocabulary=len(table))
-    arrays = checkpoint.arrays | {TABLE: table}
-    return replace(checkpoint, spec=spec, arrays=arrays), numbered
+    return checkpoint if table is None else with_table(checkpoint, table), numbered

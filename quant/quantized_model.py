@@ -92,6 +92,6 @@ class QuantizedModel:
         table, numbered = given.gathered(texts)
         if table is None:
             return self, numbered
-        checkpoint = self.checkpoint and given.placed(self.checkpoint, texts)[0]
+        checkpoint = self.checkpoint and given.with_table(self.checkpoint, table)
         model = with_tokens(Quantized(self.model, self.info), table).model
         return replace(self, model=model, checkpoint=checkpoint), numbered

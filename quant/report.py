@@ -233,8 +233,8 @@ def page(
     classifier: Classifier, result: Evaluation, texts: Sequence[Tokens], sentence: Tokens
 ) -> str:
     """The whole page; ``texts`` are those that were evaluated, the first are observed again."""
-    observed = texts[:OBSERVED]
-    observers, _ = observe_all(classifier.require_checkpoint(), observed)
+    placed, (sentence, *observed) = classifier.placed([sentence, *texts[:OBSERVED]])
+    observers, _ = observe_all(placed.require_checkpoint(), observed)
     formats = classifier.info["tensors"]
     name = classifier.info["checkpoint"]["directory"]
     worst = [tensor for tensor in overview.worst_first(result.errors) if tensor in observers]
@@ -250,8 +250,8 @@ def page(
             "the tensor's integers hold; what is beyond saturates.</p>"
             + histograms(drawn, formats),
         ),
-        ("Attention of a sentence", attention_maps(classifier, sentence)),
-        ("Error of the integer functions", error_curves(classifier, sentence)),
+        ("Attention of a sentence", attention_maps(placed, sentence)),
+        ("Error of the integer functions", error_curves(placed, sentence)),
         ("Memory", memory(classifier.model)),
         ("Texts that are classified wrongly", overview.wrong_texts(result, texts)),
     ]
@@ -292,7 +292,6 @@ def report_command(options: argparse.Namespace) -> int:
     check_written(out, "FILE")
     sentence = classifier.tokens(options.sentence, max_tokens=min(40, options.tokens))
     texts, labels = labelled_texts(options, classifier)
-    classifier, (sentence, *texts) = classifier.placed([sentence, *texts])
     result = evaluate(classifier, texts, labels)
     assert isinstance(result, Evaluation)
     files.write(out, page(classifier, result, texts, sentence).encode())

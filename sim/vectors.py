@@ -117,6 +117,11 @@ def _command(options: argparse.Namespace) -> None:
     directory = quantized_of(options)
     if options.ids:
         model, info = store.load(directory)
+        if info.get("spec", {}).get("given"):
+            raise ValueError(
+                f"--ids: {directory} is a model of images, whose ids are the numbers of their "
+                "rows: give an image with --text"
+            )
         sequences = from_file(options.ids)
     else:
         quantized = QuantizedModel.load(directory, None, floats=False)

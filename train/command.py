@@ -55,7 +55,9 @@ def add_common(
 
     ``name`` says in the help what the default of --out is called after.
     """
-    recipe.add_argument("--batch", type=positive, default=batch, help="texts a step (%(default)s)")
+    recipe.add_argument(
+        "--batch", type=positive, default=batch, help="texts or images a step (%(default)s)"
+    )
     recipe.add_argument("--learning-rate", type=float, default=rate, help="peak (%(default)s)")
     recipe.add_argument(
         "--warmup",

@@ -16,11 +16,7 @@ OWN = ("bert2rtl-fused", "bert2rtl-transformer")
 """Layouts that `transformers` does not have (docs/models.md); they need all their fields."""
 
 IMAGES = (
-    "clip_vision_model",
-    "deit",
-    "dinov2",
-    "dinov2_with_registers",
-    "siglip_vision_model",
+    *("clip_vision_model", "deit", "dinov2", "dinov2_with_registers", "siglip_vision_model"),
     "vit",
 )
 """Encoders of images (quant.foreign.vision)."""
@@ -111,15 +107,12 @@ _IMAGES_INDIFFERENT = frozenset(
         *("pooler_act", "pooler_output_size", "projection_dim", "logit_scale_init_value"),
         # of generating texts, which old files of CLIP and SigLIP list beside the image side
         *("bad_words_ids", "begin_suppress_tokens", "diversity_penalty", "do_sample"),
-        *(
-            "encoder_no_repeat_ngram_size",
-            "exponential_decay_length_penalty",
-            "forced_bos_token_id",
-        ),
+        *("encoder_no_repeat_ngram_size", "exponential_decay_length_penalty"),
+        *("forced_bos_token_id", "suppress_tokens", "temperature", "tie_encoder_decoder"),
         *("forced_eos_token_id", "length_penalty", "min_length", "no_repeat_ngram_size"),
         *("num_beam_groups", "num_beams", "num_return_sequences", "output_scores"),
         *("remove_invalid_values", "repetition_penalty", "return_dict_in_generate"),
-        *("suppress_tokens", "temperature", "tf_legacy_loss", "top_k", "top_p", "typical_p"),
+        *("tf_legacy_loss", "top_k", "top_p", "typical_p"),
     ]
 )
 """Options that do not change what an encoder of images computes, of any family of them."""

@@ -53,8 +53,8 @@ class Tokens:
     for, has the words of the text itself, and ``begins`` the token with which each begins, -1 for a
     word that was cut or that no token stands for. ``context`` has, of a question's text, for each
     of its tokens the token's place and the characters [first, last) of ``pair``, the text.
-    ``rows``, of an input with rows of its own [L, H], is what stands in place of the token table
-    (quant.given), and ``picture`` the image that they were made of.
+    ``picture`` is the image that it stands for, and ``front`` what makes rows of it (quant.images)
+    as long as these are not part of a table (quant.given).
     """
 
     ids: NDArray[np.int32]
@@ -65,8 +65,16 @@ class Tokens:
     begins: tuple[int, ...] = ()
     context: tuple[tuple[int, int, int], ...] = ()
     pair: str = ""
-    rows: NDArray[np.float32] | None = None
     picture: Picture | None = None
+    front: Any = None
+
+    @property
+    def rows(self) -> NDArray[np.float32] | None:
+        """Of an image, what stands in place of the token table [L, H], made anew by each call."""
+        if self.front is None or self.picture is None:
+            return None
+        made: NDArray[np.float32] = self.front.rows_of(self.picture.pixels)
+        return made
 
     @property
     def kept(self) -> NDArray[np.intp]:

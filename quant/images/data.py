@@ -4,7 +4,8 @@
   images, which have no labels.
 - A table (.csv, .tsv, .jsonl, .parquet) names a file in each row, from the table's own folder on;
   a .txt is one name a line.
-- A .npz has `images`, uint8 [n, h, w] or [n, h, w, channels], and with labels `labels` [n].
+- A .npz has `images`, uint8 [n, h, w] or [n, h, w, channels], and with labels `labels`: [n], or
+  [n, C] for the C outputs of a model of several labels (0 and 1) or of numbers.
 - An image itself is one without a label.
 
 Labels are read as those of texts are (quant.texts.data_label).
@@ -18,7 +19,7 @@ import numpy as np
 
 from quant.images.corpora import CORPORA
 from quant.images.files import SUFFIXES
-from quant.model.spec import CLASSIFICATION
+from quant.model.spec import CLASSIFICATION, MULTI_LABEL
 from quant.texts import parquet
 from quant.texts.data_file import TEXT_COLUMNS, Layout, Review, stream_texts
 from quant.texts.data_label import Labels
@@ -122,8 +123,11 @@ def _arrays(path: Path, names: Sequence[str] | None, layout: Layout, task: str) 
         )
     if values is not None and (not isinstance(values, list) or len(values) != len(images)):
         raise TextError(f"{path}: `labels` is not one each for the {len(images)} images")
-    if names == () or task != CLASSIFICATION:
+    if names == ():
         values = None
+    if values is not None and task != CLASSIFICATION:
+        yield from _targets(path, images, np.array(values), len(names or ()), task)
+        return
     labels = _labels(path, names, layout, [(0, values or ())])
     for place, image in enumerate(images):
         try:
@@ -131,3 +135,19 @@ def _arrays(path: Path, names: Sequence[str] | None, layout: Layout, task: str) 
         except ValueError as error:
             raise TextError(f"{path}: label {place} {error}") from None
         yield Review(f"{path} {place}", label, image=image)
+
+
+def _targets(
+    path: Path, images: np.ndarray, values: np.ndarray, outputs: int, task: str
+) -> Iterator[Review]:
+    allowed = "0 or 1" if task == MULTI_LABEL else "a finite number"
+    numeric = values.shape == (len(images), outputs) and values.dtype.kind in "biuf"
+    if not numeric or not np.isfinite(values).all():
+        raise TextError(
+            f"{path}: `labels` is {values.dtype} {list(values.shape)}: the model has {outputs} "
+            f"outputs, so it must be [{len(images)}, {outputs}], {allowed} each"
+        )
+    if task == MULTI_LABEL and not np.isin(values, (0, 1)).all():
+        raise TextError(f"{path}: `labels` holds other numbers than 0 and 1")
+    for place, (image, row) in enumerate(zip(images, values, strict=True)):
+        yield Review(f"{path} {place}", None, targets=tuple(map(float, row)), image=image)

@@ -212,7 +212,9 @@ class Front:
 
     def pixels(self, image: NDArray[np.uint8]) -> NDArray[np.float32]:
         """The model's input [C, height, width]: what transformers calls pixel_values."""
-        shown = self.image(image)
+        return self._values(self.image(image))
+
+    def _values(self, shown: NDArray[np.uint8]) -> NDArray[np.float32]:
         x = self.steps.values(shown if shown.ndim == 3 else shown[:, :, None])
         return np.ascontiguousarray(x.transpose(2, 0, 1))
 
@@ -222,8 +224,12 @@ class Front:
         Sums are in float64 and rounded once, so that they do not depend on the machine. Raises
         InputError as `image`.
         """
+        return self.rows_of(self.image(image))
+
+    def rows_of(self, shown: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """The same of what `image` gives."""
         (rows, columns), (height, width) = self.grid, self.patch
-        x = self.pixels(image)[:, : rows * height, : columns * width].astype(np.float64)
+        x = self._values(shown)[:, : rows * height, : columns * width].astype(np.float64)
         x = x.reshape(self.channels, rows, height, columns, width).transpose(1, 3, 0, 2, 4)
         weight = self.projection.reshape(len(self.projection), -1).astype(np.float64)
         patches = x.reshape(rows * columns, -1) @ weight.T + self.offsets

@@ -34,19 +34,18 @@ class ImageReader:
         """
         if pair is not None:
             raise InputError("a model of images reads one image: give no pair")
-        image = text if isinstance(text, np.ndarray) else files.read(Path(str(text)))
-        rows = self.front.rows(image)
-        if limit < len(rows):
+        front, count = self.front, len(self.front.tokens)
+        if limit < count:
             raise InputError(
-                f"an image has {len(rows)} tokens, of which none can be cut, and the limit is "
-                f"{limit}: give --tokens {len(rows)}"
+                f"an image has {count} tokens, of which none can be cut, and the limit is "
+                f"{limit}: give --tokens {count}"
             )
-        ids = np.arange(len(rows), dtype=np.int32)
-        front = self.front
+        image = text if isinstance(text, np.ndarray) else files.read(Path(str(text)))
+        ids = np.arange(count, dtype=np.int32)
         return Tokens(
             ids=ids,
             types=np.zeros_like(ids),
             words=front.tokens,
-            rows=rows,
             picture=Picture(front.image(image), len(front.names), front.grid),
+            front=front,
         )

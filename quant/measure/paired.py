@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from golden import encoder, fast
 from golden.model import Model
+from quant import given
 from quant.foreign.checkpoint import Checkpoint
 from quant.foreign.tokenizer import Tokens
 from quant.measure.compare import TensorError, compare
 from quant.model import float_model
+from quant.quantize.encoder import Quantized, with_tokens
 
 SHARE = 64
 """Texts of a worker at a time."""
@@ -61,6 +63,14 @@ def shares(texts: Sequence[Tokens], traced: int) -> dict[str, tuple[Sequence[Tok
 def run(models: Models, share: tuple[Sequence[Tokens], int]) -> Pairs:
     """Run both models on a share of the texts."""
     texts, traced = share
+    table, texts = given.gathered(texts)  # of a share of images, since all have too many
+    if table is not None:
+        quantized = Quantized(models.integers, {"tensors": models.tensors})
+        models = replace(
+            models,
+            checkpoint=given.with_table(models.checkpoint, table),
+            integers=with_tokens(quantized, table).model,
+        )
     spec, arrays = models.checkpoint.spec, models.checkpoint.arrays
     errors: dict[str, TensorError] = {}
     float_logits = []

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from cli.command import run_command
 from cli.machine import BUILD
 from cli.options import Parser
+from cli.progress import stage
 
 from rtl.compile.options import add_fit, fit
 from rtl.dma.bus import Bus
 from rtl.dma.options import add_bus_options, bus_of
-from rtl.generate.sheet import Generated, generate
+from rtl.generate.sheet import STREAMED, Generated, generate, refuse_dma
 from rtl.generate.units import UNITS
-from rtl.interface.config import Config
+from rtl.interface.config import Config, array
 from rtl.interface.options import add_config_options, config_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ Write a unit as Verilog, with a JSON of its ports, configuration and latency bes
 The accelerator comes as a package: rtl/, constraints/ (.sdc, .xdc, .lpf), templates/ for Verilog
 and VHDL, software/ (C header of the registers), a self-checking bench, a FuseSoC core and a data
 sheet. With --dma it reads command stream and embedding rows from memory itself, and --cores of them
-share the memory; these packages have no bench.
+share the memory.
 """
 EXAMPLES = """\
 examples:
@@ -43,6 +44,8 @@ examples:
   python -m rtl.generate accelerator --fit build/bert-tiny-imdb build/mine --lanes 16
 """
 OUT = BUILD / "rtl"
+WITH_DMA = f"{STREAMED} --dma"
+WIDE = len(WITH_DMA)
 
 
 def _parser() -> Parser:
@@ -82,14 +85,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> None:
     if options.list:
         for entry in UNITS.values():
-            print(f"{entry.name:<12} {entry.description}")
+            print(f"{entry.name:<{WIDE}}  {entry.description}")
+        print(f"{WITH_DMA:<{WIDE}}  the same, an AXI4 master that reads stream and rows itself")
         return
     if options.unit is None:
         raise ValueError("no unit is named: name one, or give --list to see them")
     config, bus = fit(options) if options.fit else config_of(options), bus_of(options)
-    if bus is not None and options.unit != "accelerator":
-        raise ValueError(f"--dma is for the accelerator: {options.unit} reads no memory")
-    if options.unit == "accelerator":
+    if bus is not None:
+        refuse_dma(options.unit)
+    if options.unit == STREAMED:
         paths = _package(options, config, bus)
     elif options.clock_mhz is not None:
         raise ValueError(f"--clock-mhz is for the accelerator: {options.unit} has no constraints")
@@ -115,20 +119,23 @@ def _package(options: argparse.Namespace, config: Config, bus: Bus | None) -> li
 
     mhz = MHZ if options.clock_mhz is None else options.clock_mhz
     constraints("", mhz)  # a clock that is none is refused before the design is made
+    name = STREAMED if bus is None else WITH_DMA
+    stage(f"generating the {name}, {array(config.lanes, config.tile_columns)}")
     made = accelerator(config, prefix=options.prefix, trace=not options.no_trace, bus=bus)
-    bare = options.no_trace or bus is not None
-    bench = None if bare else _bench(made, config, options.prefix)
+    stage("generating its bench")
+    bench = _bench(made, config, options.prefix, bus)
     told = expected(config, bus)
-    files = package_files(made, config, mhz=mhz, bench=bench, bus=bus, expected=told)
+    files = package_files(made, config, bench, mhz=mhz, bus=bus, expected=told)
     return write_package(files, options.out, made.module)
 
 
-def _bench(made: Generated, config: Config, prefix: str) -> Around:
+def _bench(made: Generated, config: Config, prefix: str, bus: Bus | None) -> Around:
     """The bench of small random models."""
     from rtl.generate.package.folder import Around, verilog_path
     from tb.generate.folder import bench_files, bench_of
 
-    bench = bench_of("accelerator", config, prefix=prefix, design=(made.facts, made.verilog))
+    design = made.facts, made.verilog
+    bench = bench_of(STREAMED, config, prefix=prefix, design=design, bus=bus)
     files = bench_files(bench, [f"../{verilog_path(made.module)}"])
     return Around(files=files, sources=bench.sources)
 

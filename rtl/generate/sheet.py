@@ -89,6 +89,18 @@ def chosen(config: Config, bus: Bus | None = None) -> dict[str, int | None]:
     return every | (bus.as_dict() if bus else {})
 
 
+def refuse_dma(name: str) -> None:
+    """Refuse a unit that there is not with DMA.
+
+    Raises
+    ------
+    ValueError
+        It is another one than STREAMED.
+    """
+    if name != STREAMED:
+        raise ValueError(f"--dma is for the {STREAMED}: {name} reads no memory")
+
+
 def generated(
     name: str, config: Config, *, prefix: str = "", trace: bool = True, bus: Bus | None = None
 ) -> Generated:
@@ -101,8 +113,8 @@ def generated(
         raise ValueError(
             f"prefix is {prefix!r}: it must be letters, digits and _, a letter or _ first"
         )
-    if bus is not None and name != STREAMED:
-        raise ValueError(f"--dma is for the accelerator: {name} reads no memory")
+    if bus is not None:
+        refuse_dma(name)
     component = unit(name).build(config) if bus is None else with_dma(config, bus)
     module = prefix + (name if bus is None else DMA)
     text = convert(component, module, trace=trace)

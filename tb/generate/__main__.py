@@ -20,6 +20,8 @@ from cli.progress import stage
 from golden.model import Model
 from quant.quantized_model import QuantizedModel
 from rtl.compile.fit import fitting_model
+from rtl.dma.options import add_bus_options, bus_of
+from rtl.generate.sheet import refuse_dma
 from rtl.generate.units import unit as unit_of
 from rtl.interface.config import LANES, Config, array
 from sim.options import add_model_options, quantized_of
@@ -34,13 +36,14 @@ Write a self-checking SystemVerilog bench of a unit that needs no Python to run.
 The folder holds the unit's Verilog, the bench, $readmemh vectors cut from the golden run of a
 review, scripts for Icarus, Verilator, Questa, VCS, Xcelium and Vivado xsim, and a README. The bench
 compares every trace port, and ends with PASS or with the first value that differs: run
-DIR/run_icarus.sh or DIR/run_verilator.sh.
+DIR/run_icarus.sh or DIR/run_verilator.sh. The bench of an accelerator with DMA has an AXI4 memory.
 """
 EXAMPLES = """\
 examples:
   python -m tb.generate softmax
   python -m tb.generate accelerator --text "That movie was terrible!" --lanes 4 -o build/bench
   python -m tb.generate accelerator --stalls 7 --tokens 32
+  python -m tb.generate accelerator --dma --data-bits 128 --tokens 32
   python -m tb.generate layernorm --no-review -o build/layernorm
 """
 OUT = BUILD / "bench"
@@ -80,9 +83,8 @@ def _parser() -> Parser:
         metavar="N",
         help="values cut out of each tensor for a unit of the datapath (default: %(default)s)",
     )
-    parser.add_argument(
-        "-o", "--out", type=Path, default=OUT, metavar="DIR", help=f"default: {OUT}/UNIT"
-    )
+    parser.add_argument("-o", "--out", type=Path, metavar="DIR", help=f"default: {OUT}/UNIT")
+    add_bus_options(parser, cores=True)
     return parser
 
 
@@ -91,8 +93,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    name = unit_of(options.unit).name
-    out = options.out if options.out != OUT else OUT / name
+    name, bus = unit_of(options.unit).name, bus_of(options)
+    if bus is not None:
+        refuse_dma(name)
+    out = options.out or OUT / name
     check_folder(out)
     reviews: list[tuple[Model, Tokens]] = []
     config = Config(lanes=options.lanes, columns=options.columns)
@@ -104,7 +108,7 @@ def _run(options: argparse.Namespace) -> None:
         reviews.append((model, review))
     shape = array(config.lanes, config.tile_columns)
     stage(f"generating the bench of {name}, {shape}")
-    bench = bench_of(name, config, reviews, stalls=options.stalls, limit=options.limit)
+    bench = bench_of(name, config, reviews, stalls=options.stalls, limit=options.limit, bus=bus)
     write_bench(bench, out)
     for played in bench.facts["inferences"]:
         print(f"plays  {played}")

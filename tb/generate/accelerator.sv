@@ -1,11 +1,11 @@
-// Self-checking bench of {{module}}: {{inferences}} inferences, every stream with pauses of its own,
-// every trace port and the logits held to golden. {{passed}}
+// Self-checking bench of {{module}}: {{inferences}} inferences, {{pauses}},
+// {{compared_ports}} held to golden. {{passed}}
 
 module {{top}};
   parameter DIR = "vectors";  // where the files of $readmemh lie
   parameter integer SILENCE = {{silence}};  // cycles without a word or a write: the unit hangs
   localparam integer INFERENCES = {{inferences}};
-  localparam integer ROW_LATENCY = {{row_latency}};  // from a request to its row
+  localparam integer CORES = {{cores}};
 
   reg clk = 1'b0;
   reg rst = 1'b1;
@@ -13,7 +13,6 @@ module {{top}};
   reg [31:0] stalls = 32'd{{stalls}};  // seed of the pauses; 0: none; +stalls=SEED
   reg [15:0] inference = 16'd0;
   reg finish = 1'b0;
-  reg go = 1'b0;
 
   initial begin
     #10;
@@ -28,118 +27,17 @@ module {{top}};
 
 {{wires}}
 {{unit}}
-  wire model_moved, tokens_moved, rows_moved;
-  wire model_idle, tokens_idle, rows_idle;
-
-  bench_source #(
-      .FILE({DIR, "/model.mem"}),
-      .NAME("s_axis_model"),
-      .WIDTH({{model_width}}),
-      .WORDS({{model_words}}),
-      .STREAM(32'd1)
-  ) model (
-      .clk(clk),
-      .rst(rst),
-      .stalls(stalls),
-      .go(go),
-      .valid(s_axis_model_tvalid),
-      .ready(s_axis_model_tready),
-      .data(s_axis_model_tdata),
-      .last(s_axis_model_tlast),
-      .moved(model_moved),
-      .idle(model_idle)
-  );
-
-  bench_source #(
-      .FILE({DIR, "/tokens.mem"}),
-      .NAME("s_axis_tokens"),
-      .WIDTH(32),
-      .WORDS({{tokens_words}}),
-      .STREAM(32'd2)
-  ) tokens (
-      .clk(clk),
-      .rst(rst),
-      .stalls(stalls),
-      .go(go),
-      .valid(s_axis_tokens_tvalid),
-      .ready(s_axis_tokens_tready),
-      .data(s_axis_tokens_tdata),
-      .last(s_axis_tokens_tlast),
-      .moved(tokens_moved),
-      .idle(tokens_idle)
-  );
-
-  // The embedding memory: the numbers of the rows are compared, so the rows come in their order.
-  reg [ROW_LATENCY-2:0] asked = {(ROW_LATENCY - 1) {1'b0}};
-  wire request_passes = m_axis_request_tvalid && m_axis_request_tready;
-  always @(posedge clk) asked <= {asked[ROW_LATENCY-3:0], request_passes && !rst};
-
-  bench_sink #(
-      .NAME("m_axis_request"),
-      .WIDTH(32),
-      .STREAM(32'd3)
-  ) request (
-      .clk(clk),
-      .rst(rst),
-      .stalls(stalls),
-      .cycle(cycle),
-      .valid(m_axis_request_tvalid),
-      .ready(m_axis_request_tready),
-      .data(m_axis_request_tdata)
-  );
-
-  bench_source #(
-      .FILE({DIR, "/rows.mem"}),
-      .NAME("s_axis_rows"),
-      .WIDTH({{model_width}}),
-      .WORDS({{rows_words}}),
-      .STREAM(32'd4)
-  ) rows (
-      .clk(clk),
-      .rst(rst),
-      .stalls(stalls),
-      .go(asked[ROW_LATENCY-2]),
-      .valid(s_axis_rows_tvalid),
-      .ready(s_axis_rows_tready),
-      .data(s_axis_rows_tdata),
-      .last(s_axis_rows_tlast),
-      .moved(rows_moved),
-      .idle(rows_idle)
-  );
-
-  bench_sink #(
-      .NAME("m_axis_logits"),
-      .WIDTH(33),
-      .STREAM(32'd5)
-  ) logits (
-      .clk(clk),
-      .rst(rst),
-      .stalls(stalls),
-      .cycle(cycle),
-      .valid(m_axis_logits_tvalid),
-      .ready(m_axis_logits_tready),
-      .data({m_axis_logits_tlast, m_axis_logits_tdata})
-  );
-  wire logits_passes = m_axis_logits_tvalid && m_axis_logits_tready;
-
-{{checks}}
-  // Whatever moves is counted; every stream and every port ends, so a run cannot go on for ever.
-  wire moves = model_moved || tokens_moved || rows_moved || request_passes || logits_passes{{enables}};
-  integer silent = 0;
-  always @(posedge clk) begin
-    silent <= rst || moves === 1'b1 ? 0 : silent + 1;
-    if (silent == SILENCE)
-      $fatal(1, "the unit hangs: nothing happened for %0d cycles, now %0d, inference %0d",
-             SILENCE, cycle, inference);
-  end
-
-  // Registers, by AXI4-Lite.
+  // Registers, by AXI4-Lite; those of core k lie from k * 256 on.
   reg [31:0] value;
+  reg [31:0] taken;  // the cycle in which the latest write was
+  integer k, core;
 
-  task write_register(input [6:0] address, input [31:0] data);
+  task write_register(input [31:0] register, input [31:0] data);
     reg address_taken, data_taken;
+    reg [31:0] address;
     begin
-      s_axi_awaddr = address;
+      address = register + 256 * core;
+      s_axi_awaddr = address[{{address_bits}}-1:0];
       s_axi_wdata = data;
       s_axi_wstrb = 4'hf;
       s_axi_awvalid = 1'b1;
@@ -149,6 +47,7 @@ module {{top}};
         @(posedge clk);
         address_taken = s_axi_awready === 1'b1;
         data_taken = s_axi_wready === 1'b1;
+        taken = cycle;
         @(negedge clk);
         if (address_taken) s_axi_awvalid = 1'b0;
         if (data_taken) s_axi_wvalid = 1'b0;
@@ -162,16 +61,18 @@ module {{top}};
     end
   endtask
 
-  task read_register(input [6:0] address);
-    reg taken;
+  task read_register(input [31:0] register);
+    reg address_taken;
+    reg [31:0] address;
     begin
-      s_axi_araddr = address;
+      address = register + 256 * core;
+      s_axi_araddr = address[{{address_bits}}-1:0];
       s_axi_arvalid = 1'b1;
       while (s_axi_arvalid) begin
         @(posedge clk);
-        taken = s_axi_arready === 1'b1;
+        address_taken = s_axi_arready === 1'b1;
         @(negedge clk);
-        if (taken) s_axi_arvalid = 1'b0;
+        if (address_taken) s_axi_arvalid = 1'b0;
       end
       s_axi_rready = 1'b1;
       while (s_axi_rvalid !== 1'b1) @(negedge clk);
@@ -184,28 +85,42 @@ module {{top}};
     end
   endtask
 
-  // Let a packet pass on every stream into the unit.
-  task send;
-    begin
-      go = 1'b1;
-      @(negedge clk);
-      go = 1'b0;
-    end
-  endtask
+{{around}}
+{{checks}}
+  // Whatever moves is counted; every stream and every port ends, so a run cannot go on for ever.
+  wire moves = {{moves}}{{enables}};
+  integer silent = 0;
+  always @(posedge clk) begin
+    silent <= rst || moves === 1'b1 ? 0 : silent + 1;
+    if (silent == SILENCE)
+      $fatal(1, "the unit hangs: nothing happened for %0d cycles, now %0d, inference %0d",
+             SILENCE, cycle, inference);
+  end
 
-  reg [31:0] random, earlier;
+  // The cycle in which each interrupt came.
+  wire [CORES-1:0] interrupts = interrupt;
+  reg [CORES-1:0] pending = {CORES{1'b0}};
+  reg [31:0] ended[0:CORES-1];
+  integer line;
+  always @(posedge clk) begin
+    pending <= interrupts;
+    for (line = 0; line < CORES; line = line + 1)
+      if (interrupts[line] === 1'b1 && pending[line] !== 1'b1) ended[line] = cycle;
+  end
+
+  reg [31:0] random, earlier, longest;
+  reg [31:0] started[0:CORES-1];
   wire [31:0] compared = {{compared}};
-  integer k;
 
   initial begin
-    s_axi_awaddr = 7'd0;
+    s_axi_awaddr = {{address_bits}}'d0;
     s_axi_awprot = 3'd0;
     s_axi_awvalid = 1'b0;
     s_axi_wdata = 32'd0;
     s_axi_wstrb = 4'd0;
     s_axi_wvalid = 1'b0;
     s_axi_bready = 1'b0;
-    s_axi_araddr = 7'd0;
+    s_axi_araddr = {{address_bits}}'d0;
     s_axi_arprot = 3'd0;
     s_axi_arvalid = 1'b0;
     s_axi_rready = 1'b0;
@@ -218,34 +133,46 @@ module {{top}};
     for (k = 0; k < INFERENCES; k = k + 1) begin
       inference = k[15:0];
       earlier = compared;
-      // With stalls the streams come up to 31 cycles before the start, or after it.
-      random = bench_random::after(random);
-      if (stalls != 0 && random[5]) begin
-        write_register(7'h{{control}}, 32'd1);
-        repeat ({27'd0, random[4:0]}) @(negedge clk);
-        send;
-      end else begin
-        send;
-        if (stalls != 0) repeat ({27'd0, random[4:0]}) @(negedge clk);
-        write_register(7'h{{control}}, 32'd1);
+      for (core = 0; core < CORES; core = core + 1) begin
+        prepare;
+        // With stalls the streams come up to 31 cycles before the start, or after it.
+        random = bench_random::after(random);
+        if (stalls != 0 && random[5]) begin
+          write_register(32'h{{control}}, 32'd1);
+          started[core] = taken;
+          repeat ({27'd0, random[4:0]}) @(negedge clk);
+          supply;
+        end else begin
+          supply;
+          if (stalls != 0) repeat ({27'd0, random[4:0]}) @(negedge clk);
+          write_register(32'h{{control}}, 32'd1);
+          started[core] = taken;
+        end
       end
-      while (interrupt !== 1'b1) @(negedge clk);
-      read_register(7'h{{status}});
-      if (value !== 32'd2)
-        $fatal(1, "inference %0d: status is %0h at the end, in cycle %0d: error %0d", k, value, cycle,
-               value[11:8]);
-      read_register(7'h{{cycles}});
-      write_register(7'h{{pending}}, 32'd1);
-      if (interrupt !== 1'b0)
-        $fatal(1, "inference %0d: the interrupt was acknowledged and stays, cycle %0d", k, cycle);
-      if (!(model_idle && tokens_idle && rows_idle))
-        $fatal(1, "inference %0d has ended in cycle %0d and has not taken all words", k, cycle);
+      longest = 32'd0;
+      for (core = 0; core < CORES; core = core + 1) begin
+        while (interrupts[core] !== 1'b1) @(negedge clk);
+        read_register(32'h{{status}});
+        if (value !== 32'd2)
+          $fatal(1, "inference %0d: status is %0h at the end, in cycle %0d: error %0d", k, value,
+                 cycle, value[11:8]);
+        // Busy from two cycles after the start was taken to the one before the interrupt.
+        read_register(32'h{{cycles}});
+        if (value !== ended[core] - started[core] - 2)
+          $fatal(1, "inference %0d: the register says %0d cycles, started in %0d, interrupt in %0d",
+                 k, value, started[core], ended[core]);
+        if (value > longest) longest = value;
+        collect;
+        write_register(32'h{{pending}}, 32'd1);
+        if (interrupts[core] !== 1'b0)
+          $fatal(1, "inference %0d: the interrupt was acknowledged and stays, cycle %0d", k, cycle);
+      end
       finish = 1'b1;
       @(negedge clk);
       finish = 1'b0;
       @(negedge clk);
       if (compared == earlier) $fatal(1, "inference %0d: nothing was compared", k);
-      $display("inference %0d: %0d cycles, %0d values are golden's", k, value, compared - earlier);
+      $display("inference %0d: %0d cycles, %0d values are golden's", k, longest, compared - earlier);
     end
     if (compared == 0) $fatal(1, "nothing was compared");
     $display("PASS: %0d values compared in %0d cycles", compared, cycle);

@@ -13,14 +13,14 @@ from cli.files import replacing
 from golden.model import Model
 from rtl.compile.fit import FitError
 from rtl.compile.program import Program, compile_attention, compile_model
-from rtl.generate.sheet import describe
-from rtl.generate.units import unit as unit_of
-from rtl.generate.verilog import convert
+from rtl.dma.bus import Bus
+from rtl.generate.sheet import generated
+from rtl.generate.verilog import TRACE
 from rtl.interface.config import Config
 from tb.case import accelerator_inference, attention_inference
 from tb.cut import Traced, Vector, cut
 from tb.generate import readme, scripts, tops
-from tb.generate.machines import Run, accelerator_files, attention_files
+from tb.generate.machines import Run, accelerator_files, attention_files, example_files
 from tb.generate.memories import Names, expected_text, pins_text
 from tb.generate.player import Player
 from tb.generate.units import PLAYS
@@ -51,7 +51,7 @@ class Bench:
     verilog
         Text of the unit, with its trace ports.
     files
-        Text by path: the bench, and the vectors under vectors/.
+        Text by path: the bench, the vectors under vectors/, and an example where there is one.
     facts
         For the README: name of the unit, configuration, what is played.
     """
@@ -81,6 +81,7 @@ def bench_of(
     limit: int = LIMIT,
     prefix: str = "",
     design: tuple[Mapping[str, Any], str] | None = None,
+    bus: Bus | None = None,
 ) -> Bench:
     """The bench of a unit: small random cases first, then those of the reviews.
 
@@ -97,27 +98,33 @@ def bench_of(
     design
         Data sheet and Verilog of the unit with this prefix, trace ports included, where they are
         at hand.
+    bus
+        Of the accelerator with DMA.
 
     Raises
     ------
     ValueError
         No unit is called so, or a model or sequence does not fit the configuration.
     """
-    found, module = unit_of(unit), prefix + unit
     if design is None:
-        component = found.build(config)
-        design = describe(component, module, config), convert(component, module)
+        made = generated(unit, config, prefix=prefix, bus=bus)
+        design = made.facts, made.verilog
     sheet, verilog = design
+    module = sheet["module"]
     seed = 0 if stalls is None else stalls
     facts: dict[str, Any] = {
         "unit": unit,
         "config": config,
         "stalls": stalls,
         "streams": unit in ("accelerator", "attention"),
+        "bus": bus,
+        "traced": any(port.startswith(TRACE) for port in sheet["ports"]),
     }
     if unit == "accelerator":
-        runs = _encoders(config, reviews)
-        files = accelerator_files(sheet, config, runs, seed)
+        runs = encoders(config, reviews)
+        files = accelerator_files(sheet, config, runs, seed, bus)
+        example = example_files(sheet, config, runs[0], bus)
+        files |= {f"example/{name}": text for name, text in example.items()}
         facts["inferences"] = [run.inference.name for run in runs]
     elif unit == "attention":
         runs = _layers(config, reviews)
@@ -157,7 +164,7 @@ def fitted(name: str, config: Config, program: Callable[[Model], Program]) -> Mo
     raise ValueError(f"{config} is too small for a model to play on it: make hidden or ffn larger")
 
 
-def _encoders(config: Config, reviews: Sequence[tuple[Model, Tokens]]) -> list[Run]:
+def encoders(config: Config, reviews: Sequence[tuple[Model, Tokens]]) -> list[Run]:
     """Two small random models, each with one sequence and with a batch, then the reviews."""
     runs = []
     for name in ("three-heads", "pre-norm"):

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rtl.dma.bus import Bus
+from rtl.interface.config import ceil_div
 from tb.compare import AXES
 from tb.expected import Writes
 from tb.packing import pack
@@ -68,6 +70,74 @@ def hexadecimal(words: Iterable[int], bits: int) -> str:
     """A line a word, all digits written."""
     digits = -(-bits // 4)
     return "".join(f"{word:0{digits}x}\n" for word in words)
+
+
+class Memory:
+    """What lies in the memory of an accelerator with DMA: whole beats, whose further bytes are
+    noise.
+
+    Attributes
+    ----------
+    base
+        Address of the first beat: high up, so that all bits of an address matter.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus, self.base = bus, 3 << bus.address_bits - 2
+        self._end = 0
+        self._beats: dict[int, bytearray] = {}
+        self._placed: dict[bytes, int] = {}
+        self._noise = np.random.default_rng(1)
+
+    def _room(self, content: bytes, align: int) -> tuple[int, bool]:
+        """Offset from `base` of that content, and whether it is new there.
+
+        It is a multiple of `align` and, where that is less than a beat, none of a beat.
+        """
+        if content in self._placed:
+            return self._placed[content], False
+        offset = ceil_div(self._end, align) * align
+        if offset % self.bus.data_bytes == 0:
+            offset += align
+        self._placed[content], self._end = offset, offset + len(content)
+        return offset, True
+
+    def _write(self, offset: int, content: bytes) -> None:
+        size = self.bus.data_bytes
+        for place, byte in enumerate(content, offset):
+            if place // size not in self._beats:
+                self._beats[place // size] = bytearray(self._noise.bytes(size))
+            self._beats[place // size][place % size] = byte
+
+    def place(self, content: bytes, align: int) -> int:
+        """Put `content` somewhere, once; its address."""
+        offset, new = self._room(content, align)
+        if new:
+            self._write(offset, content)
+        return self.base + offset
+
+    def place_rows(self, rows: np.ndarray, asked: np.ndarray, align: int) -> int:
+        """Find room for the rows uint8 [rows, bytes] and put those of the numbers `asked` there;
+        the address of the first."""
+        offset, _ = self._room(rows.tobytes(), align)
+        for number in np.unique(asked).tolist():
+            self._write(offset + number * rows.shape[1], rows[number].tobytes())
+        return self.base + offset
+
+    @property
+    def beats(self) -> int:
+        """From `base` to the last that something lies in."""
+        return max(self._beats) + 1
+
+    def text(self) -> str:
+        """The file of `bench_memory`: an address wherever beats are left out."""
+        lines, following = [], 0
+        for place in sorted(self._beats):
+            if place != following:
+                lines.append(f"@{place:x}\n")
+            lines.append(f"a5{self._beats[place][::-1].hex()}\n")
+            following = place + 1
+        return "".join([*lines, "ff" + "f" * (self.bus.data_bits // 4) + "\n"])
 
 
 class Names:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
+
+from rtl.generate.sheet import chosen
+from tb.generate.machines import MEMORY_LATENCY
 
 TEXT = """\
 # {top}
@@ -31,7 +33,7 @@ Elsewhere: compile the files of
 | the unit | {verilog} |
 | the bench, and the parts that it consists of | `bench/{top}.sv`, `bench/parts.sv` |
 | stimuli and golden words for `$readmemh` | `vectors/*.mem` |
-
+{example}
 Configuration: {configuration}.
 
 Played, in this order, and held to the integer golden model, bit for bit:
@@ -47,15 +49,34 @@ The first value that differs ends the run:
     layer.0.p[lane 2, write 87, head 0, query 10, key 7] in cycle 5121 is 219, golden says 220
 
 with the tensor's name in the golden trace, the lane of the word, the number of the write to that
-tensor, the index in the tensor, the clock cycle (cycle c begins at 10 c ns) and both values.
+tensor, the index in the tensor, the clock cycle and both values. Cycle c begins at 10 c units of
+time, which are nanoseconds in these scripts.
 Unknown bits (X) are differences. A word too many, too few or at the wrong address is one as well.
 """
 
-STREAMS = """\
-Every stream pauses and refuses at random with `--stalls SEED` (for the simulator `+stalls=SEED`);
-0 is never, and {stalls} holds where it is not given. Every trace port is compared, word by word.
+EXAMPLE = """\
+| a small bench in plain Verilog, to be read and copied: one inference | `example/` |
 
+    cd example && iverilog -g2001 -o example.vvp example.v ../{verilog} && vvp example.vvp
+"""
+
+STREAMS = """\
+{pauses} at random with `--stalls SEED` (for the simulator `+stalls=SEED`);
+0 is never, and {stalls} holds where it is not given. Compared are {compared}, word by word,
+and the register `cycles` with the clock cycles that the bench counts.
+{memory}
 {expect}"""
+
+MEMORY = """
+Command streams and embedding rows lie in `vectors/memory.mem`; the bench makes an AXI4 memory of
+it, with several reads under way and beats {latency} cycles after their address. Failures are a
+burst that breaks a rule of AXI4, a read of anything else, and a beat that comes after the end of
+its inference. Addresses, sizes and tokens (`vectors/jobs.mem`, `vectors/tokens.mem`) are written
+by AXI4-Lite. {cores}
+"""
+CORES = """\
+All {cores} cores play at the same time; core k begins with the k-th inference of the
+list, counted from 0."""
 
 PINS = """\
 The unit has no streams: `vectors/pins.mem` holds its inputs cycle by cycle, with {pauses}.
@@ -71,11 +92,21 @@ def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) ->
     """README.md of a bench whose unit is the files `rtl`."""
     stalls = facts["stalls"]
     if facts["streams"]:
-        surroundings = STREAMS.format(stalls=0 if stalls is None else stalls, expect=LARGE)
+        bus, memory = facts["bus"], ""
+        if bus is not None:
+            cores = CORES.format(cores=bus.cores) if bus.cores > 1 else ""
+            memory = MEMORY.format(latency=MEMORY_LATENCY, cores=cores).replace(" \n", "\n")
+        surroundings = STREAMS.format(
+            pauses="Every stream pauses and refuses" if bus is None else "The memory pauses",
+            stalls=0 if stalls is None else stalls,
+            compared="every trace port and the logits" if facts["traced"] else "the logits",
+            memory=memory,
+            expect=LARGE,
+        )
     else:
         pauses = "no pauses" if stalls is None else f"pauses drawn by the seed {stalls}"
         surroundings = PINS.format(pauses=pauses)
-    settings = {key: value for key, value in asdict(facts["config"]).items() if value is not None}
+    settings = chosen(facts["config"], facts["bus"])
     return TEXT.format(
         top=top,
         module=module,
@@ -84,4 +115,5 @@ def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) ->
         configuration=", ".join(f"{key} {value}" for key, value in settings.items()),
         played="\n".join(f"- {name}" for name in facts["inferences"]),
         surroundings=surroundings,
+        example=EXAMPLE.format(verilog=rtl[-1]) if facts["unit"] == "accelerator" else "",
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rtl.generate.verilog import TRACE
 from tb.generate.memories import Expected
 
 HERE = Path(__file__).parent
@@ -34,6 +35,11 @@ def _range(width: int) -> str:
 def pins(ports: Mapping[str, Any]) -> dict[str, Any]:
     """The ports that a bench connects: those with bits, clock and reset aside."""
     return {name: p for name, p in ports.items() if name not in ("clk", "rst") and p["width"]}
+
+
+def plain(ports: Mapping[str, Any]) -> dict[str, Any]:
+    """The ports that every system joins: without those that only benches need."""
+    return {name: facts for name, facts in ports.items() if not name.startswith(TRACE)}
 
 
 def wires(ports: Mapping[str, Any], driven: Iterable[str] = ()) -> str:

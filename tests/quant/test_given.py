@@ -3,7 +3,6 @@
 import json
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,8 @@ from quant.export.__main__ import main as export
 from quant.foreign.checkpoint import load
 from quant.images import data
 from quant.model import float_model
+from quant.model.spec import MULTI_LABEL, REGRESSION
+from quant.quantize.encoder import Quantized, with_tokens
 from quant.quantize.options import Options
 from quant.quantize.trials import UNFINISHED, Trials
 from quant.texts.rows import TextError
@@ -100,8 +101,8 @@ def test_rows_have_sixteen_bits_and_are_limited(quantized: Path, folder: Path) -
     assert tokens.rows is not None
     for far in (1.0, 50.0):
         rows = (tokens.rows * far).astype(np.float32)
-        its, (one,) = classifier.placed([replace(tokens, rows=rows)])
-        found = embed(one.ids, one.types, its.model.embedding)
+        model = with_tokens(Quantized(classifier.model, classifier.info), rows).model
+        found = embed(tokens.ids, tokens.types, model.embedding)
         right = np.clip(np.rint(rows / np.float64(scale)), -32512, 32512)
         assert (found == right).all()
     assert (np.abs(right) == 32512).any()
@@ -214,6 +215,20 @@ def test_bad_arrays_are_refused(arrays: dict[str, Any], message: str, tmp_path: 
     np.savez(file, **arrays)
     with pytest.raises(TextError, match=message):
         list(data.stream(file, names=NAMES))
+
+
+@pytest.mark.parametrize("task", [MULTI_LABEL, REGRESSION])
+def test_outputs_that_are_no_class_have_a_number_each(task: str, tmp_path: Path) -> None:
+    file, right = tmp_path / "images.npz", np.random.default_rng(0).integers(0, 2, (COUNT, 3))
+    np.savez(file, images=images(0), labels=right)
+    found = list(data.stream(file, names=NAMES, task=task))
+    assert [one.targets for one in found] == [tuple(map(float, row)) for row in right]
+    assert [one.targets for one in data.stream(file, names=(), task=task)] == [None] * COUNT
+    for bad, message in ((right[:, :2], "the model has 3 outputs"), (right * 2, "other numbers")):
+        np.savez(file, images=images(0), labels=bad)
+        if task == MULTI_LABEL or bad.shape[1] == 2:
+            with pytest.raises(TextError, match=message):
+                list(data.stream(file, names=NAMES, task=task))
 
 
 def test_a_picture_is_classified(
@@ -332,6 +347,9 @@ def test_a_stream_has_the_rows_of_its_image(
     vectors_ = tmp_path / "vectors"
     arguments = ["--quantized", str(quantized), "--text", str(picture), "--out", str(vectors_)]
     assert vectors.main([*arguments, "--unit", "layernorm"]) == 0
+    (tmp_path / "ids").write_text("0 1 2\n")
+    assert vectors.main([*arguments[:2], "--ids", str(tmp_path / "ids")]) == 2
+    assert "whose ids are the numbers of their rows" in capsys.readouterr().err
     assert cycles.main(["--quantized", str(quantized), "--lanes", "4", "--tokens", "5"]) == 0
 
 

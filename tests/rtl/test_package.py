@@ -22,9 +22,12 @@ from rtl.generate.package.constraints import constraints
 from rtl.generate.package.core import core
 from rtl.generate.package.data_sheet import PORTS, data_sheet, memories, port_text
 from rtl.generate.package.instances import verilog, vhdl, vhdl_name
+from rtl.generate.package.programming import programming
 from rtl.generate.sheet import Generated, banner
 from rtl.generate.verilog import in_order
 from rtl.interface.config import Config
+from rtl.interface.operation import Error
+from rtl.registers.map import registers
 from tests.tiers import quick
 
 PORT_FACTS = {
@@ -128,7 +131,7 @@ def figures(config: Config, text: str, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(sheets, "MEASUREMENTS", file)
     if text:
         file.write_text(text)
-    sheet = data_sheet(made(), config, images={})
+    sheet = data_sheet(made(), config, images={}, bench="b/")
     return sheet.partition("## Resources and clock\n")[2].partition("## Latency")[0]
 
 
@@ -184,12 +187,35 @@ def test_the_clock_of_the_constraints_is_compared_with_that_reached(
 
 
 def test_figures_of_16_lanes_are_shown() -> None:
-    sheet = data_sheet(made(), Config(lanes=16, dsp_macs=61), images={})
+    sheet = data_sheet(made(), Config(lanes=16, dsp_macs=61), images={}, bench="b/")
     assert "| 16 | --dsp-macs 61 | 62,424 | 56,894 | 156 | 122 |" in sheet
     assert "No figures were measured" not in sheet
-    assert "| 16 | --dsp-macs 61 | 62,424 |" in data_sheet(made(), Config(lanes=16), images={})
-    with_dma = data_sheet(made(), Config(lanes=16), images={}, bus=Bus())
+    plain = data_sheet(made(), Config(lanes=16), images={}, bench="b/")
+    assert "| 16 | --dsp-macs 61 | 62,424 |" in plain
+    with_dma = data_sheet(made(), Config(lanes=16), images={}, bench="b/", bus=Bus())
     assert "without its memory side (DMA)" in with_dma
+
+
+@pytest.mark.parametrize("bus", [None, Bus(), Bus(cores=2)])
+def test_the_chapter_of_programming(bus: Bus | None) -> None:
+    """Every register that it names is there, as is every error."""
+    config = Config(lanes=4, columns=8, ffn=20)
+    text = programming(config, "some_bench/", bus)
+    assert "`some_bench/example/example.v`" in text
+    assert "rtl.compile --lanes 4 --columns 8 --ffn 20 " in text
+    named = {register.name for register in registers(config, bus=bus)}
+    streams = {f"s_axis_{name}" for name in ("model", "tokens", "rows")}
+    streams |= {f"m_axis_{name}" for name in ("request", "logits")}
+    words = set(re.findall(r"`([a-z_]+)`", text)) - {"rst", "interrupt"}
+    assert words <= named | (streams if bus is None else set())
+    assert (words >= streams) == (bus is None)
+    assert (words >= {"token", "token_last", "token_room", "logit"}) == (bus is not None)
+    assert set(re.findall(r"\b[A-Z]{3,}[A-Z_]*\b", text)) <= {
+        *Error.__members__,
+        "SLVERR",
+        "OKAY",
+        *("FILE", "TEXT", "DIR"),
+    }
 
 
 def test_memories_of_a_text() -> None:
@@ -227,18 +253,52 @@ def test_the_data_sheet_says_whose_it_is() -> None:
     assert hashlib.sha256(made().verilog.encode()).hexdigest() in text
     assert "![What](images/a.svg)" in text
     assert "`b/` holds a self-checking bench" in text
-    other = data_sheet(made(), Config(lanes=4, ffn=20, dsp_macs=3, precise=True), images={})
-    assert "Generated without a bench." in other
+    config = Config(lanes=4, ffn=20, dsp_macs=3, precise=True)
+    other = data_sheet(made(), config, images={}, bench="b/")
     assert 'make synth UNIT=accelerator LANES=4 ARGS="--ffn 20 --dsp-macs 3 --precise"\n' in other
 
 
 def test_diagrams_are_svg_with_titles() -> None:
-    assert set(waves.DIAGRAMS) == set(folder.SHOWN)
+    assert set(waves.DIAGRAMS) == set(waves.CAPTIONS)
     for draw in waves.DIAGRAMS.values():
         root = xml.fromstring(draw())
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert (root[0].tag.endswith("title"), bool(root[0].text)) == (True, True)
         assert draw() == draw()
+
+
+def drawn(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
+    """The signals of a diagram."""
+    found: dict[str, list[int]] = {}
+    monkeypatch.setattr(waves, "diagram", lambda title, shown, words: found.update(shown) or "")
+    waves.DIAGRAMS[name]()
+    return found
+
+
+def test_the_interrupt_and_the_bits_of_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = drawn("interrupt", monkeypatch)
+    begins = shown["interrupt"].index(1)
+    cycles = range(len(shown["interrupt"]))
+    assert shown["status.busy"] == [int(cycle < begins) for cycle in cycles]
+    assert shown["status.done"] == [int(cycle >= begins) for cycle in cycles]
+    answered = shown["bvalid"].index(1)
+    assert shown["interrupt"] == [int(begins <= cycle < answered) for cycle in cycles]
+
+
+def test_a_burst_keeps_the_rules_of_axi(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = drawn("burst", monkeypatch)
+    cycles = range(len(shown["arvalid"]))
+    asked = [c for c in cycles if shown["arvalid"][c] and shown["arready"][c]]
+    lengths = [shown["arlen"][c] + 1 for c in asked]
+    size = Bus().data_bytes
+    assert len(asked) == 2
+    assert shown["araddr"][asked[1]] == shown["araddr"][asked[0]] + size * lengths[0]
+    waits = [c for c in cycles if shown["arvalid"][c] and not shown["arready"][c]]
+    assert waits
+    assert all(shown["araddr"][c] == shown["araddr"][c + 1] for c in waits)
+    last = [shown["rlast"][c] for c in cycles if shown["rvalid"][c] and shown["rready"][c]]
+    assert last == [int(k == of - 1) for of in lengths for k in range(of)]
+    assert asked[1] < shown["rvalid"].index(1)
 
 
 def test_recorded_waves_keep_the_rules_of_axi() -> None:
@@ -251,7 +311,7 @@ def test_recorded_waves_keep_the_rules_of_axi() -> None:
 
     names = [*waves.WRITE, "start"]
     for _ in range(20):
-        shown = waves.recorded(stimulus, 14, names)
+        shown = waves.registers(stimulus, 14, names)
         (taken,) = [c for c in range(14) if shown["awvalid"][c] and shown["awready"][c]]
         assert [c for c in range(14) if shown["start"][c]] == [taken + 1]
         answered = [c for c in range(14) if shown["bvalid"][c]]
@@ -262,8 +322,6 @@ def test_recorded_waves_keep_the_rules_of_axi() -> None:
 
 
 def test_the_core_names_what_there_is() -> None:
-    bare = yaml.safe_load(core("unit", rtl=["rtl/unit.v"], constraints=["c/unit.sdc"]))
-    assert set(bare["targets"]) == {"default", "lint"}
     text = core(
         "unit",
         rtl=["rtl/unit.v"],
@@ -273,13 +331,13 @@ def test_the_core_names_what_there_is() -> None:
     )
     assert text.startswith("CAPI=2:\n")
     whole = yaml.safe_load(text)
+    assert set(whole["targets"]) == {"default", "lint", "sim"}
     assert whole["targets"]["sim"]["toplevel"] == "unit_bench"
     assert whole["targets"]["sim"]["filesets"] == ["bench", "rtl", "vectors"]
     assert whole["filesets"]["bench"]["files"] == ["b/parts.sv", "b/top.sv"]
     assert whole["filesets"]["vectors"]["files"] == [
         {"b/vectors/x.mem": {"copyto": "vectors/x.mem"}}
     ]
-    assert whole["name"] == bare["name"]
     assert re.fullmatch(r"bert2rtl:accelerator:unit:[\d.]+", whole["name"])
 
 
@@ -318,7 +376,13 @@ def cores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files = {
         **clocks,
         "rtl/unit.v": "module unit(input clk, output q);\nassign q = clk;\nendmodule\n",
-        "unit.core": core("unit", rtl=["rtl/unit.v"], constraints=sorted(clocks)),
+        "unit.core": core(
+            "unit",
+            rtl=["rtl/unit.v"],
+            constraints=sorted(clocks),
+            bench=["bench/unit_bench.sv"],
+            vectors=["bench/vectors/x.mem"],
+        ),
     }
     folder.write_package(files, place / "package", "unit")
     board = place / "board"

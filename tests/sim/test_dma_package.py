@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from rtl.compile.program import compile_model
 from rtl.dma.bus import Bus
 from rtl.dma.fetch import Fetch
 from rtl.dma.registers import DmaRegisters
+from rtl.dma.row_addresses import most_row_words
 from rtl.generate.__main__ import main
 from rtl.generate.sheet import generated
 from rtl.generate.verilog import convert
-from rtl.interface.config import LANES, Config
+from rtl.interface.config import LANES, Config, ceil_div
 from rtl.registers import __main__ as registers
+from sim.cycles import dma as cycles
+from sim.cycles.dma import MemoryRows, StreamWords, row_numbers
+from sim.cycles.model import Inference
+from tb.generate.folder import bench_of, encoders, write_bench
+from tb.generate.machines import MEMORY_LATENCY
+from tb.packing import lengths_of
+from tb.scenarios import SMALL_LIMITS
 from tests.ending import refusal
 from tests.sim.test_lint import TOOLS
+from tests.tb.plain import passed, play
 
 
 def said(text: str, top: str, folder: Path) -> dict[str, str]:
@@ -59,8 +70,8 @@ def test_no_tool_has_anything_to_say_of_the_whole(trace: bool, tmp_path: Path) -
 def test_the_package(tmp_path: Path) -> None:
     options = ["accelerator", "--dma", "--data-bits", "128", "--lanes", "4", "--tokens", "8"]
     assert main([*options, "-o", str(tmp_path)]) == 0
-    names = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
-    assert not any("bench" in name for name in names)
+    assert "\n  sim:\n" in (tmp_path / "accelerator_dma.core").read_text()
+    assert passed(play(tmp_path / "accelerator_dma_bench", "icarus", "--stalls", "7")) > 1000
     facts = json.loads((tmp_path / "rtl" / "accelerator_dma.json").read_text())
     assert facts["bus"] == Bus(data_bits=128).as_dict()
     assert facts["ports"]["m_axi_rdata"]["width"] == 128
@@ -77,6 +88,36 @@ def test_the_package(tmp_path: Path) -> None:
     ):
         assert text in sheet
     assert "toplevel: accelerator_dma" in (tmp_path / "accelerator_dma.core").read_text()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("columns", "data_bits"), [(4, 32), (8, 128)])
+def test_its_bench_shows_the_cycles_that_are_predicted(
+    columns: int, data_bits: int, tmp_path: Path
+) -> None:
+    config = Config(lanes=4, columns=columns, **SMALL_LIMITS)
+    bus = Bus(data_bits=data_bits, burst=4)
+    bench = bench_of("accelerator", config, bus=bus)
+    write_bench(bench, tmp_path / "bench")
+    done = play(tmp_path / "bench", "icarus")
+    assert passed(done) > 1000
+    wanted = []
+    jobs = bench.files["vectors/jobs.mem"].split()
+    for run, job in zip(encoders(config, []), jobs):
+        model_address, model_bytes, rows_address, row_bytes = (
+            int(job[at : at + size], 16) for at, size in ((2, 16), (18, 8), (26, 16), (42, 8))
+        )
+        program = compile_model(run.model, config)
+        words = run.inference.tokens
+        lengths = lengths_of(words)
+        numbers = row_numbers(program, words & 0xFFFFFF, words >> 24 & 1, lengths)
+        stream = model_address, model_bytes // config.stream_width
+        fetch = cycles.Fetch(bus, config, MEMORY_LATENCY, stream)
+        steps = ceil_div(most_row_words(config).bit_length(), 2)
+        rows = MemoryRows(fetch, rows_address, row_bytes, numbers, steps)
+        wanted.append(Inference(program, lengths, StreamWords(fetch), rows).predict().cycles)
+    found = re.findall(r"^inference \d+: (\d+) cycles", done.stdout, re.MULTILINE)
+    assert [int(cycles) for cycles in found] == wanted
 
 
 @pytest.mark.parametrize(

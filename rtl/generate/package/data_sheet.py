@@ -19,6 +19,7 @@ from rtl.datapath.requantize import Requantize
 from rtl.dma.bus import Bus
 from rtl.generate.package.expected import Expected, area, bandwidth, models
 from rtl.generate.package.instances import Ports
+from rtl.generate.package.programming import programming
 from rtl.generate.package.tables import table
 from rtl.generate.sheet import Generated, chosen
 from rtl.generate.verilog import TRACE
@@ -214,11 +215,6 @@ BUS = """\
 data_bits and address_bits are the widths of RDATA and ARADDR, burst the most beats of a burst,
 outstanding the most bursts of a core under way; cores is how many accelerators share the master.
 """
-MEMORY_SIDE = """\
-Registers from 0x80 on take whole words: a write without all strobes has no effect and is answered
-with SLVERR, as is one to an address or a size while busy. An abort empties the room for tokens, a
-start drops the logits that were not read.
-"""
 CORES = """\
 Each of the {cores} cores has these registers, core k at k · 0x100; a transfer takes two cycles
 more, and an access beyond the last core ends with DECERR. Core k has ARID k and line k of
@@ -256,7 +252,7 @@ def data_sheet(
     config: Config,
     *,
     images: Mapping[str, str],
-    bench: str = "",
+    bench: str,
     bus: Bus | None = None,
     mhz: float = 100.0,
     expected: Expected | None = None,
@@ -268,7 +264,7 @@ def data_sheet(
     images
         What each timing diagram shows, by its path from the sheet's own place.
     bench
-        Folder of the bench; "" where there is none.
+        Folder of the bench.
     bus
         Of an accelerator with DMA.
     mhz
@@ -292,9 +288,10 @@ def data_sheet(
         "Words are little-endian: the first byte of a stream lies in the lowest bits.\n",
         "## Registers\n",
         markdown(config, bus),
-        *([MEMORY_SIDE] if bus else []),
         *([CORES.format(cores=bus.cores)] if bus and bus.cores > 1 else []),
         "| error | | what happened |\n| --- | --- | --- |\n" + errors(config),
+        "## Programming\n",
+        programming(config, bench, bus),
         "## Memories\n",
         MEMORIES,
         table(
@@ -319,7 +316,7 @@ def data_sheet(
             **chosen(config), stream=VERSION, patience=patience(config)
         ),
         "## Simulation\n",
-        played if bench else "Generated without a bench.\n",
+        played,
         "## Versions\n",
         table(("what", "version"), _versions(made.verilog)),
     ]

@@ -6,16 +6,16 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from rtl.dma.bus import Bus
+from rtl.generate.package import waves
 from rtl.generate.package.constraints import constraints
 from rtl.generate.package.core import core
 from rtl.generate.package.data_sheet import data_sheet
 from rtl.generate.package.expected import Expected
 from rtl.generate.package.instances import verilog, vhdl
-from rtl.generate.package.waves import DIAGRAMS
 from rtl.generate.sheet import Generated, generated, sheet_text
 from rtl.interface.config import Config
 from rtl.registers.export import c_header
@@ -25,13 +25,6 @@ BENCH_LIST = "bench.f"
 """In every folder of a bench."""
 MHZ = 100.0
 """Default of the clock."""
-
-SHOWN = {
-    "stream": "A word of a stream waits for tready, then passes; tlast is with the last",
-    "start": "A write of 1 to control: taken, acting a cycle later, answered a cycle after that",
-    "read": "A read: the answer follows a cycle after the address and waits until it is taken",
-    "interrupt": "The interrupt is high from the end of an inference until it is acknowledged",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +39,8 @@ class Around:
         Those that are compiled, in order; the Verilog of the accelerator follows them.
     """
 
-    files: Mapping[str, str] = field(default_factory=dict)
-    sources: Sequence[str] = ()
+    files: Mapping[str, str]
+    sources: Sequence[str]
 
 
 def bench_folder(module: str) -> str:
@@ -63,9 +56,9 @@ def verilog_path(module: str) -> str:
 def package_files(
     made: Generated,
     config: Config,
+    bench: Around,
     *,
     mhz: float = MHZ,
-    bench: Around | None = None,
     bus: Bus | None = None,
     expected: Expected | None = None,
 ) -> dict[str, str]:
@@ -75,10 +68,10 @@ def package_files(
     ----------
     made
         The accelerator of `config`.
+    bench
+        What plays and checks it.
     mhz
         The clock of the constraints.
-    bench
-        What plays and checks it; None leaves the target sim away.
     bus
         Of an accelerator with DMA.
     expected
@@ -91,9 +84,9 @@ def package_files(
     """
     module, ports = made.module, made.facts["ports"]
     clocks = {f"constraints/{name}": text for name, text in constraints(module, mhz).items()}
-    played = bench or Around()
-    around = {f"{bench_folder(module)}/{path}": text for path, text in played.files.items()}
-    images = {f"images/{name}.svg": draw() for name, draw in DIAGRAMS.items()}
+    around = {f"{bench_folder(module)}/{path}": text for path, text in bench.files.items()}
+    drawn = waves.shown_in(bus)
+    images = {f"images/{name}.svg": waves.DIAGRAMS[name]() for name in drawn}
     files = {
         verilog_path(module): made.verilog,
         f"rtl/{module}.json": sheet_text(made),
@@ -106,14 +99,14 @@ def package_files(
         module,
         rtl=[verilog_path(module)],
         constraints=sorted(clocks),
-        bench=[f"{bench_folder(module)}/{path}" for path in played.sources],
+        bench=[f"{bench_folder(module)}/{path}" for path in bench.sources],
         vectors=sorted(path for path in around if "/vectors/" in path),
     )
     files[f"{module}.md"] = data_sheet(
         made,
         config,
-        images={f"images/{name}.svg": text for name, text in SHOWN.items()},
-        bench=f"{bench_folder(module)}/" if bench else "",
+        images={f"images/{name}.svg": waves.CAPTIONS[name] for name in drawn},
+        bench=f"{bench_folder(module)}/",
         bus=bus,
         mhz=mhz,
         expected=expected,

@@ -1,4 +1,4 @@
-"""Timing diagrams; those of the registers are recorded from the simulated register file."""
+"""Timing diagrams; those of registers and bursts are recorded from the simulated parts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import wavedrom
 from amaranth.sim import Simulator
 
 from rtl.control.axi import ADDRESS, Registers
+from rtl.dma.bus import Bus
+from rtl.dma.reader import Reader
 
 Shown = Mapping[str, Sequence[int]]
 """The value of each signal, cycle by cycle."""
@@ -57,22 +59,19 @@ def diagram(title: str, shown: Shown, words: Mapping[str, str]) -> str:
 
 
 def recorded(
+    unit: Any,
+    port: Callable[[str], Any],
     stimulus: Callable[[int, Mapping[str, int]], Mapping[str, int]],
     cycles: int,
     names: Sequence[str],
 ) -> dict[str, list[int]]:
-    """What ports of the register file show in each cycle.
+    """What ports of a unit show in each cycle.
 
+    port
+        The signal of a name.
     stimulus
         Inputs of a cycle from its number and what was shown in the cycle before.
-    names
-        Of members, `s_axi_` left away where they belong to it.
     """
-    unit = Registers()
-
-    def port(name: str) -> Any:
-        return getattr(unit, name) if hasattr(unit, name) else getattr(unit.s_axi, name)
-
     shown: dict[str, list[int]] = {name: [] for name in names}
 
     async def play(ctx: Any) -> None:
@@ -92,6 +91,20 @@ def recorded(
     return shown
 
 
+def registers(
+    stimulus: Callable[[int, Mapping[str, int]], Mapping[str, int]],
+    cycles: int,
+    names: Sequence[str],
+) -> dict[str, list[int]]:
+    """What the register file shows; `s_axi_` is left away where it begins a name."""
+    unit = Registers()
+
+    def port(name: str) -> Any:
+        return getattr(unit if hasattr(unit, name) else unit.s_axi, name)
+
+    return recorded(unit, port, stimulus, cycles, names)
+
+
 def _writing(register: str, at: int, cycle: int) -> dict[str, int]:
     """A write of 1 that is offered in cycle `at`, its response taken two cycles later."""
     offered = int(cycle == at)
@@ -107,9 +120,9 @@ def _writing(register: str, at: int, cycle: int) -> dict[str, int]:
 
 def start_diagram() -> str:
     """A write of 1 to `control`."""
-    shown = recorded(lambda cycle, _: _writing("control", 1, cycle), 6, [*WRITE, "start"])
+    shown = registers(lambda cycle, _: _writing("control", 1, cycle), 6, [*WRITE, "start"])
     words = {"awaddr": "awvalid", "wdata": "wvalid", "bresp": "bvalid"}
-    return diagram("Start: address and data are taken, then act, then are answered", shown, words)
+    return diagram(CAPTIONS["start"], shown, words)
 
 
 def read_diagram() -> str:
@@ -119,21 +132,62 @@ def read_diagram() -> str:
         asks = {"araddr": ADDRESS["interrupt_enable"], "arvalid": int(cycle == 1)}
         return asks | {"rready": int(cycle == 3)}
 
-    shown = recorded(stimulus, 6, READ)
-    title = "Read of interrupt_enable: the answer follows a cycle after the address and waits"
-    return diagram(title, shown, {"araddr": "arvalid", "rdata": "rvalid"})
+    shown = registers(stimulus, 6, READ)
+    return diagram(CAPTIONS["read"], shown, {"araddr": "arvalid", "rdata": "rvalid"})
 
 
 def interrupt_diagram() -> str:
     """The end of an inference, and its acknowledgement."""
 
     def stimulus(cycle: int, _: Mapping[str, int]) -> dict[str, int]:
-        return _writing("interrupt_pending", 4, cycle) | {"done": int(cycle == 1)}
+        ends = {"busy": int(cycle <= 1), "done": int(cycle == 1)}
+        return _writing("interrupt_pending", 4, cycle) | ends
 
-    names = ["done", "interrupt", "awaddr", "awvalid", "awready", "wvalid", "wready", "bvalid"]
-    shown = recorded(stimulus, 9, names)
-    title = "Interrupt: high from the end of an inference until it is acknowledged"
-    return diagram(title, shown, {"awaddr": "awvalid"})
+    names = ["interrupt", "awaddr", "awvalid", "awready", "wvalid", "wready", "bvalid"]
+    shown = registers(stimulus, 9, ["busy", "done", *names])
+    ended = shown.pop("done").index(1)
+    # The register's bit comes when busy goes, and stays to the next start.
+    bits = {
+        "status.busy": shown.pop("busy"),
+        "status.done": [int(cycle > ended) for cycle in range(9)],
+    }
+    return diagram(CAPTIONS["interrupt"], bits | shown, {"awaddr": "awvalid"})
+
+
+BURST = ("arvalid", "arready", "araddr", "arlen", "rvalid", "rready", "rdata", "rlast")
+
+
+def burst_diagram() -> str:
+    """Two bursts, the second asked for before the first has come."""
+    bus, lanes = Bus(), 8
+    unit = Reader(bus, (lanes, lanes))
+    lengths, first = (3, 2), 0x2000
+    starts = [first + bus.data_bytes * sum(lengths[:place]) for place in range(len(lengths))]
+
+    def port(name: str) -> Any:
+        if hasattr(unit.m_axi, name):
+            return getattr(unit.m_axi, name)
+        stream = unit.model
+        return getattr(stream if hasattr(stream, name) else stream.payload, name)
+
+    left = [length - place for length in lengths for place in range(length)]
+    comes = (0, 0, 0, 0, 1, 1, 0, 1, 1, 1, 0)  # a beat, in each cycle
+
+    def stimulus(cycle: int, _: Mapping[str, int]) -> dict[str, int]:
+        number, at = min(cycle, len(lengths) - 1), min(sum(comes[:cycle]), len(left) - 1)
+        return {
+            "valid": int(cycle < len(lengths)),
+            "beat": starts[number] // bus.data_bytes,
+            "length": lengths[number],
+            "arready": int(cycle != 2),
+            "rvalid": comes[cycle],
+            "rdata": 0xD0 + at,
+            "rlast": comes[cycle] & (left[at] == 1),
+        }
+
+    shown = recorded(unit, port, stimulus, len(comes), BURST)
+    words = {"araddr": "arvalid", "arlen": "arvalid", "rdata": "rvalid"}
+    return diagram(CAPTIONS["burst"], shown, words)
 
 
 def stream_diagram() -> str:
@@ -146,13 +200,26 @@ def stream_diagram() -> str:
         word += offered & taken
     assert word == 3, "a word was offered and not taken"
     shown = {"tvalid": valid, "tready": ready, "tdata": words, "tlast": last}
-    title = "Stream: a word waits for tready, then passes; tlast is with the last"
-    return diagram(title, shown, {"tdata": "tvalid"})
+    return diagram(CAPTIONS["stream"], shown, {"tdata": "tvalid"})
 
 
 DIAGRAMS: dict[str, Callable[[], str]] = {
     "stream": stream_diagram,
+    "burst": burst_diagram,
     "start": start_diagram,
     "read": read_diagram,
     "interrupt": interrupt_diagram,
 }
+CAPTIONS = {
+    "stream": "A word of a stream waits for tready, then passes; tlast is with the last",
+    "burst": "Two bursts: an address waits for arready; arlen is one less than the beats",
+    "start": "A write of 1 to control: taken, acting a cycle later, answered a cycle after that",
+    "read": "A read: the answer follows a cycle after the address and waits until it is taken",
+    "interrupt": "The interrupt is high from the end of an inference until it is acknowledged",
+}
+
+
+def shown_in(bus: Bus | None) -> list[str]:
+    """The diagrams in the data sheet of an accelerator, which has streams or bursts."""
+    other = "stream" if bus is not None else "burst"
+    return [name for name in DIAGRAMS if name != other]

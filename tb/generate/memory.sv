@@ -1,0 +1,103 @@
+  wire memory_moved;
+  wire [CORES-1:0] memory_idle;
+
+  bench_memory #(
+      .FILE({DIR, "/memory.mem"}),
+      .WIDTH({{data_bits}}),
+      .ADDRESS({{bus_address_bits}}),
+      .BASE(64'h{{base}}),
+      .BEATS({{beats}}),
+      .BURST({{burst}}),
+      .IDS({{id_bits}}),
+      .CORES(CORES),
+      .OUTSTANDING({{outstanding}}),
+      .LATENCY({{latency}}),
+      .STREAM(32'd1)
+  ) memory (
+      .clk(clk),
+      .rst(rst),
+      .stalls(stalls),
+      .cycle(cycle),
+      .arid(m_axi_arid),
+      .araddr(m_axi_araddr),
+      .arlen(m_axi_arlen),
+      .arsize(m_axi_arsize),
+      .arburst(m_axi_arburst),
+      .arlock(m_axi_arlock),
+      .arcache(m_axi_arcache),
+      .arprot(m_axi_arprot),
+      .arqos(m_axi_arqos),
+      .arvalid(m_axi_arvalid),
+      .arready(m_axi_arready),
+      .rid(m_axi_rid),
+      .rdata(m_axi_rdata),
+      .rresp(m_axi_rresp),
+      .rlast(m_axi_rlast),
+      .rvalid(m_axi_rvalid),
+      .rready(m_axi_rready),
+      .moved(memory_moved),
+      .idle(memory_idle)
+  );
+
+  // Of each inference: address (64 bits) and bytes of the stream, address (64) and bytes of the rows,
+  // place of its first token and number of tokens, number of logits; {8'hff, ...} behind the last.
+  // Core c plays them from the c-th on.
+  reg [295:0] jobs[0:INFERENCES];
+  reg [295:0] job;
+  reg [40:0] tokens[0:{{tokens_words}}];
+  integer place;
+
+  initial begin
+    $readmemh({DIR, "/jobs.mem"}, jobs);
+    $readmemh({DIR, "/tokens.mem"}, tokens);
+    if (jobs[INFERENCES][295:288] !== 8'hff)
+      $fatal(1, "%0s is missing or has not %0d words", {DIR, "/jobs.mem"}, INFERENCES + 1);
+    if (tokens[{{tokens_words}}][40:33] !== 8'hff)
+      $fatal(1, "%0s is missing or has not %0d words", {DIR, "/tokens.mem"}, {{tokens_words}} + 1);
+  end
+
+  // Addresses and sizes.
+  task prepare;
+    begin
+      job = jobs[(k+core)%INFERENCES];
+      write_register(32'h{{model_address}}, job[255:224]);
+      write_register(32'h{{model_address_high}}, job[287:256]);
+      write_register(32'h{{model_bytes}}, job[223:192]);
+      write_register(32'h{{rows_address}}, job[159:128]);
+      write_register(32'h{{rows_address_high}}, job[191:160]);
+      write_register(32'h{{row_bytes}}, job[127:96]);
+    end
+  endtask
+
+  // Write the tokens.
+  task supply;
+    for (place = 0; place < job[63:32]; place = place + 1)
+      if (tokens[job[95:64]+place][32]) write_register(32'h{{token_last}}, tokens[job[95:64]+place][31:0]);
+      else write_register(32'h{{token}}, tokens[job[95:64]+place][31:0]);
+  endtask
+
+  // Read the logits.
+  reg logit_passes = 1'b0;
+  wire [31:0] logit = value;
+  task collect;
+    begin
+      job = jobs[(k+core)%INFERENCES];
+      if (!memory_idle[core])
+        $fatal(1, "inference %0d has ended in cycle %0d and has not taken all beats", k, cycle);
+      read_register(32'h{{token_room}});
+      if (value !== 32'd{{fifo_words}})
+        $fatal(1, "inference %0d has ended in cycle %0d and has not taken all tokens", k, cycle);
+      read_register(32'h{{logits_waiting}});
+      if (value !== job[31:0])
+        $fatal(1, "inference %0d: %0d logits wait, not %0d", k, value, job[31:0]);
+      for (place = 0; place < job[31:0]; place = place + 1) begin
+        read_register(32'h{{logit_address}});
+        logit_passes = 1'b1;
+        @(negedge clk);
+        logit_passes = 1'b0;
+      end
+      read_register(32'h{{logits_waiting}});
+      if (value !== 32'd0) $fatal(1, "inference %0d: %0d logits wait, all were read", k, value);
+    end
+  endtask
+{{logits}}
