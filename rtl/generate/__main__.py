@@ -115,6 +115,7 @@ def _package(options: argparse.Namespace, config: Config, bus: Bus | None) -> li
     # Only a package needs what its register map, its diagrams and its bench are made with.
     from rtl.generate.package.constraints import constraints
     from rtl.generate.package.folder import MHZ, accelerator, package_files, write_package
+    from sim.estimate.sheet import expected
 
     mhz = MHZ if options.clock_mhz is None else options.clock_mhz
     constraints("", mhz)  # a clock that is none is refused before the design is made
@@ -123,7 +124,8 @@ def _package(options: argparse.Namespace, config: Config, bus: Bus | None) -> li
     made = accelerator(config, prefix=options.prefix, trace=not options.no_trace, bus=bus)
     stage("generating its bench")
     bench = _bench(made, config, options.prefix, bus)
-    files = package_files(made, config, bench, mhz=mhz, bus=bus)
+    told = expected(config, bus)
+    files = package_files(made, config, bench, mhz=mhz, bus=bus, expected=told)
     return write_package(files, options.out, made.module)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import TypeVar
 
 from cli.command import run_command
 from cli.files import write_json
@@ -13,8 +15,10 @@ from cli.keys import under
 from cli.options import Parser, add_json, whole
 
 from golden.model import Model
+from golden.store import DESCRIPTION as QUANTIZED
 from rtl.compile.fit import sized
 from rtl.compile.options import add_fit, fit
+from rtl.compile.program import embedding_table
 from rtl.interface.config import CONFIG_KEYS, Config
 from rtl.interface.options import add_config_options, config_of, given
 from sim.estimate.area import (
@@ -25,7 +29,7 @@ from sim.estimate.area import (
     largest_errors,
     points,
 )
-from sim.estimate.fits import parts, shares, verdict
+from sim.estimate.fits import Board, Part, boards, families, parts, shares, verdict
 from sim.estimate.memories import memories
 from sim.estimate.performance import PERFORMANCE_KEYS, Performance, example, performance
 from sim.options import add_memory_options, add_model_options, clock, shape_of
@@ -37,8 +41,9 @@ Cost and speed of an accelerator, in seconds instead of a synthesis.
 
 Multipliers, block RAMs and cycles are counted exactly; LUTs and flip-flops come from formulas that
 were fitted to synthesised accelerators, and stand with their error on others that were not used for
-the fit (--points shows them). Without --model or --quantized the cycles are those of an encoder as
-large as the limits.
+the fit (--points shows them). They are fitted to the ECP5 alone; the last lines say what stands for
+other families. Without --model or --quantized the cycles are those of an encoder as large as the
+limits.
 """
 EXAMPLES = """\
 examples:
@@ -46,10 +51,12 @@ examples:
   python -m sim.estimate --lanes 16 --dsp-macs 61
   python -m sim.estimate --quantized build/bert-tiny-imdb --clock 80 --stream-bytes 4
   python -m sim.estimate --model my-model --lanes 16 --part XC7A100T
+  python -m sim.estimate --lanes 8 --board ulx3s --clock 62.5
   python -m sim.estimate --points
   python -m sim.estimate --lanes 4 --json build/estimate.json
 """
 MAX_LAYERS = 48
+Named = TypeVar("Named", Part, Board)
 
 
 KEYS = {
@@ -63,8 +70,12 @@ KEYS = {
     "memories[].blocks, memory_bits": "block RAMs of all of its kind; bits of all memories",
     "clock_mhz": "for the times",
     **under("performance.", PERFORMANCE_KEYS),
-    "fits[].part, .shares{}": "a part, and what is needed of it, 1: all",
+    "fits[].part, .family": "an FPGA; LUT and FF are fitted to the Lattice ECP5 alone",
+    "fits[].shares{}": "what is needed of the part, 1: all; null: it has none",
     "fits[].verdict": "whether it fits",
+    "board?": "with --board",
+    "board?.name, .megabytes_a_second": "the board; of its memory at most, null: not known",
+    "board?.stream_bytes": "of the stream a cycle, from the memory's; null: as fast as it is used",
 }
 POINTS_KEYS = {
     "points[].config{}": "limits and choices of a synthesised accelerator, by option",
@@ -74,12 +85,20 @@ POINTS_KEYS = {
 }
 
 
-def _part(text: str) -> str:
-    names = {part.name.casefold(): part.name for part in parts()}
-    if text.casefold() not in names:
-        allowed = ", ".join(names.values())
-        raise argparse.ArgumentTypeError(f"{text!r} is no part: give one of {allowed}")
-    return names[text.casefold()]
+def _part(text: str) -> Part:
+    return _named(text, "part", {part.name: part for part in parts()})
+
+
+def _board(text: str) -> Board:
+    return _named(text, "board", {board.name: board for board in boards()})
+
+
+def _named(text: str, kind: str, known: Mapping[str, Named]) -> Named:
+    """The one of that name, in letters of either case."""
+    for name, one in known.items():
+        if name.casefold() == text.casefold():
+            return one
+    raise argparse.ArgumentTypeError(f"{text!r} is no {kind}: give one of {', '.join(known)}")
 
 
 def _parser() -> Parser:
@@ -101,11 +120,19 @@ def _parser() -> Parser:
     result.add_argument(
         "--points", action="store_true", help="show measured figures beside the estimates and stop"
     )
-    result.add_argument(
+    only = result.add_mutually_exclusive_group()
+    only.add_argument(
         "--part",
         type=_part,
         metavar="NAME",
         help="only this part: " + ", ".join(part.name for part in parts()),
+    )
+    only.add_argument(
+        "--board",
+        type=_board,
+        metavar="NAME",
+        help="only the part of this board, and no more bytes of the stream a cycle than its memory "
+        "brings: " + ", ".join(board.name for board in boards()),
     )
     add_memory_options(result)
     add_json(result, KEYS, {"with --points": POINTS_KEYS})
@@ -155,13 +182,17 @@ def _config(options: argparse.Namespace) -> Config:
     return sized([shape_of(options)[0]], given(options))
 
 
-def _model(options: argparse.Namespace, config: Config) -> tuple[Model, str]:
-    """The model whose cycles are told, and its name."""
+def _model(options: argparse.Namespace, config: Config) -> tuple[Model, str, bool]:
+    """The model whose cycles are told, its name, and whether its embedding table is whole."""
     if options.model is None and options.quantized is None:
         layers = options.layers or 2
-        return example(config, layers), f"an encoder of {layers} layers as large as the limits"
+        return (
+            example(config, layers),
+            f"an encoder of {layers} layers as large as the limits",
+            False,
+        )
     model, directory = shape_of(options)
-    return model, str(directory)
+    return model, str(directory), (directory / QUANTIZED).is_file()
 
 
 def _resources(needed: dict[str, int], errors: dict[str, float]) -> str:
@@ -190,13 +221,81 @@ def _fits(
     """Of all parts, or of the one that is asked for."""
     rows: list[list[object]] = []
     found: list[dict[str, object]] = []
-    for part in parts():
-        if asked not in (None, part.name):
+    chosen = [part for part in parts() if asked in (None, part.name)]
+    for part in chosen:
+        share, answer = shares(part, config), verdict(part, config, errors)
+        cells = (f"{value:.0%}" if isfinite(value) else "none there" for value in share.values())
+        rows.append([part.name, part.family, *cells, answer])
+        told = {name: value if isfinite(value) else None for name, value in share.items()}
+        found.append({"part": part.name, "family": part.family, "shares": told, "verdict": answer})
+    head = ["part", "family", "LUT", "FF", "DSP", "block RAM", "does it fit"]
+    return "\n".join([table(head, rows), *_of_families(chosen)]), found
+
+
+def _of_families(chosen: Sequence[Part]) -> list[str]:
+    """What the shares of each family are worth; nothing of the ECP5, to which they are fitted."""
+    lines = []
+    for name in dict.fromkeys(part.family for part in chosen):
+        family = families()[name]
+        if family.counted is None:
             continue
-        share, answer = shares(part, estimate(config)), verdict(part, config, errors)
-        rows.append([part.name, *(f"{value:.0%}" for value in share.values()), answer])
-        found.append({"part": part.name, "shares": share, "verdict": answer})
-    return table(["part", "LUT", "FF", "DSP", "block RAM", "does it fit"], rows), found
+        more = [f"{each} {times:.2f} x" for each, times in family.more.items() if times > 1]
+        lines.append(
+            f"{name}{f' (as {family.like})' if family.like else ''}: "
+            f"{', '.join(more) or 'LUT, FF and block RAM as'} the ECP5's; {family.units}."
+        )
+    if lines:
+        lines.append(
+            "These were not fitted, and none was placed: LUT, FF and block RAM are the ECP5's, or "
+            "more by as much as\n`sim.families` counted more on 4 lanes; their error is not known."
+        )
+    return lines
+
+
+def _stream_bytes(options: argparse.Namespace, config: Config) -> int | None:
+    """Bytes of the stream a cycle: the option, or what the board's memory brings.
+
+    Raises
+    ------
+    ValueError
+        The memory brings less than a byte a cycle.
+    """
+    memory = options.board.memory if options.board else None
+    if options.stream_bytes is not None or memory is None:
+        return None if options.stream_bytes is None else int(options.stream_bytes)
+    rate = memory.megabytes_a_second(options.clock)
+    brought = int(rate // options.clock)
+    if not brought:
+        raise ValueError(
+            f"--clock {options.clock:g}: the memory of {options.board.name} brings {rate:,.0f} "
+            f"MB/s, less than a byte a cycle: give a clock of at most {rate:g} MHz"
+        )
+    return brought if brought < config.stream_width else None
+
+
+def _of_board(board: Board, clock: float, stream_bytes: int | None, held: int | None) -> str:
+    """The board's part and memory.
+
+    held
+        Bytes of the model in memory; None where no calibrated model is named.
+    """
+    told = board.memory
+    if told is None:
+        return f"{board.name}: {board.part}; its memory is not known here and taken to keep up."
+    used = "as many bytes of the stream a cycle as are used"
+    if stream_bytes is not None:
+        used = f"{stream_bytes} bytes of the stream a cycle"
+    lines = [
+        f"{board.name}: {board.part}; {told.mebibytes:,} MiB of {told.kind}, {told.bits} bits: "
+        f"at most {told.megabytes_a_second(clock):,.0f} MB/s at the pins, of which a controller",
+        f"takes some. The cycles are those with {used}.",
+    ]
+    if held is not None:
+        room = "fit" if held <= told.mebibytes << 20 else "do not fit"
+        lines.append(
+            f"Command stream and embedding table, {held / 2**20:,.1f} MiB, {room} its memory."
+        )
+    return "\n".join(lines)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -206,17 +305,19 @@ def _run(options: argparse.Namespace) -> None:
             write_json(options.json, facts)
         return
     config = _config(options)
-    model, name = _model(options, config)
+    stream_bytes = _stream_bytes(options, config)
+    model, name, whole = _model(options, config)
     told = performance(
         config,
         model,
         options.clock,
-        stream_bytes=options.stream_bytes,
+        stream_bytes=stream_bytes,
         row_latency=options.row_latency,
         whole_last_layer=options.whole_last_layer,
     )
     needed, errors = estimate(config), largest_errors()
-    fits, verdicts = _fits(config, errors, options.part)
+    asked = options.board.part if options.board else options.part and options.part.name
+    fits, verdicts = _fits(config, errors, asked)
     used = memories(config)
     print(", ".join(f"{k} {v}" for k, v in config.as_dict().items() if v is not None))
     print(f"model: {name}\n")
@@ -225,9 +326,12 @@ def _run(options: argparse.Namespace) -> None:
     if beyond:
         print(f"LUT4 and FF are extrapolated: {', '.join(beyond)}.")
     print()
+    if options.board:
+        table_bytes = embedding_table(model, config.lanes).nbytes
+        held = told.stream_bytes + table_bytes if whole else None
+        print(_of_board(options.board, options.clock, stream_bytes, held))
     print(_times(told, options.clock), end="\n\n")
     print(fits)
-    print("On Xilinx 7, LUT and DSP are at most what is said; block RAMs are RAMB18.")
     if options.json:
         facts = {
             "configuration": config.as_dict(),
@@ -241,6 +345,13 @@ def _run(options: argparse.Namespace) -> None:
             "performance": dataclasses.asdict(told),
             "fits": verdicts,
         }
+        if options.board:
+            memory = options.board.memory
+            facts["board"] = {
+                "name": options.board.name,
+                "megabytes_a_second": memory and memory.megabytes_a_second(options.clock),
+                "stream_bytes": stream_bytes,
+            }
         write_json(options.json, facts)
 
 

@@ -100,12 +100,17 @@ def performance(
 
 
 def example(config: Config, layers: int) -> Model:
-    """A model of `shape_of`; its integers are random, since cycles depend on none of them.
+    """A `plain_model` of `shape_of`."""
+    return plain_model(shape_of(config, layers))
+
+
+def plain_model(shape: Shape) -> Model:
+    """A model whose integers are random, since cycles depend on none of them.
 
     No channel has a shift of its own: a NORM with such shifts is a plane longer. The embedding
     tables have 8 bits a value.
     """
-    made = random_model(shape_of(config, layers), 0)
+    made = random_model(shape, 0)
 
     def plain(norm: Norm) -> Norm:
         return replace(norm, operand_shifts=None)

@@ -166,6 +166,28 @@ def test_what_was_not_measured_is_said(
         assert ("1,234" in said) == (bool(text) and config.lanes == 4)
 
 
+CLOCKS = {
+    (4, 98.2): "98.2 MHz; the slowest placement below reached 98.2 MHz.\n",
+    (4, 98.3): "98.3 MHz, more than the 98.2 MHz of the slowest placement below: generate with "
+    "`--clock-mhz 98` for that part.\n",
+    (8, 100): "100 MHz; no clock was measured in this configuration.\n",
+    (16, 100): "100 MHz; no clock was measured in this configuration.\n",
+}
+
+
+@pytest.mark.parametrize(("lanes", "mhz"), CLOCKS)
+def test_the_clock_of_the_constraints_is_compared_with_that_reached(
+    lanes: int, mhz: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "recorded.toml"
+    file.write_text(RECORDED)
+    for path in (file, tmp_path / "none.toml"):
+        monkeypatch.setattr(sheets, "MEASUREMENTS", path)
+        sheet = data_sheet(made(), Config(lanes=lanes), images={}, bench="b/", mhz=mhz)
+        said = CLOCKS[lanes, mhz] if path == file else f"{mhz:g} MHz; no clock was measured"
+        assert f"\nThe constraints ask for {said}" in sheet
+
+
 def test_figures_of_16_lanes_are_shown() -> None:
     sheet = data_sheet(made(), Config(lanes=16, dsp_macs=61), images={}, bench="b/")
     assert "| 16 | --dsp-macs 61 | 62,424 | 56,894 | 156 | 122 |" in sheet

@@ -25,6 +25,7 @@ from rtl.generate import __main__ as command
 from rtl.generate.package import folder
 from rtl.generate.package.constraints import constraints
 from rtl.generate.package.data_sheet import CYCLES
+from rtl.generate.package.expected import area, bandwidth, models
 from rtl.generate.sheet import Generated, banner
 from rtl.interface.command import Flag, Opcode
 from rtl.interface.config import Config
@@ -33,6 +34,7 @@ from rtl.registers.export import c_header, markdown
 from sim import verilator
 from sim.cycles.model import predict
 from sim.design import generated
+from sim.estimate.sheet import expected
 from tb.scenarios import SMALL, SMALL_LIMITS
 from tests.sim.test_lint import TOOLS, slang_says, verilator_says
 from tests.tb.plain import passed, play
@@ -227,6 +229,9 @@ def test_the_data_sheet_says_what_the_design_has(package: Path) -> None:
     for name in json.loads((package / "rtl" / "accelerator.json").read_text())["ports"]:
         assert len(re.findall(rf"^\| {name} \| (?:in|out)put \| \d+ \|", text, re.M)) == 1, name
     assert "No figures were measured in this configuration" in text
+    told = expected(CONFIG)
+    for chapter in (area(told), bandwidth(CONFIG, None, told), models(None, told)):
+        assert chapter in text
     for image in re.findall(r"^!\[.+\]\((.+)\)$", text, re.M):
         assert (package / image).is_file()
     assert "`accelerator_bench/` holds" in text

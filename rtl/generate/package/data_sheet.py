@@ -18,8 +18,10 @@ from rtl.datapath.matmul import MatMul
 from rtl.datapath.requantize import Requantize
 from rtl.dma.bus import Bus
 from rtl.generate.package.core import name_of
+from rtl.generate.package.expected import Expected, area, bandwidth, models
 from rtl.generate.package.instances import Ports
 from rtl.generate.package.programming import programming
+from rtl.generate.package.tables import table
 from rtl.generate.sheet import Generated, chosen
 from rtl.generate.verilog import TRACE
 from rtl.interface.command import VERSION
@@ -46,14 +48,6 @@ PORTS = {
 """The purpose of a port, by the beginning of its name."""
 
 _MEMORY = re.compile(r"^  reg (?:\[(\d+):0\] )?(\w+) \[(\d+):0\];$", re.MULTILINE)
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[object]], right: int = 0) -> str:
-    """A table; its last `right` columns are numbers."""
-    ruler = [" --- "] * (len(header) - right) + [" ---: "] * right
-    lines = [[f" {cell} " for cell in header], ruler]
-    lines += [[f" {cell} " if str(cell) else " " for cell in row] for row in rows]
-    return "".join(f"|{'|'.join(line)}|\n" for line in lines)
 
 
 def port_text(name: str) -> str:
@@ -162,7 +156,7 @@ of bert2rtl predicts every inference exactly; the registers `cycles`, `active` a
 """
 
 
-def _figures(config: Config, bus: Bus | None) -> str:
+def _figures(config: Config, bus: Bus | None, mhz: float) -> str:
     """Resources and clock as docs/measurements.toml has them: of this number of lanes, all choices.
 
     Without that file, or without a row of these lanes, the command that prints the figures.
@@ -171,6 +165,7 @@ def _figures(config: Config, bus: Bus | None) -> str:
     arguments = f' ARGS="{choices}"' if choices else ""
     command = f"make synth UNIT=accelerator LANES={config.lanes}{arguments}"
     rows: list[list[str]] = []
+    head: list[str] = []
     if MEASUREMENTS.is_file():
         entries = tomllib.loads(MEASUREMENTS.read_text(encoding="utf-8"), parse_float=str)
         (found,) = [one for one in entries["measured"] if one["name"] == SYNTHESIS]
@@ -178,13 +173,30 @@ def _figures(config: Config, bus: Bus | None) -> str:
         head = [f"{found['columns'][i]} ({found['units'][i]})".removesuffix(" ()") for i in kept]
         of_lanes = [row for row in found["rows"] + found["more"] if row[0] == config.lanes]
         rows = [[_cell(row[i]) for i in kept] for row in of_lanes]
-    exact = any(row[1] == choices for row in rows)
+    exact = [row for row in rows if row[1] == choices]
     parts = [INSIDE] if bus is not None else []
     parts.append(f"{'' if exact else UNMEASURED}{PRINTED}\n    {command}\n")
+    parts.append(_clock(head, exact, mhz))
     if rows:
         parts += [f"{found['note']} Recorded on {found['date']}.\n"]
-        parts += [_table(head, rows, right=len(head) - 2)]
+        parts += [table(head, rows, right=len(head) - 2)]
     return "\n".join(parts)
+
+
+def _clock(head: Sequence[str], exact: Sequence[Sequence[str]], mhz: float) -> str:
+    """Whether the clock of the constraints was met where this configuration was placed."""
+    places = [i for i, name in enumerate(head) if name.startswith("Fmax")]
+    reached = [float(row[i]) for row in exact for i in places if row[i]]
+    said = f"The constraints ask for {mhz:g} MHz"
+    if not reached:
+        return f"{said}; no clock was measured in this configuration.\n"
+    slowest = min(reached)
+    if mhz <= slowest:
+        return f"{said}; the slowest placement below reached {slowest:g} MHz.\n"
+    return (
+        f"{said}, more than the {slowest:g} MHz of the slowest placement below: generate with "
+        f"`--clock-mhz {int(slowest)}` for that part.\n"
+    )
 
 
 def _cell(value: str | int) -> str:
@@ -263,6 +275,8 @@ def data_sheet(
     images: Mapping[str, str],
     bench: str,
     bus: Bus | None = None,
+    mhz: float = 100.0,
+    expected: Expected | None = None,
 ) -> str:
     """Text of the data sheet.
 
@@ -274,6 +288,10 @@ def data_sheet(
         Folder of the bench.
     bus
         Of an accelerator with DMA.
+    mhz
+        The clock of the constraints.
+    expected
+        Area, bandwidth and latency; None leaves them out.
     """
     held = memories(made.verilog, made.module)
     sizes = [(*dataclasses.astuple(one), one.words * one.bits) for one in held]
@@ -283,10 +301,10 @@ def data_sheet(
         f"# {made.module}\n",
         INTRODUCTION.format(lanes=config.lanes, columns=config.tile_columns, version=version()),
         "## Configuration\n",
-        _table(("choice", "value"), list(chosen(config, bus).items()), right=1),
+        table(("choice", "value"), list(chosen(config, bus).items()), right=1),
         CONFIGURATION + (BUS if bus else ""),
         "## Ports\n",
-        _table(("port", "direction", "bits", "what"), list(_ports(made.facts["ports"]))),
+        table(("port", "direction", "bits", "what"), list(_ports(made.facts["ports"]))),
         *(f"![{text}]({path})\n" for path, text in images.items()),
         "Words are little-endian: the first byte of a stream lies in the lowest bits.\n",
         "## Registers\n",
@@ -297,20 +315,23 @@ def data_sheet(
         programming(config, bench, bus),
         "## Memories\n",
         MEMORIES,
-        _table(
+        table(
             ("part", "kind", "read ports", "read (cycles)", "words", "bits", "bits in all"),
             sizes,
             right=5,
         ),
         "## Resources and clock\n",
-        _figures(config, bus),
+        _figures(config, bus, mhz),
+        *([area(expected)] if expected else []),
+        *(["## Bandwidth\n", bandwidth(config, bus, expected)] if expected else []),
         "## Latency\n",
-        _table(
+        table(
             ("from, to", "cycles", f"N = {config.lanes}, M = {config.tile_columns}"),
             _latencies(config),
             right=1,
         ),
         CYCLES,
+        *([models(bus, expected)] if expected else []),
         "## Limits\n",
         (LIMITS if bus is None else DMA_LIMITS).format(
             **chosen(config), stream=VERSION, patience=patience(config)
@@ -320,7 +341,7 @@ def data_sheet(
         "## Vivado and Quartus\n",
         VENDORS.format(core=name_of(made.module), module=made.module) + (READ_ONLY if bus else ""),
         "## Versions\n",
-        _table(("what", "version"), _versions(made.verilog)),
+        table(("what", "version"), _versions(made.verilog)),
     ]
     return "\n".join(parts)
 

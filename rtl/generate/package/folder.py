@@ -14,6 +14,7 @@ from rtl.generate.package import waves
 from rtl.generate.package.constraints import constraints
 from rtl.generate.package.core import core
 from rtl.generate.package.data_sheet import data_sheet
+from rtl.generate.package.expected import Expected
 from rtl.generate.package.instances import verilog, vhdl
 from rtl.generate.package.ipxact import component
 from rtl.generate.package.vendors import quartus, vivado
@@ -61,6 +62,7 @@ def package_files(
     *,
     mhz: float = MHZ,
     bus: Bus | None = None,
+    expected: Expected | None = None,
 ) -> dict[str, str]:
     """Every file of the package by its path.
 
@@ -74,6 +76,8 @@ def package_files(
         The clock of the constraints.
     bus
         Of an accelerator with DMA.
+    expected
+        What the data sheet says of area, bandwidth and latency; None leaves it out.
 
     Raises
     ------
@@ -117,6 +121,8 @@ def package_files(
         images={f"images/{name}.svg": waves.CAPTIONS[name] for name in drawn},
         bench=f"{bench_folder(module)}/",
         bus=bus,
+        mhz=mhz,
+        expected=expected,
     )
     if LICENCE.is_file():
         files["LICENSE"] = LICENCE.read_text(encoding="utf-8")

@@ -1,0 +1,119 @@
+"""What the data sheet of a package says of area, bandwidth and latency."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from golden.model import Model, Shape
+from rtl.compile.fit import sized
+from rtl.compile.program import Program, compile_model
+from rtl.dma.bus import Bus
+from rtl.generate.package.expected import Expected, Latency
+from rtl.interface.config import Config
+from rtl.interface.options import LIMITS, options_of
+from sim.cycles.dma import predict_dma
+from sim.cycles.model import predict
+from sim.estimate.area import RESOURCES, estimate, extrapolated, largest_errors
+from sim.estimate.performance import plain_model
+
+# The vocabulary has no influence: two rows are read a token, whatever there are.
+SHIPPED = Shape(
+    layers=2, hidden=128, heads=2, head_size=64, ffn=512,
+    labels=2, vocabulary=2, positions=512, types=2,
+)  # fmt: skip
+EMBEDDER = Shape(
+    layers=6, hidden=384, heads=12, head_size=32, ffn=1536,
+    labels=384, vocabulary=2, positions=256, types=2, pooling="mean",
+)  # fmt: skip
+MODELS = {
+    "BERT-Tiny (2 layers, hidden 128, FFN 512)": SHIPPED,
+    "all-MiniLM-L6-v2, sentence embeddings (6 layers, hidden 384, FFN 1,536)": EMBEDDER,
+}
+LENGTHS = (16, 64, 128)
+"""Tokens, as far as the accelerator takes them."""
+MEMORY_LATENCIES = (20, 50, 100)
+
+
+def model_of(shape: Shape) -> Model:
+    """A model of SHIPPED or EMBEDDER; an embedder's head is one layer."""
+    made = plain_model(shape)
+    return replace(made, head=made.head[-1:]) if shape.pooling == "mean" else made
+
+
+def expected(config: Config, bus: Bus | None = None) -> Expected:
+    """Area by formulas, cycles by the cycle model.
+
+    bus
+        Of an accelerator with DMA, of whose memory side the area is not counted.
+    """
+    lengths = [tokens for tokens in LENGTHS if tokens <= config.tokens] or [config.tokens]
+    latencies = []
+    programs = []
+    for name, shape in MODELS.items():
+        model = model_of(shape)
+        larger = _taking(model, config)
+        program = compile_model(model, larger)
+        programs.append(program)
+        limits = " ".join(options_of(larger, config))
+        latencies += [
+            Latency(model=name, limits=limits, tokens=n, cycles=predict(program, n).cycles)
+            for n in lengths
+        ]
+    shipped = programs[0]
+    return Expected(
+        resources=estimate(config),
+        errors={name: largest_errors()[name] for name in RESOURCES},
+        extrapolated=extrapolated(config),
+        options={" ".join(options_of(other, config)): estimate(other) for other in _others(config)},
+        latencies=latencies,
+        slow_model="BERT-Tiny",
+        slow_lengths=lengths,
+        slow={
+            brought: [predict(shipped, n, stream_bytes=brought).cycles for n in lengths]
+            for brought in _halves(config.stream_width)
+        },
+        late={} if bus is None else _late(shipped, bus, lengths),
+    )
+
+
+def _taking(model: Model, config: Config) -> Config:
+    """The configuration, with limits as large as the model needs."""
+    free = {name: getattr(config, name) for name in config.as_dict() if name not in LIMITS}
+    tokens = min(config.tokens, model.shape.tokens)
+    needed = sized([model], free | {"tokens": tokens})
+    return replace(
+        config,
+        **{name: max(getattr(config, name), getattr(needed, name)) for name in LIMITS},
+    )
+
+
+def _others(config: Config) -> Iterator[Config]:
+    """The configuration with one choice changed, as far as Config takes it."""
+    changes: list[dict[str, Any]] = [{"dsp_macs": 0}, {"columns": 2 * config.tile_columns}]
+    changes += [{"precise": True}]
+    changes += [{name: 2 * getattr(config, name)} for name in LIMITS]
+    for change in changes:
+        try:
+            other = replace(config, **change)
+        except ValueError:  # beyond what there is
+            continue
+        if other != config:
+            yield other
+
+
+def _halves(width: int) -> Iterator[int]:
+    while width:
+        yield width
+        width //= 2
+
+
+def _late(program: Program, bus: Bus, lengths: list[int]) -> dict[int, list[int]]:
+    """Cycles by latency of the memory behind the read master."""
+    return {
+        latency: [
+            predict_dma(program, [1] * n, [0] * n, bus=bus, latency=latency).cycles for n in lengths
+        ]
+        for latency in MEMORY_LATENCIES
+    }
