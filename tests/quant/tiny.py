@@ -10,8 +10,10 @@ import numpy as np
 from safetensors.numpy import save_file
 from tokenizers import BertWordPieceTokenizer
 
+from golden.model import Shape
 from quant.foreign.resolve import Resolved
 from quant.foreign.tokenizer import PIPELINE
+from quant.model.spec import EncoderSpec
 
 RESOLVED = Resolved(pipeline="", tokens=None, side="right", segments=True, special={})
 """Of a checkpoint that reads no text."""
@@ -147,6 +149,20 @@ def resolved(words: Sequence[str]) -> Resolved:
     """BERT's uncased WordPieces, as calibration finds them in a checkpoint."""
     pieces = BertWordPieceTokenizer({word: i for i, word in enumerate(words)})
     return replace(RESOLVED, pipeline=pieces.to_str())
+
+
+def info_of(shape: Shape, folder: Path, words: Sequence[str]) -> dict[str, Any]:
+    """What calibration says of a model of this shape, its tokenizer written into the folder."""
+    same = ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary", "positions", "types")
+    spec = EncoderSpec(
+        labels=tuple(map(str, range(shape.labels))), **{name: getattr(shape, name) for name in same}
+    )
+    return {
+        "checkpoint": {"sha256": "0"},
+        "spec": spec.to_json(),
+        "tensors": {"logits": {"scale": 1.0}},
+        "tokenizer": write_resolved(folder, words),
+    }
 
 
 def write_resolved(folder: Path, words: Sequence[str]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from tb.generate.folder import MARK, bench_files
 from tb.generate.memories import Expected, Format, Names, expected_text
 from tb.scenarios import SMALL
 from tests.ending import exit_code
-from tests.quant.tiny import write_resolved
+from tests.quant.tiny import info_of
 from tests.tb.plain import STREAMED, Benches, edited, failed, passed, play, replay
 
 CHECKPOINT = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
@@ -88,8 +88,7 @@ def test_the_command_plays_a_review(tmp_path: Path, capsys: pytest.CaptureFixtur
     model, out = tmp_path / "model", tmp_path / "out"
     shape = replace(SMALL["bert-tiny"], vocabulary=30522)
     words = (CHECKPOINT / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    info = {"checkpoint": {"sha256": "0"}, "tokenizer": write_resolved(model, words)}
-    store.save(random_model(shape, 3), model, info)
+    store.save(random_model(shape, 3), model, info_of(shape, model, words))
     given = ("--quantized", model, "--lanes", 4, "--tokens", 9, "--limit", 64, "-o", out)
     review = ("--review", "That movie was terrible, and I would see it again!")
     for unit, stalls in (("requantize", 3), ("softmax", 8)):

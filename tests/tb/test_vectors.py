@@ -25,7 +25,7 @@ from tests.golden.reference import (
     ref_rsqrt,
     ref_softmax,
 )
-from tests.quant.tiny import write_resolved
+from tests.quant.tiny import info_of
 
 CHECKPOINT = Path(__file__).parents[2] / "models" / "bert-tiny-imdb"
 SHAPES = {
@@ -40,17 +40,7 @@ def model_folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     folder = tmp_path / "model"
     words = (CHECKPOINT / "vocab.txt").read_text(encoding="utf-8").splitlines()
     shape = SHAPES[request.param]
-    same = ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary", "positions", "types")
-    spec = EncoderSpec(
-        labels=tuple(map(str, range(shape.labels))), **{name: getattr(shape, name) for name in same}
-    )
-    info = {
-        "checkpoint": {"sha256": "0"},
-        "spec": spec.to_json(),
-        "tensors": {"logits": {"scale": 1.0}},
-        "tokenizer": write_resolved(folder, words),
-    }
-    store.save(random_model(shape, 3), folder, info)
+    store.save(random_model(shape, 3), folder, info_of(shape, folder, words))
     return folder
 
 
