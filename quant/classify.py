@@ -129,7 +129,7 @@ def parser() -> Parser:
     result.add_argument(
         "--batch",
         type=Path,
-        metavar="FILE",
+        metavar="DIR|FILE",
         help="instead of a text: a .csv, .tsv, .jsonl, .txt or .parquet file of any length; for "
         "a model with a class for every token also .conll; of images a folder, a table or a .npz",
     )

@@ -46,7 +46,9 @@ class ImageReader:
                 f"an image has {count} tokens, of which none can be cut, and the limit is "
                 f"{limit}: give --tokens {count}"
             )
-        image = text if isinstance(text, np.ndarray) else read(Path(str(text)))
+        if isinstance(text, str) and not text.strip():
+            raise InputError("the path of the image is empty: give a file")
+        image = text if isinstance(text, np.ndarray) else read(Path(str(text).strip()))
         ids = np.arange(count, dtype=np.int32)
         return Tokens(
             ids=ids,

@@ -83,7 +83,8 @@ def input_of(spec: EncoderSpec, text: str | None, pair: str | None = None) -> Re
     if text is not None:
         return Review(text, None, pair)
     if spec.given:
-        return next(images.stream(IMAGES, "test", names=()))
+        image = next(images.stream(IMAGES, "test", names=()))
+        return replace(image, pair=pair)
     review = next(review for review in imdb("test") if len(review.text.split()) >= TOKENS)
     return replace(review, pair=pair)
 

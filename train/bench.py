@@ -37,6 +37,7 @@ from golden import encoder, fast, store
 from golden.model import Model, Shape
 from golden.random import random_model
 from quant.calibrate import ensure
+from quant.foreign.config import CONFIG, read
 from quant.foreign.tokenizer import TextTokenizer
 from quant.texts.corpora import imdb
 from train.command import run_training
@@ -268,6 +269,11 @@ def parser() -> Parser:
 def bench(options: argparse.Namespace) -> None:
     """The command."""
     torch.set_num_threads(options.threads)
+    kind = read(options.model / CONFIG)["model_type"]
+    if kind != "bert":
+        raise TrainError(
+            f"--model {options.model} is a {kind}: give a BERT with a class for a text"
+        )
     folder = options.quantized or ensure(options.model)
     model, _ = store.load(folder)
     if not 3 <= options.tokens <= model.shape.tokens:

@@ -163,7 +163,10 @@ def _parser() -> Parser:
     result.add_argument("text", nargs="?", help="the text")
     result.add_argument("--pair", metavar="TEXT", help="a second text, for models trained on pairs")
     result.add_argument(
-        "--data", type=Path, metavar="FILE", help="a .csv, .tsv, .jsonl, .txt or .parquet file"
+        "--data",
+        type=Path,
+        metavar="DIR|FILE",
+        help="a .csv, .tsv, .jsonl, .txt or .parquet file; of images also a folder or a .npz",
     )
     result.add_argument(
         "--one-by-one",

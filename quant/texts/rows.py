@@ -55,6 +55,8 @@ def rows(path: Path, encoding: str = "utf-8") -> Iterator[Row]:
     """
     kinds = {".csv": _csv_rows, ".tsv": _tsv_rows, ".jsonl": _jsonl_rows, ".txt": _plain_rows}
     kind = kinds.get(path.suffix.lower())
+    if path.is_dir():
+        raise TextError(f"{path} is a folder: give a file")
     if kind is None:
         raise TextError(f"{path}: unknown kind of file, use {', '.join(kinds)} or .parquet")
     if kind is _tsv_rows and _is_quoted(path, encoding):

@@ -243,6 +243,11 @@ def test_a_picture_is_classified(
     (tmp_path / "names.txt").write_text("picture.png\n" * 3)
     assert classify.main(["--batch", str(tmp_path / "names.txt"), "-o", str(lines), *option]) == 0
     found = [json.loads(line) for line in lines.read_text().splitlines()]
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "one.png").write_bytes(picture.read_bytes())
+    assert classify.main(["--batch", str(tmp_path / "folder"), *option]) == 0
+    (line,) = capsys.readouterr().out.splitlines()[-1:]
+    assert list(json.loads(line)["integer_logits"].values()) == right
     assert [list(one["integer_logits"].values()) for one in found] == [right] * 3
     assert found[0]["text"] == str(picture)
 
@@ -254,6 +259,7 @@ def test_a_picture_is_classified(
         (["{picture}", "--tokens", "4"], "an image has 5 tokens, of which none can be cut"),
         (["missing.png"], "cannot read missing.png"),
         (["{folder}"], "is a folder: give an image in it"),
+        ([" "], "the path of the image is empty"),
     ],
 )
 def test_what_no_image_model_takes_is_refused(

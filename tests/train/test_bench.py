@@ -79,6 +79,11 @@ def test_too_long_texts_are_refused(quantized: Path, capsys: pytest.CaptureFixtu
     assert "--tokens 600: allowed 3..512" in capsys.readouterr().err
 
 
+def test_a_model_of_another_family_is_refused(capsys: pytest.CaptureFixture) -> None:
+    assert bench.main(["--model", "models/vit-tiny-digits"]) == 2
+    assert "is a vit: give a BERT" in capsys.readouterr().err
+
+
 def test_speed_is_float_time_over_golden_time() -> None:
     row = bench.Row("m", 128, 4, 30.0, 31.0, 20.0, 21.0, 10.0, 11.0)
     assert (row.speedup, row.of_int8) == (1.5, 0.5)
