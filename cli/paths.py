@@ -19,7 +19,7 @@ WRITTEN = ("out", "work", "json", "html", "svg", "image", "splits", "saif")
 def problem(option: str, metavar: str, value: str | Path) -> str:
     """Why the path cannot be what the option asks for; "" where nothing speaks against it.
 
-    That a folder to be read is missing is left to who reads it, and what kind DIR|FILE or
+    That a DIR or NAME|FILE to be read is missing is left to who reads it, and what kind DIR|FILE or
     NAME|FILE is: that is for the command to say.
     """
     if not str(value):
@@ -34,7 +34,7 @@ def problem(option: str, metavar: str, value: str | Path) -> str:
     above = _nearest(path)
     if above != path and above.is_file():
         return f"{path} does not exist: {above} is no folder"
-    if metavar == "FILE" and not path.exists():
+    if metavar in ("FILE", "DIR|FILE") and not path.exists():
         return f"{path} does not exist"
     if metavar == "FILE" and path.is_dir():
         return f"{path} is a folder: give a file"

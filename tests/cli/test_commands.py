@@ -203,14 +203,16 @@ def bad_paths(folder: Path, dest: str, metavar: str) -> dict[str, Path]:
     if dest in ("out", "work", "json", "html", "svg", "image", "splits", "saif"):
         other = folder / "plain.csv" if metavar.startswith("DIR") else folder / "full"
         return {"of the other kind": other, "below a file": below}
-    return {
+    found = {
         "a broken link": folder / "broken.csv",
         "a pipe without a writer": folder / "pipe.csv",
         "a device": Path("/dev/full"),
         "below a file": below,
         "missing": folder / "missing.csv",
-        "of the other kind": folder / ("plain.csv" if metavar == "DIR" else "full"),
     }
+    if metavar != "DIR|FILE":  # which takes both
+        found["of the other kind"] = folder / ("plain.csv" if metavar == "DIR" else "full")
+    return found
 
 
 def test_every_path_that_cannot_be_used(name, tmp_path, monkeypatch, capsys):
