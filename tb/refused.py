@@ -224,7 +224,7 @@ def no_programs(config: Config) -> Iterator[Inference]:
             if opcode == Opcode.HEADER:  # the shape of the array
                 taken = flag == ways
             before = [] if opcode == Opcode.HEADER else [first]
-            payload = {Opcode.LINEAR: bytes(8 * config.lanes), Opcode.TABLE: bytes(512)}.get(
+            payload = {Opcode.LINEAR: linear_entry(config, flag)[3], Opcode.TABLE: bytes(512)}.get(
                 Opcode(opcode), b""
             )
             entry = (opcode, flag, fields, payload)
