@@ -22,8 +22,8 @@ from cli.progress import progress
 import numpy as np
 from numpy.typing import NDArray
 
-from quant.calibrate import IMAGES, SENTENCES, default_data
-from quant.embedder import Embedder, add_embedder, embedder_of
+from quant.calibrate import IMAGES, SENTENCES
+from quant.embedder import Embedder, add_embedder, embedder_of, reads_images
 from quant.foreign.tokenizer import InputError, Tokens
 from quant.images import data as images
 from quant.measure.vectors import cosines, nearest
@@ -256,9 +256,10 @@ def texts(options: argparse.Namespace, given: bool) -> Iterator[Review]:
 
 def embed_command(options: argparse.Namespace) -> int:
     check_arguments(options)
+    given = reads_images(options)
+    options.data = options.data or (IMAGES if given else SENTENCES)
+    reviews = texts(options, given)
     quantized, embedder = embedder_of(options)
-    options.data = options.data or default_data(embedder.spec)
-    reviews = texts(options, embedder.spec.given)
     shown = iter(progress(reviews, "embedding"))
     with writing(options.out, embedder.spec.outputs) as write:
         result = embed(embedder, shown, write, options.tokens, options.compare)

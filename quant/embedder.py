@@ -11,10 +11,10 @@ from cli.options import Parser, add_quantized, add_tokens
 import numpy as np
 from numpy.typing import NDArray
 
-from golden import fast
+from golden import fast, store
 from quant.calibrate import MAX_TOKENS, default_out, ensure
 from quant.foreign import hub
-from quant.foreign.checkpoint import Checkpoint
+from quant.foreign.checkpoint import Checkpoint, takes_images
 from quant.foreign.tokenizer import Tokens
 from quant.measure.vectors import unit
 from quant.model import float_model
@@ -73,6 +73,13 @@ def add_embedder(parser: Parser) -> None:
     )
     add_quantized(parser)
     add_tokens(parser, MAX_TOKENS)
+
+
+def reads_images(options: argparse.Namespace) -> bool:
+    """Whether the model that the options name does, before it is calibrated or loaded."""
+    if options.quantized is not None:
+        return bool(store.info_of(options.quantized).get("spec", {}).get("given"))
+    return options.model is not None and takes_images(hub.local(options.model))
 
 
 def embedder_of(options: argparse.Namespace) -> tuple[Path, Embedder]:

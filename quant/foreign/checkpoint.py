@@ -72,6 +72,11 @@ def fingerprint(directory: str | Path) -> str:
     return _fingerprint(_layout(Path(directory)))
 
 
+def takes_images(directory: Path) -> bool:
+    """Whether a checkpoint reads images, by its config alone; CheckpointError as load."""
+    return options.read(_layout(directory).encoder / options.CONFIG)["model_type"] in options.IMAGES
+
+
 def load(
     directory: str | Path, task: str | None = None, resolved: Resolved | None = None
 ) -> Checkpoint:
