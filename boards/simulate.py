@@ -23,8 +23,8 @@ from cli.progress import stage
 from boards.simulation.ulx3s import Simulated, choices
 from golden.store import load
 from rtl.compile import MODEL
-from rtl.compile.image import Image, image_bytes
-from rtl.compile.program import compile_model, embedding_table
+from rtl.compile.image import image_bytes
+from rtl.compile.program import compile_model, image_of
 from rtl.interface.config import Config
 from rtl.interface.options import add_config_options, config_of
 
@@ -64,13 +64,11 @@ def _parser() -> Parser:
     return result
 
 
-def image_of(quantized: Path, config: Config) -> Path:
+def image_file(quantized: Path, config: Config) -> Path:
     """The image of a quantized model, written below build/board."""
     model, _ = load(quantized)
-    table = embedding_table(model, config.lanes)
-    stream = compile_model(model, config).stream()
     path = IMAGES / f"{quantized.name}-{config.lanes}.img"
-    made = Image(stream=stream, rows=table.tobytes(), row_bytes=table[0].nbytes)
+    made = image_of(model, compile_model(model, config))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_if_changed(path, image_bytes(made))
     return path
@@ -81,7 +79,7 @@ def _run(options: argparse.Namespace) -> int:
     of = choices(config)
     memory = None
     if not options.empty and options.flash is None:
-        memory = image_of(options.quantized, config)
+        memory = image_file(options.quantized, config)
         size, room = memory.stat().st_size, of.info.memory_bytes
         if size > room:
             raise ValueError(

@@ -688,9 +688,8 @@ def calibrate_command(options: argparse.Namespace) -> int:
     say(checkpoint)
     data = options.data or default_data(checkpoint.spec)
     spec, layout = checkpoint.spec, layout_of(options)
-    reviews = images.load(spec.given, data, SPLIT, names=(), layout=layout, task=spec.task)[
-        : options.samples
-    ]
+    reviews = images.load(spec.given, data, SPLIT, names=(), layout=layout, task=spec.task)
+    reviews = reviews[: options.samples]
     texts = encode(reviews, checkpoint, options.tokens)
     if len(texts) < FEW:
         print(

@@ -18,7 +18,7 @@ from quant.foreign.checkpoint import Checkpoint, takes_images
 from quant.foreign.tokenizer import Tokens
 from quant.measure.vectors import unit
 from quant.model import float_model
-from quant.model.spec import EMBEDDING
+from quant.model.spec import EMBEDDING, is_given
 from quant.quantize import given
 from quant.quantized_model import QuantizedModel
 
@@ -78,7 +78,7 @@ def add_embedder(parser: Parser) -> None:
 def reads_images(options: argparse.Namespace) -> bool:
     """Whether the model that the options name does, before it is calibrated or loaded."""
     if options.quantized is not None:
-        return bool(store.info_of(options.quantized).get("spec", {}).get("given"))
+        return is_given(store.info_of(options.quantized))
     return options.model is not None and takes_images(hub.local(options.model))
 
 

@@ -18,7 +18,7 @@ from golden import store
 from golden.model import Model
 from quant.calibrate import DEFAULT_DATA, IMAGES
 from quant.images import data as images
-from quant.model.spec import EncoderSpec
+from quant.model.spec import EncoderSpec, is_given
 from quant.quantized_model import QuantizedModel
 from quant.texts.data_file import Review
 from sim.options import add_model_options, quantized_of
@@ -117,7 +117,7 @@ def _command(options: argparse.Namespace) -> None:
     directory = quantized_of(options)
     if options.ids:
         model, info = store.load(directory)
-        if info.get("spec", {}).get("given"):
+        if is_given(info):
             raise ValueError(
                 f"--ids: {directory} is a model of images, whose ids are the numbers of their "
                 "rows: give an image with --text"

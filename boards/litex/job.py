@@ -15,8 +15,8 @@ from golden.encoder import run as golden
 from golden.model import Model, Shape
 from golden.random import random_model
 from rtl.compile.fit import fitting_model, longest_sequence
-from rtl.compile.image import Image, image_bytes
-from rtl.compile.program import Program, compile_model, embedding_table
+from rtl.compile.image import image_bytes
+from rtl.compile.program import Program, compile_model, image_of
 from rtl.dma.bus import Bus
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
@@ -115,10 +115,7 @@ class Job:
     @cached_property
     def memory(self) -> bytes:
         """What firmware/main.c says: numbers, words of the sequences, the image."""
-        table = embedding_table(self.model, self.config.lanes)
-        image = image_bytes(
-            Image(stream=self.program.stream(), rows=table.tobytes(), row_bytes=table[0].nbytes)
-        )
+        image = image_bytes(image_of(self.model, self.program))
         words: list[int] = []
         for one in self.sequences:
             tokens = token_words(one.ids, one.types, one.attend)

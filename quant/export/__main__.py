@@ -18,7 +18,7 @@ from quant.calibrate import default_out, ensure
 from quant.export import c
 from quant.foreign import hub
 from quant.foreign.checkpoint import DEFAULT_MODEL
-from quant.model.spec import TASKS
+from quant.model.spec import TASKS, is_given
 
 DESCRIPTION = """\
 Write a quantized model for use without Python; its logits are those of golden, bit for bit.
@@ -86,7 +86,7 @@ def export_command(options: argparse.Namespace) -> int:
 def export_c(quantized: Path, out: Path, prefix: str) -> int:
     check_directory(out, prefix)
     model, info = store.load(quantized)
-    given = c.given(info)
+    given = is_given(info)
     write_c(c.sources(model, info, prefix), out)
     shape = model.shape
     logits = f"{shape.labels} logits{' each' if shape.pooling == 'none' else ''}"
@@ -112,7 +112,7 @@ def export_onnx(quantized: Path, out: Path) -> int:
 
     check_file(out)
     model, info = store.load(quantized)
-    given = c.given(info)
+    given = is_given(info)
     made = graph(model, given)
     files.write(out, made.SerializeToString(deterministic=True))
     print(f"{out}: {len(made.graph.node)} operators of opset {OPSET}, {quantized}")

@@ -14,7 +14,13 @@ import numpy as np
 
 from golden import reciprocal, rsqrt, softmax
 from golden.model import Layer, Linear, Model, Norm
-from quant.model.spec import MULTI_LABEL, REGRESSION, SIGMOID, TOKEN_CLASSIFICATION
+from quant.model.spec import (
+    MULTI_LABEL,
+    REGRESSION,
+    SIGMOID,
+    TOKEN_CLASSIFICATION,
+    is_given,
+)
 from quant.quantize.decode import scale
 
 PREFIX = "bert"  # as it stands in INFERENCE
@@ -50,14 +56,6 @@ def check_prefix(prefix: str) -> None:
         )
 
 
-def given(info: Mapping[str, Any]) -> bool:
-    """Whether the rows of the tokens are given with each input, by a model's description."""
-    match info:
-        case {"spec": {"given": True}}:
-            return True
-    return False
-
-
 def names(prefix: str = PREFIX) -> list[str]:
     """The files of the C export."""
     return [_prefixed(name, prefix) for name in (*INFERENCE, *GENERATED)]
@@ -73,7 +71,7 @@ def sources(model: Model, info: Mapping[str, Any], prefix: str = PREFIX) -> dict
     check_prefix(prefix)
     here = resources.files(__package__ or "quant.export")
     texts = {name: here.joinpath(name).read_text() for name in INFERENCE}
-    rows = given(info)
+    rows = is_given(info)
     texts["bert_shape.h"] = _shape(model, rows)
     texts["bert_model.c"] = "".join(_model(model, rows))
     texts = {_prefixed(name, prefix): _prefixed(text, prefix) for name, text in texts.items()}

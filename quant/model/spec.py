@@ -274,6 +274,14 @@ class EncoderSpec:
         return cls(**fields)
 
 
+def is_given(info: Mapping[str, Any]) -> bool:
+    """Whether a quantized model's rows come with each input, by its description."""
+    match info:
+        case {"spec": {"given": True}}:
+            return True
+    return False
+
+
 def check_arrays(spec: EncoderSpec, arrays: Mapping[str, Floats]) -> None:
     """Raise CheckpointError unless ``arrays`` holds exactly what ``spec`` needs, all finite."""
     shapes = spec.shapes()

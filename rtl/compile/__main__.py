@@ -247,8 +247,11 @@ def _input(
     ValueError
         The model takes no text, or not this one.
     """
+    # The packages of quant are needed here alone.
+    from quant.model.spec import is_given
+
     if options.text is None:
-        if info.get("spec", {}).get("given"):
+        if is_given(info):
             print(
                 "note: rows come with each image: those of the tokens are zeros here; --text IMAGE "
                 "puts an image's there",
@@ -256,7 +259,6 @@ def _input(
                 flush=True,
             )
         return model, None
-    # The tokenizer's packages are needed for this alone.
     from quant.quantized_model import QuantizedModel
 
     if "spec" not in info:

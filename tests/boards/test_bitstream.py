@@ -19,7 +19,7 @@ from boards.gateware.system import Choices
 from boards.gateware.ulx3s import PINS
 from golden.random import random_model
 from rtl.interface.config import Config
-from tests.boards.host.conftest import SHAPE, image_of
+from tests.boards.host.conftest import SHAPE, image_for
 
 LPF = Path(bitstream.PINS).read_text()
 
@@ -151,7 +151,7 @@ def test_the_tool_writes_the_image_then_the_bitstream(
     monkeypatch.setattr(program, "connected", lambda: True)
     bit, image = tmp_path / "x.bit", tmp_path / "m.img"
     bit.write_bytes(b"")
-    image.write_bytes(image_of(random_model(SHAPE, seed=5)))
+    image.write_bytes(image_for(random_model(SHAPE, seed=5)))
     calls = [
         f"--board ulx3s --write-flash --offset 0x200000 --file-type raw {image}",
         f"--board ulx3s --write-flash {bit}",
@@ -164,7 +164,7 @@ def test_the_tool_writes_the_image_then_the_bitstream(
 def test_an_image_that_the_flash_has_no_place_for_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    image = image_of(random_model(SHAPE, seed=5))
+    image = image_for(random_model(SHAPE, seed=5))
     (tmp_path / "m.img").write_bytes(image)
     monkeypatch.setattr(program, "FLASH_BYTES", 0x20_0000 + len(image) - 1)
     assert program.main(["--load", str(tmp_path / "m.img")]) == 2

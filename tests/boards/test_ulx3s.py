@@ -35,7 +35,7 @@ from quant.foreign.tokenizer import TextTokenizer
 from rtl.compile.image import CRC_AT, HEADER, read_image
 from rtl.interface.operation import Error
 from tests.boards.conftest import CHOICES, with_stand_in
-from tests.boards.host.conftest import LABELS, SHAPE, image_of, sample_in, text
+from tests.boards.host.conftest import LABELS, SHAPE, image_for, sample_in, text
 from tests.boards.stand_in import MANY, answer
 
 pytestmark = pytest.mark.verilator
@@ -46,7 +46,7 @@ Talk = Callable[..., Board]
 MEMORY = 1 << 25
 LED_IN_USE = 4
 CONFIG, LONGEST = CHOICES.config, CHOICES.longest
-IMAGE = image_of(random_model(SHAPE, seed=5), CONFIG.lanes)
+IMAGE = image_for(random_model(SHAPE, seed=5), CONFIG.lanes)
 
 
 def right(board: Board, rng: random.Random) -> None:
@@ -207,9 +207,9 @@ def test_the_board_says_which_model_it_has(ulx3s: Make, talk: Talk) -> None:
     board, model = talk(), random_model(SHAPE, seed=6)
     assert board.info().model == bytes(8)
     for one in (random_model(SHAPE, seed=5), model):
-        board.load(image_of(one, CONFIG.lanes))
+        board.load(image_for(one, CONFIG.lanes))
         assert board.info().model == identity_of(one)
-    image = image_of(model, CONFIG.lanes)
+    image = image_for(model, CONFIG.lanes)
     (rows,) = struct.unpack_from("<Q", image, 40)
     others = read_image(IMAGE).rows
     assert len(others) == len(image) - rows

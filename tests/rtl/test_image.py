@@ -22,7 +22,7 @@ from golden.store import save
 from quant.calibrate import ensure
 from rtl.compile.__main__ import main
 from rtl.compile.image import Image, ImageError, image_bytes, read_image
-from rtl.compile.program import compile_model, embedding_table
+from rtl.compile.program import compile_model, image_of
 from rtl.interface.config import Config
 from tests import zoo
 from tests.damage import any_damage, sections
@@ -33,9 +33,7 @@ SHAPE = zoo.shape("no-pooler", positions=9, position_offset=0)
 
 def made(lanes: int = 4, seed: int = 3, columns: int | None = None) -> Image:
     model = random_model(SHAPE, seed)
-    table = embedding_table(model, lanes)
-    stream = compile_model(model, Config(lanes=lanes, columns=columns)).stream()
-    return Image(stream=stream, rows=table.tobytes(), row_bytes=table[0].nbytes)
+    return image_of(model, compile_model(model, Config(lanes=lanes, columns=columns)))
 
 
 def number(data: bytes, at: int, size: int) -> int:

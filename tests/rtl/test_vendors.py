@@ -338,7 +338,8 @@ def test_vivado_has_every_interface_on_its_clock(
 
     def put(key: str, value: str, thing: str) -> str:
         if "/" in thing:
-            parameters[tuple(thing.split("/"))] = value  # type: ignore[index]
+            interface, name = thing.split("/")
+            parameters[interface, name] = value
         return ""
 
     names = "create_project add_files current_fileset update_compile_order close_project"

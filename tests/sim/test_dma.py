@@ -16,8 +16,8 @@ from golden.store import load
 from quant.calibrate import ensure
 from rtl.accelerator_dma import MOST_OWED
 from rtl.compile.fit import fitting
-from rtl.compile.image import Image, image_bytes
-from rtl.compile.program import Program, compile_model, embedding_table
+from rtl.compile.image import image_bytes
+from rtl.compile.program import Program, compile_model, image_of
 from rtl.dma.bus import Bus
 from rtl.dma.registers import DMA_REGISTERS, KEPT
 from rtl.interface.operation import Error
@@ -169,8 +169,8 @@ def test_the_shipped_model() -> None:
     """128 tokens on 8 lanes: golden's logits in the cycles that are predicted."""
     model, bus = load(ensure())[0], Bus()
     config = fitting(model.shape, 8, 128)
-    program, table = compile_model(model, config), embedding_table(model, 8)
-    image = Image(stream=program.stream(), rows=table.tobytes(), row_bytes=table[0].nbytes)
+    program = compile_model(model, config)
+    image = image_of(model, program)
     board = MemoryBoard(library(design_of(config, bus), bus), bus)
     board.hold({64: image_bytes(image)})
     board.point(image, 64)

@@ -24,7 +24,7 @@ from sim.estimate import area, fits
 from sim.estimate.memories import Memory, memories
 from sim.estimate.performance import example, performance
 from sim.families.families import FAMILIES
-from sim.synth import tools
+from sim.synth import ecp5, tools
 from sim.synth.place import PARTS
 from tests.ending import refusal
 from verify.fuzz.subject import config as small
@@ -155,6 +155,17 @@ def test_what_is_counted_is_right_at_every_point(point: area.Point) -> None:
     told = area.fit().of(point.config)
     assert told["DSP"] == point.resources["DSP"]
     assert told["block RAM"] == point.resources["block RAM"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "point", [one for one in area.points() if one.config.lanes == 4], ids=lambda one: str(one.array)
+)
+def test_the_points_are_what_synthesis_counts(point: area.Point) -> None:
+    """Of the design as it stands: figures that a change has made old are seen here."""
+    cost = ecp5.synthesise(generated("accelerator", point.config), route=False)
+    assert {name: cost.resources[name] for name in area.RESOURCES} == point.resources
+    assert {name: cost.parts["engine.matmul"][name] for name in point.array} == point.array
 
 
 def test_the_units_of_16_lanes_add_up() -> None:

@@ -20,8 +20,8 @@ from golden.random import random_model
 from golden.store import save
 from quant.foreign.tokenizer import TextTokenizer, Tokens
 from quant.model.spec import EncoderSpec
-from rtl.compile.image import Image, image_bytes
-from rtl.compile.program import compile_model, embedding_table
+from rtl.compile.image import image_bytes
+from rtl.compile.program import compile_model, image_of
 from rtl.interface.config import Config
 from tests import zoo
 from tests.boards.host.pretended import LANES, Board, Line
@@ -84,10 +84,9 @@ def text(rng: random.Random) -> str:
     return " ".join(rng.choice(WORDS[4:]) for _ in range(rng.randint(1, 9)))
 
 
-def image_of(model: Model, lanes: int = LANES) -> bytes:
-    table = embedding_table(model, lanes)
-    stream = compile_model(model, Config(lanes=lanes)).stream()
-    return image_bytes(Image(stream=stream, rows=table.tobytes(), row_bytes=table[0].nbytes))
+def image_for(model: Model, lanes: int = LANES) -> bytes:
+    """The image of a model for an array of so many lanes."""
+    return image_bytes(image_of(model, compile_model(model, Config(lanes=lanes))))
 
 
 def info_of(spec: EncoderSpec, folder: Path) -> dict[str, Any]:
@@ -101,7 +100,7 @@ def sample_in(folder: Path) -> Sample:
     """The model with what belongs to it, written into a folder."""
     model = random_model(SHAPE, seed=5)
     save(model, folder / "model", info_of(SPEC, folder / "model"))
-    (folder / "model.img").write_bytes(image_of(model))
+    (folder / "model.img").write_bytes(image_for(model))
     return Sample(model, folder / "model", folder / "model.img")
 
 

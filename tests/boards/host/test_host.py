@@ -35,7 +35,7 @@ from tests.boards.host.conftest import (
     SHAPE,
     SPEC,
     Sample,
-    image_of,
+    image_for,
     info_of,
     text,
 )
@@ -209,7 +209,7 @@ def test_a_board_that_is_silent(
 
 
 REFUSED = [
-    (lambda s: image_of(s.model, 8), {}, "is for 8 lanes, the board has 4"),
+    (lambda s: image_for(s.model, 8), {}, "is for 8 lanes, the board has 4"),
     (lambda s: s.image.read_bytes(), {"memory_bytes": 512}, "the board's memory 512: take a"),
     (lambda s: s.image.read_bytes(), {"version": 1}, "the board speaks version 1 of the protocol"),
     (lambda s: s.image.read_bytes()[:-1], {}, "it is cut"),
@@ -278,7 +278,7 @@ def test_an_image_of_another_model_is_not_asked(
     """On the board already, or by --load: both models are named, no text is sent."""
     board = make_board()
     other, file = other_models(sample.model)[name], tmp_path / "other.img"
-    file.write_bytes(image_of(other))
+    file.write_bytes(image_for(other))
     asked = ["--quantized", str(sample.quantized)]
     names = f"model {identity_of(other).hex()}, --quantized {sample.quantized} is model "
     names += f"{identity_of(sample.model).hex()}: "
@@ -522,7 +522,7 @@ def test_a_class_for_every_token(make_board: Make, command: Make, tmp_path: Path
     spec = replace(SPEC, pooling="none", task="token-classification")
     folder, image, data = (tmp_path / name for name in ("model", "model.img", "texts.jsonl"))
     save(model, folder, info_of(spec, folder))
-    image.write_bytes(image_of(model))
+    image.write_bytes(image_for(model))
 
     def runs(words: list[tuple[int, int, int]]) -> list[int]:
         ids, types = (np.array([word[place] for word in words]) for place in (0, 1))
