@@ -170,7 +170,10 @@ def _parser() -> Parser:
     return result
 
 
-WORDS_KEYS = {"words?[]": "with --text: of s_axis_tokens, the last with tlast"}
+WORDS_KEYS = {
+    "words?[]": "with --text: of s_axis_tokens, the last with tlast",
+    "labels?[]": "with --text: names of the logits; empty where they have none",
+}
 KEYS = {
     "model": "its identity, in hexadecimal",
     "stream, stream_bytes": "file of the command stream, and its size",
@@ -239,8 +242,8 @@ def _hold(stream: bytes, path: Path, config: Config) -> None:
 
 def _input(
     options: argparse.Namespace, model: Model, info: dict[str, Any], most: int
-) -> tuple[Model, Tokens | None]:
-    """The tokens of --text, and the model with the rows that it brings where it is an image.
+) -> tuple[Model, Tokens | None, tuple[str, ...]]:
+    """The model with the rows that --text brings where it is an image, its tokens, the labels.
 
     Raises
     ------
@@ -258,7 +261,7 @@ def _input(
                 file=sys.stderr,
                 flush=True,
             )
-        return model, None
+        return model, None, ()
     from quant.quantized_model import QuantizedModel
 
     if "spec" not in info:
@@ -266,11 +269,11 @@ def _input(
     quantized = QuantizedModel.load(options.quantized, None, floats=False)
     tokens = quantized.tokens(options.text, options.pair, most)
     placed, (numbered,) = quantized.placed([tokens])
-    return placed.model, numbered
+    return placed.model, numbered, quantized.spec.labels
 
 
-def _words(tokens: Tokens | None) -> dict[str, object]:
-    """Print the words of the tokens; the same for JSON, nothing without them."""
+def _words(tokens: Tokens | None, labels: tuple[str, ...]) -> dict[str, object]:
+    """Print the words of the tokens; they and the labels for JSON, nothing without them."""
     if tokens is None:
         return {}
     words = [int(word) for word in token_words(tokens.ids, tokens.types)]
@@ -278,7 +281,7 @@ def _words(tokens: Tokens | None) -> dict[str, object]:
     print(f"tokens: {len(words):,}{cut}; a packet of s_axis_tokens, tlast with the last")
     for word, token, segment in zip(words, tokens.ids, tokens.types):
         print(f"  0x{word:08x}  token {token}, type {segment}")
-    return {"words": words}
+    return {"words": words, "labels": list(labels)}
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -305,14 +308,14 @@ def _run(options: argparse.Namespace) -> int:
         )
     model, info = load(options.quantized)
     config = sized([model], given(options))
-    model, tokens = _input(options, model, info, longest_sequence(model, config))
+    model, tokens, labels = _input(options, model, info, longest_sequence(model, config))
     program = compile_model(model, config, whole_last_layer=options.whole_last_layer)
     stream = program.stream()
     if options.dump is not None:
         for line in listing(stream, {i: step.name for i, step in enumerate(program.steps)}):
             print(line)
         return 0
-    words = _words(tokens)
+    words = _words(tokens, labels)
     stage(f"for accelerators of at least {' '.join(options_of(config))}")
     if options.image:
         made = image_of(model, program)

@@ -229,7 +229,8 @@ def test_the_words_of_a_text(
     arguments = ["--quantized", str(ensure()), *files, str(tmp_path / "out")]
     arguments += ["--text", text, *(["--pair", pair] if pair else [])]
     assert main([*arguments, "--json", str(tmp_path / "json")]) == 0
-    assert json.loads((tmp_path / "json").read_text())["words"] == wanted
+    said = json.loads((tmp_path / "json").read_text())
+    assert (said["words"], said["labels"]) == (wanted, ["negative", "positive"])
     out = capsys.readouterr().out
     assert [int(line.split()[0], 16) for line in out.splitlines() if line[:4] == "  0x"] == wanted
     if pair is None:
