@@ -185,6 +185,11 @@ def describe_silicon(found: Silicon, parts: bool = False) -> str:
         f"cells: {found.kge:.1f} kGE, {found.mm2:.3f} mm2",
         f"memories: {bits}; of these register files alone are among the cells",
     ]
+    held = found.registers
+    lines.append(
+        f"flip-flops: {held.bits:,} before mapping, {held.reset:,} with a synchronous reset, "
+        f"{held.enable:,} with one of {held.enables:,} enables"
+    )
     if found.clock is not None:
         lines.append(
             "clock: {typical_mhz:.1f} MHz typical, {slow_mhz:.1f} MHz in the slow corner, from "

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.files import locked, write_if_changed, write_json
+from cli.keys import under
 
 from rtl.interface.config import CONFIG_KEYS
 from sim.design import Design
@@ -23,6 +24,7 @@ from sim.synth import memories, models, parts, sta, toggles
 from sim.synth.ecp5 import FOLDER
 from sim.synth.memories import Memory
 from sim.synth.netlist import Bit
+from sim.synth.registers import REGISTERS_KEYS, Registers, registers
 from sim.synth.tools import SynthesisError, run_tool
 
 TARGET = "osu018"
@@ -108,6 +110,11 @@ def cell_models(types: Collection[str]) -> str:
     return "\n\n".join([*(found[name] for name in sorted(types)), *tables, ""])
 
 
+def without_zeros(verilog: str) -> str:
+    """The text without what memories that are written begin with, which no chip loads."""
+    return _BEGINS.sub("", verilog)
+
+
 def coarse(design: Design) -> str:
     """Yosys commands up to memories: what a register begins with is forgotten.
 
@@ -158,6 +165,7 @@ OSU018_KEYS = {
     "memories[].part, .kind, .words, .bits, .reads, .writes": "each memory; bits of a word, ports. "
     "Register files are among the cells",
     "memory_bits{}": "by kind",
+    **under("registers.", REGISTERS_KEYS),
     "clock.typical_mhz, .slow_mhz": "of the slowest path from register to register, in the "
     "library's corner and in an assumed slow one",
     "clock.start, .end": "signals at the ends of that path",
@@ -180,6 +188,7 @@ class Silicon:
     parts: dict[str, dict[str, float]]
     memories: list[dict[str, object]]
     memory_bits: dict[str, int]
+    registers: Registers
     clock: dict[str, object] | None
     power: dict[str, float] | None
     seconds: float
@@ -193,6 +202,8 @@ class Mapped:
     ----------
     modules
         "modules" of Yosys' JSON: one a part, register files, and boxes for RAMs and ROMs.
+    coarse
+        The same before mapping: Yosys' own registers and operators.
     memories
         By the part that each is in, as `part: memory`.
     folder
@@ -202,6 +213,7 @@ class Mapped:
     """
 
     modules: dict[str, Any]
+    coarse: dict[str, Any]
     memories: list[tuple[str, Memory]]
     folder: Path
     seconds: float
@@ -236,7 +248,7 @@ def mapped(
         if not done.exists():
             say(f"synthesis of {name} for {TARGET} (log: {folder / 'yosys.log'})")
             start = time.monotonic()
-            write_if_changed(folder / f"{name}.v", _BEGINS.sub("", design.verilog))
+            write_if_changed(folder / f"{name}.v", without_zeros(design.verilog))
             run_tool("yosys", "-q", "-p", "; ".join(scripts[0].splitlines()), folder=folder)
             found = json.loads((folder / "coarse.json").read_text())
             taken = memories.take_out(found)
@@ -259,12 +271,17 @@ def mapped(
             seconds = round(time.monotonic() - start, 1)
             write_json(done, {"memories": held, "seconds": seconds})
         found = json.loads(done.read_text())
-    modules = json.loads((folder / "netlist.json").read_text())["modules"]
+    modules, before = (
+        json.loads((folder / name).read_text())["modules"]
+        for name in ("netlist.json", "coarse.json")
+    )
     listed = [
         (part, Memory(**entry | {"contents": tuple(entry["contents"])}))
         for part, entry in found["memories"]
     ]
-    return Mapped(modules=modules, memories=listed, folder=folder, seconds=found["seconds"])
+    return Mapped(
+        modules=modules, coarse=before, memories=listed, folder=folder, seconds=found["seconds"]
+    )
 
 
 def synthesise(
@@ -334,6 +351,7 @@ def synthesise(
             for part, memory in netlist.memories
         ],
         memory_bits=dict(bits),
+        registers=registers(netlist.coarse, design.name),
         clock=clock,
         power=None
         if power is None

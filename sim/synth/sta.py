@@ -53,11 +53,11 @@ class Flat:
 
     def verilog(self, top: str) -> str:
         """Text whose names no reader takes for others: n1 for a net, c1 for a cell."""
-        ports = [bit for _, bits in self.ports.values() for bit in bits]
-        lines = [f"module {top}({', '.join(map(_net, ports))});"]
-        for way, bits in self.ports.values():
-            lines += [f"  {way} {_net(bit)};" for bit in bits]
-        return "\n".join([*lines, *self._inside(set(ports)), "endmodule", ""])
+        ports = {bit: way for way, bits in self.ports.values() for bit in bits}
+        ways = {bit: way for bit, way in ports.items() if isinstance(bit, int)}
+        lines = [f"module {top}({', '.join(map(_net, ways))});"]
+        lines += [f"  {way} {_net(bit)};" for bit, way in ways.items()]
+        return "\n".join([*lines, *self._inside(set(ways)), "endmodule", ""])
 
     def module(self, top: str, begins: Callable[[], str], flip_flop: str) -> str:
         """The same with the ports of the design; each flip-flop begins with a bit of `begins`."""

@@ -20,6 +20,8 @@ from sim.gates import __main__ as gates
 from sim.gates.netlist import FLIP_FLOP, netlist
 from sim.synth import __main__ as command
 from sim.synth import memories, osu018, sta, toggles
+from sim.synth.memories import Memory
+from sim.synth.registers import Registers, problems, registers
 from sim.synth.tools import SynthesisError, run_tool
 from tests.ending import refusal
 from tests.tiers import quick
@@ -39,13 +41,17 @@ def design(verilog: str, **ports: int) -> Design:
     return Design(name="top", configuration="4", verilog=verilog, ports=clock | found, sheet=sheet)
 
 
-#: Two parts: four flip-flops in one of them, an inverter between flip-flops in the other.
+#: Two parts: four flip-flops in one of them, an inverter between flip-flops in the other. One net
+#: is two outputs, and one output is a constant.
 PARTS = """\
-module top(clk, d, q);
+module top(clk, d, q, again, high);
   input clk; wire clk;
   input [3:0] d; wire [3:0] d;
   output q; wire q;
+  output again; wire again;
+  output high; wire high;
   wire [3:0] held;
+  assign again = q, high = 1'b1;
   top_four four (
     .clk(clk), .d(d), .q(held)
   );
@@ -78,7 +84,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_own_folder")
 def test_areas_by_part_are_those_of_the_layout() -> None:
     """A flip-flop is 9.6 x 10 um, a NAND 2.4 x 10, an inverter 1.6 x 10: 4, 1 and 2/3 of a gate."""
-    found = osu018.synthesise(design(PARTS, d=4, q=-1))
+    found = osu018.synthesise(design(PARTS, d=4, q=-1, again=-1, high=-1))
     assert found.parts == {
         "four": {"kge": 0.016, "flip_flops": 4},
         "one": {"kge": 0.009, "flip_flops": 2},
@@ -142,6 +148,102 @@ endmodule
     assert b"wrong 0" in done.stdout
 
 
+def coarse(verilog: str, folder: Path, top: str = "top") -> dict[str, Any]:
+    """The netlist up to memories, which needs no cells."""
+    (folder / f"{top}.v").write_text(verilog)
+    found = dataclasses.replace(design(verilog), name=top)
+    run_tool("yosys", "-q", "-p", "; ".join(osu018.coarse(found).splitlines()), folder=folder)
+    netlist: dict[str, Any] = json.loads((folder / "coarse.json").read_text())
+    return netlist
+
+
+REGISTERS = """\
+module top(clk, other, rst, en, d, q);
+  input clk; input other; input rst; input en; input [7:0] d; output [7:0] q;
+  reg [7:0] a, b, q;
+  always @(posedge clk) begin
+    a <= d;
+    if (rst) b <= 0; else if (en) b <= a;
+    if (d[0]) q[3:0] <= b[3:0];
+    if (rst) q[7:4] <= 3; else q[7:4] <= b[7:4];
+  end
+endmodule
+"""
+
+
+def test_registers_are_counted(tmp_path: Path) -> None:
+    netlist = coarse(REGISTERS, tmp_path)["modules"]
+    assert registers(netlist, "top") == Registers(bits=24, reset=12, enable=12, enables=2)
+    assert problems(netlist, "top") == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("@(posedge clk)", "@(negedge clk)", "falling edges"),
+        ("@(posedge clk)", "@(posedge other)", "another clock"),
+        ("@(posedge clk)", "@(posedge clk & en)", "another clock"),
+        ("    a <= d;", "    end always @* begin if (en) a = d; end", r"\$dlatch"),
+        (
+            "  always @(posedge clk) begin\n    a <= d;",
+            "always @(posedge clk, posedge rst) "
+            "if (rst) a <= 0; else a <= d;\nalways @(posedge clk) begin",
+            r"\$adff",
+        ),
+    ],
+)
+def test_what_scan_cannot_take_is_seen(old: str, new: str, told: str, tmp_path: Path) -> None:
+    assert old in REGISTERS
+    verilog = REGISTERS.replace(old, new)
+    if "always @*" in new:
+        body, rest = verilog.split("end always @* begin if (en) a = d; end")
+        rest, end = rest.split("  end\nendmodule")
+        verilog = f"{body}{rest}  end\n  always @* if (en) a = d;\nendmodule{end}"
+    netlist = coarse(verilog, tmp_path)["modules"]
+    assert any(re.search(told, line) for line in problems(netlist, "top"))
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *quick(["reciprocal", "softmax", "layernorm", "matmul"], 2),
+        pytest.param("accelerator", marks=pytest.mark.thorough),
+    ],
+)
+def test_every_unit_has_one_clock_and_no_latch_and_no_loop(unit: str, tmp_path: Path) -> None:
+    found = generated(unit, CONFIG)
+    netlist = coarse(osu018.without_zeros(found.verilog), tmp_path, unit)
+    taken = memories.take_out(netlist)
+    assert problems(netlist["modules"], unit) == []
+    held = registers(netlist["modules"], unit)
+    assert 0 < held.reset < held.bits
+    assert 0 <= held.enables <= held.enable < held.bits
+    checked_for_loops(netlist, {memory.module: memory for memory in taken.values()}, tmp_path, unit)
+
+
+def checked_for_loops(
+    netlist: Any, kinds: dict[str, Memory], folder: Path, top: str = "top"
+) -> None:
+    """Yosys' `check` on the flat netlist: register files are flip-flops, other memories boxes."""
+    files = [memory for memory in kinds.values() if memory.kind == "register file"]
+    boxes = [memory for memory in kinds.values() if memory.kind != "register file"]
+    (folder / "files.v").write_text("".join(memory.model() for memory in files))
+    (folder / "boxes.v").write_text("".join(memory.box() for memory in boxes))
+    (folder / "taken.json").write_text(json.dumps(netlist))
+    script = "read_json taken.json; read_verilog files.v; read_verilog -lib boxes.v; "
+    script += f"hierarchy -top {top}; proc; setattr -mod -unset keep_hierarchy *; flatten; "
+    script += "memory; opt_expr -undriven; opt_clean; check -assert"
+    run_tool("yosys", "-q", "-p", script, folder=folder)
+
+
+def test_a_loop_is_seen(tmp_path: Path) -> None:
+    loop = REGISTERS.replace("  always", "  wire x = y | en; wire y = x & d[1];\n  always", 1)
+    loop = loop.replace("a <= d;", "a <= d ^ {8{y}};")
+    netlist = coarse(loop, tmp_path)
+    with pytest.raises(SynthesisError, match="found logic loop"):
+        checked_for_loops(netlist, {}, tmp_path)
+
+
 MEMORIES = """\
 module top(clk, we, a, d, ram, rom, file);
   input clk; wire clk;
@@ -167,14 +269,6 @@ module top(clk, we, a, d, ram, rom, file);
   assign file = few[a[1:0]];
 endmodule
 """
-
-
-def coarse(verilog: str, folder: Path) -> dict[str, Any]:
-    """The netlist up to memories, which needs no cells."""
-    (folder / "top.v").write_text(verilog)
-    found = design(verilog)
-    run_tool("yosys", "-q", "-p", "; ".join(osu018.coarse(found).splitlines()), folder=folder)
-    return json.loads((folder / "coarse.json").read_text())
 
 
 def test_memories_are_taken_out(tmp_path: Path) -> None:
@@ -271,7 +365,7 @@ def test_a_file_that_is_no_saif_of_the_design(text: str, tmp_path: Path) -> None
 @pytest.mark.usefixtures("_own_folder")
 def test_power_follows_the_toggles(tmp_path: Path) -> None:
     """Twice the clock is twice the power, but leakage; still inputs leave the clock's alone."""
-    netlist = osu018.mapped(design(PARTS, d=4, q=-1))
+    netlist = osu018.mapped(design(PARTS, d=4, q=-1, again=-1, high=-1))
     flat = sta.flat(netlist.modules, "top")
     nets = {bit for _, pins in flat.cells for bits in pins.values() for bit in bits}
 
@@ -292,7 +386,7 @@ def test_power_follows_the_toggles(tmp_path: Path) -> None:
 def test_a_saif_of_another_design_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.saif").write_text(SAIF)
     with pytest.raises(SynthesisError, match="the SAIF is of another design"):
-        osu018.synthesise(design(PARTS, d=4, q=-1), saif=tmp_path / "a.saif")
+        osu018.synthesise(design(PARTS, d=4, q=-1, again=-1, high=-1), saif=tmp_path / "a.saif")
 
 
 def test_without_the_library_the_command_to_run_is_named(
