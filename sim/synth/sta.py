@@ -179,7 +179,7 @@ class Power:
 _ACTIVITY = "sta::set_power_pin_activity [get_pins c{cell}/{pin}] {toggles:.6g} {ones:.6g}"
 _PATH_END = re.compile(r"^(Startpoint|Endpoint): c(\d+)\b", re.MULTILINE)
 _SLACK = re.compile(r"^\s+(-?[\d.]+)\s+slack", re.MULTILINE)
-_POWER = re.compile(r"^(Sequential|Combinational) .*?(\S+)\s+[\d.]+%$", re.MULTILINE)
+_POWER = re.compile(r"^(Sequential|Combinational) +(\S+) +(\S+) +(\S+) ", re.MULTILINE)
 
 
 def analyse(
@@ -237,7 +237,11 @@ def analyse(
         timing = Timing(period_ns=delay, start=ends["Startpoint"], end=ends["Endpoint"])
     if not activity:
         return timing, None
-    watts = {kind: float(total) for kind, total in _POWER.findall(said)}
+    # OpenSTA 2.0 takes the energies of both edges inside of a cell for each edge; later ones half.
+    watts = {
+        kind: float(internal) / 2 + float(switching) + float(leakage)
+        for kind, internal, switching, leakage in _POWER.findall(said)
+    }
     return timing, Power(
         sequential=1e3 * watts["Sequential"], combinational=1e3 * watts["Combinational"]
     )

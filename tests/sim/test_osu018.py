@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from rtl.accelerator_dma import AcceleratorsDma
+from rtl.dma.bus import Bus
 from rtl.interface.config import Config
 from sim.bench import BenchError, run_bench
-from sim.design import Design, Port, generated
+from sim.design import Design, Port, described, generated
 from sim.gates import __main__ as gates
 from sim.gates.netlist import FLIP_FLOP, netlist
 from sim.synth import __main__ as command
@@ -221,6 +223,15 @@ def test_every_unit_has_one_clock_and_no_latch_and_no_loop(unit: str, tmp_path: 
     checked_for_loops(netlist, {memory.module: memory for memory in taken.values()}, tmp_path, unit)
 
 
+@pytest.mark.thorough
+def test_the_memory_side_has_one_clock_too(tmp_path: Path) -> None:
+    made = described(AcceleratorsDma(CONFIG, Bus(cores=2)), "dma", CONFIG)
+    netlist = coarse(osu018.without_zeros(made.verilog), tmp_path, "dma")
+    taken = memories.take_out(netlist)
+    assert problems(netlist["modules"], "dma") == []
+    checked_for_loops(netlist, {m.module: m for m in taken.values()}, tmp_path, "dma")
+
+
 def checked_for_loops(
     netlist: Any, kinds: dict[str, Memory], folder: Path, top: str = "top"
 ) -> None:
@@ -379,6 +390,61 @@ def test_power_follows_the_toggles(tmp_path: Path) -> None:
     assert fast.combinational == pytest.approx(2 * slow.combinational, rel=1e-3)
     assert still.combinational < 1e-4
     assert 0 < still.sequential < slow.sequential
+
+
+#: Energies in pJ: 1 and 3 at the edges of the clock, 5 and 7 at those of the output. The load, of
+#: its own input, is 1 pF at 2 V.
+FLIP_FLOP_LIBRARY = """\
+library(one) {
+  delay_model : table_lookup; time_unit : "1ns"; voltage_unit : "1V"; current_unit : "1uA";
+  pulling_resistance_unit : "1kohm"; leakage_power_unit : "1nW"; capacitive_load_unit (1, pf);
+  slew_lower_threshold_pct_rise : 20; slew_lower_threshold_pct_fall : 20;
+  slew_upper_threshold_pct_rise : 80; slew_upper_threshold_pct_fall : 80;
+  input_threshold_pct_rise : 50; input_threshold_pct_fall : 50;
+  output_threshold_pct_rise : 50; output_threshold_pct_fall : 50;
+  nom_process : 1; nom_voltage : 2; nom_temperature : 25;
+  operating_conditions (only) { process : 1; voltage : 2; temperature : 25; }
+  default_operating_conditions : only;
+  power_lut_template(two) { variable_1 : input_transition_time; index_1 ("0, 1"); }
+  cell (F) { area : 1; cell_leakage_power : 1000;
+    ff (I, N) { next_state : "D"; clocked_on : "CLK"; }
+    pin(CLK) { direction : input; clock : true; capacitance : 0;
+      internal_power() { rise_power(two) { values("1, 1"); } fall_power(two) { values("3, 3"); } }
+    }
+    pin(D) { direction : input; capacitance : 1;
+      timing() { related_pin : "CLK"; timing_type : setup_rising;
+        rise_constraint(scalar) { values("0.5"); } fall_constraint(scalar) { values("0.5"); }
+      }
+    }
+    pin(Q) { direction : output; function : "I";
+      timing() { related_pin : "CLK"; timing_type : rising_edge;
+        cell_rise(scalar) { values("4"); } cell_fall(scalar) { values("4"); }
+        rise_transition(scalar) { values("0"); } fall_transition(scalar) { values("0"); }
+      }
+      internal_power() { related_pin : "CLK";
+        rise_power(two) { values("5, 5"); } fall_power(two) { values("7, 7"); }
+      }
+    }
+  }
+}
+"""
+
+
+@needs_cells
+def test_power_and_clock_of_a_flip_flop_by_hand(tmp_path: Path) -> None:
+    """It feeds itself: 4 pJ a cycle of the clock, and half a toggle, at 6 pJ each, in it."""
+    (tmp_path / "one.lib").write_text(FLIP_FLOP_LIBRARY)
+    flat = sta.Flat(
+        cells=[("F", {"CLK": [0], "D": [1], "Q": [1]})],
+        paths=[("f",)],
+        ports={"clk": ("input", [0]), "q": ("output", [1])},
+    )
+    timing, power = sta.analyse(flat, tmp_path, 100.0, {0: (2.0, 0.5), 1: (0.5, 0.5)})
+    assert timing == sta.Timing(period_ns=4.5, start=0, end=0)
+    assert power is not None
+    picojoules = 1 + 3 + 0.5 * (5 + 7) / 2 + 0.5 * 0.5 * 1 * 2**2
+    assert power.sequential == pytest.approx(1e3 * (picojoules * 1e-12 * 100e6 + 1e-6), rel=1e-4)
+    assert power.combinational == 0
 
 
 @needs_cells
