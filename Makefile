@@ -64,7 +64,7 @@ lint: setup-test
 	@$(RUN) -m ruff check .
 	@$(RUN) -m mypy
 
-synth: setup-synth  ## Resources and Fmax of UNIT on an ECP5-85F; others: ARGS='--target osu018' after `make setup-asic`
+synth: setup-synth  ## Resources and Fmax of UNIT on an ECP5-85F; ARGS='--target osu018': standard cells
 	@$(RUN) -m sim.synth $(or $(UNIT),softmax) --lanes $(LANES) $(ARGS)
 
 calibrate: setup-quant  ## Quantize the shipped checkpoint into build/
