@@ -20,6 +20,8 @@ from sim.synth.tools import SynthesisError
 CYCLES = 1024
 """Length of the sequences."""
 
+_STEPS = (1 << CYCLES - 1) - 1
+
 Activity = tuple[float, float]
 """Toggles a cycle, and the share of time at 1."""
 
@@ -92,7 +94,7 @@ def of_nets(
     return {
         bit: known.get(bit)
         or (
-            (sequence ^ sequence >> 1).bit_count() / CYCLES,
+            ((sequence ^ sequence >> 1) & _STEPS).bit_count() / (CYCLES - 1),
             sequence.bit_count() / CYCLES,
         )
         for bit, sequence in sequences.items()

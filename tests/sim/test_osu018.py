@@ -23,8 +23,10 @@ from sim.gates.netlist import FLIP_FLOP, netlist
 from sim.synth import __main__ as command
 from sim.synth import memories, osu018, sta, toggles
 from sim.synth.memories import Memory
+from sim.synth.netlist import Bit
 from sim.synth.registers import Registers, problems, registers
 from sim.synth.tools import SynthesisError, run_tool
+from tb.scenarios import SMALL_LIMITS
 from tests.ending import refusal
 from tests.tiers import quick
 
@@ -223,9 +225,10 @@ def test_every_unit_has_one_clock_and_no_latch_and_no_loop(unit: str, tmp_path: 
     checked_for_loops(netlist, {memory.module: memory for memory in taken.values()}, tmp_path, unit)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_memory_side_has_one_clock_too(tmp_path: Path) -> None:
-    made = described(AcceleratorsDma(CONFIG, Bus(cores=2)), "dma", CONFIG)
+    config = Config(lanes=4, **SMALL_LIMITS)
+    made = described(AcceleratorsDma(config, Bus(cores=2)), "dma", config)
     netlist = coarse(osu018.without_zeros(made.verilog), tmp_path, "dma")
     taken = memories.take_out(netlist)
     assert problems(netlist["modules"], "dma") == []
@@ -334,6 +337,30 @@ def test_a_random_sequence_has_the_rates_that_were_asked_for() -> None:
         assert abs(found.bit_count() / toggles.CYCLES - ones) < 0.15
         moved = (found ^ found >> 1) & (1 << toggles.CYCLES - 1) - 1
         assert abs(moved.bit_count() / toggles.CYCLES - rate) < 0.06
+
+
+def test_nets_without_a_name_follow_from_the_gates_before_them() -> None:
+    """Of gates whose output does not depend on how a sequence was drawn, exactly."""
+    gates = {
+        "INV": {"Y": (["A"], lambda a: ~a)},
+        "NAND": {"Y": (["A", "B"], lambda a, b: ~(a & b))},
+        "XOR": {"Y": (["A", "B"], lambda a, b: a ^ b)},
+    }
+    cells: list[tuple[str, dict[str, list[Bit]]]] = [
+        ("F", {"CLK": [0], "D": [9], "Q": [1]}),
+        ("INV", {"A": [1], "Y": [2]}),
+        ("NAND", {"A": [1], "B": ["1"], "Y": [3]}),
+        ("XOR", {"A": [2], "B": [3], "Y": [4]}),
+        ("XOR", {"A": [1], "B": [2], "Y": [5]}),
+        ("XOR", {"A": [1], "B": [7], "Y": [6]}),
+    ]
+    flat = sta.Flat(cells=cells, names={"part.q": [1], "other": [7]})
+    found = toggles.of_nets(flat, {("part.q", 0): (0.5, 0.25), ("other", 0): (0.25, 0.5)}, gates)
+    assert found[1] == (0.5, 0.25)
+    assert found[2] == found[3]
+    assert found[2] == (pytest.approx(0.5, abs=0.06), pytest.approx(0.75, abs=0.06))
+    assert (found[4], found[5]) == ((0, 0), (0, 1))
+    assert found[6][0] == pytest.approx(0.5 * 0.75 + 0.25 * 0.5, abs=0.06)
 
 
 SAIF = """\
@@ -485,6 +512,28 @@ def test_small_units_are_bit_exact_in_cells(unit: str) -> None:
 @pytest.mark.parametrize("unit", ["softmax", "layernorm", "matmul", "attention", "accelerator"])
 def test_every_unit_is_bit_exact_in_cells(unit: str) -> None:
     assert gates.main([unit, "--lanes", "4", "--target", "osu018"]) == 0
+
+
+@needs_cells
+def test_what_registers_and_memories_begin_with_is_the_seed_s() -> None:
+    unit = generated("activation", CONFIG)
+    first, again, other = (netlist(unit, "osu018", seed=seed).verilog for seed in (1, 1, 2))
+    assert first == again != other
+    begins = re.findall(r"DFFPOSX1 #\(1'b(.)\)", first)
+    assert begins.count("0") > 5
+    assert begins.count("1") > 5
+    states = [re.findall(r"state = 32'd(\d+);", text) for text in (first, other)]
+    assert states[0]
+    assert states[0] != states[1]
+    assert re.sub(r"1'b[01]|32'd\d+;", "", first) == re.sub(r"1'b[01]|32'd\d+;", "", other)
+
+
+@needs_cells
+def test_flip_flops_of_rising_edges_are_the_only_cells_with_a_state() -> None:
+    found = osu018.mapped(generated("reciprocal", CONFIG))
+    kinds = {kind for kind, _ in sta.flat(found.modules, "reciprocal").cells}
+    gates = osu018.functions().keys()
+    assert kinds - gates == {"DFFPOSX1", *(memory.module for _, memory in found.memories)}
 
 
 @needs_cells
