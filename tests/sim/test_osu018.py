@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from tests.ending import refusal
 from tests.tiers import quick
 
 CONFIG = Config(lanes=4)
-INSTALLED = osu018.LIBRARY.is_dir()
+INSTALLED = osu018.LIBRARY.is_dir() and shutil.which(sta.PROGRAM) is not None
 needs_cells = pytest.mark.skipif(
     not INSTALLED, reason="standard cells and OpenSTA are not installed: make setup-asic"
 )
