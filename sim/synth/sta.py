@@ -104,6 +104,18 @@ def flat(modules: Mapping[str, Any], top: str) -> Flat:
     """The modules of Yosys' JSON below `top` as one; what is no module is a cell."""
     found = Flat()
     count = 0
+    same: dict[Bit, Bit] = {}  # nets that a module below joins, or ties to a constant
+
+    def joined(bit: Bit) -> Bit:
+        while bit in same:
+            bit = same[bit]
+        return bit
+
+    def join(one: Bit, other: Bit) -> None:
+        one, other = joined(one), joined(other)
+        if one != other and not (isinstance(one, str) and isinstance(other, str)):
+            kept, gone = (one, other) if isinstance(one, str) else (other, one)
+            same[gone] = kept
 
     def visit(module: Mapping[str, Any], path: tuple[str, ...], bound: dict[Bit, Bit]) -> None:
         nonlocal count
@@ -127,12 +139,13 @@ def flat(modules: Mapping[str, Any], top: str) -> Flat:
                 found.cells.append((cell["type"], pins))
                 found.paths.append((*path, name))
                 continue
-            ports = below["ports"].items()
-            inner = {
-                bit: outer
-                for port, facts in ports
-                for bit, outer in zip(facts["bits"], pins.get(port, ()))
-            }
+            inner: dict[Bit, Bit] = {}
+            for port, facts in below["ports"].items():
+                for bit, outer in zip(facts["bits"], pins.get(port, ())):
+                    if isinstance(bit, str) or bit in inner:
+                        join(inner.get(bit, bit), outer)
+                    else:
+                        inner[bit] = outer
             visit(below, (*path, name), inner)
 
     whole = modules[top]
@@ -143,11 +156,18 @@ def flat(modules: Mapping[str, Any], top: str) -> Flat:
                 bound[bit] = count
                 count += 1
     visit(whole, (), bound)
-    found.ports = {
-        name: (facts["direction"], [bound.get(bit, bit) for bit in facts["bits"]])
-        for name, facts in whole["ports"].items()
-    }
-    return found
+    return Flat(
+        cells=[
+            (kind, {pin: [joined(bit) for bit in bits] for pin, bits in pins.items()})
+            for kind, pins in found.cells
+        ],
+        paths=found.paths,
+        names={name: [joined(bit) for bit in bits] for name, bits in found.names.items()},
+        ports={
+            name: (facts["direction"], [joined(bound.get(bit, bit)) for bit in facts["bits"]])
+            for name, facts in whole["ports"].items()
+        },
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,6 +85,45 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(osu018, "FOLDER", tmp_path)
 
 
+def test_a_part_may_join_nets_or_tie_them() -> None:
+    """Two outputs of one net, an output that is an input, and one that is a constant."""
+
+    def port(way: str, bit: int | str) -> dict[str, object]:
+        return {"direction": way, "bits": [bit]}
+
+    def cell(kind: str, **pins: int) -> dict[str, object]:
+        return {"type": kind, "connections": {pin: [bit] for pin, bit in pins.items()}}
+
+    part = {
+        "attributes": {},
+        "netnames": {},
+        "ports": {
+            "a": port("input", 2),
+            "through": port("output", 2),
+            "q": port("output", 3),
+            "again": port("output", 3),
+            "high": port("output", "1"),
+        },
+        "cells": {"gate": cell("INV", A=2, Y=3)},
+    }
+    top = {
+        "attributes": {},
+        "netnames": {},
+        "ports": {"d": port("input", 9)},
+        "cells": {
+            "part": cell("part", a=9, through=4, q=5, again=6, high=7),
+            **{f"read{bit}": cell("READ", A=bit) for bit in (4, 5, 6, 7)},
+        },
+    }
+    flat = sta.flat({"top": top, "part": part}, "top")
+    pins = {path: pins for (_, pins), path in zip(flat.cells, flat.paths)}
+    gate = pins["part", "gate"]
+    (d,) = flat.ports["d"][1]
+    assert gate["A"] == pins["read4",]["A"] == [d]
+    assert gate["Y"] == pins["read5",]["A"] == pins["read6",]["A"] != [d]
+    assert pins["read7",]["A"] == ["1"]
+
+
 @needs_cells
 @pytest.mark.usefixtures("_own_folder")
 def test_areas_by_part_are_those_of_the_layout() -> None:
