@@ -31,7 +31,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help sim test thorough lowest synth bench regress calibrate figures board-sim bitstream flash docs setup lint clean distclean \
-        setup-quant setup-parquet setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-litex setup-test
+        setup-quant setup-parquet setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-asic setup-litex setup-test
 
 help:  ## Show the targets and their variables
 	@echo "bert2rtl: from a BERT checkpoint to verified Verilog"
@@ -44,7 +44,7 @@ help:  ## Show the targets and their variables
 	@echo "Example:   make sim REVIEW='That movie was terrible!' LANES=8"
 	@printf '%s\n' "Quotes:    make sim REVIEW='It'\\''s \"good\"'   (in single quotes a shell changes nothing)"
 
-setup-quant setup-parquet setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-litex setup-test: setup-%:
+setup-quant setup-parquet setup-onnx setup-train setup-host setup-sim setup-package setup-docs setup-cluster setup-synth setup-asic setup-litex setup-test: setup-%:
 	@$(PYTHON) -m setup $*
 
 setup: setup-test  ## Install everything that the other targets need
@@ -64,7 +64,7 @@ lint: setup-test
 	@$(RUN) -m ruff check .
 	@$(RUN) -m mypy
 
-synth: setup-synth  ## Resources and Fmax of UNIT on an ECP5-85F: make synth UNIT=softmax LANES=8
+synth: setup-synth  ## Resources and Fmax of UNIT on an ECP5-85F; ARGS='--target osu018': standard cells
 	@$(RUN) -m sim.synth $(or $(UNIT),softmax) --lanes $(LANES) $(ARGS)
 
 calibrate: setup-quant  ## Quantize the shipped checkpoint into build/

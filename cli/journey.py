@@ -46,8 +46,7 @@ JOURNEY: dict[str, tuple[Command, ...]] = {
     "Speed and size": (
         Command("cycles", "sim.cycles", "cycles predicted, exactly, over lanes and lengths"),
         Command("estimate", "sim.estimate", "cost, speed and which parts, without synthesis"),
-        Command("synth", "sim.synth", "LUT, FF, DSP, block RAM and Fmax on an ECP5-85F"),
-        Command("families", "sim.families", "the same counts on other families of FPGAs"),
+        Command("synth", "sim.synth", "resources and clock of FPGAs; area and power of silicon"),
         Command("compare", "train.bench", "speed of golden beside Hugging Face's model"),
     ),
     "Elsewhere": (

@@ -17,9 +17,10 @@ DESCRIPTION = """\
 Set up what a make target needs. Profiles: quant (Python packages only), parquet (quant
 and Parquet files), onnx (quant and the ONNX export), train (with torch), sim (Verilator and Icarus,
 no torch), package (Verilog, register map), docs (the site), cluster (sim, and dask for runs on many
-machines), synth (yowasp), litex (the LiteX SoC and its firmware), test (everything that the tests
-use but the compiler of that firmware). Each step says what it does and is
-skipped when it is done; an interrupted run is simply started again."""
+machines), synth (yowasp), asic (sim, synth, standard cells and OpenSTA), litex (the LiteX SoC and
+its firmware), test (everything that the tests use but the standard cells and the compiler of that
+firmware). Each step says what it does and is skipped when it is done; an interrupted run is simply
+started again."""
 
 EXAMPLES = """\
 examples:
@@ -31,12 +32,13 @@ examples:
 @dataclass(frozen=True)
 class Profile:
     """What a make target needs: extras of pyproject.toml, and what the system has to have where it
-    simulates, tests, or simulates a CPU with its firmware."""
+    simulates, tests, simulates a CPU with its firmware, or synthesises for standard cells."""
 
     extras: tuple[str, ...]
     simulates: bool = False
     tests: bool = False
     firmware: bool = False
+    silicon: bool = False
 
 
 HARDWARE = ("quant", "rtl", "sim")
@@ -51,6 +53,7 @@ PROFILES = {
     "host": Profile(("quant", "host")),
     "sim": Profile(HARDWARE, simulates=True),
     "synth": Profile(("rtl", "synth")),
+    "asic": Profile((*HARDWARE, "synth"), simulates=True, silicon=True),
     "package": Profile(("rtl", "package")),
     "docs": Profile((*HARDWARE, "host", "package", "docs")),
     "cluster": Profile((*HARDWARE, "cluster"), simulates=True),
@@ -75,6 +78,8 @@ def set_up(profile: Profile) -> None:
                 extras = (*extras, "verilator")
         if profile.firmware:
             system.install(system.FIRMWARE_PACKAGES)
+        if profile.silicon:
+            system.install(system.SILICON_PACKAGES)
         environment.create()
         environment.install(extras)
         if "verilator" in extras:

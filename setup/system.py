@@ -82,6 +82,11 @@ FIRMWARE_PACKAGES: dict[str, Probe] = {
     "libevent-dev": _header("event2/event.h"),
     "libjson-c-dev": _header("json-c/json.h"),
 }
+# OSU's standard cells for 0.18 um, and static timing analysis: `sim.synth --target osu018`.
+SILICON_PACKAGES: dict[str, Probe] = {
+    "qflow-tech-osu018": lambda: Path("/usr/share/qflow/tech/osu018").is_dir(),
+    "opensta": _command("sta"),
+}
 
 
 def _missing(packages: dict[str, Probe]) -> list[str]:

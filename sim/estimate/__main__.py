@@ -247,7 +247,7 @@ def _of_families(chosen: Sequence[Part]) -> list[str]:
     if lines:
         lines.append(
             "These were not fitted, and none was placed: LUT, FF and block RAM are the ECP5's, or "
-            "more by as much as\n`sim.families` counted more on 4 lanes; their error is not known."
+            "more by as much as\n`sim.synth` counted more on 4 lanes; their error is not known."
         )
     return lines
 

@@ -18,19 +18,21 @@ from rtl.interface.config import Config
 from rtl.interface.options import add_config_options, config_of
 from sim.bench import run_bench
 from sim.design import generated
-from sim.families.families import FAMILIES
 from sim.gates.netlist import ECP5, netlist
 from sim.report import table
 from sim.simulators import SIMULATORS
+from sim.synth.families import FAMILIES
+from sim.synth.osu018 import TARGET
 from tb.scenarios import SMALL_LIMITS
 
 DESCRIPTION = """\
-Synthesise units for an FPGA and play their benches on the netlist, bit for bit.
+Synthesise units for a target of sim.synth and play their benches on the netlist, bit for bit.
 
-For the ECP5 the netlist is what sim.synth counts: LUTs, carry chains, flip-flops, multipliers and
+The netlist is what sim.synth counts. For the ECP5: LUTs, carry chains, flip-flops, multipliers and
 block RAMs, with Yosys' models of the cells and ours (sim/gates/cells.v) of multiplier and block
-RAM. For other families it is what sim.families counts; Yosys models every cell of the iCE40, and no
-block RAM of the others: a unit with such a cell is refused.
+RAM. For standard cells (osu018): the library's models of the gates, and flip-flops and RAMs that
+begin with values at random. For other FPGAs: Yosys models every cell of the iCE40, and no block RAM
+of the others, where a unit with such a cell is refused.
 Attention and accelerator are small by default (24 tokens, hidden 32).
 """
 EXAMPLES = """\
@@ -38,7 +40,8 @@ examples:
   python -m sim.gates softmax
   python -m sim.gates requantize activation reciprocal rsqrt --simulator icarus
   python -m sim.gates accelerator --lanes 4
-  python -m sim.gates layernorm --lanes 4 --family ice40
+  python -m sim.gates layernorm --lanes 4 --target ice40
+  python -m sim.gates softmax --lanes 4 --target osu018
 """
 #: Units whose bench plays whole inferences, so that a large configuration would take long.
 WHOLE = ("attention", "accelerator")
@@ -58,13 +61,13 @@ def _parser() -> Parser:
         "units", nargs="*", metavar="UNIT", default=list(UNITS), help="which ones (default: all)"
     )
     result.add_argument("--simulator", choices=SIMULATORS, default="verilator", help="verilator")
-    families = [ECP5, *FAMILIES]
+    targets = [ECP5, *FAMILIES, TARGET]
     result.add_argument(
-        "--family",
-        choices=families,
+        "--target",
+        choices=targets,
         default=ECP5,
         metavar="NAME",
-        help=f"{', '.join(families)} (default: {ECP5})",
+        help=f"{', '.join(targets)} (default: {ECP5})",
     )
     add_json(result, KEYS)
     add_config_options(result)
@@ -81,10 +84,10 @@ def config_for(unit: str, options: argparse.Namespace) -> Config:
 def _run(options: argparse.Namespace) -> None:
     designs = [generated(unit, config_for(unit, options)) for unit in options.units]
     rows: list[list[object]] = []
-    variant = "gates" if options.family == ECP5 else f"gates-{options.family}"
+    variant = "gates" if options.target == ECP5 else f"gates-{options.target}"
     for design in designs:
         start = time.monotonic()
-        tests = run_bench(netlist(design, options.family), options.simulator, variant=variant)
+        tests = run_bench(netlist(design, options.target), options.simulator, variant=variant)
         cycles = sum(round(test.simulated_ns / 10) for test in tests)
         rows.append(
             [

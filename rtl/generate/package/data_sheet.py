@@ -247,6 +247,15 @@ LIMITS, DMA_LIMITS = (
     )
 )
 
+SILICON = """\
+- One clock: every register and every memory takes `clk` itself, at rising edges. No latch, no loop
+  of gates, no gated or divided clock, no asynchronous set or reset.
+- Reset is synchronous. Registers of control have it. Registers of data have none: a flag that has a
+  reset stands beside them and says when they count. A scan chain takes registers of both kinds.
+- Clock enables are multiplexers before registers, which a synthesiser may turn into gated clocks.
+- Nothing has to be loaded at power-up: registers and RAMs may hold anything until they are written.
+  ROMs are constants of the Verilog.
+"""
 VENDORS = """\
 | file | what | tried with |
 | --- | --- | --- |
@@ -336,6 +345,8 @@ def data_sheet(
         (LIMITS if bus is None else DMA_LIMITS).format(
             **chosen(config), stream=VERSION, patience=patience(config)
         ),
+        "## Silicon and scan\n",
+        SILICON,
         "## Simulation\n",
         played,
         "## Vivado and Quartus\n",

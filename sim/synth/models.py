@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
-from sim.families.families import FAMILIES
+from sim.synth.families import FAMILIES
 from sim.synth.tools import SynthesisError
 
-_MODULE = re.compile(
+MODULE = re.compile(
     r"^(?P<attributes>(?:\(\*(?:(?!\*\)).)*\*\)\s*)*)module\s+(?P<name>\w+)\b.*?^endmodule",
     re.MULTILINE | re.DOTALL,
 )
@@ -19,7 +19,7 @@ _INSTANCE = re.compile(r"^\s*(\w+)\s+(?:#\s*\(|\w+\s*\()", re.MULTILINE)
 # iCE40 inputs with a default, which Icarus does not know: netlists connect all of them.
 _HEAD = "`define NO_ICE40_DEFAULT_ASSIGNMENTS"
 # Timing is left out: nothing here has a delay.
-_SPECIFY = re.compile(r"^\s*specify\b.*?^\s*endspecify\b", re.MULTILINE | re.DOTALL)
+SPECIFY = re.compile(r"^\s*specify\b.*?^\s*endspecify\b", re.MULTILINE | re.DOTALL)
 
 
 def share() -> Path:
@@ -45,14 +45,14 @@ def cell_models(family: str, types: Iterable[str]) -> str:
         Yosys is not installed, or brings no behaviour of one of them.
     """
     text = "\n".join(_text(share() / name) for name in FAMILIES[family].models)
-    modules = {match["name"]: match for match in _MODULE.finditer(text)}
+    modules = {match["name"]: match for match in MODULE.finditer(text)}
     needed: dict[str, str] = {}
     waiting = sorted(types)
     while waiting:
         name = waiting.pop(0)
         if name in needed:
             continue
-        model = _SPECIFY.sub("", modules[name][0]) if name in modules else ""
+        model = SPECIFY.sub("", modules[name][0]) if name in modules else ""
         parts = sorted(modules.keys() & set(_INSTANCE.findall(model)) - {name})
         if not (parts or re.search(r"\b(assign|always)\b", model)):
             raise SynthesisError(
@@ -73,5 +73,5 @@ def _text(path: Path) -> str:
 
 def _first(text: str) -> int:
     """Where the first module begins: macros that the cells use stand before it."""
-    found = _MODULE.search(text)
+    found = MODULE.search(text)
     return len(text) if found is None else found.start()

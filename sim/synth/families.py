@@ -127,7 +127,7 @@ FAMILIES = {
         "18 x 18 bits",
         "18 kbit",
     ),
-    "cyclonev": Family(
+    "cyclone5": Family(
         "Intel Cyclone V",
         "synth_intel_alm -noiopad -noclkbuf -family cyclonev -top {top}",
         _cells(

