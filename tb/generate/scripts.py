@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 _HEAD = """\
 #!/bin/sh
@@ -64,27 +63,20 @@ fi
 _SAID = """ || ! grep -q '^\\(# \\)\\{{0,1\\}}{line}' "$work/run.log\""""
 
 
-class Uvm(NamedTuple):
-    """How a simulator is given UVM: words for its compiler and its linker, and what comes first."""
-
-    compiler: str
-    linker: str = ""
-    first: str = ""
-
-
-#: Icarus has no classes of that kind. Verilator has no UVM of its own.
-UVM = {
-    "verilator": Uvm(
-        '-Wno-fatal -Wno-lint -Wno-style +define+UVM_NO_DPI "+incdir+$UVM_HOME/src" '
-        '\\\n  "$UVM_HOME/src/uvm_pkg.sv" ',
-        first='[ -f "${UVM_HOME:-}/src/uvm_pkg.sv" ] ||\n'
-        '  refuse "UVM_HOME is \'${UVM_HOME:-}\': name a folder with UVM, which has src/uvm_pkg.sv"\n',
-    ),
-    "questa": Uvm(""),
-    "vcs": Uvm("-ntb_opts uvm-1.2 "),
-    "xcelium": Uvm("-uvm "),
-    "xsim": Uvm("-L uvm ", "-L uvm "),
+#: What a simulator's compiler is told, and xsim's linker, to use UVM. Icarus has no classes of that
+#: kind. Verilator brings no UVM.
+_UVM = {
+    "verilator": "-Wno-fatal -Wno-lint -Wno-style +define+UVM_NO_DPI "
+    '"+incdir+$UVM_HOME/src" \\\n  "$UVM_HOME/src/uvm_pkg.sv" ',
+    "questa": "",
+    "vcs": "-ntb_opts uvm-1.2 ",
+    "xcelium": "-uvm ",
+    "xsim": "-L uvm ",
 }
+_UVM_HOME = """\
+[ -f "${UVM_HOME:-}/src/uvm_pkg.sv" ] ||
+  refuse "UVM_HOME is '${UVM_HOME:-}': name a folder with UVM, which has src/uvm_pkg.sv"
+"""
 
 
 def _tool(name: str) -> str:
@@ -106,11 +98,8 @@ def scripts(
         UVM_ERROR was reported.
     """
     listed = " ".join(sources)
-    own = UVM if uvm else dict.fromkeys(("icarus", *UVM), Uvm(""))
-
-    def used(name: str) -> Uvm:
-        return own[name]
-
+    used = _UVM if uvm else dict.fromkeys(("icarus", *_UVM), "")
+    needs_home = {"verilator": _UVM_HOME} if uvm else {}
     lines = ["PASS: ", "UVM_ERROR : *0$", "UVM_FATAL : *0$"] if uvm else ["PASS: "]
     verdict = _VERDICT.format(said="".join(_SAID.format(line=line) for line in lines))
 
@@ -127,7 +116,7 @@ def scripts(
             else "",
             programs=" and ".join(one.upper() for one in tools),
             cases=_STREAMS if streams else _NO_STREAMS,
-            seed=_SEED if streams else "",
+            seed=(_SEED if streams else "") + needs_home.get(name, ""),
             allowed="--stalls SEED, " if streams else "",
         )
         shown = (
@@ -135,7 +124,7 @@ def scripts(
             '| tee "$work/run.log"\n'
         )
         last = 'if [ -s "$work/code" ]; then code=1; fi\n' + verdict
-        return head + (own[name].first if name in own else "") + build + shown + last
+        return head + build + shown + last
 
     found = {
         "icarus": _script(
@@ -155,7 +144,7 @@ def scripts(
             "# make cannot build in a folder whose path has blanks.\n"
             "case $work in\n*[[:blank:]]*) objects=$(mktemp -d) ;;\n*) objects=$work ;;\nesac\n"
             f"{_tool('verilator')} --binary --timing --timescale 1ns/1ps -j 0 "
-            f"${{VERILATOR_FLAGS:-}} {used('verilator').compiler}--top-module {top} "
+            f"${{VERILATOR_FLAGS:-}} {used['verilator']}--top-module {top} "
             f'--Mdir "$objects" -o {top} \\\n  {listed} > "$work/build.log" 2>&1 || {{\n'
             '  cat "$work/build.log" >&2\n  exit 1\n}\n'
             f'if [ "$objects" != "$work" ]; then\n  mv "$objects/{top}" "$work"\n'
@@ -169,7 +158,7 @@ def scripts(
             "VLOG_FLAGS goes to vlog.",
             f'{_tool("vlib")} "$work/library"\n'
             f'{_tool("vlog")} -sv -work "$work/library" -timescale 1ns/1ps '
-            f"${{VLOG_FLAGS:-}} {used('questa').compiler}\\\n  {listed}\n",
+            f"${{VLOG_FLAGS:-}} {used['questa']}\\\n  {listed}\n",
             f'{_tool("vsim")} -c -lib "$work/library" -onfinish exit '
             f'-do "onbreak {{quit -f -code 1}}; run -all; quit -f" {top} "$@" < /dev/null',
             tools=("vlib", "vlog", "vsim"),
@@ -179,7 +168,7 @@ def scripts(
             "Synopsys VCS",
             "VCS_FLAGS goes to vcs.",
             f"{_tool('vcs')} -full64 -sverilog -timescale=1ns/1ps "
-            f"${{VCS_FLAGS:-}} {used('vcs').compiler}-top {top} "
+            f"${{VCS_FLAGS:-}} {used['vcs']}-top {top} "
             f'-Mdir="$work/csrc" -o "$work/simv" \\\n  {listed}\n',
             '"$work/simv" "$@"',
             tools=("vcs",),
@@ -190,7 +179,7 @@ def scripts(
             "XRUN_FLAGS goes to xrun.",
             "",
             f"{_tool('xrun')} -64bit -sv -timescale 1ns/1ps "
-            f"${{XRUN_FLAGS:-}} {used('xcelium').compiler}-top {top} "
+            f"${{XRUN_FLAGS:-}} {used['xcelium']}-top {top} "
             f'-xmlibdirpath "$work" -l "$work/xrun.log" "$@" \\\n  {listed}',
             tools=("xrun",),
         ),
@@ -199,12 +188,12 @@ def scripts(
             "AMD Vivado xsim",
             "XELAB_FLAGS goes to xelab.",
             'options=\nfor argument; do options="$options --testplusarg ${argument#+}"; done\n'
-            f'{_tool("xvlog")} --sv {used("xsim").compiler}--work "bench=$work/library" \\\n  {listed}\n'
-            f'{_tool("xelab")} {used("xsim").linker}-L "bench=$work/library" --timescale 1ns/1ps ${{XELAB_FLAGS:-}} '
-            f'--snapshot {top} "bench.{top}"\n',
+            f'{_tool("xvlog")} --sv {used["xsim"]}--work "bench=$work/library" \\\n  {listed}\n'
+            f'{_tool("xelab")} {used["xsim"]}-L "bench=$work/library" --timescale 1ns/1ps '
+            f'${{XELAB_FLAGS:-}} --snapshot {top} "bench.{top}"\n',
             f"{_tool('xsim')} {top} --runall $options",
             tools=("xvlog", "xelab", "xsim"),
         ),
     }
     prefix = "run_uvm_" if uvm else "run_"
-    return {f"{prefix}{name}.sh": found[name] for name in own}
+    return {f"{prefix}{name}.sh": found[name] for name in used}

@@ -56,8 +56,8 @@
         beat = view.observed.m_axi_rdata;
         address = bursts.pop_front();
         if (seen != '1) begin
-          for (int k = 0; k < {{data_bits}} / 8; k++) begin
-            offset = address + k - model_address;
+          for (int unsigned k = 0; k < {{data_bits}} / 8; k++) begin
+            offset = address + 64'(k) - model_address;
             if (offset < HEADER_BYTES) begin
               header[offset[4:0]] = beat[8*k+:8];
               seen[offset[4:0]] = 1'b1;
@@ -69,7 +69,7 @@
       if (view.observed.m_axi_arvalid === 1'b1 && view.observed.m_axi_arready === 1'b1
           && view.observed.m_axi_arid == core) begin
         address = 64'(view.observed.m_axi_araddr);
-        for (int k = 0; k <= view.observed.m_axi_arlen; k++)
+        for (int unsigned k = 0; k <= view.observed.m_axi_arlen; k++)
           bursts.push_back(address + 64'(k * ({{data_bits}} / 8)));
       end
     endfunction
