@@ -253,14 +253,76 @@ COUNTS = re.compile(
 )
 
 
+CASES = Path(__file__).with_name("uvm_cases.sv")
+TABLE = """answers 2
+00000000000000aa 2 02000001 06000002  1  2 5 -7
+00000000000000aa 3 06000001 02000002 06000003  2  1 9  1 8
+end
+"""
+BEGIN = "start model aa tokens 2 2000001 6000002"
+COMPARED, UNCHECKED, FAILED, UNREAD, UNFINISHED = range(5)
+BOTH = [
+    ("start refused model aa tokens 2 2000001 6000002 abort start", FAILED, 0),
+    (f"{BEGIN} read 20 302 1 start", FAILED, 0),
+    (f"{BEGIN} start", UNFINISHED, 0),
+    (f"{BEGIN} read 20 1 1 start", UNFINISHED, 0),
+    (f"{BEGIN} read 20 2 0 start", UNFINISHED, 0),
+    # The mirror: what hardware never changes.
+    ("read 0 54523242 1", None, 0),
+    ("read 0 54523243 1", None, 1),
+    ("read 8 4 1 read 8 8 1", None, 1),
+    ("read 40 1 1 write 40 0 0 read 40 0 1", None, 0),
+    ("write 40 0 0 read 40 1 1", None, 1),
+    ("write 40 0 0 reset read 40 1 1", None, 0),
+    ("write 40 0 2 read 40 1 1", None, 0),
+    ("read 24 7 1 read 24 9 1 read 44 1 1 read 1c 0 1", None, 0),
+]
+STREAMED = [
+    *BOTH,
+    (f"{BEGIN} logit 5 0 logit -7 1 start", COMPARED, 0),
+    (f"{BEGIN} logit 5 0 logit -7 1 read 20 2 1 reset", COMPARED, 0),
+    (f"{BEGIN} logit 5 0 refused logit -7 1 reset", COMPARED, 0),
+    ("start tokens 2 fa000001 2000002 model aa logit 5 0 logit -7 1 start", COMPARED, 0),
+    ("start model aa tokens 3 6000001 2000002 2000003 logit 9 1 logit 8 1 start", COMPARED, 0),
+    (f"{BEGIN} logit 6 0 logit -7 1 start", COMPARED, 1),
+    (f"{BEGIN} logit 5 0 logit 7 0 start", COMPARED, 2),
+    (f"{BEGIN} logit 5 1 logit -7 1 start", COMPARED, 1),
+    (f"{BEGIN} logit 5 0 logit -7 1 logit 0 1 start", COMPARED, 1),
+    (f"{BEGIN} logit 5 0 logit -7 1 read 20 302 1 start", COMPARED, 1),
+    (f"{BEGIN} logit 5 0 start", UNFINISHED, 1),
+    (f"{BEGIN} logit 5 0 reset", UNFINISHED, 0),
+    (f"{BEGIN} read 20 2 1 start", UNFINISHED, 1),
+    ("start model aa tokens 1 6000001 logit 5 0 logit -7 1 start", UNCHECKED, 0),
+    ("start model aa tokens 2 2000001 4000002 logit 5 0 logit -7 1 start", UNCHECKED, 0),
+    ("start model ab tokens 2 2000001 6000002 logit 5 0 logit -7 1 start", UNCHECKED, 0),
+    ("start tokens 2 2000001 6000002 logit 5 0 logit -7 1 start", UNCHECKED, 0),
+    ("model aa tokens 2 2000001 6000002 logit 5 0 logit 7 1 start", None, 0),
+]
+READ = [
+    *BOTH,
+    (f"{BEGIN} interrupt logit 5 0 logit -7 0 start", COMPARED, 0),
+    (f"{BEGIN} logit 0 0 read 20 2 1 logit 5 0 logit -7 0 logit 0 0 start", COMPARED, 0),
+    (f"{BEGIN} interrupt logit 5 0 logit -6 0 start", COMPARED, 1),
+    (f"{BEGIN} interrupt logit 5 0 logit -7 0 logit 1 0 start", COMPARED, 1),
+    (f"{BEGIN} interrupt logit 5 0 start", UNREAD, 0),
+    (f"{BEGIN} read 20 2 1 start", UNREAD, 0),
+    ("start model aa tokens 1 6000001 interrupt logit 5 0 start", UNCHECKED, 0),
+]
+
+
 @with_uvm
 @pytest.mark.slow
 @pytest.mark.verilator
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", BUSES)
 def test_sound_and_with_other_tables(kind: str, views: Views, tmp_path: Path) -> None:
-    """One build: the table of the bench, one with a wrong logit, without an entry, and cut."""
-    made, folder = views(kind)
+    """One build: the table of the bench, one with a wrong logit, without an entry, and cut; then
+    cases that no bench plays."""
+    made, source = views(kind)
+    top = f"module {made.example};"
+    cases = CASES.read_text().replace("{{module}}", made.module)
+    more = f"{cases}{top}\n  import {made.module}_cases_pkg::*;"
+    folder = edited(source, tmp_path / "bench", (made.view[-1], top, more))
     done = play(folder, "uvm_verilator", timeout=3000)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     text = made.files["uvm/answers.txt"]
@@ -273,12 +335,11 @@ def test_sound_and_with_other_tables(kind: str, views: Views, tmp_path: Path) ->
 
     program = [folder / "build_uvm_verilator" / made.example]
 
-    def with_table(changed: str) -> str:
+    def with_table(changed: str, *words: str) -> str:
         path = tmp_path / "answers.txt"
         path.write_text(changed)
-        again = subprocess.run(
-            [*program, f"+answers={path}"], cwd=folder, capture_output=True, text=True, timeout=900
-        )
+        command = [*program, f"+answers={path}", *words]
+        again = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900)
         return again.stdout + again.stderr
 
     *lines, last, end = text.splitlines()
@@ -301,3 +362,14 @@ def test_sound_and_with_other_tables(kind: str, views: Views, tmp_path: Path) ->
     said = with_table(text.removesuffix("end\n"))
     assert "answers.txt is missing, cut or no table of answers" in said
     assert re.search(r"^UVM_FATAL : +1$", said, re.MULTILINE)
+
+    played = STREAMED if BUSES[kind] is None else READ
+    (tmp_path / "cases.txt").write_text("".join(f"{case} end\n" for case, *_ in played))
+    test = f"+UVM_TESTNAME={made.module}_cases_test"
+    said = with_table(TABLE, test, f"+cases={tmp_path}/cases.txt")
+    shown = re.findall(r"^CASE ([\d ]+) errors (\d+)$", said, re.MULTILINE)
+    found = {case: line for (case, *_), line in zip(played, shown)}
+    assert found == {
+        case: (" ".join(str(int(place == outcome)) for place in range(5)), str(errors))
+        for case, outcome, errors in played
+    }
