@@ -89,7 +89,6 @@ A passive view for the testbench of an SoC. It needs UVM 1.2 or IEEE 1800.2, whi
 | `uvm/{module}_registers_pkg.sv` | the register model `bert2rtl`, by PeakRDL-uvm |
 | `uvm/{module}_if.sv` | an interface of the ports, and the probe that hands it to UVM |
 | `uvm/{module}_uvm_pkg.sv` | transactions, monitor, predictor, scoreboard, coverage, env |
-| `uvm/{module}_bind.sv` | a probe for every `{module}` |
 | `uvm/answers.txt` | golden's logits of each packet of tokens above |
 | `uvm/{module}_example.sv` | a test to be copied: the view beside this bench |
 
@@ -101,7 +100,10 @@ A passive view for the testbench of an SoC. It needs UVM 1.2 or IEEE 1800.2, whi
 
 Each ends with 0 when the bench says `PASS` and UVM counts no UVM_ERROR and no UVM_FATAL.
 
-For an SoC compile the first four files behind UVM, in this order, and give the env a configuration:
+For an SoC compile the first three files behind UVM, in this order. Its top module binds a probe to the
+accelerator, and its test gives the env a configuration:
+
+    bind {module} {module}_probe probe (.*);
 
     {module}_config cfg = {module}_config::type_id::create("cfg");
     cfg.path = "top.soc.accelerator";          // the instance to which the probe is bound

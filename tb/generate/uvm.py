@@ -95,7 +95,6 @@ def uvm_files(
             names=", ".join(["rst", *names]),
         ),
         f"uvm/{module}_uvm_pkg.sv": package,
-        f"uvm/{module}_bind.sv": tops.filled("uvm_bind.sv", module=module),
         f"uvm/{module}_example.sv": tops.filled(
             "uvm_example.sv",
             module=module,

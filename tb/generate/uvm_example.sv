@@ -40,6 +40,9 @@ module {{example}};
   import uvm_pkg::*;
   import {{module}}_example_pkg::*;
 
+  // Every {{module}} below gets a probe; `bind PATH {{module}}_probe probe (.*);` is one alone. Not all
+  // simulators see a bind that stands outside of a module.
+  bind {{module}} {{module}}_probe probe (.*);
   {{bench}} #(.FINISH(0)) bench ();
 
   initial begin

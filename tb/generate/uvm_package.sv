@@ -462,7 +462,7 @@ package {{module}}_uvm_pkg;
       monitor.core = core;
       predictor = {{module}}_predictor::type_id::create("predictor", this);
       adapter = {{module}}_adapter::type_id::create("adapter");
-      registers = new("registers");
+      registers = new({get_full_name(), ".registers"});  // root models need names of their own
       registers.build();
       registers.lock_model();
       registers.default_map.set_base_addr(256 * core);
