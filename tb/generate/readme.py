@@ -100,8 +100,8 @@ A passive view for the testbench of an SoC. It needs UVM 1.2 or IEEE 1800.2, whi
 
 Each ends with 0 when the bench says `PASS` and UVM counts no UVM_ERROR and no UVM_FATAL.
 
-For an SoC compile the first three files behind UVM, in this order. Its top module binds a probe to the
-accelerator, and its test gives the env a configuration:
+For an SoC compile the first three files behind UVM, in this order. Its top module binds a probe to
+the accelerator, and its test gives the env a configuration:
 
     bind {module} {module}_probe probe (.*);
 
