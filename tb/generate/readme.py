@@ -79,6 +79,7 @@ All {cores} cores play at the same time; core k begins with the k-th inference o
 list, counted from 0."""
 
 UVM = """
+
 ## UVM
 
 A passive view for the testbench of an SoC. It needs UVM 1.2 or IEEE 1800.2, which the simulator or
@@ -113,12 +114,11 @@ the accelerator, and its test gives the env a configuration:
 
 - The scoreboard knows an inference by its tokens and by the model's hash in its command stream,
   whatever drives the accelerator. It compares the logits where a table has both.
-- All others are counted as unchecked, as are failed, aborted and unfinished ones by those names.
+- All others are only counted: unchecked, failed or aborted, not read, unfinished.
 - Logits that are missing after a `status` of NONE are a UVM_ERROR, as are logits that differ.
 - Embedding rows are taken to be the model's. Others show as wrong logits.
 - The mirror of the registers follows the bus. Reads of what hardware never changes are held to it.
-- Verilator ignores the covergroups.
-"""
+- Verilator ignores the covergroups."""
 
 PINS = """\
 The unit has no streams: `vectors/pins.mem` holds its inputs cycle by cycle, with {pauses}.
