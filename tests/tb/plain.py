@@ -57,14 +57,16 @@ def bench(unit: str, **settings: Any) -> Bench:
     return bench_of(unit, CONFIG, **{"stalls": STALLS, "design": known} | settings)
 
 
-def play(folder: Path, simulator: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def play(
+    folder: Path, simulator: str, *arguments: str, timeout: int = 800
+) -> subprocess.CompletedProcess[str]:
     """Run a bench by its own script."""
     laid_out = verilator.executable()
     assert laid_out is not None
     path = os.pathsep.join([str(laid_out.parent), os.environ["PATH"]])
     environment = os.environ | {"PATH": path, "OBJCACHE": "ccache", "VERILATOR_FLAGS": FLAGS}
     command = [folder / f"run_{simulator}.sh", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=800)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout)
 
 
 def replay(
