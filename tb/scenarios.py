@@ -93,9 +93,11 @@ CODES = np.arange(256).astype(np.uint8).view(np.int8)
 RELU = np.maximum(CODES, np.int8(0))
 
 
-def family(name: str, shape: Shape, seed: int = 1, *, precise: bool = False) -> Model:
+def family(
+    name: str, shape: Shape, seed: int = 1, *, precise: bool = False, biased: bool = False
+) -> Model:
     """A random model of this family: ReLU where pre-norm, one layer of head where no pooler."""
-    model = random_model(shape, seed, FACTORISED.get(name, 0), precise=precise)
+    model = random_model(shape, seed, FACTORISED.get(name, 0), precise=precise, biased=biased)
     if name.startswith("pre-norm"):
         layers = [
             dataclasses.replace(
