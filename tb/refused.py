@@ -11,8 +11,8 @@ import numpy as np
 from rtl.interface.command import (
     FIELDS,
     MAGIC,
+    SHARED_BIT,
     VERSION,
-    WIDE_BIT,
     Flag,
     Opcode,
     bank_address,
@@ -205,7 +205,7 @@ def no_programs(config: Config) -> Iterator[Inference]:
         Opcode.ATTEND: attend_entry()[2],
         Opcode.END: {},
     }
-    wide = WIDE_BIT if config.precise else 0
+    wide = SHARED_BIT if config.precise else 0
     ways = config.way_bits
     known = {Opcode.LINEAR: 1 | 4 | 32 | wide, Opcode.ATTEND: 1, Opcode.TABLE: wide}
     for opcode in [0, *range(8, 16), *(1 << bit | low for bit in range(4, 8) for low in range(8))]:
