@@ -67,7 +67,8 @@ class Compiled:
     @cached_property
     def model(self) -> Model:
         changes = {} if self.labels is None else {"labels": self.labels}
-        return model(self.name, len(self.name), **changes)
+        biased = bool(self.config.bias_heads)
+        return model(self.name, len(self.name), biased=biased, **changes)
 
     @cached_property
     def program(self) -> Program:

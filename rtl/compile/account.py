@@ -24,6 +24,7 @@ from rtl.interface.command import (
     Opcode,
     flags_byte,
     flags_of,
+    way_bits_of,
 )
 from rtl.interface.config import Config
 
@@ -111,7 +112,7 @@ def misplaced(one: Descriptor, before: Sequence[Descriptor], config: Config) -> 
         right = {"magic": MAGIC, "version": VERSION, "lanes": config.lanes}
         wrong = (name for name, value in right.items() if one.values[name] != value)
         found = next((f"{n} is {one.values[n]}: it must be {right[n]}" for n in wrong), "")
-        columns = config.lanes << int(one.flags & ~Flag.BIAS)
+        columns = config.lanes << way_bits_of(flags_byte(Flag(one.flags)))
         if not found and columns != config.tile_columns:
             return f"columns are {columns}: they must be {config.tile_columns}"
         return found

@@ -91,19 +91,21 @@ def sized(models: Sequence[Model], given: Mapping[str, Any]) -> Config:
     wide = [max(pair) for m in models for pair in (x.weight.shape for x in m.head[:-1])]
     ffn = max([*(model.shape.ffn for model in models), *(w for w in wide if w > hidden)])
     precise = plain.precise or any(model.precise for model in models)
-    heads = max([plain.bias_heads, *map(biased_heads, models)])
+    least = max(map(biased_heads, models))
+    heads = plain.bias_heads or least
     found = replace(plain, tokens=tokens, hidden=hidden, ffn=ffn, precise=precise, bias_heads=heads)
     labels = max(needed_labels(model.shape, found) for model in models)
-    needed = {"hidden": hidden, "ffn": ffn, "labels": labels}
-    small = [name for name, value in needed.items() if name in given and given[name] < value]
+    needed = {"hidden": hidden, "ffn": ffn, "labels": labels, "bias_heads": least}
+    small = [name for name, value in needed.items() if given.get(name) and given[name] < value]
     if small:
-        asked = ", ".join(f"--{name} {given[name]}" for name in small)
-        right = " ".join(f"--{name} {needed[name]}" for name in small)
+        options = {name: f"--{name.replace('_', '-')}" for name in small}
+        asked = ", ".join(f"{options[name]} {given[name]}" for name in small)
+        right = " ".join(f"{options[name]} {needed[name]}" for name in small)
         raise FitError(
             f"{asked} too small for the model: give `{right}`, or leave "
             f"{'it' if len(small) == 1 else 'them'} away for what the model needs"
         )
-    limits = {name: given.get(name, value) for name, value in needed.items()}
+    limits = {name: given.get(name, needed[name]) for name in ("hidden", "ffn", "labels")}
     return replace(found, **limits | {"labels": given.get("labels", max(labels, plain.labels))})
 
 

@@ -21,6 +21,7 @@ from rtl.interface.command import (
     Opcode,
     decode,
     descriptor_bytes,
+    flags_byte,
     way_bits_of,
     word_address,
 )
@@ -39,7 +40,7 @@ def config_for(stream: bytes, config: Config) -> Config:
     """
     header, *others = decode(stream)
     values, n = header.values, header.values["lanes"]
-    columns = n << way_bits_of(header.flags)
+    columns = n << way_bits_of(flags_byte(header.flags))
     wide = any(d.opcode in (Opcode.LINEAR, Opcode.TABLE) and d.flags & Flag.WIDE for d in others)
     limits = {
         name: max(getattr(config, name), values[name])

@@ -199,6 +199,19 @@ def test_a_position_bias_stands_behind_the_header(columns: int) -> None:
     }
 
 
+@pytest.mark.parametrize("columns", [4, 32])
+def test_the_dump_of_a_stream_with_a_position_bias(columns: int) -> None:
+    """HEADER and every ATTEND say BIAS; the descriptors behind it are found."""
+    model = family("three-heads", SMALL["three-heads"], biased=True)
+    config = Config(lanes=4, columns=columns, bias_heads=3, **SMALL_LIMITS)
+    program = compile_model(model, config)
+    lines = [line.split() for line in listing(program.stream())]
+    assert [line[1] for line in lines] == [step.opcode.name for step in program.steps]
+    flagged = {line[1] for line in lines if any("BIAS" in part for part in line[2:])}
+    assert flagged == {"HEADER", "ATTEND"}
+    assert " ".join(lines[1]).endswith("BIAS heads=3 row_tiles=6 + 288 bytes")
+
+
 def test_without_a_position_bias_the_stream_is_that_of_hardware_without() -> None:
     model = family("bert-tiny", SMALL["bert-tiny"])
     plain, biased = (Config(lanes=4, bias_heads=heads, **SMALL_LIMITS) for heads in (0, 2))
