@@ -39,7 +39,7 @@ from quant.images import data as images
 from quant.images.front import FRONT_KEYS
 from quant.measure import vectors
 from quant.measure.answers import held, span, texts_of
-from quant.measure.compare import ERROR_KEYS, TensorError, compare, table
+from quant.measure.compare import ERROR_KEYS, TensorError, compare, saturated, table
 from quant.measure.metrics import determination
 from quant.measure.verdict import VERDICT_KEYS, judge
 from quant.model import float_model
@@ -194,6 +194,7 @@ def check(
     """
     advance = advance or _pass("checking", texts).advance
     errors: dict[str, TensorError] = {}
+    wrong: dict[str, int] = {}
     engine = TracedEngine(quantized.model, integer.load())
     ordered = sorted(texts, key=lambda text: len(text.ids))
     plain = [id(text) for text in ordered[:PLAIN]]
@@ -208,11 +209,15 @@ def check(
             if id(text) in plain:
                 _compare_with_golden(quantized.model, text, codes)
             compare(errors, exact, codes, quantized.info["tensors"])
+            for name in codes:
+                if name.endswith(".scores"):
+                    found = saturated(codes[name], quantized.model.position_bias)
+                    wrong[name] = wrong.get(name, 0) + found
         advance(tokens_of(some))
-    for name, error in errors.items():
-        if name.endswith(".scores") and error.limits:
+    for name, count in wrong.items():
+        if count:
             raise CalibrationError(
-                f"{name}: {error.limits:,} of {error.count:,} scores saturate the 16-bit format, "
+                f"{name}: {count:,} of {errors[name].count:,} scores saturate the 16-bit format, "
                 "so the softmax of their rows would be wrong"
             )
     return errors
@@ -244,6 +249,7 @@ KEYS = {
     "tensors{}.minimum?, .maximum?": "of the float model on the texts",
     "tensors{}.factors?, .centres?, .centre?": "value = scale code factor + centre",
     "tensors{}.copies?": "neurons that the last ones are copies of",
+    "tensors{}.depth?": "of scores with a position bias: p is 0 so far below the largest one",
     "tensors{}.row_constant?": "true: a constant of each row is left out, which a norm takes away",
     "tensors{}.activation?, .shift?": "of the head; bits dropped",
     "weights{}.input_scale, .scales": "steps of a layer's input, of its weights by output",
