@@ -27,6 +27,7 @@ from quant.embedder import Embedder, add_embedder, embedder_of, reads_images
 from quant.foreign.tokenizer import InputError, Tokens
 from quant.images import data as images
 from quant.measure.vectors import cosines, nearest
+from quant.model.spec import TEXTS
 from quant.texts.corpora import CORPORA
 from quant.texts.data_file import Review, add_columns, layout_of, stream_texts
 from quant.texts.rows import TextError
@@ -64,6 +65,7 @@ class Embedded:
     """What came of the texts; integers and floats hold the vectors of those compared [n, H]."""
 
     width: int
+    inputs: str = TEXTS
     texts: int = 0
     tokens: int = 0
     cut: int = 0
@@ -97,13 +99,14 @@ class Embedded:
         values = self.to_json()
         compared, texts = values["compared_texts"], self.texts
         lines = [
-            f"{texts:,} texts, {self.tokens:,} tokens ({self.cut:,} texts cut): vectors of "
-            f"{self.width}"
+            f"{texts:,} {self.inputs}, {self.tokens:,} tokens ({self.cut:,} {self.inputs} cut): "
+            f"vectors of {self.width}"
         ]
         if compared:
             lines.append(
                 f"cosine of golden and float  mean {values['mean_cosine']:.5f}, worst "
-                f"{values['worst_cosine']:.5f} (text {values['worst_text']}), {compared:,} texts"
+                f"{values['worst_cosine']:.5f} ({self.inputs[:-1]} {values['worst_text']}), "
+                f"{compared:,} {self.inputs}"
             )
         if values.get("nearest_same") is not None:
             lines.append(
@@ -125,7 +128,7 @@ def embed(
     The first ``compared`` texts go through the float model where it is there. Raises TextError,
     which names the text by its number, where one has no token.
     """
-    result = Embedded(embedder.spec.outputs)
+    result = Embedded(embedder.spec.outputs, embedder.spec.inputs)
     while chunk := list(islice(reviews, CHUNK)):
         encoded = []
         for number, review in enumerate(chunk, result.texts + 1):

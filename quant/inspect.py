@@ -265,7 +265,7 @@ def inspect_command(options: argparse.Namespace) -> int:
         ]
         encoded = encode(texts, checkpoint, tokens)
         reached = reaches(observe_all(*given.placed(checkpoint, encoded))[0])
-        print(f"\n{reach_table(reached, len(encoded))}")
+        print(f"\n{reach_table(reached, f'{len(encoded)} {spec.inputs}')}")
     if options.json:
         values = {
             "model": options.model,
@@ -380,11 +380,14 @@ def needs_table(found: Sequence[Needs], refused: dict[int, str], tokens: int) ->
     return "\n".join(lines)
 
 
-def reach_table(reached: Sequence[Reach], texts: int) -> str:
-    """The tensors with channels that reach far, the furthest first, and what to do about them."""
+def reach_table(reached: Sequence[Reach], texts: str) -> str:
+    """The tensors with channels that reach far, the furthest first, and what to do about them.
+
+    texts: how many inputs of which kind were looked at.
+    """
     if not reached:
-        return f"no channel reaches {OUTLIER} times as far as the median one on {texts} texts"
-    lines = [f"channels that reach {OUTLIER} times as far as the median one, {texts} texts:"]
+        return f"no channel reaches {OUTLIER} times as far as the median one on {texts}"
+    lines = [f"channels that reach {OUTLIER} times as far as the median one, {texts}:"]
     for reach in reached[:SHOWN]:
         first = ", ".join(f"{channel} ({times:.0f}x)" for channel, times in reach.channels[:4])
         more = f" and {len(reach.channels) - 4} more" if len(reach.channels) > 4 else ""

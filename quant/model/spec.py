@@ -59,6 +59,9 @@ LABELLED = (CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION)
 EVERY_TOKEN = (QUESTION_ANSWERING, TOKEN_CLASSIFICATION)
 """Tasks with outputs for every token."""
 
+TEXTS = "texts"
+"""What a model reads that has a table of tokens."""
+
 FUNCTIONS = IDENTITY, SIGMOID = ("identity", "sigmoid")
 """What the numbers of a regression go through on the host."""
 
@@ -201,6 +204,11 @@ class EncoderSpec:
         _one_of("activation", self.activation, tuple(ACTIVATIONS))
         for activation in self.head_activations:
             _one_of("head_activations", activation, tuple(ACTIVATIONS))
+
+    @property
+    def inputs(self) -> str:
+        """What it reads, as commands call several of them."""
+        return "images" if self.given else TEXTS
 
     @property
     def max_tokens(self) -> int:

@@ -109,7 +109,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     ("config", "message"),
     [
         ({"is_decoder": True}, "layer.0.attention: a decoder, whose mask differs"),
-        ({"model_type": "t5"}, "cannot run: layer.0.scores: relative positions"),
+        ({"model_type": "t5"}, "cannot run: layer.0.norm1: RMSNorm"),
     ],
 )
 def test_what_does_not_map_is_refused_in_one_line(
