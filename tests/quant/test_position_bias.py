@@ -5,14 +5,18 @@ import re
 from pathlib import Path
 from typing import Any
 
+from cli.machine import GENERATED
+
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
 from quant.foreign.checkpoint import load
 from quant.foreign.tokenizer import InputError, TextTokenizer, encode
+from quant.measure.vectors import unit
 from quant.model import float_model, position_bias
 from quant.model.spec import CheckpointError
+from quant.texts.corpora import rotten_tomatoes
 from tests.quant import tiny
 from tests.quant.test_families import of_theirs, saved
 
@@ -83,6 +87,30 @@ def test_texts_that_the_tokenizer_cuts_have_the_middle_of_the_bias(tmp_path: Pat
     ids = np.random.default_rng(4).integers(2, 40, 150).astype(np.int32)
     ours = float_model.run(checkpoint.spec, checkpoint.arrays, ids)
     np.testing.assert_allclose(ours, of_theirs(model, ids, None), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_all_mpnet_base_v2_equals_transformers_on_real_sentences() -> None:
+    """Its tokens too; docs/models.md says where it comes from."""
+    folder = GENERATED / "all-mpnet-base-v2"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not there")
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    checkpoint = load(folder)
+    assert checkpoint.spec.max_tokens == 384
+    ours, theirs = TextTokenizer(folder), transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModel.from_pretrained(folder).float().eval()
+    texts = [review.text for review in rotten_tomatoes("test")[:4]]
+    for text in (*texts, " ".join(texts * 9)):
+        tokens = encode(checkpoint.spec, ours, text, None, 512)
+        ids = theirs(text, truncation=True, max_length=384)["input_ids"]
+        assert tokens.ids.tolist() == ids
+        with torch.no_grad():
+            states = model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+        vector = float_model.run(checkpoint.spec, checkpoint.arrays, tokens.ids)
+        wanted = unit(states.mean(dim=0).numpy())
+        np.testing.assert_allclose(unit(vector), wanted, rtol=0, atol=1e-5)
 
 
 PIECES = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>", "good", "bad", "film", "a", "##s", "!", "e"]
