@@ -53,6 +53,7 @@ COUNTERS = (
 )
 START, ABORT = 1, 2  # bits of control
 BUSY, DONE = 1, 2  # bits of status
+BIASED = 16  # bit of a command stream's second byte, which is log2 of columns a lane
 
 #: How an inference ended, by the error code of `status`.
 ENDS = {
@@ -160,11 +161,11 @@ class Accelerator:
                 "it anew"
             )
         lanes, columns = self.limits["lanes"], self.limits["columns"]
-        if (stream[7], stream[7] << stream[1]) != (lanes, columns):
+        asked = stream[7] << (stream[1] & ~BIASED)
+        if (stream[7], asked) != (lanes, columns):
             raise DeviceError(
-                f"the command stream is for {stream[7]} lanes and {stream[7] << stream[1]} "
-                f"columns, the accelerator has {lanes} and {columns}: compile it for this "
-                "accelerator"
+                f"the command stream is for {stream[7]} lanes and {asked} columns, the accelerator "
+                f"has {lanes} and {columns}: compile it for this accelerator"
             )
         sizes = [int.from_bytes(stream[at : at + 2], "little") for at in range(8, 16, 2)]
         for name, size in zip(LIMITS[3:], sizes[1:]):

@@ -5,7 +5,8 @@ enum {
     HEADER = 1,
     HEADER_BYTES = 32,
     OPCODE_AT = 0,
-    WAYS_AT = 1, /* the binary logarithm of columns a lane */
+    WAYS_AT = 1, /* the binary logarithm of columns a lane, and BIASED */
+    BIASED = 16,
     MAGIC_AT = 2,
     VERSION_AT = 6,
     LANES_AT = 7,
@@ -72,7 +73,7 @@ static int is_stream(const uint8_t *header, size_t bytes)
 int b2rtl_check(const b2rtl_device *device, const void *stream, size_t bytes, uint32_t *tokens)
 {
     const uint8_t *header = stream;
-    uint32_t longest;
+    uint32_t longest, ways;
 
     if (tokens)
         *tokens = 0;
@@ -82,8 +83,9 @@ int b2rtl_check(const b2rtl_device *device, const void *stream, size_t bytes, ui
         return B2RTL_NO_STREAM;
     if (header[VERSION_AT] != device->version)
         return B2RTL_STREAM_VERSION;
-    if (header[LANES_AT] != device->lanes || header[WAYS_AT] > 7 ||
-        (uint32_t)header[LANES_AT] << header[WAYS_AT] != device->columns)
+    ways = header[WAYS_AT] & ~(uint32_t)BIASED;
+    if (header[LANES_AT] != device->lanes || ways > 7 ||
+        (uint32_t)header[LANES_AT] << ways != device->columns)
         return B2RTL_STREAM_LANES;
     longest = number(header + TOKENS_AT, 2);
     if (longest == 0)

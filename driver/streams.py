@@ -7,11 +7,12 @@ import zlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-HEADER, TABLE, NORM, EMBED, LINEAR = 1, 2, 3, 4, 5
+HEADER, TABLE, NORM, EMBED, LINEAR, BIAS = 1, 2, 3, 4, 5, 8
 DESCRIPTOR_BYTES = 32
 SHIFTS = 128  # flag of a NORM with a plane more
 WIDE = 16  # flag of a TABLE with low halves
-FIRST_TILE, LOGITS = 1, 64  # flags of a LINEAR
+BIASED = 16  # flag of a HEADER with a BIAS behind it
+FIRST_TILE, TRANSPOSED, LOGITS = 1, 4, 64  # flags of a LINEAR
 PARAMETER_PLANES = 7
 GIVEN = 255 | 1 << 8  # factors of EMBED, wide: of a token row, and of a position, which is zero
 ROWS_AT, MODEL_AT, MODEL_BYTES = 16, 20, 8  # of HEADER: CRC-32 of the rows, hash of the model
@@ -27,6 +28,11 @@ def model(stream: bytes) -> str:
     """
     next(_descriptors(stream), None)
     return bytes(stream[MODEL_AT : MODEL_AT + MODEL_BYTES]).hex()
+
+
+def way_bits(stream: bytes) -> int:
+    """Of the array that a command stream is for, log2 of columns a lane."""
+    return stream[1] & ~BIASED
 
 
 def check_rows(stream: bytes, table: bytes) -> None:
@@ -78,7 +84,7 @@ def embed(stream: bytes) -> dict[str, int]:
                 "offset": offset,
                 "types": types,
             }
-        if opcode not in (TABLE, NORM):
+        if opcode not in (TABLE, NORM, BIAS):
             break
     raise ValueError("the command stream has no EMBED where one must come: it is cut or damaged")
 
@@ -142,19 +148,22 @@ def _descriptors(stream: bytes) -> Iterator[tuple[int, int, bytes]]:
     lanes = stream[7]
     if not lanes:
         raise ValueError("the command stream says 0 lanes: it is damaged")
-    size = -(-DESCRIPTOR_BYTES // lanes) * lanes  # whole words
+    width = lanes << min(way_bits(stream), 3)
+    size = -(-DESCRIPTOR_BYTES // width) * width  # whole words
     at = size
     while at + DESCRIPTOR_BYTES <= len(stream):
         opcode, flags = stream[at], stream[at + 1]
         fields = stream[at + 2 : at + 28]
         yield opcode, flags, fields
         first, second = struct.unpack_from("<HH", fields)
-        words = {
-            TABLE: (512 if flags & WIDE else 256) // lanes,
-            NORM: -(-first // lanes) * (7 if flags & SHIFTS else 6),
-            LINEAR: -(-second // lanes) * (first + PARAMETER_PLANES),
+        tile = lanes if flags & TRANSPOSED else width
+        payload = {
+            TABLE: 512 if flags & WIDE else 256,
+            NORM: -(-first // lanes) * lanes * (7 if flags & SHIFTS else 6),
+            LINEAR: -(-second // tile) * tile * (first + PARAMETER_PLANES),
+            BIAS: fields[0] * struct.unpack_from("<H", fields, 1)[0] * 4 * lanes,
         }
-        at += size + words.get(opcode, 0) * lanes
+        at += size + -(-payload.get(opcode, 0) // width) * width
 
 
 def tokens(

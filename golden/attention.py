@@ -5,6 +5,7 @@ import numpy as np
 from golden.linear import linear
 from golden.matmul import matmul
 from golden.model import Attention
+from golden.position_bias import add_position_bias
 from golden.requantize import requantize
 from golden.softmax import row_scale, softmax
 from golden.trace import Trace, record
@@ -17,12 +18,14 @@ def attention(
     attend: np.ndarray,
     trace: Trace = None,
     name: str = "attention",
+    position_bias: np.ndarray | None = None,
 ) -> np.ndarray:
-    """context = softmax(q k^T / sqrt(d)) v of every head, heads side by side.
+    """context = softmax(q k^T / sqrt(d) + position_bias) v of every head, heads side by side.
 
-    x8 int8 [L, H], attend bool [L] (the valid keys). Returns int8 [L, heads * d]; the output
-    projection belongs to the residual addition. Intermediates are recorded as name.q, .k, .v,
-    .scores, .max, .p, .sum, .row_m, .row_s and .context.
+    x8 int8 [L, H], attend bool [L] (the valid keys), position_bias int16 [heads, 2 T - 1], or None
+    without one. Returns int8 [L, heads * d]; the output projection belongs to the residual
+    addition. Intermediates are recorded as name.q, .k, .v, .scores (with the bias), .max, .p, .sum,
+    .row_m, .row_s and .context.
     """
     q = record(trace, f"{name}.q", linear(x8, parameters.q))
     k = record(trace, f"{name}.k", linear(x8, parameters.k))
@@ -31,6 +34,8 @@ def attention(
 
     acc = matmul(q, k.swapaxes(1, 2))  # [heads, L, L]
     scores = requantize(acc, parameters.score_m, parameters.score_s, 16)
+    if position_bias is not None:
+        scores = add_position_bias(scores, position_bias)
     record(trace, f"{name}.scores", scores)
 
     p, row_max, row_sum = softmax(scores, attend)

@@ -47,7 +47,9 @@ def run(
 
     encoder_layer = post_norm_layer if shape.norm == "post" else pre_norm_layer
     for i, layer in enumerate(model.layers):
-        x, x8 = encoder_layer(x, x8, layer, shape.heads, attend, trace, f"layer.{i}")
+        x, x8 = encoder_layer(
+            x, x8, layer, shape.heads, attend, trace, f"layer.{i}", model.position_bias
+        )
     if model.final_norm is not None:
         x, x8 = normalize(x, model.final_norm, trace, "final")
 
@@ -108,9 +110,10 @@ def post_norm_layer(
     attend: np.ndarray,
     trace: Trace,
     name: str,
+    position_bias: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """x = norm1(x + O(attention(x8))), x = norm2(x + FFN(x8)): the layer of BERT."""
-    context = attention(x8, layer.attention, heads, attend, trace, name)
+    context = attention(x8, layer.attention, heads, attend, trace, name, position_bias)
     z = residual(x, context, layer.attention.o, layer.attention.residual_shift)
     record(trace, f"{name}.attention.sum", z)
     x, x8 = normalize(z, layer.norm1, trace, f"{name}.attention")
@@ -127,10 +130,11 @@ def pre_norm_layer(
     attend: np.ndarray,
     trace: Trace,
     name: str,
+    position_bias: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """x = x + O(attention(norm1(x))), x = x + FFN(norm2(x)); the norms leave x as it is."""
     _, x8 = normalize(x, layer.norm1, trace, f"{name}.attention")
-    context = attention(x8, layer.attention, heads, attend, trace, name)
+    context = attention(x8, layer.attention, heads, attend, trace, name, position_bias)
     x = residual(x, context, layer.attention.o, layer.attention.residual_shift)
     record(trace, f"{name}.attention.sum", x)
 

@@ -306,6 +306,10 @@ class Model:
 
     projection, [H, E], where the embedding is factorised: it reads the first E channels of x8, as
     do q, k and v of layer 0, and its result takes the place of the embedding in the stream.
+
+    position_bias, int16 [heads, 2 * T - 1] with T = shape.tokens, where scores have one: column
+    k - q + T - 1 is added to the score of query q and key k of the head, in every layer. Its unit
+    is the scores', 1/256 octaves: round(256 log2(e) * bias).
     """
 
     shape: Shape
@@ -316,6 +320,7 @@ class Model:
     mean_s: int | None
     head: tuple[Linear, ...]
     projection: Linear | None = None
+    position_bias: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         shape = self.shape
@@ -347,6 +352,10 @@ class Model:
                     f"{name}.table is an array; allowed is None: only ffn.up and the hidden layers "
                     "of the head have an activation"
                 )
+        if self.position_bias is not None:
+            columns = 2 * shape.tokens - 1
+            _check_array("position_bias", self.position_bias, np.int16, 2, -(1 << 15), 2**15 - 1)
+            _check_shape("position_bias", self.position_bias, (shape.heads, columns))
         self._check_head()
         self._check_context()
         self._check_wide()

@@ -28,18 +28,38 @@ SCORE_SPREAD = 320  # 1.25 octaves
 
 
 def random_model(
-    shape: Shape, seed: int, embedding_size: int = 0, *, precise: bool = False
+    shape: Shape,
+    seed: int,
+    embedding_size: int = 0,
+    *,
+    precise: bool = False,
+    biased: bool = False,
 ) -> Model:
     """A model of this shape; the same seed gives the same model.
 
     embedding_size: channels of a factorised embedding, 0 where it is not. precise: with wide
-    operands.
+    operands. biased: with a position bias.
     """
     rng = np.random.default_rng(seed)
     model = _whole(rng, shape)
     if embedding_size:
         model = factorised(rng, model, embedding_size)
-    return widened(rng, model) if precise else model
+    if precise:
+        model = widened(rng, model)
+    return positioned(rng, model) if biased else model
+
+
+def positioned(rng: np.random.Generator, model: Model) -> Model:
+    """The model with a position bias that reaches as far as its scores.
+
+    Every sixteenth value and one of each head are the least and the largest int16, so that sums
+    saturate on both sides; few of the largest, since such a key takes all the weight of its row.
+    """
+    size = model.shape.heads, 2 * model.shape.tokens - 1
+    table = rng.integers(-2 * SCORE_SPREAD, 2 * SCORE_SPREAD + 1, size, dtype=np.int16)
+    table[rng.integers(16, size=size) == 0] = -(1 << 15)
+    table[np.arange(size[0]), rng.integers(size[1], size=size[0])] = (1 << 15) - 1
+    return replace(model, position_bias=table)
 
 
 def widened(rng: np.random.Generator, model: Model) -> Model:

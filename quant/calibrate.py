@@ -39,7 +39,7 @@ from quant.images import data as images
 from quant.images.front import FRONT_KEYS
 from quant.measure import vectors
 from quant.measure.answers import held, span, texts_of
-from quant.measure.compare import ERROR_KEYS, TensorError, compare, table
+from quant.measure.compare import ERROR_KEYS, TensorError, compare, saturated, table
 from quant.measure.metrics import determination
 from quant.measure.verdict import VERDICT_KEYS, judge
 from quant.model import float_model
@@ -51,6 +51,7 @@ from quant.model.spec import (
     REGRESSION,
     SPEC_KEYS,
     TASKS,
+    TEXTS,
     Arrays,
     EncoderSpec,
     Floats,
@@ -139,7 +140,7 @@ def observe_all(
     The model runs in float64. In float32 the last bit depends on the processor and the number of
     threads, which would reach some of the rounded multipliers; here every machine gets the same.
     """
-    advance = advance or _pass("observing", texts).advance
+    advance = advance or _pass("observing", texts, checkpoint.spec.inputs).advance
     doubles = float_model.Doubles(checkpoint.arrays)
     observers = {} if observers is None else observers
     trace = Observing(observers, histogram)
@@ -163,9 +164,9 @@ def tokens_of(texts: Sequence[Tokens]) -> int:
     return sum(len(text.ids) for text in texts)
 
 
-def _pass(description: str, texts: Sequence[Tokens]) -> Bar:
-    """Of a single pass over the texts."""
-    return Bar(f"{description} {len(texts):,} texts", tokens_of(texts))
+def _pass(description: str, texts: Sequence[Tokens], inputs: str = TEXTS) -> Bar:
+    """Of a single pass over the texts, or whatever they are."""
+    return Bar(f"{description} {len(texts):,} {inputs}", tokens_of(texts))
 
 
 def golden_logits(
@@ -192,8 +193,9 @@ def check(
     The traces are those of the fast engine, and on the shortest texts compared with golden's own.
     Raises CalibrationError when a score saturates, since the softmax of that row would be wrong.
     """
-    advance = advance or _pass("checking", texts).advance
+    advance = advance or _pass("checking", texts, checkpoint.spec.inputs).advance
     errors: dict[str, TensorError] = {}
+    wrong: dict[str, int] = {}
     engine = TracedEngine(quantized.model, integer.load())
     ordered = sorted(texts, key=lambda text: len(text.ids))
     plain = [id(text) for text in ordered[:PLAIN]]
@@ -208,11 +210,15 @@ def check(
             if id(text) in plain:
                 _compare_with_golden(quantized.model, text, codes)
             compare(errors, exact, codes, quantized.info["tensors"])
+            for name in codes:
+                if name.endswith(".scores"):
+                    found = saturated(codes[name], quantized.model.position_bias)
+                    wrong[name] = wrong.get(name, 0) + found
         advance(tokens_of(some))
-    for name, error in errors.items():
-        if name.endswith(".scores") and error.limits:
+    for name, count in wrong.items():
+        if count:
             raise CalibrationError(
-                f"{name}: {error.limits:,} of {error.count:,} scores saturate the 16-bit format, "
+                f"{name}: {count:,} of {errors[name].count:,} scores saturate the 16-bit format, "
                 "so the softmax of their rows would be wrong"
             )
     return errors
@@ -244,6 +250,7 @@ KEYS = {
     "tensors{}.minimum?, .maximum?": "of the float model on the texts",
     "tensors{}.factors?, .centres?, .centre?": "value = scale code factor + centre",
     "tensors{}.copies?": "neurons that the last ones are copies of",
+    "tensors{}.depth?": "of scores with a position bias: p is 0 so far below the largest one",
     "tensors{}.row_constant?": "true: a constant of each row is left out, which a norm takes away",
     "tensors{}.activation?, .shift?": "of the head; bits dropped",
     "weights{}.input_scale, .scales": "steps of a layer's input, of its weights by output",
@@ -480,7 +487,8 @@ def calibrate(
     """
     tokens, spec = tokens_of(texts), checkpoint.spec
     checkpoint, texts = given.placed(checkpoint, texts)
-    with Bar(f"calibrating on {len(texts):,} texts, {tokens:,} tokens", 4 * tokens) as bar:
+    begins = f"calibrating on {len(texts):,} {spec.inputs}, {tokens:,} tokens"
+    with Bar(begins, 4 * tokens) as bar:
         histogram = options.method != MIN_MAX
         calibrator = Calibrator(
             checkpoint, texts, histogram=histogram, precise=options.precise, bar=bar
@@ -495,7 +503,7 @@ def calibrate(
         bar.left(tokens)
         bar.say(f"checking the integer model with {choose.named(options.remedies or ())}")
         errors = check(checkpoint, quantized, texts, bar.advance)
-    verdict = judge(errors, likeness, len(texts), spec.task)
+    verdict = judge(errors, likeness, len(texts), spec.task, spec.inputs)
     if spec.given:
         quantized = with_tokens(quantized, np.zeros((spec.vocabulary, spec.hidden), np.float32))
     quantized.info.update(
@@ -693,8 +701,8 @@ def calibrate_command(options: argparse.Namespace) -> int:
     texts = encode(reviews, checkpoint, options.tokens)
     if len(texts) < FEW:
         print(
-            f"warning: {len(texts):,} texts are few: ranges that they do not reach are cut off; "
-            f"give {FEW} or more, {SAMPLES} are read by default",
+            f"warning: {len(texts):,} {spec.inputs} are few: ranges that they do not reach are cut "
+            f"off; give {FEW} or more, {SAMPLES} are read by default",
             file=sys.stderr,
             flush=True,
         )

@@ -1,7 +1,9 @@
 """`python -m quant.embed FILE -o out.npy`: the texts of a file as vectors of the integer model.
 
 Vectors have length 1: the accelerator gives the integers, and dividing them by their length is left
-to the host. The first texts also go through the float model, to show how near the two are.
+to the host. The first texts also go through the float model, to show how near the two are: vector
+by vector, by the order in which they put pairs of texts, and by how well they find a text by the
+first third of its words.
 """
 
 import argparse
@@ -26,13 +28,19 @@ from quant.calibrate import IMAGES, SENTENCES
 from quant.embedder import Embedder, add_embedder, embedder_of, reads_images
 from quant.foreign.tokenizer import InputError, Tokens
 from quant.images import data as images
-from quant.measure.vectors import cosines, nearest
+from quant.measure.metrics import spearman
+from quant.measure.vectors import cosines, ndcg, nearest, of_pairs
+from quant.model.spec import TEXTS
 from quant.texts.corpora import CORPORA
 from quant.texts.data_file import Review, add_columns, layout_of, stream_texts
 from quant.texts.rows import TextError
 
 SPLIT = "test"
 COMPARED = 1000
+PAIRED = 1000  # of them of which all pairs are compared
+QUERIES = 200  # of them that are searched for
+WORDS = 6  # of a text that is
+DEPTH = 10
 CHUNK = 64  # texts in memory at a time
 KINDS = (".npy", ".jsonl")
 
@@ -52,10 +60,13 @@ KEYS = {
     "data, max_tokens, quantized": "the texts, the longest one, the folder of the model",
     "texts, tokens, cut_texts": "how many; texts that were too long",
     "width": "numbers of a vector",
-    "compared_texts": "the first ones, which the float model read too; 0: the four below lack",
+    "compared_texts": "the first ones, which the float model read too; 0: those below lack",
     "mean_cosine?, worst_cosine?": "of golden's vectors and float's",
     "worst_text?": "its text, counted from 1",
     "nearest_same?": "share whose nearest other text is the same in both models, 0 to 1",
+    "pair_spearman?": f"rank correlation of golden's and float's cosines, all pairs of {PAIRED:,}",
+    "queries?": f"of the first texts those of {WORDS} words or more, searched for by a third of it",
+    "ndcg_10?{}": "by model: of these queries, each of which has its own text as the right one",
 }
 
 
@@ -64,11 +75,14 @@ class Embedded:
     """What came of the texts; integers and floats hold the vectors of those compared [n, H]."""
 
     width: int
+    inputs: str = TEXTS
     texts: int = 0
     tokens: int = 0
     cut: int = 0
     integers: list[Vectors] = field(default_factory=list)
     floats: list[Vectors] = field(default_factory=list)
+    queries: list[int] = field(default_factory=list)
+    ndcg: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As KEYS says; None for the nearest neighbour of fewer than two."""
@@ -82,14 +96,18 @@ class Embedded:
         if self.floats:
             integers, floats = np.concatenate(self.integers), np.concatenate(self.floats)
             found = cosines(integers, floats)
-            same = None
+            same = ordered = None
             if len(floats) > 1:
                 same = float(np.mean(nearest(integers) == nearest(floats)))
+                ordered = spearman(of_pairs(integers[:PAIRED]), of_pairs(floats[:PAIRED]))
             values |= {
                 "mean_cosine": float(found.mean()),
                 "worst_cosine": float(found.min()),
                 "worst_text": int(found.argmin()) + 1,
                 "nearest_same": same,
+                "pair_spearman": ordered,
+                "queries": len(self.queries),
+                "ndcg_10": self.ndcg,
             }
         return values
 
@@ -97,18 +115,28 @@ class Embedded:
         values = self.to_json()
         compared, texts = values["compared_texts"], self.texts
         lines = [
-            f"{texts:,} texts, {self.tokens:,} tokens ({self.cut:,} texts cut): vectors of "
-            f"{self.width}"
+            f"{texts:,} {self.inputs}, {self.tokens:,} tokens ({self.cut:,} {self.inputs} cut): "
+            f"vectors of {self.width}"
         ]
         if compared:
             lines.append(
                 f"cosine of golden and float  mean {values['mean_cosine']:.5f}, worst "
-                f"{values['worst_cosine']:.5f} (text {values['worst_text']}), {compared:,} texts"
+                f"{values['worst_cosine']:.5f} ({self.inputs[:-1]} {values['worst_text']}), "
+                f"{compared:,} {self.inputs}"
             )
         if values.get("nearest_same") is not None:
             lines.append(
                 f"nearest neighbour           the same for {values['nearest_same']:.2%} of the "
                 f"{compared:,}"
+            )
+        if values.get("pair_spearman") is not None:
+            lines.append(
+                f"order of their pairs        Spearman {values['pair_spearman']:.5f} with float"
+            )
+        if self.ndcg:
+            found = ", ".join(f"{name} {value:.4f}" for name, value in self.ndcg.items())
+            lines.append(
+                f"found by a third of itself  nDCG@{DEPTH} {found}, {len(self.queries):,} queries"
             )
         return "\n".join(lines)
 
@@ -125,7 +153,8 @@ def embed(
     The first ``compared`` texts go through the float model where it is there. Raises TextError,
     which names the text by its number, where one has no token.
     """
-    result = Embedded(embedder.spec.outputs)
+    result = Embedded(embedder.spec.outputs, embedder.spec.inputs)
+    asked: list[Tokens] = []
     while chunk := list(islice(reviews, CHUNK)):
         encoded = []
         for number, review in enumerate(chunk, result.texts + 1):
@@ -138,12 +167,34 @@ def embed(
             count = min(compared - result.texts, len(chunk))
             result.floats.append(embedder.floats(encoded[:count]))
             result.integers.append(vectors[:count])
+            for place, review in enumerate(chunk[:count], result.texts):
+                if len(asked) < QUERIES and (query := _query(embedder, review, tokens)):
+                    asked.append(query)
+                    result.queries.append(place)
         for review, one, vector in zip(chunk, encoded, vectors):
             write(review, one, vector)
         result.texts += len(chunk)
         result.tokens += sum(len(one.ids) for one in encoded)
         result.cut += sum(one.dropped > 0 for one in encoded)
+    if asked:
+        right = np.array(result.queries)
+        for name, run, documents in (
+            ("float", embedder.floats, result.floats),
+            ("golden", embedder.integers, result.integers),
+        ):
+            result.ndcg[name] = ndcg(run(asked), np.concatenate(documents), right, DEPTH)
     return result
+
+
+def _query(embedder: Embedder, review: Review, tokens: int) -> Tokens | None:
+    """The first third of a text's words; None of an image, of a short text, and of no token."""
+    words = review.text.split()
+    if review.image is not None or embedder.spec.given or len(words) < WORDS:
+        return None
+    try:
+        return embedder.tokens(" ".join(words[: len(words) // 3]), max_tokens=tokens)
+    except InputError:
+        return None
 
 
 @contextmanager

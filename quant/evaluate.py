@@ -96,6 +96,7 @@ def evaluate(
         "tokens": sum(len(tokens.ids) for tokens in texts),
         "errors": found[0].errors,
         "traced": min(traced, len(texts)),
+        "inputs": spec.inputs,
     }
     if spec.task == CLASSIFICATION:
         return Evaluation(**common, labels=np.asarray(right, np.int64))

@@ -36,6 +36,7 @@ from quant.foreign.tokenizer import TextTokenizer
 from quant.images import data as images
 from quant.images.front import FRONT_KEYS
 from quant.measure.compare import OUTLIER
+from quant.model.position_bias import BIAS
 from quant.model.spec import (
     CLASSIFICATION,
     EMBEDDING,
@@ -52,7 +53,7 @@ from quant.quantize.observers import Observer
 from quant.quantize.stand_in import stand_in
 from quant.texts.corpora import CORPORA
 from quant.texts.data_file import add_columns, layout_of
-from rtl.compile.fit import longest_sequence, needed_labels
+from rtl.compile.fit import biased_heads, longest_sequence, needed_labels
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, Config, ceil_div
 from rtl.interface.options import options_of
@@ -158,6 +159,7 @@ def smallest(model: Model, lanes: int, tokens: int) -> Config:
         hidden=hidden,
         ffn=max([shape.ffn, *(width for width in widths if width > hidden)]),
         labels=shape.labels,
+        bias_heads=biased_heads(model),
     )
     config = replace(config, labels=needed_labels(shape, config))
     found = longest_sequence(model, config)
@@ -263,7 +265,7 @@ def inspect_command(options: argparse.Namespace) -> int:
         ]
         encoded = encode(texts, checkpoint, tokens)
         reached = reaches(observe_all(*given.placed(checkpoint, encoded))[0])
-        print(f"\n{reach_table(reached, len(encoded))}")
+        print(f"\n{reach_table(reached, f'{len(encoded)} {spec.inputs}')}")
     if options.json:
         values = {
             "model": options.model,
@@ -292,6 +294,8 @@ def parts(checkpoint: Checkpoint) -> dict[str, int]:
     distinct = {id(array): (name, array) for name, array in checkpoint.arrays.items()}
     for name, array in distinct.values():
         part, size = name.split(".")[0], array.size
+        if name == BIAS:  # differences of one bucket share a column
+            size = np.unique(array, axis=1).size
         if part == "embedding" and "projection" not in name:  # what is beyond its size is zero
             size = size // spec.hidden * (spec.embedding_size or spec.hidden)
         found[part] = found.get(part, 0) + size
@@ -310,7 +314,7 @@ def description(checkpoint: Checkpoint) -> str:
             f"{checkpoint.directory}: maps to the encoder",
             f"{narrow}{spec.layers} layers, hidden {spec.hidden}, "
             f"{spec.heads} heads of {spec.head_size}, feed-forward {spec.ffn} with "
-            f"{spec.activation}, {spec.norm}-norm, {_tokens(spec)}",
+            f"{spec.activation}, {spec.norm}-norm, {_tokens(spec)}{_bias(spec)}",
             _input(checkpoint),
             _outputs(checkpoint),
             f"{parameters(checkpoint):,} parameters: {counted}",
@@ -322,6 +326,10 @@ def _tokens(spec: EncoderSpec) -> str:
     if spec.given:
         return f"{spec.max_tokens} tokens an image, whose rows the host computes"
     return f"up to {spec.max_tokens} tokens of {spec.vocabulary:,}, {spec.types} segment types"
+
+
+def _bias(spec: EncoderSpec) -> str:
+    return ", scores with a bias by relative positions" if spec.position_bias else ""
 
 
 def _input(checkpoint: Checkpoint) -> str:
@@ -372,11 +380,14 @@ def needs_table(found: Sequence[Needs], refused: dict[int, str], tokens: int) ->
     return "\n".join(lines)
 
 
-def reach_table(reached: Sequence[Reach], texts: int) -> str:
-    """The tensors with channels that reach far, the furthest first, and what to do about them."""
+def reach_table(reached: Sequence[Reach], texts: str) -> str:
+    """The tensors with channels that reach far, the furthest first, and what to do about them.
+
+    texts: how many inputs of which kind were looked at.
+    """
     if not reached:
-        return f"no channel reaches {OUTLIER} times as far as the median one on {texts} texts"
-    lines = [f"channels that reach {OUTLIER} times as far as the median one, {texts} texts:"]
+        return f"no channel reaches {OUTLIER} times as far as the median one on {texts}"
+    lines = [f"channels that reach {OUTLIER} times as far as the median one, {texts}:"]
     for reach in reached[:SHOWN]:
         first = ", ".join(f"{channel} ({times:.0f}x)" for channel, times in reach.channels[:4])
         more = f" and {len(reach.channels) - 4} more" if len(reach.channels) > 4 else ""

@@ -16,6 +16,7 @@ from rtl.control.sequencer import Sequencer
 from rtl.control.tile_queue import TileQueue
 from rtl.datapath.epilogue import Epilogue
 from rtl.datapath.matmul import A_BITS, B_BITS, MatMul
+from rtl.datapath.position_bias import PositionBias
 from rtl.datapath.schedule import OPERAND
 from rtl.datapath.softmax import Softmax
 from rtl.interface.config import Config
@@ -56,6 +57,7 @@ class Engine(wiring.Component):
                  weights, parameters, table         X8, banks, weights, p -> MatMul -> Epilogue
                                                                                          |
                                  banks <- int8    softmax <- scores    X16 <- residual   logits
+                                           (+ position bias)
 
     The four activation banks are one address space; the two top bits of an address name the bank,
     so that Q, K, V and the context can be read and written in one cycle. What operand B may come
@@ -115,6 +117,17 @@ class Engine(wiring.Component):
         self.matmul = MatMul(config)
         self.epilogue = Epilogue(config, ahead)
         self.softmax = Softmax(n, config.tokens, config.places)
+        self.position_bias = (
+            PositionBias(
+                n,
+                config.bias_heads,
+                config.row_tiles,
+                tokens=config.tokens,
+                places=config.places,
+            )
+            if config.bias_heads
+            else None
+        )
         super().__init__(
             {
                 "start": In(1),
@@ -158,6 +171,8 @@ class Engine(wiring.Component):
         m.submodules.matmul = self.matmul
         m.submodules.epilogue = self.epilogue
         m.submodules.softmax = self.softmax
+        if self.position_bias is not None:
+            m.submodules.position_bias = self.position_bias
         self._connect(m)
         x8, weights = self._x8(m), self._weights(m)
         self._operands(m, x8, weights, self._banks(m))
@@ -195,7 +210,10 @@ class Engine(wiring.Component):
         connect(m, issuer.tile, epilogue.tile)
         connect(m, issuer.release, loader.release)
         connect(m, epilogue.parameter_release, loader.parameter_release)
-        connect(m, epilogue.score, softmax.score)
+        scores = epilogue.score
+        if self.position_bias is not None:
+            scores = self._biased(m, self.position_bias)
+        connect(m, scores, softmax.score)
         connect(m, epilogue.row, softmax.row)
         m.d.comb += [
             loader.start.eq(self.start),
@@ -214,14 +232,22 @@ class Engine(wiring.Component):
             self.trace.bank_en.eq(reduce(or_, epilogue.bank.en)),
             self.trace.bank_address.eq(Cat(*self._written_way(), epilogue.bank.address)),
             self.trace.bank.eq(high(epilogue.bank.data)),
-            self.trace.score_en.eq(epilogue.score.en),
-            self.trace.score_key.eq(epilogue.score.key),
-            self.trace.score.eq(epilogue.score.data),
+            self.trace.score_en.eq(scores.en),
+            self.trace.score_key.eq(scores.key),
+            self.trace.score.eq(scores.data),
         ]
         trace(m, self.trace, softmax.trace)
 
         with m.If(sequencer.outside & (loader.error == Error.NONE)):
             m.d.comb += self.error.eq(Error.LIMIT)
+
+    def _biased(self, m: Module, bias: PositionBias) -> wiring.PureInterface:
+        """The scores with their position bias."""
+        connect(m, self.loader.bias, bias.write)
+        connect(m, self.epilogue.place, bias.place)
+        connect(m, self.epilogue.score, bias.score)
+        m.d.comb += bias.biased.eq(self.sequencer.biased)
+        return bias.o
 
     def _written_way(self) -> list[Value]:
         """The number of the way that the epilogue writes, a bit each."""

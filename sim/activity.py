@@ -238,6 +238,7 @@ def _loader(record: Record, program: Program) -> Lane:
         Opcode.LINEAR: "weights and parameters",
         Opcode.NORM: "gamma and beta",
         Opcode.TABLE: "an activation table",
+        Opcode.BIAS: "a position bias",
     }
     choices = [(taken & ~payload, State(Kind.OTHER, "takes a descriptor"))]
     choices += [

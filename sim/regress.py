@@ -39,6 +39,7 @@ from quant.model.spec import (
     MULTI_LABEL,
     QUESTION_ANSWERING,
     REGRESSION,
+    TEXTS,
     TOKEN_CLASSIFICATION,
     EncoderSpec,
 )
@@ -155,7 +156,7 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
     longest = max(*lengths, options.batch or 1)
     config = fitting_model(quantized.model, options.lanes, longest, **lanes_of(options))
     program = compile_model(quantized.model, config, whole_last_layer=options.whole_last_layer)
-    stage(f"running golden: {len(sequences):,} texts")
+    stage(f"running golden: {len(sequences):,} {spec.inputs}")
     golden = golden_fast.run_batch(
         quantized.model, [t.ids for t in sequences], [t.types for t in sequences]
     )
@@ -271,17 +272,17 @@ def _accuracy(classes: np.ndarray, labels: np.ndarray) -> float | None:
     return float((classes == labels)[known].mean()) if known.any() else None
 
 
-def report(figures: Regression) -> str:
-    """The figures as tables, and the problems, the first ten of them."""
+def report(figures: Regression, inputs: str = TEXTS) -> str:
+    """The figures as tables, and the problems, the first ten of them; of which inputs."""
     a_second = 1e6 * CLOCK_MHZ * figures.texts / figures.cycles
     rows: list[list[object]] = [
-        ["texts compared", figures.texts],
+        [f"{inputs} compared", figures.texts],
         ["with every intermediate", figures.traced],
         ["inferences", figures.inferences],
         ["tokens", figures.tokens],
         ["values compared", figures.values],
         ["mismatches", figures.mismatches],
-        ["texts with a problem", len(figures.problems)],
+        [f"{inputs} with a problem", len(figures.problems)],
     ]
     for name, value in figures.accuracy.items():
         rows.append([f"accuracy, {name}", "-" if value is None else f"{value:.2%}"])
@@ -302,7 +303,7 @@ def report(figures: Regression) -> str:
         ["simulated cycles a second", f"{figures.simulated / figures.seconds:,.0f}"],
     ]
     lines = [
-        f"{figures.texts:,} texts of up to {figures.max_tokens:,} tokens on "
+        f"{figures.texts:,} {inputs} of up to {figures.max_tokens:,} tokens on "
         f"{array(figures.lanes, figures.columns)}",
         "",
         table(
@@ -372,7 +373,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     _, quantized = model_of(options)
     figures = regress(quantized, options)
-    print(report(figures))
+    print(report(figures, quantized.spec.inputs))
     if options.json:
         # What depends on the machine stays out: the same texts give the same file.
         write_json(

@@ -84,8 +84,9 @@ def whole_model(text: Reference, played: Verified) -> dict[str, Any]:
     microseconds = cycles / CLOCK_MHZ
     print(
         f"\n{cycles:,} cycles from the start to the last logit: {microseconds / 1000:.2f} ms at "
-        f"{CLOCK_MHZ} MHz, {1e6 / microseconds:.0f} texts a second.\nIdeal {ideal:,.0f} cycles "
-        f"for {useful:,} MACs: utilisation {ideal / cycles:.1%}. No operand: {stalls}."
+        f"{CLOCK_MHZ} MHz, {1e6 / microseconds:.0f} {text.quantized.spec.inputs} a second.\n"
+        f"Ideal {ideal:,.0f} cycles for {useful:,} MACs: utilisation {ideal / cycles:.1%}. "
+        f"No operand: {stalls}."
     )
     return {
         "verdicts": said,

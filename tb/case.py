@@ -201,7 +201,8 @@ def attention_inference(
     trace: dict[str, np.ndarray] = {}
     label, heads = f"layer.{layer}", model.shape.heads
     read = x8[:, : model.inputs(layer)]
-    attention(read, model.layers[layer].attention, heads, attend, trace, label)
+    parameters, bias = model.layers[layer].attention, model.position_bias
+    attention(read, parameters, heads, attend, trace, label, bias)
     writes = tuple(expected_writes(program, trace, tokens))
     context = trace[f"{label}.context"]
     row, channel = np.indices((ceil_div(tokens, lanes), context.shape[1])).reshape(2, -1)

@@ -193,6 +193,20 @@ def _softmax(run: Traced) -> Iterator[Vector]:
         yield Vector(f"{name}.p", inputs, outputs)
 
 
+def _position_bias(run: Traced) -> Iterator[Vector]:
+    """Scores before and after, of all heads, for models with a position bias."""
+    table = run.model.position_bias
+    if table is None:
+        return
+    for i, layer in enumerate(run.model.layers):
+        name, attention = f"layer.{i}", layer.attention
+        q, k = (split_heads(run.trace[f"{name}.{x}"], run.model.shape.heads) for x in "qk")
+        acc = matmul(q, k.swapaxes(1, 2))
+        scores = requantize(acc, attention.score_m, attention.score_s, 16)
+        inputs = {"scores": signed(scores, 16), "table": signed(table, 16)}
+        yield Vector(f"{name}.scores", inputs, {"y": signed(run.trace[f"{name}.scores"], 16)})
+
+
 def _layernorm(run: Traced) -> Iterator[Vector]:
     for name, norm, z in run.normalised():
         rows = z[run.rows(len(z))]
@@ -233,6 +247,7 @@ UNITS: dict[str, Callable[[Traced], Iterator[Vector]]] = {
     "rsqrt": _rsqrt,
     "activation": _activation,
     "softmax": _softmax,
+    "position_bias": _position_bias,
     "layernorm": _layernorm,
     "matmul": _matmul,
 }
@@ -242,7 +257,7 @@ def cut(unit: str, run: Traced) -> Iterator[Vector]:
     """The vectors of a unit in a golden run.
 
     The run's `limit` bounds the values (requantize, reciprocal, rsqrt, activation) or rows
-    (softmax, layernorm) of a vector, taken evenly spaced; matmul comes whole.
+    (softmax, layernorm) of a vector, taken evenly spaced; matmul and position_bias come whole.
 
     Raises
     ------

@@ -16,7 +16,7 @@ from golden.attention import attention, split_heads
 from golden.linear import linear
 from golden.matmul import matmul
 from golden.model import Attention, Linear, Shape
-from golden.random import random_model
+from golden.random import positioned, random_model
 from golden.requantize import requantize
 from rtl.compile.program import Program, Step, compile_attention, compile_model
 from rtl.interface.command import NO_FLAGS, Flag, Opcode, bank_address
@@ -77,6 +77,8 @@ class Layer:
         All but q, k, v and the first ATTEND compute the first row tile of each sequence.
     wide
         The activations have 16 bits.
+    bias, bias_two
+        The position bias of the first ATTEND, and that of the second; None without one.
     """
 
     program: Program
@@ -87,6 +89,8 @@ class Layer:
     after: Linear
     first: bool
     wide: bool
+    bias: np.ndarray | None = None
+    bias_two: np.ndarray | None = None
 
     @property
     def width(self) -> int:
@@ -154,6 +158,9 @@ def layer(
 ) -> Layer:
     """A table and a layer on the activations, q, k, v, two ATTENDs, another table and a layer.
 
+    With a position bias where the hardware takes one of so many heads; in every second program the
+    second ATTEND is without.
+
     short
         Only q, k, v and the second ATTEND.
     wide
@@ -163,6 +170,10 @@ def layer(
     """
     rng = np.random.default_rng(number)
     model = random_model(SHAPES[number % len(SHAPES)], number)
+    if model.shape.heads <= config.bias_heads:
+        model = positioned(np.random.default_rng(number), model)
+    of_one = NO_FLAGS if model.position_bias is None else Flag.BIAS
+    of_two = NO_FLAGS if number % 2 else of_one
     source = model.layers[0]
     of_v = (_as_it_is, _shifted, _rounded, _rounded)[number % 4](source.attention.v, rng)
     source = dataclasses.replace(source, attention=dataclasses.replace(source.attention, v=of_v))
@@ -205,8 +216,9 @@ def layer(
         "destination": k,
     }
     hidden_step = whole["layer.0.ffn.hidden"]
+    begin = [step for step in alone.steps if step.opcode in (Opcode.HEADER, Opcode.BIAS)]
     steps = [
-        alone.steps[0],
+        *begin,
         dataclasses.replace(whole["layer.0.ffn.hidden.table"], name=f"{HIDDEN}.table"),
         *(
             dataclasses.replace(hidden_step, name=name, flags=hidden_step.flags | flags)
@@ -215,14 +227,18 @@ def layer(
         _placed(whole["layer.0.q"], f"{ONE}.q", q),
         _placed(whole["layer.0.k"], f"{ONE}.k", k),
         _placed(whole["layer.0.v"], f"{ONE}.v", v),
-        dataclasses.replace(whole["layer.0"], name=ONE, flags=NO_FLAGS, values=attend),
-        dataclasses.replace(whole["layer.0"], name=TWO, flags=flags, values=attend | other),
+        dataclasses.replace(whole["layer.0"], name=ONE, flags=of_one, values=attend),
+        dataclasses.replace(
+            whole["layer.0"], name=TWO, flags=flags | of_two, values=attend | other
+        ),
     ]
     if width >= model.shape.hidden:
         head = dataclasses.replace(
             whole["head.0"], name=AFTER, flags=Flag.BANK | Flag.TABLE | flags, values=narrow
         )
-        early = 4 if number % 2 else len(steps)  # behind layers that look up in the table before
+        early = (
+            len(begin) + 3 if number % 2 else len(steps)
+        )  # behind layers that look up in the table before
         steps.insert(early, dataclasses.replace(whole["head.0.table"], name=f"{AFTER}.table"))
         steps.append(head)
     if short:
@@ -237,7 +253,9 @@ def layer(
         for step in (*steps, alone.steps[-1])
     ]
     program = dataclasses.replace(alone, steps=tuple(steps))
-    return Layer(program, model.shape.heads, one, two, hidden, after, first, wide)
+    bias = model.position_bias
+    bias_two = bias if of_two else None
+    return Layer(program, model.shape.heads, one, two, hidden, after, first, wide, bias, bias_two)
 
 
 def _reads_x8(step: Step) -> bool:
@@ -257,8 +275,8 @@ def inference(made: Layer, lengths: Sequence[int], seed: int) -> Inference:
         attend = rng.integers(0, 4, tokens) > 0
         attend[rng.integers(tokens)] = True
         trace: dict[str, np.ndarray] = {}
-        attention(x8, made.one, made.heads, attend, trace, ONE)
-        attention(x8, made.two, made.heads, attend, trace, TWO)
+        attention(x8, made.one, made.heads, attend, trace, ONE, made.bias)
+        attention(x8, made.two, made.heads, attend, trace, TWO, made.bias_two)
         trace[HIDDEN] = trace[AGAIN] = linear(x8, made.hidden)
         if any(step.name == AFTER for step in made.program.steps):
             trace[AFTER] = linear(trace[f"{TWO}.context"][:, : made.width], made.after)
@@ -323,7 +341,7 @@ def telling(config: Config, count: int = 200) -> Iterator[tuple[Layer, Inference
         found = inference(made, [min(made.program.tokens, 6 * n)], seed)
         traces: dict[str, np.ndarray] = {}
         x8, attend = activations(found, made.width)
-        attention(x8, made.one, made.heads, attend, traces, ONE)
+        attention(x8, made.one, made.heads, attend, traces, ONE, made.bias)
         v = split_heads(traces[f"{ONE}.v"], made.heads)
         m, s = traces[f"{ONE}.row_m"][..., None], traces[f"{ONE}.row_s"][..., None]
         acc = matmul(traces[f"{ONE}.p"], v)

@@ -11,8 +11,8 @@ import numpy as np
 from rtl.interface.command import (
     FIELDS,
     MAGIC,
+    SHARED_BIT,
     VERSION,
-    WIDE_BIT,
     Flag,
     Opcode,
     bank_address,
@@ -51,6 +51,14 @@ def header(config: Config) -> dict[str, int]:
 def header_entry(config: Config, **values: int) -> Entry:
     """A HEADER that asks for all there is, but for `values`."""
     return Opcode.HEADER, config.way_bits, header(config) | values, b""
+
+
+def bias_entries(config: Config, **values: int) -> list[Entry]:
+    """A HEADER with BIAS, and its BIAS of one head and row tile, but for `values`."""
+    opcode, flags, fields, _ = header_entry(config)
+    found = {"heads": 1, "row_tiles": 1} | values
+    size = found["heads"] * found["row_tiles"] * 4 * config.lanes
+    return [(opcode, flags | SHARED_BIT, fields, b""), (Opcode.BIAS, 0, found, bytes(size))]
 
 
 def linear_entry(config: Config, flags: int, **values: int) -> Entry:
@@ -107,12 +115,16 @@ def out_of_limits(config: Config) -> Iterator[Inference]:
         "tokens": (1, 65535),
         **{n: (1, getattr(config, n)) for n in ("hidden", "ffn", "labels")},
     }
+    of_bias = {"heads": (1, config.bias_heads), "row_tiles": (1, config.row_tiles)}
     kinds = [
         (Opcode.LINEAR, 0, of_x8),
         (Opcode.LINEAR, Flag.BANK, of_bank | of_linear),
         (Opcode.ATTEND, 0, of_attend),
         (Opcode.HEADER, config.way_bits, of_header),
     ]
+    if config.bias_heads:
+        heads = {"heads": (1, config.bias_heads)}
+        kinds += [(Opcode.ATTEND, SHARED_BIT, heads), (Opcode.BIAS, 0, of_bias)]
     for opcode, flags, ranges in kinds:
         for field in FIELDS[opcode]:
             if field.name not in ranges:
@@ -133,10 +145,15 @@ def out_of_limits(config: Config) -> Iterator[Inference]:
                     else:
                         entry = linear_entry(config, flags, **{field.name: value})
                 elif opcode is Opcode.ATTEND:
-                    entry = attend_entry(**{field.name: value})
+                    entry = (opcode, flags, attend_entry(**{field.name: value})[2], b"")
+                elif opcode is Opcode.BIAS:
+                    _, entry = bias_entries(config, **{field.name: value if good else 1})
+                    entry[2][field.name] = value
                 else:
                     entry = header_entry(config, **{field.name: value})
                 before = [] if opcode is Opcode.HEADER else [first]
+                if opcode is Opcode.BIAS or flags & SHARED_BIT:
+                    before = bias_entries(config)[: 1 + (opcode is Opcode.ATTEND)]
                 yield _only(
                     config,
                     f"{opcode.name}.{field.name} is {value}",
@@ -205,7 +222,7 @@ def no_programs(config: Config) -> Iterator[Inference]:
         Opcode.ATTEND: attend_entry()[2],
         Opcode.END: {},
     }
-    wide = WIDE_BIT if config.precise else 0
+    wide = SHARED_BIT if config.precise else 0
     ways = config.way_bits
     known = {Opcode.LINEAR: 1 | 4 | 32 | wide, Opcode.ATTEND: 1, Opcode.TABLE: wide}
     for opcode in [0, *range(8, 16), *(1 << bit | low for bit in range(4, 8) for low in range(8))]:
@@ -245,6 +262,24 @@ def no_programs(config: Config) -> Iterator[Inference]:
                 [*before, entry, beyond],
                 Error.LIMIT if taken else Error.FORMAT,
             )
+    if config.bias_heads:
+        begin, bias = bias_entries(config)
+        biased = (Opcode.ATTEND, SHARED_BIT, attend_entry()[2], b"")
+        for name, entries, error in (
+            ("HEADER with BIAS without one", [begin, beyond], Error.FORMAT),
+            ("BIAS without its flag", [first, bias, beyond], Error.FORMAT),
+            ("BIAS twice", [begin, bias, bias, beyond], Error.FORMAT),
+            ("ATTEND with BIAS", [begin, bias, biased, beyond], Error.LIMIT),
+            *(
+                (
+                    f"BIAS with flag {1 << bit}",
+                    [begin, (bias[0], 1 << bit, *bias[2:])],
+                    Error.FORMAT,
+                )
+                for bit in range(8)
+            ),
+        ):
+            yield _only(config, name, entries, error)
     after = [first, linear_entry(config, 0), (Opcode.END, 0, {}, b"")]
     yield _only(config, "END without ATTEND", after, Error.FORMAT)
 

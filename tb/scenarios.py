@@ -93,9 +93,11 @@ CODES = np.arange(256).astype(np.uint8).view(np.int8)
 RELU = np.maximum(CODES, np.int8(0))
 
 
-def family(name: str, shape: Shape, seed: int = 1, *, precise: bool = False) -> Model:
+def family(
+    name: str, shape: Shape, seed: int = 1, *, precise: bool = False, biased: bool = False
+) -> Model:
     """A random model of this family: ReLU where pre-norm, one layer of head where no pooler."""
-    model = random_model(shape, seed, FACTORISED.get(name, 0), precise=precise)
+    model = random_model(shape, seed, FACTORISED.get(name, 0), precise=precise, biased=biased)
     if name.startswith("pre-norm"):
         layers = [
             dataclasses.replace(
@@ -217,7 +219,8 @@ def small_case(config: Config, **settings: Any) -> Case:
     shapes = [SMALL["three-heads"], SMALL["pre-norm"]]
     found = []
     for shape, name in zip(shapes, ("three-heads", "pre-norm")):
-        model = family(name, shape, precise=config.precise)
+        biased = shape.heads <= config.bias_heads
+        model = family(name, shape, precise=config.precise, biased=biased)
         program = compile_model(model, config)
         lengths = (min(config.lanes + 3, program.tokens), 1)
         found.append(inferences(model, program, lengths, name=name))
@@ -226,7 +229,9 @@ def small_case(config: Config, **settings: Any) -> Case:
 
 def small_attention_case(config: Config, **settings: Any) -> Case:
     """One small layer at L = 1 and at odd lengths, within any configuration."""
-    model = family("bert-tiny", SMALL["bert-tiny"], precise=config.precise)
+    shape = SMALL["bert-tiny"]
+    biased = shape.heads <= config.bias_heads
+    model = family("bert-tiny", shape, precise=config.precise, biased=biased)
     tokens = compile_attention(model, config, 1).tokens
     lengths = sorted({1, min(config.lanes + 3, tokens), min(2 * config.lanes + 1, tokens)})
     return Case(inferences=tuple(layer_inferences(model, config, 1, lengths)), **settings)
@@ -317,6 +322,16 @@ def refused_streams(program: Program) -> Iterator[tuple[str, bytes, Error]]:
     yield "a bank too short", rebuilt(program, attend, key=bank_address(1, 1 << 21)), Error.LIMIT
     yield "too many logits", rebuilt(program, -2, columns=config.labels + 1), Error.LIMIT
     yield "NORM twice", rebuilt(program, embed, opcode=Opcode.NORM), Error.FORMAT
+    if Opcode.BIAS in names:
+        for field, most in (("heads", config.bias_heads), ("row_tiles", config.row_tiles)):
+            for value in (0, most + 1):
+                wrong = rebuilt(program, names.index(Opcode.BIAS), **{field: value})
+                yield f"BIAS of {value} {field}", wrong, Error.LIMIT
+        many = rebuilt(program, attend, heads=config.bias_heads + 1)
+        yield "ATTEND of more heads than a bias may have", many, Error.LIMIT
+        yield "a second BIAS", rebuilt(program, embed, opcode=Opcode.BIAS), Error.FORMAT
+        gone = rebuilt(program, names.index(Opcode.BIAS), opcode=Opcode.TABLE)
+        yield "no BIAS", gone, Error.FORMAT
     yield "unknown opcode", rebuilt(program, attend, opcode=9), Error.FORMAT
     yield "opcode 0 first", rebuilt(program, 0, opcode=0), Error.FORMAT
     yield "a second HEADER", rebuilt(program, attend, opcode=Opcode.HEADER), Error.FORMAT

@@ -26,6 +26,12 @@ SHAPES: dict[str, Shape] = SMALL | {
 }
 #: BERT-Tiny at its own size, whose sums are those of real models; too large for a table of cases.
 REAL = "bert-tiny-real"
+#: What a random model may have beside its shape: arguments of `model`.
+KINDS: dict[str, dict[str, bool]] = {
+    "plain": {},
+    "precise": {"precise": True},
+    "biased": {"biased": True},
+}
 #: Channels of the embeddings that are factorised.
 EMBEDDINGS = FACTORISED | {"factorised-as-wide": 11, "factorised-every-token": 1}
 
@@ -36,11 +42,14 @@ def shape(name: str, **changes: Any) -> Shape:
     return replace(found, **changes)
 
 
-def model(name: str, seed: int = 1, *, precise: bool = False, **changes: Any) -> Model:
+def model(
+    name: str, seed: int = 1, *, precise: bool = False, biased: bool = False, **changes: Any
+) -> Model:
     """A random model of that name; its kind of activation and head are the name's as well."""
+    options = {"precise": precise, "biased": biased}
     if name in SMALL:
-        return family(name, shape(name, **changes), seed, precise=precise)
-    return random_model(shape(name, **changes), seed, EMBEDDINGS.get(name, 0), precise=precise)
+        return family(name, shape(name, **changes), seed, **options)
+    return random_model(shape(name, **changes), seed, EMBEDDINGS.get(name, 0), **options)
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,8 @@ class Compiled:
     @cached_property
     def model(self) -> Model:
         changes = {} if self.labels is None else {"labels": self.labels}
-        return model(self.name, len(self.name), **changes)
+        biased = bool(self.config.bias_heads)
+        return model(self.name, len(self.name), biased=biased, **changes)
 
     @cached_property
     def program(self) -> Program:

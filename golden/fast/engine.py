@@ -121,6 +121,8 @@ class Engine:
         low = model.embedding.token_low, model.embedding.position_low
         none = np.empty((0, 0), np.int8), np.empty((0, 0, 0), np.int8)
         self.low = [empty if table is None else table for table, empty in zip(low, none)]
+        bias = model.position_bias
+        self.position_bias = np.empty((0, 0), np.int16) if bias is None else bias
 
     def _prepare(self, products: Products) -> None:
         self.products = products
@@ -255,7 +257,9 @@ class Engine:
         kind = sum_type(length * P_MAX * CODE)
         p = self._array("p", acc.shape, kind)
         row_factor = self._array("row_factor", acc.shape[:3], np.float64)
-        kernels.softmax(acc, attend, layer.score_factor, *layer.context, p, row_factor)
+        kernels.softmax(
+            acc, attend, layer.score_factor, self.position_bias, *layer.context, p, row_factor
+        )
         self._attended(layer, codes, acc, p)
 
         acc = self._array("context.acc", (batch, heads, queries, size), kind)

@@ -88,6 +88,7 @@ def softmax(
     acc: np.ndarray,
     attend: np.ndarray,
     factor: float,
+    position_bias: np.ndarray,
     m: int,
     s: int,
     p: np.ndarray,
@@ -96,7 +97,9 @@ def softmax(
     """p and the context's factor of every row: softmax and row_scale of golden/softmax.py.
 
     acc [batch, heads, queries, keys], attend bool [batch, keys]; p is of the shape of acc.
+    position_bias int16 [heads, 2 T - 1], empty without one; the sum is exact in float64.
     """
+    biased, centre = position_bias.size > 0, position_bias.shape[1] // 2
     batch, heads, queries, keys = acc.shape
     scores = np.empty(keys, np.int32)
     for b in range(batch):
@@ -108,6 +111,10 @@ def softmax(
                     t = np.floor(row[k] * factor + 0.5)
                     t = -32768.0 if t < -32768.0 else t
                     t = 32767.0 if t > 32767.0 else t
+                    if biased:
+                        t += position_bias[h, k - q + centre]
+                        t = -32768.0 if t < -32768.0 else t
+                        t = 32767.0 if t > 32767.0 else t
                     scores[k] = np.int32(t) if valid[k] else MASKED
                 top = np.int32(MASKED)
                 for k in range(keys):

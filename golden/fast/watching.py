@@ -10,6 +10,7 @@ from golden.fast.engine import Engine, FastLayer, FastLinear, FastNorm, Inputs, 
 from golden.fast.exact import FloatProducts
 from golden.linear import LOW_BITS
 from golden.model import Model
+from golden.position_bias import add_position_bias
 from golden.softmax import row_scale
 
 Watch = Callable[[str, NDArray[np.float32]], None]
@@ -154,7 +155,10 @@ class TracedEngine(ShowingEngine):
         for i, (trace, n) in enumerate(zip(self._traces, self._lengths, strict=True)):
             products = acc[i, :, :n, :n].astype(np.float64)
             scores = np.floor(products * layer.score_factor + 0.5).clip(-32768, 32767)
-            trace[f"{name}.scores"] = scores = scores.astype(np.int16)
+            scores = scores.astype(np.int16)
+            if self.position_bias.size:
+                scores = add_position_bias(scores, self.position_bias)
+            trace[f"{name}.scores"] = scores
             valid = self._attend[i, :n]
             trace[f"{name}.max"] = np.max(scores, axis=-1, where=valid, initial=-32768)
             trace[f"{name}.p"] = weights = p[i, :, :n, :n].astype(np.uint8)

@@ -201,16 +201,21 @@ static int32_t softmax(bert_workspace *w, const uint8_t *attend, int32_t tokens)
 
 /* The context of one query and one head takes the place of its q, which nothing reads again. */
 static void context(bert_workspace *w, const bert_layer *layer, const uint8_t *attend,
-                    int32_t tokens, int32_t query, int32_t first)
+                    int32_t tokens, int32_t query, int32_t head)
 {
+    const int16_t *bias = bert_model.position_bias;
+    int32_t t, i, acc, row_m, row_s, first = head * BERT_HEAD_SIZE;
     int8_t *q = w->q[query] + first;
-    int32_t t, i, acc, row_m, row_s;
+    if (bias) { /* from key 0 on */
+        bias += (size_t)head * (2 * BERT_TOKENS - 1) + (size_t)(BERT_TOKENS - 1 - query);
+    }
     for (t = 0; t < tokens; t++) {
         acc = 0;
         for (i = 0; i < BERT_HEAD_SIZE; i++) {
             acc += (int32_t)q[i] * w->k[t][first + i];
         }
-        w->score[t] = (int16_t)requantize(acc, layer->score_m, layer->score_s, LIMIT16);
+        acc = requantize(acc, layer->score_m, layer->score_s, LIMIT16);
+        w->score[t] = (int16_t)saturate(bias ? acc + bias[t] : acc, LIMIT16);
     }
     row_scale(softmax(w, attend, tokens), layer->context_m, layer->context_s, &row_m, &row_s);
     for (i = 0; i < BERT_HEAD_SIZE; i++) {
@@ -246,7 +251,7 @@ static void encode(bert_workspace *w, const bert_layer *layer, const uint8_t *at
     }
     for (t = 0; t < tokens; t++) {
         for (head = 0; head < BERT_HEADS; head++) {
-            context(w, layer, attend, tokens, t, head * BERT_HEAD_SIZE);
+            context(w, layer, attend, tokens, t, head);
         }
         residual(&layer->o, layer->attention_shift, operand_of(w->q[t], NULL, 0), w->x[t]);
         normalize(before_ffn, w->x[t], BERT_PRE_NORM ? NULL : w->x[t], x8_of(w, t, 1));

@@ -50,6 +50,7 @@ typedef struct {
     int32_t token_factor, position_factor;
     const bert_norm *norm_embedding; /* NULL without one */
     const bert_linear *projection;   /* of a factorised embedding, or NULL */
+    const int16_t *position_bias;    /* BERT_HEADS rows of 2 BERT_TOKENS - 1, or NULL */
     const bert_layer *layers;        /* BERT_LAYERS of them */
     const bert_norm *norm_final;     /* NULL without one */
     int32_t mean_m, mean_s;              /* of mean pooling */

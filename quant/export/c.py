@@ -190,6 +190,9 @@ def _model(model: Model, given: bool) -> Iterator[str]:
         yield from _linear_arrays("projection", model.projection)
         value = _linear("projection", model.projection)
         yield f"static const bert_linear projection =\n    {value};\n"
+    bias = model.position_bias
+    if bias is not None:
+        yield from numbers("position_bias", "int16_t", bias.ravel())
     for i, layer in enumerate(model.layers):
         for name, linear in _projections(layer).items():
             yield from _linear_arrays(f"layer_{i}_{name}", linear)
@@ -211,7 +214,8 @@ def _model(model: Model, given: bool) -> Iterator[str]:
     yield f"    {'CODES(token_low), CODES(position_low)' if wide else 'NULL, NULL'},\n"
     yield f"    {embedding.token_factor}, {embedding.position_factor},\n"
     yield f"    {'&norm_embedding' if embedding.norm else 'NULL'}, "
-    yield f"{'&projection' if model.projection else 'NULL'}, layers,\n"
+    yield f"{'&projection' if model.projection else 'NULL'}, "
+    yield f"{'NULL' if bias is None else 'position_bias'}, layers,\n"
     yield f"    {'&norm_final' if model.final_norm else 'NULL'},\n"
     yield f"    {model.mean_m or 0}, {model.mean_s or 0}, head,\n"
     yield "    exp2_table, reciprocal_table, rsqrt_table};\n"

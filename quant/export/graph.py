@@ -224,6 +224,7 @@ class _Encoder(Graph):
             assert isinstance(x8, str)  # the embedding's is not wide before a projection
             x8 = self.node("Slice", x8, *ends)
             x = self.residual(x, x8, model.projection, PROJECTION_SHIFT)
+        self.bias = self.position_bias()
         for layer in model.layers:
             x, x8 = self.layer(x, x8, layer)
         if model.final_norm is not None:
@@ -366,6 +367,17 @@ class _Encoder(Graph):
         x = self.residual(normal if post else x, hidden, layer.ffn.down, layer.ffn.residual_shift)
         return self.normalize(x, layer.norm2) if post else (x, x8)
 
+    def position_bias(self) -> str | None:
+        """Of every head, query and key, int64 [heads, tokens, tokens]."""
+        table = self.model.position_bias
+        if table is None:
+            return None
+        count = self.node("Squeeze", self.node("Shape", self.mask))
+        key = self.node("Range", 0, count, 1)
+        query = self.node("Unsqueeze", key, np.array([1]))
+        column = self.node("Add", self.node("Sub", key, query), table.shape[1] // 2)
+        return self.cast(self.node("Gather", table, column, axis=1), TensorProto.INT64)
+
     def attention(self, x8: Codes, parameters: Attention) -> str:
         split = np.array([-1, self.shape.heads, self.shape.head_size])
         q, k, v = (
@@ -378,7 +390,10 @@ class _Encoder(Graph):
         )
         acc = self.node("MatMul", q, k)
         m, s = np.array(parameters.score_m), np.array(parameters.score_s)
-        scores = self.node("Where", self.attend, self.requantize(acc, m, s, 16), -32768)
+        scores = self.requantize(acc, m, s, 16)
+        if self.bias is not None:
+            scores = self.limit(self.node("Add", scores, self.bias), 16)
+        scores = self.node("Where", self.attend, scores, -32768)
         narrow = self.cast(scores, TensorProto.INT32)
         highest = self.node("ReduceMax", narrow, axes=[-1], keepdims=1)
         d = self.node("Sub", self.cast(highest, TensorProto.INT64), scores)

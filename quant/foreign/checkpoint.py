@@ -25,6 +25,7 @@ from quant.foreign.sentence import Layout
 from quant.foreign.tensors import BUFFERS, Tensors
 from quant.foreign.tokenizer import TextTokenizer
 from quant.images.front import Front
+from quant.model import position_bias
 from quant.model.spec import (
     QUESTION_ANSWERING,
     Arrays,
@@ -171,8 +172,10 @@ def _cut(
     if tokens == spec.max_tokens:
         return spec, arrays, notes
     rows = spec.position_offset + tokens
-    table = arrays["embedding.position"][:rows]
-    return replace(spec, positions=rows), arrays | {"embedding.position": table}, notes
+    kept = {"embedding.position": arrays["embedding.position"][:rows]}
+    if spec.position_bias:
+        kept[position_bias.BIAS] = position_bias.cut(arrays[position_bias.BIAS], tokens)
+    return replace(spec, positions=rows), arrays | kept, notes
 
 
 def _bytes(file: Path) -> bytes:

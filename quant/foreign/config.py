@@ -24,7 +24,10 @@ IMAGES = (
 WHOLE = {"clip": "clip_vision_model", "siglip": "siglip_vision_model"}
 """Models of images and texts, by what their image side, `vision_config`, is alone."""
 
-TEXTS = ("albert", "bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta", *OWN)
+TEXTS = (
+    *("albert", "bert", "camembert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta"),
+    *OWN,
+)
 FAMILIES = (*TEXTS, *WHOLE, *IMAGES)
 
 _HEAD = ("architectures", "id2label", "model_type", "num_labels", "problem_type")
@@ -38,7 +41,8 @@ _DISTILBERT = (
 )
 _ROBERTA = (*_BERT, "pad_token_id")
 _TRANSFORMER = (
-    *("norm_first", "final_norm", "embedding_norm", "scale_embedding", "pooling"),
+    *("norm_first", "final_norm", "embedding_norm", "scale_embedding", "pooling", "sinusoids"),
+    *("position_bias", "relative_attention_num_buckets", "relative_attention_max_distance"),
     *(name for name in _BERT if name != "type_vocab_size"),
 )
 _IMAGE = (
@@ -61,6 +65,7 @@ FOLLOWED: dict[str, tuple[str, ...]] = {
     "dinov2_with_registers": (*_DINO, "num_register_tokens"),
     "distilbert": _DISTILBERT,
     "electra": (*_BERT, "embedding_size"),
+    "mpnet": tuple(name for name in _BERT if name != "type_vocab_size"),
     "roberta": _ROBERTA,
     "siglip": _SIDES,
     "siglip_vision_model": (*_IMAGE, "intermediate_size", "vision_use_head"),
@@ -128,6 +133,9 @@ _ABSENT: dict[str, Any] = {
 }
 """What options that a class may leave out of its own list stand at."""
 
+_FIRST = ("feed_forward_type",)
+"""Options that say more of a model than the others of its file, which are looked at after them."""
+
 _WHY = {
     "position_embedding_type": "embedding.position: only absolute positions are supported",
     "is_decoder": "layer.0.attention: a decoder, whose mask differs from query to query",
@@ -137,6 +145,8 @@ _WHY = {
     "pruned_heads": "layer.0.attention: pruned heads are not supported",
     "auto_map": "code of its own, which is never run",
     "quantization_config": "weights of another quantizer: give the float checkpoint",
+    "feed_forward_type": "layer.0.ffn.up: a gated feed-forward, a product of two activations: with "
+    "ALiBi alone, JinaBERT-v2 would run",
     "use_swiglu_ffn": "layer.0.ffn.up: a gated feed-forward (SwiGLU), a product of two activations",
 }
 """Reasons by option, where more can be said than that it is not followed."""
@@ -166,7 +176,8 @@ def read(file: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{file}: {twice[0]} and {theirs[twice[0]]} are one option: leave one of them out"
         )
-    for name, value in given.items():
+    for name in sorted(given, key=lambda name: name not in _FIRST):
+        value = given[name]
         _check(file, family, name, value, defaults)
     if "id2label" not in given:  # the class's default is of two, whatever the classifier has
         count = given.get("num_labels")
@@ -247,7 +258,18 @@ def _check(file: Path, family: str, name: str, value: Any, defaults: dict[str, A
     )
 
 
-_RELATIVE = "layer.0.scores: relative positions would need a bias for each query and key"
+_RELATIVE = (
+    "layer.0.scores: relative positions that depend on the words would need products of Q or K "
+    "with each distance, where scores have a bias by the distance alone"
+)
+_PLANE = (
+    "layer.0.scores: a bias by rows and columns of patches, of each layer its own, where scores "
+    "have one by the distance of tokens that all layers share"
+)
+_RMS = (
+    "layer.0.norm1: RMSNorm, which leaves the mean in, and in most of them a gated feed-forward; "
+    "its relative positions alone would run"
+)
 _ROTARY = "layer.0.q: rotary positions would turn Q and K after their projection"
 _CAUSAL = "layer.0.attention: a decoder, whose mask differs from query to query"
 _SOME_KEYS = "layer.0.attention: only some keys of each query"
@@ -259,8 +281,8 @@ _PLACES = "embedding: it adds the places of words on a page, which the embedding
 _PRE_NORM = "final.norm: its layers have the norm before each half, in a layout without a loader"
 
 REFUSED: dict[str, str] = {
-    **dict.fromkeys(("deberta", "deberta-v2", "mpnet", "t5", "mt5", "umt5", "longt5"), _RELATIVE),
-    **dict.fromkeys(("xlnet", "reformer", "nezha"), _RELATIVE),
+    **dict.fromkeys(("deberta", "deberta-v2", "xlnet", "nezha"), _RELATIVE),
+    **dict.fromkeys(("t5", "mt5", "umt5", "longt5"), _RMS),
     **dict.fromkeys(("modernbert", "nomic_bert", "roformer", "eurobert", "gte"), _ROTARY),
     **dict.fromkeys(("jina_embeddings_v3", "esm", "esmc", "neomme", "modernvbert"), _ROTARY),
     **dict.fromkeys(("gpt2", "gpt_neo", "gpt_neox", "llama", "mistral", "opt", "qwen2"), _CAUSAL),
@@ -268,7 +290,8 @@ REFUSED: dict[str, str] = {
     **dict.fromkeys(("bert-generation", "bart", "mbart", "marian", "xglm", "bloom"), _CAUSAL),
     **dict.fromkeys(("clip_text_model", "siglip_text_model"), _CAUSAL),
     **dict.fromkeys(("longformer", "big_bird", "led", "nystromformer", "yoso", "mra"), _SOME_KEYS),
-    **dict.fromkeys(("beit", "data2vec-vision"), _RELATIVE),
+    "reformer": _SOME_KEYS,
+    **dict.fromkeys(("beit", "data2vec-vision"), _PLANE),
     **dict.fromkeys(("dinov3_vit", "eomt_dinov3", "aimv2", "aimv2_vision_model"), _ROTARY),
     **dict.fromkeys(
         ("swin", "swinv2", "pvt", "pvt_v2", "levit", "convnext", "convnextv2"), _WINDOWS

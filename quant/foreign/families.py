@@ -29,13 +29,19 @@ Encoder: TypeAlias = tuple[Arrays, dict[str, Any]]
 Loaded: TypeAlias = tuple[EncoderSpec, Arrays, list[str]]
 """What a loader gives: the spec, the arrays, and what is to be said about it."""
 
+MPNET_PADDING = 1
+MPNET_BUCKETS, MPNET_FURTHEST = 32, 128
+"""In MPNet's code, whatever config.json says."""
 
-def _embeddings(tensors: Tensors, source: str) -> Arrays:
-    return {
+
+def _embeddings(tensors: Tensors, source: str, types: bool = True) -> Arrays:
+    arrays = {
         "embedding.token": tensors.take(f"{source}.word_embeddings.weight"),
         "embedding.position": tensors.take(f"{source}.position_embeddings.weight"),
-        "embedding.type": tensors.take(f"{source}.token_type_embeddings.weight"),
-    } | tensors.norm(f"{source}.LayerNorm", "embedding.norm")
+    }
+    if types:
+        arrays["embedding.type"] = tensors.take(f"{source}.token_type_embeddings.weight")
+    return arrays | tensors.norm(f"{source}.LayerNorm", "embedding.norm")
 
 
 def _bert_layers(config: Config, tensors: Tensors, prefix: str) -> Arrays:
@@ -46,13 +52,17 @@ def _bert_layers(config: Config, tensors: Tensors, prefix: str) -> Arrays:
             arrays |= tensors.linear(f"{source}.attention.self.{name}", f"{target}.{name[0]}")
         arrays |= tensors.linear(f"{source}.attention.output.dense", f"{target}.o")
         arrays |= tensors.norm(f"{source}.attention.output.LayerNorm", f"{target}.norm1")
-        arrays |= tensors.linear(f"{source}.intermediate.dense", f"{target}.ffn.up")
-        arrays |= tensors.linear(f"{source}.output.dense", f"{target}.ffn.down")
-        arrays |= tensors.norm(f"{source}.output.LayerNorm", f"{target}.norm2")
+        arrays |= _bert_feed_forward(tensors, source, target)
     return arrays
 
 
-def _bert_fields(config: Config, arrays: Arrays) -> dict[str, Any]:
+def _bert_feed_forward(tensors: Tensors, source: str, target: str) -> Arrays:
+    arrays = tensors.linear(f"{source}.intermediate.dense", f"{target}.ffn.up")
+    arrays |= tensors.linear(f"{source}.output.dense", f"{target}.ffn.down")
+    return arrays | tensors.norm(f"{source}.output.LayerNorm", f"{target}.norm2")
+
+
+def _bert_fields(config: Config) -> dict[str, Any]:
     hidden, count = integer(config, "hidden_size"), integer(config, "num_attention_heads")
     return {
         "layers": integer(config, "num_hidden_layers"),
@@ -71,7 +81,7 @@ def _bert_fields(config: Config, arrays: Arrays) -> dict[str, Any]:
 def bert(config: Config, tensors: Tensors, prefix: str) -> Encoder:
     """Devlin et al., 2019."""
     arrays = _embeddings(tensors, f"{prefix}embeddings") | _bert_layers(config, tensors, prefix)
-    return arrays, _bert_fields(config, arrays)
+    return arrays, _bert_fields(config)
 
 
 def roberta(config: Config, tensors: Tensors, prefix: str) -> Encoder:
@@ -82,11 +92,7 @@ def roberta(config: Config, tensors: Tensors, prefix: str) -> Encoder:
 
 def distilbert(config: Config, tensors: Tensors, prefix: str) -> Encoder:
     """Sanh et al., 2019: no segments."""
-    embeddings = f"{prefix}embeddings"
-    arrays = {
-        "embedding.token": tensors.take(f"{embeddings}.word_embeddings.weight"),
-        "embedding.position": tensors.take(f"{embeddings}.position_embeddings.weight"),
-    } | tensors.norm(f"{embeddings}.LayerNorm", "embedding.norm")
+    arrays = _embeddings(tensors, f"{prefix}embeddings", types=False)
     layers = integer(config, "n_layers")
     for i in range(layers):
         source, target = f"{prefix}transformer.layer.{i}", f"layer.{i}"
@@ -108,6 +114,25 @@ def distilbert(config: Config, tensors: Tensors, prefix: str) -> Encoder:
         "positions": integer(config, "max_position_embeddings"),
         "activation": activation(config, "activation"),
     }
+
+
+def mpnet(config: Config, tensors: Tensors, prefix: str) -> Encoder:
+    """Song et al., 2020: no segments, scores with T5's bias, positions as RoBERTa's.
+
+    Its code counts positions from a padding of 1, whatever pad_token_id is.
+    """
+    arrays = _embeddings(tensors, f"{prefix}embeddings", types=False)
+    tokens = len(arrays["embedding.position"]) - (MPNET_PADDING + 1)
+    name = f"{prefix}encoder.relative_attention_bias.weight"
+    arrays |= tensors.position_bias(name, MPNET_BUCKETS, MPNET_FURTHEST, tokens)
+    for i in range(integer(config, "num_hidden_layers")):
+        source, target = f"{prefix}encoder.layer.{i}", f"layer.{i}"
+        for key in "qkvo":
+            arrays |= tensors.linear(f"{source}.attention.attn.{key}", f"{target}.{key}")
+        arrays |= tensors.norm(f"{source}.attention.LayerNorm", f"{target}.norm1")
+        arrays |= _bert_feed_forward(tensors, source, target)
+    fields = _bert_fields(dict(config) | {"type_vocab_size": 0})
+    return arrays, fields | {"position_offset": MPNET_PADDING + 1, "position_bias": True}
 
 
 def electra(config: Config, tensors: Tensors, prefix: str) -> Encoder:
@@ -146,7 +171,7 @@ def albert(config: Config, tensors: Tensors, prefix: str) -> Encoder:
     for i, layer in enumerate(encoder):
         arrays |= {f"layer.{i}.{name}": array for name, array in layer.items()}
     fields = {"embedding_size": size, "layers": len(encoder)}
-    return arrays, _bert_fields(config, arrays) | fields
+    return arrays, _bert_fields(config) | fields
 
 
 def _albert_layer(tensors: Tensors, source: str) -> Arrays:
@@ -215,7 +240,7 @@ def fused(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         )
     arrays |= tensors.linear("classifier", "head.0")
     answers = answers_of(config, arrays["head.0.weight"])
-    return EncoderSpec(**_bert_fields(config, arrays), **answers), arrays
+    return EncoderSpec(**_bert_fields(config), **answers), arrays
 
 
 ENCODERS: dict[str, Callable[[Config, Tensors, str], Encoder]] = {
@@ -224,6 +249,7 @@ ENCODERS: dict[str, Callable[[Config, Tensors, str], Encoder]] = {
     "camembert": roberta,
     "distilbert": distilbert,
     "electra": electra,
+    "mpnet": mpnet,
     "roberta": roberta,
     "xlm-roberta": roberta,
 }

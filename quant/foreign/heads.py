@@ -119,6 +119,10 @@ BASES = {
         Head("ForMaskedLM", "", marks=("generator_",)),
         Head("ForCausalLM", "", marks=("generator_",)),
     )),
+    "mpnet": Base("MPNet", "mpnet", (
+        *_common(_ON_FIRST, "tanh", _ON_POOLER),
+        Head("ForMaskedLM", "", marks=("lm_head.",)),
+    )),
     "roberta": Base("Roberta", "roberta", _ROBERTA),
     "xlm-roberta": Base("XLMRoberta", "roberta", _ROBERTA),
 }  # fmt: skip

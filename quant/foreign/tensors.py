@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from quant.model.activation import ACTIVATIONS
+from quant.model.position_bias import BIAS, bucketed
 from quant.model.spec import (
     CLASSIFICATION,
     MULTI_LABEL,
@@ -103,6 +104,16 @@ class Tensors:
             f"{target}.gamma": self.take(f"{name}.{scale}"),
             f"{target}.beta": self.take(f"{name}.{shift}"),
         }
+
+    def position_bias(self, name: str, buckets: int, furthest: int, tokens: int) -> Arrays:
+        """The bias of sequences of up to `tokens` tokens, of a table [buckets, heads]."""
+        table = self.table(name)
+        if len(table) != buckets:
+            raise CheckpointError(
+                f"{name} has {len(table)} rows: there must be {buckets}, one for each bucket of "
+                "distances"
+            )
+        return {BIAS: bucketed(table, tokens, furthest)}
 
     def refuse_rest(self) -> None:
         if self._left:

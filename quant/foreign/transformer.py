@@ -1,8 +1,9 @@
 """The plain Transformer encoder, as torch.nn.TransformerEncoder has it (Vaswani et al., 2017).
 
-Token embeddings and fixed sinusoidal positions, layers with the norms before or after each branch,
-the mean of the tokens, the first one or each into one linear classifier. The fields of the config
-and the names of the tensors, which are those of PyTorch's own state dict, are in docs/models.md.
+Token embeddings, fixed sinusoidal positions, a bias of the scores by relative positions or both,
+layers with the norms before or after each branch, the mean of the tokens, the first one or each
+into one linear classifier. The fields of the config and the names of the tensors, which are those
+of PyTorch's own state dict, are in docs/models.md.
 """
 
 from math import sqrt
@@ -21,7 +22,10 @@ from quant.foreign.tensors import (
     integer,
     number,
 )
+from quant.model.position_bias import BIAS, alibi
 from quant.model.spec import TOKEN_CLASSIFICATION, Arrays, CheckpointError, EncoderSpec, Floats
+
+NONE, ALIBI, BUCKETS = BIASES = ("none", "alibi", "buckets")
 
 _OPERAND = "is not supported: what reads it takes int8 operands, which only a norm gives"
 
@@ -50,9 +54,15 @@ def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
             f"config.json: max_position_embeddings is {positions}: it must be from 1 to "
             f"{TOKENS_MAX}, the longest sequence that an accelerator takes"
         )
-    arrays = {"embedding.token": words, "embedding.position": sinusoids(positions, words.shape[1])}
+    table = sinusoids(positions, words.shape[1])
+    if "sinusoids" in config and not boolean(config, "sinusoids"):
+        table = np.zeros_like(table)
+    arrays = {"embedding.token": words, "embedding.position": table}
     if embedding_norm:
         arrays |= tensors.norm("embedding_norm", "embedding.norm")
+    hidden, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
+    size = head_size(hidden, heads)
+    bias = _position_bias(config, tensors, heads, positions)
     layers = integer(config, "num_hidden_layers")
     for i in range(layers):
         source, target = f"encoder.layers.{i}", f"layer.{i}"
@@ -66,7 +76,6 @@ def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
     if pre:
         arrays |= tensors.norm("encoder.norm", "final.norm")
     arrays |= tensors.linear("classifier", "head.0")
-    hidden, heads = integer(config, "hidden_size"), integer(config, "num_attention_heads")
     pooling: Any = config.get("pooling")
     answers = answers_of(config, arrays["head.0.weight"])
     if pooling == "none":
@@ -75,7 +84,7 @@ def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         layers=layers,
         hidden=hidden,
         heads=heads,
-        head_size=head_size(hidden, heads),
+        head_size=size,
         ffn=integer(config, "intermediate_size"),
         vocabulary=integer(config, "vocab_size"),
         positions=positions,
@@ -84,9 +93,33 @@ def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         pooling=pooling,
         activation=activation(config, "hidden_act", None),
         epsilon=number(config, "layer_norm_eps"),
+        position_bias=bool(bias),
         **answers,
     )
-    return spec, arrays
+    return spec, arrays | bias
+
+
+def _position_bias(config: Config, tensors: Tensors, heads: int, tokens: int) -> Arrays:
+    """The bias of the scores; empty where there is none."""
+    kind = config.get("position_bias", NONE)
+    if kind not in BIASES:
+        raise CheckpointError(
+            f"config.json: position_bias is {kind!r}: it must be one of {', '.join(BIASES)}"
+        )
+    if kind == ALIBI:
+        return {BIAS: alibi(heads, tokens)}
+    if kind == NONE:
+        return {}
+    count, furthest = (
+        integer(config, f"relative_attention_{name}") for name in ("num_buckets", "max_distance")
+    )
+    if count < 4 or furthest <= count // 4:
+        raise CheckpointError(
+            f"config.json: relative_attention_num_buckets is {count} and "
+            f"relative_attention_max_distance {furthest}: they must be 4 or more, and more than a "
+            "fourth of the buckets"
+        )
+    return tensors.position_bias("relative_attention_bias.weight", count, furthest, tokens)
 
 
 def _check_norms(pre: bool, embedding_norm: bool, final_norm: bool) -> None:

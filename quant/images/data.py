@@ -3,7 +3,7 @@
 - A folder has one folder a class, called like it, as torchvision and `datasets` have them, or only
   images, which have no labels.
 - A table (.csv, .tsv, .jsonl, .parquet) names a file in each row, from the table's own folder on;
-  a .txt is one name a line.
+  a .txt is one name a line. A .parquet may hold the images themselves, as `datasets` writes them.
 - A .npz has `images`, uint8 [n, h, w] or [n, h, w, channels], and with labels `labels`: [n], or
   [n, C] for the C outputs of a model of several labels (0 and 1) or of numbers.
 - An image itself is one without a label.
@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from quant.images.corpora import CORPORA
-from quant.images.files import SUFFIXES
+from quant.images.files import SUFFIXES, stored
 from quant.model.spec import CLASSIFICATION, MULTI_LABEL
 from quant.texts import corpora as texts
 from quant.texts import parquet
@@ -71,9 +71,10 @@ def stream(
     elif path.is_dir():
         yield from _folder(path, names, layout, task)
     elif path.suffix.lower() in TABLES:
-        defaults = replace(layout, texts=COLUMNS)
+        defaults = replace(layout, texts=COLUMNS, stored=stored)
         for review in stream_texts(path, names=names, layout=defaults, task=task):
-            yield replace(review, text=str(path.parent / review.text))
+            inside = review.image is not None
+            yield review if inside else replace(review, text=str(path.parent / review.text))
     elif path.suffix.lower() == ARRAYS:
         yield from _arrays(path, names, layout, task)
     elif path.is_file():

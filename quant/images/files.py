@@ -8,6 +8,8 @@ the pixels themselves.
 """
 
 import warnings
+from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Any
@@ -45,11 +47,32 @@ def read(path: str | Path) -> NDArray[np.uint8]:
             raise InputError(f"{path} is empty: {_ALLOWED}")
         with path.open("rb") as file:
             array = file.read(len(_ARRAY)) == _ARRAY
-        return _pixels(path) if array else _picture(path)
+        return _pixels(path, path) if array else _picture(path, path)
     except OSError as error:
         if error.strerror is None:  # of Pillow, about the content
             raise _broken(path, error) from None
         raise InputError(f"cannot read {path}: {error.strerror}") from None
+
+
+def stored(value: object, name: str) -> NDArray[np.uint8] | str:
+    """The pixels of an image in a row of a table: its file's bytes, or {"bytes": ..., "path": ...}
+    as `datasets` has them; without bytes the path.
+
+    Raises InputError as `read`, which calls the image by its name, and for any other value.
+    """
+    data = value
+    if isinstance(value, Mapping):
+        data = value.get("bytes")
+        if data is None and isinstance(path := value.get("path"), str) and path.strip():
+            return path
+    if not isinstance(data, bytes):
+        found = "nothing" if data is None else type(data).__name__
+        raise InputError(
+            f"{name} is {found}: it must be a file's name, its bytes, or a struct of bytes and path"
+        )
+    if not data:
+        raise InputError(f"{name} is empty: {_ALLOWED}")
+    return _pixels(BytesIO(data), name) if data.startswith(_ARRAY) else _picture(data, name)
 
 
 def check(image: Any, name: object) -> NDArray[np.uint8]:
@@ -70,52 +93,53 @@ def _shape(image: Any, name: object) -> str:
     )
 
 
-def _pixels(path: Path) -> NDArray[np.uint8]:
+def _pixels(file: Path | BytesIO, name: object) -> NDArray[np.uint8]:
     try:
-        image = np.load(path, allow_pickle=False)
+        image = np.load(file, allow_pickle=False)
     except (ValueError, EOFError, SyntaxError, MemoryError) as error:
-        raise _broken(path, error) from None
-    return check(image, path)
+        raise _broken(name, error) from None
+    return check(image, name)
 
 
-def _picture(path: Path) -> NDArray[np.uint8]:
+def _picture(file: Path | bytes, name: object) -> NDArray[np.uint8]:
+    source = BytesIO(file) if isinstance(file, bytes) else file
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=_FORMATS) as opened:
+            with Image.open(source, formats=_FORMATS) as opened:
                 opened.load()
-                return _upright(opened, path)
+                return _upright(opened, name)
     except InputError:
         raise
     except UnidentifiedImageError:
-        raise InputError(f"{path} is no image that can be read: {_ALLOWED}") from None
+        raise InputError(f"{name} is no image that can be read: {_ALLOWED}") from None
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
         raise InputError(
-            f"{path} has more pixels than the {Image.MAX_IMAGE_PIXELS:,} that are read: make it "
+            f"{name} has more pixels than the {Image.MAX_IMAGE_PIXELS:,} that are read: make it "
             "smaller first"
         ) from None
     except Exception as error:  # of the decoders: SyntaxError, struct.error, zlib.error ...
-        raise _broken(path, error) from None
+        raise _broken(name, error) from None
 
 
-def _upright(opened: Image.Image, path: Path) -> NDArray[np.uint8]:
+def _upright(opened: Image.Image, name: object) -> NDArray[np.uint8]:
     if opened.mode in _DEEP:
         raise InputError(
-            f"{path} has grey of more than 8 bits (mode {opened.mode}): convert it to 8 bits first"
+            f"{name} has grey of more than 8 bits (mode {opened.mode}): convert it to 8 bits first"
         )
     image = ImageOps.exif_transpose(opened)
     if image.mode in _TRANSPARENT or "transparency" in opened.info:
         alpha = image.convert("RGBA").getchannel("A")
         if alpha.getextrema() != (255, 255):
             raise InputError(
-                f"{path} has transparent pixels: put it onto the background that is meant, and "
+                f"{name} has transparent pixels: put it onto the background that is meant, and "
                 "save it without transparency"
             )
     grey = image.mode in _GREY or image.mode in ("LA", "La")
     return np.asarray(image.convert("L" if grey else "RGB"))
 
 
-def _broken(path: Path, error: BaseException) -> InputError:
+def _broken(name: object, error: BaseException) -> InputError:
     said = (" ".join(str(error).split()) or type(error).__name__)[:200].rstrip(".")
-    return InputError(f"{path} is damaged or cut off ({said}): {_ALLOWED}")
+    return InputError(f"{name} is damaged or cut off ({said}): {_ALLOWED}")

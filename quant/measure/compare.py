@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quant.model.position_bias import square
 from quant.model.spec import Floats
 from quant.quantize.decode import lsb, twins
+from quant.quantize.quantizers import SCORE_DEPTH
 
 OUTLIER = 8.0
 
@@ -87,6 +89,23 @@ def compare(
             layer = name.removesuffix(".probs")
             probs = integers[f"{layer}.p"] / integers[f"{layer}.sum"][..., None]
             _add(errors, name, floats[name], probs, 1 / 255, 0)
+
+
+def saturated(scores: NDArray[np.int16], position_bias: NDArray[np.int16] | None) -> int:
+    """How many scores [heads, L, L] are at an end of their range and make p wrong.
+
+    That of Q K^T, the bias and their sum each end at 16 bits. At the lower end a score that is far
+    below the largest of its row is none of these: p is 0, as without the end.
+    """
+    low, high = -(1 << 15), (1 << 15) - 1
+    x = scores.astype(np.int32)
+    below, above = x == low, x == high
+    if position_bias is not None:
+        bias = square(position_bias, x.shape[-1])
+        below |= (x - bias <= low) | (bias == low)
+        above |= x - bias >= high
+        below &= x.max(axis=-1, keepdims=True) - x < SCORE_DEPTH
+    return int(np.count_nonzero(below | above))
 
 
 def table(errors: Mapping[str, TensorError]) -> str:

@@ -6,7 +6,7 @@ All give the same figures of the distance between the models.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from cli.keys import under
@@ -28,7 +28,7 @@ from quant.measure.metrics import (
     points,
     spearman,
 )
-from quant.model.spec import IDENTITY
+from quant.model.spec import IDENTITY, TEXTS
 from quant.quantize.decode import Doubles
 
 _SCORE_KEYS = {
@@ -72,11 +72,11 @@ class Outputs(ABC):
     """What both models said of the same texts, a row of logits for each, which is a UNIT.
 
     float_logits float32 and integer_logits int64 [n, C], in units of logit_scale (a number, or one
-    for each output); errors by tensor over the ``traced`` first texts.
+    for each output); errors by tensor over the ``traced`` first texts; inputs: what the texts are.
     """
 
     COUNTED: ClassVar[str] = "accuracy"
-    UNIT: ClassVar[str] = "texts"
+    UNIT: ClassVar[str] = TEXTS
 
     names: tuple[str, ...]
     float_logits: NDArray[np.float32]
@@ -85,6 +85,7 @@ class Outputs(ABC):
     tokens: int
     errors: dict[str, TensorError]
     traced: int
+    inputs: str = field(default=TEXTS, kw_only=True)
 
     @property
     def scaled(self) -> Doubles:
@@ -140,15 +141,20 @@ class Outputs(ABC):
         if labelled < all_:
             name = self.COUNTED
             counted = f"so there is no {name}" if not labelled else f"{name} is over {labelled}"
-            lines.append(f"{all_ - labelled} of {all_} {self.UNIT} have no label: {counted}")
+            unit = self.inputs if self.UNIT == TEXTS else self.UNIT
+            lines.append(f"{all_ - labelled} of {all_} {unit} have no label: {counted}")
         lines += self.measure_lines(values) + self.difference_lines(values)
         if self.errors:
-            lines += ["", f"tensors over {self.traced} texts, worst first", table(self.errors)]
+            lines += [
+                "",
+                f"tensors over {self.traced} {self.inputs}, worst first",
+                table(self.errors),
+            ]
         return "\n".join(lines)
 
     def counted(self, values: dict[str, Any]) -> str:
         """How much was looked at."""
-        return f"{values['texts']} texts, {values['tokens']} tokens"
+        return f"{values['texts']} {self.inputs}, {values['tokens']} tokens"
 
     @property
     def column(self) -> int:
@@ -305,7 +311,7 @@ class LabelEvaluation(Outputs):
             lines += self.lines_by_name(floats, integers)
         lines.append(
             f"agreement         {values['agreement']:.2%} of the labels, "
-            f"{values['changed_texts']} texts differ"
+            f"{values['changed_texts']} {self.inputs} differ"
         )
         for name, share in values["agreement_by_label"].items():
             lines.append(f"{'':18}{name} {share:.2%}")

@@ -14,6 +14,7 @@ from quant.model.spec import (
     MULTI_LABEL,
     QUESTION_ANSWERING,
     REGRESSION,
+    TEXTS,
     TOKEN_CLASSIFICATION,
 )
 
@@ -25,15 +26,15 @@ NAMED_TENSORS = 5
 NAMED_CHANNELS = 4
 
 _DECIDED = {
-    CLASSIFICATION: "texts",
-    MULTI_LABEL: "texts' labels",
-    QUESTION_ANSWERING: "texts' answers",
-    TOKEN_CLASSIFICATION: "texts' tokens",
+    CLASSIFICATION: "",
+    MULTI_LABEL: "' labels",
+    QUESTION_ANSWERING: "' answers",
+    TOKEN_CLASSIFICATION: "' tokens",
 }
-"""What both models decide, of the tasks that decide."""
+"""What both models decide of their inputs, of the tasks that decide."""
 
 ADVICE = (
-    "texts like those that the model will see (--data), more of them (--samples), another "
+    "inputs like those that the model will see (--data), more of them (--samples), another "
     "--method, --remedies all"
 )
 
@@ -80,7 +81,11 @@ class Verdict:
 
 
 def judge(
-    errors: Mapping[str, TensorError], likeness: float, texts: int, task: str = CLASSIFICATION
+    errors: Mapping[str, TensorError],
+    likeness: float,
+    texts: int,
+    task: str = CLASSIFICATION,
+    inputs: str = TEXTS,
 ) -> Verdict:
     """The verdict on a model by the errors of its tensors and its agreement with the float model.
 
@@ -93,21 +98,23 @@ def judge(
         the two;
         of a regression R^2 of golden's numbers as those of float
         (quant.measure.metrics.determination).
+    inputs
+        What the `texts` are (EncoderSpec.inputs).
     """
     findings = []
     if task == EMBEDDING and likeness < COSINE:
         findings.append(
-            f"golden's mean cosine with float is {likeness:.4f} on {texts} texts: below {COSINE}"
+            f"golden's mean cosine with float is {likeness:.4f} on {texts} {inputs}: below {COSINE}"
         )
     elif task in _DECIDED and likeness < AGREEMENT:
-        decided = _DECIDED[task]
+        decided = inputs + _DECIDED[task]
         findings.append(
             f"golden and float agree on {likeness:.2%} of {texts} {decided}: below {AGREEMENT:.0%}"
         )
     elif task == REGRESSION and likeness < FIT:
         findings.append(
-            f"golden's numbers explain {likeness:.4f} of the variance of float's on {texts} texts: "
-            f"below {FIT}"
+            f"golden's numbers explain {likeness:.4f} of the variance of float's on {texts} "
+            f"{inputs}: below {FIT}"
         )
     poor = sorted((error.sqnr, name) for name, error in errors.items() if error.sqnr < SQNR_DB)
     for sqnr, name in poor[:NAMED_TENSORS]:
@@ -119,16 +126,16 @@ def judge(
         reach = [(e.outliers()[0][1], name) for name, e in errors.items() if e.outliers()]
         hidden = [name for _, name in sorted(reach, reverse=True) if errors[name].sqnr >= SQNR_DB]
         findings += [f"{name}: {cause(errors[name])}" for name in hidden[:NAMED_TENSORS]]
-    return Verdict(tuple(findings), _summary(errors, likeness, texts, task))
+    return Verdict(tuple(findings), _summary(errors, likeness, f"{texts:,} {inputs}", task))
 
 
-def _summary(errors: Mapping[str, TensorError], likeness: float, texts: int, task: str) -> str:
+def _summary(errors: Mapping[str, TensorError], likeness: float, texts: str, task: str) -> str:
     if task == EMBEDDING:
-        text = f"golden's mean cosine with float is {likeness:.4f} on {texts:,} texts"
+        text = f"golden's mean cosine with float is {likeness:.4f} on {texts}"
     elif task == REGRESSION:
         text = f"golden's numbers explain {likeness:.4f} of the variance of float's"
     else:
-        text = f"golden and float agree on {likeness:.2%} of {texts:,} {_DECIDED[task]}"
+        text = f"golden and float agree on {likeness:.2%} of {texts}{_DECIDED[task]}"
     if not errors:
         return text
     worst = min(errors, key=lambda name: errors[name].sqnr)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quant.model.activation import ACTIVATIONS
+from quant.model.position_bias import BIAS, square
 from quant.model.spec import Arrays, EncoderSpec, Floats
 
 Trace = dict[str, Any]
@@ -58,9 +59,16 @@ def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     return centred / np.sqrt(variance + epsilon) * gamma + beta
 
 
-def attention(q: Floats, k: Floats, v: Floats, mask: Floats) -> tuple[Floats, Floats, Floats]:
-    """softmax(q k^T / sqrt(d) + mask) v for [heads, L, d]; returns context, scores, probs."""
+def attention(
+    q: Floats, k: Floats, v: Floats, mask: Floats, bias: Floats | None = None
+) -> tuple[Floats, Floats, Floats]:
+    """softmax(q k^T / sqrt(d) + bias + mask) v for [heads, L, d]; returns context, scores, probs.
+
+    bias [heads, L, L], where there is one, is a part of the scores.
+    """
     scores = q @ k.swapaxes(-1, -2) / sqrt(q.shape[-1])  # [heads, L, L]
+    if bias is not None:
+        scores = scores + bias
     probs = softmax(scores + mask)
     return probs @ v, scores, probs
 
@@ -86,6 +94,9 @@ def run(
         attend = np.ones(length, np.bool_)
     mask = np.where(attend, np.float32(0), np.float32(-np.inf))  # [L], added to each row of scores
 
+    relative = arrays[BIAS] if spec.position_bias else None
+    biases = [None if relative is None else square(relative, t.stop - t.start) for t in texts]
+
     def linear(name: str, x: Floats) -> Floats:
         return x @ arrays[f"{name}.weight"].T + arrays[f"{name}.bias"]
 
@@ -98,8 +109,8 @@ def run(
     def attend_to_all(layer: str, x: Floats) -> Floats:
         q, k, v = (linear(f"{layer}.{name}", x) for name in "qkv")
         found = [
-            attention(split_heads(q[t]), split_heads(k[t]), split_heads(v[t]), mask[t])
-            for t in texts
+            attention(split_heads(q[t]), split_heads(k[t]), split_heads(v[t]), mask[t], bias)
+            for t, bias in zip(texts, biases, strict=True)
         ]
         contexts, scores, probs = zip(*found, strict=True)
         joined = [x.swapaxes(0, 1).reshape(x.shape[1], -1) for x in contexts]

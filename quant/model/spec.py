@@ -7,6 +7,7 @@ head_size, F feed-forward, V vocabulary, P rows of the position table, T segment
     embedding.token [V, H]   embedding.position [P, H]   embedding.type [T, H] where types > 0
     embedding.norm.gamma, .beta [H]                      where embedding_norm
     embedding.projection     .weight [H, E]  .bias [H]   where E = embedding_size > 0
+    attention.bias [heads, 2 L - 1]                      where position_bias, L = max_tokens
     layer.i.q, .k, .v        .weight [D, H]  .bias [D]
     layer.i.o                .weight [H, D]  .bias [H]
     layer.i.norm1, .norm2    .gamma, .beta [H]
@@ -35,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quant.model.activation import ACTIVATIONS
+from quant.model.position_bias import BIAS
 
 Floats: TypeAlias = NDArray[np.floating[Any]]  # float32; float64 where calibration observes
 Arrays: TypeAlias = dict[str, Floats]
@@ -56,6 +58,9 @@ LABELLED = (CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION)
 
 EVERY_TOKEN = (QUESTION_ANSWERING, TOKEN_CLASSIFICATION)
 """Tasks with outputs for every token."""
+
+TEXTS = "texts"
+"""What a model reads that has a table of tokens."""
 
 FUNCTIONS = IDENTITY, SIGMOID = ("identity", "sigmoid")
 """What the numbers of a regression go through on the host."""
@@ -88,6 +93,7 @@ SPEC_KEYS = {
     "spec.given": "rows that a host computed take the place of the token table",
     "spec.position_offset": "row of the first token in the position table",
     "spec.embedding_size": "channels of a factorised embedding; 0: none",
+    "spec.position_bias": "scores have a bias by the difference of two positions",
     "spec.norm, .embedding_norm, .epsilon": "of LayerNorm: post or pre; the embedding's",
     "spec.pooling": "what the head reads: first, mean or none",
     "spec.activation, .head_activations": "of the feed-forward network; of the head",
@@ -113,10 +119,11 @@ class EncoderSpec:
     over the attended tokens or ("none") every token by itself. head_activations: one for each
     hidden layer of the head, so the head has one linear layer more than that. Token t takes row
     t + position_offset of the position table. embedding_size: channels of a factorised embedding, 0
-    where there is no projection. given: rows that a host computed take the place of the token
-    table, and ids are their numbers (quant.quantize.given); every input has as many as the table of
-    positions, which is zero. No two labels are one name. Raises ValueError naming the field, its
-    value and what is allowed.
+    where there is no projection. position_bias: scores have a bias for each head and difference of
+    two positions (quant.model.position_bias). given: rows that a host computed take the place of
+    the token table, and ids are their numbers (quant.quantize.given); every input has as many as
+    the table of positions, which is zero. No two labels are one name. Raises ValueError naming the
+    field, its value and what is allowed.
     """
 
     layers: int
@@ -139,6 +146,7 @@ class EncoderSpec:
     embedding_size: int = 0
     function: str = IDENTITY
     given: bool = False
+    position_bias: bool = False
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary"):
@@ -198,6 +206,11 @@ class EncoderSpec:
             _one_of("head_activations", activation, tuple(ACTIVATIONS))
 
     @property
+    def inputs(self) -> str:
+        """What it reads, as commands call several of them."""
+        return "images" if self.given else TEXTS
+
+    @property
     def max_tokens(self) -> int:
         """The longest sequence that the position table covers."""
         return self.positions - self.position_offset
@@ -242,6 +255,8 @@ class EncoderSpec:
             norm("embedding.norm")
         if self.embedding_size:
             linear("embedding.projection", self.hidden, self.embedding_size)
+        if self.position_bias:
+            shapes[BIAS] = (self.heads, 2 * self.max_tokens - 1)
         for i in range(self.layers):
             for name in "qkv":
                 linear(f"layer.{i}.{name}", attention, self.hidden)

@@ -43,11 +43,14 @@ def bars(rows: Sequence[tuple[str, float, str]]) -> str:
 def verdict(result: Evaluation) -> str:
     """One sentence, what is below its bound, and what to try."""
     texts = len(result.float_logits)
-    found = judge(result.errors, result.agreement, texts)
+    found = judge(result.errors, result.agreement, texts, inputs=result.inputs)
     floats, integers = (
         result.scores(classes) for classes in (result.float_classes, result.integer_classes)
     )
-    accuracy, guess = " The texts have no labels, so nothing is known of its accuracy.", ""
+    accuracy, guess = (
+        f" The {result.inputs} have no labels, so nothing is known of its accuracy.",
+        "",
+    )
     if floats and integers:
         guess = _guess(result, floats.accuracy)
         change = points(floats.accuracy, integers.accuracy)
@@ -56,8 +59,8 @@ def verdict(result: Evaluation) -> str:
             f"({change} points)."
         )
     said = (
-        f"The integer model gives {percent(result.agreement)} of {texts:,} texts the class that "
-        f"the float model gives.{accuracy}"
+        f"The integer model gives {percent(result.agreement)} of {texts:,} {result.inputs} the "
+        f"class that the float model gives.{accuracy}"
     )
     if found.good:
         noise = ""
@@ -95,9 +98,9 @@ def _guess(result: Evaluation, accuracy: float) -> str:
         return ""
     return (
         f" The float model itself is right on {percent(accuracy)} of {len(labels):,} labelled "
-        f"texts, no better than always answering {escape(result.names[int(counts.argmax())])}, "
-        f"which is right on {percent(share)}. Its integers cannot be better: train it, or check "
-        "that the labels are those of the model."
+        f"{result.inputs}, no better than always answering "
+        f"{escape(result.names[int(counts.argmax())])}, which is right on {percent(share)}. Its "
+        "integers cannot be better: train it, or check that the labels are those of the model."
     )
 
 
@@ -116,8 +119,8 @@ def summary(result: Evaluation, info: dict[str, Any]) -> str:
         rows = [[n, percent(a), percent(b), points(a, b)] for n, a, b in pairs]
     difference, flips = values["logit_difference"], values["flips"]
     facts = [
-        f"{values['texts']:,} texts, {values['labelled_texts']:,} of them with a label, "
-        f"{values['tokens']:,} tokens; the two models differ on {flips['changed']:,} texts",
+        f"{values['texts']:,} {result.inputs}, {values['labelled_texts']:,} of them with a label, "
+        f"{values['tokens']:,} tokens; the two models differ on {flips['changed']:,}",
         f"logits differ by {difference['mean']:.5f} in the mean and {difference['largest']:.4f} at "
         f"most (standard deviation of the logits {difference['float_spread']:.3f}; one integer "
         f"step is {difference['lsb']:.3g})",
@@ -129,9 +132,9 @@ def summary(result: Evaluation, info: dict[str, Any]) -> str:
         )
     calibration = info["calibration"]
     facts.append(
-        f"calibrated on {calibration['texts']} texts of {escape(str(calibration['data']))} by "
-        f"{calibration['method']}; checkpoint SHA-256 <code>{info['checkpoint']['sha256'][:16]}"
-        f"…</code>; {escape(info['tool'])}"
+        f"calibrated on {calibration['texts']} {result.inputs} of "
+        f"{escape(str(calibration['data']))} by {calibration['method']}; checkpoint SHA-256 "
+        f"<code>{info['checkpoint']['sha256'][:16]}…</code>; {escape(info['tool'])}"
     )
     table = html_table(("", "float", "integer", "points"), rows) if rows else ""
     return table + "<ul>" + "".join(f"<li>{fact}</li>" for fact in facts) + "</ul>"
@@ -143,7 +146,7 @@ def confusions(result: Evaluation) -> str:
     for name, classes in (("float", result.float_classes), ("integer", result.integer_classes)):
         scores = result.scores(classes)
         if scores is None:
-            return "<p>The texts have no labels.</p>"
+            return f"<p>The {result.inputs} have no labels.</p>"
         chart = charts.confusion(scores.confusion, result.names, name)
         figures.append(f"<figure><figcaption>{name} model</figcaption>{chart}</figure>")
     return f'<div class="pair">{"".join(figures)}</div>'
@@ -181,9 +184,9 @@ def tensors(result: Evaluation) -> str:
         folded = html_table(head, rows(rest))
         shown += f"<details><summary>{len(rest)} better tensors</summary>{folded}</details>"
     return (
-        f"<p>Over {result.traced} texts. A code at its limit is a value that saturated or lies "
-        "just there. An outlier channel reaches 8 times as far as the tensor's median channel or "
-        f"further.</p>{shown}"
+        f"<p>Over {result.traced} {result.inputs}. A code at its limit is a value that saturated "
+        "or lies just there. An outlier channel reaches 8 times as far as the tensor's median "
+        f"channel or further.</p>{shown}"
     )
 
 

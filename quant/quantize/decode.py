@@ -34,9 +34,13 @@ def twins(
 ) -> tuple[Doubles, Floats]:
     """The values of the codes, and the float model's tensor to compare them with.
 
-    Scores that differ from the float model's by a constant a row are both given without it.
+    Scores with a position bias end ``depth`` below the largest of their row: what is further down
+    has p = 0 in both. Scores that differ from the float model's by a constant a row are both given
+    without it.
     """
     values = real(codes, format, exact.shape[-1])
+    if depth := format.get("depth"):
+        values, exact = (np.maximum(x, x.max(-1, keepdims=True) - depth) for x in (values, exact))
     if format.get("row_constant"):
         values = values - values.mean(axis=-1, keepdims=True)
         exact = exact - exact.mean(axis=-1, keepdims=True)

@@ -8,7 +8,7 @@ model that cannot keep one is refused with the tensor's name.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import log2, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from golden.model import (
     Norm,
     Shape,
 )
+from quant.model.position_bias import BIAS
 from quant.model.spec import MULTI_LABEL, REGRESSION, EncoderSpec, Floats
 from quant.quantize import quantizers, rounding
 from quant.quantize.description import Description
@@ -35,14 +36,19 @@ from quant.quantize.observers import (
     clipping_point,
 )
 from quant.quantize.options import Options
-from quant.quantize.quantizers import CalibrationError, Tables, named, normalise
+from quant.quantize.quantizers import (
+    SCORE_DEPTH,
+    SCORE_LIMIT,
+    SCORE_UNIT,
+    CalibrationError,
+    Tables,
+    named,
+    normalise,
+)
 from quant.quantize.rewriting import Rewritten
 from quant.quantize.rounding import Moments
 from quant.quantize.splitting import Split, padded, split, splittable
 
-LOG2_E = log2(np.e)
-SCORE_FRACTION = 8  # fraction bits of the base-2 score
-SCORE_LIMIT = 32767 / 2**SCORE_FRACTION / LOG2_E  # the largest score in nats: 88.7
 HEADROOM = 1.25  # residual sums may exceed what calibration saw by this much before they saturate
 
 
@@ -192,6 +198,7 @@ class _Quantizer:
             mean_s=mean_s,
             head=head,
             projection=projection,
+            position_bias=self._position_bias(),
         )
         return Quantized(model, self.description.values)
 
@@ -273,6 +280,12 @@ class _Quantizer:
             norm=norm,
         )
         return embedding, stream
+
+    def _position_bias(self) -> NDArray[np.int16] | None:
+        if not self.spec.position_bias:
+            return None
+        self.description.tensors[BIAS] = {"scale": 1 / SCORE_UNIT, "bits": 16}
+        return quantizers.position_bias(self.arrays[BIAS])
 
     def _projection(self, operand_scale: float) -> tuple[Linear, float]:
         """The projection of a factorised embedding; its result begins the stream, of this scale."""
@@ -443,17 +456,17 @@ class _Quantizer:
             self.description.tensor(f"{name}.{key}", scales[key], 8)
         # Scores of centred keys are looked at by the check of the whole model.
         seen = f"{name}.scores" not in self.description.rewritten.row_constants
-        largest = self._observer(f"{name}.scores").amplitude if seen else 0.0
+        largest = self._largest_score(f"{name}.scores") if seen else 0.0
         if largest > SCORE_LIMIT:
             raise CalibrationError(
                 f"{name}.scores reach {largest:.1f}: the 16-bit score holds at most "
                 f"{SCORE_LIMIT:.1f} in magnitude, so this model's softmax would saturate"
             )
-        unit = 2**SCORE_FRACTION * LOG2_E
-        factor = scales["q"] * scales["k"] / sqrt(spec.head_size) * unit
+        factor = scales["q"] * scales["k"] / sqrt(spec.head_size) * SCORE_UNIT
         score_m, score_s = (int(x) for x in self._multiplier(f"{name}.scores", factor))
         self.description.prove(f"{name}.scores", spec.head_size * 2**14, 2**31)
-        self.description.tensor(f"{name}.scores", 1 / unit, 16)
+        depth = {"depth": SCORE_DEPTH / SCORE_UNIT} if spec.position_bias else {}
+        self.description.tensor(f"{name}.scores", 1 / SCORE_UNIT, 16, **depth)
         context = self._point(f"{name}.context") / 127
         context_m, context_s = self._row_multiplier(f"{name}.context", scales["v"] / context)
         self.description.prove(f"{name}.context", 128 * 255 * spec.max_tokens, 2**31)
@@ -476,6 +489,11 @@ class _Quantizer:
             residual_shift=shift,
         )
         return attention, stream
+
+    def _largest_score(self, name: str) -> float:
+        """In magnitude; with a bias those far below do no harm, as such keys have p = 0."""
+        observer = self._observer(name)
+        return observer.maximum if self.spec.position_bias else observer.amplitude
 
     def _attended(self, name: str, operand: Operand, scale: float) -> Linear:
         """Q, K or V; those of layer 0 take in the projection of a factorised embedding."""

@@ -5,6 +5,7 @@ Rounding is to nearest, ties towards plus infinity, as in the contract.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import log2
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from golden.linear import LOW_BITS, WIDE_MAX, halves
 from golden.model import OPERAND_SHIFTS, Linear, Norm
 from quant.model.activation import ACTIVATIONS
+from quant.model.position_bias import BIAS
 from quant.model.spec import Floats
 
 Doubles = NDArray[np.float64]
@@ -25,6 +27,9 @@ MULTIPLIER_BITS = 16
 SHIFT_MIN, SHIFT_MAX = 1, 47
 BLOCK = 4096  # rows of a table
 NORM_FRACTION = 12  # fraction bits of the normalised value n
+SCORE_UNIT = 2**8 * log2(np.e)  # codes of a score a nat: base 2, 8 fraction bits
+SCORE_LIMIT = 32767 / SCORE_UNIT  # the largest score in nats: 88.7
+SCORE_DEPTH = 9 << 8  # codes below the largest score of a row from which on p is 0
 
 
 class CalibrationError(ValueError):
@@ -241,6 +246,19 @@ def table_codes(table: Floats, scale: float) -> NDArray[np.int8]:
         codes = rounded(table[rows] / np.float64(scale))
         result[rows] = codes.clip(-WEIGHT_MAX, WEIGHT_MAX)
     return result
+
+
+def position_bias(bias: Floats) -> NDArray[np.int16]:
+    """round(256 log2(e) bias), saturated below: such a key has p = 0 but where all keys are so.
+
+    Raises CalibrationError where one saturates above.
+    """
+    if bias.max() > SCORE_LIMIT:
+        raise CalibrationError(
+            f"{BIAS} reaches {bias.max():.1f}: the 16-bit score holds at most {SCORE_LIMIT:.1f}, "
+            "so this model's softmax would saturate"
+        )
+    return rounded(bias * SCORE_UNIT).clip(-(2**15), 2**15 - 1).astype(np.int16)
 
 
 def _blocks(table: Floats) -> Iterator[slice]:

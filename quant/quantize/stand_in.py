@@ -64,6 +64,9 @@ def stand_in(checkpoint: Checkpoint) -> Model:
                 table=None if last else tables[spec.layers + j],
             )
         )
+    bias = None
+    if spec.position_bias:
+        bias = np.zeros((spec.heads, 2 * spec.max_tokens - 1), np.int16)
     return replace(
         made,
         embedding=replace(
@@ -85,4 +88,5 @@ def stand_in(checkpoint: Checkpoint) -> Model:
         ),
         final_norm=plain(made.final_norm),
         head=tuple(head),
+        position_bias=bias,
     )

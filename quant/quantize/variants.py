@@ -16,6 +16,7 @@ from golden.layernorm import layernorm
 from golden.linear import accumulate, linear, operand, residual
 from golden.matmul import matmul
 from golden.model import Attention, Model
+from golden.position_bias import add_position_bias
 from golden.requantize import requantize, saturate
 from golden.softmax import row_scale, softmax
 from quant.foreign.tokenizer import Tokens
@@ -56,7 +57,7 @@ def run(model: Model, tokens: Tokens, variant: Variant) -> np.ndarray:
     for layer in model.layers:
         if shape.norm == "pre":
             x8 = operand(layernorm(x, layer.norm1), layer.norm1.operand_shifts)
-        context = attention(x8, layer.attention, shape.heads, attend, variant.softmax)
+        context = attention(x8, layer.attention, model, attend, variant.softmax)
         x = narrow(residual(x, context, layer.attention.o, layer.attention.residual_shift))
         if shape.norm == "pre":
             x8 = operand(layernorm(x, layer.norm2), layer.norm2.operand_shifts)
@@ -76,15 +77,18 @@ def run(model: Model, tokens: Tokens, variant: Variant) -> np.ndarray:
 
 
 def attention(
-    x8: np.ndarray, parameters: Attention, heads: int, attend: np.ndarray, kind: str
+    x8: np.ndarray, parameters: Attention, model: Model, attend: np.ndarray, kind: str
 ) -> np.ndarray:
     """golden.attention.attention with the softmax of the variant; int8 [L, heads * d]."""
     q, k, v = (
-        split_heads(linear(x8, p), heads) for p in (parameters.q, parameters.k, parameters.v)
+        split_heads(linear(x8, p), model.shape.heads)
+        for p in (parameters.q, parameters.k, parameters.v)
     )
     scores = requantize(
         matmul(q, k.swapaxes(1, 2)), parameters.score_m, parameters.score_s, 16
     )  # [heads, L, L]
+    if model.position_bias is not None:
+        scores = add_position_bias(scores, model.position_bias)
     p, row_max, row_sum = softmax(scores, attend)
     if kind == SOFTMAXES[0]:
         m, s = row_scale(row_sum, parameters.context_m, parameters.context_s)

@@ -88,6 +88,9 @@ class Layout:
         "names", "indices", or None to find out (quant.texts.data_label).
     texts
         The columns that are looked for where ``text`` is None.
+    stored
+        Makes an image, or its file's name, of a value that is no string, and of what to call it;
+        None: every value must be a string.
 
     Raises TextError for an encoding that does not exist.
     """
@@ -98,6 +101,7 @@ class Layout:
     encoding: str = "utf-8"
     labels_are: str | None = None
     texts: tuple[str, ...] = TEXT_COLUMNS
+    stored: Callable[[object, str], NDArray[np.uint8] | str] | None = None
 
     def __post_init__(self) -> None:
         if self.labels_are not in (None, *READINGS):
@@ -209,10 +213,11 @@ def stream_texts(
         if outputs:
             targets.refuse_flags(labels, _said(path, read, split))
     for line, row, columns in read():
-        text = _string(path, line, row, columns.text)
+        text, image = _content(path, line, row, columns.text, layout)
         pair = None if columns.pair is None else _string(path, line, row, columns.pair)
+        review = Review(text, None, pair, image=image)
         if names == ():
-            yield Review(text, None, pair)
+            yield review
             continue
         if columns.outputs:
             try:
@@ -220,16 +225,16 @@ def stream_texts(
                 found = targets.of_fields(fields, columns.outputs, task)
             except ValueError as error:
                 raise TextError(f"{place(path, line)}: {error}") from None
-            yield Review(text, None, pair, found)
+            yield replace(review, targets=found)
             continue
         try:
             value = row.get(columns.label)
             if task == REGRESSION:
-                yield Review(text, None, pair, targets.numbers_of(value, outputs))
+                yield replace(review, targets=targets.numbers_of(value, outputs))
             elif outputs:
-                yield Review(text, None, pair, targets.labels_of(value, labels))
+                yield replace(review, targets=targets.labels_of(value, labels))
             else:
-                yield Review(text, labels.index(value), pair)
+                yield replace(review, label=labels.index(value))
         except ValueError as error:
             raise TextError(f"{place(path, line)}: {columns.label!r} {error}") from None
 
@@ -397,6 +402,20 @@ def _said(
 
 def _names(columns: Sequence[str]) -> str:
     return ", ".join(" ".join(name.split()) for name in columns)[:200] or "nothing"
+
+
+def _content(
+    path: Path, line: int, row: dict[str, object], column: str, layout: Layout
+) -> tuple[str, NDArray[np.uint8] | None]:
+    """The text of a row; the image that it has in its place, and which one it is."""
+    value = row.get(column)
+    if layout.stored is None or isinstance(value, str):
+        return _string(path, line, row, column), None
+    try:
+        found = layout.stored(value, f"{place(path, line)}: {column!r}")
+    except ValueError as error:
+        raise TextError(str(error)) from None
+    return (found, None) if isinstance(found, str) else (place(path, line), found)
 
 
 def _string(path: Path, line: int, row: dict[str, object], column: str) -> str:

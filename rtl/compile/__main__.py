@@ -25,7 +25,7 @@ from rtl.compile.image import MAGIC as IMAGE_MAGIC
 from rtl.compile.image import Image, image_bytes, read_image
 from rtl.compile.program import compile_model, embedding_table, image_of
 from rtl.compile.unchecked import config_for, violations
-from rtl.interface.command import Flag, Opcode, decode
+from rtl.interface.command import Flag, Opcode, decode, flags_byte, way_bits_of
 from rtl.interface.config import CONFIG_KEYS, Config, array
 from rtl.interface.options import add_config_options, config_of, given, options_of
 from tb.packing import token_words
@@ -69,7 +69,7 @@ def listing(stream: bytes, names: dict[int, str] | None = None) -> Iterator[str]
     for number, item in enumerate(decode(stream)):
         if item.opcode is Opcode.HEADER:
             lanes = item.values["lanes"]
-            width = lanes << int(item.flags)
+            width = lanes << way_bits_of(flags_byte(item.flags))
         flags = "|".join(flag.name or "" for flag in Flag if flag in item.flags)
         shown = [f"{key}={_shown(key, value)}" for key, value in item.values.items()]
         payload = item.payload_bytes(lanes, width)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from rtl.interface.command import (
     BANK_SHIFT,
+    BIAS_PLANES,
     DESCRIPTOR_BYTES,
     FIELDS,
     MAGIC,
@@ -23,6 +24,7 @@ from rtl.interface.command import (
     Opcode,
     flags_byte,
     flags_of,
+    way_bits_of,
 )
 from rtl.interface.config import Config
 
@@ -35,6 +37,8 @@ FLAGS = {
 }
 WIDE_FLAGS = {Opcode.LINEAR: Flag.WIDE, Opcode.TABLE: Flag.WIDE}
 """What hardware with `precise` has beside them."""
+BIAS_FLAGS = {Opcode.HEADER: Flag.BIAS, Opcode.ATTEND: Flag.BIAS}
+"""What hardware with `bias_heads` has beside them."""
 
 
 @dataclass(frozen=True)
@@ -82,18 +86,23 @@ def payload_bytes(descriptor: Descriptor, config: Config) -> int:
             tile = n if descriptor.flags & Flag.TRANSPOSED else width
             tiles = -(-descriptor.values["columns"] // tile)
             size = tiles * tile * (descriptor.values["length"] + PARAMETER_PLANES)
+        case Opcode.BIAS:
+            size = descriptor.values["heads"] * 2 * descriptor.values["row_tiles"] * BIAS_PLANES * n
     return -(-size // width) * width
 
 
 def misplaced(one: Descriptor, before: Sequence[Descriptor], config: Config) -> str:
     """FORMAT: why it is no descriptor, or none that may follow those before it; "" if it may."""
     if one.opcode not in set(Opcode):
-        return f"opcode {one.opcode} is unknown, allowed are 1..7"
+        return f"opcode {one.opcode} is unknown, allowed are 1..8"
     opcode = Opcode(one.opcode)
     known = FLAGS.get(opcode, Flag(0))
     known |= WIDE_FLAGS.get(opcode, Flag(0)) if config.precise else Flag(0)
+    known |= BIAS_FLAGS.get(opcode, Flag(0)) if config.bias_heads else Flag(0)
     if opcode == Opcode.HEADER:
-        known = Flag(config.way_bits)
+        known |= Flag(config.way_bits)
+    if opcode == Opcode.BIAS and not config.bias_heads:
+        return "BIAS is known to hardware with bias_heads alone"
     if one.flags & ~int(known):
         given, has = flags_byte(Flag(one.flags)), flags_byte(known)
         return f"flags {given:#04x}: {opcode.name} has only {has:#04x}"
@@ -103,10 +112,13 @@ def misplaced(one: Descriptor, before: Sequence[Descriptor], config: Config) -> 
         right = {"magic": MAGIC, "version": VERSION, "lanes": config.lanes}
         wrong = (name for name, value in right.items() if one.values[name] != value)
         found = next((f"{n} is {one.values[n]}: it must be {right[n]}" for n in wrong), "")
-        columns = config.lanes << one.flags
+        columns = config.lanes << way_bits_of(flags_byte(Flag(one.flags)))
         if not found and columns != config.tile_columns:
             return f"columns are {columns}: they must be {config.tile_columns}"
         return found
+    behind_header = len(before) == 1 and bool(before[0].flags & Flag.BIAS)
+    if behind_header and opcode != Opcode.BIAS:
+        return "BIAS is missing behind a HEADER with BIAS"
     if any(b.opcode == Opcode.LINEAR and b.flags & LOGITS for b in before):
         return "" if opcode == Opcode.END else "only END follows a LINEAR with LOGITS"
     embedded = any(b.opcode == Opcode.EMBED for b in before)
@@ -126,6 +138,10 @@ def misplaced(one: Descriptor, before: Sequence[Descriptor], config: Config) -> 
             return "EMBED comes once"
         case Opcode.EMBED if len(waiting) != 1:
             return "EMBED comes after its NORM"
+        case Opcode.BIAS if not behind_header:
+            return "BIAS comes once, directly behind a HEADER with BIAS"
+        case Opcode.ATTEND if one.flags & Flag.BIAS and not before[0].flags & Flag.BIAS:
+            return "ATTEND with BIAS comes after a BIAS"
         case Opcode.ATTEND | Opcode.LINEAR if not embedded:
             return f"{opcode.name} comes after EMBED"
         case Opcode.LINEAR:
@@ -217,6 +233,11 @@ def exceeds(one: Descriptor, before: Sequence[Descriptor], config: Config) -> It
             yield from within(0, bank, "stride")
             yield from inside("query", "key", "value", "context")
             yield from within(1, 47, "score_s", "context_s")
+            if one.flags & Flag.BIAS:
+                yield from within(1, config.bias_heads, "heads")
+        case Opcode.BIAS:
+            yield from within(1, config.bias_heads, "heads")
+            yield from within(1, config.row_tiles, "row_tiles")
         case Opcode.LINEAR:
             yield from within(1, max(hidden, config.ffn), "length")
             yield from within(1, 65535, "columns")

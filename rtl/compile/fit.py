@@ -24,6 +24,7 @@ def fitting(
     *,
     columns: int | None = None,
     precise: bool = False,
+    bias_heads: int = 0,
 ) -> Config:
     """A configuration that takes the model: the default limits, or more where it needs more.
 
@@ -36,6 +37,7 @@ def fitting(
         lanes=lanes,
         columns=columns,
         precise=precise,
+        bias_heads=bias_heads,
     )
     value_width = shape.heads * ceil_div(shape.head_size, lanes) * lanes
     found = replace(
@@ -48,9 +50,21 @@ def fitting(
     return replace(found, labels=max(found.labels, needed_labels(shape, found)))
 
 
-def fitting_model(model: Model, lanes: int, tokens: int, **choices: int | None) -> Config:
-    """As `fitting`, with operands of 16 bits where the model has such."""
-    return fitting(model.shape, lanes, tokens, precise=model.precise, **choices)
+def fitting_model(model: Model, lanes: int, tokens: int, *, columns: int | None = None) -> Config:
+    """As `fitting`, with operands of 16 bits and a position bias where the model has such."""
+    return fitting(
+        model.shape,
+        lanes,
+        tokens,
+        columns=columns,
+        precise=model.precise,
+        bias_heads=biased_heads(model),
+    )
+
+
+def biased_heads(model: Model) -> int:
+    """Heads of the model's position bias, 0 without one."""
+    return 0 if model.position_bias is None else len(model.position_bias)
 
 
 def sized(models: Sequence[Model], given: Mapping[str, Any]) -> Config:
@@ -77,18 +91,21 @@ def sized(models: Sequence[Model], given: Mapping[str, Any]) -> Config:
     wide = [max(pair) for m in models for pair in (x.weight.shape for x in m.head[:-1])]
     ffn = max([*(model.shape.ffn for model in models), *(w for w in wide if w > hidden)])
     precise = plain.precise or any(model.precise for model in models)
-    found = replace(plain, tokens=tokens, hidden=hidden, ffn=ffn, precise=precise)
+    least = max(map(biased_heads, models))
+    heads = plain.bias_heads or least
+    found = replace(plain, tokens=tokens, hidden=hidden, ffn=ffn, precise=precise, bias_heads=heads)
     labels = max(needed_labels(model.shape, found) for model in models)
-    needed = {"hidden": hidden, "ffn": ffn, "labels": labels}
-    small = [name for name, value in needed.items() if name in given and given[name] < value]
+    needed = {"hidden": hidden, "ffn": ffn, "labels": labels, "bias_heads": least}
+    small = [name for name, value in needed.items() if given.get(name) and given[name] < value]
     if small:
-        asked = ", ".join(f"--{name} {given[name]}" for name in small)
-        right = " ".join(f"--{name} {needed[name]}" for name in small)
+        options = {name: f"--{name.replace('_', '-')}" for name in small}
+        asked = ", ".join(f"{options[name]} {given[name]}" for name in small)
+        right = " ".join(f"{options[name]} {needed[name]}" for name in small)
         raise FitError(
             f"{asked} too small for the model: give `{right}`, or leave "
             f"{'it' if len(small) == 1 else 'them'} away for what the model needs"
         )
-    limits = {name: given.get(name, value) for name, value in needed.items()}
+    limits = {name: given.get(name, needed[name]) for name in ("hidden", "ffn", "labels")}
     return replace(found, **limits | {"labels": given.get("labels", max(labels, plain.labels))})
 
 
@@ -127,6 +144,11 @@ def longest_sequence(model: Model, config: Config) -> int:
     if model.precise and not config.precise:
         raise FitError(
             "the model's operands have 16 bits, the configuration's 8: generate one with precise"
+        )
+    if biased_heads(model) > config.bias_heads:
+        raise FitError(
+            f"the model's position bias has {shape.heads} heads, the configuration's bias_heads "
+            f"takes {config.bias_heads}: generate one with bias_heads={shape.heads} or more"
         )
     between = _between(model)
     if between > config.bank_words:

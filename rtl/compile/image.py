@@ -35,7 +35,7 @@ import zlib
 from dataclasses import dataclass
 
 from golden.identity import IDENTITY_BYTES
-from rtl.interface.command import decode
+from rtl.interface.command import decode, way_bits_of
 
 MAGIC = b"B2RTIMG\0"
 FORMAT = 2
@@ -80,7 +80,7 @@ class Image:
     @property
     def columns(self) -> int:
         """M of their arrays."""
-        return self.lanes << self.stream[1]
+        return self.lanes << way_bits_of(self.stream[1])
 
     @property
     def model(self) -> bytes:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from golden.model import Linear, Norm
-from rtl.interface.command import NORM_PLANES, PARAMETER_PLANES
+from rtl.interface.command import BIAS_PLANES, NORM_PLANES, PARAMETER_PLANES
 from rtl.interface.config import ceil_div
 
 IDENTITY_WEIGHT, IDENTITY_M, IDENTITY_S = 64, 1 << 15, 21
@@ -74,3 +74,18 @@ def norm_planes(norm: Norm, lanes: int) -> bytes:
         planes = np.column_stack([planes, norm.operand_shifts])
     padded = np.pad(planes, ((0, -len(planes) % lanes), (0, 0)))
     return padded.reshape(-1, lanes, planes.shape[1]).swapaxes(1, 2).tobytes()
+
+
+def bias_planes(table: np.ndarray, lanes: int, row_tiles: int) -> bytes:
+    """The byte planes of a position bias, int16 [heads, 2 T - 1], for sequences of row_tiles * N.
+
+    Of each head 2 * row_tiles words of N values: entry i of them is that of k - q = i + 1 -
+    row_tiles * N. What no two tokens of the model are apart is 0, as is the last entry.
+    """
+    heads, longest = len(table), table.shape[1] // 2 + 1
+    places = row_tiles * lanes
+    entries = np.zeros((heads, 2 * places), np.int16)
+    most = min(longest, places)  # of all k - q between 1 - most and most - 1
+    entries[:, places - most : places + most - 1] = table[:, longest - most : longest + most - 1]
+    planes = entries.astype("<i2")[:, :, None].view(np.uint8)
+    return planes.reshape(-1, lanes, BIAS_PLANES).swapaxes(1, 2).tobytes()

@@ -13,7 +13,7 @@ from golden.identity import identity_of
 from golden.model import Attention, Linear, Model, Norm
 from rtl.compile.fit import longest_sequence, most_row_tiles
 from rtl.compile.image import Image
-from rtl.compile.packing import identity, norm_planes, padded_heads, weights
+from rtl.compile.packing import bias_planes, identity, norm_planes, padded_heads, weights
 from rtl.interface.command import (
     MAGIC,
     NO_FLAGS,
@@ -99,7 +99,7 @@ def compile_model(model: Model, config: Config, *, whole_last_layer: bool = Fals
     prune = not whole_last_layer and model.shape.pooling == "first"
     compiler = _Compiler(model, config)
 
-    steps: list[Step] = [compiler.header(tokens)]
+    steps: list[Step] = compiler.header(tokens)
     norms = list(_norms(model))
     embedding_norm = model.embedding.norm
     if post:
@@ -171,7 +171,7 @@ def compile_attention(model: Model, config: Config, layer: int) -> Program:
     tokens = longest_sequence(model, config)
     compiler = _Compiler(model, config)
     steps = (
-        compiler.header(tokens),
+        *compiler.header(tokens),
         *compiler.attention(
             f"layer.{layer}",
             model.layers[layer].attention,
@@ -231,9 +231,11 @@ class _Compiler:
     def __init__(self, model: Model, config: Config) -> None:
         self.model, self.config, self.lanes = model, config, config.lanes
         self.table: bytes | None = None  # what the activation table holds
+        self.biased = NO_FLAGS if model.position_bias is None else Flag.BIAS
 
-    def header(self, tokens: int) -> Step:
-        shape = self.model.shape
+    def header(self, tokens: int) -> list[Step]:
+        """HEADER, and BIAS where the model has a position bias."""
+        shape, bias = self.model.shape, self.model.position_bias
         values = {
             "magic": MAGIC,
             "version": VERSION,
@@ -245,8 +247,14 @@ class _Compiler:
             "rows": zlib.crc32(np.ascontiguousarray(embedding_table(self.model, self.lanes)).data),
             "model": int.from_bytes(identity_of(self.model), "little"),
         }
-        # Opcode and flags, of which the HEADER has none: the shape of the array is in their place.
-        return Step("header", Opcode.HEADER, Flag(self.config.way_bits), values)
+        # The shape of the array is where other opcodes have flags.
+        header = Step("header", Opcode.HEADER, Flag(self.config.way_bits) | self.biased, values)
+        if bias is None:
+            return [header]
+        row_tiles = ceil_div(tokens, self.lanes)
+        payload = bias_planes(bias, self.lanes, row_tiles)
+        words = {"heads": shape.heads, "row_tiles": row_tiles}
+        return [header, Step("position_bias", Opcode.BIAS, NO_FLAGS, words, payload)]
 
     def embed(self) -> Step:
         shape, embedding = self.model.shape, self.model.embedding
@@ -296,7 +304,7 @@ class _Compiler:
                 0,
                 0,
             ),
-            Step(name, Opcode.ATTEND, first, values),
+            Step(name, Opcode.ATTEND, first | self.biased, values),
         ]
 
     def int8(

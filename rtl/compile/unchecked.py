@@ -21,6 +21,8 @@ from rtl.interface.command import (
     Opcode,
     decode,
     descriptor_bytes,
+    flags_byte,
+    way_bits_of,
     word_address,
 )
 from rtl.interface.config import Config, ceil_div
@@ -38,7 +40,7 @@ def config_for(stream: bytes, config: Config) -> Config:
     """
     header, *others = decode(stream)
     values, n = header.values, header.values["lanes"]
-    columns = n << header.flags
+    columns = n << way_bits_of(flags_byte(header.flags))
     wide = any(d.opcode in (Opcode.LINEAR, Opcode.TABLE) and d.flags & Flag.WIDE for d in others)
     limits = {
         name: max(getattr(config, name), values[name])
@@ -48,12 +50,14 @@ def config_for(stream: bytes, config: Config) -> Config:
         if one.opcode is Opcode.ATTEND:  # V's heads are padded
             width = one.values["heads"] * ceil_div(one.values["head_size"], n) * n
             limits["hidden"] = max(limits["hidden"], width)
+    heads = [one.values["heads"] for one in others if one.opcode is Opcode.BIAS]
     try:
         return replace(
             config,
             lanes=n,
             columns=None if columns == n else columns,
             precise=config.precise or wide,
+            bias_heads=max([config.bias_heads, *heads]),
             **limits,
         )
     except ValueError as error:
@@ -101,6 +105,7 @@ class Held:
         self.config = config
         self.channels = 0  # of X16 and X8
         self.tokens = 0
+        self.bias_heads = 0
         self.gathered = False
         self.batches: list[Batch] = []
 
@@ -117,6 +122,9 @@ class Held:
             case Opcode.EMBED:
                 self.channels = one.values["channels"]
                 yield from self._of_embed(one, before)
+            case Opcode.BIAS:
+                self.bias_heads = one.values["heads"]
+                yield from self._of_bias(one)
             case Opcode.LINEAR:
                 yield from self._of_linear(one, payload)
             case Opcode.ATTEND:
@@ -190,8 +198,15 @@ class Held:
         )[: v["columns"]]
         yield from _of_weights(words, length, bool(flags & Flag.WIDE), bool(flags & Flag.LOGITS))
 
+    def _of_bias(self, one: Descriptor) -> Iterator[str]:
+        found, least = one.values["row_tiles"], ceil_div(self.tokens, self.config.lanes)
+        if found < least:
+            yield f"row_tiles is {found}: the HEADER's {self.tokens} tokens take {least}"
+
     def _of_attend(self, one: Descriptor) -> Iterator[str]:
         v = one.values
+        if one.flags & Flag.BIAS and v["heads"] > self.bias_heads:
+            yield f"heads is {v['heads']}: the BIAS has {self.bias_heads}"
         yield from _outside("score_m", v["score_m"], MULTIPLIER_MIN, MULTIPLIER_MAX)
         yield from _outside("context_m", v["context_m"], MULTIPLIER_MIN, MULTIPLIER_MAX)
         # s of a row is at most s + 1 + e, and e that of the longest row's sum.

@@ -88,6 +88,8 @@ class AttendWalker(Walker):
         key = unreset(range(config.tokens + columns))
         key_row = unreset(row.shape())  # with several ways the group of row tiles
         key_first = Signal()  # with several ways
+        # With a position bias: the head, and the row tile of the key tile less that of the queries.
+        head, apart = unreset(range(config.bias_heads)), unreset(range(config.bias_head_words))
         way = Signal(range(ways))  # of the row tile
         # Behind the key tile, and behind the sequence's first one: offset, and address in Q and K.
         # With several ways those of the key tile itself: the next sequence may begin in a later way
@@ -115,6 +117,8 @@ class AttendWalker(Walker):
                 tile.tag.score_last.eq(end),
                 tile.tag.softmax_buffer.eq(half),
             ]
+            if config.bias_heads:
+                m.d.comb += [tile.tag.head.eq(head), tile.tag.apart.eq(apart)]
             self.show_areas(m, (attend.query, query, tile.length), (attend.key, keys, tile.length))
             if ways > 1:
                 m.d.comb += [
@@ -175,6 +179,8 @@ class AttendWalker(Walker):
                 *(s.eq(first) for s, first in zip(behind, of_first, strict=True)),
                 *(s.eq(first) for s, first in zip(first_behind, of_first, strict=True)),
             ]
+            if config.bias_heads:
+                m.d.sync += [head.eq(0), apart.eq(-start_row[:way_bits])]
         with m.Elif(turn & taken & end):
             stride, all_keys = attend.stride, tokens
             of_key, skipped = first_row, Const(0)
@@ -193,6 +199,12 @@ class AttendWalker(Walker):
                 keys_left.eq(all_keys),
                 end.eq(all_keys <= columns),
             ]
+            if config.bias_heads:
+                begun = -first_row[:way_bits]
+                m.d.sync += [
+                    head.eq(head + head_ends),
+                    apart.eq(Mux(head_ends, begun, begun - 1 - row)),
+                ]
             with m.If(head_ends):
                 m.d.sync += [
                     row.eq(0),
@@ -222,6 +234,8 @@ class AttendWalker(Walker):
             ]
             if ways > 1:
                 m.d.sync += key_first.eq(0)
+            if config.bias_heads:
+                m.d.sync += apart.eq(apart + ways)
         place = Signal(self._place)
         m.d.comb += [
             place.offset.eq(offset),

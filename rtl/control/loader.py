@@ -7,7 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.control.crc import Crc
-from rtl.control.payload import NormWriter, TableWriter, TileWriter
+from rtl.control.payload import BiasWriter, NormWriter, TableWriter, TileWriter
 from rtl.control.rules import Rules
 from rtl.interface.command import (
     DESCRIPTOR_BYTES,
@@ -19,6 +19,7 @@ from rtl.interface.command import (
 from rtl.interface.config import Config
 from rtl.interface.operation import FLAGS, NORM, OPERATION, Error, fields
 from rtl.interface.ports.loading import (
+    BiasWrite,
     Limit,
     NormParameterWrite,
     ParameterWrite,
@@ -39,6 +40,7 @@ STATES = (
     "DISPATCH",
     "LINEAR",
     "TABLE",
+    "BIAS",
     "NORM",
     "NORM PUSH",
     "EMBED",
@@ -47,6 +49,8 @@ STATES = (
 )
 Move = tuple[str, Value, str]
 """In a state, when to leave it, and for which; of a state's moves one at most is made."""
+
+Writer = TileWriter | TableWriter | BiasWriter | NormWriter
 
 
 class Loader(wiring.Component):
@@ -74,6 +78,8 @@ class Loader(wiring.Component):
     weight : Out, WeightWrite
     parameter : Out, ParameterWrite
     table : Out, TableWrite
+    bias : Out, BiasWrite
+        With a position bias.
     norm_parameter : Out, NormParameterWrite
     weights_ready
         A bit for each half that is loaded.
@@ -112,6 +118,7 @@ class Loader(wiring.Component):
                 "weight": Out(WeightWrite(config)),
                 "parameter": Out(ParameterWrite(config)),
                 "table": Out(TableWrite(config.precise)),
+                **({"bias": Out(BiasWrite(config))} if config.bias_heads else {}),
                 "norm_parameter": Out(NormParameterWrite(config.hidden)),
                 "weights_ready": Out(2),
                 "release": In(Release()),
@@ -151,7 +158,8 @@ class Loader(wiring.Component):
         self._state = {
             name: Signal(name=f"state_{name.lower().replace(' ', '_')}", init=name == "IDLE")
             for name in STATES
-            if name != "CRC" or self.config.ways > 1
+            if (name != "CRC" or self.config.ways > 1)
+            and (name != "BIAS" or self.config.bias_heads)
         }
         number = Signal(8, init=0xFF)
         norm_index = Signal(NORM_INDEX_BITS)
@@ -213,7 +221,7 @@ class Loader(wiring.Component):
             self.rows.fields.eq(self._fields(Opcode.EMBED)),
         ]
 
-    def _writers(self, m: Module) -> dict[str, TileWriter | TableWriter | NormWriter]:
+    def _writers(self, m: Module) -> dict[str, Writer]:
         """The payloads' writers, by the state in which they have the stream."""
         m.submodules.tile_writer = tiles = TileWriter(self.config)
         m.submodules.table_writer = table = TableWriter(self.config.lanes, self.config.precise)
@@ -238,11 +246,14 @@ class Loader(wiring.Component):
             norm.channels.eq(self._fields(Opcode.NORM).channels),
             norm.shifts.eq(self._flags.shifts),
         ]
-        writers: dict[str, TileWriter | TableWriter | NormWriter] = {
-            "LINEAR": tiles,
-            "TABLE": table,
-            "NORM": norm,
-        }
+        writers: dict[str, Writer] = {"LINEAR": tiles, "TABLE": table, "NORM": norm}
+        if self.config.bias_heads:
+            m.submodules.bias_writer = writers["BIAS"] = bias = BiasWriter(self.config)
+            connect(m, flipped(self.bias), bias.o)
+            m.d.comb += [
+                bias.heads.eq(self._fields(Opcode.BIAS).heads),
+                bias.row_tiles.eq(self._fields(Opcode.BIAS).row_tiles),
+            ]
         part: Value = self.model.payload.data
         ends: dict[str, Value] = {}  # by writer: the word goes, with its last part or what is left
         if self.config.ways > 1:
@@ -263,13 +274,13 @@ class Loader(wiring.Component):
     def _parts(
         self,
         m: Module,
-        writers: dict[str, TileWriter | TableWriter | NormWriter],
+        writers: dict[str, Writer],
         ends: dict[str, Value],
     ) -> Value:
         """Parts of N bytes of a word, one after the other; the one in hand.
 
-        A word is taken with the last part that a writer takes of it, or all at once. TABLE and NORM
-        are done when nothing of their last word is in hand any more, or it is padding.
+        A word is taken with the last part that a writer takes of it, or all at once. TABLE, BIAS
+        and NORM are done when nothing of their last word is in hand any more, or it is padding.
         """
         number = Signal(range(self.config.ways))
         last, padding = number == self.config.ways - 1, number != 0
@@ -315,7 +326,8 @@ class Loader(wiring.Component):
         """Refuses the descriptor, or has it act as soon as its unit is free."""
         # Known before it is looked at: it was complete two cycles before.
         opcode, header = self._descriptor[:8], self._fields(Opcode.HEADER)
-        is_ = {of: register(m, opcode == of, f"is_{of.name.lower()}") for of in Opcode}
+        known = [of for of in Opcode if of is not Opcode.BIAS or self.config.bias_heads]
+        is_ = {of: register(m, opcode == of, f"is_{of.name.lower()}") for of in known}
         overrun = register(m, (opcode == Opcode.END) & ~self._ended, "overrun")
         truncated = register(m, (opcode != Opcode.END) & self._ended, "truncated")
         users = Signal(8)  # operations in hand that use the table; a new one counts a cycle late
@@ -354,6 +366,7 @@ class Loader(wiring.Component):
             Opcode.EMBED: ("EMBED", handed_on),
             Opcode.LINEAR: ("LINEAR", handed_on),
             Opcode.ATTEND: ("FETCH", handed_on),
+            **({Opcode.BIAS: ("BIAS", good)} if self.config.bias_heads else {}),
         }
         accepted = Cat(*(is_[opcode] & when for opcode, (_, when) in acts.items())).any()
         m.d.comb += [

@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 from rtl.interface.command import NORM_PLANES, PARAMETER_PLANES, TABLE_BYTES
 from rtl.interface.config import Config
 from rtl.interface.ports.loading import (
+    BiasWrite,
     NormParameterWrite,
     ParameterWrite,
     Release,
@@ -210,6 +211,66 @@ class TableWriter(wiring.Component):
         if self.precise:
             with m.If(self.done):
                 m.d.sync += count.eq(0)
+        return m
+
+
+class BiasWriter(wiring.Component):
+    """The position bias, N values in two byte planes; a cycle more at its end.
+
+    Of each head come the words 1 - R to R, R its row tiles.
+
+    Members
+    -------
+    heads, row_tiles : In
+        From 1; stable until `done`.
+    i : In, stream of N bytes
+    o : Out, BiasWrite
+    done : Out, 1
+        Pulse: the last word is written.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "heads": In(8),
+                "row_tiles": In(16),
+                "i": In(stream.Signature(unsigned(8 * config.lanes))),
+                "o": Out(BiasWrite(config)),
+                "done": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Elaboratable:
+        m = Module()
+        n, words = self.config.lanes, self.config.bias_head_words
+        low, second = Signal(8 * n, reset_less=True), Signal()
+        count, head = Signal(range(words)), Signal(range(self.config.bias_heads))
+        taken, complete, word_last, head_last = Signal(), Signal(), Signal(), Signal()
+        m.d.comb += [
+            self.i.ready.eq(~self.done),
+            taken.eq(self.i.valid & self.i.ready),
+            complete.eq(taken & second),
+            word_last.eq(count == ((self.row_tiles << 1) - 1)[: len(count)]),
+            head_last.eq(head == (self.heads - 1)[: len(head)]),
+        ]
+        m.d.sync += [
+            self.done.eq(complete & word_last & head_last),
+            self.o.en.eq(complete),
+            self.o.address.eq(Cat((count + 1 - self.row_tiles)[: len(count)], head)),
+            *(
+                self.o.data[lane].eq(
+                    Cat(plane.word_select(lane, 8) for plane in (low, self.i.payload))
+                )
+                for lane in range(n)
+            ),
+        ]
+        with m.If(taken):
+            m.d.sync += [low.eq(self.i.payload), second.eq(~second)]
+        with m.If(complete):
+            m.d.sync += count.eq(count + 1)
+            with m.If(word_last):
+                m.d.sync += [count.eq(0), head.eq(Mux(head_last, 0, head + 1))]
         return m
 
 

@@ -12,11 +12,14 @@ from amaranth.lib.wiring import In, Out
 from rtl.interface.command import (
     ALLOWED_FLAGS,
     BANK_SHIFT,
+    BIAS_OPCODES,
     EPSILON_BITS,
     FIELD_BYTES,
     MAGIC,
+    NO_FLAGS,
     NORM_SHIFT_MAX,
     RESIDUAL_SHIFT_MAX,
+    SHARED_BIT,
     SHIFT_MAX,
     VERSION,
     WIDE_OPCODES,
@@ -72,8 +75,11 @@ class Rules(wiring.Component):
         if config.precise:
             wide = {opcode: self.allowed[opcode] | Flag.WIDE for opcode in WIDE_OPCODES}
             self.allowed = self.allowed | wide
+        if config.bias_heads:
+            biased = {opcode: self.allowed[opcode] | Flag.BIAS for opcode in BIAS_OPCODES}
+            self.allowed = self.allowed | biased | {Opcode.BIAS: NO_FLAGS}
         self.known = {opcode: flags_byte(flags) for opcode, flags in self.allowed.items()}
-        self.known[Opcode.HEADER] = config.way_bits
+        self.known[Opcode.HEADER] |= config.way_bits
         super().__init__(
             {
                 "opcode": In(8),
@@ -119,6 +125,8 @@ class Rules(wiring.Component):
         stored = Signal()  # the latest NORM wrote X16
         has_wide = bool(self.allowed[Opcode.LINEAR] & Flag.WIDE)
         shifted = Signal() if has_wide else Const(0)  # the latest NORM has SHIFTS
+        has_bias = bool(self.config.bias_heads)
+        biased, due = Signal(), Signal()  # a HEADER with BIAS; its BIAS is still to come
         linear = is_[Opcode.LINEAR]
         residual, logits = linear & flags.residual, linear & flags.logits
         of_x8 = linear & ~flags.bank
@@ -126,6 +134,8 @@ class Rules(wiring.Component):
             with m.Switch(self.opcode):
                 with m.Case(Opcode.HEADER):
                     m.d.sync += [begun.eq(1), self._tokens.eq(header.tokens)]
+                    if has_bias:
+                        m.d.sync += [biased.eq(flags.chained), due.eq(flags.chained)]
                 with m.Case(Opcode.TABLE):
                     m.d.sync += tabled.eq(1)
                 with m.Case(Opcode.NORM):
@@ -148,6 +158,10 @@ class Rules(wiring.Component):
                 with m.Case(Opcode.ATTEND):
                     if not self.encoder:
                         m.d.sync += computed.eq(1)
+                if has_bias:
+                    with m.Case(Opcode.BIAS):
+                        m.d.sync += due.eq(0)
+        shape = self.flags & ~SHARED_BIT if has_bias else self.flags
         allowed = Signal(8)
         for opcode, known in self.known.items():
             with m.If(is_[opcode]):
@@ -157,11 +171,13 @@ class Rules(wiring.Component):
             (self.flags & ~allowed).any(),
             is_[Opcode.HEADER] == begun,
             is_[Opcode.HEADER] & (header.magic != MAGIC),
-            *([is_[Opcode.HEADER] & (self.flags != ways)] if ways else []),
+            *([is_[Opcode.HEADER] & (shape != ways)] if ways else []),
             is_[Opcode.HEADER]
             & ((header.version != VERSION) | (header.lanes != self.config.lanes)),
             is_[Opcode.END] & ~computed,
         ]
+        if has_bias:  # BIAS is the flag of CHAINED
+            of_any += [is_[Opcode.BIAS] != due, is_[Opcode.ATTEND] & flags.chained & ~biased]
         of_encoder = [
             is_[Opcode.NORM] & (waiting | (flags.chained & ~stored)),
             is_[Opcode.NORM] & Mux(flags.first_tile, ~summed, narrow),
@@ -223,6 +239,15 @@ class Rules(wiring.Component):
             outside(attend.value) | outside(attend.context),
             beyond(attend.score_s, SHIFT_MAX) | beyond(attend.context_s, SHIFT_MAX),
         ]
+        if config.bias_heads:
+            bias = fields(Opcode.BIAS, self.fields)
+            bias_rules = [
+                is_[Opcode.BIAS] & beyond(bias.heads, config.bias_heads),
+                is_[Opcode.BIAS] & beyond(bias.row_tiles, config.row_tiles),
+            ]
+            attend_rules.append(flags.chained & (attend.heads > config.bias_heads))
+        else:
+            bias_rules = []
         return [
             is_[Opcode.HEADER] & (header.tokens == 0),
             is_[Opcode.HEADER] & beyond(header.hidden, config.hidden),
@@ -237,6 +262,7 @@ class Rules(wiring.Component):
             is_[Opcode.EMBED] & _sum_exceeds(embed.offset, self._tokens, embed.position_rows),
             *(is_[Opcode.LINEAR] & rule for rule in linear_rules),
             *(is_[Opcode.ATTEND] & rule for rule in attend_rules),
+            *bias_rules,
         ]
 
 

@@ -68,6 +68,8 @@ class Sequencer(wiring.Component):
         Tiles, in order.
     score_multiplier, context_multiplier : Out, Multiplier
     context : Out, Region
+    biased : Out, 1
+        With a position bias: the scores get it.
     factor : Out, Factors
     logits : Out, LogitLayout
         Of the latest ATTEND and EMBED. They change only while the array is quiet.
@@ -91,6 +93,7 @@ class Sequencer(wiring.Component):
                 "factor": Out(Factors()),
                 "logits": Out(LogitLayout()),
                 "context": Out(Region(config)),
+                **({"biased": Out(1)} if config.bias_heads else {}),
                 "idle": Out(1),
                 "outside": Out(1),
             }
@@ -238,3 +241,5 @@ class Sequencer(wiring.Component):
                 self.context.address.eq(bank_word(attend.context, self.config)),
                 self.context.stride.eq(attend.stride),
             ]
+            if self.config.bias_heads:
+                m.d.sync += self.biased.eq(op.flags.chained)  # BIAS is that bit

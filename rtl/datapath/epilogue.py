@@ -23,6 +23,7 @@ from amaranth.lib.wiring import In, Out
 from rtl.datapath.activation import ActivationTable
 from rtl.datapath.requantize import Requantize
 from rtl.datapath.schedule import (
+    BIAS_READ,
     CODE,
     COUNTED,
     DRAINED,
@@ -36,7 +37,13 @@ from rtl.datapath.schedule import (
 )
 from rtl.interface.command import PARAMETER_PLANES
 from rtl.interface.config import Config
-from rtl.interface.ports.datapath import LogitWrite, ResidualAccess, RowScales, ScoreColumn
+from rtl.interface.ports.datapath import (
+    BiasPlace,
+    LogitWrite,
+    ResidualAccess,
+    RowScales,
+    ScoreColumn,
+)
 from rtl.interface.ports.loading import ParameterWrite, Release, TableWrite
 from rtl.interface.ports.tiles import Multiplier, TileEnd
 from rtl.interface.tile import Epilogue as Kind
@@ -74,6 +81,8 @@ class Epilogue(wiring.Component):
     x : Out, ResidualAccess
     score : Out, ScoreColumn
         For the softmax.
+    place : Out, BiasPlace
+        With a position bias: of a score, `PositionBias.ahead` cycles before it.
     logit : Out, LogitWrite
     done, row_tile_done, table_done : Out, 1
         Pulses in the cycle of a tile's last bank write slot: the tile is written; it completed a
@@ -120,6 +129,7 @@ class Epilogue(wiring.Component):
                 ),
                 "x": Out(ResidualAccess(config)),
                 "score": Out(ScoreColumn(n, config.tokens, config.places)),
+                **({"place": Out(bias_place(config))} if config.bias_heads else {}),
                 "logit": Out(LogitWrite(config)),
                 "done": Out(1),
                 "row_tile_done": Out(1),
@@ -176,6 +186,12 @@ class Epilogue(wiring.Component):
             ),
             self.score.data.eq(requantize.o),
         ]
+        if self.config.bias_heads:
+            m.d.comb += [
+                self.place.head.eq(at[BIAS_READ].head),
+                self.place.word.eq(at[BIAS_READ].apart),
+                self.place.column.eq(at[BIAS_READ].index[:lane_bits]),
+            ]
         self._residual(m, at)
         low_known = Signal() if self.low_activation is not None else Const(0)
         for i in range(n):
@@ -280,6 +296,11 @@ class Epilogue(wiring.Component):
                     "release": unsigned(1),
                     "weight_buffer": unsigned(1),
                     **({"way": tag.way.shape()} if ways > 1 else {}),
+                    **(
+                        {"head": tag.head.shape(), "apart": tag.apart.shape()}
+                        if self.config.bias_heads
+                        else {}
+                    ),
                 }
             )
         )
@@ -287,6 +308,11 @@ class Epilogue(wiring.Component):
         if ways > 1:
             first = index == Cat(Const(0, n.bit_length() - 1), tag.skipped)
             m.d.comb += column.way.eq(tag.way)
+        if self.config.bias_heads:
+            m.d.comb += [
+                column.head.eq(tag.head),
+                column.apart.eq(tag.apart + index[n.bit_length() - 1 :]),
+            ]
         m.d.comb += [
             column.write.eq(write),
             column.into_x.eq(into_x),
@@ -459,6 +485,11 @@ class Epilogue(wiring.Component):
             totals.append(delay(m, total, WRITTEN - CODE - 3, f"total_{i}"))
             chosen = Mux(at[WRITTEN - 1].gather, totals[0], totals[i])
             m.d.comb += self.x.write_data[i].eq(register(m, chosen, f"x_word_{i}"))
+
+
+def bias_place(config: Config) -> BiasPlace:
+    """The bundle of a configuration with a position bias."""
+    return BiasPlace(config.lanes, config.bias_heads, config.bias_head_words)
 
 
 def written_lanes(column: data.View, lanes: int) -> Value:

@@ -8,6 +8,7 @@ states it as its `latency`, and everything after it moves along.
 from rtl.datapath.activation import ActivationTable
 from rtl.datapath.layernorm import LayerNorm
 from rtl.datapath.matmul import MatMul
+from rtl.datapath.position_bias import PositionBias
 from rtl.datapath.requantize import Requantize
 from rtl.primitives.memory import Memory
 
@@ -35,6 +36,9 @@ REQUANTIZED = SUMMED + Requantize.latency
 RESIDUAL_READ = REQUANTIZED - Memory.latency
 """RESIDUAL: the read of X16, whose word is there when the branch is requantized."""
 
+BIAS_READ = REQUANTIZED - PositionBias.ahead
+"""SCORE: the read of the position bias, which is there when the score is requantized."""
+
 CODE = REQUANTIZED + 1
 """int8, into the activation table; RESIDUAL: the sum, saturated."""
 
@@ -46,6 +50,11 @@ WRITTEN = LOOKED_UP + 1
 
 AHEAD = LayerNorm.latency
 """How long before its write LayerNorm reads X16, and must know of the epilogue's writes."""
+
+
+def scored(bias_heads: int) -> int:
+    """The score enters the softmax: with a memory of position biases behind its sum."""
+    return REQUANTIZED + (PositionBias.latency if bias_heads else 0)
 
 
 def check_ahead(ahead: int) -> int:

@@ -12,6 +12,7 @@ from rtl.attention import Attention
 from rtl.datapath.activation import ActivationTable
 from rtl.datapath.layernorm import LayerNorm
 from rtl.datapath.matmul import MatMul
+from rtl.datapath.position_bias import PositionBias
 from rtl.datapath.reciprocal import Reciprocal
 from rtl.datapath.requantize import Requantize
 from rtl.datapath.rsqrt import Rsqrt
@@ -65,6 +66,13 @@ UNITS: dict[str, Unit] = {
             name="softmax",
             build=lambda config: Softmax(config.lanes, config.tokens),
             description="weights and row scales of a tile of queries, one key a cycle",
+        ),
+        Unit(
+            name="position_bias",
+            build=lambda config: PositionBias(
+                config.lanes, max(config.bias_heads, 1), config.row_tiles
+            ),
+            description="adds a number for head and key - query to the scores, one key a cycle",
         ),
         Unit(
             name="layernorm",

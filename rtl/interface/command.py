@@ -8,18 +8,19 @@ zeros to whole words (32 bytes of them at N = 64) and followed by its payload:
     NORM     6 or 7 words for N channels    one LayerNorm; stands before the operation whose sum it
                                             normalises, so that its parameters are there in time
     EMBED                                   the rows come from the embedding interface
+    BIAS     4 words for N keys, each head  position bias of the scores; directly behind the HEADER
     LINEAR   K + 7 words for N columns      of each tile of M: weights, then bias, m and s
     ATTEND                                  scores, softmax and context of all heads
     END                                     once, last
 
-Bytes of a descriptor: 0 opcode, 1 flags (of the HEADER, which has none, log2 of the columns of the
-array a lane, M / N), 2..27 fields (little-endian, in the order of `FIELDS`),
+Bytes of a descriptor: 0 opcode, 1 flags (of the HEADER, which has BIAS alone, also log2 of the
+columns of the array a lane, M / N), 2..27 fields (little-endian, in the order of `FIELDS`),
 28..31 the CRC-32 (ISO-HDLC, as zlib computes it) of every byte of the stream before it, padding
 and earlier CRCs included. So each descriptor vouches for the whole stream up to itself, and END for
 the last payload; padding that is not zero is also a wrong CRC.
 
-Parameters of N channels (and gamma, beta, shifts) are stored as byte planes: byte i of a word
-belongs to channel i, so the format is the same for every N.
+Parameters of N channels (gamma, beta, shifts, and the bias of N keys) are stored as byte planes:
+byte i of a word belongs to channel i, so the format is the same for every N.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ FIELD_BYTES = 26
 PARAMETER_PLANES = 7  # bias 4, m 2, s 1
 NORM_PLANES = 6  # gamma 2, beta 4; with Flag.SHIFTS one more
 TABLE_BYTES = 256
+BIAS_PLANES = 2
 MAGIC = 0x54523242  # "B2RT"
 VERSION = 7
 EPSILON_BITS = 50
@@ -57,6 +59,7 @@ class Opcode(IntEnum):
     LINEAR = 5
     ATTEND = 6
     END = 7
+    BIAS = 8
 
 
 class Flag(IntFlag):
@@ -82,7 +85,10 @@ class Flag(IntFlag):
     WIDE
         LINEAR: activations have 16 bits and take two passes. TABLE: a table of the low halves
         follows that of the high ones. Hardware without `Config.precise` has no such flag. In a
-        descriptor it is `WIDE_BIT`, which CHAINED has in a NORM.
+        descriptor it is `SHARED_BIT`, which CHAINED has in a NORM.
+    BIAS
+        HEADER: a BIAS follows. ATTEND: scores get its position bias. Hardware without
+        `Config.bias_heads` has no such flag. It is `SHARED_BIT`, too.
     """
 
     FIRST_TILE = 1
@@ -94,6 +100,7 @@ class Flag(IntFlag):
     LOGITS = 64
     SHIFTS = 128
     WIDE = 256
+    BIAS = 512
 
 
 NO_FLAGS = Flag(0)
@@ -117,8 +124,13 @@ ALLOWED_FLAGS = {
 WIDE_OPCODES = Opcode.LINEAR, Opcode.TABLE
 """The opcodes that may be WIDE."""
 
-WIDE_BIT = 16
-"""The bit of WIDE in the flags of these opcodes."""
+BIAS_OPCODES = Opcode.HEADER, Opcode.ATTEND
+"""The opcodes that may have the flag BIAS."""
+
+SHARED_BIT = 16
+"""The bit of CHAINED, WIDE and BIAS in the flags of the opcodes that have one of them."""
+
+SHARING = Flag.CHAINED | Flag.WIDE | Flag.BIAS
 
 
 def flags_byte(flags: Flag) -> int:
@@ -127,18 +139,24 @@ def flags_byte(flags: Flag) -> int:
     Raises
     ------
     ValueError
-        WIDE and CHAINED, which belong to different opcodes, are both there.
+        Two of CHAINED, WIDE and BIAS, which belong to different opcodes, are there.
     """
-    if Flag.WIDE in flags and Flag.CHAINED in flags:
-        raise ValueError("flags are WIDE and CHAINED: no opcode has both")
-    return int(flags & ~Flag.WIDE) | WIDE_BIT * (Flag.WIDE in flags)
+    sharing = [flag.name or "" for flag in flags & SHARING]
+    if len(sharing) > 1:
+        raise ValueError(f"flags are {' and '.join(sharing)}: no opcode has both")
+    return int(flags & ~SHARING) | SHARED_BIT * len(sharing)
 
 
 def flags_of(opcode: Opcode, byte: int) -> Flag:
-    """The flags of a descriptor by its byte 1: bit 4 is WIDE or CHAINED, as the opcode says."""
-    if opcode in WIDE_OPCODES and byte & WIDE_BIT:
-        return Flag(byte & ~WIDE_BIT) | Flag.WIDE
+    """The flags of a descriptor by its byte 1: what bit 4 is, the opcode says."""
+    if byte & SHARED_BIT and opcode in (*WIDE_OPCODES, *BIAS_OPCODES):
+        return Flag(byte & ~SHARED_BIT) | (Flag.WIDE if opcode in WIDE_OPCODES else Flag.BIAS)
     return Flag(byte)
+
+
+def way_bits_of(byte: int) -> int:
+    """log2(M / N) by byte 1 of a HEADER."""
+    return byte & ~SHARED_BIT
 
 
 class Field(NamedTuple):
@@ -199,6 +217,10 @@ FIELDS: dict[Opcode, tuple[Field, ...]] = {
         Field("context_s", 1),
     ),
     Opcode.END: (),
+    Opcode.BIAS: (
+        Field("heads", 1),
+        Field("row_tiles", 2),  # R: the keys of N R tokens, before and behind a query
+    ),
 }
 
 
@@ -299,6 +321,9 @@ class Descriptor(NamedTuple):
                 tile = lanes if self.flags & Flag.TRANSPOSED else width
                 size = self.values["length"] + PARAMETER_PLANES
                 size *= ceil_div(self.values["columns"], tile) * tile
+            case Opcode.BIAS:
+                words = self.values["heads"] * 2 * self.values["row_tiles"]
+                size = words * BIAS_PLANES * lanes
         return ceil_div(size, width) * width
 
 
@@ -317,7 +342,7 @@ def decode(data: bytes) -> Iterator[Descriptor]:
             raise ValueError(f"the stream ends at byte {len(data)}, before END: it is truncated")
         body = data[offset : offset + DESCRIPTOR_BYTES]
         if body[0] not in set(Opcode):
-            raise ValueError(f"byte {offset}: opcode {body[0]} is unknown, allowed are 1..7")
+            raise ValueError(f"byte {offset}: opcode {body[0]} is unknown, allowed are 1..8")
         opcode, values, at = Opcode(body[0]), {}, 2
         for field in FIELDS[opcode]:
             values[field.name] = int.from_bytes(body[at : at + field.bytes], "little")
@@ -333,12 +358,12 @@ def decode(data: bytes) -> Iterator[Descriptor]:
             if lanes not in LANES:
                 choice = ", ".join(map(str, LANES))
                 raise ValueError(f"the stream is for {lanes} lanes, not one of {choice}")
-            if 1 << body[1] not in WAYS:
+            if 1 << way_bits_of(body[1]) not in WAYS:
                 raise ValueError(
                     f"byte 1 of the stream is {body[1]}: it must be 0..{len(WAYS) - 1}, the binary "
-                    "logarithm of columns a lane"
+                    f"logarithm of columns a lane, with BIAS {SHARED_BIT} more"
                 )
-            width = lanes << body[1]
+            width = lanes << way_bits_of(body[1])
             size = descriptor_bytes(width)
         padding = data[offset + DESCRIPTOR_BYTES : offset + size]
         yield descriptor._replace(crc_good=good and padding == bytes(size - DESCRIPTOR_BYTES))

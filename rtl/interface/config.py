@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 LANES = (4, 8, 16, 32, 64)
 WAYS = (1, 2, 4, 8)
 """Columns of a tile for each lane."""
+HEADS_MAX = 255
 
 
 def ceil_div(x: int, y: int) -> int:
@@ -54,6 +55,8 @@ class Config:
     precise
         Activations have 16 bits where a model's have (X8 and the feed-forward buffer): LINEARs that
         read them take two passes.
+    bias_heads
+        Heads whose position bias there is a memory for; 0: models have none.
 
     Raises
     ------
@@ -69,6 +72,7 @@ class Config:
     labels: int = 64
     dsp_macs: int | None = None
     precise: bool = False
+    bias_heads: int = 0
 
     def __post_init__(self) -> None:
         if self.lanes not in LANES:
@@ -91,6 +95,8 @@ class Config:
             )
         if not isinstance(self.precise, bool):
             raise ValueError(f"precise is {self.precise!r}: choose one of False, True")
+        if not 0 <= self.bias_heads <= HEADS_MAX:
+            raise ValueError(f"bias_heads is {self.bias_heads}: it must lie in 0..{HEADS_MAX}")
 
     @property
     def ways(self) -> int:
@@ -163,6 +169,14 @@ class Config:
         per_row_tile = max(words * self.lanes, ceil_div(self.ffn, 4))
         value = ceil_div(words, self.ways) * self.places
         return power_of_two(max(self.row_groups * per_row_tile, value))
+
+    @property
+    def bias_head_words(self) -> int:
+        """Words of a head's position bias, N values each: for every k - q of the longest sequence.
+
+        A power of two, so that an address is the head, and k - q in words modulo that.
+        """
+        return power_of_two(2 * self.row_tiles)
 
     @property
     def weight_words(self) -> int:

@@ -8,7 +8,11 @@ from typing import Any
 
 from rtl.interface.config import Config
 
-NONE = {"columns": "default: as many as lanes", "dsp_macs": "default: all"}
+NONE = {
+    "columns": "default: as many as lanes",
+    "dsp_macs": "default: all",
+    "bias_heads": "heads of a position bias; default: none",
+}
 """What a choice is that is left away."""
 
 LIMITS = ("tokens", "hidden", "ffn", "labels")
@@ -49,12 +53,13 @@ def given(options: argparse.Namespace) -> dict[str, Any]:
 def options_of(config: Config, plain: Config | None = None) -> list[str]:
     """The words of a command line of which `config_of` makes `config`.
 
-    A choice that `plain` has too is left out; without `plain`, one that is None or False.
+    A choice that `plain` has too is left out; without `plain`, one that is None or False, and no
+    heads of a position bias.
     """
-    known = plain.as_dict() if plain else {}
+    known = plain.as_dict() if plain else {"bias_heads": 0}
     words = []
     for name, value in config.as_dict().items():
-        if value is None or value is False or (plain and value == known[name]):
+        if value is None or value is False or (name in known and value == known[name]):
             continue
         words += [f"--{name.replace('_', '-')}"] + ([] if value is True else [str(value)])
     return words

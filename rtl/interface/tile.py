@@ -91,6 +91,9 @@ class Tag(data.StructLayout):
         SCORE: the row tile of the keys; with several ways the group of row tiles.
     shift
         RESIDUAL: rounding shift of X16.
+    head, apart
+        SCORE with a position bias: the head, and the row tile of the first key less that of the
+        queries.
     row_tile_done
         The row tile of X16 is complete with this tile.
     table_last
@@ -119,6 +122,11 @@ class Tag(data.StructLayout):
                 "gather": unsigned(1),
                 "lane": range(config.lanes),
                 "row": range(config.row_groups),
+                **(
+                    {"head": range(config.bias_heads), "apart": range(config.bias_head_words)}
+                    if config.bias_heads
+                    else {}
+                ),
                 "shift": unsigned(SHIFT_BITS),
                 "row_tile_done": unsigned(1),
                 "table_last": unsigned(1),

@@ -25,7 +25,7 @@ from rtl.compile.program import Program, compile_model, embedding_table
 from rtl.dma.bus import Bus
 from rtl.dma.options import add_bus_options, bus_of
 from rtl.interface.command import Opcode
-from rtl.interface.config import LANES, Config
+from rtl.interface.config import HEADS_MAX, LANES, Config
 from sim.cycles import batches, sweep
 from sim.cycles.dma import predict_dma
 from sim.cycles.model import Phase, Prediction, predict
@@ -72,6 +72,7 @@ examples:
   python -m sim.cycles --json build/cycles.json
   python -m sim.cycles --lanes 8,16 --tokens 16,64,128 --play
   python -m sim.cycles --shape 12,768,3072 --lanes 32,64 --whole-last-layer
+  python -m sim.cycles --shape 12,768,3072 --position-bias --lanes 16
   python -m sim.cycles --batch 256 --data rotten-tomatoes --lanes 16 --stream-bytes 2,16
   python -m sim.cycles --dma --data-bits 32 --latency 50
   python -m sim.cycles --dma --table
@@ -255,6 +256,11 @@ def _parser() -> Parser:
         "is BERT-Base",
     )
     result.add_argument(
+        "--position-bias",
+        action="store_true",
+        help="with --shape: its scores have a position bias, as MPNet's",
+    )
+    result.add_argument(
         "--lanes",
         type=listed(_lanes),
         default=[DEFAULT_LANES],
@@ -338,6 +344,8 @@ def _check(options: argparse.Namespace, bus: Bus | None) -> None:
         for name in ("model", "quantized", "batch"):
             if getattr(options, name) is not None:
                 raise ValueError(f"--{name} needs a model, --shape is none: leave one away")
+    elif options.position_bias:
+        raise ValueError("--position-bias is for --shape: a model has one or not")
 
 
 def _batches(options: argparse.Namespace) -> None:
@@ -380,8 +388,10 @@ def _model(options: argparse.Namespace) -> tuple[Model, str]:
     longest = max(options.tokens)
     if options.shape is not None:
         layers, hidden, ffn = options.shape
-        config = Config(tokens=longest, hidden=hidden, ffn=ffn)
-        return example(config, layers), f"{layers} layers, hidden {hidden}, feed-forward {ffn}"
+        heads = HEADS_MAX if options.position_bias else 0
+        config = Config(tokens=longest, hidden=hidden, ffn=ffn, bias_heads=heads)
+        name = f"{layers} layers, hidden {hidden}, feed-forward {ffn}"
+        return example(config, layers), name + (", position bias" if options.position_bias else "")
     if options.play:
         directory = quantized_of(options)
         model, _ = load(directory)

@@ -18,7 +18,7 @@ from itertools import accumulate
 
 from rtl.compile.batches import check_lengths
 from rtl.compile.program import Program, Step
-from rtl.datapath.schedule import AHEAD, DRAINED, REQUANTIZED, RESIDUAL_READ, WRITTEN
+from rtl.datapath.schedule import AHEAD, DRAINED, RESIDUAL_READ, WRITTEN, scored
 from rtl.datapath.softmax import START_LATENCY, pass_cycles
 from rtl.interface.command import (
     NORM_PLANES,
@@ -161,6 +161,8 @@ class Inference:
                     self.ready = max(self.ready, act + 1 + self.loading)
                 case Opcode.TABLE:
                     self._table(act, len(step.payload))
+                case Opcode.BIAS:
+                    self._bias(act, len(step.payload))
                 case Opcode.NORM:
                     self._norm(step, act)
                 case Opcode.END:
@@ -198,6 +200,11 @@ class Inference:
             cycle = self._parts(1, cycle) + self.lanes + 1
         self._rest(cycle - 1)
         self.loader = cycle
+
+    def _bias(self, act: int, size: int) -> None:
+        last = self._parts(size // self.lanes, act + 1)
+        self._rest(last + 1)
+        self.loader = last + 2
 
     def _norm(self, step: Step, act: int) -> None:
         channels = step.values["channels"]
@@ -385,9 +392,9 @@ class Inference:
                 tokens, spans, _ = places[place]
                 for columns in spans:
                     last = self.array.tile(length, drain=self._drain(columns))
-                scored = last + REQUANTIZED + columns - 1
+                complete = last + scored(self.program.config.bias_heads) + columns - 1
                 self.softmax_finished = pass_cycles(n, tokens) + max(
-                    scored + START_LATENCY, self.softmax_finished
+                    complete + START_LATENCY, self.softmax_finished
                 )
                 finished.append(self.softmax_finished + 1)
             if place > 0:

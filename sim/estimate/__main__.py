@@ -155,6 +155,8 @@ def _measured() -> dict[str, object]:
             name += f", {c.columns} columns"
         if c.precise:
             name += ", precise"
+        if c.bias_heads:
+            name += f", position bias of {c.bias_heads} heads"
         use = "held out" if point.held_out else "fitted"
         row: list[object] = [name, use]
         for resource in RESOURCES:

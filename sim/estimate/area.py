@@ -8,12 +8,12 @@ Multipliers and block RAMs are counted from the design:
 LUTs and flip-flops are the array's, those around memories, and a rest whose coefficients are fitted
 by least squares to points of points.toml, which `sim.synth` has measured:
 
-    FF   = N M (17 + 2 acc) + 9 N + 8 M + 7 + rest
-    LUT4 = k N M acc + 79 (MACs without a multiplier) + N M acc P + rest
-    rest = a + b N + c N P + d (M - N)
+    FF   = N M (17 + 2 acc) + 9 N + 8 M + 7 + 72 N B + rest
+    LUT4 = k N M acc + 79 (MACs without a multiplier) + N M acc P + 74 N B + rest
+    rest = a + b N + c N P + d (M - N) + e B
 
 where acc is the width of an accumulator, and P is 1 with operands of 16 bits, whose accumulators
-begin anew from 0 or from the first pass. k is that of square arrays.
+begin anew from 0 or from the first pass; B is 1 with a position bias. k is that of square arrays.
 The cost of wider addresses (more tokens, hidden and ffn) is left out. Points that are marked
 `held_out` have no part in the fit: how far the formulas are off there is their stated error.
 """
@@ -35,6 +35,9 @@ POINTS = Path(__file__).with_name("points.toml")
 RESOURCES = ("LUT4", "FF", "DSP", "block RAM")
 MULTIPLIER_LUTS = 79
 """LUT4 of a MAC without a DSP, carry chains included: tests/sim/test_carry.py counts them."""
+BIAS_LUTS, BIAS_REGISTERS = 74, 72
+"""LUT4 and FF of a lane of a position bias: `sim.synth position_bias` on 4, 8 and 16 lanes has 238,
+512 and 1,181 LUT4, and 48 FF a lane; the loader has 24 more."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,8 @@ def multipliers(config: Config) -> int:
 def _terms(config: Config) -> list[float]:
     """What the rest is a linear function of."""
     further = config.tile_columns - config.lanes
-    return [1, config.lanes, config.lanes * config.precise, further]
+    biased = int(config.bias_heads > 0)
+    return [1, config.lanes, config.lanes * config.precise, further, biased]
 
 
 def _known(config: Config, luts_per_bit: float) -> dict[str, float]:
@@ -87,10 +91,10 @@ def _known(config: Config, luts_per_bit: float) -> dict[str, float]:
     in_luts = macs - multipliers(config)
     array = (luts_per_bit + config.precise) * macs * acc + MULTIPLIER_LUTS * in_luts
     registers = macs * (17 + 2 * acc) + 9 * config.lanes + 8 * config.tile_columns + 7
-    used = memories(config)
+    used, biased = memories(config), config.lanes * (config.bias_heads > 0)
     return {
-        "LUT4": array + sum(memory.luts for memory in used),
-        "FF": registers + sum(memory.flip_flops for memory in used),
+        "LUT4": array + BIAS_LUTS * biased + sum(memory.luts for memory in used),
+        "FF": registers + BIAS_REGISTERS * biased + sum(memory.flip_flops for memory in used),
     }
 
 

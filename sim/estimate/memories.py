@@ -94,6 +94,7 @@ def memories(config: Config) -> tuple[Memory, ...]:
     halves = 1 + config.precise  # of an activation
     buffers = power_of_two(config.tokens) + config.tokens
     parameters = Memory("bias, m and s", 8, 2 * ways, 7 * n, at_once=True)
+    bias = Memory("position bias", 16 * n, config.bias_heads * config.bias_head_words)
     return (
         *([parameters] if ways > 1 else []),
         Memory("X16", 16 * n, config.x_words, lanes=n),
@@ -102,6 +103,7 @@ def memories(config: Config) -> tuple[Memory, ...]:
         Memory("weights", 8 * n, 2 * config.weight_words, ways),
         Memory("scores", 16 * n + 1, buffers),
         Memory("p", 8 * n, buffers),
+        *([bias] if config.bias_heads else []),
         Memory("mask", 1, config.places),
         Memory("token ids", 26, config.places),
         Memory("activation tables", 8, 256, halves * n),

@@ -100,17 +100,18 @@ def performance(
 
 
 def example(config: Config, layers: int) -> Model:
-    """A `plain_model` of `shape_of`."""
-    return plain_model(shape_of(config, layers))
+    """A `plain_model` of `shape_of`, with a position bias where the hardware takes one."""
+    shape = shape_of(config, layers)
+    return plain_model(shape, biased=shape.heads <= config.bias_heads)
 
 
-def plain_model(shape: Shape) -> Model:
+def plain_model(shape: Shape, *, biased: bool = False) -> Model:
     """A model whose integers are random, since cycles depend on none of them.
 
     No channel has a shift of its own: a NORM with such shifts is a plane longer. The embedding
     tables have 8 bits a value.
     """
-    made = random_model(shape, 0)
+    made = random_model(shape, 0, biased=biased)
 
     def plain(norm: Norm) -> Norm:
         return replace(norm, operand_shifts=None)

@@ -176,7 +176,8 @@ def fitted(name: str, config: Config, program: Callable[[Model], Program]) -> Mo
     sizes += [(1, size) for size in range(shape.head_size - 1, 0, -1)]
     for heads, size in sizes:
         wanted = replace(shape, heads=heads, head_size=size)
-        model = family(name, wanted, precise=config.precise)
+        biased = heads <= config.bias_heads
+        model = family(name, wanted, precise=config.precise, biased=biased)
         with suppress(FitError):
             program(model)
             return model

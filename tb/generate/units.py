@@ -19,6 +19,7 @@ from golden.softmax import row_scale, softmax
 from tb import activation as activations
 from tb import layernorm as norms
 from tb import matmul as products
+from tb import position_bias as biases
 from tb import reciprocal, rsqrt
 from tb import requantize as accumulators
 from tb import softmax as rows
@@ -217,6 +218,66 @@ def _tiles(
             player.expect(ends[tile], port, f"{name} {port[6:]}", values, ("row",), row)
 
 
+def _position_bias(player: Player, vectors: list[Vector], limit: int) -> None:
+    n, heads, rows = player.lanes, max(player.config.bias_heads, 1), player.config.row_tiles
+    most = max(2, limit // (n * n))
+    cases = []
+    for name, corners in (("random", False), ("corners", True)):
+        table = biases.random_table(heads, rows * n, 1, corners=corners)
+        blocks = biases.every_place(table, n, 1, corners=corners)
+        cases.append((name, table, blocks[: max(most, 40)], True))
+    table = biases.random_table(heads, rows * n, 2)
+    cases.append(("ends", table, biases.parts(biases.every_place(table, n, 2)[:most], 2), True))
+    cases.append(("without a bias", table, biases.every_place(table, n, 3)[:most], False))
+    for vector in vectors:
+        table, blocks = biases.from_vector(vector, n, most)
+        if table.shape[1] // 2 < rows * n and len(table) <= heads:
+            cases.append((vector.name, table, blocks, True))
+    for name, table, blocks, biased in cases:
+        _scores(player, name, table, blocks, biased)
+
+
+def _scores(
+    player: Player, name: str, table: np.ndarray, blocks: list[biases.Block], biased: bool
+) -> None:
+    """The table, then the columns of each block."""
+    n, each = player.lanes, player.config.bias_head_words
+    rows = (table.shape[1] + 1) // 2 // n
+    for address, values in biases.words(table, n, each).items():
+        player.pause()
+        player.play(write_en=1, write_address=address, write_data=values)
+    given: dict[int, dict[str, Any]] = {}  # by cycle
+    shown: dict[int, tuple[biases.Block, biases.Column, list[int]]] = {}
+    cycle = player.now
+    for block, listed in zip(blocks, biases.columns(blocks, rows, len(blocks)), strict=True):
+        while player.chance(PAUSE):
+            cycle += 1
+        wanted = biases.golden(table, block) if biased else block.scores
+        for column in listed:
+            given.setdefault(cycle, {}).update(
+                place_head=column.head,
+                place_word=(block.key_row - block.row) % each,
+                place_column=column.place,
+            )
+            given.setdefault(cycle + biases.AHEAD, {}).update(
+                score_en=1,
+                score_data=column.score,
+                **{f"score_{key}": value for key, value in column.others.items()},
+            )
+            values = wanted[:, column.place].tolist()
+            shown[cycle + biases.AHEAD + player.latency] = block, column, values
+            cycle += 1
+    while player.now < cycle + biases.AHEAD + player.latency:
+        now = player.play(biased=int(biased), **given.get(player.now, {}))
+        player.expect(now, "o_en", f"{name} en", int(now in shown))
+        if now in shown:
+            block, column, values = shown[now]
+            index = (block.row * n, block.key_row * n + column.place)
+            player.expect(now, "o_data", name, values, ("query", "key"), index)
+            for key, value in column.others.items():
+                player.expect(now, f"o_{key}", f"{name} {key}", value)
+
+
 def _layernorm(player: Player, vectors: list[Vector], limit: int) -> None:
     n, stalls = player.lanes, player.stalls
     busy, spread = (0.0, 0) if stalls is None else (PAUSE, 60)
@@ -312,6 +373,7 @@ PLAYS: dict[str, Callable[[Player, list[Vector], int], None]] = {
     "reciprocal": _reciprocal,
     "rsqrt": _rsqrt,
     "softmax": _softmax,
+    "position_bias": _position_bias,
     "layernorm": _layernorm,
     "matmul": _matmul,
 }

@@ -16,9 +16,10 @@ from driver.accelerator import Accelerator, DeviceError, InferenceError
 from golden.embedding import embed
 from golden.random import random_model
 from quant.quantize.quantizers import wide_codes
+from rtl.compile.fit import fitting_model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.control.axi import ADDRESS, REGISTERS
-from rtl.interface.command import MAGIC, PARAMETER_PLANES, VERSION, WIDE_BIT, Flag, Opcode
+from rtl.interface.command import MAGIC, PARAMETER_PLANES, SHARED_BIT, VERSION, Flag, Opcode
 from rtl.interface.operation import Error
 from sim.cycles.model import predict
 from sim.machine.board import StreamBoard
@@ -235,18 +236,21 @@ def test_the_fields_of_embed(lanes: int, any_subject: Subject) -> None:
         streams.embed(stream[:7] + b"\0" + stream[8:])
 
 
+@pytest.mark.parametrize("columns", [8, 16, 64])
+@pytest.mark.parametrize("biased", [False, True])
+def test_the_fields_of_a_stream_for_a_wide_array(columns: int, biased: bool) -> None:
+    """Its words are longer than lanes, and LINEARs are padded to tiles of so many columns."""
+    shape = zoo.shape("three-heads")
+    model = random_model(shape, 5, biased=biased)
+    stream = compile_model(model, fitting_model(model, 8, 9, columns=columns)).stream()
+    assert streams.embed(stream)["channels"] == shape.hidden
+    assert streams.logits(stream, 4) == shape.labels
+
+
 def test_the_opcodes_of_streams() -> None:
-    assert [Opcode.HEADER, Opcode.TABLE, Opcode.NORM, Opcode.EMBED, Opcode.LINEAR] == [
-        streams.HEADER,
-        streams.TABLE,
-        streams.NORM,
-        streams.EMBED,
-        streams.LINEAR,
-    ]
-    assert [Flag.SHIFTS, WIDE_BIT, Flag.FIRST_TILE, Flag.LOGITS, PARAMETER_PLANES] == [
-        streams.SHIFTS,
-        streams.WIDE,
-        streams.FIRST_TILE,
-        streams.LOGITS,
-        streams.PARAMETER_PLANES,
-    ]
+    names = ("HEADER", "TABLE", "NORM", "EMBED", "LINEAR", "BIAS")
+    assert [Opcode[name] for name in names] == [getattr(streams, name) for name in names]
+    names = ("SHIFTS", "FIRST_TILE", "TRANSPOSED", "LOGITS")
+    assert [Flag[name] for name in names] == [getattr(streams, name) for name in names]
+    assert SHARED_BIT == streams.WIDE == streams.BIASED == accelerator.BIASED
+    assert PARAMETER_PLANES == streams.PARAMETER_PLANES

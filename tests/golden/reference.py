@@ -144,7 +144,11 @@ def ref_operand(x16: list[int], norm: Norm) -> list[int]:
 
 
 def ref_attention(
-    x8: list[list[int]], attention: object, heads: int, attend: list[bool]
+    x8: list[list[int]],
+    attention: object,
+    heads: int,
+    attend: list[bool],
+    bias: list[list[int]] | None = None,
 ) -> dict[str, list]:
     q, k, v = (
         [ref_linear(x, layer) for x in x8] for layer in (attention.q, attention.k, attention.v)
@@ -165,6 +169,12 @@ def ref_attention(
                 )
                 for key in range(length)
             ]
+            if bias is not None:  # of the distances 1 - T .. T - 1
+                first = t - len(bias[h]) // 2
+                scores = [
+                    ref_saturate(score + bias[h][key - first], 16)
+                    for key, score in enumerate(scores)
+                ]
             p, row_max, row_sum = ref_softmax(scores, attend)
             m, s = ref_row_scale(row_sum, attention.context_m, attention.context_s)
             for c in range(h * d, (h + 1) * d):
@@ -202,6 +212,7 @@ def ref_run(model: Model, ids: list[int], types: list[int], attend: list[bool]) 
     """Every name of the trace."""
     shape = model.shape
     trace: dict[str, list] = {}
+    bias = None if model.position_bias is None else model.position_bias.tolist()
 
     def normalize(x: list[list[int]], norm: Norm, name: str) -> None:
         trace[f"{name}.norm"] = [ref_layernorm(row, norm) for row in x]
@@ -225,7 +236,7 @@ def ref_run(model: Model, ids: list[int], types: list[int], attend: list[bool]) 
                 last = name
             x8 = narrow if last == "embedding" else trace[f"{last}.x8"]
             if half == "attention":
-                parts = ref_attention(x8, layer.attention, shape.heads, attend)
+                parts = ref_attention(x8, layer.attention, shape.heads, attend, bias)
                 trace |= {f"layer.{i}.{key}": value for key, value in parts.items()}
                 branch, down, k = parts["context"], layer.attention.o, layer.attention
             else:

@@ -48,12 +48,12 @@ def products(request: pytest.FixtureRequest) -> engine.Products:
     return found
 
 
-@pytest.mark.parametrize("precise", [False, True])
+@pytest.mark.parametrize("kind", zoo.KINDS)
 @pytest.mark.parametrize("name", NAMES)
-def test_batches_of_every_shape(name: str, products: engine.Products, precise: bool) -> None:
+def test_batches_of_every_shape(name: str, products: engine.Products, kind: str) -> None:
     shape = zoo.shape(name)
     for seed in range(3):
-        model = zoo.model(name, seed, precise=precise)
+        model = zoo.model(name, seed, **zoo.KINDS[kind])
         batch = list(texts(shape, seed, 12, min(40, shape.tokens)))
         logits = Engine(model, products).run_batch(*zip(*batch))
         assert logits.dtype == np.int32
@@ -290,16 +290,24 @@ def test_requantize_over_the_whole_range(kind: type) -> None:
         assert (x == expected).all()
 
 
+@pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("keys", [1, 5, 64])
-def test_softmax_and_row_scale(keys: int) -> None:
+def test_softmax_and_row_scale(keys: int, biased: bool) -> None:
     rng = np.random.default_rng(keys)
+    bias = np.empty((0, 0), np.int16)
+    if biased:  # of a model of 70 tokens; the kernel has 7 of the queries
+        bias = rng.integers(-(1 << 15), 1 << 15, (3, 139), dtype=np.int16)
     for m, s in ((1 << 15, 1), (40_000, 20), (65_535, 24)):
         acc = rng.integers(-(1 << 20), 1 << 20, (2, 3, 7, keys)) >> rng.integers(0, 20)
         attend = rng.random((2, keys)) < 0.6
         attend[:, 0] = True
         p, factor = np.empty(acc.shape, np.float32), np.empty(acc.shape[:3])
-        kernels.softmax(acc.astype(np.float32), attend, m * 2.0**-s, 50_000, 17, p, factor)
+        kernels.softmax(acc.astype(np.float32), attend, m * 2.0**-s, bias, 50_000, 17, p, factor)
         scores = requantize(acc, m, s, 16)
+        if biased:
+            of = [[bias[:, k - q + 69] for k in range(keys)] for q in range(7)]
+            total = scores.astype(int) + np.array(of).transpose(2, 0, 1)
+            scores = np.clip(total, -(1 << 15), (1 << 15) - 1).astype(np.int16)
         expected, _, row_sum = softmax(scores, attend[:, None, None])
         assert (p == expected).all()
         row_m, row_s = row_scale(row_sum, 50_000, 17)

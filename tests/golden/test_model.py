@@ -302,6 +302,31 @@ SMALL_NORM = Norm(np.zeros(4, np.int16), np.zeros(4, np.int32), 12, 1)
             lambda _: {"projection": random_model(replace(BERT, hidden=11), 0, 5).projection},
             r"projection\.weight has shape \(11, 5\); allowed \(12, 5\)",
         ),
+        (
+            BERT,
+            lambda _: {"position_bias": np.zeros((2, 23))},
+            "position_bias is float64; allowed an array of int16",
+        ),
+        (
+            BERT,
+            lambda _: {"position_bias": [[0] * 23] * 2},
+            "position_bias is list; allowed an array of int16",
+        ),
+        (
+            BERT,
+            lambda _: {"position_bias": np.zeros((2, 2, 23), np.int16)},
+            r"position_bias has shape \(2, 2, 23\); allowed 2 dimensions",
+        ),
+        (
+            BERT,
+            lambda _: {"position_bias": np.zeros((2, 24), np.int16)},
+            r"position_bias has shape \(2, 24\); allowed \(2, 23\)",
+        ),
+        (
+            replace(BERT, position_offset=2),
+            lambda _: {"position_bias": np.zeros((2, 23), np.int16)},
+            r"position_bias has shape \(2, 23\); allowed \(2, 19\)",
+        ),
     ],
 )
 def test_model(shape: Shape, change: Callable[[Model], dict], message: str) -> None:

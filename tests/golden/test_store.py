@@ -15,12 +15,13 @@ from golden.random import random_model
 from tests import zoo
 
 SHAPES = [zoo.shape("bert-tiny"), zoo.shape("pre-norm", position_offset=2)]
+KINDS = [(shape, biased) for shape in SHAPES for biased in (False, True)]
 INFO = {"checkpoint": "models/x", "scales": {"a": 0.125}, "text": "é"}
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_round_trip(shape: Shape, tmp_path: Path) -> None:
-    model = random_model(shape, 0)
+@pytest.mark.parametrize(("shape", "biased"), KINDS)
+def test_round_trip(shape: Shape, biased: bool, tmp_path: Path) -> None:
+    model = random_model(shape, 0, biased=biased)
     store.save(model, tmp_path / "new" / "folder", INFO)
     loaded, info = store.load(tmp_path / "new" / "folder")
     assert info == INFO
@@ -132,7 +133,7 @@ def test_files_of_two_models(saved: Path, tmp_path_factory: pytest.TempPathFacto
         (b'{"format": ', "not readable as JSON"),
         (b"[]", '"format" is not'),
         (b'{"format": "gguf"}', '"format" is not "bert2rtl quantized model"'),
-        (b'{"format": "bert2rtl quantized model", "version": 9}', "version 9; allowed 1..6"),
+        (b'{"format": "bert2rtl quantized model", "version": 9}', "version 9; allowed 1..7"),
         (b'{"format": "bert2rtl quantized model", "version": 2}', '"sha256" is missing'),
     ],
 )
@@ -141,7 +142,7 @@ def test_foreign_description(saved: Path, content: bytes, message: str) -> None:
     assert message in refused(saved)
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("version", range(1, store.VERSION))
 def test_every_version_so_far_loads(version: int, tmp_path: Path) -> None:
     """What a version lacks is absent, as it is from a model that does not use it."""
     made = random_model(SHAPES[0], 0)
@@ -160,6 +161,7 @@ def test_every_version_so_far_loads(version: int, tmp_path: Path) -> None:
         values = description["model"]
         for name in [name for name in values if name.endswith(".wide")]:
             del values[name]
+    description["description_sha256"] = store.hash_of(description)
     path.write_text(json.dumps(description))
     assert run(store.load(tmp_path)[0], [1, 2, 3]).tolist() == run(model, [1, 2, 3]).tolist()
 

@@ -144,9 +144,9 @@ def random_structure(seed: int) -> Model:
     """A random model of a random shape, with none to three hidden layers in its head.
 
     Every second one whose norm takes it has a factorised embedding; from 6 on of every twelve
-    operands are wide.
+    operands are wide. Two of three have a position bias.
     """
     shape = random_shape(seed)
     size = 1 + seed % shape.hidden if seed % 4 == 2 else 0
-    model = random_model(shape, seed, size, precise=seed % 12 >= 6)
+    model = random_model(shape, seed, size, precise=seed % 12 >= 6, biased=seed % 3 > 0)
     return replace(model, head=tuple(with_head(model, seed % 4)))

@@ -98,7 +98,7 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
             {"model_type": "vilt"},
             "model_type 'vilt' cannot run: embedding: it reads patches of an image",
         ),
-        ({"model_type": "t5"}, "model_type 't5' cannot run: layer.0.scores: relative positions"),
+        ({"model_type": "t5"}, "model_type 't5' cannot run: layer.0.norm1: RMSNorm"),
         (
             {"model_type": "modernbert"},
             "cannot run: layer.0.q: rotary positions would turn Q and K",
@@ -185,7 +185,7 @@ def test_refuses_a_config(tmp_path: Path, change: dict, message: str) -> None:
     [
         ("esm", "layer.0.q: rotary"),
         ("vivit", "embedding: it reads patches"),
-        ("beit", "layer.0.scores: relative"),
+        ("beit", "layer.0.scores: a bias by rows and columns of patches"),
         ("swin", "layer.0: its layers differ in size"),
         ("clip_text_model", "layer.0.attention: a decoder"),
         ("mobilebert", "layer.0: its layers have bottlenecks"),

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from quant.measure.compare import TensorError, compare, table
+from quant.measure.compare import TensorError, compare, saturated, table
 
 TENSORS = {"a.norm": {"scale": 0.5, "bits": 16}, "a.x8": {"scale": 2.0, "bits": 8}}
 
@@ -82,3 +82,30 @@ def test_table_lists_the_worst_first() -> None:
     lines = table(errors).splitlines()
     assert lines[1].split() == ["bad", "0.1", "10.0", "5.0", "LSB", "5", "(50.0000%)"]
     assert lines[2].startswith("good")
+
+
+@pytest.mark.parametrize(
+    ("row", "bias", "wrong"),
+    [
+        ([32766, -32767], None, 0),
+        ([32767, -32768], None, 2),
+        ([32767, 0], [0, 0, 0], 1),  # a product or a sum that saturates above
+        ([100, 32666], [0, 1, -101], 1),  # the product alone, 32767 before its bias
+        ([100, 32665], [0, 1, -101], 0),
+        ([-30465, -32768], [0, 0, 0], 1),  # at the lower end, 2303 below the largest: p is not 0
+        ([-30464, -32768], [0, 0, 0], 0),  # 2304 below: p is 0
+        ([0, -32758], [0, 0, 10], 0),  # the product alone is at the lower end
+        ([-31000, -32758], [0, 0, 10], 1),
+        ([0, -300], [0, 0, -32768], 1),  # the bias alone
+        ([2100, -300], [0, 0, -32768], 0),
+    ],
+)
+def test_scores_that_saturate_where_it_counts(
+    row: list[int], bias: list[int] | None, wrong: int
+) -> None:
+    """Query 0 of two tokens; of query 1 nothing is at a limit."""
+    scores = np.array([[row, [0, 0]]], np.int16)
+    table = None if bias is None else np.array([bias], np.int16)
+    if table is not None:
+        table[0, 0] = 0
+    assert saturated(scores, table) == wrong

@@ -111,7 +111,37 @@ def test_figures_are_those_of_the_two_models(
     assert values["worst_cosine"] == pytest.approx(found.min(), abs=1e-6)
     assert values["worst_text"] == int(found.argmin()) + 1
     assert 0.9 < values["worst_cosine"] < 1
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    orders = [np.argsort([v[i] @ v[j] for i, j in pairs]) for v in (integers, np.array(floats))]
+    ranks = [np.argsort(order) for order in orders]
+    apart = np.square(ranks[0] - ranks[1]).sum()
+    assert values["pair_spearman"] == pytest.approx(1 - 6 * apart / (3 * 8))
+    assert (values["queries"], values["ndcg_10"]) == (0, {})
     assert f"mean {found.mean():.5f}, worst {found.min():.5f}" in capsys.readouterr().out
+
+
+LONG = ["good good film the a !", "bad", "the bad a film a good a", "\u200b \u200b a b c good film"]
+
+
+def test_texts_are_found_by_the_first_third_of_their_words(
+    model: Path, quantized: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not one of too few words, and not one of whose third nothing is left."""
+    file, figures = tmp_path / "texts.txt", tmp_path / "figures.json"
+    file.write_text("\n".join(LONG) + "\n")
+    line = [str(file), "--model", str(model), "--quantized", str(quantized)]
+    assert embed.main([*line, "--json", str(figures)]) == 0
+    values = json.loads(figures.read_text())
+    its = embedder.Embedder.load(quantized, model)
+    assert values["queries"] == 2
+    for name, run in (("float", its.floats), ("golden", its.integers)):
+        documents = run([its.tokens(text) for text in LONG])
+        gains = []
+        for place, query in ((0, "good good"), (2, "the bad")):
+            similar = documents @ run([its.tokens(query)])[0]
+            gains.append(1 / np.log2(2 + np.sum(similar > similar[place])))
+        assert values["ndcg_10"][name] == pytest.approx(np.mean(gains))
+    assert f"nDCG@10 float {values['ndcg_10']['float']:.4f}, golden" in capsys.readouterr().out
 
 
 def test_similarity_of_two_texts(

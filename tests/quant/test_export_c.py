@@ -3,6 +3,7 @@
 import random
 import subprocess
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,8 @@ def test_the_random_structures_hold_every_kind() -> None:
     assert {shape.embedding_norm for shape in shapes if shape.norm == "pre"} == {False, True}
     assert {len(model.head) for model in models} == {1, 2, 3, 4}
     assert {model.projection is not None for model in models} == {False, True}
+    kinds = {(model.precise, model.position_bias is None) for model in models}
+    assert kinds == set(product((False, True), repeat=2))
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,8 @@ def test_every_tensor_is_an_integer() -> None:
     inferred = onnx.shape_inference.infer_shapes(made, strict_mode=True)
     kinds = {tensor.data_type for tensor in made.graph.initializer}
     kinds |= {value.type.tensor_type.elem_type for value in inferred.graph.value_info}
-    assert kinds == {getattr(onnx.TensorProto, name) for name in ("INT8", "INT32", "INT64", "BOOL")}
+    names = ("INT8", "INT16", "INT32", "INT64", "BOOL")
+    assert kinds == {getattr(onnx.TensorProto, name) for name in names}
 
 
 def test_a_logit_that_is_off_by_one_is_seen() -> None:

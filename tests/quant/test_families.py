@@ -26,6 +26,7 @@ FAMILIES = {
     "camembert": "Camembert",
     "distilbert": "DistilBert",
     "electra": "Electra",
+    "mpnet": "MPNet",
     "roberta": "Roberta",
     "xlm-roberta": "XLMRoberta",
 }
@@ -54,7 +55,9 @@ def saved(folder: Path, family: str, head: str, **options: Any) -> Any:
         sizes |= {"dim": 24, "n_heads": 3, "n_layers": 2, "hidden_dim": 36}
     else:
         sizes |= {"hidden_size": 24, "num_attention_heads": 3, "num_hidden_layers": 2}
-        sizes |= {"intermediate_size": 36, "type_vocab_size": 1 if family in OFFSET else 2}
+        sizes |= {"intermediate_size": 36}
+        if family != "mpnet":
+            sizes["type_vocab_size"] = 1 if family in OFFSET else 2
         sizes |= {"embedding_size": 10} if family in ("albert", "electra") else {}
     config = transformers.AutoConfig.for_model(family, **(sizes | options))
     model = getattr(transformers, f"{FAMILIES[family]}{head}")(config)

@@ -289,7 +289,7 @@ def test_a_model_is_inspected_reported_and_ablated(
     assert json.loads(out.read_text())["texts"] == COUNT
 
 
-def test_an_encoder_embeds_images(source: Path, tmp_path: Path) -> None:
+def test_an_encoder_embeds_images(source: Path, tmp_path: Path, capsys) -> None:
     model, out = tmp_path / "encoder", tmp_path / "quantized"
     saved(model, "clip_vision_model", "VisionModel", image_size=8)
     processed(
@@ -297,12 +297,16 @@ def test_an_encoder_embeds_images(source: Path, tmp_path: Path) -> None:
     )
     arguments = ["--model", str(model), "--data", str(source), "--out", str(out)]
     assert calibrate.main([*arguments, "--remedies", "none"]) == 0
+    said = capsys.readouterr()
+    assert f"calibrating on {COUNT} images, " in said.err
+    assert f"on {COUNT} images; the worst tensor" in said.out
     figures = tmp_path / "figures.json"
     npy = tmp_path / "vectors.npy"
     arguments = [str(source), "--quantized", str(out), "-o", str(npy), "--json", str(figures)]
     assert embedding.main(arguments) == 0
     assert np.load(npy).shape == (COUNT, 24)
     assert json.loads(figures.read_text())["mean_cosine"] > 0.99
+    assert f"{COUNT} images, " in capsys.readouterr().out
 
 
 def test_exports_compute_golden_s_logits(quantized: Path, picture: Path, tmp_path: Path) -> None:
@@ -367,6 +371,7 @@ def test_the_simulated_verilog_classifies_images(
     assert run.main(arguments) == 0
     said = capsys.readouterr().out
     assert "Every bit equal to the golden model" in said
+    assert " images a second." in said
     (right,) = golden_of(quantized, picture)
     verdicts = {one["model"]: one for one in json.loads(figures.read_text())["verdicts"]}
     assert list(verdicts["RTL"]["logits"].values()) == right
@@ -377,3 +382,4 @@ def test_the_simulated_verilog_classifies_images(
     assert regress.main(arguments) == 0
     found = json.loads(figures.read_text())
     assert (found["texts"], found["mismatches"], found["problems"]) == (6, 0, [])
+    assert "images compared" in capsys.readouterr().out

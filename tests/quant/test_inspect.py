@@ -1,6 +1,7 @@
 """What quant.inspect says of a checkpoint, against the model that calibration makes of it."""
 
 import json
+import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +18,7 @@ from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, Config
 from sim.cycles.model import predict
 from tests.quant import tiny
+from tests.quant.test_position_bias import OWN, write_own
 
 
 def test_cycles_and_bytes_are_those_of_the_calibrated_model(
@@ -109,7 +111,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     ("config", "message"),
     [
         ({"is_decoder": True}, "layer.0.attention: a decoder, whose mask differs"),
-        ({"model_type": "t5"}, "cannot run: layer.0.scores: relative positions"),
+        ({"model_type": "t5"}, "cannot run: layer.0.norm1: RMSNorm"),
     ],
 )
 def test_what_does_not_map_is_refused_in_one_line(
@@ -120,3 +122,23 @@ def test_what_does_not_map_is_refused_in_one_line(
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
     assert message in said.err
+
+
+def test_a_position_bias_needs_an_accelerator_with_its_heads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, figures = write_own(tmp_path / "model", OWN), tmp_path / "figures.json"
+    assert main([str(folder), "--texts", "0", "--json", str(figures)]) == 0
+    said = capsys.readouterr().out
+    assert "scores with a bias by relative positions" in said
+    assert re.search(
+        r"parameters: .*attention 21\b", said
+    )  # of 8 buckets none is a key behind at the distance 0
+    assert " --bias-heads 3\n" in said
+    found = json.loads(figures.read_text())
+    assert {entry["config"]["bias_heads"] for entry in found["needs"]} == {3}
+    model = stand_in(load(folder))
+    config = smallest(model, 4, 16)
+    compile_model(model, config)
+    with pytest.raises(ValueError, match="bias_heads"):
+        compile_model(model, replace(config, bias_heads=2))

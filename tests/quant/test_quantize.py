@@ -7,10 +7,11 @@ import pytest
 
 from golden import encoder
 from golden.model import Linear, Model
-from quant.calibrate import Calibrator, observe_all
+from quant.calibrate import Calibrator, check, observe_all
 from quant.foreign.checkpoint import Checkpoint, load
 from quant.foreign.tokenizer import Tokens
 from quant.model import float_model
+from quant.model.position_bias import BIAS, alibi, square
 from quant.model.spec import EncoderSpec
 from quant.quantize.encoder import Quantized, quantize
 from quant.quantize.logit_correction import correct_logits
@@ -27,6 +28,8 @@ VARIED = [
     {"head_activations": ("tanh",), "types": 1, "labels": ("a", "b", "c", "d", "e")},
     {"embedding_size": 9},
     {"embedding_size": 24, "pooling": "mean", "layers": 1},
+    {"position_bias": True, "types": 0, "position_offset": 2},
+    {"position_bias": True, "norm": "pre", "pooling": "mean", "heads": 2},
     {"pooling": "none", "task": "token-classification"},
     {"pooling": "none", "task": "token-classification", "norm": "pre", "labels": ("a", "b", "c")},
 ]
@@ -57,6 +60,8 @@ def checkpoint(**choices: object) -> Checkpoint:
             arrays[name] += 1
         if name in ("embedding.token", "embedding.position", "embedding.type"):
             arrays[name] *= 10
+        if name == BIAS:
+            arrays[name] *= 20
     if size := spec.embedding_size:
         for name in ("embedding.token", "embedding.position", "embedding.type"):
             arrays[name][:, size:] = 0
@@ -161,6 +166,8 @@ def test_every_step_alone_is_right_to_its_last_bit(
         for key in "qkv":
             close(f"{name}.{key}", linear(f"{name}.{key}", getattr(attention, key), real(x)), 0.51)
         scores = heads(f"{name}.q") @ heads(f"{name}.k").swapaxes(1, 2) / np.sqrt(spec.head_size)
+        if (bias := quantized.model.position_bias) is not None:
+            scores = scores + square(bias, len(tokens.ids)) * tensors[BIAS]["scale"]
         close(f"{name}.scores", scores, 0.6)
         p = trace[f"{name}.p"] / trace[f"{name}.sum"][..., None]
         context = (p @ heads(f"{name}.v")).swapaxes(0, 1).reshape(len(p[0]), -1)
@@ -360,6 +367,37 @@ def test_refusals_name_the_tensor(tmp_path: Path) -> None:
     source = load(tiny.write(tmp_path))
     with pytest.raises(CalibrationError, match=r"embedding.norm was not observed"):
         quantize(source.spec, source.arrays, {}, Options())
+
+
+def test_the_position_bias_is_rounded_to_256ths_of_an_octave() -> None:
+    source = checkpoint(position_bias=True)
+    texts = inputs(6, 1, source.spec)
+    model = quantize(source.spec, source.arrays, observe_all(source, texts)[0], Options()).model
+    bias = source.arrays[BIAS].astype(np.float64)
+    octaves = np.log2(np.exp(bias))
+    np.testing.assert_array_equal(model.position_bias, np.floor(256 * octaves + 0.5))
+    source.arrays[BIAS][1, 3] = 88.8
+    with pytest.raises(CalibrationError, match=r"attention.bias reaches 88.8: the 16-bit score"):
+        quantize(source.spec, source.arrays, observe_all(source, texts)[0], Options())
+
+
+@pytest.mark.parametrize("remedies", [(), REMEDIES])
+def test_alibi_reaches_further_down_than_scores_do(remedies: tuple[str, ...]) -> None:
+    """Keys so far away have no weight in either model, and nothing is said against them."""
+    source = checkpoint(position_bias=True, positions=300)
+    source.arrays[BIAS] = alibi(3, 300) * np.float32(3)
+    assert source.arrays[BIAS].min() < -200
+    draw = np.random.default_rng(4)
+    texts = [
+        Tokens(draw.integers(0, 50, 280).astype(np.int32), np.zeros(280, np.int32), ())
+        for _ in range(3)
+    ]
+    quantized = Calibrator(source, texts).quantize(Options(remedies=remedies))
+    assert quantized.model.position_bias is not None
+    assert quantized.model.position_bias.min() == -(1 << 15)
+    errors = check(source, quantized, texts)
+    assert min(error.sqnr for error in errors.values()) > 25
+    assert errors["layer.0.scores"].limits > 0
 
 
 def test_limits_of_the_hardware_are_named() -> None:

@@ -10,8 +10,9 @@ from tests import zoo
 
 
 @pytest.mark.parametrize("name", [name for name in zoo.SHAPES if name not in zoo.EMBEDDINGS])
-def test_the_default_is_golden(name: str) -> None:
-    model = zoo.model(name, 3)
+@pytest.mark.parametrize("biased", [False, True])
+def test_the_default_is_golden(name: str, biased: bool) -> None:
+    model = zoo.model(name, 3, biased=biased)
     shape = model.shape
     rng = np.random.default_rng(1)
     for length in (1, 7, 20):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from quant.measure import vectors
-from quant.measure.vectors import cosines, distance, nearest, unit
+from quant.measure.vectors import cosines, distance, ndcg, nearest, of_pairs, unit
 
 
 def test_a_unit_vector_has_length_one_and_the_same_direction() -> None:
@@ -33,3 +33,16 @@ def test_the_nearest_is_never_the_row_itself(block: int, monkeypatch: pytest.Mon
         expected.append(int(np.argmax(similar)))
     assert nearest(rows).tolist() == expected
     assert (expected[4], expected[31]) == (31, 4)
+
+
+def test_the_cosines_of_pairs() -> None:
+    rows = np.array([[2.0, 0], [3, 3], [0, -1]])
+    np.testing.assert_allclose(of_pairs(rows), [0.5**0.5, 0, -(0.5**0.5)], atol=1e-15)
+
+
+@pytest.mark.parametrize(("depth", "expected"), [(1, 1 / 3), (2, (1 + 1 / np.log2(3)) / 3)])
+def test_ndcg_by_hand(depth: int, expected: float) -> None:
+    """The right document comes first, second and third."""
+    documents = np.array([[1.0, 0], [0, 2], [3, 3]])
+    queries = np.array([[5.0, 0.1], [0.1, 0.2], [-1, 0.5]])
+    assert ndcg(queries, documents, np.array([0, 1, 0]), depth) == pytest.approx(expected)

@@ -138,14 +138,16 @@ def test_padding_is_zero_and_below_the_next_crc() -> None:
         (b"", "the stream ends at byte 0, before END: it is truncated"),
         (bytes(short()[:40]), "the stream ends at byte 40, before END: it is truncated"),
         (bytes(short()) + b"more", "4 bytes follow END: the stream runs on"),
-        (bytes([9]) + bytes(short()[1:]), "byte 0: opcode 9 is unknown, allowed are 1..7"),
+        (bytes([9]) + bytes(short()[1:]), "byte 0: opcode 9 is unknown, allowed are 1..8"),
         (bytes(short()[32:]), "does not begin with a HEADER: it is no model.bin"),
         (bytes(short(magic=1)), "does not begin with a HEADER: it is no model.bin"),
         (bytes(short(version=9)), "the stream has version 9, not 7"),
         (
             bytes([1, 4]) + bytes(short()[2:]),
-            "byte 1 of the stream is 4: it must be 0..3, the binary logarithm of columns a lane",
+            "byte 1 of the stream is 4: it must be 0..3, the binary logarithm of columns a lane, "
+            "with BIAS 16 more",
         ),
+        (bytes([1, 20]) + bytes(short()[2:]), "byte 1 of the stream is 20: it must be 0..3"),
         (bytes(short(64)[:96]), "the stream ends at byte 96, before END: it is truncated"),
         (bytes(short(64)) + bytes(64), "64 bytes follow END: the stream runs on"),
         *(
@@ -159,17 +161,61 @@ def test_decode_refuses(stream: bytes, message: str) -> None:
         list(decode(stream))
 
 
-def test_one_bit_is_wide_or_chained_by_the_opcode() -> None:
-    assert len({flag.name for flag in Flag}) == len({int(flag) for flag in Flag}) == 9
+def test_what_one_bit_is_the_opcode_says() -> None:
+    assert len({flag.name for flag in Flag}) == len({int(flag) for flag in Flag}) == 10
+    shared = dict.fromkeys(Opcode, Flag.CHAINED)
+    shared |= dict.fromkeys((Opcode.LINEAR, Opcode.TABLE), Flag.WIDE)
+    shared |= dict.fromkeys((Opcode.HEADER, Opcode.ATTEND), Flag.BIAS)
     for opcode in Opcode:
         assert [int(flags_byte(flags_of(opcode, byte))) for byte in range(256)] == [*range(256)]
-        wide = opcode in (Opcode.LINEAR, Opcode.TABLE)
-        assert (Flag.WIDE in flags_of(opcode, 16), Flag.CHAINED in flags_of(opcode, 16)) == (
-            wide,
-            not wide,
-        )
-    with pytest.raises(ValueError, match="WIDE and CHAINED: no opcode has both"):
-        flags_byte(Flag.WIDE | Flag.CHAINED)
+        assert flags_of(opcode, 16 | 1) == shared[opcode] | Flag.FIRST_TILE
+        assert flags_of(opcode, 0) == Flag(0)
+    for other in (Flag.WIDE, Flag.BIAS):
+        with pytest.raises(ValueError, match=rf"CHAINED and {other.name}: no opcode has both"):
+            flags_byte(Flag.CHAINED | other)
+
+
+@pytest.mark.parametrize("columns", [4, 16])
+def test_a_position_bias_stands_behind_the_header(columns: int) -> None:
+    """Of each head and each N keys a plane of low bytes, then one of high bytes."""
+    model = family("bert-tiny", SMALL["bert-tiny"], biased=True)
+    table = model.position_bias
+    assert table is not None
+    config = Config(lanes=4, columns=columns, bias_heads=2, **SMALL_LIMITS | {"tokens": 9})
+    stream = compile_model(model, config).stream()
+    header, bias, *others = decode(stream)
+    assert (header.flags, bias.opcode) == (Flag.BIAS | config.way_bits, Opcode.BIAS)
+    assert bias.values == {"heads": 2, "row_tiles": 3}
+    assert bias.payload_bytes(4, columns) == 2 * 6 * 8
+    planes = np.frombuffer(stream[bias.offset + 32 :][: 2 * 6 * 8], np.int8)
+    low, high = planes.reshape(2, 6, 2, 4).swapaxes(0, 2).swapaxes(1, 2).astype(np.int16)
+    # [heads, 24]: of k - q from -11 to 11, and one that no two tokens have. The model takes 40.
+    entries = (high * 256 + (low & 255)).reshape(2, 24)
+    found = {int(k - q): entries[:, k - q + 11].tolist() for k in range(9) for q in range(9)}
+    assert found == {d: table[:, d + 39].tolist() for d in range(-8, 9)}
+    assert {d.flags for d in others if d.opcode is Opcode.ATTEND} == {
+        Flag.BIAS,
+        Flag.BIAS | Flag.FIRST_TILE,
+    }
+
+
+@pytest.mark.parametrize("columns", [4, 32])
+def test_the_dump_of_a_stream_with_a_position_bias(columns: int) -> None:
+    """HEADER and every ATTEND say BIAS; the descriptors behind it are found."""
+    model = family("three-heads", SMALL["three-heads"], biased=True)
+    config = Config(lanes=4, columns=columns, bias_heads=3, **SMALL_LIMITS)
+    program = compile_model(model, config)
+    lines = [line.split() for line in listing(program.stream())]
+    assert [line[1] for line in lines] == [step.opcode.name for step in program.steps]
+    flagged = {line[1] for line in lines if any("BIAS" in part for part in line[2:])}
+    assert flagged == {"HEADER", "ATTEND"}
+    assert " ".join(lines[1]).endswith("BIAS heads=3 row_tiles=6 + 288 bytes")
+
+
+def test_without_a_position_bias_the_stream_is_that_of_hardware_without() -> None:
+    model = family("bert-tiny", SMALL["bert-tiny"])
+    plain, biased = (Config(lanes=4, bias_heads=heads, **SMALL_LIMITS) for heads in (0, 2))
+    assert compile_model(model, plain).stream() == compile_model(model, biased).stream()
 
 
 def test_the_dump_of_a_precise_stream_says_wide() -> None:

@@ -21,7 +21,7 @@ from tb.scenarios import SMALL, SMALL_LIMITS, family, inferences, layer_inferenc
 from tests.damage import mutated, with_pieces
 
 CONFIG = Config(lanes=4, dsp_macs=9, **SMALL_LIMITS)
-Cases = dict[tuple[str, int, bool], Path]
+Cases = dict[tuple[str, int, bool, bool], Path]
 TOPS = ("matmul", "attention", "accelerator")
 SEEN = (
     r"values differ; first|hangs|error code|words were written|was written|were taken|"
@@ -34,7 +34,7 @@ class Fault:
     """`old`, which stands once in rtl/<part>.py, becomes `new`; `top`'s bench must see it.
 
     With `interval` the model stream gives a word in that many cycles, so that the array waits; with
-    `precise` operands have 16 bits.
+    `precise` operands have 16 bits, with `biased` scores have a position bias.
     """
 
     part: str
@@ -44,6 +44,16 @@ class Fault:
     top: str = "attention"
     interval: int = 1
     precise: bool = False
+    biased: bool = False
+
+    @property
+    def config(self) -> Config:
+        return replace(CONFIG, precise=self.precise, bias_heads=3 * self.biased)
+
+    @property
+    def case(self) -> tuple[str, int, bool, bool]:
+        """Key of what its bench plays."""
+        return self.top, self.interval, self.precise, self.biased
 
 
 WHOLE = "accelerator"
@@ -147,22 +157,31 @@ FAULTS = (
         ("payload", "the low table left out", "Mux(self.wide, 2 * words - 1, words - 1)",
          "words - 1"),
     )),
+    *(Fault(part, kind, old, new, biased=True) for part, kind, old, new in (
+        ("attend", "a bias of keys too far", "apart.eq(apart + ways)",
+         "apart.eq(apart + 2 * ways)"),
+        ("attend", "a bias of the first queries", "begun - 1 - row", "begun - 1"),
+        ("attend", "one bias for all heads", "head.eq(head + head_ends)", "head.eq(head)"),
+        ("sequencer", "no bias", "self.biased.eq(op.flags.chained)", "self.biased.eq(0)"),
+        ("position_bias", "one word of two", "place.word + ~first", "place.word"),
+        ("payload", "a bias a row tile away", "count + 1 - self.row_tiles",
+         "count + 2 - self.row_tiles"),
+    )),
 )  # fmt: skip
 
 
 def design_with(fault: Fault) -> Design:
     """The design of `fault.top` with the faulty part."""
     pieces = [(fault.old, fault.new)] if fault.old else []
-    config = replace(CONFIG, precise=fault.precise)
-    unit = mutated(fault.part, *pieces, unit=fault.top, config=config)
+    unit = mutated(fault.part, *pieces, unit=fault.top, config=fault.config)
     # A sum that is never begun anew stays X where its register has no enable, as PLAIN leaves it.
     lowering = LOWERING if fault.top == "matmul" else PLAIN
-    return described(unit, fault.top, config, lowering=lowering)
+    return described(unit, fault.top, fault.config, lowering=lowering)
 
 
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
-    """What the benches play, by top and interval, and whether operands have 16 bits."""
+    """What the benches play, by top and interval, with wide operands, with a position bias."""
     folder = tmp_path_factory.mktemp("cases")
     layer = family("three-heads", SMALL["three-heads"])
     found = {"attention": layer_inferences(layer, CONFIG, 0, [13, 6])}
@@ -183,15 +202,19 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
     paths: Cases = {}
     for top, played in found.items():
         for interval in (1, 9):
-            path = paths[top, interval, False] = folder / f"{top}-{interval}.npz"
+            path = paths[top, interval, False, False] = folder / f"{top}-{interval}.npz"
             write_case(path, Case(inferences=tuple(played), row_latency=3, interval=interval))
     wide = []
     config = replace(CONFIG, precise=True)
     for name, seed in (("bert-tiny", 2), ("no-pooler", 1), ("pre-norm-embedding-norm", 2)):
         model = family(name, SMALL[name], seed=seed, precise=True)
         wide += inferences(model, compile_model(model, config), [9, 3], name=name)
-    path = paths["accelerator", 1, True] = folder / "wide.npz"
+    path = paths["accelerator", 1, True, False] = folder / "wide.npz"
     write_case(path, Case(inferences=tuple(wide), row_latency=3))
+    config = replace(CONFIG, bias_heads=3)
+    biased = family("three-heads", SMALL["three-heads"], biased=True)
+    path = paths["attention", 1, False, True] = folder / "biased.npz"
+    write_case(path, Case(inferences=tuple(layer_inferences(biased, config, 0, [13, 6]))))
     return paths
 
 
@@ -227,12 +250,17 @@ def test_bench_sees(fault: Fault, cases: Cases) -> None:
     design = design_with(fault)
     variant = "fault-" + re.sub(r"\W+", "-", f"{fault.part} {fault.kind}")
     with pytest.raises(BenchError, match=SEEN):
-        play(design, variant, cases.get((fault.top, fault.interval, fault.precise)))
+        play(design, variant, cases.get(fault.case))
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("top", "precise"), [*((top, False) for top in TOPS), (WHOLE, True)])
-def test_sound_parts_assembled_the_same_way(top: str, precise: bool, cases: Cases) -> None:
+@pytest.mark.parametrize(
+    ("top", "precise", "biased"),
+    [*((top, False, False) for top in TOPS), (WHOLE, True, False), ("attention", False, True)],
+)
+def test_sound_parts_assembled_the_same_way(
+    top: str, precise: bool, biased: bool, cases: Cases
+) -> None:
     """It is the fault that the benches see."""
-    design = design_with(Fault("matmul", "none", "", "", top, precise=precise))
-    play(design, "fault-none", cases.get((top, 1, precise)))
+    sound = Fault("matmul", "none", "", "", top, precise=precise, biased=biased)
+    play(design_with(sound), "fault-none", cases.get(sound.case))

@@ -21,13 +21,12 @@ WIDE = Shape(1, 40, 2, 20, 24, 3, 60, 20, 2)
 
 
 @pytest.mark.parametrize(("lanes", "columns"), [(4, 4), (4, 32), (8, 8), (8, 16), (8, 32)])
-@pytest.mark.parametrize("precise", [False, True])
+@pytest.mark.parametrize("kind", zoo.KINDS)
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_sized_for_a_model_takes_it(
-    name: str, precise: bool, lanes: int, columns: int
-) -> None:
-    model = zoo.model(name, precise=precise)
+def test_what_is_sized_for_a_model_takes_it(name: str, kind: str, lanes: int, columns: int) -> None:
+    model = zoo.model(name, **zoo.KINDS[kind])
     config = sized([model], {"lanes": lanes, "columns": columns})
+    assert config.bias_heads == (model.shape.heads if kind == "biased" else 0)
     assert longest_sequence(model, config) == min(model.shape.tokens, Config().tokens)
     if model.shape.hidden > 1:
         smaller = replace(config, hidden=model.shape.hidden - 1)
@@ -42,6 +41,30 @@ def test_several_models_get_one_accelerator() -> None:
     for model in models:
         assert longest_sequence(model, config) == model.shape.tokens
     assert sized(models, {"lanes": 4, "ffn": 99, "tokens": 8}).ffn == 99
+
+
+def test_a_position_bias_has_as_many_heads_as_the_model() -> None:
+    """The most of several models; more where that is asked for, and an error where it is less."""
+    three, two = (random_model(shape, 0, biased=True) for shape in (SMALL, WIDE))
+    plain = random_model(SMALL, 1)
+    assert sized([plain, two], {"lanes": 4}).bias_heads == 2
+    assert sized([three, two], {"lanes": 4, "bias_heads": 0}).bias_heads == 3
+    assert sized([three], {"lanes": 4, "bias_heads": 12}).bias_heads == 12
+    assert sized([plain], {"lanes": 4, "bias_heads": 12}).bias_heads == 12
+    with pytest.raises(FitError) as error:
+        sized([three], {"lanes": 4, "bias_heads": 2})
+    assert str(error.value) == (
+        "--bias-heads 2 too small for the model: give `--bias-heads 3`, or leave it away for what "
+        "the model needs"
+    )
+    for heads in (0, 2):
+        limits = replace(sized([three], {"lanes": 4}), bias_heads=heads)
+        with pytest.raises(FitError) as error:
+            longest_sequence(three, limits)
+        assert str(error.value) == (
+            "the model's position bias has 3 heads, the configuration's bias_heads takes "
+            f"{heads}: generate one with bias_heads=3 or more"
+        )
 
 
 def test_all_that_is_too_small_is_one_error_with_what_works() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
-from golden.random import widened
+from golden.random import positioned, widened
 from rtl.compile.program import Program, compile_model
 from rtl.control.loader import Loader
 from rtl.interface.command import FIELDS, Flag, Opcode, flags_byte
@@ -32,6 +32,7 @@ WIDE = Config(lanes=64, **SMALL_LIMITS | {"tokens": 128})
 PRECISE = Config(lanes=4, **SMALL_LIMITS, precise=True)
 WAYS = Config(lanes=4, columns=16, **SMALL_LIMITS)
 """A word has four parts, and most payloads end within one."""
+BIASED, BIASED_WAYS = (dataclasses.replace(config, bias_heads=5) for config in (CONFIG, WAYS))
 
 
 class Surroundings:
@@ -43,6 +44,8 @@ class Surroundings:
         Contents of the halves at each release: the words of every column tile.
     tables, norms
         Each table after its last byte; the NORMs as pushed, with gamma, beta and shifts.
+    bias
+        The words of the position bias by address.
     operations
         Opcode, flags and fields of each.
     fills
@@ -58,6 +61,7 @@ class Surroundings:
         self.parameters: list[list[bytes]] = []
         self.tables: list[bytes] = []
         self.norms: list[tuple[dict[str, int], list[list[int]]]] = []
+        self.bias: dict[int, list[int]] = {}
         self.operations: list[tuple[int, int, int]] = []
         self.fills: list[int] = []
         self.error, self.end, self.taken = Error.NONE, False, 0
@@ -142,6 +146,10 @@ class Surroundings:
                 elif len(table) == 256 and 511 in table:  # low halves, behind the high ones
                     self.tables[-1] += bytes(table[k] for k in range(256, 512))
                     table.clear()
+            if unit.config.bias_heads and ctx.get(unit.bias.en):
+                address = ctx.get(unit.bias.address)
+                assert address not in self.bias, "a word of the bias is written twice"
+                self.bias[address] = list(ctx.get(unit.bias.data))
             if ctx.get(unit.norm_parameter.en):
                 assert cycle >= busy_until, "parameters of a running NORM are written"
                 channel = ctx.get(unit.norm_parameter.address)
@@ -183,6 +191,21 @@ def load(stream: bytes, seed: int = 1, pace: float = 0.05, config: Config = CONF
     return found
 
 
+def expected_bias(program: Program) -> dict[int, list[int]]:
+    """Word w of a head, from 1 - R to R, at w modulo 16; of two planes the low bytes come first."""
+    found = {}
+    for step in program.steps:
+        if step.opcode is Opcode.BIAS:
+            n, rows = program.config.lanes, step.values["row_tiles"]
+            parts = iter([step.payload[i : i + n] for i in range(0, len(step.payload), n)])
+            for head in range(step.values["heads"]):
+                for word in range(1 - rows, rows + 1):
+                    low, high = next(parts), np.frombuffer(next(parts), np.int8).tolist()
+                    values = [256 * h + b for b, h in zip(low, high)]
+                    found[16 * head + word % 16] = values
+    return found
+
+
 def expected_tiles(program: Program) -> tuple[list[list[bytes]], list[list[bytes]]]:
     """Weights and parameters of every fill of a half; EMBED's fills hold none."""
     weights: list[list[bytes]] = []
@@ -215,6 +238,9 @@ def expected_tiles(program: Program) -> tuple[list[list[bytes]], list[list[bytes
         ("post-norm-mean", 0.3, PRECISE),
         *((name, 0.3, WAYS) for name in ("no-pooler", "pre-norm")),
         pytest.param("post-norm-mean", 0.3, WAYS, marks=pytest.mark.thorough),
+        ("no-pooler", 0.3, BIASED),
+        ("three-heads", 0.3, BIASED_WAYS),
+        pytest.param("pre-norm", 0.3, BIASED_WAYS, marks=pytest.mark.thorough),
     ],
 )
 def test_program(name: str, pace: float, config: Config) -> None:
@@ -223,6 +249,8 @@ def test_program(name: str, pace: float, config: Config) -> None:
     if config.precise:
         model = widened(np.random.default_rng(0), model)
         assert any(layer.ffn.up.table_low is not None for layer in model.layers)
+    if config.bias_heads:
+        model = positioned(np.random.default_rng(0), model)
     program = compile_model(model, config)
     found = load(program.stream(), pace=pace, config=config)
     assert found.error is Error.NONE
@@ -233,6 +261,7 @@ def test_program(name: str, pace: float, config: Config) -> None:
     assert found.parameters == parameters
     tables = [step.payload for step in program.steps if step.opcode is Opcode.TABLE]
     assert found.tables == tables
+    assert found.bias == expected_bias(program)
     kinds = (Opcode.EMBED, Opcode.LINEAR, Opcode.ATTEND)
     operations = []
     for step in program.steps:

@@ -14,10 +14,11 @@ import rtl.datapath.matmul
 import rtl.datapath.softmax
 from rtl.datapath.norm_lane import NormLane
 from rtl.datapath.operand import Operand
+from rtl.datapath.position_bias import PositionBias
 from rtl.datapath.requantize import Requantize, RoundShift
 from rtl.datapath.row_scale import RowScale
 from tests.damage import replaced
-from tests.rtl.formal import PARTS_AS_PORTS, proved
+from tests.rtl.formal import PARTS_AS_PORTS, STATE_AS_PORTS, proved
 from tests.tiers import quick
 
 ROUND_SHIFT = """
@@ -106,6 +107,21 @@ module formula (input signed [15:0] score, maximum, input attend);
   always @* case (d[7:0]) {table} endcase
   wire [31:0] expected = i > 20 ? 0 : (t + (32'd1 << (i + 7))) >> (i + 8);
   always @* if (maximum >= score) assert(p == (attend ? expected : 0));
+endmodule
+"""
+# What lane j had goes to lane j + 1; the first word, and the next value, are played elsewhere.
+POSITION_BIAS = """
+module formula (input signed [15:0] s0, s1, v0, v1, input [1:0] starts, input biased);
+  wire signed [15:0] o0, o1, next1;
+  unit u (.clk(1'b0), .rst(1'b0), .biased(biased), .score_data({s1, s0}), .\\value_0.q (v0),
+          .\\value_1.q (v1), .\\o_0.d (o0), .\\o_1.d (o1), .\\value_1.d (next1),
+          .\\starts_2.q (starts[0]));
+  wire signed [31:0] t0 = biased ? s0 + v0 : s0, t1 = biased ? s1 + v1 : s1;
+  always @* begin
+    assert(o0 == (t0 > 32767 ? 32767 : t0 < -32768 ? -32768 : t0));
+    assert(o1 == (t1 > 32767 ? 32767 : t1 < -32768 ? -32768 : t1));
+    if (!starts[0]) assert(next1 == v0);
+  end
 endmodule
 """
 PRODUCTS = """
@@ -200,6 +216,26 @@ def test_norm_lane(tmp_path: Path) -> None:
 
 def test_weight(tmp_path: Path) -> None:
     assert proved(Weight(), WEIGHT.format(table=exp2_table()), tmp_path)
+
+
+def test_position_bias(tmp_path: Path) -> None:
+    unit = PositionBias(2, 1, 1)
+    assert proved(unit, POSITION_BIAS, tmp_path, before=STATE_AS_PORTS)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("saturate(total, 16)", "total[:16]"),
+        ("Mux(self.biased, value, 0)", "value"),
+        ("values[j - 1] if j", "values[j] if j"),
+    ],
+)
+def test_a_fault_in_a_position_bias_is_refuted(old: str, new: str, tmp_path: Path) -> None:
+    with replaced("position_bias", (old, new)) as module:
+        unit = module.PositionBias(2, 1, 1)
+    assert not proved(unit, POSITION_BIAS, tmp_path, before=STATE_AS_PORTS)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
-from golden.random import widened
+from golden.random import positioned, widened
 from rtl.compile.program import Program, Step, compile_attention, compile_model
 from rtl.control.rules import Rules
 from rtl.interface.command import FIELDS, MAGIC, Flag, Opcode, flags_byte
@@ -21,13 +21,20 @@ from tb.scenarios import SMALL, SMALL_LIMITS, family
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 FIRST, TABLE, TRANSPOSED, RESIDUAL, CHAINED, BANK, LOGITS, SHIFTS = (1 << bit for bit in range(8))
-WIDE = CHAINED  # where it is no NORM
+WIDE = BIAS = CHAINED  # where it is no NORM
 FLAGS_OF = {
     Opcode.NORM: FIRST | RESIDUAL | CHAINED | SHIFTS,
     Opcode.LINEAR: FIRST | TABLE | TRANSPOSED | RESIDUAL | BANK | LOGITS,
     Opcode.ATTEND: FIRST,
 }
 PRECISE_FLAGS_OF = FLAGS_OF | {Opcode.LINEAR: FLAGS_OF[Opcode.LINEAR] | WIDE, Opcode.TABLE: WIDE}
+BIASED_FLAGS_OF = {Opcode.HEADER: BIAS, Opcode.ATTEND: FLAGS_OF[Opcode.ATTEND] | BIAS}
+PRECISE, BIASED, BOTH = (
+    dataclasses.replace(CONFIG, precise=precise, bias_heads=heads)
+    for precise, heads in ((True, 0), (False, 2), (True, 3))
+)
+KINDS = (CONFIG, PRECISE, BIASED, BOTH)
+NAMES = ("plain", "precise", "biased", "both")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +73,8 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
     )
     filled = bool(done) or not encoder
     kinds = {e.opcode for e in before}
+    if len(before) == 1 and before[0].has(BIAS):
+        return entry.opcode != Opcode.BIAS
     if encoder and any(e.opcode == Opcode.LINEAR and e.has(LOGITS) for e in before):
         return entry.opcode != Opcode.END
     match entry.opcode:
@@ -89,7 +98,7 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
         case Opcode.EMBED:
             return bool(done) or not waiting or not encoder
         case Opcode.ATTEND:
-            return not filled
+            return not filled or (entry.has(BIAS) and not before[0].has(BIAS))
         case Opcode.LINEAR:
             if not filled or (entry.has(TABLE) and Opcode.TABLE not in kinds):
                 return True
@@ -107,9 +116,9 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
     return True
 
 
-def exceeds(entry: Entry, before: Sequence[Entry]) -> bool:
+def exceeds(entry: Entry, before: Sequence[Entry], c: Config) -> bool:
     """LIMIT."""
-    c, v = CONFIG, entry.values
+    v = entry.values
     bank = 1 << (c.bank_words - 1).bit_length()
     assert bank == c.bank_words
 
@@ -147,7 +156,10 @@ def exceeds(entry: Entry, before: Sequence[Entry]) -> bool:
                 v["score_s"] in range(1, 48),
                 v["context_s"] in range(1, 48),
                 *map(inside, ("query", "key", "value", "context")),
+                not entry.has(BIAS) or v["heads"] <= c.bias_heads,
             ]
+        case Opcode.BIAS:
+            right = [0 < v["heads"] <= c.bias_heads, 0 < v["row_tiles"] <= 6]
         case Opcode.LINEAR:
             right = [0 < v["length"] <= max(c.hidden, c.ffn), v["columns"] > 0, v["shift"] < 16]
             if entry.has(BANK):
@@ -166,32 +178,31 @@ def exceeds(entry: Entry, before: Sequence[Entry]) -> bool:
 
 
 def ref_errors(
-    entries: Sequence[Entry], encoder: bool = True, precise: bool = False
+    entries: Sequence[Entry], encoder: bool = True, config: Config = CONFIG
 ) -> list[Error]:
     """The verdict on each descriptor, up to the first that is refused."""
     found = []
-    flags_of = PRECISE_FLAGS_OF if precise else FLAGS_OF
+    flags_of = PRECISE_FLAGS_OF if config.precise else FLAGS_OF
+    flags_of = flags_of | BIASED_FLAGS_OF if config.bias_heads else flags_of
+    opcodes = set(Opcode) - (set() if config.bias_heads else {Opcode.BIAS})
     for place, entry in enumerate(entries):
         before = entries[:place]
         foreign = (
-            entry.flags & ~flags_of.get(Opcode(entry.opcode), 0)
-            if (entry.opcode in set(Opcode))
-            else 1
+            entry.flags & ~flags_of.get(Opcode(entry.opcode), 0) if entry.opcode in opcodes else 1
         )
         if foreign or misplaced(entry, before, encoder):
             found.append(Error.FORMAT)
         else:
-            found.append(Error.LIMIT if exceeds(entry, before) else Error.NONE)
+            found.append(Error.LIMIT if exceeds(entry, before, config) else Error.NONE)
         if found[-1] is not Error.NONE:
             break
     return found
 
 
 def rtl_errors(
-    streams: Sequence[Sequence[Entry]], encoder: bool = True, precise: bool = False
+    streams: Sequence[Sequence[Entry]], encoder: bool = True, config: Config = CONFIG
 ) -> list[list[Error]]:
     """The same of the unit, which is in reset between the streams."""
-    config = dataclasses.replace(CONFIG, precise=precise)
     unit, reset = Rules(config, encoder=encoder), Signal()
     found: list[list[Error]] = []
 
@@ -224,14 +235,16 @@ def rtl_errors(
     return found
 
 
-def programs(precise: bool = False) -> list[list[Entry]]:
+def programs(config: Config = CONFIG) -> list[list[Entry]]:
+    """Of each model as much as the hardware has: wide operands, and a bias of so many heads."""
     found = []
     rng = np.random.default_rng(4)
-    config = dataclasses.replace(CONFIG, precise=precise)
     for name, shape in SMALL.items():
         for whole in (False, True):
             model = family(name, shape)
-            model = widened(rng, model) if precise else model
+            model = widened(rng, model) if config.precise else model
+            if shape.heads <= config.bias_heads:
+                model = positioned(rng, model)
             found.append(entries_of(compile_model(model, config, whole_last_layer=whole)))
     return found
 
@@ -264,7 +277,7 @@ def altered(rng: np.random.Generator, entries: list[Entry]) -> list[Entry]:
                 value = int(rng.choice(options)) % (1 << 8 * width)
                 entries[place] = dataclasses.replace(entry, values=entry.values | {name: value})
             case _:
-                opcode = int(rng.integers(256 if rng.random() < 0.5 else 8))
+                opcode = int(rng.integers(256 if rng.random() < 0.5 else 9))
                 known = FIELDS[Opcode(opcode)] if opcode in set(Opcode) else ()
                 entries[place] = Entry(opcode, entry.flags, {f.name: 0 for f in known})
         if not entries:
@@ -272,29 +285,38 @@ def altered(rng: np.random.Generator, entries: list[Entry]) -> list[Entry]:
     return entries
 
 
-@pytest.mark.parametrize("precise", [False, True])
-def test_compiled_programs_are_taken(precise: bool) -> None:
-    whole = programs(precise)
+@pytest.mark.parametrize("config", KINDS, ids=NAMES)
+def test_compiled_programs_are_taken(config: Config) -> None:
+    whole = programs(config)
+    biased = {entries[0].has(BIAS) for entries in whole}
+    assert biased == {0: {False}, 2: {False, True}, 3: {True}}[config.bias_heads]
     for entries in whole:
-        assert ref_errors(entries, precise=precise) == [Error.NONE] * len(entries)
+        assert ref_errors(entries, config=config) == [Error.NONE] * len(entries)
     expected = [[Error.NONE] * len(entries) for entries in whole]
-    assert rtl_errors(whole, precise=precise) == expected
+    assert rtl_errors(whole, config=config) == expected
+
+
+def test_a_position_bias_is_refused_with_the_header_where_there_is_none() -> None:
+    whole = [entries for entries in programs(BIASED) if entries[0].has(BIAS)]
+    expected = [[Error.FORMAT]] * len(whole)
+    assert [ref_errors(entries) for entries in whole] == expected
+    assert rtl_errors(whole) == expected
 
 
 def test_wide_operands_are_refused_where_there_are_none() -> None:
-    whole = programs(precise=True)
+    whole = programs(PRECISE)
     expected = [ref_errors(entries) for entries in whole]
     assert {errors[-1] for errors in expected} == {Error.FORMAT}
     assert rtl_errors(whole) == expected
 
 
-@pytest.mark.parametrize("precise", [False, True])
+@pytest.mark.parametrize("config", KINDS, ids=NAMES)
 @pytest.mark.parametrize("seed", range(3))
-def test_altered_programs(seed: int, precise: bool) -> None:
-    rng, whole = np.random.default_rng(seed), programs(precise)
+def test_altered_programs(seed: int, config: Config) -> None:
+    rng, whole = np.random.default_rng(seed), programs(config)
     streams = [altered(rng, whole[int(rng.integers(len(whole)))]) for _ in range(250)]
-    expected = [ref_errors(stream, precise=precise) for stream in streams]
-    assert rtl_errors(streams, precise=precise) == expected
+    expected = [ref_errors(stream, config=config) for stream in streams]
+    assert rtl_errors(streams, config=config) == expected
     last = [errors[-1] for errors in expected]
     assert min(last.count(Error.FORMAT), last.count(Error.LIMIT), last.count(Error.NONE)) > 10
 
@@ -319,36 +341,75 @@ def test_wide_operands_have_no_shifts() -> None:
         ((plain, embed, dataclasses.replace(chained, flags=CHAINED | SHIFTS), wide), Error.FORMAT),
     ]
     streams = [[header, *behind] for behind, _ in cases]
-    found = rtl_errors(streams, precise=True)
+    found = rtl_errors(streams, config=PRECISE)
     assert [errors[-1] for errors in found] == [error for _, error in cases]
-    assert found == [ref_errors(stream, precise=True) for stream in streams]
+    assert found == [ref_errors(stream, config=PRECISE) for stream in streams]
 
 
-def test_any_order() -> None:
+def test_a_position_bias_stands_behind_its_header() -> None:
+    """Once and directly; heads and row tiles from one to as many as there are."""
+    header, bias, *others = programs(BIASED)[0]
+    assert (header.flags, bias.opcode, bias.values["heads"]) == (BIAS, Opcode.BIAS, 2)
+    without = dataclasses.replace(header, flags=0)
+    attend = next(e for e in others if e.opcode == Opcode.ATTEND)
+    until = others[: others.index(attend)]
+
+    def of(entry: Entry, **values: int) -> Entry:
+        return dataclasses.replace(entry, values=entry.values | values)
+
+    cases = [
+        ([header, *others], Error.FORMAT),
+        ([without, bias], Error.FORMAT),
+        ([header, bias, bias], Error.FORMAT),
+        ([header, bias, *others[:3], bias], Error.FORMAT),
+        ([without, *until, attend], Error.FORMAT),
+        ([without, *until, dataclasses.replace(attend, flags=0)], Error.NONE),
+        ([header, bias, *until, dataclasses.replace(attend, flags=0)], Error.NONE),
+        *(
+            ([header, of(bias, heads=heads)], Error.NONE if heads in (1, 2) else Error.LIMIT)
+            for heads in (0, 1, 2, 3, 255)
+        ),
+        *(
+            ([header, of(bias, row_tiles=rows)], Error.NONE if 0 < rows < 7 else Error.LIMIT)
+            for rows in (0, 1, 6, 7, 8, 256, 65535)
+        ),
+        ([header, bias, *until, of(attend, heads=3)], Error.LIMIT),
+        ([header, bias, *until, of(dataclasses.replace(attend, flags=0), heads=3)], Error.NONE),
+    ]
+    streams = [stream for stream, _ in cases]
+    found = rtl_errors(streams, config=BIASED)
+    assert [errors[-1] for errors in found] == [error for _, error in cases]
+    assert found == [ref_errors(stream, config=BIASED) for stream in streams]
+
+
+@pytest.mark.parametrize("config", [CONFIG, BIASED], ids=["plain", "biased"])
+def test_any_order(config: Config) -> None:
     """Descriptors of a sound program in any order and number, behind its HEADER."""
-    rng, whole = np.random.default_rng(7), programs()
+    rng, whole = np.random.default_rng(7), programs(config)
     streams = []
     for _ in range(300):
         entries = whole[int(rng.integers(len(whole)))]
         some = [entries[i] for i in rng.integers(1, len(entries), 12)]
         streams.append([entries[0], *some])
-    assert rtl_errors(streams) == [ref_errors(stream) for stream in streams]
+    expected = [ref_errors(stream, config=config) for stream in streams]
+    assert rtl_errors(streams, config=config) == expected
 
 
-@pytest.mark.parametrize("precise", [False, True])
-def test_attention_alone(precise: bool) -> None:
+@pytest.mark.parametrize("config", [CONFIG, PRECISE, BOTH], ids=["plain", "precise", "both"])
+def test_attention_alone(config: Config) -> None:
     """No EMBED, no NORM, no sums, no logits; the context of an ATTEND is the result."""
-    config = dataclasses.replace(CONFIG, precise=precise)
-    model = family("three-heads", SMALL["three-heads"], precise=precise)
-    entries, whole = entries_of(compile_attention(model, config, 0)), programs(precise)
+    shape, biased = SMALL["three-heads"], bool(config.bias_heads)
+    model = family("three-heads", shape, precise=config.precise, biased=biased)
+    entries, whole = entries_of(compile_attention(model, config, 0)), programs(config)
     rng = np.random.default_rng(9)
     streams = [entries]
     for _ in range(200):
         others = [*entries[1:], *whole[int(rng.integers(len(whole)))][1:]]
-        streams.append([entries[0], *(others[i] for i in rng.integers(0, len(others), 5))])
-    expected = [ref_errors(stream, encoder=False, precise=precise) for stream in streams]
+        first = entries[: 1 + int(biased and rng.random() < 0.8)]
+        streams.append([*first, *(others[i] for i in rng.integers(0, len(others), 5))])
+    expected = [ref_errors(stream, encoder=False, config=config) for stream in streams]
     assert expected[0] == [Error.NONE] * len(entries)
-    assert rtl_errors(streams, encoder=False, precise=precise) == expected
+    assert rtl_errors(streams, encoder=False, config=config) == expected
 
 
 def named(name: str) -> Step:
@@ -357,6 +418,6 @@ def named(name: str) -> Step:
 
 
 def test_flags_are_those_of_the_format() -> None:
-    assert [flags_byte(flag) for flag in Flag] == [*(1 << bit for bit in range(8)), WIDE]
-    assert [flag.name for flag in Flag if flags_byte(flag) == WIDE] == ["CHAINED", "WIDE"]
+    assert [flags_byte(flag) for flag in Flag] == [*(1 << bit for bit in range(8)), WIDE, BIAS]
+    assert [flag.name for flag in Flag if flags_byte(flag) == WIDE] == ["CHAINED", "WIDE", "BIAS"]
     assert named("logits").flags & Flag.LOGITS

@@ -51,6 +51,7 @@ def test_documentation() -> None:
             "last operand's address to the tile being written": s.WRITTEN + 4 * n,
             "last score of L keys to the first p that may be read": softmax.START_LATENCY
             + softmax.pass_cycles(n, keys),
+            "score to the softmax, with `--bias-heads`": s.scored(1) - s.scored(0),
             "LayerNorm's last read of pass 1 to its constants": layernorm.constants_latency(n),
             "LayerNorm's read in pass 2 to the write": layernorm.LayerNorm.latency,
         }

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
-from golden.random import widened
+from golden.random import positioned, widened
 from rtl.compile.program import Program, Step, compile_model
 from rtl.control.sequencer import Sequencer
 from rtl.interface.command import BANK_SHIFT, FIELDS, Flag, Opcode, bank_address, flags_byte
@@ -46,7 +46,8 @@ class RefSequencer:
             elif step.opcode is Opcode.LINEAR:
                 yield from self.linear(step)
             elif step.opcode is Opcode.ATTEND:
-                yield from self.attend(step.values, bool(step.flags & Flag.FIRST_TILE))
+                for tile in self.attend(step.values, bool(step.flags & Flag.FIRST_TILE)):
+                    yield tile | {"biased": bool(step.flags & Flag.BIAS)}
 
     def embed(self, channels: int, rows: int) -> Iterator[Tile]:
         for row in range(self.rows):
@@ -151,6 +152,8 @@ class RefSequencer:
                         "score_first": key == 0,
                         "score_last": key == key_tiles - 1,
                         "softmax_buffer": place % 2,
+                        "apart": key - work[place][2],
+                        "head": head,
                     }
             else:
                 tiles = -(-v["head_size"] // N)
@@ -246,6 +249,8 @@ def rtl_tiles(program: Program, lengths: list[int], stall: float) -> tuple[list[
                 plain |= {"tag_release": tag.release, "tag_row": tag.row}
                 names = ("low", "joined")
                 plain |= {name: getattr(tile, name) if config.precise else 0 for name in names}
+                if config.bias_heads:
+                    plain |= {"head": tag.head, "apart": tag.apart, "biased": ctx.get(unit.biased)}
                 found.append({k: int(getattr(x, "value", x)) for k, x in plain.items()})
                 quiet = int(rng.integers(5, 30))
             else:
@@ -285,7 +290,8 @@ LENGTHS = ([1], [4], [11], [5, 3, 4], [1, 9], [1, 2, 1, 4, 1, 3])
 def test_tiles(name: str, lengths: list[int]) -> None:
     """Every field that matters of every tile of a whole program, in order.
 
-    Each model meets stalls and both widths of operands in each combination, and each batch too.
+    Each model meets stalls, both widths of operands and a position bias or none, in each
+    combination, and each batch too.
     """
     place = list(SMALL).index(name) + LENGTHS.index(lengths)
     stall, precise = (0.0, 0.6)[place % 2], bool(place // 2 % 2)
@@ -293,7 +299,11 @@ def test_tiles(name: str, lengths: list[int]) -> None:
     model = family(name, SMALL[name])
     if precise:
         model = widened(np.random.default_rng(sum(lengths)), model)
-    config = dataclasses.replace(CONFIG, precise=precise)
+    biased = place % 3 > 0
+    if biased:
+        model = positioned(np.random.default_rng(place), model)
+    heads = model.shape.heads + place % 2 if biased else 0
+    config = dataclasses.replace(CONFIG, precise=precise, bias_heads=heads)
     program = compile_model(model, config, whole_last_layer=whole)
     expected = list(RefSequencer(lengths).tiles(program.steps))
     actual, wrong = rtl_tiles(program, lengths, stall)
@@ -303,6 +313,10 @@ def test_tiles(name: str, lengths: list[int]) -> None:
         sources = {wanted["a"], wanted["b"]}
         waits = {"weights": Operand.WEIGHT.value in sources, "norm": Operand.X8.value in sources}
         wanted = {"softmax": 0} | wanted | waits
+        if "apart" in wanted:
+            wanted["apart"] %= config.bias_head_words
+        if not config.bias_heads:
+            wanted = {k: v for k, v in wanted.items() if k not in ("head", "apart", "biased")}
         shown = {field: tile[field] for field in wanted}
         assert shown == {k: int(v) for k, v in wanted.items()}, f"tile {place}"
     assert len(actual) == len(expected)

@@ -15,9 +15,16 @@ from tests.zoo import Compiled
 BUS = Bus(data_bits=64, burst=8, outstanding=4)
 
 
-def limits(lanes: int, columns: int | None = None) -> Config:
-    tokens = max(12, 2 * lanes)
-    return Config(lanes=lanes, columns=columns, tokens=tokens, hidden=16, ffn=16, labels=4)
+def limits(lanes: int, columns: int | None = None, bias_heads: int = 0) -> Config:
+    return Config(
+        lanes=lanes,
+        columns=columns,
+        tokens=max(12, 2 * lanes),
+        hidden=16,
+        ffn=16,
+        labels=4,
+        bias_heads=bias_heads,
+    )
 
 
 @dataclass(frozen=True)
@@ -28,12 +35,13 @@ class Subject(Compiled):
 
 
 @cache
-def subjects(lanes: int, columns: int | None = None) -> tuple[Subject, ...]:
+def subjects(lanes: int, columns: int | None = None, bias_heads: int = 0) -> tuple[Subject, ...]:
     """The first image is aligned to nothing but words, the second crosses a page where it can."""
-    first = Subject("no-pooler", limits(lanes, columns), address=0x1000 + lanes)
+    made = limits(lanes, columns, bias_heads)
+    first = Subject("no-pooler", made, address=0x1000 + lanes)
     end = first.address + len(image_bytes(first.image))
     second = -(-end // 4096) * 4096 + 4096 - lanes
-    return first, Subject("pre-norm", limits(lanes, columns), address=second)
+    return first, Subject("pre-norm", made, address=second)
 
 
 @cache

@@ -280,6 +280,7 @@ def test_prediction_of_batches_equals_simulation(lanes: int) -> None:
 @pytest.mark.thorough
 @pytest.mark.verilator
 @pytest.mark.parametrize("columns", [4, pytest.param(16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["precise", "biased"])
 @pytest.mark.parametrize(
     ("shape", "lengths"),
     [
@@ -292,13 +293,16 @@ def test_prediction_of_batches_equals_simulation(lanes: int) -> None:
         ("one", (3,)),
     ],
 )
-def test_wide_operands(shape: str, lengths: tuple[int, ...], columns: int) -> None:
+def test_wide_operands_and_a_position_bias(
+    shape: str, lengths: tuple[int, ...], kind: str, columns: int
+) -> None:
     """Every write of every intermediate, the low halves by what is made of them; all cycles."""
-    config = Config(lanes=4, columns=columns, precise=True)
+    choice: dict[str, Any] = {"precise": True} if kind == "precise" else {"bias_heads": 3}
+    config = Config(lanes=4, columns=columns, **choice)
     rng = np.random.default_rng(3)
     ids = rng.integers(0, VOCABULARY, sum(lengths))
     for seed in range(3):
-        model = random_model(SHAPES[shape], seed, FACTORISED.get(shape, 0), precise=True)
+        model = random_model(SHAPES[shape], seed, FACTORISED.get(shape, 0), **{kind: True})
         program = compile_model(model, config, whole_last_layer=bool(seed % 2))
         traces: list[dict[str, np.ndarray]] = []
         wanted = run_batch(model, ids, None, np.ones(len(ids), bool), lengths, traces)

@@ -67,11 +67,13 @@ def counted(board: MemoryBoard, program: Program, ids: Any, types: Any, **memory
     assert {name: board.read(name) for name in shown} == shown, (memory, len(ids))
 
 
-def exact(
-    board: MemoryBoard, lanes: int, latencies: Sequence[int], columns: int | None = None
-) -> None:
-    """Logits and counters of both subjects on memories of these latencies."""
-    for subject in subjects(lanes, columns):
+def exact(board: MemoryBoard, lanes: int, latencies: Sequence[int], *choices: int | None) -> None:
+    """Logits and counters of both subjects on memories of these latencies.
+
+    choices
+        Columns and heads of a position bias, where they are others than the default's.
+    """
+    for subject in subjects(lanes, *choices):
         for latency in latencies:
             for tokens in (1, 7, 12):
                 board.pace(latency)
@@ -97,6 +99,15 @@ def test_more_columns_than_lanes() -> None:
     board.point(square.image, square.address)
     assert board.infer(square.words(5)) == (Error.FORMAT, [])
     assert board.complaint() == ""
+    board.close()
+
+
+@pytest.mark.thorough
+def test_a_position_bias() -> None:
+    """Its words come over the bus, behind the HEADER."""
+    board = MemoryBoard(library(design_of(limits(4, None, 2), BUS), BUS), BUS)
+    board.hold({one.address: image_bytes(one.image) for one in subjects(4, None, 2)})
+    exact(board, 4, (1, 20), None, 2)
     board.close()
 
 

@@ -140,9 +140,10 @@ def test_a_memory_of_several_counts_each() -> None:
     assert Memory("", 32, 4096, 4).blocks == 4 * Memory("", 32, 4096).blocks == 32
 
 
-def test_the_memories_are_those_of_the_verilog() -> None:
+@pytest.mark.parametrize("bias_heads", [0, 3])
+def test_the_memories_are_those_of_the_verilog(bias_heads: int) -> None:
     """Width and depth of each, as the generated accelerator declares them."""
-    made = small(4)
+    made = replace(small(4), bias_heads=bias_heads)
     verilog = generated("accelerator", made).verilog
     declared = re.findall(r"^\s*reg (?:\[(\d+):0\] )?\w+ \[(\d+):0\];", verilog, re.MULTILINE)
     found = sorted((int(high or 0) + 1, int(last) + 1) for high, last in declared)
@@ -210,8 +211,8 @@ def test_a_fit_finds_the_formula_that_made_its_points() -> None:
     truth = area.Fit(
         2.5,
         {
-            "LUT4": np.array([700, 1500, 60, 110]),
-            "FF": np.array([900, 1800, 20, 70]),
+            "LUT4": np.array([700, 1500, 60, 110, 30]),
+            "FF": np.array([900, 1800, 20, 70, 400]),
         },
     )
 
@@ -226,6 +227,7 @@ def test_a_fit_finds_the_formula_that_made_its_points() -> None:
         Config(lanes=16),
         Config(lanes=8, precise=True),
         Config(lanes=4, columns=16, dsp_macs=5),
+        Config(lanes=4, bias_heads=2),
     ]
     found = area.fitted(tuple(point(config) for config in configs))
     wide = Config(
@@ -235,12 +237,13 @@ def test_a_fit_finds_the_formula_that_made_its_points() -> None:
         ffn=4096,
         dsp_macs=7,
         precise=True,
+        bias_heads=16,
     )
     wider = Config(lanes=16, columns=128)
     for config in (*configs, wide, wider):
         for name, value in truth.of(config).items():
             assert abs(found.of(config)[name] - value) <= 2
-    with pytest.raises(ValueError, match="1 points do not determine 4 coefficients"):
+    with pytest.raises(ValueError, match="1 points do not determine 5 coefficients"):
         area.fitted((point(configs[0]),))
 
 

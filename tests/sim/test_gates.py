@@ -37,6 +37,7 @@ def test_small_units_on_icarus(unit: str) -> None:
         "reciprocal",
         "rsqrt",
         "softmax",
+        "position_bias",
         "layernorm",
         "matmul",
         "attention",

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyslang.driver
 import pytest
@@ -99,8 +100,11 @@ def test_no_tool_has_anything_to_say(name: str, lanes: int, tmp_path: Path) -> N
 
 
 @pytest.mark.thorough
-def test_no_tool_has_anything_to_say_of_wide_operands(tmp_path: Path) -> None:
-    verilog, _ = generate("accelerator", Config(lanes=4, precise=True), tmp_path)
+@pytest.mark.parametrize(
+    "choice", [{"precise": True}, {"bias_heads": 12}, {"bias_heads": 1}], ids=str
+)
+def test_no_tool_has_anything_to_say_of_a_choice(choice: dict[str, Any], tmp_path: Path) -> None:
+    verilog, _ = generate("accelerator", Config(lanes=4, **choice), tmp_path)
     tools = [tool for tool in TOOLS if tool != "yosys"]
     said = {tool: TOOLS[tool]([verilog], "accelerator") for tool in tools}
     assert said == dict.fromkeys(tools, "")

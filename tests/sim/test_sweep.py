@@ -86,6 +86,23 @@ def test_the_figures_of_a_shape(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert cut["total_cycles"] < whole["total_cycles"]
 
 
+def test_a_position_bias_costs_its_words_and_a_cycle_where_a_softmax_is_awaited(
+    tmp_path: Path,
+) -> None:
+    """Of one head: 3 row tiles are 6 words of 2 planes each, and the descriptor has 8 words.
+
+    It takes 2 cycles to be checked, and the payload one more. In each of both layers the array
+    waits for the first softmax, which is longer than the scores of a row tile, and for the last.
+    """
+    options = (*SMALL, "--tokens", "10", "--whole-last-layer")
+    plain = found(tmp_path / "plain.json", *options)
+    biased = found(tmp_path / "biased.json", *options, "--position-bias")
+    assert biased["model"] == plain["model"] + ", position bias"
+    assert biased["macs"] == plain["macs"]
+    more = biased["total_cycles"] - plain["total_cycles"]
+    assert more == 8 + 2 + 12 + 1 + 2 * 2
+
+
 def test_with_dma_a_row_a_length(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -221,6 +238,7 @@ def test_bert_base(tmp_path: Path) -> None:
         ("--shape 12,768", "'12,768' is no shape: give layers, hidden size and feed-forward"),
         ("--shape 2,16,32 --model models/bert-tiny-imdb", "--model needs a model, --shape is none"),
         ("--shape 2,16,32 --batch 64", "--batch needs a model, --shape is none"),
+        ("--position-bias", "--position-bias is for --shape: a model has one or not"),
         ("--shape 2,16,0", "0 is out of range"),
         ("--play --dma", "--play is for the accelerator without --dma"),
         ("--batch 64 --dma", "--batch is for the accelerator without --dma"),

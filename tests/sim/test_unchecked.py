@@ -22,6 +22,7 @@ from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from sim.machine.job import Packets
 from tb.scenarios import FAMILIES, SMALL, family
+from tests import zoo
 from tests.tiers import quick
 from verify.fuzz.job import Case
 from verify.fuzz.play import program, shown
@@ -222,8 +223,27 @@ def test_six_bits_of_s_count(s: int) -> None:
     assert stream != more
 
 
-@pytest.mark.parametrize("seed", quick([1, 2]))
-def test_what_is_allowed_depends_on_nothing_else(seed: int) -> None:
+BIASED = config(N, bias_heads=2)
+
+
+def test_a_position_bias_that_is_too_short() -> None:
+    """Of fewer heads than an ATTEND, or fewer tokens than the HEADER: not what hardware checks."""
+    found = [s for s in subjects(BIASED) if s.model.position_bias is not None]
+    one, two = (next(s for s in found if s.model.shape.heads == heads) for heads in (1, 2))
+    cases = (
+        (one, "heads", 2, "layer.0", "heads is 2: the BIAS has 1"),
+        (two, "tokens", 25, "header", "row_tiles is 6: the HEADER's 25 tokens take 7"),
+    )
+    for subject, name, value, step, wrong in cases:
+        assert list(violations(subject.stream, BIASED)) == []
+        pieces = [(bytearray(body), bytearray(payload)) for body, payload in parts(subject)]
+        set_field(pieces[place(subject, step)][0], name, value)
+        said = list(violations(joined(pieces, N), BIASED))
+        assert any(line.endswith(wrong) for line in said), said
+
+
+@pytest.mark.parametrize(("seed", "limits"), quick([(1, config(N)), (2, config(N)), (3, BIASED)]))
+def test_what_is_allowed_depends_on_nothing_else(seed: int, limits: Config) -> None:
     """Streams changed at random in which nothing is wrong.
 
     Their logits are the same behind another model and with sources that pause; a rule that is
@@ -231,12 +251,12 @@ def test_what_is_allowed_depends_on_nothing_else(seed: int) -> None:
     """
     rng, cases = Random(seed), []
     while len(cases) < 120:
-        subject = rng.choice(subjects(config(N)))
+        subject = rng.choice(subjects(limits))
         number = rng.randrange(POOL)
         run = rng.choice(CHANGES)(rng, subject, subject.sound(number))
-        if run.model.data == subject.stream or not allowed(run.model.data):
+        if run.model.data == subject.stream or not allowed(run.model.data, limits):
             continue
-        foreign = rng.choice(subjects(config(N))).sound(rng.randrange(POOL))
+        foreign = rng.choice(subjects(limits)).sound(rng.randrange(POOL))
         later = run.but(
             seed=rng.randrange(1, 1 << 32),
             row_latency=rng.randrange(1, 9),
@@ -244,7 +264,7 @@ def test_what_is_allowed_depends_on_nothing_else(seed: int) -> None:
         )
         cases.append((Case(len(cases), "", (run, foreign, later)), (subject,) * 3))
     codes = []
-    for case, _, facts in shown(program(config(N)), config(N), cases):
+    for case, _, facts in shown(program(limits), limits, cases):
         first, _, again = ((seen.error, seen.logits.tolist()) for seen in facts.runs)
         codes.append(first[0])
         assert again == first, case.runs[0].model.data.hex()
@@ -254,9 +274,9 @@ def test_what_is_allowed_depends_on_nothing_else(seed: int) -> None:
 CHANGES = (field, field, flags, order, missing, doubled, of_two_models, bits_of_a_descriptor)
 
 
-def allowed(stream: bytes) -> bool:
+def allowed(stream: bytes, limits: Config) -> bool:
     try:
-        return not any(violations(stream, config(N)))
+        return not any(violations(stream, limits))
     except ValueError:
         return False
 
@@ -264,12 +284,12 @@ def allowed(stream: bytes) -> bool:
 @pytest.mark.parametrize(
     ("lanes", "columns"), [(4, None), (4, 8), (4, 32), (16, None), (16, 64), (64, None)]
 )
-@pytest.mark.parametrize("precise", [False, True])
-def test_compiled_streams_are_allowed(lanes: int, columns: int | None, precise: bool) -> None:
+@pytest.mark.parametrize("kind", zoo.KINDS)
+def test_compiled_streams_are_allowed(lanes: int, columns: int | None, kind: str) -> None:
     for name, shape in (
         SMALL | {name: FAMILIES[name] for name in ("bert-tiny", "pre-norm")}
     ).items():
-        model = family(name, shape, precise=precise)
+        model = family(name, shape, **zoo.KINDS[kind])
         for whole in (False, True):
             limits = fitting_model(model, lanes, 64, columns=columns)
             stream = compile_model(model, limits, whole_last_layer=whole).stream()

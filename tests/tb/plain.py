@@ -32,6 +32,7 @@ FAULTS = {
     "reciprocal": "product",
     "rsqrt": "product",
     "softmax": "sum2",
+    "position_bias": "o_2",
     "layernorm": "affine",
     "matmul": "product_3_2",
     "attention": "product_3_2",

@@ -133,15 +133,54 @@ def test_wide_operands(simulator: str, tmp_path: Path) -> None:
     play(tmp_path, simulator, config, turned, seed=3, idle=0.2, stall=0.3)
 
 
+BIASED = dataclasses.replace(LIMITS, bias_heads=3)
+
+
+@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
+def test_a_position_bias(simulator: str, tmp_path: Path) -> None:
+    """Models with one and without in turn, alone and in batches, of which one is refused after."""
+    found = []
+    for place, name in enumerate(("three-heads", "post-norm-mean")):
+        model = family(name, SMALL[name], seed=place, biased=name == "three-heads")
+        program = compile_model(model, BIASED)
+        found += inferences(model, program, [11, 1], name=name)
+        found += batches(model, program, 1, seed=place)
+    turned = found[::2] + found[1::2]
+    play(tmp_path, simulator, BIASED, turned, seed=3, idle=0.2, stall=0.3)
+
+
+@pytest.mark.thorough
+@VERILATOR
+def test_bad_streams_of_a_position_bias(tmp_path: Path) -> None:
+    """Damaged and refused ones; on hardware without, or of fewer heads, the model is refused."""
+    model = family("three-heads", SMALL["three-heads"], biased=True)
+    program = compile_model(model, BIASED)
+    sound = inferences(model, program, [5, 9, 3])
+    bad = [
+        sound[place % 3].damaged(name, error, stream=stream)
+        for found in (
+            damaged_streams(program, np.random.default_rng(4)),
+            refused_streams(program),
+        )
+        for place, (name, stream, error) in enumerate(found)
+    ]
+    play(tmp_path, "verilator", BIASED, between(sound, bad), idle=0.1, stall=0.2)
+    plain = family("three-heads", SMALL["three-heads"])
+    after = inferences(plain, compile_model(plain, LIMITS), [5])
+    refused = sound[0].damaged("biased", Error.FORMAT)
+    play(tmp_path, "verilator", LIMITS, [refused, *after], idle=0.1, stall=0.2)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
-@pytest.mark.parametrize("precise", [False, True])
-def test_more_columns(simulator: str, precise: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("precise", "bias_heads"), [(False, 0), (True, 0), (False, 3), (True, 5)])
+def test_more_columns(simulator: str, precise: bool, bias_heads: int, tmp_path: Path) -> None:
     """Models, batches and bad streams on 4 x 16, whose memories hold anything at first."""
-    config = dataclasses.replace(LIMITS, columns=16, precise=precise)
+    config = dataclasses.replace(LIMITS, columns=16, precise=precise, bias_heads=bias_heads)
     found = []
     for place, name in enumerate(("three-heads", "pre-norm", "every-token")):
-        model = family(name, SMALL[name], seed=place, precise=precise)
+        biased = bool(bias_heads) and place != 1
+        model = family(name, SMALL[name], seed=place, precise=precise, biased=biased)
         program = compile_model(model, config)
         found += inferences(model, program, [5, 8], name=name)
         found += batches(model, program, 2, seed=place)

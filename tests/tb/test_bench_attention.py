@@ -26,11 +26,12 @@ REVIEW = (
 )
 PARTS = ("q", "k", "v", "scores", "max", "p", "sum", "context")
 SETTINGS = [
-    (0.4, 0.4, False),
-    (0.0, 0.0, False),
-    (0.5, 0.0, False),
-    (0.0, 0.7, False),
-    (0.0, 0.0, True),
+    (0.4, 0.4, False, False),
+    (0.0, 0.0, False, False),
+    (0.5, 0.0, False, False),
+    (0.0, 0.7, False, True),
+    (0.0, 0.0, True, False),
+    (0.3, 0.0, True, True),
 ]
 
 
@@ -40,12 +41,14 @@ def attention(config: Config) -> Design:
     return generated("attention", config)
 
 
-@pytest.mark.parametrize(("idle", "stall", "precise"), quick(SETTINGS))
-def test_small_shapes_on_icarus(idle: float, stall: float, precise: bool, tmp_path: Path) -> None:
-    config = Config(lanes=4, **SMALL_LIMITS, precise=precise)
+@pytest.mark.parametrize(("idle", "stall", "precise", "biased"), quick(SETTINGS))
+def test_small_shapes_on_icarus(
+    idle: float, stall: float, precise: bool, biased: bool, tmp_path: Path
+) -> None:
+    config = Config(lanes=4, **SMALL_LIMITS, precise=precise, bias_heads=4 * biased)
     found, kinds = [], set()
     for name in ("bert-tiny", "three-heads", "post-norm-mean"):
-        model = family(name, SMALL[name], precise=precise)
+        model = family(name, SMALL[name], precise=precise, biased=biased)
         for layer in range(model.shape.layers if precise else 1):
             kinds.add(model.attention_wide(layer))
             found += layer_inferences(model, config, layer, [7, 1, 13])

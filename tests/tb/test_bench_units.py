@@ -41,6 +41,19 @@ def test_wide_operands() -> None:
     run_bench("matmul", "icarus", Config(lanes=4, hidden=96, precise=True))
 
 
+@pytest.mark.parametrize(
+    "simulator",
+    ["icarus", pytest.param("verilator", marks=[pytest.mark.verilator, pytest.mark.thorough])],
+)
+def test_position_bias(simulator: str) -> None:
+    """Of 3 heads and 3 row tiles, neither of them a power of two; it has no real vectors."""
+    config = Config(lanes=4, tokens=11, bias_heads=3)
+    design = unknown(generated("position_bias", config))
+    passed = run_bench(design, simulator, config, variant="power-up")
+    names = {test.name.partition("/")[0] for test in passed}
+    assert {"every_distance", "corners", "reset_in_the_middle"} < names
+
+
 @pytest.mark.verilator
 @pytest.mark.parametrize("unit", quick(reversed(UNITS)))
 def test_verilator(unit: str) -> None:

@@ -12,7 +12,7 @@ from cli.command import Different, Exit, run_command
 from cli.files import write_json
 from cli.options import Parser, add_columns, add_dask, add_jobs, add_json, add_seed, positive, whole
 
-from rtl.interface.config import LANES
+from rtl.interface.config import HEADS_MAX, LANES
 from rtl.interface.operation import Error
 from sim.report import table
 from verify.fuzz.cases import KINDS
@@ -31,6 +31,7 @@ examples:
   python -m verify.fuzz
   python -m verify.fuzz --cases 100000 --lanes 4,8 --json build/fuzz.json
   python -m verify.fuzz --lanes 8 --columns 32
+  python -m verify.fuzz --lanes 4 --bias-heads 2
   python -m verify.fuzz --cases 10000000 --dask tcp://head:8786
   python -m verify.fuzz --seed 1 --lanes 8 --case 123
 """
@@ -38,11 +39,11 @@ CASES, SEED = 1000, 1
 
 
 KEYS = {
-    "cases, seed, lanes, columns": "how many were played; as the options say",
+    "cases, seed, lanes, columns, bias_heads": "how many were played; as the options say",
     "kinds{}": "cases by what is wrong about them",
     "codes{}": "inferences by error code, 0: none",
     "failures[].reproduce": "the command that plays a failed case again",
-    "failures[].lanes, .columns, .number, .kind": "of the case; M is stated as a number",
+    "failures[].lanes, .columns, .bias_heads, .number, .kind": "of the case; M as a number",
     "failures[].wrong, .codes": "what is wrong, a line each; codes of its inferences",
 }
 
@@ -51,6 +52,7 @@ def reproducer(seed: int, outcome: Judged) -> str:
     """The command that plays this case again."""
     lanes, columns = outcome.lanes, outcome.columns
     wide = f" --columns {columns}" if columns != lanes else ""
+    wide += f" --bias-heads {outcome.bias_heads}" if outcome.bias_heads else ""
     return f"python -m verify.fuzz --seed {seed} --lanes {lanes}{wide} --case {outcome.number}"
 
 
@@ -71,6 +73,13 @@ def _parser() -> Parser:
     parser.add_argument("--lanes", type=_lanes, default=[4, 8], metavar="N,N", help="default: 4,8")
     add_columns(parser)
     parser.add_argument(
+        "--bias-heads",
+        type=whole(0, HEADS_MAX),
+        default=0,
+        metavar="N",
+        help="hardware with a position bias of so many heads, and models with one (default: 0)",
+    )
+    parser.add_argument(
         "--case", type=whole(0, (1 << 32) - 1), metavar="K", help="play this case alone"
     )
     add_seed(parser, "the cases", SEED)
@@ -89,7 +98,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.case is not None:
         numbers = range(options.case, options.case + 1)
     # The workers of a cluster build their own.
-    all_limits = [config(lanes, options.columns) for lanes in options.lanes]
+    all_limits = [config(n, options.columns, options.bias_heads) for n in options.lanes]
     programs = {limits: None if options.dask else program(limits) for limits in all_limits}
     ran: Counter[str] = Counter()
     failed: Counter[str] = Counter()
@@ -118,6 +127,7 @@ def _run(options: argparse.Namespace) -> int:
                 "seed": options.seed,
                 "lanes": options.lanes,
                 "columns": options.columns,
+                "bias_heads": options.bias_heads,
                 "kinds": {kind: ran[kind] for kind in KINDS},
                 "codes": {str(code): codes[code] for code in sorted(codes)},
                 "failures": failures,

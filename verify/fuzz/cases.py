@@ -35,7 +35,8 @@ def built(seed: int, limits: Config, number: int) -> tuple[Case, tuple[Subject, 
     Cases do not depend on each other.
     """
     columns = "" if limits.columns is None else f"x{limits.columns}"
-    rng = Random(f"{seed} {limits.lanes}{columns} {number}")
+    biased = f"b{limits.bias_heads}" if limits.bias_heads else ""
+    rng = Random(f"{seed} {limits.lanes}{columns}{biased} {number}")
     kind = TURNS[number % len(TURNS)]
     subject = rng.choice(subjects(limits))
     odd = KINDS[kind](rng, subject, manner(rng, subject.sound(rng.randrange(POOL))))

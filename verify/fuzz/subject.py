@@ -41,9 +41,17 @@ SHAPES = (
 POOL = 10  # sound inferences of a model whose logits are computed once
 
 
-def config(lanes: int, columns: int | None = None) -> Config:
+def config(lanes: int, columns: int | None = None, bias_heads: int = 0) -> Config:
     """Each limit is reached by a model, and few bits of a field reach beyond them."""
-    return Config(lanes=lanes, columns=columns, tokens=6 * lanes, hidden=10, ffn=16, labels=4)
+    return Config(
+        lanes=lanes,
+        columns=columns,
+        tokens=6 * lanes,
+        hidden=10,
+        ffn=16,
+        labels=4,
+        bias_heads=bias_heads,
+    )
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,9 @@ class Subject:
         self.index, self.lanes = index, limits.lanes
         self.config = limits
         self.width = self.config.stream_width
-        self.model: Model = random_model(SHAPES[index // 2], index)
+        shape = SHAPES[index // 2]
+        biased = shape.heads <= self.config.bias_heads and index % 3 > 0
+        self.model: Model = random_model(shape, index, biased=biased)
         self.program: Program = compile_model(
             self.model, self.config, whole_last_layer=index % 2 == 0
         )

@@ -44,7 +44,16 @@ examples:
   python -m verify.mutate accelerator --columns 16 --count 60
   python -m verify.mutate --count 10000 --dask tcp://head:8786
 """
-UNITS = ("requantize", "activation", "reciprocal", "rsqrt", "softmax", "layernorm", "matmul")
+UNITS = (
+    "requantize",
+    "activation",
+    "reciprocal",
+    "rsqrt",
+    "softmax",
+    "position_bias",
+    "layernorm",
+    "matmul",
+)
 ALL = (*UNITS, ATTENTION, ACCELERATOR)
 COUNT, DEFAULT_LANES = 200, 4
 

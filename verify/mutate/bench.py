@@ -24,11 +24,17 @@ FLAGS = ("-Wno-lint", "-Wno-fatal")
 #: Tests of a bench that need files of the user, or a simulator.
 LEFT_OUT = {"real_reviews", "case", "small"}
 CHUNK = 10
-ACCELERATOR, ATTENTION = "accelerator", "attention"
+ACCELERATOR, ATTENTION, POSITION_BIAS = "accelerator", "attention", "position_bias"
 
 
 def configuration(unit: str, lanes: int, columns: int | None = None) -> Config:
-    """What a unit is built for: those that play inferences for small models, the others as is."""
+    """What a unit is built for: those that play inferences for small models, the others as is.
+
+    The position bias is for a few heads and row tiles, neither a power of two, of which its bench
+    plays every distance.
+    """
+    if unit == POSITION_BIAS:
+        return Config(lanes=lanes, columns=columns, tokens=5 * lanes, bias_heads=3)
     small = unit in (ACCELERATOR, ATTENTION)
     return (config if small else Config)(lanes=lanes, columns=columns)
 

@@ -36,7 +36,7 @@ _CELL = re.compile(
 _CONNECT = re.compile(r"^    connect \\(\w+) (.+)\n", re.MULTILINE)
 
 #: Parts that are units with benches of their own.
-PARTS = {"matmul", "requantize", "reciprocal", "rsqrt", "softmax", "layernorm"}
+PARTS = {"matmul", "requantize", "reciprocal", "rsqrt", "softmax", "position_bias", "layernorm"}
 
 
 class YosysError(ToolError):

@@ -44,6 +44,28 @@ class ScoreColumn(wiring.Signature):
         )
 
 
+class BiasPlace(wiring.Signature):
+    """Where the position bias of a column of scores lies.
+
+    Members
+    -------
+    head : Out
+    word : Out
+        Row tile of the key less that of the queries, modulo the words of a head.
+    column : Out
+        The key's place in its row tile.
+    """
+
+    def __init__(self, lanes: int, heads: int, head_words: int) -> None:
+        super().__init__(
+            {
+                "head": Out(range(max(heads, 2))),  # one bit at least
+                "word": Out(range(head_words)),
+                "column": Out(range(lanes)),
+            }
+        )
+
+
 class RowScales(wiring.Signature):
     """The multipliers of a row tile's queries, from their reader.
 

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from rtl.interface.command import PARAMETER_PLANES
 from rtl.interface.config import Config
 from rtl.interface.operation import EMBED
-from rtl.interface.word import int8_word
+from rtl.interface.word import int8_word, int16_word
 from rtl.primitives.memory import WritePort
 
 
@@ -74,6 +74,15 @@ class TableWrite(WritePort):
 
     def __init__(self, precise: bool = False) -> None:
         super().__init__(8 + precise, 8)
+
+
+class BiasWrite(WritePort):
+    """Writes N values of the position bias: a word of a head, and above it the head."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            range(config.bias_heads * config.bias_head_words), int16_word(config.lanes)
+        )
 
 
 class NormParameterWrite(wiring.Signature):

@@ -1,0 +1,251 @@
+"""Exercise of the position bias: a table written, and columns of scores that get it or do not."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from golden.position_bias import add_position_bias
+from rtl.interface.config import power_of_two
+from tb.compare import Comparison
+from tb.cut import Vector
+from tb.ports import Ports
+
+AHEAD = 3  # from the place of a column to its score
+CORNERS = (-32768, -32767, -16385, -1, 0, 1, 16384, 32766, 32767)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Columns side by side: of the queries of row tile `row` the first keys of row tile `key_row`.
+
+    scores int16 [lanes, keys], 1 to N keys.
+    """
+
+    head: int
+    row: int
+    key_row: int
+    scores: np.ndarray
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column as it is sent: where its bias lies, its score and what goes along with it."""
+
+    head: int
+    word: int
+    place: int
+    score: list[int]
+    others: dict[str, int]
+
+
+def random_table(heads: int, tokens: int, seed: int, *, corners: bool = False) -> np.ndarray:
+    """A bias of any int16, or of the corners, [heads, 2 * tokens - 1]."""
+    rng, size = np.random.default_rng(seed), (heads, 2 * tokens - 1)
+    if corners:
+        return rng.choice(np.array(CORNERS, np.int16), size)
+    return rng.integers(-(1 << 15), 1 << 15, size, dtype=np.int16)
+
+
+def every_place(table: np.ndarray, lanes: int, seed: int, *, corners: bool = False) -> list[Block]:
+    """Every row tile of keys apart from one of queries, of every head, in any order.
+
+    With corners each lane's scores go through them for every corner of the bias, so that all pairs
+    are added.
+    """
+    rng = np.random.default_rng(seed)
+    heads, rows = len(table), (table.shape[1] + 1) // 2 // lanes
+    places = [(h, apart) for h in range(heads) for apart in range(1 - rows, rows)]
+    seen = {(lane, int(b)): 0 for lane in range(lanes) for b in CORNERS}
+    found = []
+    for head, apart in (places[place] for place in rng.permutation(len(places))):
+        row = int(rng.integers(max(0, -apart), min(rows, rows - apart)))
+        scores = rng.integers(-(1 << 15), 1 << 15, (lanes, lanes), dtype=np.int16)
+        if corners:
+            for lane, key in np.ndindex(lanes, lanes):
+                column = key + apart * lanes - lane + table.shape[1] // 2
+                bias = lane, int(table[head, column])
+                scores[lane, key] = CORNERS[seen[bias] % len(CORNERS)]
+                seen[bias] += 1
+        found.append(Block(head, row, row + apart, scores))
+    return found
+
+
+def parts(blocks: Sequence[Block], seed: int) -> list[Block]:
+    """The same blocks, each up to a key of its own."""
+    rng = np.random.default_rng(seed)
+    ends = (int(rng.integers(1, block.scores.shape[1] + 1)) for block in blocks)
+    return [
+        Block(block.head, block.row, block.key_row, block.scores[:, :end])
+        for block, end in zip(blocks, ends)
+    ]
+
+
+def golden(table: np.ndarray, block: Block) -> np.ndarray:
+    """The block with its bias, int16 [lanes, keys]."""
+    lanes, keys = block.scores.shape
+    tokens = (table.shape[1] + 1) // 2
+    scores = np.zeros((len(table), tokens, tokens), np.int16)
+    queries, first = slice(block.row * lanes, (block.row + 1) * lanes), block.key_row * lanes
+    scores[block.head, queries, first : first + keys] = block.scores
+    return add_position_bias(scores, table)[block.head, queries, first : first + keys]
+
+
+def words(table: np.ndarray, lanes: int, each: int, seed: int = 0) -> dict[int, list[int]]:
+    """What lies at each address, as the unit's data sheet says; noise where no k - q is.
+
+    each
+        2^k, the words of a head.
+    """
+    rng = np.random.default_rng(seed)
+    tokens = (table.shape[1] + 1) // 2
+    rows = tokens // lanes
+    found = {}
+    for head, values in enumerate(table.tolist()):
+        for word in range(1 - rows, rows + 1):
+            apart = [(word - 1) * lanes + 1 + place for place in range(lanes)]
+            noise = rng.integers(-(1 << 15), 1 << 15, lanes).tolist()
+            found[head * each + word % each] = [
+                values[d + tokens - 1] if abs(d) < tokens else other
+                for d, other in zip(apart, noise)
+            ]
+    return found
+
+
+def columns(blocks: Sequence[Block], rows: int, seed: int) -> list[list[Column]]:
+    """The columns of each block, with anything in what goes along with them."""
+    rng, each = np.random.default_rng([seed, 1]), power_of_two(2 * rows)
+    found = []
+    for block in blocks:
+        lanes, keys = block.scores.shape
+        limits = {"buffer": 2, "first": 2, "last": 2, "key": lanes * rows, "place": lanes * rows}
+        found.append(
+            [
+                Column(
+                    block.head,
+                    (block.key_row - block.row) % each,
+                    key,
+                    block.scores[:, key].tolist(),
+                    {name: int(rng.integers(limit)) for name, limit in limits.items()},
+                )
+                for key in range(keys)
+            ]
+        )
+    return found
+
+
+async def write(ports: Ports, table: np.ndarray, lanes: int, seed: int = 0) -> None:
+    """Write the table, a word a cycle, in any order."""
+    each = power_of_two(table.shape[1] // lanes + 1)
+    listed = list(words(table, lanes, each, seed).items())
+    for place in np.random.default_rng(seed).permutation(len(listed)).tolist():
+        address, values = listed[place]
+        for name, value in (("en", 1), ("address", address), ("data", values)):
+            ports.set(f"write_{name}", value)
+        await ports.tick()
+    ports.set("write_en", 0)
+
+
+async def check_scores(
+    ports: Ports,
+    table: np.ndarray,
+    blocks: Sequence[Block],
+    *,
+    biased: bool = True,
+    idle: float = 0.0,
+    seed: int = 0,
+) -> None:
+    """Write the table and send the blocks, with random pauses between them; compare each score.
+
+    What is not looked at is noise: the places and columns of pauses, and the write port.
+    """
+    lanes, tokens = len(blocks[0].scores), (table.shape[1] + 1) // 2
+    await write(ports, table, lanes, seed)
+    ports.set("biased", int(biased))
+    rng, noise = np.random.default_rng(seed), np.random.default_rng([seed, 2])
+    sent: dict[int, tuple[Column, list[int]]] = {}  # by the cycle of its place
+    cycle = 0
+    for block, listed in zip(blocks, columns(blocks, tokens // lanes, seed), strict=True):
+        while rng.random() < idle:
+            cycle += 1
+        wanted = golden(table, block) if biased else block.scores
+        for place, column in enumerate(listed):
+            sent[cycle] = column, wanted[:, place].tolist()
+            cycle += 1
+    expected, actual, cycles = [], [], []
+    for now in range(cycle + AHEAD + ports.latency):
+        _give(ports, sent, now, noise, len(table), tokens, lanes)
+        await ports.settle()
+        due = sent.get(now - AHEAD - ports.latency)
+        assert ports.get("o_en") == (due is not None), f"o.en in cycle {now}"
+        if due is not None:
+            column, wanted_column = due
+            for name, value in column.others.items():
+                assert ports.get(f"o_{name}") == value, f"o.{name} in cycle {now}"
+            expected.append(wanted_column)
+            actual.append(ports.get("o_data"))
+            cycles.append([now])
+        await ports.tick()
+    ports.set("score_en", 0)
+    comparison = Comparison()
+    axes = ("column", "lane")
+    comparison.tensor("scores", np.array(expected), np.array(actual), axes, np.array(cycles))
+    comparison.check()
+
+
+def _give(
+    ports: Ports,
+    sent: dict[int, tuple[Column, list[int]]],
+    now: int,
+    noise: np.random.Generator,
+    heads: int,
+    tokens: int,
+    lanes: int,
+) -> None:
+    """The inputs of a cycle."""
+    each = power_of_two(2 * tokens // lanes)
+
+    def any_of(limit: int) -> int:
+        return int(noise.integers(limit))
+
+    given: dict[str, Any] = {
+        "write_address": any_of(heads * each),
+        "write_data": noise.integers(-(1 << 15), 1 << 15, lanes).tolist(),
+        "place_head": any_of(heads),
+        "place_word": any_of(each),
+        "place_column": any_of(lanes),
+        "score_en": 0,
+        "score_data": noise.integers(-(1 << 15), 1 << 15, lanes).tolist(),
+        **{f"score_{name}": any_of(2) for name in ("buffer", "first", "last")},
+        **{f"score_{name}": any_of(tokens) for name in ("key", "place")},
+    }
+    if now in sent:
+        column, _ = sent[now]
+        given |= {
+            "place_head": column.head,
+            "place_word": column.word,
+            "place_column": column.place,
+        }
+    if now - AHEAD in sent:
+        column, _ = sent[now - AHEAD]
+        given |= {"score_en": 1, "score_data": column.score}
+        given |= {f"score_{name}": value for name, value in column.others.items()}
+    for name, value in given.items():
+        ports.set(name, value)
+
+
+def from_vector(vector: Vector, lanes: int, most: int) -> tuple[np.ndarray, list[Block]]:
+    """The whole blocks of scores of a real model, and its table cut to them; at most so many."""
+    scores, table = vector.inputs["scores"].values, vector.inputs["table"].values
+    rows = scores.shape[-1] // lanes
+    centre, tokens = table.shape[1] // 2, rows * lanes
+    cut = table[:, centre - tokens + 1 : centre + tokens].astype(np.int16)
+    places = [(h, r, k) for h in range(len(table)) for r in range(rows) for k in range(rows)]
+    count = min(most, len(places))
+    kept = (places[place * len(places) // count] for place in range(count))
+    blocks = []
+    for head, row, key in kept:
+        tile = scores[head, row * lanes :, key * lanes :][:lanes, :lanes]
+        blocks.append(Block(head, row, key, tile.astype(np.int16)))
+    return cut, blocks
