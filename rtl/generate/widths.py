@@ -64,6 +64,8 @@ def _extended(operand: str, width: int, target: int, signed: bool) -> str:
 
 def _widened(match: re.Match[str]) -> str:
     kind, name = match["type"], match["name"]
+    if kind == "$pmux":
+        return _gated(name, match["body"])
     if kind not in ARITHMETIC | COMPARISONS | SHIFTS | INDICES | {"$logic_not"}:
         return match[0]
     facts = {key: _width(value) for key, value in _PARAMETER.findall(match["body"])}
@@ -98,6 +100,45 @@ def _widened(match: re.Match[str]) -> str:
             f"  connect {short} {whole} [{top}:0]\n"
         )
     return match[0]
+
+
+def _gated(name: str, body: str) -> str:
+    """A multiplexer of which at most one condition holds, as gates: (s0 & b0) | (s1 & b1) | ...
+
+    A `case` would need a comment that says so, which is no Verilog.
+    """
+    facts = {key: _width(value) for key, value in _PARAMETER.findall(body)}
+    ports = dict(_CONNECT.findall(body))
+    width, count = facts["WIDTH"], facts["S_WIDTH"]
+    lines: list[str] = []
+
+    def cell(kind: str, a: str, b: str, y: str, bits: int, y_bits: int) -> str:
+        if y.startswith(f"{name}$"):
+            lines.append(f"  wire width {y_bits} {y}\n")
+        wide = {"A_SIGNED": 0, "A_WIDTH": bits, "B_SIGNED": 0, "B_WIDTH": bits, "Y_WIDTH": y_bits}
+        lines.append(_cell(kind, f"{name}$cell{len(lines)}", wide, {"A": a, "B": b, "Y": y}))
+        return y
+
+    values = [f"{ports['B']} [{(k + 1) * width - 1}:{k * width}]" for k in range(count)]
+    terms = [(f"{ports['S']} [{k}]", value) for k, value in enumerate(values)]
+    if not _NOTHING.fullmatch(ports["A"]):
+        zero = f"{count}'{'0' * count}"
+        terms.append((cell("$eq", ports["S"], zero, f"{name}$none", count, 1), ports["A"]))
+    joined = f"{width}'{'0' * width}"
+    for k, (condition, value) in enumerate(terms):
+        every = f"{{ {' '.join([condition] * width)} }}"
+        gated = cell("$and", every, value, f"{name}$gated{k}", width, width)
+        if k > 0:
+            last = k + 1 == len(terms)
+            whole = ports["Y"] if last else f"{name}$joined{k}"
+            gated = cell("$or", joined, gated, whole, width, width)
+        joined = gated
+    if len(terms) == 1:
+        lines.append(f"  connect {ports['Y']} {joined}\n")
+    return "".join(lines)
+
+
+_NOTHING = re.compile(r"\d+'[0x]+")
 
 
 def _cell(kind: str, name: str, facts: dict[str, int], ports: dict[str, str]) -> str:

@@ -7,10 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from rtl.generate.verilog import by_module, instances
+
 #: What does not lie in a part, but in the unit itself.
 ITSELF = "(itself)"
 
-_INSTANCE = re.compile(r"^  (\w+) (\w+) \($")
 _STEM = re.compile(r"_(TRELLIS_FF|LUT4|CCU2C|PFUMX|L6MUX21|MULT18X18D|DP16KD)_.*$")
 _DEPTH = 2  # parts of parts are told apart, what lies deeper counts with them
 
@@ -18,29 +19,16 @@ _DEPTH = 2  # parts of parts are told apart, what lies deeper counts with them
 def parts_by_line(verilog: str) -> list[str]:
     """For each line of the text, the part of the top module it lies in: `part` or `part.part`.
 
-    The top module is the first one. Every module of generated Verilog has one instance.
+    The top module is the first one. Lines of a module that several parts have say nothing: "".
     """
-    module_of_line, instances, name = [], defaultdict(list), ""
-    lines = verilog.splitlines()
-    names = set(re.findall(r"^module (\w+)\(", verilog, re.MULTILINE))
-    for line in lines:
-        if line.startswith("module "):
-            name = line.split()[1].partition("(")[0]
-        module_of_line.append(name)
-        match = _INSTANCE.match(line)
-        if match and match[1] in names:
-            instances[name].append((match[1], match[2]))
-    top = next(filter(None, module_of_line))
-    part_of = {top: ITSELF}
-
-    def visit(module: str, path: tuple[str, ...]) -> None:
-        for child, instance in instances[module]:
-            below = (*path, instance)[:_DEPTH]
-            part_of[child] = ".".join(below)
-            visit(child, below)
-
-    visit(top, ())
-    return [part_of.get(module, ITSELF) for module in module_of_line]
+    modules = by_module(verilog)
+    part_of: dict[str, str] = {}
+    for path, module in instances(verilog, next(iter(modules))).items():
+        part = ".".join(path[:_DEPTH]) or ITSELF
+        part_of[module] = part if part_of.get(module, part) == part else ""
+    return [
+        part_of.get(name, ITSELF) for name, text in modules.items() for _ in text.splitlines()
+    ]
 
 
 def cells_by_part(verilog: str, file: str, cells: Mapping[str, Any]) -> dict[str, Counter[str]]:
@@ -52,7 +40,11 @@ def cells_by_part(verilog: str, file: str, cells: Mapping[str, Any]) -> dict[str
     of its JSON.
     """
     by_line = parts_by_line(verilog)
-    parts = set(by_line)
+    parts = {
+        ".".join(path[:depth])
+        for path in instances(verilog, next(iter(by_module(verilog))))
+        for depth in range(1, _DEPTH + 1)
+    }
     # "matmul.v:120.3-121.20", joined by "|" with others where cells were merged or mapped.
     line_of = re.compile(rf"(?:^|\|){re.escape(file)}:(\d+)\.")
     part_of_stem: dict[str, str] = {}
@@ -64,6 +56,9 @@ def cells_by_part(verilog: str, file: str, cells: Mapping[str, Any]) -> dict[str
             unknown.append((name, cell["type"]))
             continue
         part = by_line[int(source[1]) - 1]
+        if not part:
+            unknown.append((name, cell["type"]))
+            continue
         part_of_stem.setdefault(_STEM.sub("", name), part)
         counts[part][cell["type"]] += 1
     for name, kind in unknown:

@@ -1,0 +1,151 @@
+"""The text of a module: what it is, its ports in order and by bundle, then what Yosys wrote of it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from amaranth.lib import stream, wiring
+
+from rtl.generate.hierarchy import Part, Port
+from rtl.generate.words import free
+
+WIDTH = 100
+"""Of a line of comment."""
+
+_HEAD = re.compile(r"\A(?:/\*.*?\*/)?\s*(?:\(\*.*?\*\)\s*)*module (\w+)\((.*?)\);\n", re.DOTALL)
+_DECLARED = re.compile(r"^  (input|output|inout|wire|reg) ((?:\[\d+:0\] )?)(\w+)( = [^;]+)?;\n", re.M)
+_BIT = re.compile(r"\\(\w+)_reg\[(\d+)\] ")
+_BLOCKS = re.compile(r"(?:^  always @\(posedge (\w+)\)\n(?:    .*\n)+)", re.M)
+_PARAMETER = re.compile(r"(\.\w+)\(32'd(\d+)\)")
+_SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
+
+
+def texts(verilog: str, parts: Sequence[Part]) -> dict[str, str]:
+    """The text of each module by its name, from what Yosys wrote of all of them."""
+    found = {}
+    for text in re.split(r"(?<=^endmodule\n)", verilog, flags=re.MULTILINE):
+        head = _HEAD.match(text)
+        if head is not None:
+            found[head[1]] = text[head.end() :], text[: head.start(1)]
+    return {part.name: _module(found[part.name][0], part) for part in parts}
+
+
+def _module(body: str, part: Part) -> str:
+    declared: dict[str, tuple[str, str, str]] = {}
+    names = {port.name for port in part.ports}
+
+    def declaration(match: re.Match[str]) -> str:
+        kind, width, name, value = match[1], match[2], match[3], match[4] or ""
+        if name not in names:
+            return match[0]
+        if kind in ("wire", "reg"):
+            declared[name] = kind, width, value
+        return ""
+
+    body = _DECLARED.sub(declaration, body)
+    body = _PARAMETER.sub(r"\1(\2)", _clocked(_whole_names(body)))
+    ports = list(_ports(part, declared))
+    return "\n".join([*_about(part), f"module {part.name}(", *ports, ");", body.lstrip("\n")])
+
+
+def _whole_names(body: str) -> str:
+    """Single bits that Yosys made a register of, without the [] in their names."""
+    taken, names = set(re.findall(r"\w+", body)), {}
+
+    def named(match: re.Match[str]) -> str:
+        if match[0] not in names:
+            names[match[0]] = free(f"{match[1]}_{match[2]}", taken)
+            taken.add(names[match[0]])
+        return names[match[0]]
+
+    return _BIT.sub(named, body)
+
+
+def _clocked(body: str) -> str:
+    """Registers of a clock one behind the other in one block."""
+
+    def joined(match: re.Match[str]) -> str:
+        blocks = _BLOCK.findall(match[0])
+        if len(blocks) == 1:
+            return match[0]
+        inner = "".join(text for _, text in blocks)
+        return f"  always @(posedge {blocks[0][0]}) begin\n{inner}  end\n"
+
+    return _RUN.sub(joined, body)
+
+
+_BLOCK = re.compile(r"  always @\(posedge (\w+)\)\n((?:    .*\n)+)")
+_RUN = re.compile(
+    r"^  always @\(posedge (?P<clock>\w+)\)\n(?:    .*\n)+"
+    r"(?:  always @\(posedge (?P=clock)\)\n(?:    .*\n)+)*",
+    re.MULTILINE,
+)
+
+
+def _ports(part: Part, declared: dict[str, tuple[str, str, str]]) -> Iterator[str]:
+    said: set[str] = set()
+    about = dict(_bundles(part.component)) if part.component is not None else {}
+    for number, port in enumerate(part.ports):
+        comment = about.get(port.bundle, "")
+        if port.bundle and comment not in said and comment:
+            said.add(comment)
+            yield from _comment(comment, "  ")
+        kind, width, value = declared[port.name]
+        way = "input  wire" if port.is_input else f"output {kind:<4}"
+        comma = "," if number + 1 < len(part.ports) else ""
+        yield f"  {way} {width}{port.name}{value}{comma}"
+
+
+def _comment(text: str, indent: str) -> Iterator[str]:
+    for line in textwrap.wrap(text, WIDTH - len(indent) - 3, break_long_words=False):
+        yield f"{indent}// {line}"
+
+
+def _about(part: Part) -> Iterator[str]:
+    """The docstring up to its first section."""
+    doc = inspect.getdoc(type(part.component)) if part.component is not None else None
+    if doc:
+        section = _SECTION.search(doc)
+        text = doc[: section.start()] if section else doc
+        yield from (f"// {line}".rstrip() for line in text.strip().splitlines())
+    latency = getattr(part.component, "latency", None)
+    if isinstance(latency, int):
+        yield f"// Latency: {latency} cycles."
+
+
+def _bundles(component: Any) -> Iterator[tuple[str, str]]:
+    """What each member of a component is: its docstring, and that of the member's signature."""
+    if not isinstance(component, wiring.Component):
+        return
+    described = _members(inspect.getdoc(type(component)) or "")
+    for name, member in component.signature.members.items():
+        names, text = described.get(name, (name, ""))
+        if member.is_signature:
+            bundle = member.signature
+            if isinstance(bundle, wiring.FlippedSignature):
+                bundle = bundle.flip()
+            kind = type(bundle)
+            doc = (inspect.getdoc(kind) or "").partition("\n")[0]
+            if isinstance(bundle, stream.Signature) or kind is wiring.Signature:
+                doc = ""
+            text = f"{doc} {text}".strip()
+        if text:
+            yield name, f"{names}: {text}"
+
+
+def _members(doc: str) -> dict[str, tuple[str, str]]:
+    """Of a docstring's section Members: the names of an entry and its text, by each name."""
+    found: dict[str, tuple[str, str]] = {}
+    for kind, text in zip(*[iter(_SECTION.split(doc)[1:])] * 2, strict=True):
+        if kind == "Members":
+            for entry in re.split(r"\n(?=\S)", text.strip("\n")):
+                head, _, body = entry.partition("\n")
+                names = head.partition(" : ")[0]
+                words = " ".join(body.split())
+                for name in names.split(","):
+                    found[name.strip()] = names, words
+    return found
