@@ -176,8 +176,10 @@ def _pieces(name: str, what: Any) -> Iterator[tuple[str, int]]:
 class _Design(Design):
     """One fragment, whose signals and instances have the names that are given."""
 
-    def __init__(self, fragment: Fragment, ports: Sequence[Port], names: SignalDict) -> None:
-        self._names = names
+    def __init__(
+        self, fragment: Fragment, ports: Sequence[Port], names: SignalDict, instance: str
+    ) -> None:
+        self._names, self._instance = names, instance
         ways = {True: PortDirection.Input, False: PortDirection.Output}
         listed = [
             (port.name, port.signal, ways[port.is_input] if isinstance(port.signal, Signal) else None)
@@ -188,7 +190,7 @@ class _Design(Design):
     def _assign_names(self, fragment: Fragment, hierarchy: tuple[str, ...]) -> None:
         info = self.fragments[fragment]
         info.name = hierarchy
-        taken = {name for name, _, _ in self.ports}
+        taken = {name for name, _, _ in self.ports} | {self._instance}
         for below, name, _ in fragment.subfragments:
             self.fragments[below].name = (*hierarchy, name)
             taken.add(name)
@@ -231,7 +233,7 @@ class _Writer:
             new.add_subfragment(
                 self._below(below, (*path, name), around, fragment, names), name
             )
-        design = _Design(new, ports, names)
+        design = _Design(new, ports, names, path[-1] if path else "")
         text, _ = rtlil.convert_fragment(design, name=IN_WORK, emit_src=False)
         facts = tuple((port.name, port.bundle) for port in ports)
         if (text, facts) in self._known:
@@ -323,6 +325,7 @@ class _Writer:
                 RAM,
                 p_WIDTH=len(Value.cast(read.data)),
                 p_DEPTH=component.depth,
+                p_ADDRESS_BITS=len(Value.cast(read.address)),
                 p_LANES=component.by_lane,
                 p_OUTPUT_REGISTER=1,
                 i_clk=_clock(fragment),
@@ -339,6 +342,7 @@ class _Writer:
                 REGISTER_FILE,
                 p_WIDTH=len(Value.cast(read.data)),
                 p_DEPTH=component.depth,
+                p_ADDRESS_BITS=len(Value.cast(read.address)),
                 i_clk=_clock(fragment),
                 i_write_en=value(Value.cast(write.en)),
                 i_write_address=value(Value.cast(write.address)),
@@ -385,6 +389,7 @@ class _Writer:
             RAM,
             p_WIDTH=len(Value.cast(read.data)),
             p_DEPTH=made.depth,
+            p_ADDRESS_BITS=len(read.addr),
             p_LANES=len(write.en),
             p_OUTPUT_REGISTER=0,
             i_clk=_clock(fragment),

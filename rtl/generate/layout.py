@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from amaranth.lib import stream, wiring
 
-from rtl.generate.hierarchy import Part, Port
+from rtl.generate.hierarchy import Part
 from rtl.generate.words import free
 
 WIDTH = 100
@@ -18,8 +18,8 @@ WIDTH = 100
 
 _HEAD = re.compile(r"\A(?:/\*.*?\*/)?\s*(?:\(\*.*?\*\)\s*)*module (\w+)\((.*?)\);\n", re.DOTALL)
 _DECLARED = re.compile(r"^  (input|output|inout|wire|reg) ((?:\[\d+:0\] )?)(\w+)( = [^;]+)?;\n", re.M)
+_UNUSED = re.compile(r"^  \(\* unused_bits = .* \*\)\n", re.MULTILINE)
 _BIT = re.compile(r"\\(\w+)_reg\[(\d+)\] ")
-_BLOCKS = re.compile(r"(?:^  always @\(posedge (\w+)\)\n(?:    .*\n)+)", re.M)
 _PARAMETER = re.compile(r"(\.\w+)\(32'd(\d+)\)")
 _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 
@@ -35,7 +35,7 @@ def texts(verilog: str, parts: Sequence[Part]) -> dict[str, str]:
 
 
 def _module(body: str, part: Part) -> str:
-    declared: dict[str, tuple[str, str, str]] = {}
+    declared: dict[str, list[str]] = {}
     names = {port.name for port in part.ports}
 
     def declaration(match: re.Match[str]) -> str:
@@ -43,10 +43,12 @@ def _module(body: str, part: Part) -> str:
         if name not in names:
             return match[0]
         if kind in ("wire", "reg"):
-            declared[name] = kind, width, value
+            declared[name][1:] = kind, width, value
+        else:
+            declared[name] = [kind]
         return ""
 
-    body = _DECLARED.sub(declaration, body)
+    body = _DECLARED.sub(declaration, _UNUSED.sub("", body))
     body = _PARAMETER.sub(r"\1(\2)", _clocked(_whole_names(body)))
     ports = list(_ports(part, declared))
     return "\n".join([*_about(part), f"module {part.name}(", *ports, ");", body.lstrip("\n")])
@@ -86,7 +88,7 @@ _RUN = re.compile(
 )
 
 
-def _ports(part: Part, declared: dict[str, tuple[str, str, str]]) -> Iterator[str]:
+def _ports(part: Part, declared: Mapping[str, Sequence[str]]) -> Iterator[str]:
     said: set[str] = set()
     about = dict(_bundles(part.component)) if part.component is not None else {}
     for number, port in enumerate(part.ports):
@@ -94,10 +96,9 @@ def _ports(part: Part, declared: dict[str, tuple[str, str, str]]) -> Iterator[st
         if port.bundle and comment not in said and comment:
             said.add(comment)
             yield from _comment(comment, "  ")
-        kind, width, value = declared[port.name]
-        way = "input  wire" if port.is_input else f"output {kind:<4}"
+        way, kind, width, value = declared[port.name]
         comma = "," if number + 1 < len(part.ports) else ""
-        yield f"  {way} {width}{port.name}{value}{comma}"
+        yield f"  {way:<6} {kind:<4} {width}{port.name}{value}{comma}"
 
 
 def _comment(text: str, indent: str) -> Iterator[str]:

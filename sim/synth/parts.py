@@ -43,7 +43,7 @@ def cells_by_part(verilog: str, file: str, cells: Mapping[str, Any]) -> dict[str
     parts = {
         ".".join(path[:depth])
         for path in instances(verilog, next(iter(by_module(verilog))))
-        for depth in range(1, _DEPTH + 1)
+        for depth in range(1, min(_DEPTH, len(path)) + 1)
     }
     # "matmul.v:120.3-121.20", joined by "|" with others where cells were merged or mapped.
     line_of = re.compile(rf"(?:^|\|){re.escape(file)}:(\d+)\.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -57,7 +58,7 @@ Unknown bits (X) are differences. A word too many, too few or at the wrong addre
 EXAMPLE = """\
 | a small bench in plain Verilog, to be read and copied: one inference | `example/` |
 
-    cd example && iverilog -g2001 -o example.vvp example.v ../{verilog} && vvp example.vvp
+    cd example && iverilog -g2001 -o example.vvp -y ../{verilog} example.v && vvp example.vvp
 """
 
 STREAMS = """\
@@ -111,9 +112,9 @@ def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) ->
         top=top,
         module=module,
         unit=facts["unit"],
-        verilog=", ".join(f"`{path}`" for path in rtl),
+        verilog=f"`{rtl[0]}`" + (", its parts beside it" if len(rtl) > 1 else ""),
         configuration=", ".join(f"{key} {value}" for key, value in settings.items()),
         played="\n".join(f"- {name}" for name in facts["inferences"]),
         surroundings=surroundings,
-        example=EXAMPLE.format(verilog=rtl[-1]) if facts["unit"] == "accelerator" else "",
+        example=EXAMPLE.format(verilog=posixpath.dirname(rtl[0])) if facts["unit"] == "accelerator" else "",
     )

@@ -67,15 +67,15 @@ def _tool(name: str) -> str:
     return f'"${{{name.upper()}:-{name}}}"'
 
 
-def scripts(top: str, sources: Sequence[str], streams: bool) -> dict[str, str]:
+def scripts(top: str, sources: str, streams: bool) -> dict[str, str]:
     """A script for each simulator, by file name.
 
     sources
-        Files in the order in which they are read.
+        The list of the files in the order in which they are read.
     streams
         There are some, so that `--stalls SEED` and `+stalls=SEED` are taken.
     """
-    listed = " ".join(sources)
+    listed = f"-f {sources}"
 
     def _script(
         name: str, tool: str, options: str, build: str, run: str, *, tools: Sequence[str]

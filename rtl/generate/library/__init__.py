@@ -55,7 +55,7 @@ class Table:
             joined += [f"    .address{end}(address{port})", f"    .data{end}(data{port})"]
         return "\n".join(
             [
-                f"module {self.name} (",
+                f"module {self.name}(",
                 "  input  wire clk,",
                 "  // An entry comes two cycles after its address.",
                 ",\n".join(ports),
@@ -68,6 +68,7 @@ class Table:
                 f"  {ROM_TWO_PORTS if self.ports > 1 else ROM} #(",
                 f"    .WIDTH({self.width}),",
                 f"    .DEPTH({count}),",
+                f"    .ADDRESS_BITS({address}),",
                 "    .TABLE(TABLE)",
                 "  ) rom (",
                 ",\n".join(["    .clk(clk)", *joined]),

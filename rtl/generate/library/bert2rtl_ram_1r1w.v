@@ -19,7 +19,7 @@ module bert2rtl_ram_1r1w #(
   parameter DEPTH = 16,
   parameter LANES = 1,           // divides WIDTH
   parameter OUTPUT_REGISTER = 1, // 1: read_data comes two cycles after its address; 0: one cycle
-  parameter ADDRESS_BITS = $clog2(DEPTH) // follows from DEPTH
+  parameter ADDRESS_BITS = 4 // of DEPTH words: the least that count them
 ) (
   input  wire clk,
   // write port

@@ -12,7 +12,7 @@
 module bert2rtl_register_file #(
   parameter WIDTH = 8,
   parameter DEPTH = 16,
-  parameter ADDRESS_BITS = $clog2(DEPTH) // follows from DEPTH
+  parameter ADDRESS_BITS = 4 // of DEPTH words: the least that count them
 ) (
   input  wire clk,
   // write port

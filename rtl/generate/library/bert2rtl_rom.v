@@ -11,7 +11,7 @@ module bert2rtl_rom #(
   parameter WIDTH = 8,
   parameter DEPTH = 16,
   parameter [WIDTH*DEPTH-1:0] TABLE = 0,
-  parameter ADDRESS_BITS = $clog2(DEPTH) // follows from DEPTH
+  parameter ADDRESS_BITS = 4 // of DEPTH words: the least that count them
 ) (
   input  wire clk,
   input  wire [ADDRESS_BITS-1:0] address,

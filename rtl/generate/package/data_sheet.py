@@ -23,7 +23,8 @@ from rtl.generate.package.instances import Ports
 from rtl.generate.package.programming import programming
 from rtl.generate.package.tables import table
 from rtl.generate.sheet import Generated, chosen
-from rtl.generate.verilog import TRACE
+from rtl.generate import library
+from rtl.generate.verilog import TRACE, by_module, instances
 from rtl.interface.command import VERSION
 from rtl.interface.config import Config
 from rtl.interface.options import options_of
@@ -47,7 +48,6 @@ PORTS = {
 }
 """The purpose of a port, by the beginning of its name."""
 
-_MEMORY = re.compile(r"^  reg (?:\[(\d+):0\] )?(\w+) \[(\d+):0\];$", re.MULTILINE)
 
 
 def port_text(name: str) -> str:
@@ -64,8 +64,8 @@ def port_text(name: str) -> str:
     return found[0]
 
 
-KINDS = {"ram": "RAM", "rom": "ROM", "storage": "FIFO"}
-"""Of a memory, by its name in the Verilog."""
+KINDS = {"rom": "ROM", "storage": "FIFO"}
+"""Of a memory that is not a plain RAM, by the name of its instance."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,20 +85,32 @@ class Held:
 
 
 def memories(verilog: str, module: str) -> list[Held]:
-    """Each memory in the Verilog of `module`."""
+    """Each memory in the Verilog of `module`: an instance of a module of the library."""
+    texts, parts = by_module(verilog), instances(verilog, module)
     found = []
-    for part in re.split(r"^module ", verilog, flags=re.MULTILINE)[1:]:
-        name = re.match(r"\w+", part)
-        assert name is not None
-        place = name[0].removeprefix(module).strip("_") or module
-        for width, memory, last in _MEMORY.findall(part):
-            clocked = len(re.findall(rf"<= {memory}\[", part))
-            ports = clocked or len(re.findall(rf"= {memory}\[", part))
-            behind = re.search(r"^  reg .*\boutput\d?_1 =", part, re.MULTILINE)
-            read = 1 + (behind is not None) if clocked else 0
-            size = int(last) + 1, int(width or 0) + 1
-            found.append(Held(place, KINDS[memory], ports, read, *size))
+    for path, kind in parts.items():
+        if kind not in library.MODULES:
+            continue
+        head = rf"^  {kind} #\(\n((?:    .*\n)*)  \) {path[-1]} \("
+        instance = re.search(head, texts[parts[path[:-1]]], re.MULTILINE)
+        assert instance is not None
+        facts = {key: int(n) for key, n in re.findall(r"\.(\w+)\((\d+)\)", instance[1])}
+        own = path if path[-1] not in KINDS else path[:-1]
+        found.append(
+            Held(
+                ".".join(own),
+                KINDS.get(path[-1], "RAM"),
+                2 if kind == library.ROM_TWO_PORTS else 1,
+                _READ[kind] + facts.get("OUTPUT_REGISTER", 0),
+                facts["DEPTH"],
+                facts["WIDTH"],
+            )
+        )
     return found
+
+
+_READ = {library.RAM: 1, library.REGISTER_FILE: 0, library.ROM: 2, library.ROM_TWO_PORTS: 2}
+"""Cycles from an address to its word, the output register of a RAM aside."""
 
 
 def _ports(ports: Ports) -> Iterator[tuple[str, str, int, str]]:
