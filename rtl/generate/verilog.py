@@ -37,7 +37,8 @@ WRITING_ATTRIBUTES = "clean -purge; write_verilog"
 #: Warnings of Verilator about how Yosys writes, and why each is none about the design.
 WAIVED = {
     "PROCASSINIT": "registers hold their reset value from power-up on",
-    "UNUSEDSIGNAL": "every named signal is kept for waveforms, read or not",
+    "UNUSEDSIGNAL": "of a sum the carry, of a field a bit may be read by nobody",
+    "UNOPTFLAT": "vectors are put together from parts, which looks like a loop",
     "TIMESCALEMOD": "nothing here has a delay, so no timescale matters",
     "SYMRSVDWORD": "interrupt and abort are words of some C++ library",
 }

@@ -82,8 +82,8 @@ def replay(
 
 def example(folder: Path) -> str:
     """What the small example of a bench says, as Verilog of 2001."""
-    verilog = (folder / "bench.f").read_text().split()[-1]
-    build = ["iverilog", "-g2001", "-o", "example.vvp", "example.v", f"../{verilog}"]
+    modules = Path((folder / "bench.f").read_text().split()[-1]).parent
+    build = ["iverilog", "-g2001", "-o", "example.vvp", "-y", f"../{modules}", "example.v"]
     place = folder / "example"
     subprocess.run(build, cwd=place, check=True, capture_output=True)
     run = ["vvp", "-n", "example.vvp"]

@@ -154,9 +154,11 @@ def test_a_folder_that_holds_something_else(
 
 
 def test_a_bench_beside_its_verilog_says_so(benches: Benches) -> None:
-    files = bench_files(benches("requantize")[0], ["../rtl/requantize.v"])
-    assert "| the unit | `../rtl/requantize.v` |" in files["README.md"]
-    assert "bench/requantize_bench.sv ../rtl/requantize.v" in files["run_vcs.sh"]
+    rtl = ["../rtl/requantize.v", "../rtl/requantize_shift.v"]
+    files = bench_files(benches("requantize")[0], rtl)
+    assert "| the unit | `../rtl/requantize.v`, its parts beside it |" in files["README.md"]
+    assert files["bench.f"].split()[1:] == ["bench/requantize_bench.sv", *rtl]
+    assert "-f bench.f" in files["run_vcs.sh"]
 
 
 def test_what_golden_words_cannot_hold_is_refused() -> None:
