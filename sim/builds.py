@@ -24,6 +24,7 @@ from cli.progress import stage
 
 import cocotb
 
+from rtl.generate.verilog import instances
 from sim.design import Design
 from sim.simulators import (
     TIMESCALE,
@@ -81,9 +82,10 @@ def _visibility(design: Design, probes: Sequence[str]) -> str:
     """Verilator control file that lets a bench see the ports, and `probes` in the parts."""
     lines = ["`verilator_config"]
     signals = [(design.name, port) for port in design.ports]
+    modules = instances(design.verilog, design.name) if probes else {}
     for probe in probes:
         *path, signal = probe.split(".")
-        signals.append(("_".join([design.name, *path]), signal))
+        signals.append((modules[*path,], signal))
     lines += [f'public_flat_rw -module "{module}" -var "{name}"' for module, name in signals]
     return "\n".join(lines) + "\n"
 

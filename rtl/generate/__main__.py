@@ -38,7 +38,7 @@ examples:
   python -m rtl.generate softmax --lanes 8 -o build/rtl
   python -m rtl.generate matmul --lanes 16 --dsp-macs 96 -o build/rtl
   python -m rtl.generate accelerator --lanes 8 -o build/package --clock-mhz 125
-  python -m rtl.generate accelerator --lanes 4 --no-trace --prefix small_
+  python -m rtl.generate accelerator --lanes 4 --trace --prefix small_
   python -m rtl.generate accelerator --dma --data-bits 128 -o build/package
   python -m rtl.generate accelerator --dma --cores 2 --lanes 4
   python -m rtl.generate accelerator --fit build/bert-tiny-imdb build/mine --lanes 16
@@ -62,9 +62,9 @@ def _parser() -> Parser:
         help="begins the names of files and modules, so that two configurations fit one design",
     )
     result.add_argument(
-        "--no-trace",
+        "--trace",
         action="store_true",
-        help="without the outputs trace_*, which only benches need",
+        help="with the outputs trace_*, which show every write of an intermediate to a bench",
     )
     result.add_argument(
         "--clock-mhz",
@@ -104,7 +104,7 @@ def _run(options: argparse.Namespace) -> None:
                 config,
                 options.out,
                 prefix=options.prefix,
-                trace=not options.no_trace,
+                trace=options.trace,
             )
         ]
     for path in paths:
@@ -121,7 +121,7 @@ def _package(options: argparse.Namespace, config: Config, bus: Bus | None) -> li
     constraints("", mhz)  # a clock that is none is refused before the design is made
     name = STREAMED if bus is None else WITH_DMA
     stage(f"generating the {name}, {array(config.lanes, config.tile_columns)}")
-    made = accelerator(config, prefix=options.prefix, trace=not options.no_trace, bus=bus)
+    made = accelerator(config, prefix=options.prefix, trace=options.trace, bus=bus)
     stage("generating its bench")
     bench = _bench(made, config, options.prefix, bus)
     told = expected(config, bus)
@@ -131,12 +131,12 @@ def _package(options: argparse.Namespace, config: Config, bus: Bus | None) -> li
 
 def _bench(made: Generated, config: Config, prefix: str, bus: Bus | None) -> Around:
     """The bench of small random models."""
-    from rtl.generate.package.folder import Around, verilog_path
+    from rtl.generate.package.folder import Around, verilog_paths
     from tb.generate.folder import bench_files, bench_of
 
     design = made.facts, made.verilog
     bench = bench_of(STREAMED, config, prefix=prefix, design=design, bus=bus)
-    files = bench_files(bench, [f"../{verilog_path(made.module)}"])
+    files = bench_files(bench, [f"../{path}" for path in verilog_paths(made.verilog)])
     return Around(files=files, sources=bench.sources)
 
 

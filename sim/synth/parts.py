@@ -7,11 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from rtl.generate.verilog import by_module, instances
+
 #: What does not lie in a part, but in the unit itself.
 ITSELF = "(itself)"
 
-_MODULE = re.compile(r"^module (\w+)\(", re.MULTILINE)
-_INSTANCE = re.compile(r"^  (\w+) (\w+) \($")
 _STEM = re.compile(r"_(TRELLIS_FF|LUT4|CCU2C|PFUMX|L6MUX21|MULT18X18D|DP16KD)_.*$")
 _DEPTH = 2  # parts of parts are told apart, what lies deeper counts with them
 
@@ -19,47 +19,29 @@ _DEPTH = 2  # parts of parts are told apart, what lies deeper counts with them
 def parts_by_line(verilog: str) -> list[str]:
     """For each line of the text, the part of the top module it lies in: `part` or `part.part`.
 
-    The top module is the first one. Every module of generated Verilog has one instance.
+    The top module is the first one. Lines of a module that several parts have say nothing: "".
     """
-    module_of_line, name = [], ""
-    for line in verilog.splitlines():
-        if line.startswith("module "):
-            name = line.split()[1].partition("(")[0]
-        module_of_line.append(name)
-    part_of = {
-        module: ".".join(path[:_DEPTH]) or ITSELF for module, path in modules(verilog).items()
+    modules = by_module(verilog)
+    part_of: dict[str, str] = {}
+    for path, module in instances(verilog, next(iter(modules))).items():
+        part = ".".join(path[:_DEPTH]) or ITSELF
+        part_of[module] = part if part_of.get(module, part) == part else ""
+    return [part_of.get(name, ITSELF) for name, text in modules.items() for _ in text.splitlines()]
+
+
+def kept(verilog: str) -> dict[str, list[str]]:
+    """Modules that are a part down to that depth, and the part that each of their instances is in.
+
+    What lies deeper belongs to one of them.
+    """
+    paths = instances(verilog, next(iter(by_module(verilog))))
+    found: dict[str, list[str]] = {
+        module: [] for path, module in paths.items() if len(path) <= _DEPTH
     }
-    return [part_of.get(module, ITSELF) for module in module_of_line]
-
-
-def modules(verilog: str) -> dict[str, tuple[str, ...]]:
-    """For each module the instances that lead to it from the top, which is the first module.
-
-    Every module of generated Verilog has one instance.
-    """
-    instances, name, names = defaultdict(list), "", re.findall(_MODULE, verilog)
-    known = set(names)
-    for line in verilog.splitlines():
-        if line.startswith("module "):
-            name = line.split()[1].partition("(")[0]
-        match = _INSTANCE.match(line)
-        if match and match[1] in known:
-            instances[name].append((match[1], match[2]))
-    found: dict[str, tuple[str, ...]] = {names[0]: ()}
-
-    def visit(module: str) -> None:
-        for child, instance in instances[module]:
-            found[child] = (*found[module], instance)
-            visit(child)
-
-    visit(names[0])
+    for path, module in paths.items():
+        if module in found:
+            found[module].append(".".join(path[:_DEPTH]) or ITSELF)
     return found
-
-
-def kept(verilog: str) -> dict[str, str]:
-    """The part that each module down to that depth is; what lies deeper belongs to one of them."""
-    paths = modules(verilog).items()
-    return {module: ".".join(path) or ITSELF for module, path in paths if len(path) <= _DEPTH}
 
 
 def cells_by_part(verilog: str, file: str, cells: Mapping[str, Any]) -> dict[str, Counter[str]]:
@@ -71,7 +53,11 @@ def cells_by_part(verilog: str, file: str, cells: Mapping[str, Any]) -> dict[str
     of its JSON.
     """
     by_line = parts_by_line(verilog)
-    parts = set(by_line)
+    parts = {
+        ".".join(path[:depth])
+        for path in instances(verilog, next(iter(by_module(verilog))))
+        for depth in range(1, min(_DEPTH, len(path)) + 1)
+    }
     # "matmul.v:120.3-121.20", joined by "|" with others where cells were merged or mapped.
     line_of = re.compile(rf"(?:^|\|){re.escape(file)}:(\d+)\.")
     part_of_stem: dict[str, str] = {}
@@ -83,6 +69,9 @@ def cells_by_part(verilog: str, file: str, cells: Mapping[str, Any]) -> dict[str
             unknown.append((name, cell["type"]))
             continue
         part = by_line[int(source[1]) - 1]
+        if not part:
+            unknown.append((name, cell["type"]))
+            continue
         part_of_stem.setdefault(_STEM.sub("", name), part)
         counts[part][cell["type"]] += 1
     for name, kind in unknown:

@@ -14,7 +14,7 @@ from golden.model import Model
 from rtl.compile.fit import FitError
 from rtl.compile.program import Program, compile_attention, compile_model
 from rtl.dma.bus import Bus
-from rtl.generate.sheet import generated
+from rtl.generate.sheet import file_list, generated, module_files
 from rtl.generate.verilog import TRACE
 from rtl.interface.config import Config
 from tb.case import accelerator_inference, attention_inference
@@ -300,13 +300,13 @@ def bench_files(bench: Bench, rtl: Sequence[str]) -> dict[str, str]:
     rtl
         Paths of the unit's Verilog in the folder.
     """
-    sources = [*bench.sources, *rtl]
-    files = dict(bench.files) | scripts.scripts(bench.top, sources, bench.facts["streams"])
-    files[MARK] = "".join(f"{path}\n" for path in sources)
+    texts = dict(bench.files) | scripts.scripts(bench.top, MARK, bench.facts["streams"])
     if bench.facts["uvm"]:
-        files |= scripts.scripts(bench.example, [*sources, *bench.view], True, uvm=True)
-    files["README.md"] = readme.text(bench.top, bench.module, bench.facts, rtl)
-    return files
+        view = " ".join([MARK, *bench.view])
+        texts |= scripts.scripts(bench.example, view, True, uvm=True)
+    texts[MARK] = file_list([*bench.sources, *rtl])
+    texts["README.md"] = readme.text(bench.top, bench.module, bench.facts, rtl)
+    return texts
 
 
 def check_folder(folder: Path) -> None:
@@ -338,13 +338,13 @@ def write_bench(bench: Bench, folder: Path) -> list[Path]:
         It cannot be written.
     """
     check_folder(folder)
-    source = f"rtl/{bench.module}.v"
-    files = bench_files(bench, [source]) | {source: bench.verilog}
+    rtl = {f"rtl/{name}": text for name, text in module_files(bench.verilog).items()}
+    texts = bench_files(bench, list(rtl)) | rtl
     with replacing(folder) as temporary:
-        for name, text in files.items():
+        for name, text in texts.items():
             path = temporary / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             if path.suffix == ".sh":
                 path.chmod(0o755)
-    return [folder / name for name in sorted(files)]
+    return [folder / name for name in sorted(texts)]

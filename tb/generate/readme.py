@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -57,7 +58,7 @@ Unknown bits (X) are differences. A word too many, too few or at the wrong addre
 EXAMPLE = """\
 | a small bench in plain Verilog, to be read and copied: one inference | `example/` |
 
-    cd example && iverilog -g2001 -o example.vvp example.v ../{verilog} && vvp example.vvp
+    cd example && iverilog -g2001 -o example.vvp -y ../{verilog} example.v && vvp example.vvp
 """
 
 STREAMS = """\
@@ -79,7 +80,6 @@ All {cores} cores play at the same time; core k begins with the k-th inference o
 list, counted from 0."""
 
 UVM = """
-
 ## UVM
 
 A passive view for the testbench of an SoC. It needs UVM 1.2 or IEEE 1800.2, which the simulator or
@@ -114,11 +114,12 @@ the accelerator, and its test gives the env a configuration:
 
 - The scoreboard knows an inference by its tokens and by the model's hash in its command stream,
   whatever drives the accelerator. It compares the logits where a table has both.
-- All others are only counted: unchecked, failed or aborted, not read, unfinished.
+- All others are counted as unchecked, as are failed, aborted and unfinished ones by those names.
 - Logits that are missing after a `status` of NONE are a UVM_ERROR, as are logits that differ.
 - Embedding rows are taken to be the model's. Others show as wrong logits.
 - The mirror of the registers follows the bus. Reads of what hardware never changes are held to it.
-- Verilator ignores the covergroups."""
+- Verilator ignores the covergroups.
+"""
 
 PINS = """\
 The unit has no streams: `vectors/pins.mem` holds its inputs cycle by cycle, with {pauses}.
@@ -149,13 +150,14 @@ def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) ->
         pauses = "no pauses" if stalls is None else f"pauses drawn by the seed {stalls}"
         surroundings = PINS.format(pauses=pauses)
     settings = chosen(facts["config"], facts["bus"])
+    example = EXAMPLE.format(verilog=posixpath.dirname(rtl[0]))
     return TEXT.format(
         top=top,
         module=module,
         unit=facts["unit"],
-        verilog=", ".join(f"`{path}`" for path in rtl),
+        verilog=f"`{rtl[0]}`" + (", its parts beside it" if len(rtl) > 1 else ""),
         configuration=", ".join(f"{key} {value}" for key, value in settings.items()),
         played="\n".join(f"- {name}" for name in facts["inferences"]),
         surroundings=surroundings + (UVM.format(module=module) if facts["uvm"] else ""),
-        example=EXAMPLE.format(verilog=rtl[-1]) if facts["unit"] == "accelerator" else "",
+        example=example if facts["unit"] == "accelerator" else "",
     )

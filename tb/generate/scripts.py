@@ -84,20 +84,18 @@ def _tool(name: str) -> str:
     return f'"${{{name.upper()}:-{name}}}"'
 
 
-def scripts(
-    top: str, sources: Sequence[str], streams: bool, *, uvm: bool = False
-) -> dict[str, str]:
+def scripts(top: str, sources: str, streams: bool, *, uvm: bool = False) -> dict[str, str]:
     """A script for each simulator, by file name.
 
     sources
-        Files in the order in which they are read.
+        The list of the files in the order in which they are read, and what is read after them.
     streams
         There are some, so that `--stalls SEED` and `+stalls=SEED` are taken.
     uvm
         The sources use UVM: run_uvm_NAME.sh for each simulator that can, which also demands that no
         UVM_ERROR was reported.
     """
-    listed = " ".join(sources)
+    listed = f"-f {sources}"
     used = _UVM if uvm else dict.fromkeys(("icarus", *_UVM), "")
     needs_home = {"verilator": _UVM_HOME} if uvm else {}
     lines = ["PASS: ", "UVM_ERROR : *0$", "UVM_FATAL : *0$"] if uvm else ["PASS: "]

@@ -25,7 +25,6 @@ from rtl.generate.package.data_sheet import PORTS, data_sheet, memories, port_te
 from rtl.generate.package.instances import verilog, vhdl, vhdl_name
 from rtl.generate.package.programming import programming
 from rtl.generate.sheet import Generated, banner
-from rtl.generate.verilog import in_order
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from rtl.registers.map import registers
@@ -93,15 +92,6 @@ def test_the_verilog_instance_names_every_port() -> None:
     assert "wire [11:0] i__payload;  // input\n" in text
     assert "wire clk" not in text
     assert "wire o;  // output\n" in text
-
-
-def test_ports_stand_in_their_order() -> None:
-    text = "module a(x, y);\nendmodule\nmodule b(out, clk, rst, \n in);\n  wire in;\nendmodule\n"
-    wanted = "module b(\n  clk,\n  rst,\n  in,\n  out\n);\n  wire in;\nendmodule\n"
-    ordered = in_order(text, "b", ["clk", "rst", "in", "gone", "out"])
-    assert ordered == f"module a(x, y);\nendmodule\n{wanted}"
-    with pytest.raises(AssertionError, match="ports without a place: in"):
-        in_order(text, "b", ["clk", "rst", "out"])
 
 
 def test_the_banner() -> None:
@@ -220,20 +210,73 @@ def test_the_chapter_of_programming(bus: Bus | None) -> None:
     }
 
 
+MEMORIES = """\
+module top(
+  input  wire clk
+);
+  bert2rtl_ram_1r1w #(
+    .DEPTH(100),
+    .LANES(1),
+    .OUTPUT_REGISTER(1),
+    .WIDTH(32)
+  ) words (
+    .clk(clk)
+  );
+  top_part part0 (
+    .clk(clk)
+  );
+  top_part part1 (
+    .clk(clk)
+  );
+  top_fifo fifo (
+    .clk(clk)
+  );
+  bert2rtl_register_file #(
+    .DEPTH(3),
+    .WIDTH(7)
+  ) lengths (
+    .clk(clk)
+  );
+endmodule
+module top_part(
+  input  wire clk
+);
+  top_table exp2 (
+    .clk(clk)
+  );
+endmodule
+module top_table(
+  input  wire clk
+);
+  bert2rtl_rom_2r #(
+    .DEPTH(8),
+    .TABLE(TABLE),
+    .WIDTH(1)
+  ) rom (
+    .clk(clk)
+  );
+endmodule
+module top_fifo(
+  input  wire clk
+);
+  bert2rtl_ram_1r1w #(
+    .DEPTH(4),
+    .OUTPUT_REGISTER(0),
+    .WIDTH(7)
+  ) storage (
+    .clk(clk)
+  );
+endmodule
+"""
+
+
 def test_memories_of_a_text() -> None:
-    text = (
-        "module top(a);\n  reg [3:0] counter;\n  reg [31:0] ram [99:0];\n"
-        "  reg [31:0] output_1 = 0;\n    ram[a] <= b;\n    _1_ <= ram[c];\nendmodule\n"
-        "module top_part_table(a);\n  reg rom [7:0];\n  reg output0_1 = 0;\n  reg output1_1 = 0;\n"
-        "    _2_ <= rom[a];\n    _3_ <= rom[\\b$1 ];\nendmodule\n"
-        "module top_lengths(a);\n  reg [6:0] ram [2:0];\n  assign d = ram[a];\nendmodule\n"
-        "module top_fifo(a);\n  reg [6:0] storage [3:0];\n      _4_ <= storage[a];\nendmodule\n"
-    )
-    assert [dataclasses.astuple(one) for one in memories(text, "top")] == [
-        ("top", "RAM", 1, 2, 100, 32),
-        ("part_table", "ROM", 2, 2, 8, 1),
-        ("lengths", "RAM", 1, 0, 3, 7),
+    assert [dataclasses.astuple(one) for one in memories(MEMORIES, "top")] == [
+        ("words", "RAM", 1, 2, 100, 32),
+        ("part0.exp2", "ROM", 2, 2, 8, 1),
+        ("part1.exp2", "ROM", 2, 2, 8, 1),
         ("fifo", "FIFO", 1, 1, 4, 7),
+        ("lengths", "RAM", 1, 0, 3, 7),
     ]
 
 

@@ -46,6 +46,8 @@ AXI = {
 }
 """The signals of each interface by the names of AMBA."""
 
+VERILOG = "module my_unit(\n);\nendmodule\nmodule my_part(\n);\nendmodule\n"
+"""A file for each module."""
 NS = {"x": "http://www.accellera.org/XMLSchema/IPXACT/1685-2014"}
 EACH = pytest.mark.parametrize("which", BUSES)
 
@@ -68,7 +70,7 @@ def packages() -> dict[str, tuple[dict[str, Any], dict[str, str]]]:
     found = {}
     for which, bus in BUSES.items():
         facts = facts_of(which)
-        made = Generated(module="my_unit", verilog="module my_unit(\n);\nendmodule\n", facts=facts)
+        made = Generated(module="my_unit", verilog=VERILOG, facts=facts)
         found[which] = (
             facts["ports"],
             package_files(made, CONFIG, Around(files={}, sources=[]), bus=bus),
@@ -222,6 +224,7 @@ def test_files_that_are_named_are_in_the_package(which: str, packages) -> None:
     named = [one.text or "" for one in root.iterfind(".//x:file/x:name", NS)]
     assert [Path(one).name for one in named] == [
         "my_unit.v",
+        "my_part.v",
         "my_unit.lpf",
         "my_unit.sdc",
         "my_unit.xdc",
@@ -303,9 +306,12 @@ def test_platform_designer_gets_every_port_once(which: str, packages, tmp_path: 
             bits = str(parts[port])
         found[port] = way.lower(), int(bits)
     assert found == {name: (one["direction"], one["width"]) for name, one in ports.items()}
-    for _, kind, key, path in of("add_fileset_file"):
-        assert (kind, key) == ("VERILOG", "PATH")
-        assert posixpath.normpath(f"ip/{path}") == "rtl/my_unit.v"
+    listed = [*of("add_fileset_file")]
+    assert [kind for _, kind, _, _ in listed] == ["VERILOG"] * 4
+    assert [posixpath.normpath(f"ip/{path}") for *_, path in listed] == [
+        "rtl/my_unit.v",
+        "rtl/my_part.v",
+    ] * 2
     assert {top for _, _, top in of("set_fileset_property")} == {"my_unit"}
     issued = {key: value for name, key, value in of("set_interface_property") if name == "m_axi"}
     if bus is not None:
@@ -377,7 +383,9 @@ def test_vivado_has_every_interface_on_its_clock(
         ("-clock", "clk", "-reset", "rst", "THE_CORE"),
     ]
     (added,) = [call[-1] for call in calls if call[0] == "add_files"]
-    assert posixpath.normpath(added) == str(tmp_path / "rtl" / "my_unit.v")
+    assert [posixpath.normpath(path) for path in added.split()] == [
+        str(tmp_path / "rtl" / f"my_{name}.v") for name in ("unit", "part")
+    ]
     assert [call[0] for call in calls[-2:]] == ["ipx::save_core", "close_project"]
 
 

@@ -14,7 +14,7 @@ from rtl.dma.fetch import Fetch
 from rtl.dma.registers import DmaRegisters
 from rtl.dma.row_addresses import most_row_words
 from rtl.generate.__main__ import main
-from rtl.generate.sheet import generated
+from rtl.generate.sheet import generated, module_files
 from rtl.generate.verilog import convert
 from rtl.interface.config import LANES, Config, ceil_div
 from rtl.registers import __main__ as registers
@@ -32,9 +32,11 @@ from tests.tb.plain import passed, play
 
 def said(text: str, top: str, folder: Path) -> dict[str, str]:
     """What the tools say of a Verilog text."""
-    path = folder / f"{top}.v"
-    path.write_text(text)
-    return {name: tool([path], top) for name, tool in TOOLS.items()}
+    files = module_files(text)
+    for name, module in files.items():
+        (folder / name).write_text(module)
+    paths = [folder / name for name in files]
+    return {name: tool(paths, top) for name, tool in TOOLS.items()}
 
 
 @pytest.mark.thorough

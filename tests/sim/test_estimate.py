@@ -17,6 +17,7 @@ from docs.figures import load
 from golden.model import Shape
 from golden.random import random_model
 from golden.store import save
+from rtl.generate.package.data_sheet import memories as of_verilog
 from rtl.interface.config import LANES, Config
 from sim.design import generated
 from sim.estimate import __main__ as command
@@ -142,11 +143,10 @@ def test_a_memory_of_several_counts_each() -> None:
 
 @pytest.mark.parametrize("bias_heads", [0, 3])
 def test_the_memories_are_those_of_the_verilog(bias_heads: int) -> None:
-    """Width and depth of each, as the generated accelerator declares them."""
+    """Width and depth of each, as the generated accelerator instantiates them."""
     made = replace(small(4), bias_heads=bias_heads)
     verilog = generated("accelerator", made).verilog
-    declared = re.findall(r"^\s*reg (?:\[(\d+):0\] )?\w+ \[(\d+):0\];", verilog, re.MULTILINE)
-    found = sorted((int(high or 0) + 1, int(last) + 1) for high, last in declared)
+    found = sorted((held.bits, held.words) for held in of_verilog(verilog, "accelerator"))
     told = [(m.width, m.depth) for m in memories(made) for _ in range(m.count)]
     assert found == sorted(told)
 

@@ -36,7 +36,7 @@ from sim.cycles.model import predict
 from sim.design import generated
 from sim.estimate.sheet import expected
 from tb.scenarios import SMALL, SMALL_LIMITS
-from tests.sim.test_lint import TOOLS, slang_says, verilator_says
+from tests.sim.test_lint import TOOLS, modules, slang_says, verilator_says
 from tests.tb.plain import passed, play
 from tests.tiers import quick
 
@@ -86,7 +86,7 @@ def fusesoc(
 def damaged(package: Path, place: Path) -> Path:
     """The package with one product inverted."""
     shutil.copytree(package, place)
-    path = place / "rtl" / "accelerator.v"
+    path = place / "rtl" / "accelerator_engine_matmul.v"
     text, count = re.subn(
         r"^    product_3_2 <= (\w+);",
         r"    product_3_2 <= ~\1;",
@@ -132,7 +132,7 @@ def test_fusesoc_lints(package: Path, tmp_path: Path) -> None:
     done = fusesoc(package, tmp_path / "sound", "lint")
     assert (done.returncode, "%Warning" in done.stdout + done.stderr) == (0, False)
     other = damaged(package, tmp_path / "damaged")
-    path = other / "rtl" / "accelerator.v"
+    path = other / "rtl" / "accelerator_engine_matmul.v"
     text = path.read_text()
     path.write_text(text.replace("product_3_2 <= ~", "product_3_2 <= 1'h1 & ~"))
     done = fusesoc(other, tmp_path / "run", "lint")
@@ -144,7 +144,7 @@ def module_ports(text: str) -> list[str]:
     """The ports of the accelerator's module, as its Verilog names them."""
     head = re.search(r"^module accelerator\(\n(.*?)\n\);", text, re.MULTILINE | re.DOTALL)
     assert head is not None
-    return [line.strip() for line in head[1].split(",\n")]
+    return re.findall(r"^  (?:input|output) .*?(\w+)(?: = \S+)?,?$", head[1], re.MULTILINE)
 
 
 def test_the_verilog_says_what_it_is(package: Path) -> None:
@@ -178,7 +178,7 @@ def test_the_verilog_template_joins_every_port(package: Path, tmp_path: Path) ->
     top = tmp_path / "top.v"
     lines = [f"/* verilator lint_off {rule} */" for rule in waived]
     top.write_text("\n".join([*lines, "module top;", "wire clk, rst;", template, "endmodule", ""]))
-    files = [package / "rtl" / "accelerator.v", top]
+    files = [*modules(package, "accelerator"), top]
     assert verilator_says(files, "top", "-Wall") == ""
     assert slang_says(files, "top").startswith("0 errors") or slang_says(files, "top") == ""
     top.write_text(top.read_text().replace("[6:0] s_axi_awaddr;", "[5:0] s_axi_awaddr;"))
@@ -207,18 +207,18 @@ def test_the_data_sheet_says_what_the_design_has(package: Path) -> None:
     held = {
         part: (int(words), int(bits))
         for part, words, bits in re.findall(
-            r"^\| (\w+) \| R[AO]M \| \d \| \d \| (\d+) \| (\d+) \| \d+ \|$", text, re.M
+            r"^\| ([\w.]+) \| R[AO]M \| \d \| \d \| (\d+) \| (\d+) \| \d+ \|$", text, re.M
         )
     }
     n = CONFIG.lanes
     wanted = {
         **{
-            f"engine_{name}_bank": (CONFIG.bank_words, 8 * n)
+            f"engine.{name}_bank": (CONFIG.bank_words, 8 * n)
             for name in ("query", "key", "value", "context")
         },
-        "engine_x8": (CONFIG.x_words, 8 * n),
-        "normalizer_x16": (CONFIG.x_words, 16 * n),
-        "engine_weights": (2 * CONFIG.weight_words, 8 * n),
+        "engine.x8": (CONFIG.x_words, 8 * n),
+        "normalizer.x16": (CONFIG.x_words, 16 * n),
+        "engine.weights": (2 * CONFIG.weight_words, 8 * n),
         "logits": (CONFIG.labels * CONFIG.gathered_tiles, 32 * n),
     }
     assert wanted.items() <= held.items()
@@ -238,10 +238,10 @@ def test_the_data_sheet_says_what_the_design_has(package: Path) -> None:
 
 
 CHOICES = {
-    "streams": ["--clock-mhz", "80"],
+    "streams": ["--clock-mhz", "80", "--trace"],
     "memory": ["--dma", "--data-bits", "128", "--columns", "8", "--prefix", "my_"],
     "cores": ["--dma", "--cores", "3"],
-    "bare": ["--no-trace", "--precise"],
+    "bare": ["--precise"],
 }
 
 
@@ -273,10 +273,12 @@ def test_the_package_says_each_thing_once(kind: str, tmp_path: Path) -> None:
 
     # Ports: the Verilog, JSON, data sheet, both templates, the example.
     ports = {name: (port["direction"], port["width"]) for name, port in facts["ports"].items()}
-    body = verilog.partition(f"module {module}(\n")[2].partition("endmodule")[0]
+    body = verilog.partition(f"module {module}(\n")[2].partition("\n);\n")[0]
     declared = {
         name: (way, int(high or 0) + 1)
-        for way, high, name in re.findall(r"^  (input|output) (?:\[(\d+):0\] )?(\w+);$", body, re.M)
+        for way, high, name in re.findall(
+            r"^  (input|output) +(?:wire|reg) +(?:\[(\d+):0\] )?(\w+)(?: = \S+)?,?$", body, re.M
+        )
     }
     assert declared == ports
     of_sheet = re.findall(r"^\| (\w+) \| ((?:in|out)put) \| (\d+) \|", sheet, re.M)
@@ -325,7 +327,11 @@ def test_the_package_says_each_thing_once(kind: str, tmp_path: Path) -> None:
         name for name in files if name.endswith((".v", ".sv"))
     }
     assert f"\nmodule {core['targets']['sim']['toplevel']};" in text[f"{bench}/{listed[1]}"]
-    assert hashlib.sha256(verilog.encode()).hexdigest() in sheet
+    rtl = text[f"{module}.f"].split()
+    assert set(rtl) == {name for name in text if name.startswith("rtl/") and name.endswith(".v")}
+    assert rtl == core["filesets"]["rtl"]["files"]
+    whole = "".join(text[name] for name in rtl)
+    assert hashlib.sha256(whole.encode()).hexdigest() in sheet
 
 
 @pytest.mark.parametrize("tokens", [1, 5, 16])
@@ -368,7 +374,8 @@ def test_the_formulas_of_the_sheet_are_exact(
 def test_ip_xact_has_the_ports_of_the_verilog(package: Path) -> None:
     driver = pyslang.driver.Driver()
     driver.addStandardArgs()
-    assert driver.parseCommandLine(f"slang --top accelerator {package / 'rtl' / 'accelerator.v'}")
+    files = " ".join(map(str, modules(package, "accelerator")))
+    assert driver.parseCommandLine(f"slang --top accelerator {files}")
     assert driver.processOptions()
     assert driver.parseAllSources()
     (top,) = driver.createCompilation().getRoot().topInstances
@@ -469,16 +476,17 @@ def test_nextpnr_takes_the_clock(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_two_packages_in_one_folder(tmp_path: Path, capsys) -> None:
     tiny = ["--lanes=4", "--tokens=4", "--hidden=4", "--ffn=4", "--labels=2"]
-    for prefix, more in (("tiny_", []), ("other_", ["--no-trace", "--clock-mhz", "50"])):
+    for prefix, more in (("tiny_", ["--trace"]), ("other_", ["--clock-mhz", "50"])):
         options = [*tiny, *more, "--prefix", prefix, "-o", str(tmp_path)]
         assert command.main(["accelerator", *options]) == 0
     capsys.readouterr()
     for prefix, period in (("tiny_", "10.000"), ("other_", "20.000")):
         module = f"{prefix}accelerator"
         verilog = tmp_path / "rtl" / f"{module}.v"
-        assert {tool: TOOLS[tool]([verilog], module) for tool in TOOLS} == dict.fromkeys(TOOLS, "")
-        head = verilog.read_text().partition(f"module {module}(\n")[2].partition(");")[0]
-        assert ("\n  trace_" in head) == (prefix == "tiny_")
+        files = modules(tmp_path, module)
+        assert {tool: TOOLS[tool](files, module) for tool in TOOLS} == dict.fromkeys(TOOLS, "")
+        head = verilog.read_text().partition(f"module {module}(\n")[2].partition("\n);")[0]
+        assert (" trace_" in head) == (prefix == "tiny_")
         assert period in (tmp_path / "constraints" / f"{module}.sdc").read_text()
         bench = tmp_path / f"{module}_bench"
         assert f"`{bench.name}/` holds" in (tmp_path / f"{module}.md").read_text()

@@ -29,9 +29,18 @@ ONES = 0xFFFFFFFF
 MOST = 4096  # operations
 
 # What hardware changes, with the net of the accelerator that holds it.
-NETS = {"busy": "busy", "done": "ended", "error": "code", "failed": "failed"}
+NETS = {
+    "busy": "control__busy",
+    "done": "ended",
+    "error": "control__code",
+    "failed": "control__failed",
+}
 CHANGED = [
-    (field.name, NETS.get(field.name, f"value__{field.name}"), field.high - field.low + 1)
+    (
+        field.name,
+        NETS.get(field.name, f"registers__value__{field.name}"),
+        field.high - field.low + 1,
+    )
     for register in MAP
     for field in register.fields
     if field.access == "ro" and not field.constant

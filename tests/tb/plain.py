@@ -28,7 +28,7 @@ FLAGS = "-CFLAGS -O0 -MAKEFLAGS OPT_FAST=-O0 -MAKEFLAGS OPT_SLOW=-O0 -MAKEFLAGS 
 #: A register of each unit; with +fault the bits of it and of its like in other lanes are inverted.
 FAULTS = {
     "requantize": "acc2",
-    "activation": "output_1",
+    "activation": "read_data_1",
     "reciprocal": "product",
     "rsqrt": "product",
     "softmax": "sum2",
@@ -85,8 +85,8 @@ def replay(
 
 def example(folder: Path) -> str:
     """What the small example of a bench says, as Verilog of 2001."""
-    verilog = (folder / "bench.f").read_text().split()[-1]
-    build = ["iverilog", "-g2001", "-o", "example.vvp", "example.v", f"../{verilog}"]
+    modules = Path((folder / "bench.f").read_text().split()[-1]).parent
+    build = ["iverilog", "-g2001", "-o", "example.vvp", "-y", f"../{modules}", "example.v"]
     place = folder / "example"
     subprocess.run(build, cwd=place, check=True, capture_output=True)
     run = ["vvp", "-n", "example.vvp"]

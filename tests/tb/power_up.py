@@ -10,38 +10,51 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
 from random import Random
 
+from rtl.generate import library
 from sim.design import Design
 
-_MODULE = re.compile(r"^module .*?^endmodule", re.MULTILINE | re.DOTALL)
-_REGISTER = re.compile(r"^(  reg .*?) = (\d+)'h[0-9a-f]+;$", re.MULTILINE)
-_MEMORY = re.compile(r"^  reg (?:\[\S+\] )?(\S+) +\[\d+:0\];$", re.MULTILINE)
+_REGISTER = re.compile(r"^(  (?:output )?reg .*?) = (\d+)'[hd][0-9a-f]+(;|,|)$", re.MULTILINE)
+_WORDS = "  reg [WIDTH-1:0] words [0:DEPTH-1];\n"
+"""The memory in a module of the library, which has no value when the power comes up."""
+_FILLED = re.compile(r"^`ifndef SYNTHESIS\n(?: .*\n)+`endif\n\n", re.MULTILINE)
+_MODULE = re.compile(rf"^module {library.RAM} .*?^endmodule\n", re.MULTILINE | re.DOTALL)
+_NOT_WRITTEN = r"(?:query|key)_bank\w*"
+"""The RAMs of which mean pooling reads words that nobody wrote, to multiply them by 0."""
+_AT_RANDOM = """\
+  integer number, place, seed;
+  initial begin
+    seed = {seed} + WIDTH * DEPTH;
+    for (number = 0; number < DEPTH; number = number + 1)
+      for (place = 0; place < WIDTH; place = place + 1)
+        words[number][place] = $random(seed);
+  end
+"""
 
 
 def unknown(design: Design) -> Design:
-    """Everything begins with X."""
-    return dataclasses.replace(design, verilog=_changed(design.verilog, None))
+    """Everything begins with X, but the words of _NOT_WRITTEN."""
+    verilog = design.verilog
+    module = _MODULE.search(verilog)
+    if module is not None:
+        instance = rf"^  {library.RAM} (#\((?:\n    .*)+\n  \) (?!{_NOT_WRITTEN} )\w+ \()"
+        verilog = re.sub(instance, r"  ram_of_x \1", verilog, flags=re.MULTILINE)
+        verilog += "\n" + _FILLED.sub("", module[0]).replace(
+            f"module {library.RAM} ", "module ram_of_x "
+        )
+    verilog = _REGISTER.sub(lambda found: f"{found[1]} = {found[2]}'bx{found[3]}", verilog)
+    return dataclasses.replace(design, verilog=verilog)
 
 
 def at_random(design: Design, seed: int) -> Design:
     """Everything begins with a value that the seed decides."""
-    return dataclasses.replace(design, verilog=_changed(design.verilog, Random(seed)))
+    random = Random(seed)
 
+    def value(found: re.Match[str]) -> str:
+        bits = int(found[2])
+        return f"{found[1]} = {bits}'h{random.getrandbits(bits):x}{found[3]}"
 
-def _changed(verilog: str, random: Random | None) -> str:
-    def value(bits: int) -> str:
-        return f"{bits}'h{random.getrandbits(bits):x}" if random else f"{bits}'bx"
-
-    return _MODULE.sub(lambda module: _module(module[0], value), verilog)
-
-
-def _module(text: str, value: Callable[[int], str]) -> str:
-    text = _REGISTER.sub(lambda found: f"{found[1]} = {value(int(found[2]))};", text)
-    for memory in _MEMORY.finditer(text):
-        name = re.escape(memory[1])
-        if re.search(rf"^ .*{name}\[.*\](?:\[\S+\])? <= ", text, re.MULTILINE):
-            word = re.compile(rf"^(    {name}\[\d+\]) = (\d+)'h[0-9a-f]+;$", re.MULTILINE)
-            text = word.sub(lambda found: f"{found[1]} = {value(int(found[2]))};", text)
-    return text
+    verilog = _FILLED.sub("", _REGISTER.sub(value, design.verilog))
+    verilog = verilog.replace(_WORDS, _WORDS + _AT_RANDOM.format(seed=seed))
+    return dataclasses.replace(design, verilog=verilog)

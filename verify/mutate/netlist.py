@@ -17,13 +17,17 @@ from pathlib import Path
 from cli.command import ToolError
 
 from rtl.generate.units import unit
-from rtl.generate.verilog import HEAD, netlist, plain_module_names
+from rtl.generate.verilog import netlist, plain_module_names
 from rtl.interface.config import Config
 from verify.mutate.signals import signals
 
 ROOT = Path(__file__).resolve().parents[2]
 SELECTOR, SELECTOR_BITS = "mutant", 16
 MOST = (1 << SELECTOR_BITS) - 1
+
+#: What Verilator says of Yosys' style, whatever the design.
+_WARNINGS = ("PROCASSINIT", "CASEOVERLAP", "UNOPTFLAT", "SYMRSVDWORD")
+OF_YOSYS = "".join(f"/* verilator lint_off {rule} */\n" for rule in _WARNINGS)
 
 #: Ports of cells that have no other value: clocks, and resets that a memory's ports do not use.
 LEFT_OUT = re.compile(r"(CLK|clk|RD_CLK|WR_CLK|RD_[AS]RST)")
@@ -243,4 +247,4 @@ def with_selector(text: str, mutants: Sequence[Mutant]) -> str:
     )
     script = f"read_rtlil unit.il\n{lines}opt_clean\nwrite_verilog -noattr unit.v\n"
     written = yosys(script, {"unit.il": text}, "unit.v")["unit.v"]
-    return HEAD + plain_module_names(written)
+    return OF_YOSYS + plain_module_names(written)

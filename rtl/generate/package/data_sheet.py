@@ -17,13 +17,14 @@ from rtl.datapath import layernorm, schedule, softmax
 from rtl.datapath.matmul import MatMul
 from rtl.datapath.requantize import Requantize
 from rtl.dma.bus import Bus
+from rtl.generate import library
 from rtl.generate.package.core import name_of
 from rtl.generate.package.expected import Expected, area, bandwidth, models
 from rtl.generate.package.instances import Ports
 from rtl.generate.package.programming import programming
 from rtl.generate.package.tables import table
 from rtl.generate.sheet import Generated, chosen
-from rtl.generate.verilog import TRACE
+from rtl.generate.verilog import TRACE, by_module, instances
 from rtl.interface.command import VERSION
 from rtl.interface.config import Config
 from rtl.interface.options import options_of
@@ -47,8 +48,6 @@ PORTS = {
 }
 """The purpose of a port, by the beginning of its name."""
 
-_MEMORY = re.compile(r"^  reg (?:\[(\d+):0\] )?(\w+) \[(\d+):0\];$", re.MULTILINE)
-
 
 def port_text(name: str) -> str:
     """The purpose of the port.
@@ -64,8 +63,8 @@ def port_text(name: str) -> str:
     return found[0]
 
 
-KINDS = {"ram": "RAM", "rom": "ROM", "storage": "FIFO"}
-"""Of a memory, by its name in the Verilog."""
+KINDS = {"rom": "ROM", "storage": "FIFO"}
+"""Of a memory that is not a plain RAM, by the name of its instance."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,20 +84,32 @@ class Held:
 
 
 def memories(verilog: str, module: str) -> list[Held]:
-    """Each memory in the Verilog of `module`."""
+    """Each memory in the Verilog of `module`: an instance of a module of the library."""
+    texts, parts = by_module(verilog), instances(verilog, module)
     found = []
-    for part in re.split(r"^module ", verilog, flags=re.MULTILINE)[1:]:
-        name = re.match(r"\w+", part)
-        assert name is not None
-        place = name[0].removeprefix(module).strip("_") or module
-        for width, memory, last in _MEMORY.findall(part):
-            clocked = len(re.findall(rf"<= {memory}\[", part))
-            ports = clocked or len(re.findall(rf"= {memory}\[", part))
-            behind = re.search(r"^  reg .*\boutput\d?_1 =", part, re.MULTILINE)
-            read = 1 + (behind is not None) if clocked else 0
-            size = int(last) + 1, int(width or 0) + 1
-            found.append(Held(place, KINDS[memory], ports, read, *size))
+    for path, kind in parts.items():
+        if kind not in library.MODULES:
+            continue
+        head = rf"^  {kind} #\(\n((?:    .*\n)*)  \) {path[-1]} \("
+        instance = re.search(head, texts[parts[path[:-1]]], re.MULTILINE)
+        assert instance is not None
+        facts = {key: int(n) for key, n in re.findall(r"\.(\w+)\((\d+)\)", instance[1])}
+        own = path if path[-1] not in KINDS else path[:-1]
+        found.append(
+            Held(
+                ".".join(own),
+                KINDS.get(path[-1], "RAM"),
+                2 if kind == library.ROM_TWO_PORTS else 1,
+                _READ[kind] + facts.get("OUTPUT_REGISTER", 0),
+                facts["DEPTH"],
+                facts["WIDTH"],
+            )
+        )
     return found
+
+
+_READ = {library.RAM: 1, library.REGISTER_FILE: 0, library.ROM: 2, library.ROM_TWO_PORTS: 2}
+"""Cycles from an address to its word, the output register of a RAM aside."""
 
 
 def _ports(ports: Ports) -> Iterator[tuple[str, str, int, str]]:
@@ -226,10 +237,13 @@ UNMEASURED = "No figures were measured in this configuration. "
 PRINTED = "In a checkout of bert2rtl this prints them:\n"
 INSIDE = "These figures are of one accelerator without its memory side (DMA).\n"
 MEMORIES = """\
-As they stand in the Verilog. Each but the ROMs has one write port. A read takes as many cycles as
-said from the address to the word: with 2 there is a register behind the memory's own, for the block
-RAM's output, and a word that is read in the cycle in which it is written has no meaning and is not
-used; with 0 it is distributed RAM, and that word is the old one.
+By the path of their instances. A RAM is an instance of `rtl/bert2rtl_ram_1r1w.v`, or, where it is
+read in 0 cycles, of `rtl/bert2rtl_register_file.v`; both say what a read gives. Each has one
+write port. No RAM has an initial value or a reset. For a macro or a primitive compile another
+file with a module of that name and those ports: `memories/` has one for AMD's XPM and one for
+SRAM macros. A ROM is an instance of `rtl/bert2rtl_rom.v` or `rtl/bert2rtl_rom_2r.v`, its table
+beside it. A read takes as many cycles as said, from the address to the word: with 2 there is a
+register behind the memory's own.
 """
 RULES = """\
 - 1 to {tokens} tokens, 1 to {labels} logits, a feed-forward layer of 1 to {ffn}, a hidden state of

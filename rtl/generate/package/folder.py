@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rtl.dma.bus import Bus
+from rtl.generate import library
 from rtl.generate.package import waves
 from rtl.generate.package.constraints import constraints
 from rtl.generate.package.core import core
@@ -18,11 +19,15 @@ from rtl.generate.package.expected import Expected
 from rtl.generate.package.instances import verilog, vhdl
 from rtl.generate.package.ipxact import component
 from rtl.generate.package.vendors import quartus, vivado
-from rtl.generate.sheet import Generated, generated, sheet_text
+from rtl.generate.sheet import Generated, file_list, generated, module_files, sheet_text
 from rtl.interface.config import Config
 from rtl.registers.export import c_header
 
 LICENCE = Path(__file__).resolve().parents[3] / "LICENSE"
+RTL = "rtl"
+"""The folder of the Verilog."""
+MEMORIES = "memories"
+"""The folder of examples of other memory."""
 BENCH_LIST = "bench.f"
 """In every folder of a bench."""
 MHZ = 100.0
@@ -50,9 +55,9 @@ def bench_folder(module: str) -> str:
     return f"{module}_bench"
 
 
-def verilog_path(module: str) -> str:
-    """Where the Verilog lies in the package."""
-    return f"rtl/{module}.v"
+def verilog_paths(verilog: str) -> list[str]:
+    """Where the Verilog lies in the package, a file a module, that of the top first."""
+    return [f"{RTL}/{name}" for name in module_files(verilog)]
 
 
 def package_files(
@@ -90,27 +95,31 @@ def package_files(
     drawn = waves.shown_in(bus)
     images = {f"images/{name}.svg": waves.DIAGRAMS[name]() for name in drawn}
     files = {
-        verilog_path(module): made.verilog,
-        f"rtl/{module}.json": sheet_text(made),
+        **{f"{RTL}/{name}": text for name, text in made.files.items()},
+        f"{RTL}/{module}.json": sheet_text(made),
         f"templates/{module}_instance.v": verilog(module, ports),
         f"templates/{module}_component.vhd": vhdl(module, ports),
         f"software/{module}_registers.h": c_header(config, bus),
     }
+    for example, texts in library.examples().items():
+        files |= {f"{MEMORIES}/{example}/{name}": text for name, text in texts.items()}
     files |= clocks | images | around
-    source = f"../{verilog_path(module)}"
+    rtl = verilog_paths(made.verilog)
+    files[f"{module}.f"] = file_list(rtl)
+    sources = [f"../{path}" for path in rtl]
     sets = {
-        "rtl": [source],
+        "rtl": sources,
         "constraints": [f"../{path}" for path in sorted(clocks)],
         "software": [f"../software/{module}_registers.h"],
     }
     files |= {
         f"ip/{module}.xml": component(module, ports, config, sets, bus),
-        f"ip/{module}_vivado.tcl": vivado(module, ports, source),
-        f"ip/{module}_hw.tcl": quartus(module, ports, source, bus),
+        f"ip/{module}_vivado.tcl": vivado(module, ports, sources),
+        f"ip/{module}_hw.tcl": quartus(module, ports, sources, bus),
     }
     files[f"{module}.core"] = core(
         module,
-        rtl=[verilog_path(module)],
+        rtl=rtl,
         constraints=sorted(clocks),
         bench=[f"{bench_folder(module)}/{path}" for path in bench.sources],
         vectors=sorted(path for path in around if "/vectors/" in path),
@@ -130,7 +139,7 @@ def package_files(
 
 
 def accelerator(
-    config: Config, *, prefix: str = "", trace: bool = True, bus: Bus | None = None
+    config: Config, *, prefix: str = "", trace: bool = False, bus: Bus | None = None
 ) -> Generated:
     """What a package is made of; errors are those of `rtl.generate.sheet.generate`."""
     return generated("accelerator", config, prefix=prefix, trace=trace, bus=bus)

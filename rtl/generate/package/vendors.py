@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rtl.dma.bus import Bus
 from rtl.generate.package.core import ABOUT, name_of
 from rtl.generate.package.instances import Ports
@@ -26,7 +28,7 @@ set out [file join $here {module}_vivado]
 if {{[llength $argv]}} {{ set out [file normalize [lindex $argv 0]] }}
 
 create_project -force {module}_project [file join $out project]
-add_files -norecurse [list [file join $here {verilog}]]
+add_files -norecurse [list {verilog}]
 set_property top {module} [current_fileset]
 update_compile_order -fileset sources_1
 ipx::package_project -root_dir [file join $out {module}] -vendor {vendor} -library {library} \\
@@ -69,13 +71,13 @@ _VIVADO_KINDS = {
 }
 
 
-def vivado(module: str, ports: Ports, verilog: str) -> str:
+def vivado(module: str, ports: Ports, verilog: Sequence[str]) -> str:
     """A script that packages the accelerator as IP.
 
     Parameters
     ----------
     verilog
-        Path of the Verilog from the script's own place.
+        Paths of the Verilog from the script's own place.
 
     Raises
     ------
@@ -91,7 +93,7 @@ def vivado(module: str, ports: Ports, verilog: str) -> str:
         ]
     return _VIVADO.format(
         module=module,
-        verilog=verilog,
+        verilog=" ".join(f"\\\n  [file join $here {path}]" for path in verilog) + " \\\n",
         vendor=vendor,
         library=library,
         version=".".join(f"{release}.0".split(".")[:2]),  # Vivado counts major and minor alone
@@ -106,13 +108,13 @@ def vivado(module: str, ports: Ports, verilog: str) -> str:
 _QUARTUS_KINDS = {LITE: "axi4lite", FULL: "axi4", STREAM: "axi4stream"}
 
 
-def quartus(module: str, ports: Ports, verilog: str, bus: Bus | None = None) -> str:
+def quartus(module: str, ports: Ports, verilog: Sequence[str], bus: Bus | None = None) -> str:
     """A component of Platform Designer, whose file must be called something_hw.tcl.
 
     Parameters
     ----------
     verilog
-        Path of the Verilog from the script's own place.
+        Paths of the Verilog from the script's own place.
     bus
         Of an accelerator with DMA.
 
@@ -136,7 +138,7 @@ def quartus(module: str, ports: Ports, verilog: str, bus: Bus | None = None) -> 
         lines += [
             f"add_fileset {kind.lower()} {kind}",
             f"set_fileset_property {kind.lower()} TOP_LEVEL {module}",
-            f"add_fileset_file {module}.v VERILOG PATH {verilog}",
+            *(f"add_fileset_file {path.split('/')[-1]} VERILOG PATH {path}" for path in verilog),
         ]
     lines += [
         f"add_interface {CLOCK} clock end",
