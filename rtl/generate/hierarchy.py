@@ -244,13 +244,13 @@ class _Writer:
         names = SignalDict()
         instances: set[str] = {port.name for port in ports}
         for number, (below, given, _) in enumerate(fragment.subfragments):
-            if given is None:
+            if given is None and type(below) is Fragment:
                 place = ".".join([self.name, *path, f"U${number}"])
                 raise VerilogError(
                     f"a part has no name: {place}. Use `m.submodules.name = part`, so that names "
                     "in Verilog stay the same when another part is added."
                 )
-            name = free(given, instances)
+            name = free(given or "primitive", instances)  # such as a buffer of a pad
             instances.add(name)
             new.add_subfragment(self._below(below, (*path, name), around, fragment, names), name)
         design = _Design(new, ports, names, path[-1] if path else "")
