@@ -279,11 +279,12 @@ class _Writer:
         known = SignalSet()
         for member, bundle, signal in members:
             known.add(signal)
-            if signal in uses and signal in others and not self._left_out(bundle):
+            shared = len(signal) and signal in uses and signal in others
+            if shared and not self._left_out(bundle):
                 ports.append((member, bundle, signal))
         clocks = SignalSet(d.clk for d in below.domains.values())
         clocks.update(d.rst for d in below.domains.values() if d.rst is not None)
-        more = [s for s in uses if s in others and s not in known]
+        more = [s for s in uses if s in others and s not in known and len(s)]
         first = [(s.name, "", s) for s in more if s in clocks]
         inserted = [(s.name, "", s) for s in more if s not in clocks]
         listed = []

@@ -18,6 +18,7 @@ WIDTH = 100
 
 _HEAD = re.compile(r"\A(?:/\*.*?\*/)?\s*(?:\(\*.*?\*\)\s*)*module (\w+)\((.*?)\);\n", re.DOTALL)
 _DECLARED = re.compile(r"^  (input|output|inout|wire|reg) ((?:\[\d+:0\] )?)(\w+)( = [^;]+)?;\n", re.M)
+_INSTANCE = re.compile(r"^  (?!module)(\w+) \w+ \(\n((?:    \..*\n)+)", re.MULTILINE)
 _UNUSED = re.compile(r"^  \(\* unused_bits = .* \*\)\n", re.MULTILINE)
 _BIT = re.compile(r"\\(\w+)_reg\[(\d+)\] ")
 _PARAMETER = re.compile(r"(\.\w+)\(32'd(\d+)\)")
@@ -31,7 +32,21 @@ def texts(verilog: str, parts: Sequence[Part]) -> dict[str, str]:
         head = _HEAD.match(text)
         if head is not None:
             found[head[1]] = text[head.end() :], text[: head.start(1)]
-    return {part.name: _module(found[part.name][0], part) for part in parts}
+    order = {part.name: [port.name for port in part.ports] for part in parts}
+    return {part.name: _joined(_module(found[part.name][0], part), order) for part in parts}
+
+
+def _joined(text: str, order: Mapping[str, Sequence[str]]) -> str:
+    """Every instance names the ports of its module in their order."""
+
+    def sorted_(match: re.Match[str]) -> str:
+        lines = {line[1]: line[0] for line in re.finditer(r"^    \.(\w+)\(.*\)(?=,?$)", match[2], re.M)}
+        names = order.get(match[1], lines)
+        return f"{match[0][: match.start(2) - match.start()]}" + ",\n".join(
+            lines[name] for name in names
+        ) + "\n"
+
+    return _INSTANCE.sub(sorted_, text)
 
 
 def _module(body: str, part: Part) -> str:

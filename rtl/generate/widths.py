@@ -103,37 +103,39 @@ def _widened(match: re.Match[str]) -> str:
 
 
 def _gated(name: str, body: str) -> str:
-    """A multiplexer of which at most one condition holds, as gates: (s0 & b0) | (s1 & b1) | ...
+    """A multiplexer of which at most one condition holds, as (s0 & b0) | (s1 & b1) | ...
 
-    A `case` would need a comment that says so, which is no Verilog.
+    Where none holds, and a value is wanted then, the whole is any ? ... : a. A `case` would need a
+    comment that says that the conditions exclude each other, which is no Verilog.
     """
     facts = {key: _width(value) for key, value in _PARAMETER.findall(body)}
     ports = dict(_CONNECT.findall(body))
     width, count = facts["WIDTH"], facts["S_WIDTH"]
     lines: list[str] = []
 
-    def cell(kind: str, a: str, b: str, y: str, bits: int, y_bits: int) -> str:
-        if y.startswith(f"{name}$"):
-            lines.append(f"  wire width {y_bits} {y}\n")
-        wide = {"A_SIGNED": 0, "A_WIDTH": bits, "B_SIGNED": 0, "B_WIDTH": bits, "Y_WIDTH": y_bits}
-        lines.append(_cell(kind, f"{name}$cell{len(lines)}", wide, {"A": a, "B": b, "Y": y}))
+    def cell(kind: str, y: str, sizes: dict[str, int], **ends: str) -> str:
+        if y != ports["Y"]:
+            lines.append(f"  wire width {sizes.get('Y_WIDTH', width)} {y}\n")
+        lines.append(_cell(kind, f"{name}$cell{len(lines)}", sizes, {**ends, "Y": y}))
         return y
 
-    values = [f"{ports['B']} [{(k + 1) * width - 1}:{k * width}]" for k in range(count)]
-    terms = [(f"{ports['S']} [{k}]", value) for k, value in enumerate(values)]
-    if not _NOTHING.fullmatch(ports["A"]):
-        zero = f"{count}'{'0' * count}"
-        terms.append((cell("$eq", ports["S"], zero, f"{name}$none", count, 1), ports["A"]))
-    joined = f"{width}'{'0' * width}"
-    for k, (condition, value) in enumerate(terms):
-        every = f"{{ {' '.join([condition] * width)} }}"
-        gated = cell("$and", every, value, f"{name}$gated{k}", width, width)
-        if k > 0:
-            last = k + 1 == len(terms)
+    binary = {"A_SIGNED": 0, "A_WIDTH": width, "B_SIGNED": 0, "B_WIDTH": width, "Y_WIDTH": width}
+    always = _NOTHING.fullmatch(ports["A"]) is not None
+    joined = ""
+    for k in range(count):
+        bits = f"{ports['S']} [{k}] " * width
+        value = f"{ports['B']} [{(k + 1) * width - 1}:{k * width}]"
+        gated = cell("$and", f"{name}$gated{k}", binary, A=f"{{ {bits}}}", B=value)
+        if joined:
+            last = always and k + 1 == count
             whole = ports["Y"] if last else f"{name}$joined{k}"
-            gated = cell("$or", joined, gated, whole, width, width)
+            gated = cell("$or", whole, binary, A=joined, B=gated)
         joined = gated
-    if len(terms) == 1:
+    if not always:
+        whole = {"A_SIGNED": 0, "A_WIDTH": count, "Y_WIDTH": 1}
+        some = cell("$reduce_or", f"{name}$any", whole, A=ports["S"])
+        cell("$mux", ports["Y"], {"WIDTH": width}, A=ports["A"], B=joined, S=some)
+    elif count == 1:
         lines.append(f"  connect {ports['Y']} {joined}\n")
     return "".join(lines)
 

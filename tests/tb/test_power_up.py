@@ -57,7 +57,7 @@ def test_values_at_random_are_the_seed_s() -> None:
 
 def test_no_register_of_the_accelerator_keeps_its_value() -> None:
     verilog = unknown(generated("accelerator", CONFIG)).verilog
-    assert not re.findall(r"\breg .* = \d+'h", verilog)
+    assert not re.findall(r"\breg .* = \d+'[hd]", verilog)
     assert len(re.findall(r"\breg .* = \d+'bx", verilog)) > 500
     # RAMs have no value, tables keep theirs.
     assert re.findall(r"^ .*\bwords\[\w+\].*=", verilog, re.MULTILINE) == []
