@@ -182,7 +182,11 @@ class _Design(Design):
         self._names, self._instance = names, instance
         ways = {True: PortDirection.Input, False: PortDirection.Output}
         listed = [
-            (port.name, port.signal, ways[port.is_input] if isinstance(port.signal, Signal) else None)
+            (
+                port.name,
+                port.signal,
+                ways[port.is_input] if isinstance(port.signal, Signal) else None,
+            )
             for port in ports
         ]
         super().__init__(fragment, listed, hierarchy=(IN_WORK,))
@@ -215,9 +219,7 @@ class _Writer:
         self._known: dict[tuple[str, tuple[tuple[str, str], ...]], Part] = {}
         self._totals: dict[Fragment, tuple[SignalSet, SignalSet]] = {}
 
-    def part(
-        self, fragment: Fragment, path: tuple[str, ...], ports: Sequence[Port]
-    ) -> Part:
+    def part(self, fragment: Fragment, path: tuple[str, ...], ports: Sequence[Port]) -> Part:
         """The module of a fragment, and those of all below it."""
         around = SignalSet(port.signal for port in ports if isinstance(port.signal, Signal))
         around.update(self._own(fragment)[0])
@@ -230,9 +232,7 @@ class _Writer:
         for number, (below, name, _) in enumerate(fragment.subfragments):
             name = free(name or f"part{number}", instances)
             instances.add(name)
-            new.add_subfragment(
-                self._below(below, (*path, name), around, fragment, names), name
-            )
+            new.add_subfragment(self._below(below, (*path, name), around, fragment, names), name)
         design = _Design(new, ports, names, path[-1] if path else "")
         text, _ = rtlil.convert_fragment(design, name=IN_WORK, emit_src=False)
         facts = tuple((port.name, port.bundle) for port in ports)
@@ -275,7 +275,8 @@ class _Writer:
             if sibling is not below:
                 others.update(self._total(sibling)[0])
         uses, drives = self._total(below)
-        ports, taken = [], set()
+        ports: list[tuple[str, str, Signal]] = []
+        taken: set[str] = set()
         known = SignalSet()
         for member, bundle, signal in members:
             known.add(signal)
@@ -315,9 +316,7 @@ class _Writer:
                 for signal in self.fields.signals(whole):
                     yield name + signal.name[len(whole.name) :], str(path[0]), signal
 
-    def _memory(
-        self, fragment: Fragment, component: Any, path: tuple[str, ...]
-    ) -> Fragment | None:
+    def _memory(self, fragment: Fragment, component: Any, path: tuple[str, ...]) -> Fragment | None:
         """The instance of the library's module in place of a memory."""
         value = self.fields.on_value
         if isinstance(component, Memory) and component.depth > 1:

@@ -1,4 +1,4 @@
-"""The text of a module: what it is, its ports in order and by bundle, then what Yosys wrote of it."""
+"""The text of a module: what it is, its ports by bundle, then what Yosys wrote of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ WIDTH = 100
 """Of a line of comment."""
 
 _HEAD = re.compile(r"\A(?:/\*.*?\*/)?\s*(?:\(\*.*?\*\)\s*)*module (\w+)\((.*?)\);\n", re.DOTALL)
-_DECLARED = re.compile(r"^  (input|output|inout|wire|reg) ((?:\[\d+:0\] )?)(\w+)( = [^;]+)?;\n", re.M)
+_DECLARED = re.compile(
+    r"^  (input|output|inout|wire|reg) ((?:\[\d+:0\] )?)(\w+)( = [^;]+)?;\n", re.M
+)
 _INSTANCE = re.compile(r"^  (?!module)(\w+) \w+ \(\n((?:    \..*\n)+)", re.MULTILINE)
 _UNUSED = re.compile(r"^  \(\* unused_bits = .* \*\)\n", re.MULTILINE)
 _BIT = re.compile(r"\\(\w+)_reg\[(\d+)\] ")
@@ -40,11 +42,15 @@ def _joined(text: str, order: Mapping[str, Sequence[str]]) -> str:
     """Every instance names the ports of its module in their order."""
 
     def sorted_(match: re.Match[str]) -> str:
-        lines = {line[1]: line[0] for line in re.finditer(r"^    \.(\w+)\(.*\)(?=,?$)", match[2], re.M)}
+        lines = {
+            line[1]: line[0] for line in re.finditer(r"^    \.(\w+)\(.*\)(?=,?$)", match[2], re.M)
+        }
         names = order.get(match[1], lines)
-        return f"{match[0][: match.start(2) - match.start()]}" + ",\n".join(
-            lines[name] for name in names
-        ) + "\n"
+        return (
+            f"{match[0][: match.start(2) - match.start()]}"
+            + ",\n".join(lines[name] for name in names)
+            + "\n"
+        )
 
     return _INSTANCE.sub(sorted_, text)
 

@@ -18,8 +18,8 @@ from amaranth.lib import wiring
 from rtl.accelerator_dma import NAME as DMA
 from rtl.accelerator_dma import with_dma
 from rtl.dma.bus import Bus
-from rtl.generate.units import unit
 from rtl.generate import library
+from rtl.generate.units import unit
 from rtl.generate.verilog import TRACE, by_module, convert, ports, shape_facts
 from rtl.interface.config import Config
 

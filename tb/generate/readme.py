@@ -108,6 +108,7 @@ def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) ->
         pauses = "no pauses" if stalls is None else f"pauses drawn by the seed {stalls}"
         surroundings = PINS.format(pauses=pauses)
     settings = chosen(facts["config"], facts["bus"])
+    example = EXAMPLE.format(verilog=posixpath.dirname(rtl[0]))
     return TEXT.format(
         top=top,
         module=module,
@@ -116,5 +117,5 @@ def text(top: str, module: str, facts: Mapping[str, Any], rtl: Sequence[str]) ->
         configuration=", ".join(f"{key} {value}" for key, value in settings.items()),
         played="\n".join(f"- {name}" for name in facts["inferences"]),
         surroundings=surroundings,
-        example=EXAMPLE.format(verilog=posixpath.dirname(rtl[0])) if facts["unit"] == "accelerator" else "",
+        example=example if facts["unit"] == "accelerator" else "",
     )

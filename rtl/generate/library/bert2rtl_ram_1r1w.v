@@ -7,9 +7,10 @@
 //          write_address. Lane 0 is the lowest WIDTH / LANES bits.
 //   read   With read_en, read_data is the word at read_address from the next cycle on, and stays
 //          until the next read. With OUTPUT_REGISTER it comes a cycle later, through a register.
-// A word written in cycle t is read by addresses given in cycle t + 1 and later. The design never
-// uses a word that is read in the very cycle in which it is written, nor one that was not written:
-// what this memory gives then, and what it holds at power-up, does not matter. No reset.
+// A word written in cycle t is read by addresses given in cycle t + 1 and later. What the design
+// computes depends neither on a word that is read in the very cycle in which it is written nor on
+// one that was not written: what this memory gives then, and what it holds at power-up, does not
+// matter. No reset.
 //
 // SPDX-License-Identifier: Apache-2.0
 `ifndef BERT2RTL_RAM_1R1W
@@ -36,9 +37,22 @@ module bert2rtl_ram_1r1w #(
   reg [WIDTH-1:0] words [0:DEPTH-1];
   reg [WIDTH-1:0] word;
 
+`ifndef SYNTHESIS
+  // Mean pooling multiplies words that nobody wrote by 0, and X times 0 is X: a simulator begins
+  // with words of ones, hardware with whatever it holds.
+  integer number;
+  initial
+    for (number = 0; number < DEPTH; number = number + 1)
+      words[number] = {WIDTH{1'b1}};
+`endif
+
   genvar lane;
   generate
-    for (lane = 0; lane < LANES; lane = lane + 1) begin : write
+    if (LANES == 1) begin : whole
+      always @(posedge clk)
+        if (write_en[0])
+          words[write_address] <= write_data;
+    end else for (lane = 0; lane < LANES; lane = lane + 1) begin : lanes
       always @(posedge clk)
         if (write_en[lane])
           words[write_address][lane*LANE +: LANE] <= write_data[lane*LANE +: LANE];

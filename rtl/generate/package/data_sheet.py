@@ -17,13 +17,13 @@ from rtl.datapath import layernorm, schedule, softmax
 from rtl.datapath.matmul import MatMul
 from rtl.datapath.requantize import Requantize
 from rtl.dma.bus import Bus
+from rtl.generate import library
 from rtl.generate.package.core import name_of
 from rtl.generate.package.expected import Expected, area, bandwidth, models
 from rtl.generate.package.instances import Ports
 from rtl.generate.package.programming import programming
 from rtl.generate.package.tables import table
 from rtl.generate.sheet import Generated, chosen
-from rtl.generate import library
 from rtl.generate.verilog import TRACE, by_module, instances
 from rtl.interface.command import VERSION
 from rtl.interface.config import Config
@@ -47,7 +47,6 @@ PORTS = {
     TRACE: "every write of a named intermediate, for benches",
 }
 """The purpose of a port, by the beginning of its name."""
-
 
 
 def port_text(name: str) -> str:
