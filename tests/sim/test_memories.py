@@ -1,0 +1,57 @@
+"""Other memory under the design: one file in place of another, and every bench says the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rtl.generate import library
+from tb.generate.folder import MARK, bench_of, write_bench
+from tests.sim.test_lint import slang_says, verilator_says
+from tests.tb.plain import CONFIG, failed, passed, play
+
+XPM = Path(__file__).with_name("xpm_memory.v")
+"""What stands for AMD's library."""
+FAULTS = {
+    "xilinx_xpm": (".READ_LATENCY_B(1 + OUTPUT_REGISTER)", ".READ_LATENCY_B(1)"),
+    "sram_macro": ("read_data_1 <= word[", "read_data_1 <= ~word["),
+}
+
+
+def replaced(bench: Path, which: str) -> list[Path]:
+    """The files of a bench, with the memory of an example; its list names them."""
+    other = bench / which
+    other.mkdir()
+    for name, text in library.examples()[which].items():
+        (other / name).write_text(text)
+    if which == "xilinx_xpm":
+        (other / XPM.name).write_text(XPM.read_text())
+    listed = (bench / MARK).read_text().split()
+    ours = f"rtl/{library.RAM}.v"
+    assert ours in listed
+    listed.remove(ours)
+    listed += [f"{which}/{path.name}" for path in sorted(other.iterdir())]
+    (bench / MARK).write_text("\n".join([*listed, ""]))
+    return [bench / name for name in listed]
+
+
+@pytest.mark.parametrize("which", FAULTS)
+@pytest.mark.parametrize(
+    "unit", ["softmax", pytest.param("accelerator", marks=pytest.mark.thorough)]
+)
+def test_an_example_in_place_of_the_memory(unit: str, which: str, tmp_path: Path) -> None:
+    """Bits and cycles are the same, and a fault in it is seen; only the accelerator has lanes."""
+    bench = bench_of(unit, CONFIG, stalls=3)
+    write_bench(bench, tmp_path / "ours")
+    wanted = passed(play(tmp_path / "ours", "icarus"))
+    write_bench(bench, tmp_path / "bench")
+    files = replaced(tmp_path / "bench", which)
+    assert slang_says(files, bench.top) == ""
+    assert verilator_says(files, bench.top, "--timing") == ""
+    assert passed(play(tmp_path / "bench", "icarus")) == wanted
+    path = tmp_path / "bench" / which / f"{library.RAM}.v"
+    sound, (old, new) = path.read_text(), FAULTS[which]
+    assert sound.count(old) == 1
+    path.write_text(sound.replace(old, new))
+    failed(play(tmp_path / "bench", "icarus"))
