@@ -103,11 +103,15 @@ def parts(
     prepared = Fragment.get(top, None).prepare(listed, hierarchy=(name,))
     fields = _Fields([v for _, v, way in listed if way is not None])
     whole = fields(prepared.fragment)
+    bundles = SignalDict()
+    if isinstance(top, wiring.Component):
+        for path, _, value in top.signature.flatten(top):
+            bundles[Value.cast(value)] = str(path[0])
     named = [
         Port(
             name=port,
             is_input=way is PortDirection.Input,
-            bundle="" if k >= len(listed) else "port",
+            bundle="" if k >= len(listed) else bundles.get(v, port) if way else port,
             signal=fields.on_value(v) if isinstance(v, Signal) else v,
         )
         for k, (port, v, way) in enumerate(prepared.ports)
