@@ -128,7 +128,9 @@ class _Fields(FragmentTransformer, ValueTransformer, StatementTransformer):
     def __init__(self, whole: Sequence[Signal]) -> None:
         self._parts: SignalDict = SignalDict()
         for signal in whole:
-            self._parts[signal] = _renewed(signal, signal.name, 0, len(signal))
+            has_fields = isinstance(signal._format, Format.Struct | Format.Array)
+            kept = _renewed(signal, signal.name, 0, len(signal)) if has_fields else signal
+            self._parts[signal] = kept
 
     def on_Signal(self, value: Signal) -> Value:
         if value not in self._parts:

@@ -60,7 +60,7 @@ ROW_SCALE = """
 module formula (input [19:0] sum, input [15:0] m, r, input [4:0] e, input [5:0] s);
   wire [15:0] row_m; wire [5:0] row_s; wire [19:0] i;
   unit u (.clk(1'b0), .rst(1'b0), .sum(sum), .m(m), .s(s), .row_m(row_m), .row_s(row_s),
-          .\\reciprocal.i (i), .\\reciprocal.r (r), .\\reciprocal.e_9 (e));
+          .\\reciprocal.i (i), .\\reciprocal.r (r), .\\reciprocal.e (e));
   wire [31:0] product = r * m;
   wire [4:0] adj = product >= 32'h80000000 ? 16 : 15;
   wire [32:0] rounded = ({1'b0, product} + (33'd1 << (adj - 1))) >> adj;
@@ -83,7 +83,7 @@ module formula (input signed [15:0] z, gamma, shown, input [25:0] scale, input [
           .scale(scale), .offset(offset), .shift(shift), .gamma(gamma), .beta(beta),
           .output_shift(output_shift), .operand_shift(operand_shift), .y(y), .y8(y8),
           .\\normalise.i (to_n), .\\normalise.s (s_n), .\\normalise.o (n),
-          .\\output.i (to_y), .\\output.s (s_y), .\\output.o (shown), .\\output.wide (wide),
+          .\\output_.i (to_y), .\\output_.s (s_y), .\\output_.o (shown), .\\output_.wide (wide),
           .\\operand.i (to_operand), .\\operand.s (s_operand), .\\operand.o (operand));
   wire signed [32:0] low = z * $signed({1'b0, scale[12:0]});
   wire signed [32:0] high = z * $signed({1'b0, scale[25:13]});

@@ -24,11 +24,11 @@ module formula (input [15:0] i, words, input en, input [7:0] address, data);
   wire [15:0] o, read, at, given; wire [1:0] write;
   unit u (.clk(1'b0), .rst(1'b0), .i(i), .o(o),
           .write_en(en), .write_address(address), .write_data(data),
-          .\\table0.read__addr (read[7:0]), .\\table1.read__addr (read[15:8]),
-          .\\table0.output_1 (words[7:0]), .\\table1.output_1 (words[15:8]),
-          .\\table0.write__en (write[0]), .\\table1.write__en (write[1]),
-          .\\table0.write__addr (at[7:0]), .\\table1.write__addr (at[15:8]),
-          .\\table0.write__data (given[7:0]), .\\table1.write__data (given[15:8]));
+          .\\table0.read_address (read[7:0]), .\\table1.read_address (read[15:8]),
+          .\\table0.read_data (words[7:0]), .\\table1.read_data (words[15:8]),
+          .\\table0.write_en (write[0]), .\\table1.write_en (write[1]),
+          .\\table0.write_address (at[7:0]), .\\table1.write_address (at[15:8]),
+          .\\table0.write_data (given[7:0]), .\\table1.write_data (given[15:8]));
   always @* begin
     assert(read == i); assert(o == words); assert(write == {en, en});
     if (en) begin assert(at == {address, address}); assert(given == {data, data}); end
