@@ -42,7 +42,7 @@ SECONDS = 3600
 
 
 def accelerator(config: Config, bus: Bus) -> Design:
-    """What `rtl.generate accelerator --dma --no-trace` writes; its sheet is the JSON."""
+    """What `rtl.generate accelerator --dma` writes; its sheet is the JSON."""
 
     def make() -> Design:
         made = generated("accelerator", config, trace=False, bus=bus)
@@ -54,7 +54,7 @@ def accelerator(config: Config, bus: Bus) -> Design:
             sheet=json.dumps(made.facts),
         )
 
-    name = f"{NAME}-{short_name(config)}-{bus.data_bits}-no-trace"
+    name = f"{NAME}-{short_name(config)}-{bus.data_bits}"
     return kept(name, f"{SOURCES} {config} {bus}", make)
 
 

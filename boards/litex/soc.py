@@ -1,7 +1,7 @@
 """The accelerator with DMA as a part of LiteX SoCs.
 
 `add_accelerator(soc, facts)` puts it into any that has memory on its bus; `SimulatedSoC` is a small
-one with a CPU, for LiteX's simulation. `facts` is what `rtl.generate accelerator --dma --no-trace`
+one with a CPU, for LiteX's simulation. `facts` is what `rtl.generate accelerator --dma`
 writes into accelerator_dma.json, beside the Verilog: module, ports and bus.
 """
 

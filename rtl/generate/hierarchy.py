@@ -325,7 +325,7 @@ class _Writer:
     def _memory(self, fragment: Fragment, component: Any, path: tuple[str, ...]) -> Fragment | None:
         """The instance of the library's module in place of a memory."""
         value = self.fields.on_value
-        if isinstance(component, Memory) and component.depth > 1:
+        if _is(component, Memory) and component.depth > 1:
             read, write = component.read, component.write
             return Instance(
                 RAM,
@@ -342,7 +342,7 @@ class _Writer:
                 i_read_address=value(Value.cast(read.address)),
                 o_read_data=value(Value.cast(read.data)),
             )
-        if isinstance(component, DistributedMemory) and component.depth > 1:
+        if _is(component, DistributedMemory) and component.depth > 1:
             read, write = component.read, component.write
             return Instance(
                 REGISTER_FILE,
@@ -356,7 +356,7 @@ class _Writer:
                 i_read_address=value(Value.cast(read.address)),
                 o_read_data=value(Value.cast(read.data)),
             )
-        if isinstance(component, Rom):
+        if _is(component, Rom):
             found = self._table(component, path)
             ends = {}
             for port in range(component.ports):
@@ -451,6 +451,12 @@ class _Writer:
 def _origin(fragment: Fragment, kind: type) -> Any:
     """The component of a fragment."""
     return next((o for o in fragment.origins or () if isinstance(o, kind)), None)
+
+
+def _is(component: Any, kind: type) -> bool:
+    """Whether it is of that class, also where its module was loaded once more."""
+    known = kind.__module__, kind.__qualname__
+    return any((base.__module__, base.__qualname__) == known for base in type(component).__mro__)
 
 
 def _clock(fragment: Fragment) -> Signal:

@@ -1,10 +1,12 @@
 """Proofs by induction that queues, register file and CRC do what their rules say, for ever."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from amaranth.hdl import Shape
+from amaranth.lib import data
 
 from rtl.control.axi import Registers
 from rtl.control.crc import Crc
@@ -53,7 +55,7 @@ module formula (input clk, input [{top}:0] d, input iv, ordy, input [2:0] norms,
     norms_before <= norms; rows_before <= rows;
   end
   wire [2:0] behind = o{norm_index} - norms_before;
-  (* hierconn *) wire [{top}:0] \\u.place_0 , \\u.place_1 ;
+  {places}
   (* hierconn *) wire \\u.head , \\u.tail , \\u.full ;
   always @* if (started) begin
     assert(count <= 2); assert(irdy == (count < 2)); assert(ov == (count > 0));
@@ -61,7 +63,7 @@ module formula (input clk, input [{top}:0] d, input iv, ordy, input [2:0] norms,
     if (ov) assert(normalised == (behind == 0 || (behind == 1 && rows_before > o{row})));
     // What induction needs of the places.
     assert(\\u.full == (count == 2)); assert((\\u.head == \\u.tail ) == (count != 1));
-    if (count == 2) assert((\\u.head ? \\u.place_0 : \\u.place_1 ) == second);
+    if (count == 2) assert((\\u.head ? place_0 : place_1) == second);
   end
 endmodule
 """
@@ -183,8 +185,28 @@ def field(name: str) -> str:
     return f"[{place.offset}+:{Shape.cast(place.shape).width}]"
 
 
+def fields(layout: data.Layout, name: str) -> Iterator[tuple[str, int]]:
+    """Name and width of the registers of a structure, low bits first."""
+    for key, part in layout:
+        if isinstance(part.shape, data.StructLayout):
+            yield from fields(part.shape, f"{name}__{key}")
+        elif width := Shape.cast(part.shape).width:
+            yield f"{name}__{key}", width
+
+
+def place(name: str) -> str:
+    """A wire of the registers of a place in the queue."""
+    registers = list(fields(Tile(CONFIG), name))
+    wires = [f"(* hierconn *) wire [{w - 1}:0] \\u.{register} ;" for register, w in registers]
+    whole = ", ".join(f"\\u.{register} " for register, _ in reversed(registers))
+    return "\n".join(
+        [*wires, f"wire [{Shape.cast(Tile(CONFIG)).width - 1}:0] {name} = {{ {whole}}};"]
+    )
+
+
 def tiles() -> str:
     return TILES.format(
+        places="\n".join(place(f"place_{k}") for k in range(2)),
         started=STARTED,
         top=Shape.cast(Tile(CONFIG)).width - 1,
         rows_top=CONFIG.row_tiles.bit_length() - 1,

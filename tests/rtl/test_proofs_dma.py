@@ -89,11 +89,14 @@ module formula (input clk, input [33:0] rows, model, input rv, mv, arready, rval
     waiting <= arvalid & !arready; address <= araddr; length <= arlen;
     bad <= rvalid & rresp[1];
   end
-  (* hierconn *) wire [2:0] \\u.asked_0 , \\u.asked_1 ;
+  (* hierconn *) wire \\u.asked_0__client , \\u.asked_0__end ;
+  (* hierconn *) wire \\u.asked_1__client , \\u.asked_1__end ;
+  wire [1:0] asked_0 = {{\\u.asked_0__end , \\u.asked_0__client }};
+  wire [1:0] asked_1 = {{\\u.asked_1__end , \\u.asked_1__client }};
   (* hierconn *) wire \\u.into , \\u.out ;
   (* hierconn *) wire [1:0] \\u.count ;
-  wire [1:0] head = \\u.out ? \\u.asked_1 : \\u.asked_0 ;
-  wire [1:0] tail = \\u.out ? \\u.asked_0 : \\u.asked_1 ;
+  wire [1:0] head = \\u.out ? asked_1 : asked_0;
+  wire [1:0] tail = \\u.out ? asked_0 : asked_1;
   always @* if (started & fine & legal) begin
     if (waiting) assert(arvalid && araddr == address && arlen == length);
     if (arvalid) begin
@@ -115,7 +118,7 @@ module formula (input clk, input [33:0] rows, model, input rv, mv, arready, rval
     if (count == 2) assert(tail == {{second_end, second_model}});
   end
 endmodule
-""".replace("wire [2:0] \\u.asked_0", "wire [1:0] \\u.asked_0")
+"""
 
 
 def test_bursts(tmp_path: Path) -> None:

@@ -52,10 +52,12 @@ module bert2rtl_ram_1r1w #(
       always @(posedge clk)
         if (write_en[0])
           words[write_address] <= write_data;
-    end else for (lane = 0; lane < LANES; lane = lane + 1) begin : lanes
-      always @(posedge clk)
-        if (write_en[lane])
-          words[write_address][lane*LANE +: LANE] <= write_data[lane*LANE +: LANE];
+    end else begin : by_lane
+      for (lane = 0; lane < LANES; lane = lane + 1) begin : lanes
+        always @(posedge clk)
+          if (write_en[lane])
+            words[write_address][lane*LANE +: LANE] <= write_data[lane*LANE +: LANE];
+      end
     end
   endgenerate
 
