@@ -115,6 +115,7 @@ def parts(
             signal=fields.on_value(v) if isinstance(v, Signal) else v,
         )
         for k, (port, v, way) in enumerate(prepared.ports)
+        if len(v)
     ]
     named.sort(key=lambda port: port.bundle != "")
     writer = _Writer(name, fields, without)

@@ -28,7 +28,7 @@ FLAGS = "-CFLAGS -O0 -MAKEFLAGS OPT_FAST=-O0 -MAKEFLAGS OPT_SLOW=-O0 -MAKEFLAGS 
 #: A register of each unit; with +fault the bits of it and of its like in other lanes are inverted.
 FAULTS = {
     "requantize": "acc2",
-    "activation": "output_1",
+    "activation": "read_data_1",
     "reciprocal": "product",
     "rsqrt": "product",
     "softmax": "sum2",

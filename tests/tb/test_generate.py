@@ -197,7 +197,7 @@ def test_nothing_compared_is_no_pass(benches: Benches, tmp_path: Path) -> None:
 
 def test_unknown_bits_are_differences(benches: Benches, tmp_path: Path) -> None:
     _, source = benches("requantize")
-    change = ("rtl/requantize_shift.v", "~(", "32'bx ^ (")
+    change = ("rtl/requantize.v", "~(", "32'bx ^ (")
     folder = edited(source, tmp_path / "edited", change)
     passed(play(folder, "icarus"))
     assert re.search(

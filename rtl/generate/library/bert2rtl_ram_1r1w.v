@@ -13,6 +13,7 @@
 // matter. No reset.
 //
 // SPDX-License-Identifier: Apache-2.0
+/* verilator lint_off TIMESCALEMOD */ // nothing here has a delay, so no timescale matters
 `ifndef BERT2RTL_RAM_1R1W
 `define BERT2RTL_RAM_1R1W
 module bert2rtl_ram_1r1w #(

@@ -7,6 +7,7 @@
 // written: what this memory holds at power-up does not matter. No reset.
 //
 // SPDX-License-Identifier: Apache-2.0
+/* verilator lint_off TIMESCALEMOD */ // nothing here has a delay, so no timescale matters
 `ifndef BERT2RTL_REGISTER_FILE
 `define BERT2RTL_REGISTER_FILE
 module bert2rtl_register_file #(

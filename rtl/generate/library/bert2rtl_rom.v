@@ -5,6 +5,7 @@
 // table is written as { entry, entry, ... }.
 //
 // SPDX-License-Identifier: Apache-2.0
+/* verilator lint_off TIMESCALEMOD */ // nothing here has a delay, so no timescale matters
 `ifndef BERT2RTL_ROM
 `define BERT2RTL_ROM
 module bert2rtl_rom #(

@@ -5,6 +5,7 @@
 // TABLE is as in bert2rtl_rom.
 //
 // SPDX-License-Identifier: Apache-2.0
+/* verilator lint_off TIMESCALEMOD */ // nothing here has a delay, so no timescale matters
 `ifndef BERT2RTL_ROM_2R
 `define BERT2RTL_ROM_2R
 module bert2rtl_rom_2r #(

@@ -236,12 +236,13 @@ UNMEASURED = "No figures were measured in this configuration. "
 PRINTED = "In a checkout of bert2rtl this prints them:\n"
 INSIDE = "These figures are of one accelerator without its memory side (DMA).\n"
 MEMORIES = """\
-By the path of their instances. A RAM is an instance of `rtl/bert2rtl_ram_1r1w.v`, or, where it is read in
-0 cycles, of `rtl/bert2rtl_register_file.v`; both say what a read gives. Each has one write port. No RAM has
-an initial value or a reset. For a macro or a primitive compile another file with a module of that name
-and those ports: `memories/` has one for AMD's XPM and one for SRAM macros. A ROM is an instance of
-`rtl/bert2rtl_rom.v` or `rtl/bert2rtl_rom_2r.v`, its table beside it. A read takes as many cycles as said,
-from the address to the word: with 2 there is a register behind the memory's own.
+By the path of their instances. A RAM is an instance of `rtl/bert2rtl_ram_1r1w.v`, or, where it is
+read in 0 cycles, of `rtl/bert2rtl_register_file.v`; both say what a read gives. Each has one
+write port. No RAM has an initial value or a reset. For a macro or a primitive compile another
+file with a module of that name and those ports: `memories/` has one for AMD's XPM and one for
+SRAM macros. A ROM is an instance of `rtl/bert2rtl_rom.v` or `rtl/bert2rtl_rom_2r.v`, its table
+beside it. A read takes as many cycles as said, from the address to the word: with 2 there is a
+register behind the memory's own.
 """
 RULES = """\
 - 1 to {tokens} tokens, 1 to {labels} logits, a feed-forward layer of 1 to {ffn}, a hidden state of
