@@ -25,7 +25,9 @@ from tb.trace import CAUSES
 _BINARY, _DECIMAL, _HEXADECIMAL, _TRANSLATED = 0x28, 0x24, 0x22, 0x2000
 _GROUP_BEGIN, _GROUP_END = 0x800200, 0x1000200
 
-_COUNTERS = ("cycles", *(f"stall_{cause}" for cause in CAUSES))
+_COUNTERS = tuple(
+    f"registers__value__{name}" for name in ("cycles", *(f"stall_{cause}" for cause in CAUSES))
+)
 
 
 def groups(design: Design) -> dict[str, list[str]]:

@@ -19,6 +19,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cli.command import ToolError
+
 from amaranth.back import rtlil
 from amaranth.hdl import Cat, Const, Format, Fragment, Instance, IOPort, Signal, Value
 from amaranth.hdl._ast import SignalDict, SignalSet
@@ -30,6 +32,11 @@ from amaranth.lib import memory, wiring
 from rtl.generate.library import RAM, REGISTER_FILE, Table
 from rtl.generate.words import free
 from rtl.primitives.memory import DistributedMemory, Memory, Rom
+
+
+class VerilogError(ToolError):
+    """The design cannot be written as Verilog; the message says what Yosys or the names say."""
+
 
 IN_WORK = "module_in_work"
 
@@ -236,8 +243,14 @@ class _Writer:
             new.add_statements(domain, statements)
         names = SignalDict()
         instances: set[str] = {port.name for port in ports}
-        for number, (below, name, _) in enumerate(fragment.subfragments):
-            name = free(name or f"part{number}", instances)
+        for number, (below, given, _) in enumerate(fragment.subfragments):
+            if given is None:
+                place = ".".join([self.name, *path, f"U${number}"])
+                raise VerilogError(
+                    f"a part has no name: {place}. Use `m.submodules.name = part`, so that names "
+                    "in Verilog stay the same when another part is added."
+                )
+            name = free(given, instances)
             instances.add(name)
             new.add_subfragment(self._below(below, (*path, name), around, fragment, names), name)
         design = _Design(new, ports, names, path[-1] if path else "")

@@ -17,15 +17,13 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
-from cli.command import ToolError
-
 from amaranth.back import rtlil
 from amaranth.hdl import Elaboratable, IOPort, Shape, ShapeCastable
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.generate import library
-from rtl.generate.hierarchy import parts
+from rtl.generate.hierarchy import VerilogError, parts
 from rtl.generate.layout import texts
 from rtl.generate.widths import explicit_widths, repeated
 
@@ -52,10 +50,6 @@ _INSTANCE = re.compile(
     r"^  (?!module|end)(\w+) (?:#\(\n(?:    .*\n)*  \) )?(\w+) \(\n", re.MULTILINE
 )
 _MODULE = re.compile(r"^module (?:\\(\S+) |(\w+))\(", re.MULTILINE)
-
-
-class VerilogError(ToolError):
-    """The design cannot be written as Verilog; the message says what Yosys or the names say."""
 
 
 def port_name(signature: wiring.Signature, path: Sequence[str | int]) -> str:

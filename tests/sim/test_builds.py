@@ -32,7 +32,7 @@ def _own_builds(tmp_path_factory, monkeypatch):
 
 @THOROUGH_ON_VERILATOR
 def test_all_tests_of_a_bench_run_with_their_parameters(accumulator, simulator):
-    results = run_bench(accumulator(), simulator, bench=BENCH, probes=["part.total"])
+    results = run_bench(accumulator(), simulator, bench=BENCH, probes=["part.o"])
     names = ["sums/sign=1", "sums/sign=-1", "sheet_is_given", "wrong_on_purpose", "probe"]
     assert [result.name for result in results] == names
     # Two cycles of reset and three values, at 10 ns, up to a falling edge.
@@ -42,7 +42,7 @@ def test_all_tests_of_a_bench_run_with_their_parameters(accumulator, simulator):
 @EACH
 def test_chosen_tests_alone(accumulator, simulator):
     results = run_bench(
-        accumulator(), simulator, bench=BENCH, testcases=["sums"], probes=["part.total"]
+        accumulator(), simulator, bench=BENCH, testcases=["sums"], probes=["part.o"]
     )
     assert [result.name for result in results] == ["sums/sign=1", "sums/sign=-1"]
 
@@ -55,7 +55,7 @@ def test_a_failing_test_raises_with_its_message(accumulator, simulator):
             simulator,
             bench=BENCH,
             env={"EXPECTED": "7"},
-            probes=["part.total"],
+            probes=["part.o"],
         )
 
 
@@ -73,7 +73,7 @@ def test_what_a_user_exports_reaches_neither_build_nor_bench(
     (tmp_path / "python3").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 1\n")
     (tmp_path / "python3").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    options = {"bench": BENCH, "probes": ["part.total"], "variant": "exported"}
+    options = {"bench": BENCH, "probes": ["part.o"], "variant": "exported"}
     assert len(run_bench(design, simulator, **options)) == 5
     if simulator == "icarus":  # an assert is one in spite of PYTHONOPTIMIZE
         with pytest.raises(BenchError, match=r"1 failed\nwrong_on_purpose: expected 7\b"):
@@ -84,9 +84,7 @@ def test_what_a_user_exports_reaches_neither_build_nor_bench(
 @EACH
 def test_no_test_at_all_raises(accumulator, simulator):
     with pytest.raises(BenchError, match=r"bench_accumulator on accumulator \(4, .*no test ran"):
-        run_bench(
-            accumulator(), simulator, bench=BENCH, testcases=["nothing"], probes=["part.total"]
-        )
+        run_bench(accumulator(), simulator, bench=BENCH, testcases=["nothing"], probes=["part.o"])
 
 
 @EACH
@@ -94,7 +92,7 @@ def test_a_bench_that_cannot_be_imported_raises(accumulator, simulator, tmp_path
     broken = tmp_path / "bench_broken.py"
     broken.write_text("raise RuntimeError('broken bench')\n")
     with pytest.raises(BenchError, match="broken bench"):
-        run_bench(accumulator(), simulator, bench=broken, probes=["part.total"])
+        run_bench(accumulator(), simulator, bench=broken, probes=["part.o"])
 
 
 def test_a_faulty_design_of_a_variant_is_caught_and_leaves_the_sound_build_alone(accumulator):
@@ -237,7 +235,7 @@ def test_a_bench_on_icarus_records_no_toggles(accumulator, tmp_path):
 @EACH
 def test_refused_verilog_raises_with_the_simulators_words(accumulator, simulator):
     design = accumulator()
-    broken = design.verilog.replace("input clk;", "input clk; nonsense here;", 1)
+    broken = design.verilog.replace("input  wire clk", "nonsense here clk", 1)
     with pytest.raises(SimulatorError, match=f"{simulator} could not build accumulator"):
         with built(Design(**(vars(design) | {"verilog": broken})), simulator, variant="broken"):
             pass

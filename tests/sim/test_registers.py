@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,26 +29,29 @@ OKAY, SLVERR = 0, 2
 ONES = 0xFFFFFFFF
 MOST = 4096  # operations
 
-# What hardware changes, with the net of the accelerator that holds it.
-NETS = {"busy": "busy", "done": "ended", "error": "code", "failed": "failed"}
+# What hardware changes, and its bits.
 CHANGED = [
-    (field.name, NETS.get(field.name, f"value__{field.name}"), field.high - field.low + 1)
+    (field.name, field.high - field.low + 1)
     for register in MAP
     for field in register.fields
     if field.access == "ro" and not field.constant
 ]
-NUMBER = {name: number for number, (name, _, _) in enumerate(CHANGED)}
+NUMBER = {name: number for number, (name, _) in enumerate(CHANGED)}
 
 
 def compiled(config: Config, folder: Path) -> Path:
     """The bench around the accelerator of a configuration."""
-    (folder / "accelerator.v").write_text(generated("accelerator", config).verilog)
-    holds = "\n".join(f"  reg [{width - 1}:0] hold_{net};" for _, net, width in CHANGED)
+    verilog = generated("accelerator", config).verilog
+    (folder / "accelerator.v").write_text(verilog)
+    # The net of the accelerator that is joined to the register.
+    nets = dict(re.findall(r"^    \.value__(\w+)\((\w+)\)", verilog, re.MULTILINE))
+    changed = [(nets[name], width) for name, width in CHANGED]
+    holds = "\n".join(f"  reg [{width - 1}:0] hold_{net};" for net, width in changed)
     forces = "\n".join(
         f"          {number}: begin hold_{net} = data; force dut.{net} = hold_{net}; end"
-        for number, (_, net, _) in enumerate(CHANGED)
+        for number, (net, _) in enumerate(changed)
     )
-    releases = "\n".join(f"          release dut.{net};" for _, net, _ in CHANGED)
+    releases = "\n".join(f"          release dut.{net};" for net, _ in changed)
     text = BENCH.read_text().replace("HOLDS", holds)
     text = text.replace("FORCES", forces).replace("RELEASES", releases)
     (folder / "bench.v").write_text(
