@@ -23,7 +23,7 @@ _DECLARED = re.compile(
 _INSTANCE = re.compile(r"^  (?!module)(\w+) \w+ \(\n((?:    \..*\n)+)", re.MULTILINE)
 _UNUSED = re.compile(r"^  \(\* unused_bits = .* \*\)\n", re.MULTILINE)
 _BIT = re.compile(r"\\(\w+)_reg\[(\d+)\] ")
-_PARAMETER = re.compile(r"(\.\w+)\(32'd(\d+)\)")
+_PARAMETERS = re.compile(r" #\(\n(?:    .*\n)+  \) ")
 _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 
 
@@ -70,9 +70,13 @@ def _module(body: str, part: Part) -> str:
         return ""
 
     body = _DECLARED.sub(declaration, _UNUSED.sub("", body))
-    body = _PARAMETER.sub(r"\1(\2)", _clocked(_whole_names(body)))
+    body = _PARAMETERS.sub(_decimal, _clocked(_whole_names(body)))
     ports = list(_ports(part, declared))
     return "\n".join([*_about(part), f"module {part.name}(", *ports, ");", body.lstrip("\n")])
+
+
+def _decimal(parameters: re.Match[str]) -> str:
+    return re.sub(r"\(32'd(\d+)\)", r"(\1)", parameters[0])
 
 
 def _whole_names(body: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,29 +28,35 @@ OKAY, SLVERR = 0, 2
 ONES = 0xFFFFFFFF
 MOST = 4096  # operations
 
-# What hardware changes, and its bits.
+# What hardware changes, with the net of the accelerator that holds it.
+NETS = {
+    "busy": "control__busy",
+    "done": "ended",
+    "error": "control__code",
+    "failed": "control__failed",
+}
 CHANGED = [
-    (field.name, field.high - field.low + 1)
+    (
+        field.name,
+        NETS.get(field.name, f"registers__value__{field.name}"),
+        field.high - field.low + 1,
+    )
     for register in MAP
     for field in register.fields
     if field.access == "ro" and not field.constant
 ]
-NUMBER = {name: number for number, (name, _) in enumerate(CHANGED)}
+NUMBER = {name: number for number, (name, _, _) in enumerate(CHANGED)}
 
 
 def compiled(config: Config, folder: Path) -> Path:
     """The bench around the accelerator of a configuration."""
-    verilog = generated("accelerator", config).verilog
-    (folder / "accelerator.v").write_text(verilog)
-    # The net of the accelerator that is joined to the register.
-    nets = dict(re.findall(r"^    \.value__(\w+)\((\w+)\)", verilog, re.MULTILINE))
-    changed = [(nets[name], width) for name, width in CHANGED]
-    holds = "\n".join(f"  reg [{width - 1}:0] hold_{net};" for net, width in changed)
+    (folder / "accelerator.v").write_text(generated("accelerator", config).verilog)
+    holds = "\n".join(f"  reg [{width - 1}:0] hold_{net};" for _, net, width in CHANGED)
     forces = "\n".join(
         f"          {number}: begin hold_{net} = data; force dut.{net} = hold_{net}; end"
-        for number, (net, _) in enumerate(changed)
+        for number, (_, net, _) in enumerate(CHANGED)
     )
-    releases = "\n".join(f"          release dut.{net};" for net, _ in changed)
+    releases = "\n".join(f"          release dut.{net};" for _, net, _ in CHANGED)
     text = BENCH.read_text().replace("HOLDS", holds)
     text = text.replace("FORCES", forces).replace("RELEASES", releases)
     (folder / "bench.v").write_text(
