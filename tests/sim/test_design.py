@@ -66,19 +66,20 @@ def test_a_file_of_the_right_key_that_lacks_a_part_is_made_again(
     assert made(capsys) == 2
 
 
-@pytest.mark.parametrize("room", design.ROOMS)
-def test_every_source_counts(room: str, tmp_path: Path) -> None:
-    """One more comment in any room, one file more, one file less: other Verilog may come."""
+@pytest.mark.parametrize(("room", "kind"), [*((r, "py") for r in design.ROOMS), ("rtl", "v")])
+def test_every_source_counts(room: str, kind: str, tmp_path: Path) -> None:
+    """One more line in any room, one file more, one file less: other Verilog may come."""
     for name in design.ROOMS:
         shutil.copytree(design.ROOT / name, tmp_path / name)
     before = design.digest_of(tmp_path, design.ROOMS)
     assert before == design.SOURCES
     deepest = max(
-        (tmp_path / room).rglob("*.py"), key=lambda path: (len(path.parts), path.stat().st_size)
+        (tmp_path / room).rglob(f"*.{kind}"),
+        key=lambda path: (len(path.parts), path.stat().st_size),
     )
-    deepest.write_text(deepest.read_text() + "# more\n")
+    deepest.write_text(deepest.read_text() + "\n")
     changed = design.digest_of(tmp_path, design.ROOMS)
-    (tmp_path / room / "new.py").write_text("")
+    (tmp_path / room / f"new.{kind}").write_text("")
     added = design.digest_of(tmp_path, design.ROOMS)
     assert len({before, changed, added}) == 3
 
