@@ -33,9 +33,9 @@ def texts(verilog: str, parts: Sequence[Part]) -> dict[str, str]:
     for text in re.split(r"(?<=^endmodule\n)", verilog, flags=re.MULTILINE):
         head = _HEAD.match(text)
         if head is not None:
-            found[head[1]] = text[head.end() :], text[: head.start(1)]
+            found[head[1]] = text[head.end() :]
     order = {part.name: [port.name for port in part.ports] for part in parts}
-    return {part.name: _joined(_module(found[part.name][0], part), order) for part in parts}
+    return {part.name: _joined(_module(found[part.name], part), order) for part in parts}
 
 
 def _joined(text: str, order: Mapping[str, Sequence[str]]) -> str:

@@ -158,15 +158,8 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def netlist(
-    component: wiring.Component,
-    name: str,
-    *,
-    trace: bool = True,
-    sources: bool = False,
-    lowering: str = LOWERING,
-) -> str:
-    """RTLIL of `component`, lowered: what `convert` writes as Verilog, its operands aside.
+def netlist(component: wiring.Component, name: str, *, sources: bool = False) -> str:
+    """RTLIL of `component` as Amaranth alone writes it, lowered: the same design as `convert`'s.
 
     Parameters
     ----------
@@ -180,9 +173,7 @@ def netlist(
     """
     with _uncollected():
         text = rtlil.convert(_Named(component), name=name, emit_src=sources)
-    if not trace:
-        lowering = f"delete -port {name}/w:{TRACE}*; {lowering}"
-    return _yosys(name, text, lowering)
+    return _yosys(name, text, LOWERING)
 
 
 def convert(
