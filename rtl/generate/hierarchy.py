@@ -22,7 +22,17 @@ from typing import Any
 from cli.command import ToolError
 
 from amaranth.back import rtlil
-from amaranth.hdl import Cat, Const, Format, Fragment, Instance, IOPort, Signal, Value
+from amaranth.hdl import (
+    Cat,
+    Const,
+    Format,
+    Fragment,
+    Instance,
+    IOBufferInstance,
+    IOPort,
+    Signal,
+    Value,
+)
 from amaranth.hdl._ast import SignalDict, SignalSet
 from amaranth.hdl._ir import Design, PortDirection
 from amaranth.hdl._mem import MemoryInstance
@@ -243,14 +253,14 @@ class _Writer:
             new.add_statements(domain, statements)
         names = SignalDict()
         instances: set[str] = {port.name for port in ports}
-        for number, (below, given, _) in enumerate(fragment.subfragments):
+        for number, (below, given) in enumerate(self._with_pads(fragment, new, names)):
             if given is None and type(below) is Fragment:
                 place = ".".join([self.name, *path, f"U${number}"])
                 raise VerilogError(
                     f"a part has no name: {place}. Use `m.submodules.name = part`, so that names "
                     "in Verilog stay the same when another part is added."
                 )
-            name = free(given or "primitive", instances)  # such as a buffer of a pad
+            name = free(given or "primitive", instances)
             instances.add(name)
             new.add_subfragment(self._below(below, (*path, name), around, fragment, names), name)
         design = _Design(new, ports, names, path[-1] if path else "")
@@ -271,6 +281,25 @@ class _Writer:
         self.parts.append(found)
         self._known[text, facts] = found
         return found
+
+    def _with_pads(
+        self, fragment: Fragment, new: Fragment, names: SignalDict
+    ) -> Iterator[tuple[Fragment, str | None]]:
+        """The parts of a fragment and their names; what buffers a pad goes into `new` instead.
+
+        A pad is no signal, which a module of its own could have as a port.
+        """
+        for below, given, _ in fragment.subfragments:
+            inside = below.subfragments if type(below) is Fragment else []
+            if not any(isinstance(part, IOBufferInstance) for part, _, _ in inside):
+                yield below, given
+                continue
+            for member, _, signal in self._members(_origin(below, wiring.Component)):
+                names.setdefault(signal, f"{given}__{member}")
+            for domain, statements in below.statements.items():
+                new.add_statements(domain, statements)
+            for part, own, _ in inside:
+                yield part, f"{given}_{own or 'buffer'}"
 
     def _below(
         self,
