@@ -28,7 +28,7 @@ _AT_RANDOM = """\
     seed = {seed} + WIDTH * DEPTH;
     for (number = 0; number < DEPTH; number = number + 1)
       for (place = 0; place < WIDTH; place = place + 1)
-        words[number][place] = $random(seed);
+        words[number][place] = $random(seed) % 2 != 0;
   end
 """
 

@@ -145,7 +145,7 @@ def test_the_interface_has_the_ports() -> None:
     view, verilog = texts("streams")["if.sv"], design("streams").verilog
     shown = re.findall(r"input wire (?:\[(\d+):0\] )?(\w+)", view)
     top = verilog.partition("module accelerator(")[2].partition("endmodule")[0]
-    ports = re.findall(r"^  (?:input|output) (?:\[(\d+):0\] )?(\w+);", top, re.MULTILINE)
+    ports = re.findall(r"^  (?:input|output) +wire (?:\[(\d+):0\] )?(\w+),?$", top, re.MULTILINE)
     own = [(int(high or 0), name) for high, name in ports if not name.startswith("trace_")]
     assert len(own) > 40
     # Of the interface and of the probe.
@@ -226,7 +226,7 @@ def test_scripts_go_by_what_uvm_says(simulator: str, views: Views, tmp_path: Pat
         )
         assert done.returncode == code, (said, done.stdout, done.stderr)
     called = log.read_text()
-    names = [*(folder / "bench.f").read_text().split(), *made.view, made.example]
+    names = ["-f bench.f", *made.view, made.example]
     assert [word for word in ("stalls=9", "answers=mine", *names) if word not in called] == []
     switch = {"vcs": "-ntb_opts uvm", "xcelium": "-uvm ", "xsim": "-L uvm "}.get(simulator, "vlog")
     assert switch in called
