@@ -99,7 +99,7 @@ def test_ports_come_in_order(name: str) -> None:
             continue
         head = body(text).partition("(\n")[2].partition("\n);")[0]
         ports = re.findall(r"(\w+)(?: = \S+)?,?$", head, re.M)
-        firsts = [port for port in ports if port in ("clk", "rst", "reset")]
+        firsts = re.findall(r"^  input +wire (clk|rst|reset),?$", head, re.M)
         assert ports[: len(firsts)] == firsts, module
         bundles = [port.partition("__")[0] for port in ports if "__" in port]
         runs = [one for one, before in zip(bundles, [None, *bundles]) if one != before]
