@@ -40,7 +40,7 @@ from amaranth.hdl._xfrm import FragmentTransformer, StatementTransformer, ValueT
 from amaranth.lib import memory, wiring
 
 from rtl.generate.library import RAM, REGISTER_FILE, Table
-from rtl.generate.words import free
+from rtl.generate.identifiers import free
 from rtl.primitives.memory import DistributedMemory, Memory, Rom
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from amaranth.lib import stream, wiring
 
 from rtl.generate.hierarchy import Part
-from rtl.generate.words import free
+from rtl.generate.identifiers import free
 
 WIDTH = 100
 """Of a line of comment."""
