@@ -39,8 +39,8 @@ from amaranth.hdl._mem import MemoryInstance
 from amaranth.hdl._xfrm import FragmentTransformer, StatementTransformer, ValueTransformer
 from amaranth.lib import memory, wiring
 
-from rtl.generate.library import RAM, REGISTER_FILE, Table
 from rtl.generate.identifiers import free
+from rtl.generate.library import RAM, REGISTER_FILE, Table
 from rtl.primitives.memory import DistributedMemory, Memory, Rom
 
 

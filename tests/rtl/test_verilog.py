@@ -18,9 +18,9 @@ from rtl.control.axi import Registers
 from rtl.control.tile_queue import TileQueue
 from rtl.dma.bus import Bus
 from rtl.generate import hierarchy, library
+from rtl.generate.identifiers import WORDS, free, plain
 from rtl.generate.sheet import Generated, file_list, generated
 from rtl.generate.verilog import by_module, convert, instances, netlist
-from rtl.generate.identifiers import WORDS, free, plain
 from rtl.interface.config import Config
 
 TINY = {"tokens": 8, "hidden": 8, "ffn": 8, "labels": 2}
