@@ -23,6 +23,12 @@ _DECLARED = re.compile(
 _INSTANCE = re.compile(r"^  (?!module)(\w+) \w+ \(\n((?:    \..*\n)+)", re.MULTILINE)
 _UNUSED = re.compile(r"^  \(\* unused_bits = .* \*\)\n", re.MULTILINE)
 _BIT = re.compile(r"\\(\w+)_reg\[(\d+)\] ")
+_BLOCK = re.compile(r"  always @\(posedge (\w+)\)\n((?:    .*\n)+)")
+_RUN = re.compile(
+    r"^  always @\(posedge (?P<clock>\w+)\)\n(?:    .*\n)+"
+    r"(?:  always @\(posedge (?P=clock)\)\n(?:    .*\n)+)*",
+    re.MULTILINE,
+)
 _PARAMETERS = re.compile(r" #\(\n(?:    .*\n)+  \) ")
 _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 
@@ -103,14 +109,6 @@ def _clocked(body: str) -> str:
         return f"  always @(posedge {blocks[0][0]}) begin\n{inner}  end\n"
 
     return _RUN.sub(joined, body)
-
-
-_BLOCK = re.compile(r"  always @\(posedge (\w+)\)\n((?:    .*\n)+)")
-_RUN = re.compile(
-    r"^  always @\(posedge (?P<clock>\w+)\)\n(?:    .*\n)+"
-    r"(?:  always @\(posedge (?P=clock)\)\n(?:    .*\n)+)*",
-    re.MULTILINE,
-)
 
 
 def _ports(part: Part, declared: Mapping[str, Sequence[str]]) -> Iterator[str]:

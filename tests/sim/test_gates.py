@@ -18,6 +18,7 @@ from sim.synth import fold, models
 from sim.synth.tools import SynthesisError
 from tests.ending import refusal
 from tests.tiers import quick
+from verify.mutate.__main__ import ALL
 
 CONFIG = Config(lanes=4)
 
@@ -29,21 +30,7 @@ def test_small_units_on_icarus(unit: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.verilator
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "requantize",
-        "activation",
-        "reciprocal",
-        "rsqrt",
-        "softmax",
-        "position_bias",
-        "layernorm",
-        "matmul",
-        "attention",
-        "accelerator",
-    ],
-)
+@pytest.mark.parametrize("unit", ALL)
 def test_every_unit_on_verilator(unit: str) -> None:
     assert command.main([unit, "--lanes", "4"]) == 0
 

@@ -149,28 +149,6 @@ def test_a_position_bias(simulator: str, tmp_path: Path) -> None:
     play(tmp_path, simulator, BIASED, turned, seed=3, idle=0.2, stall=0.3)
 
 
-@pytest.mark.thorough
-@VERILATOR
-def test_bad_streams_of_a_position_bias(tmp_path: Path) -> None:
-    """Damaged and refused ones; on hardware without, or of fewer heads, the model is refused."""
-    model = family("three-heads", SMALL["three-heads"], biased=True)
-    program = compile_model(model, BIASED)
-    sound = inferences(model, program, [5, 9, 3])
-    bad = [
-        sound[place % 3].damaged(name, error, stream=stream)
-        for found in (
-            damaged_streams(program, np.random.default_rng(4)),
-            refused_streams(program),
-        )
-        for place, (name, stream, error) in enumerate(found)
-    ]
-    play(tmp_path, "verilator", BIASED, between(sound, bad), idle=0.1, stall=0.2)
-    plain = family("three-heads", SMALL["three-heads"])
-    after = inferences(plain, compile_model(plain, LIMITS), [5])
-    refused = sound[0].damaged("biased", Error.FORMAT)
-    play(tmp_path, "verilator", LIMITS, [refused, *after], idle=0.1, stall=0.2)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
 @pytest.mark.parametrize(("precise", "bias_heads"), [(False, 0), (True, 0), (False, 3), (True, 5)])
@@ -194,12 +172,18 @@ def test_more_columns(simulator: str, precise: bool, bias_heads: int, tmp_path: 
 
 @pytest.mark.thorough
 @VERILATOR
-def test_bad_streams_of_wide_operands(tmp_path: Path) -> None:
-    """Damaged and refused ones, on hardware that has them and on hardware that has not."""
-    config = dataclasses.replace(LIMITS, precise=True)
-    model = family("three-heads", SMALL["three-heads"], precise=True)
+@pytest.mark.parametrize(
+    ("choice", "config", "flag"),
+    [
+        ("precise", dataclasses.replace(LIMITS, precise=True), Flag.WIDE),
+        ("biased", BIASED, Flag.BIAS),
+    ],
+)
+def test_bad_streams_of_a_choice(choice: str, config: Config, flag: Flag, tmp_path: Path) -> None:
+    """Damaged and refused ones, on hardware that has it and on hardware that has not."""
+    model = family("three-heads", SMALL["three-heads"], **{choice: True})
     program = compile_model(model, config)
-    assert Flag.WIDE in {flag for step in program.steps for flag in step.flags}
+    assert flag in {flag for step in program.steps for flag in step.flags}
     sound = inferences(model, program, [5, 9, 3])
     bad = [
         sound[place % 3].damaged(name, error, stream=stream)
@@ -210,9 +194,9 @@ def test_bad_streams_of_wide_operands(tmp_path: Path) -> None:
         for place, (name, stream, error) in enumerate(found)
     ]
     play(tmp_path, "verilator", config, between(sound, bad), idle=0.1, stall=0.2)
-    refused = sound[0].damaged("wide", Error.FORMAT)
-    narrow = family("three-heads", SMALL["three-heads"])
-    after = inferences(narrow, compile_model(narrow, LIMITS), [5])
+    plain = family("three-heads", SMALL["three-heads"])
+    after = inferences(plain, compile_model(plain, LIMITS), [5])
+    refused = sound[0].damaged(choice, Error.FORMAT)
     play(tmp_path, "verilator", LIMITS, [refused, *after], idle=0.1, stall=0.2)
 
 
