@@ -6,9 +6,9 @@ converted for itself:
 
 - its ports are the signals that it shares with what is around it: the members of its signature,
   under their names there, clock, reset, and a reset that `ResetInserter` gave it;
-- a signal with fields becomes a signal for each field, called signal__field;
+- a signal with fields becomes a signal for each field, called signal__field (`fields`);
 - parts whose text is the same are one module;
-- memories are instances of the modules of `rtl.generate.library`.
+- memories are instances of the modules of `rtl.generate.library` (`memories`).
 
 What the design does is not touched.
 """
@@ -23,9 +23,6 @@ from cli.command import ToolError
 
 from amaranth.back import rtlil
 from amaranth.hdl import (
-    Cat,
-    Const,
-    Format,
     Fragment,
     Instance,
     IOBufferInstance,
@@ -36,12 +33,13 @@ from amaranth.hdl import (
 from amaranth.hdl._ast import SignalDict, SignalSet
 from amaranth.hdl._ir import Design, PortDirection
 from amaranth.hdl._mem import MemoryInstance
-from amaranth.hdl._xfrm import FragmentTransformer, StatementTransformer, ValueTransformer
-from amaranth.lib import memory, wiring
+from amaranth.lib import wiring
 
+from rtl.generate.fields import Fields
 from rtl.generate.identifiers import free
-from rtl.generate.library import RAM, REGISTER_FILE, Table
-from rtl.primitives.memory import DistributedMemory, Memory, Rom
+from rtl.generate.library import Table
+from rtl.generate.memories import instance, is_a, origin, table_instance
+from rtl.primitives.memory import Rom
 
 
 class VerilogError(ToolError):
@@ -118,7 +116,7 @@ def parts(
     ways = {True: PortDirection.Input, False: PortDirection.Output, None: None}
     listed = [(port, v if way is None else Value.cast(v), ways[way]) for port, v, way in ports]
     prepared = Fragment.get(top, None).prepare(listed, hierarchy=(name,))
-    fields = _Fields([v for _, v, way in listed if way is not None])
+    fields = Fields([v for _, v, way in listed if way is not None])
     whole = fields(prepared.fragment)
     bundles = SignalDict()
     if isinstance(top, wiring.Component):
@@ -138,63 +136,6 @@ def parts(
     writer = _Writer(name, fields, without)
     writer.part(whole, (), named)
     return Parts(modules=writer.parts[::-1], tables=list(writer.tables.values()))
-
-
-class _Fields(FragmentTransformer, ValueTransformer, StatementTransformer):
-    """A signal with fields becomes a signal for each, all without the format that named them."""
-
-    def __init__(self, whole: Sequence[Signal]) -> None:
-        self._parts: SignalDict = SignalDict()
-        for signal in whole:
-            has_fields = isinstance(signal._format, Format.Struct | Format.Array)
-            kept = _renewed(signal, signal.name, 0, len(signal)) if has_fields else signal
-            self._parts[signal] = kept
-
-    def on_Signal(self, value: Signal) -> Value:
-        if value not in self._parts:
-            self._parts[value] = _by_field(value)
-        return self._parts[value]
-
-    def signals(self, value: Any) -> list[Signal]:
-        """What stands for a signal."""
-        found = self.on_value(Value.cast(value))
-        return [found] if isinstance(found, Signal) else list(found.parts)
-
-
-def _renewed(signal: Signal, name: str, start: int, width: int) -> Signal:
-    return Signal(
-        width,
-        name=name,
-        init=signal.init >> start & (1 << width) - 1,
-        reset_less=signal.reset_less,
-        attrs=signal.attrs,
-    )
-
-
-def _by_field(signal: Signal) -> Value:
-    if not isinstance(signal._format, Format.Struct | Format.Array):
-        return signal
-    pieces = list(_pieces(signal.name, signal._format))
-    if sum(width for _, width in pieces) != len(signal):  # of a union they lie on one another
-        pieces = [(signal.name, len(signal))]
-    found, start = [], 0
-    for name, width in pieces:
-        if width:
-            found.append(_renewed(signal, name if signal.name else "", start, width))
-        start += width
-    return found[0] if len(found) == 1 else Cat(*found)
-
-
-def _pieces(name: str, what: Any) -> Iterator[tuple[str, int]]:
-    """Name and width of each field, low bits first; arrays stay whole."""
-    if isinstance(what, Format.Struct):
-        for key, below in what._fields.items():
-            yield from _pieces(f"{name}__{key}", below)
-    elif isinstance(what, Format):
-        (value,) = (chunk[0] for chunk in what._chunks if not isinstance(chunk, str))
-        yield name, len(value)
-    else:
-        yield name, len(what._value)
 
 
 class _Design(Design):
@@ -235,7 +176,7 @@ class _Design(Design):
 
 
 class _Writer:
-    def __init__(self, name: str, fields: _Fields, without: str) -> None:
+    def __init__(self, name: str, fields: Fields, without: str) -> None:
         self.name, self.fields, self.without = name, fields, without
         self.parts: list[Part] = []
         self.tables: dict[tuple[int, ...], Table] = {}
@@ -294,7 +235,7 @@ class _Writer:
             if not any(isinstance(part, IOBufferInstance) for part, _, _ in inside):
                 yield below, given
                 continue
-            for member, _, signal in self._members(_origin(below, wiring.Component)):
+            for member, _, signal in self._members(origin(below, wiring.Component)):
                 names.setdefault(signal, f"{given}__{member}")
             for domain, statements in below.statements.items():
                 new.add_statements(domain, statements)
@@ -310,7 +251,7 @@ class _Writer:
         names: SignalDict,
     ) -> Fragment:
         """What stands for a part in the module around it."""
-        component = _origin(below, wiring.Component)
+        component = origin(below, wiring.Component)
         members = list(self._members(component)) if component is not None else []
         for member, _, signal in members:
             names.setdefault(signal, f"{path[-1]}__{member}")
@@ -367,49 +308,11 @@ class _Writer:
 
     def _memory(self, fragment: Fragment, component: Any, path: tuple[str, ...]) -> Fragment | None:
         """The instance of the library's module in place of a memory."""
-        value = self.fields.on_value
-        if _is(component, Memory) and component.depth > 1:
-            read, write = component.read, component.write
-            return Instance(
-                RAM,
-                p_WIDTH=len(Value.cast(read.data)),
-                p_DEPTH=component.depth,
-                p_ADDRESS_BITS=len(Value.cast(read.address)),
-                p_LANES=component.by_lane,
-                p_OUTPUT_REGISTER=1,
-                i_clk=_clock(fragment),
-                i_write_en=value(Value.cast(write.en)),
-                i_write_address=value(Value.cast(write.address)),
-                i_write_data=value(Value.cast(write.data)),
-                i_read_en=Const(1, 1),
-                i_read_address=value(Value.cast(read.address)),
-                o_read_data=value(Value.cast(read.data)),
+        if is_a(component, Rom):
+            return table_instance(
+                self._table(component, path).name, fragment, component, self.fields
             )
-        if _is(component, DistributedMemory) and component.depth > 1:
-            read, write = component.read, component.write
-            return Instance(
-                REGISTER_FILE,
-                p_WIDTH=len(Value.cast(read.data)),
-                p_DEPTH=component.depth,
-                p_ADDRESS_BITS=len(Value.cast(read.address)),
-                i_clk=_clock(fragment),
-                i_write_en=value(Value.cast(write.en)),
-                i_write_address=value(Value.cast(write.address)),
-                i_write_data=value(Value.cast(write.data)),
-                i_read_address=value(Value.cast(read.address)),
-                o_read_data=value(Value.cast(read.data)),
-            )
-        if _is(component, Rom):
-            found = self._table(component, path)
-            ends = {}
-            for port in range(component.ports):
-                address, data = (getattr(component, f"{end}{port}") for end in ("address", "data"))
-                ends[f"i_address{port}"] = value(Value.cast(address))
-                ends[f"o_data{port}"] = value(Value.cast(data))
-            return Instance(found.name, i_clk=_clock(fragment), **ends)
-        if isinstance(fragment, MemoryInstance):
-            return self._plain_memory(fragment)
-        return None
+        return instance(fragment, component, self.fields)
 
     def _table(self, rom: Rom, path: tuple[str, ...]) -> Table:
         """The module of a ROM's table; one for all of the same entries."""
@@ -422,33 +325,6 @@ class _Writer:
                 name=name, width=width, entries=tuple(rom.init), ports=rom.ports
             )
         return self.tables[key]
-
-    def _plain_memory(self, fragment: MemoryInstance) -> Fragment | None:
-        """The same for a memory of Amaranth's, a FIFO's: one port to write, one to read."""
-        made = _origin(fragment, memory.Memory)
-        if made is None or made.depth == 1 or any(made.init):
-            return None
-        (write, *writes), (read, *reads) = made.write_ports, made.read_ports
-        if writes or reads or fragment._read_ports[0]._domain == "comb":
-            return None
-        if fragment._read_ports[0]._transparent_for:
-            return None
-        value = self.fields.on_value
-        return Instance(
-            RAM,
-            p_WIDTH=len(Value.cast(read.data)),
-            p_DEPTH=made.depth,
-            p_ADDRESS_BITS=len(read.addr),
-            p_LANES=len(write.en),
-            p_OUTPUT_REGISTER=0,
-            i_clk=_clock(fragment),
-            i_write_en=value(write.en),
-            i_write_address=value(write.addr),
-            i_write_data=value(Value.cast(write.data)),
-            i_read_en=value(read.en),
-            i_read_address=value(read.addr),
-            o_read_data=value(Value.cast(read.data)),
-        )
 
     def _own(self, fragment: Fragment) -> tuple[SignalSet, SignalSet]:
         """Signals that a fragment uses, and those of them that it drives, its parts aside."""
@@ -489,28 +365,6 @@ class _Writer:
                 drives.update(driven)
             self._totals[fragment] = uses, drives
         return self._totals[fragment]
-
-
-def _origin(fragment: Fragment, kind: type) -> Any:
-    """The component of a fragment."""
-    return next((o for o in fragment.origins or () if isinstance(o, kind)), None)
-
-
-def _is(component: Any, kind: type) -> bool:
-    """Whether it is of that class, also where its module was loaded once more."""
-    known = kind.__module__, kind.__qualname__
-    return any((base.__module__, base.__qualname__) == known for base in type(component).__mro__)
-
-
-def _clock(fragment: Fragment) -> Signal:
-    """The clock of a fragment that has one."""
-    domains = {name for name in fragment.statements if name != "comb"}
-    for below in (fragment, *(below for below, _, _ in fragment.subfragments)):
-        if isinstance(below, MemoryInstance):
-            ports = (*below._read_ports, *below._write_ports)
-            domains |= {port._domain for port in ports if port._domain != "comb"}
-    (domain,) = domains
-    return fragment.domains[domain].clk
 
 
 def _stem(top: str, path: tuple[str, ...]) -> str:
