@@ -62,7 +62,7 @@ def test_the_longest_text_under_sanitizers(quantized_directory: Path, tmp_path: 
     assert answers(program, texts) == fast.run_batch(model, *zip(*texts)).tolist()
 
 
-@pytest.mark.parametrize("choices", VARIED)
+@pytest.mark.parametrize("choices", quick(VARIED, 5))
 def test_remedies(choices: dict, tmp_path: Path) -> None:
     """Centred, balanced and split channels are other integers in the same formulas."""
     source = checkpoint(**choices)
@@ -74,7 +74,7 @@ def test_remedies(choices: dict, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("seed", quick(range(12), 4))
+@pytest.mark.parametrize("seed", quick(range(12), 2))
 def test_random_structures(seed: int, tmp_path: Path) -> None:
     model = exported.random_structure(seed)
     texts = list(random_texts(model.shape, seed, 12))

@@ -79,7 +79,7 @@ def test_random_structures(seed: int) -> None:
         assert answers(session(made, optimised), texts) == expected(model, texts)
 
 
-@pytest.mark.parametrize("choices", VARIED)
+@pytest.mark.parametrize("choices", quick(VARIED, 5))
 def test_remedies(choices: dict) -> None:
     source = checkpoint(**choices)
     quantized = Calibrator(source, inputs(20, 1, source.spec)).quantize(Options(remedies=REMEDIES))
@@ -316,7 +316,7 @@ def given_in(kinds: dict[str, int], model: Model) -> tuple[int, int]:
     return refused, wrong
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", quick(EVERY))
 def test_a_narrow_runtime_is_an_error(name: str, wide: Model) -> None:
     """OpenVINO 2026.4.1 is the last of them: before the self-test its logits were just wrong."""
     assert given_in(EVERY[name], wide) == (2, 0)

@@ -19,6 +19,7 @@ from tests import zoo
 from tests.ending import exit_code
 from tests.quant import exported
 from tests.quant.exported import CHECKED, STRICT, WARNINGS
+from tests.tiers import quick
 from verify.driver import DRIVER
 
 AWKWARD = ["a", "int", "INT8", "stdint", "E", "Row_of", "embedding", "final", "norm", "layer_0",
@@ -118,7 +119,7 @@ def test_two_models_and_the_driver_in_one_program(
     assert opened < 0  # nothing is at that address
 
 
-@pytest.mark.parametrize("prefix", AWKWARD)
+@pytest.mark.parametrize("prefix", quick(AWKWARD, 5))
 def test_every_name_begins_with_the_prefix(prefix: str, tmp_path: Path) -> None:
     """Files; objects and functions with linkage; macros, but those of C's own headers."""
     sources = c.sources(small(len(prefix) % 2), {}, prefix)
@@ -212,7 +213,9 @@ def test_one_directory_holds_one_export(tmp_path: Path, capsys) -> None:
 
 @pytest.mark.parametrize(
     ("vocabulary", "positions", "ids"),
-    [(1, 1, [0]), (2, 1, [0]), (2, 4, [0, 1]), (3, 9, [0, 1, 2]), (2000, 9, [0, 1000, 1999])],
+    quick(
+        [(2000, 9, [0, 1000, 1999]), (1, 1, [0]), (2, 1, [0]), (2, 4, [0, 1]), (3, 9, [0, 1, 2])]
+    ),
 )
 @pytest.mark.parametrize("folder", ["out", "a folder; with 'signs'/out"])
 def test_the_lines_that_it_prints_work(

@@ -246,13 +246,17 @@ def rtl_epilogue(work: dict[str, Any], width: int, precise: bool) -> tuple[list[
 
 @pytest.mark.parametrize(
     ("seed", "width", "precise"),
-    [
-        *quick([(seed, N, False) for seed in range(4)]),
-        (4, 2 * N, False),
-        (5, 4 * N, False),
-        (7, N, True),
-        (8, 2 * N, True),
-    ],
+    quick(
+        [
+            (0, N, False),
+            (5, 4 * N, False),
+            (8, 2 * N, True),
+            *((seed, N, False) for seed in range(1, 4)),
+            (4, 2 * N, False),
+            (7, N, True),
+        ],
+        3,
+    ),
 )
 def test_tiles(seed: int, width: int, precise: bool) -> None:
     """Writes of each port in order, addresses, pulses, and the latency that the table states."""

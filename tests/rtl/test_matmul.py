@@ -18,9 +18,10 @@ from tb.matmul import (
     random_tiles,
 )
 from tb.pipelined import run_pipelined
+from tests.tiers import quick
 
 
-@pytest.mark.parametrize("pauses", [0.0, 0.4])
+@pytest.mark.parametrize("pauses", quick([0.4, 0.0]))
 @pytest.mark.parametrize(
     ("lanes", "columns", "dsp_macs"),
     [

@@ -32,13 +32,19 @@ def random_norm(rng: np.random.Generator, channels: int, precise: bool) -> Norm:
 @pytest.mark.parametrize("traffic", quick([0.7, 0.0, 0.3]))
 @pytest.mark.parametrize(
     ("channels", "rows", "columns", "precise"),
-    [
-        *((channels, rows, N, False) for channels, rows in ((1, 1), (7, 3), (16, 5), (16, 1))),
-        (7, 3, 2 * N, False),
-        (16, 5, 4 * N, False),
-        (16, 5, N, True),
-        (7, 3, 2 * N, True),
-    ],
+    quick(
+        [
+            (1, 1, N, False),
+            (7, 3, N, False),
+            (16, 5, 4 * N, False),
+            (7, 3, 2 * N, True),
+            (16, 5, N, False),
+            (16, 1, N, False),
+            (7, 3, 2 * N, False),
+            (16, 5, N, True),
+        ],
+        4,
+    ),
 )
 def test_sums_and_norms(
     channels: int, rows: int, columns: int, precise: bool, traffic: float

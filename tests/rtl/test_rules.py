@@ -18,6 +18,7 @@ from rtl.interface.command import FIELDS, MAGIC, Flag, Opcode, flags_byte
 from rtl.interface.config import Config
 from rtl.interface.operation import Error
 from tb.scenarios import SMALL, SMALL_LIMITS, family
+from tests.tiers import quick
 
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 FIRST, TABLE, TRANSPOSED, RESIDUAL, CHAINED, BANK, LOGITS, SHIFTS = (1 << bit for bit in range(8))
@@ -311,7 +312,7 @@ def test_wide_operands_are_refused_where_there_are_none() -> None:
 
 
 @pytest.mark.parametrize("config", KINDS, ids=NAMES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", quick(range(3)))
 def test_altered_programs(seed: int, config: Config) -> None:
     rng, whole = np.random.default_rng(seed), programs(config)
     streams = [altered(rng, whole[int(rng.integers(len(whole)))]) for _ in range(250)]

@@ -22,6 +22,7 @@ from rtl.generate.identifiers import WORDS, free, plain
 from rtl.generate.sheet import Generated, file_list, generated
 from rtl.generate.verilog import by_module, convert, instances, netlist
 from rtl.interface.config import Config
+from tests.tiers import quick
 
 TINY = {"tokens": 8, "hidden": 8, "ffn": 8, "labels": 2}
 DESIGNS: dict[str, tuple[str, Config, Bus | None]] = {
@@ -239,7 +240,7 @@ def differs(build: object, folder: Path) -> bool:
     return "FAIL!" in done.stdout
 
 
-@pytest.mark.parametrize("name", COMPONENTS)
+@pytest.mark.parametrize("name", quick(COMPONENTS, 2))
 def test_it_is_the_design(name: str, tmp_path: Path) -> None:
     assert not differs(COMPONENTS[name], tmp_path)
 

@@ -65,6 +65,7 @@ def test_all_count_the_same(name: str, stream_bytes: int, row_latency: int, tmp_
         assert one.span == other["span"] == said.cycles
 
 
+@pytest.mark.thorough
 @pytest.mark.verilator
 def test_counters_of_more_than_sixteen_bits() -> None:
     """An embedding memory so slow that cycles and a stall exceed 2^16."""

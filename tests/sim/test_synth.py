@@ -97,6 +97,7 @@ def test_the_end_of_what_yosys_wrote_is_in_the_error(tmp_path):
         tools.run_yosys("read_verilog top.v", "top", "no_such_command", tmp_path)
 
 
+@pytest.mark.thorough
 def test_figures_of_a_16_bit_accumulator(accumulator, tmp_path):
     cost = ecp5.synthesise(accumulator())
     # 16 bits of sum: 16 flip-flops, 8 carry cells of two LUTs each.

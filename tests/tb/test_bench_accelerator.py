@@ -136,7 +136,13 @@ def test_wide_operands(simulator: str, tmp_path: Path) -> None:
 BIASED = dataclasses.replace(LIMITS, bias_heads=3)
 
 
-@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
+@pytest.mark.parametrize(
+    "simulator",
+    [
+        pytest.param("verilator", marks=VERILATOR),
+        pytest.param("icarus", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_position_bias(simulator: str, tmp_path: Path) -> None:
     """Models with one and without in turn, alone and in batches, of which one is refused after."""
     found = []

@@ -59,7 +59,7 @@ def dma_benches(tmp_path_factory: pytest.TempPathFactory) -> Made:
 @pytest.mark.parametrize(
     ("kind", "simulator"),
     [
-        *quick([(kind, "icarus") for kind in SMALL]),
+        *(pytest.param(kind, "icarus", marks=pytest.mark.thorough) for kind in SMALL),
         *(
             pytest.param(kind, "icarus", marks=pytest.mark.slow)
             for kind in KINDS

@@ -16,6 +16,7 @@ from boards.host.link import Link, LinkError
 from boards.protocol import Decoder, Frame, Kind
 from tests.boards.host.conftest import LABELS, Sample, text
 from tests.boards.host.pretended import Line
+from tests.tiers import quick
 
 Make = Callable[..., Any]
 
@@ -39,7 +40,7 @@ LINES = {
 }
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", quick([1, 2]))
 @pytest.mark.parametrize("kind", LINES)
 def test_a_bad_line_costs_time_and_nothing_else(
     make_board: Make, link: Make, sample: Sample, kind: str, seed: int
