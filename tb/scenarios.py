@@ -93,11 +93,12 @@ CODES = np.arange(256).astype(np.uint8).view(np.int8)
 RELU = np.maximum(CODES, np.int8(0))
 
 
-def family(
-    name: str, shape: Shape, seed: int = 1, *, precise: bool = False, biased: bool = False
-) -> Model:
-    """A random model of this family: ReLU where pre-norm, one layer of head where no pooler."""
-    model = random_model(shape, seed, FACTORISED.get(name, 0), precise=precise, biased=biased)
+def family(name: str, shape: Shape, seed: int = 1, **kinds: bool) -> Model:
+    """A random model of this family: ReLU where pre-norm, one layer of head where no pooler.
+
+    kinds: those of `random_model`.
+    """
+    model = random_model(shape, seed, FACTORISED.get(name, 0), **kinds)
     if name.startswith("pre-norm"):
         layers = [
             dataclasses.replace(
