@@ -53,7 +53,7 @@ from quant.quantize.observers import Observer
 from quant.quantize.stand_in import stand_in
 from quant.texts.corpora import CORPORA
 from quant.texts.data_file import add_columns, layout_of
-from rtl.compile.fit import biased_heads, longest_sequence, needed_labels
+from rtl.compile.fit import biased_heads, longest_sequence, needed_labels, windowed
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, Config, ceil_div
 from rtl.interface.options import options_of
@@ -160,6 +160,7 @@ def smallest(model: Model, lanes: int, tokens: int) -> Config:
         ffn=max([shape.ffn, *(width for width in widths if width > hidden)]),
         labels=shape.labels,
         bias_heads=biased_heads(model),
+        windows=windowed(model),
     )
     config = replace(config, labels=needed_labels(shape, config))
     found = longest_sequence(model, config)
