@@ -74,8 +74,8 @@ class Compiled:
     @cached_property
     def model(self) -> Model:
         changes = {} if self.labels is None else {"labels": self.labels}
-        biased = bool(self.config.bias_heads)
-        return model(self.name, len(self.name), biased=biased, **changes)
+        kinds = {"biased": bool(self.config.bias_heads), "windowed": self.config.windows}
+        return model(self.name, len(self.name), **kinds, **changes)
 
     @cached_property
     def program(self) -> Program:

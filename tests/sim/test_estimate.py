@@ -141,10 +141,10 @@ def test_a_memory_of_several_counts_each() -> None:
     assert Memory("", 32, 4096, 4).blocks == 4 * Memory("", 32, 4096).blocks == 32
 
 
-@pytest.mark.parametrize("bias_heads", [0, 3])
-def test_the_memories_are_those_of_the_verilog(bias_heads: int) -> None:
+@pytest.mark.parametrize(("bias_heads", "windows"), [(0, False), (3, True)])
+def test_the_memories_are_those_of_the_verilog(bias_heads: int, windows: bool) -> None:
     """Width and depth of each, as the generated accelerator instantiates them."""
-    made = replace(small(4), bias_heads=bias_heads)
+    made = replace(small(4), bias_heads=bias_heads, windows=windows)
     verilog = generated("accelerator", made).verilog
     found = sorted((held.bits, held.words) for held in of_verilog(verilog, "accelerator"))
     told = [(m.width, m.depth) for m in memories(made) for _ in range(m.count)]
