@@ -219,14 +219,18 @@ def bits(lanes: np.ndarray) -> int:
 
 
 def in_windows(tiles: list[Tile], seed: int) -> list[Tile]:
-    """The tiles with a window for each query: ever fewer keys, in the last lane none."""
+    """The tiles with a window for each query, in the last lane without any key.
+
+    s is at most 39, as in every model, so that the scale of such a row has 6 bits.
+    """
     rng, found = np.random.default_rng(seed), []
     for tile in tiles:
         lanes, keys = tile.scores.shape
         first, last = np.sort(rng.integers(-1, keys + 1, (2, lanes, 1)), axis=0)
         last[-1] = first[-1] - 1
         place = np.arange(keys)
-        found.append(dataclasses.replace(tile, seen=(place >= first) & (place <= last)))
+        seen = (place >= first) & (place <= last)
+        found.append(dataclasses.replace(tile, s=min(tile.s, 39), seen=seen))
     return found
 
 

@@ -263,7 +263,7 @@ class Softmax(wiring.Component):
         # Cycle 4: weight in halves. Cycle 5: weight.
         p = Signal(data.ArrayLayout(unsigned(8), self.lanes), reset_less=True)
         shared: list[Rom] = []
-        attend = register(m, word.attend, "attend")
+        valid = register(m, word.attend, "attend")
         for n in range(self.lanes):
             distance = Signal(16, name=f"distance{n}", reset_less=True)
             m.d.sync += distance.eq(maxima[n] - word.scores[n])
@@ -274,8 +274,8 @@ class Softmax(wiring.Component):
                 shared.append(table)
             m.d.comb += getattr(shared[-1], f"address{n % 2}").eq(distance[:8])
             halves = getattr(shared[-1], f"data{n % 2}")
-            valid = attend[n] if self.windows else attend
-            near = delay(m, valid & (distance[8:] <= 8), READ_LATENCY, f"near{n}")
+            attend = valid[n] if len(valid) > 1 else valid
+            near = delay(m, attend & (distance[8:] <= 8), READ_LATENCY, f"near{n}")
             shift = delay(m, distance[8:12], READ_LATENCY, f"shift{n}")
             halves = register(m, Mux(near, halves >> shift, 0), f"halves{n}")
             m.d.sync += p[n].eq((halves + 1) >> 1)

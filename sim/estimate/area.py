@@ -13,7 +13,8 @@ by least squares to points of points.toml, which `sim.synth` has measured:
     rest = a + b N + c N P + d (M - N) + e B + f W
 
 where acc is the width of an accumulator, and P is 1 with operands of 16 bits, whose accumulators
-begin anew from 0 or from the first pass; B is 1 with a position bias, W with windows. k is that of square arrays.
+begin anew from 0 or from the first pass; B is 1 with a position bias, W with windows. k is that of
+square arrays.
 The cost of wider addresses (more tokens, hidden and ffn) is left out. Points that are marked
 `held_out` have no part in the fit: how far the formulas are off there is their stated error.
 """
