@@ -26,6 +26,7 @@ from quant.foreign.tensors import (
     Tensors,
     activation,
     boolean,
+    clip_layers,
     head_size,
     integer,
     number,
@@ -240,15 +241,8 @@ def _contrastive(config: Config, tensors: Tensors, prefix: str) -> tuple[Embeddi
     names = ("[CLS]",) if clip else ()
     embedding = Embedding(projection, bias, positions[len(before) :], before, names)
     arrays = tensors.norm(f"{prefix}pre_layrnorm", "embedding.norm") if clip else {}
-    for i in range(integer(config, "num_hidden_layers")):
-        layer, target = f"{prefix}encoder.layers.{i}", f"layer.{i}"
-        for name in "qkv":
-            arrays |= tensors.linear(f"{layer}.self_attn.{name}_proj", f"{target}.{name}")
-        arrays |= tensors.linear(f"{layer}.self_attn.out_proj", f"{target}.o")
-        arrays |= tensors.norm(f"{layer}.layer_norm1", f"{target}.norm1")
-        arrays |= tensors.linear(f"{layer}.mlp.fc1", f"{target}.ffn.up")
-        arrays |= tensors.linear(f"{layer}.mlp.fc2", f"{target}.ffn.down")
-        arrays |= tensors.norm(f"{layer}.layer_norm2", f"{target}.norm2")
+    layers = integer(config, "num_hidden_layers")
+    arrays |= clip_layers(tensors, f"{prefix}encoder.layers", layers)
     return embedding, arrays | tensors.norm(f"{prefix}post_layernorm", "final.norm")
 
 
