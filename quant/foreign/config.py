@@ -184,11 +184,16 @@ def read(file: Path, side: str = IMAGE_SIDE) -> dict[str, Any]:
     if not isinstance(family, str) or family not in FAMILIES:
         raise CheckpointError(f"{file}: {_no_family(family)}")
     if family in WHOLE:
+        if (own := WHOLE[family][side]) not in FAMILIES:
+            raise CheckpointError(f"{file}: {_no_family(own)}")
         for name, value in raw.items():
             _check(file, family, name, value, _defaults(family)[0])
-        raw, family = _side(file, raw, family, side), WHOLE[family][side]
-        if family in REFUSED:
-            raise CheckpointError(f"{file}: {_no_family(family)}")
+        raw, family = _side(file, raw, family, side), own
+    elif side == TEXT_SIDE:
+        raise CheckpointError(
+            f"{file}: model_type {family!r} is no whole model of images and texts, of which one "
+            "side could be asked for: leave that out"
+        )
     defaults, theirs = _defaults(family)
     given = {theirs.get(name, name): value for name, value in raw.items()}
     if len(given) < len(raw):

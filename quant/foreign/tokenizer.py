@@ -227,7 +227,9 @@ def encode(
     if every and pair is not None:
         raise InputError("a model with a class for every token reads one text: give no pair")
     if spec.pooling == "last" and pair is not None:
-        raise InputError("a model that reads the token at a text's end reads one text: no pair")
+        raise InputError(
+            "a model that reads the token at a text's end reads one text: give no pair"
+        )
     if asked and pair is None:
         raise InputError("a question needs the text that answers it: give it as the pair")
     limit = min(most, spec.max_tokens)

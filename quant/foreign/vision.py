@@ -45,7 +45,6 @@ _PAINTS = "paints patches that were masked, which nothing here computes"
 _TEACHER = "is two classifiers, on the class token and on the distillation token"
 _BOTH = "reads the class token beside the mean of the patches, twice the hidden size"
 _BEFORE_NORM = "reads the mean of the patches before the final norm, without the class token"
-_PROJECTS = "is a projection to the space of the texts, which has another size"
 _CLASS = (
     Head("ForImageClassification", CLASSIFICATION, ("classifier",)),
     Head("Model", EMBEDDING),
@@ -57,12 +56,13 @@ _DINO = (
 )
 _TEXTS = ("text_model.", "text_projection.", "visual_projection.", "logit_scale", "logit_bias")
 _INPUTS = ("query", "key", "value")
-_SIDE = "the image side alone is taken, "
+_SIDE = "the image side alone is taken"
+_PROJECTION = ("visual_projection",)
 BASES = {
     "clip_vision_model": Base("CLIP", "vision_model", (
         Head("VisionModel", EMBEDDING),
-        Head("Model", EMBEDDING, marks=_TEXTS, note=f"{_SIDE}without the projection behind it"),
-        Head("VisionModelWithProjection", "", marks=("visual_projection.",), why=_PROJECTS),
+        Head("VisionModelWithProjection", EMBEDDING, _PROJECTION, parts=("weight",)),
+        Head("Model", EMBEDDING, _PROJECTION, parts=("weight",), marks=_TEXTS, note=_SIDE),
         Head("ForImageClassification", "", marks=("classifier.",), why=_BEFORE_NORM),
     )),
     "deit": Base("DeiT", "deit", (*_CLASS, Head(
@@ -73,7 +73,7 @@ BASES = {
     "dinov2_with_registers": Base("Dinov2WithRegisters", "dinov2_with_registers", _DINO),
     "siglip_vision_model": Base("Siglip", "vision_model", (
         Head("VisionModel", EMBEDDING),
-        Head("Model", EMBEDDING, marks=_TEXTS, note=f"{_SIDE}with the mean of its patches"),
+        Head("Model", EMBEDDING, marks=_TEXTS, note=f"{_SIDE}, with the mean of its patches"),
         Head("ForImageClassification", CLASSIFICATION, ("classifier",)),
     )),
     "vit": Base("ViT", "vit", _CLASS),
