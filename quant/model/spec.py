@@ -214,6 +214,11 @@ class EncoderSpec:
                 f"pooling is {self.pooling!r} and task {self.task!r}: without pooling the task is "
                 f"{' or '.join(EVERY_TOKEN)}, and with one it is another"
             )
+        if self.pooling == "last" and self.task != EMBEDDING:
+            raise ValueError(
+                f"pooling is 'last' and task {self.task!r}: only an {EMBEDDING} is read from the "
+                "last token"
+            )
         if self.end is not None and self.pooling != "last":
             raise ValueError(f"end is {self.end} and pooling {self.pooling!r}: it must be 'last'")
         if self.width and (self.task != EMBEDDING or self.width < 1):

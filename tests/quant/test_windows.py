@@ -334,6 +334,7 @@ def test_own_windows_that_are_wrong(window: Any, tmp_path: Path) -> None:
     [
         ({"windows": (CAUSAL,)}, "windows are .*one for each of the 2 layers"),
         ({"windows": (None, None)}, "or \\(\\) where no layer has one"),
+        ({"pooling": "last"}, "only an embedding is read from the last token"),
         ({"end": 3}, "end is 3 and pooling 'first'"),
         ({"width": 3}, "width is 3 and task 'classification'"),
     ],
