@@ -110,7 +110,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"is_decoder": True}, "layer.0.attention: a decoder, whose mask differs"),
+        ({"is_causal": True}, "layer.0.attention: whether the mask is causal then depends"),
         ({"model_type": "t5"}, "cannot run: layer.0.norm1: RMSNorm"),
     ],
 )
