@@ -91,15 +91,13 @@ def _decoder(config: Config) -> dict[str, Any]:
     `is_causal` takes that back where it is false. Without `is_decoder` it is refused.
     """
     decoder = boolean({"is_decoder": False} | dict(config), "is_decoder")
-    causal = config.get("is_causal", True)
-    if "is_causal" in config and (not isinstance(causal, bool) or (causal and not decoder)):
+    causal = config.get("is_causal", decoder)
+    if not any(causal is allowed for allowed in ((True, False) if decoder else (False, None))):
         raise CheckpointError(
             f"config.json: {options.IS_CAUSAL}, or set is_decoder where all layers are causal "
             f"(is_causal is {causal!r})"
         )
-    return (
-        {"windows": (CAUSAL,) * integer(config, "num_hidden_layers")} if decoder and causal else {}
-    )
+    return {"windows": (CAUSAL,) * integer(config, "num_hidden_layers")} if causal else {}
 
 
 def bert(config: Config, tensors: Tensors, prefix: str) -> Encoder:

@@ -25,7 +25,7 @@ from quant.model.spec import TEXT_SIDE, CheckpointError, EncoderSpec
 from quant.model.window import CAUSAL, within
 from quant.quantize import variants
 from quant.quantize.observers import Observer, observe
-from quant.quantize.options import Options
+from quant.quantize.options import REMEDIES, Options
 from quant.quantize.stand_in import shape_of, stand_in
 from tests.quant import tiny
 from tests.quant.test_families import HEADS, same, saved
@@ -395,6 +395,9 @@ def test_integers_follow_a_window(window: Any, tmp_path: Path) -> None:
     checkpoint = load(write_own(tmp_path, {"window": window}))
     spec = checkpoint.spec
     texts, others = texts_of(spec, 60, 1), texts_of(spec, 40, 2)
+    for options in (Options(remedies=REMEDIES), Options(remedies=(), precise=True)):
+        found = Calibrator(checkpoint, texts, precise=options.precise).quantize(options)
+        assert check(checkpoint, found, others)["logits"].sqnr > 20
     quantized = Calibrator(checkpoint, texts).quantize(Options(remedies=("centre", "split")))
     assert tuple(layer.window for layer in quantized.model.layers) == spec.windows
     assert tuple(layer.window for layer in stand_in(checkpoint).layers) == spec.windows
