@@ -204,7 +204,7 @@ static void context(bert_workspace *w, const bert_layer *layer, const uint8_t *a
                     int32_t tokens, int32_t query, int32_t head)
 {
     const int16_t *bias = bert_model.position_bias;
-    int32_t t, i, acc, sum, row_m, row_s, first = head * BERT_HEAD_SIZE;
+    int32_t t, i, acc, row_m, row_s, first = head * BERT_HEAD_SIZE;
     int32_t begin = query > layer->before ? query - layer->before : 0;
     int32_t end = tokens - query > layer->after ? query + layer->after + 1 : tokens;
     int8_t *q = w->q[query] + first;
@@ -219,11 +219,8 @@ static void context(bert_workspace *w, const bert_layer *layer, const uint8_t *a
         acc = requantize(acc, layer->score_m, layer->score_s, LIMIT16);
         w->score[t] = (int16_t)saturate(bias ? acc + bias[t] : acc, LIMIT16);
     }
-    sum = softmax(w, attend, begin, end);
-    if (!sum) { /* no key of the window is valid: the context is 0 by any scale */
-        sum = 255;
-    }
-    row_scale(sum, layer->context_m, layer->context_s, &row_m, &row_s);
+    /* Where no key of the window is valid the sum is 0, and so is the context, by any scale. */
+    row_scale(softmax(w, attend, begin, end), layer->context_m, layer->context_s, &row_m, &row_s);
     for (i = 0; i < BERT_HEAD_SIZE; i++) {
         acc = 0;
         for (t = begin; t < end; t++) {

@@ -416,10 +416,8 @@ class _Encoder(Graph):
         highest = self.node("ReduceMax", narrow, axes=[-1], keepdims=1)
         d = self.node("Sub", self.cast(highest, TensorProto.INT64), scores)
         p = self.node("Where", seen, self.table(_p(), self.smaller(d, _FURTHEST)), 0)
-        total = self.sum(p)
-        if layer.window is not None:  # of a query that sees no valid key the context is 0 anyhow
-            total = self.node("Where", self.node("Equal", total, 0), 255, total)
-        row_m, row_s = self.row_scale(total, parameters.context_m, parameters.context_s)
+        # Of a query that sees no valid key the sum is 0, and so is the context, by any scale.
+        row_m, row_s = self.row_scale(self.sum(p), parameters.context_m, parameters.context_s)
         acc = self.node("MatMul", self.cast(p, TensorProto.INT32), v)
         context = self.node("Transpose", self.requantize(acc, row_m, row_s, 8), perm=[1, 0, 2])
         joined = self.node("Reshape", context, np.array([-1, self.shape.inner]))
