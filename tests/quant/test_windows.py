@@ -28,7 +28,7 @@ from quant.quantize.observers import Observer, observe
 from quant.quantize.options import REMEDIES, Options
 from quant.quantize.stand_in import shape_of, stand_in
 from tests.quant import tiny
-from tests.quant.test_families import HEADS, same, saved
+from tests.quant.test_families import CASES, HEADS, same, saved
 from tests.quant.test_position_bias import write_own
 from tests.tiers import quick
 
@@ -215,7 +215,8 @@ DECODERS = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
 
 @pytest.mark.parametrize(
     ("family", "head"),
-    quick([(x, y) for y in HEADS if y != "ForMultipleChoice" for x in DECODERS], 5),
+    quick([one for one in CASES if one[0] in DECODERS and one[1] != "ForMultipleChoice"][::-1], 4)
+    + quick([(one, "ForMultipleChoice") for one in DECODERS if one != "electra"], 0),
 )
 def test_decoders_among_the_families_equal_transformers(
     family: str, head: str, tmp_path: Path
@@ -230,12 +231,12 @@ def test_decoders_among_the_families_equal_transformers(
         checkpoint = load(folder)
         assert checkpoint.spec.windows == (() if causal is False else (CAUSAL, CAUSAL))
         same(checkpoint, model)
-    if family == "bert" and head == HEADS[0]:  # as above, with padding behind
+    if (family, head) == ("bert", "Model"):  # as above, with padding behind
         padded = torch.tensor([[5, 6, 7, 0, 0]]), torch.tensor([[1, 1, 1, 0, 0]])
         model = saved(tmp_path / "p", family, head, is_decoder=True)
         checkpoint = load(tmp_path / "p")
         with torch.no_grad():
-            wanted = model(padded[0], attention_mask=padded[1]).logits[0].numpy()
+            wanted = model(padded[0], attention_mask=padded[1]).last_hidden_state[0, :3].mean(0)
         ids = padded[0][0, :3].numpy().astype(np.int32)
         found = float_model.run(checkpoint.spec, checkpoint.arrays, ids)
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
@@ -425,7 +426,9 @@ def test_integers_of_clip_are_those_of_the_last_token(tmp_path: Path) -> None:
     alone = [encoder.run(quantized.model, text.ids)[-1] for text in others]
     np.testing.assert_array_equal(kept, alone)
     assert cosines(kept, np.array(exact)).min() > 0.98
-    assert check(checkpoint, quantized, others)["logits"].count == 30 * 10
+    errors = check(checkpoint, quantized, others)
+    assert errors["logits"].count == 30 * 10
+    assert min(errors["logits"].sqnr, errors["pooled"].sqnr) > 20
 
 
 def test_texts_of_clip_are_embedded(tmp_path: Path, capsys: Any) -> None:
