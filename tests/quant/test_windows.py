@@ -153,6 +153,13 @@ def test_each_side_of_a_whole_clip_is_reached(tmp_path: Path) -> None:
     assert (image.spec.outputs, text.spec.outputs) == (10, 10)
     assert "the text side alone is taken" in text.notes
     assert "keys up to the query's own" in description(text)
+    config = json.loads((tmp_path / "config.json").read_text())
+    older = config["text_config"] | {"num_beams": 1, "top_p": 1.0, "tie_encoder_decoder": False}
+    wrong = older | {"hidden_act": "relu", "layer_norm_eps": 1.0}
+    for text_config, known in ((older, None), (wrong, config["text_config"])):
+        parts = {"text_config": text_config, "text_config_dict": known}
+        (tmp_path / "config.json").write_text(json.dumps(config | parts))
+        assert load(tmp_path, TEXT_SIDE).spec == text.spec
 
 
 @pytest.mark.parametrize(
