@@ -111,7 +111,9 @@ def answering(spec: EncoderSpec, integers: Mapping[str, np.ndarray]) -> dict[str
 
 
 def saturated(
-    scores: NDArray[np.int16], position_bias: NDArray[np.int16] | None, window: Window | None
+    scores: NDArray[np.int16],
+    position_bias: NDArray[np.int16] | None,
+    window: Window | None = None,
 ) -> int:
     """How many scores [heads, L, L] that a window shows are at an end of their range, and p wrong.
 
