@@ -53,7 +53,7 @@ COUNTERS = (
 )
 START, ABORT = 1, 2  # bits of control
 BUSY, DONE = 1, 2  # bits of status
-BIASED = 16  # bit of a command stream's second byte, which is log2 of columns a lane
+HEADER_FLAGS = 48  # bits of a command stream's second byte, which is log2 of columns a lane
 
 #: How an inference ended, by the error code of `status`.
 ENDS = {
@@ -161,7 +161,7 @@ class Accelerator:
                 "it anew"
             )
         lanes, columns = self.limits["lanes"], self.limits["columns"]
-        asked = stream[7] << (stream[1] & ~BIASED)
+        asked = stream[7] << (stream[1] & ~HEADER_FLAGS)
         if (stream[7], asked) != (lanes, columns):
             raise DeviceError(
                 f"the command stream is for {stream[7]} lanes and {asked} columns, the accelerator "

@@ -5,8 +5,8 @@ enum {
     HEADER = 1,
     HEADER_BYTES = 32,
     OPCODE_AT = 0,
-    WAYS_AT = 1, /* the binary logarithm of columns a lane, and BIASED */
-    BIASED = 16,
+    WAYS_AT = 1, /* the binary logarithm of columns a lane, and flags */
+    HEADER_FLAGS = 48,
     MAGIC_AT = 2,
     VERSION_AT = 6,
     LANES_AT = 7,
@@ -83,7 +83,7 @@ int b2rtl_check(const b2rtl_device *device, const void *stream, size_t bytes, ui
         return B2RTL_NO_STREAM;
     if (header[VERSION_AT] != device->version)
         return B2RTL_STREAM_VERSION;
-    ways = header[WAYS_AT] & ~(uint32_t)BIASED;
+    ways = header[WAYS_AT] & ~(uint32_t)HEADER_FLAGS;
     if (header[LANES_AT] != device->lanes || ways > 7 ||
         (uint32_t)header[LANES_AT] << ways != device->columns)
         return B2RTL_STREAM_LANES;

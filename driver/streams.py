@@ -11,7 +11,7 @@ HEADER, TABLE, NORM, EMBED, LINEAR, BIAS = 1, 2, 3, 4, 5, 8
 DESCRIPTOR_BYTES = 32
 SHIFTS = 128  # flag of a NORM with a plane more
 WIDE = 16  # flag of a TABLE with low halves
-BIASED = 16  # flag of a HEADER with a BIAS behind it
+BIASED, WINDOWED = 16, 32  # flags of a HEADER: with a BIAS behind it, with windows
 FIRST_TILE, TRANSPOSED, LOGITS = 1, 4, 64  # flags of a LINEAR
 PARAMETER_PLANES = 7
 GIVEN = 255 | 1 << 8  # factors of EMBED, wide: of a token row, and of a position, which is zero
@@ -32,7 +32,7 @@ def model(stream: bytes) -> str:
 
 def way_bits(stream: bytes) -> int:
     """Of the array that a command stream is for, log2 of columns a lane."""
-    return stream[1] & ~BIASED
+    return stream[1] & ~(BIASED | WINDOWED)
 
 
 def check_rows(stream: bytes, table: bytes) -> None:

@@ -4,11 +4,12 @@ import numpy as np
 
 from golden.linear import linear
 from golden.matmul import matmul
-from golden.model import Attention
+from golden.model import Attention, Window
 from golden.position_bias import add_position_bias
 from golden.requantize import requantize
 from golden.softmax import row_scale, softmax
 from golden.trace import Trace, record
+from golden.window import in_window
 
 
 def attention(
@@ -19,13 +20,15 @@ def attention(
     trace: Trace = None,
     name: str = "attention",
     position_bias: np.ndarray | None = None,
+    window: Window | None = None,
 ) -> np.ndarray:
     """context = softmax(q k^T / sqrt(d) + position_bias) v of every head, heads side by side.
 
     x8 int8 [L, H], attend bool [L] (the valid keys), position_bias int16 [heads, 2 T - 1], or None
-    without one. Returns int8 [L, heads * d]; the output projection belongs to the residual
-    addition. Intermediates are recorded as name.q, .k, .v, .scores (with the bias), .max, .p, .sum,
-    .row_m, .row_s and .context.
+    without one. A query sees the valid keys of the window, all without one; of a query that sees
+    none the context is 0. Returns int8 [L, heads * d]; the output projection belongs to the
+    residual addition. Intermediates are recorded as name.q, .k, .v, .scores (with the bias), .max,
+    .p, .sum, .row_m, .row_s and .context.
     """
     q = record(trace, f"{name}.q", linear(x8, parameters.q))
     k = record(trace, f"{name}.k", linear(x8, parameters.k))
@@ -38,7 +41,7 @@ def attention(
         scores = add_position_bias(scores, position_bias)
     record(trace, f"{name}.scores", scores)
 
-    p, row_max, row_sum = softmax(scores, attend)
+    p, row_max, row_sum = softmax(scores, attend & in_window(window, len(x8)))
     record(trace, f"{name}.max", row_max)
     record(trace, f"{name}.p", p)
     record(trace, f"{name}.sum", row_sum)

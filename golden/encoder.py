@@ -113,7 +113,9 @@ def post_norm_layer(
     position_bias: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """x = norm1(x + O(attention(x8))), x = norm2(x + FFN(x8)): the layer of BERT."""
-    context = attention(x8, layer.attention, heads, attend, trace, name, position_bias)
+    context = attention(
+        x8, layer.attention, heads, attend, trace, name, position_bias, layer.window
+    )
     z = residual(x, context, layer.attention.o, layer.attention.residual_shift)
     record(trace, f"{name}.attention.sum", z)
     x, x8 = normalize(z, layer.norm1, trace, f"{name}.attention")
@@ -134,7 +136,9 @@ def pre_norm_layer(
 ) -> tuple[np.ndarray, np.ndarray]:
     """x = x + O(attention(norm1(x))), x = x + FFN(norm2(x)); the norms leave x as it is."""
     _, x8 = normalize(x, layer.norm1, trace, f"{name}.attention")
-    context = attention(x8, layer.attention, heads, attend, trace, name, position_bias)
+    context = attention(
+        x8, layer.attention, heads, attend, trace, name, position_bias, layer.window
+    )
     x = residual(x, context, layer.attention.o, layer.attention.residual_shift)
     record(trace, f"{name}.attention.sum", x)
 

@@ -248,14 +248,37 @@ class FeedForward:
         _check_integer("residual_shift", self.residual_shift, 0, 15)
 
 
+@dataclass(frozen=True)
+class Window:
+    """The keys that a query sees: -before <= k - q <= after. None: as far as the sequence goes.
+
+    before and after are 0..4095, one of them may be None. (None, 0) is causal attention.
+    """
+
+    before: int | None
+    after: int | None
+
+    def __post_init__(self) -> None:
+        for name, value in (("before", self.before), ("after", self.after)):
+            if value is not None:
+                _check_integer(name, value, 0, TOKENS_MAX - 1)
+        if self.before is None and self.after is None:
+            raise ValueError("before and after are None; allowed is one of them, or no window")
+
+
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One encoder layer; norm1 belongs to the attention, norm2 to the feed-forward network."""
+    """One encoder layer; norm1 belongs to the attention, norm2 to the feed-forward network.
+
+    window limits the keys that a query sees by their distance; without one it sees all that are
+    valid.
+    """
 
     attention: Attention
     ffn: FeedForward
     norm1: Norm
     norm2: Norm
+    window: Window | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from golden.model import (
     Model,
     Norm,
     Shape,
+    Window,
 )
 from golden.requantize import SHIFT_MAX
 
@@ -34,11 +35,12 @@ def random_model(
     *,
     precise: bool = False,
     biased: bool = False,
+    windowed: bool = False,
 ) -> Model:
     """A model of this shape; the same seed gives the same model.
 
     embedding_size: channels of a factorised embedding, 0 where it is not. precise: with wide
-    operands. biased: with a position bias.
+    operands. biased: with a position bias. windowed: with windows in most layers.
     """
     rng = np.random.default_rng(seed)
     model = _whole(rng, shape)
@@ -46,7 +48,9 @@ def random_model(
         model = factorised(rng, model, embedding_size)
     if precise:
         model = widened(rng, model)
-    return positioned(rng, model) if biased else model
+    if biased:
+        model = positioned(rng, model)
+    return limited(rng, model) if windowed else model
 
 
 def positioned(rng: np.random.Generator, model: Model) -> Model:
@@ -60,6 +64,21 @@ def positioned(rng: np.random.Generator, model: Model) -> Model:
     table[rng.integers(16, size=size) == 0] = -(1 << 15)
     table[np.arange(size[0]), rng.integers(size[1], size=size[0])] = (1 << 15) - 1
     return replace(model, position_bias=table)
+
+
+def limited(rng: np.random.Generator, model: Model) -> Model:
+    """The model with windows in three layers out of four, causal ones and small ones among them."""
+
+    def side() -> int | None:
+        reach = int(rng.integers(model.shape.tokens)) >> int(rng.integers(5))
+        return reach if rng.integers(3) else None
+
+    def window() -> Window | None:
+        before, after = side(), side() if rng.integers(2) else 0
+        none = (before is None and after is None) or not rng.integers(4)
+        return None if none else Window(before, after)
+
+    return replace(model, layers=tuple(replace(layer, window=window()) for layer in model.layers))
 
 
 def widened(rng: np.random.Generator, model: Model) -> Model:

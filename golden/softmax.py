@@ -26,13 +26,12 @@ def softmax(scores: np.ndarray, attend: np.ndarray) -> tuple[np.ndarray, np.ndar
         d = max - score                              max over the valid keys
         p = (T[d & 255] + 2^(i+7)) >> (i+8)          i = d >> 8; 0 for a key that is not valid
 
-    scores int16 [..., keys] in 1/256 octaves, attend bool broadcast against it, at least one valid
-    key a row (ValueError otherwise). Returns p uint8 [..., keys], the row's max int16 [...] and
-    the row's sum of p int32 [...], 255 <= sum. The largest weight of a row is 255 exactly.
+    scores int16 [..., keys] in 1/256 octaves, attend bool broadcast against it. Returns p uint8
+    [..., keys], the row's max int16 [...] and the row's sum of p int32 [...], 255 <= sum. The
+    largest weight of a row is 255 exactly. A row without a valid key has the max -32768 and the
+    sum 0.
     """
     attend = np.broadcast_to(attend, scores.shape)
-    if not attend.any(axis=-1).all():
-        raise ValueError("softmax: a row has no valid key; allowed are masks with one or more")
     row_max = np.max(scores, axis=-1, where=attend, initial=-32768)
     d = np.where(attend, row_max[..., None].astype(np.int64) - scores, 0)
     i = np.minimum(d >> 8, 9)  # T < 2^16, so p is 0 from i = 9 on
@@ -45,10 +44,13 @@ def row_scale(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The multiplier of a row's context: m * 2^-s / row_sum as a normalised (m_row, s_row).
 
-    row_sum integers, 1 <= row_sum < 2^20; (m, s) the multiplier of the tensor. Returns int32
-    arrays, 2^15 <= m_row < 2^16, s_row = s + 16 + e - adj of docs/numerics.md section 6.
+    row_sum integers, 0 <= row_sum < 2^20, where 0 counts as 2^20; (m, s) the multiplier of the
+    tensor. Returns int32 arrays, 2^15 <= m_row < 2^16, s_row = s + 16 + e - adj of
+    docs/numerics.md section 6.
     """
-    r, e = reciprocal(row_sum)
+    empty = np.asarray(row_sum) == 0
+    r, e = reciprocal(np.where(empty, 1, row_sum))
+    e = np.where(empty, 20, e)
     product = r * m
     adj = np.where(product >= 1 << 31, 16, 15)
     m_row = round_shift(product, adj)

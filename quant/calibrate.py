@@ -39,7 +39,7 @@ from quant.images import data as images
 from quant.images.front import FRONT_KEYS
 from quant.measure import vectors
 from quant.measure.answers import held, span, texts_of
-from quant.measure.compare import ERROR_KEYS, TensorError, compare, saturated, table
+from quant.measure.compare import ERROR_KEYS, TensorError, answering, compare, saturated, table
 from quant.measure.metrics import determination
 from quant.measure.verdict import VERDICT_KEYS, judge
 from quant.model import float_model
@@ -51,6 +51,7 @@ from quant.model.spec import (
     REGRESSION,
     SPEC_KEYS,
     TASKS,
+    TEXT_SIDE,
     TEXTS,
     Arrays,
     EncoderSpec,
@@ -209,11 +210,12 @@ def check(
         ):
             if id(text) in plain:
                 _compare_with_golden(quantized.model, text, codes)
-            compare(errors, exact, codes, quantized.info["tensors"])
-            for name in codes:
-                if name.endswith(".scores"):
-                    found = saturated(codes[name], quantized.model.position_bias)
-                    wrong[name] = wrong.get(name, 0) + found
+            shown = answering(checkpoint.spec, codes)
+            compare(errors, exact, shown, quantized.info["tensors"])
+            for i, layer in enumerate(quantized.model.layers):
+                name, bias = f"layer.{i}.scores", quantized.model.position_bias
+                found = saturated(codes[name], bias, layer.window)
+                wrong[name] = wrong.get(name, 0) + found
         advance(tokens_of(some))
     for name, count in wrong.items():
         if count:
@@ -344,7 +346,9 @@ class Calibrator:
 
         quantized = quantize(checkpoint.spec, arrays, observers, options, watch, splits)
         if options.bias_correction:
-            logits = run(quantized.model, self.texts) if run else self._run(quantized.model)
+            logits = (
+                self._kept(run(quantized.model, self.texts)) if run else self._run(quantized.model)
+            )
             quantized = correct_logits(quantized, logits, self.exact)
             if not run:
                 moved = np.array(quantized.info["logit_correction"])
@@ -357,8 +361,11 @@ class Calibrator:
             texts = self.texts
             if model.shape.vocabulary != self.checkpoint.spec.vocabulary:
                 texts = [replace(t, ids=self._rows[t.ids].astype(np.int32)) for t in texts]
-            self._logits[model] = golden_logits(model, texts, self.bar.advance)
+            self._logits[model] = self._kept(golden_logits(model, texts, self.bar.advance))
         return self._logits[model]
+
+    def _kept(self, logits: NDArray[Any]) -> NDArray[Any]:
+        return self.checkpoint.spec.kept(logits, [len(text.ids) for text in self.texts])
 
     def error(self, quantized: Quantized) -> float:
         """The mean difference of the integer logits from the float ones on the texts.
@@ -662,10 +669,11 @@ def add_task(group: Parser) -> None:
     """--task: of the commands that read a checkpoint."""
     group.add_argument(
         "--task",
-        choices=TASKS,
+        choices=(*TASKS, TEXT_SIDE),
         metavar="NAME",
         help="purpose of the checkpoint, where its own files do not say so or its head is not "
-        f"wanted: {', '.join(TASKS)}; {EMBEDDING} leaves out any head",
+        f"wanted: {', '.join(TASKS)}; {EMBEDDING} leaves out any head; {TEXT_SIDE} takes the text "
+        "side of a whole CLIP, else the image side",
     )
 
 

@@ -34,7 +34,8 @@ class Embedder(QuantizedModel):
     def integers(self, texts: Sequence[Tokens]) -> NDArray[np.float64]:
         """Unit vectors [n, H] of the integer model, whose outputs are golden's bit for bit."""
         its, texts = self.placed(texts)
-        return unit(fast.run_batch(its.model, [t.ids for t in texts], [t.types for t in texts]))
+        found = fast.run_batch(its.model, [t.ids for t in texts], [t.types for t in texts])
+        return unit(self.spec.kept(found, [len(t.ids) for t in texts]))
 
     def floats(self, texts: Sequence[Tokens]) -> NDArray[np.float64]:
         """Unit vectors [n, H] of the float model; ValueError where the checkpoint is not there."""

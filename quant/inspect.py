@@ -48,12 +48,13 @@ from quant.model.spec import (
     TOKEN_CLASSIFICATION,
     EncoderSpec,
 )
+from quant.model.window import said
 from quant.quantize import given
 from quant.quantize.observers import Observer
 from quant.quantize.stand_in import stand_in
 from quant.texts.corpora import CORPORA
 from quant.texts.data_file import add_columns, layout_of
-from rtl.compile.fit import biased_heads, longest_sequence, needed_labels
+from rtl.compile.fit import biased_heads, longest_sequence, needed_labels, windowed
 from rtl.compile.program import compile_model, embedding_table
 from rtl.interface.config import LANES, Config, ceil_div
 from rtl.interface.options import options_of
@@ -69,7 +70,12 @@ _ANSWERS = {
     TOKEN_CLASSIFICATION: "classes of every token",
 }
 
-_POOLED = {"first": "the first token", "mean": "the mean of the tokens", "none": "every token"}
+_POOLED = {
+    "first": "the first token",
+    "mean": "the mean of the tokens",
+    "last": "the token at the text's end, which the host keeps of every token's outputs",
+    "none": "every token",
+}
 
 TEXTS = 16
 TOKENS = 128
@@ -160,6 +166,7 @@ def smallest(model: Model, lanes: int, tokens: int) -> Config:
         ffn=max([shape.ffn, *(width for width in widths if width > hidden)]),
         labels=shape.labels,
         bias_heads=biased_heads(model),
+        windows=windowed(model),
     )
     config = replace(config, labels=needed_labels(shape, config))
     found = longest_sequence(model, config)
@@ -299,7 +306,7 @@ def parts(checkpoint: Checkpoint) -> dict[str, int]:
         if part == "embedding" and "projection" not in name:  # what is beyond its size is zero
             size = size // spec.hidden * (spec.embedding_size or spec.hidden)
         found[part] = found.get(part, 0) + size
-    if spec.task == EMBEDDING:
+    if spec.task == EMBEDDING and not spec.width:
         del found["head"]
     return found
 
@@ -329,7 +336,8 @@ def _tokens(spec: EncoderSpec) -> str:
 
 
 def _bias(spec: EncoderSpec) -> str:
-    return ", scores with a bias by relative positions" if spec.position_bias else ""
+    bias = ", scores with a bias by relative positions" if spec.position_bias else ""
+    return bias + (f"; windows, {said(spec.windows)}" if spec.windows else "")
 
 
 def _input(checkpoint: Checkpoint) -> str:
@@ -350,7 +358,7 @@ def _outputs(checkpoint: Checkpoint) -> str:
     spec = checkpoint.spec
     pooled = _POOLED[spec.pooling]
     if spec.task == EMBEDDING:
-        told = (checkpoint.directory / MODULES).is_file()
+        told = spec.pooling == "last" or (checkpoint.directory / MODULES).is_file()
         return f"embedding of {spec.outputs}: {pooled}{'' if told else f', as without {MODULES}'}"
     head = [*spec.head_activations, "none"]
     if spec.function != IDENTITY:

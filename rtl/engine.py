@@ -116,7 +116,7 @@ class Engine(wiring.Component):
         self.issuer = Issuer(config)
         self.matmul = MatMul(config)
         self.epilogue = Epilogue(config, ahead)
-        self.softmax = Softmax(n, config.tokens, config.places)
+        self.softmax = Softmax(n, config.tokens, config.places, windows=config.windows)
         self.position_bias = (
             PositionBias(
                 n,
@@ -124,6 +124,7 @@ class Engine(wiring.Component):
                 config.row_tiles,
                 tokens=config.tokens,
                 places=config.places,
+                windows=config.windows,
             )
             if config.bias_heads
             else None
@@ -210,6 +211,8 @@ class Engine(wiring.Component):
         connect(m, issuer.tile, epilogue.tile)
         connect(m, issuer.release, loader.release)
         connect(m, epilogue.parameter_release, loader.parameter_release)
+        if self.config.windows:
+            connect(m, sequencer.window, epilogue.window)
         scores = epilogue.score
         if self.position_bias is not None:
             scores = self._biased(m, self.position_bias)

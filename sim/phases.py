@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rtl.compile.program import Program, Step
-from rtl.interface.command import Flag, Opcode
+from rtl.interface.command import Flag, Opcode, window_sides
 from rtl.interface.config import ceil_div
 
 CLOCK_MHZ = 100
@@ -55,7 +55,10 @@ class Phase:
 
 
 def macs(step: Step, tokens: int) -> int:
-    """Multiply-accumulates of a step on a sequence, padding of row and column tiles left out."""
+    """Multiply-accumulates of a step on a sequence, padding of row and column tiles left out.
+
+    Of scores and context those of keys in the query's window.
+    """
     values = step.values
     if step.opcode is Opcode.LINEAR:
         single = Flag.FIRST_TILE in step.flags
@@ -63,7 +66,11 @@ def macs(step: Step, tokens: int) -> int:
         return passes * (1 if single else tokens) * values["columns"] * values["length"]
     if step.opcode is Opcode.ATTEND:
         queries = 1 if Flag.FIRST_TILE in step.flags else tokens
-        return 2 * values["heads"] * queries * tokens * values["head_size"]
+        pairs = queries * tokens
+        if Flag.WINDOW in step.flags:
+            before, after = window_sides(values["window"])
+            pairs = sum(min(q + after + 1, tokens) - max(q - before, 0) for q in range(queries))
+        return 2 * values["heads"] * pairs * values["head_size"]
     return 0
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from golden import encoder
 from quant.foreign.tokenizer import Tokens
+from quant.measure.compare import answering
 from quant.model import float_model
 from quant.quantize.decode import lsb, twins
 from quant.quantized_model import QuantizedModel
@@ -32,6 +34,10 @@ class Reference:
     golden: Mapping[str, np.ndarray]
     floats: Mapping[str, np.ndarray] | None
 
+    @cached_property
+    def _answering(self) -> dict[str, np.ndarray]:
+        return answering(self.quantized.spec, self.golden)
+
     def apart(self, tensor: str) -> np.ndarray | None:
         """Signed distances of a tensor from its float twin, in units of its scale.
 
@@ -41,7 +47,7 @@ class Reference:
         twin = tensor.removesuffix(".x8") + ".norm" if tensor.endswith(".x8") else tensor
         if self.floats is None or tensor not in formats or twin not in self.floats:
             return None
-        values, exact = twins(self.golden[tensor], formats[tensor], self.floats[twin])
+        values, exact = twins(self._answering[tensor], formats[tensor], self.floats[twin])
         found: np.ndarray = (values - exact) / lsb(formats[tensor])
         return found
 

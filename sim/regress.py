@@ -210,7 +210,7 @@ def regress(quantized: QuantizedModel, options: argparse.Namespace) -> Regressio
     agreement = cosine = fit = None
     if spec.task == EMBEDDING:
         if "float" in outputs:
-            cosine = float(cosines(outputs["float"], logits).mean())
+            cosine = float(cosines(outputs["float"], spec.kept(logits, lengths)).mean())
     elif spec.task == MULTI_LABEL:
         right = np.array([_targets(text, spec) for text in texts])
         accuracy = {name: _exact(held(found), right) for name, found in outputs.items()}

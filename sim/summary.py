@@ -113,8 +113,12 @@ def verdicts(text: Reference, rtl: np.ndarray) -> list[dict[str, Any]]:
     if text.floats is not None:
         found.insert(0, ("float", text.floats["logits"], text.floats["logits"]))
     if spec.task == EMBEDDING:
+
+        def vector(outputs: np.ndarray) -> np.ndarray:
+            return spec.kept(np.atleast_2d(outputs), [len(np.atleast_2d(outputs))])
+
         return [
-            {"model": name, "cosine": float(cosines(logits[None], golden[None])[0])}
+            {"model": name, "cosine": float(cosines(vector(logits), vector(golden))[0])}
             for name, _, logits in found
         ]
     return [

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rtl.interface.command import Flag, Opcode
+from rtl.interface.command import Flag, Opcode, walked_keys
 from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
 from tb.case import Inference
@@ -280,8 +280,9 @@ def active_cycles(inference: Inference, steps: Sequence[Any], config: Config) ->
 
     A LINEAR has column tiles x row tiles of K operands, with WIDE twice; an ATTEND for each head
     and row tile as many score tiles of d operands as there are key tiles, and column tiles of V of
-    L operands. With several ways a tile has what lies at one address of them: key tiles, words of
-    V, and row tiles of a TRANSPOSED LINEAR.
+    as many operands as there are keys, with WINDOW those that it walks. With several ways a tile
+    has what lies at one address of them: key tiles, words of V, and row tiles of a TRANSPOSED
+    LINEAR.
     """
     lanes, columns, ways = config.lanes, config.tile_columns, config.ways
     lengths = lengths_of(inference.tokens)
@@ -301,10 +302,12 @@ def active_cycles(inference: Inference, steps: Sequence[Any], config: Config) ->
             words = ceil_div(size, lanes)
             for tokens in lengths:
                 tiles = ceil_div(tokens, lanes)
-                rows = 1 if single else tiles
-                scores = _tiles(begin, tiles, ways) * size
-                for head in range(values["heads"]):
-                    total += rows * (scores + _tiles(head * words, words, ways) * tokens)
+                for row in range(1 if single else tiles):
+                    keys = walked_keys(step.flags, values["window"], row, tokens, lanes)
+                    first = begin + keys.start // lanes
+                    scores = _tiles(first, ceil_div(len(keys), lanes), ways) * size
+                    for head in range(values["heads"]):
+                        total += scores + _tiles(head * words, words, ways) * len(keys)
                 begin += tiles
     return total
 

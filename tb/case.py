@@ -201,8 +201,8 @@ def attention_inference(
     trace: dict[str, np.ndarray] = {}
     label, heads = f"layer.{layer}", model.shape.heads
     read = x8[:, : model.inputs(layer)]
-    parameters, bias = model.layers[layer].attention, model.position_bias
-    attention(read, parameters, heads, attend, trace, label, bias)
+    of, bias = model.layers[layer], model.position_bias
+    attention(read, of.attention, heads, attend, trace, label, bias, of.window)
     writes = tuple(expected_writes(program, trace, tokens))
     context = trace[f"{label}.context"]
     row, channel = np.indices((ceil_div(tokens, lanes), context.shape[1])).reshape(2, -1)

@@ -10,7 +10,7 @@ import numpy as np
 from golden.linear import high_half
 from rtl.compile.batches import check_lengths
 from rtl.compile.program import Program, Step
-from rtl.interface.command import Flag, Opcode, word_address
+from rtl.interface.command import Flag, Opcode, walked_keys, word_address
 from rtl.interface.config import Config, ceil_div
 
 
@@ -316,8 +316,16 @@ class _Layout:
     def softmax(self, step: Step, trace: Mapping[str, np.ndarray], number: int) -> Iterator[Writes]:
         """Scores, p, max and sum."""
         heads, rows, tokens = step.values["heads"], self.queries(step, number), self.lengths[number]
-        lane = np.arange(self.lanes)
-        head, row, key = np.indices((heads, rows, tokens)).reshape(3, -1)
+        lane, window = np.arange(self.lanes), step.values["window"]
+        walked = [walked_keys(step.flags, window, row, tokens, self.lanes) for row in range(rows)]
+        # The softmax counts keys from the first of the row tile on.
+        order = [
+            (head, row, key, place)
+            for head in range(heads)
+            for row, keys in enumerate(walked)
+            for place, key in enumerate(keys)
+        ]
+        head, row, key, place = np.array(order).T
         query = row[:, None] * self.lanes + lane
         valid = query < tokens
         bounded = np.minimum(query, tokens - 1)
@@ -325,7 +333,7 @@ class _Layout:
         for port, name in (("score", "scores"), ("p", "p")):
             tensor = trace[f"{step.name}.{name}"]
             values = tensor[head[:, None], bounded, key[:, None]]
-            yield Writes(port, f"{step.name}.{name}", key, values, valid, index)
+            yield Writes(port, f"{step.name}.{name}", place, values, valid, index)
         head, row = np.indices((heads, rows)).reshape(2, -1)
         query = row[:, None] * self.lanes + lane
         valid, bounded = query < tokens, np.minimum(query, tokens - 1)

@@ -15,11 +15,11 @@ import numpy as np
 from golden.attention import attention, split_heads
 from golden.linear import linear
 from golden.matmul import matmul
-from golden.model import Attention, Linear, Shape
+from golden.model import Attention, Linear, Shape, Window
 from golden.random import positioned, random_model
 from golden.requantize import requantize
 from rtl.compile.program import Program, Step, compile_attention, compile_model
-from rtl.interface.command import NO_FLAGS, Flag, Opcode, bank_address
+from rtl.interface.command import NO_FLAGS, Flag, Opcode, bank_address, window_field
 from rtl.interface.config import Config, ceil_div
 from rtl.interface.operation import Error
 from tb.case import Inference
@@ -60,6 +60,16 @@ BANKS = (
     (1, 0, 2, 3),
     (0, 3, 1, 2),
 )
+WINDOWS: tuple[Window | None, ...] = (
+    Window(None, 0),
+    Window(5, 2),
+    Window(0, 0),
+    None,
+    Window(0, None),
+    Window(1, 9),
+    Window(8, 4),
+)
+"""The windows that ATTENDs take in turn."""
 ONE, TWO, HIDDEN, AGAIN, AFTER = "one", "two", "hidden", "again", "after"
 
 
@@ -79,6 +89,8 @@ class Layer:
         The activations have 16 bits.
     bias, bias_two
         The position bias of the first ATTEND, and that of the second; None without one.
+    window, window_two
+        Their windows, the same.
     """
 
     program: Program
@@ -91,6 +103,8 @@ class Layer:
     wide: bool
     bias: np.ndarray | None = None
     bias_two: np.ndarray | None = None
+    window: Window | None = None
+    window_two: Window | None = None
 
     @property
     def width(self) -> int:
@@ -159,7 +173,7 @@ def layer(
     """A table and a layer on the activations, q, k, v, two ATTENDs, another table and a layer.
 
     With a position bias where the hardware takes one of so many heads; in every second program the
-    second ATTEND is without.
+    second ATTEND is without. With `WINDOWS` where the hardware takes some.
 
     short
         Only q, k, v and the second ATTEND.
@@ -174,6 +188,13 @@ def layer(
         model = positioned(np.random.default_rng(number), model)
     of_one = NO_FLAGS if model.position_bias is None else Flag.BIAS
     of_two = NO_FLAGS if number % 2 else of_one
+    windows: list[Window | None] = [None, None]
+    if config.windows:
+        windows = [WINDOWS[place % len(WINDOWS)] for place in (number, number + 1 + number // 2)]
+        of_one, of_two = (
+            of | (NO_FLAGS if window is None else Flag.WINDOW)
+            for of, window in zip((of_one, of_two), windows)
+        )
     source = model.layers[0]
     of_v = (_as_it_is, _shifted, _rounded, _rounded)[number % 4](source.attention.v, rng)
     source = dataclasses.replace(source, attention=dataclasses.replace(source.attention, v=of_v))
@@ -217,6 +238,12 @@ def layer(
     }
     hidden_step = whole["layer.0.ffn.hidden"]
     begin = [step for step in alone.steps if step.opcode in (Opcode.HEADER, Opcode.BIAS)]
+    limited = (of_one | of_two) & Flag.WINDOW
+    begin[0] = dataclasses.replace(begin[0], flags=begin[0].flags | limited)
+    fields = [
+        {"window": 0 if window is None else window_field(window.before, window.after)}
+        for window in windows
+    ]
     steps = [
         *begin,
         dataclasses.replace(whole["layer.0.ffn.hidden.table"], name=f"{HIDDEN}.table"),
@@ -227,9 +254,9 @@ def layer(
         _placed(whole["layer.0.q"], f"{ONE}.q", q),
         _placed(whole["layer.0.k"], f"{ONE}.k", k),
         _placed(whole["layer.0.v"], f"{ONE}.v", v),
-        dataclasses.replace(whole["layer.0"], name=ONE, flags=of_one, values=attend),
+        dataclasses.replace(whole["layer.0"], name=ONE, flags=of_one, values=attend | fields[0]),
         dataclasses.replace(
-            whole["layer.0"], name=TWO, flags=flags | of_two, values=attend | other
+            whole["layer.0"], name=TWO, flags=flags | of_two, values=attend | other | fields[1]
         ),
     ]
     if width >= model.shape.hidden:
@@ -254,8 +281,20 @@ def layer(
     ]
     program = dataclasses.replace(alone, steps=tuple(steps))
     bias = model.position_bias
-    bias_two = bias if of_two else None
-    return Layer(program, model.shape.heads, one, two, hidden, after, first, wide, bias, bias_two)
+    bias_two = bias if of_two & Flag.BIAS else None
+    return Layer(
+        program,
+        model.shape.heads,
+        one,
+        two,
+        hidden,
+        after,
+        first,
+        wide,
+        bias,
+        bias_two,
+        *windows,
+    )
 
 
 def _reads_x8(step: Step) -> bool:
@@ -275,8 +314,8 @@ def inference(made: Layer, lengths: Sequence[int], seed: int) -> Inference:
         attend = rng.integers(0, 4, tokens) > 0
         attend[rng.integers(tokens)] = True
         trace: dict[str, np.ndarray] = {}
-        attention(x8, made.one, made.heads, attend, trace, ONE, made.bias)
-        attention(x8, made.two, made.heads, attend, trace, TWO, made.bias_two)
+        attention(x8, made.one, made.heads, attend, trace, ONE, made.bias, made.window)
+        attention(x8, made.two, made.heads, attend, trace, TWO, made.bias_two, made.window_two)
         trace[HIDDEN] = trace[AGAIN] = linear(x8, made.hidden)
         if any(step.name == AFTER for step in made.program.steps):
             trace[AFTER] = linear(trace[f"{TWO}.context"][:, : made.width], made.after)

@@ -13,6 +13,7 @@ from rtl.interface.command import (
     MAGIC,
     SHARED_BIT,
     VERSION,
+    WINDOW_BIT,
     Flag,
     Opcode,
     bank_address,
@@ -238,8 +239,8 @@ def no_programs(config: Config) -> Iterator[Inference]:
         for bit in range(8):
             flag = 1 << bit
             taken = known.get(Opcode(opcode), 0) & flag
-            if opcode == Opcode.HEADER:  # the shape of the array
-                taken = flag == ways
+            if opcode == Opcode.HEADER:  # the shape of the array; WINDOW
+                taken = flag == ways or (flag == WINDOW_BIT and config.windows and not ways)
             before = [] if opcode == Opcode.HEADER else [first]
             payload = {Opcode.LINEAR: linear_entry(config, flag)[3], Opcode.TABLE: bytes(512)}.get(
                 Opcode(opcode), b""
@@ -278,6 +279,16 @@ def no_programs(config: Config) -> Iterator[Inference]:
                 )
                 for bit in range(8)
             ),
+        ):
+            yield _only(config, name, entries, error)
+    if config.windows:
+        opcode, flags, fields, _ = first
+        begin = (opcode, flags | WINDOW_BIT, fields, b"")
+        windowed = (Opcode.ATTEND, WINDOW_BIT, attend_entry(window=(1 << 24) - 1)[2], b"")
+        for name, entries, error in (
+            ("ATTEND with WINDOW", [begin, windowed, beyond], Error.LIMIT),
+            ("ATTEND without WINDOW", [begin, attend_entry(), beyond], Error.LIMIT),
+            ("ATTEND with WINDOW of a HEADER without", [first, windowed, beyond], Error.FORMAT),
         ):
             yield _only(config, name, entries, error)
     after = [first, linear_entry(config, 0), (Opcode.END, 0, {}, b"")]

@@ -93,11 +93,12 @@ CODES = np.arange(256).astype(np.uint8).view(np.int8)
 RELU = np.maximum(CODES, np.int8(0))
 
 
-def family(
-    name: str, shape: Shape, seed: int = 1, *, precise: bool = False, biased: bool = False
-) -> Model:
-    """A random model of this family: ReLU where pre-norm, one layer of head where no pooler."""
-    model = random_model(shape, seed, FACTORISED.get(name, 0), precise=precise, biased=biased)
+def family(name: str, shape: Shape, seed: int = 1, **kinds: bool) -> Model:
+    """A random model of this family: ReLU where pre-norm, one layer of head where no pooler.
+
+    kinds: those of `random_model`.
+    """
+    model = random_model(shape, seed, FACTORISED.get(name, 0), **kinds)
     if name.startswith("pre-norm"):
         layers = [
             dataclasses.replace(
@@ -214,13 +215,21 @@ def layer_inferences(
     return found
 
 
+def kinds_of(shape: Shape, config: Config) -> dict[str, bool]:
+    """What a random model of this shape may have on the hardware; arguments of `family`."""
+    return {
+        "precise": config.precise,
+        "biased": shape.heads <= config.bias_heads,
+        "windowed": config.windows,
+    }
+
+
 def small_case(config: Config, **settings: Any) -> Case:
     """Two small models in turn, L = 1 and odd lengths, within any configuration."""
     shapes = [SMALL["three-heads"], SMALL["pre-norm"]]
     found = []
     for shape, name in zip(shapes, ("three-heads", "pre-norm")):
-        biased = shape.heads <= config.bias_heads
-        model = family(name, shape, precise=config.precise, biased=biased)
+        model = family(name, shape, **kinds_of(shape, config))
         program = compile_model(model, config)
         lengths = (min(config.lanes + 3, program.tokens), 1)
         found.append(inferences(model, program, lengths, name=name))
@@ -230,8 +239,7 @@ def small_case(config: Config, **settings: Any) -> Case:
 def small_attention_case(config: Config, **settings: Any) -> Case:
     """One small layer at L = 1 and at odd lengths, within any configuration."""
     shape = SMALL["bert-tiny"]
-    biased = shape.heads <= config.bias_heads
-    model = family("bert-tiny", shape, precise=config.precise, biased=biased)
+    model = family("bert-tiny", shape, **kinds_of(shape, config))
     tokens = compile_attention(model, config, 1).tokens
     lengths = sorted({1, min(config.lanes + 3, tokens), min(2 * config.lanes + 1, tokens)})
     return Case(inferences=tuple(layer_inferences(model, config, 1, lengths)), **settings)

@@ -16,11 +16,19 @@ START_LATENCY = 4
 
 @dataclass
 class Tile:
-    """Scores int16 [lanes, keys] of one tile of queries, and the multiplier of its context."""
+    """Scores int16 [lanes, keys] of one tile of queries, and the multiplier of its context.
+
+    seen, bool [lanes, keys], are the keys that a query has in its window; None: all.
+    """
 
     scores: np.ndarray
     m: int
     s: int
+    seen: np.ndarray | None = None
+
+    def valid(self, attend: np.ndarray) -> np.ndarray:
+        """The keys that each query sees."""
+        return attend if self.seen is None else attend & self.seen
 
 
 @dataclass
@@ -98,6 +106,8 @@ async def play_tiles(
             ports.set("score_key", key)
             ports.set("score_place", key)
             ports.set("score_data", tiles[sending].scores[:, key].tolist())
+            if (given := tiles[sending].seen) is not None:
+                ports.set("score_seen", bits(given[:, key]))
             if last:
                 ports.set("context_m", tiles[sending].m)
                 ports.set("context_s", tiles[sending].s)
@@ -154,7 +164,7 @@ async def check_softmax(
     lanes, keys = tiles[0].scores.shape
     free = 0
     for index, (tile, seen) in enumerate(zip(tiles, seen_tiles)):
-        p, row_max, row_sum = softmax(tile.scores, attend)
+        p, row_max, row_sum = softmax(tile.scores, tile.valid(attend))
         row_m, row_s = row_scale(row_sum, tile.m, tile.s)
         for name, words, cycles in (
             ("p", seen.p, seen.p_cycles),
@@ -201,6 +211,27 @@ def random_tiles(lanes: int, keys: int, count: int, spread: int, seed: int) -> l
         )
         for _ in range(count)
     ]
+
+
+def bits(lanes: np.ndarray) -> int:
+    """A bit for each lane, lane 0 in the lowest."""
+    return sum(int(bit) << lane for lane, bit in enumerate(lanes))
+
+
+def in_windows(tiles: list[Tile], seed: int) -> list[Tile]:
+    """The tiles with a window for each query, in the last lane without any key.
+
+    s is at most 39, as in every model, so that the scale of such a row has 6 bits.
+    """
+    rng, found = np.random.default_rng(seed), []
+    for tile in tiles:
+        lanes, keys = tile.scores.shape
+        first, last = np.sort(rng.integers(-1, keys + 1, (2, lanes, 1)), axis=0)
+        last[-1] = first[-1] - 1
+        place = np.arange(keys)
+        seen = (place >= first) & (place <= last)
+        found.append(dataclasses.replace(tile, s=min(tile.s, 39), seen=seen))
+    return found
 
 
 def random_mask(keys: int, seed: int) -> np.ndarray:

@@ -31,6 +31,7 @@ KINDS: dict[str, dict[str, bool]] = {
     "plain": {},
     "precise": {"precise": True},
     "biased": {"biased": True},
+    "windowed": {"windowed": True},
 }
 #: Channels of the embeddings that are factorised.
 EMBEDDINGS = FACTORISED | {"factorised-as-wide": 11, "factorised-every-token": 1}
@@ -43,13 +44,19 @@ def shape(name: str, **changes: Any) -> Shape:
 
 
 def model(
-    name: str, seed: int = 1, *, precise: bool = False, biased: bool = False, **changes: Any
+    name: str,
+    seed: int = 1,
+    *,
+    precise: bool = False,
+    biased: bool = False,
+    windowed: bool = False,
+    **changes: Any,
 ) -> Model:
     """A random model of that name; its kind of activation and head are the name's as well."""
-    options = {"precise": precise, "biased": biased}
+    kinds = {"precise": precise, "biased": biased, "windowed": windowed}
     if name in SMALL:
-        return family(name, shape(name, **changes), seed, **options)
-    return random_model(shape(name, **changes), seed, EMBEDDINGS.get(name, 0), **options)
+        return family(name, shape(name, **changes), seed, **kinds)
+    return random_model(shape(name, **changes), seed, EMBEDDINGS.get(name, 0), **kinds)
 
 
 @dataclass(frozen=True)
@@ -67,8 +74,8 @@ class Compiled:
     @cached_property
     def model(self) -> Model:
         changes = {} if self.labels is None else {"labels": self.labels}
-        biased = bool(self.config.bias_heads)
-        return model(self.name, len(self.name), biased=biased, **changes)
+        kinds = {"biased": bool(self.config.bias_heads), "windowed": self.config.windows}
+        return model(self.name, len(self.name), **kinds, **changes)
 
     @cached_property
     def program(self) -> Program:

@@ -111,9 +111,16 @@ class TransformerForSequenceClassification(nn.Module):
     ) -> "TransformerForSequenceClassification":
         """The model of a directory; a classifier that fits ``labels`` no more is drawn anew.
 
-        Raises quant.model.spec.CheckpointError for what could not be calibrated either.
+        Raises quant.model.spec.CheckpointError for what could not be calibrated either, and
+        TrainError for what is not trained here.
         """
-        load(directory)
+        spec = load(directory).spec
+        if spec.windows or spec.position_bias:
+            name = "window" if spec.windows else "position_bias"
+            raise TrainError(
+                f"{directory / 'config.json'}: layers with a {name} are not trained here: train "
+                "it as you did before"
+            )
         config = TransformerConfig.read(directory)
         if labels is not None:
             config.id2label = dict(enumerate(labels))

@@ -1,6 +1,7 @@
 """The encoder on batches: the functions of golden/encoder.py by BLAS and compiled loops."""
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import Any
 from weakref import WeakKeyDictionary, proxy
 
@@ -10,7 +11,7 @@ from golden.encoder import PROJECTION_SHIFT, Integers, check_input
 from golden.fast import integer, kernels
 from golden.fast.exact import CODE, P_MAX, FloatProducts, sum_type
 from golden.linear import LOW_BITS
-from golden.model import Layer, Linear, Model, Norm
+from golden.model import TOKENS_MAX, Layer, Linear, Model, Norm
 
 # Tokens that go through the encoder together: their activations stay in the second-level cache,
 # and matrix products of this height already run at full speed.
@@ -97,6 +98,9 @@ class FastLayer:
         self.norm1, self.norm2 = FastNorm(layer.norm1), FastNorm(layer.norm2)
         self.score_factor = attention.score_m * 2.0**-attention.score_s
         self.context = attention.context_m, attention.context_s
+        self.window = layer.window
+        sides = (None, None) if layer.window is None else astuple(layer.window)
+        self.seen = [TOKENS_MAX if side is None else side for side in sides]  # before and after
         self.attention_shift = attention.residual_shift
         self.ffn_shift = layer.ffn.residual_shift
 
@@ -258,7 +262,14 @@ class Engine:
         p = self._array("p", acc.shape, kind)
         row_factor = self._array("row_factor", acc.shape[:3], np.float64)
         kernels.softmax(
-            acc, attend, layer.score_factor, self.position_bias, *layer.context, p, row_factor
+            acc,
+            attend,
+            layer.score_factor,
+            self.position_bias,
+            *layer.seen,
+            *layer.context,
+            p,
+            row_factor,
         )
         self._attended(layer, codes, acc, p)
 

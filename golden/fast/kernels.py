@@ -89,6 +89,8 @@ def softmax(
     attend: np.ndarray,
     factor: float,
     position_bias: np.ndarray,
+    before: int,
+    after: int,
     m: int,
     s: int,
     p: np.ndarray,
@@ -97,7 +99,8 @@ def softmax(
     """p and the context's factor of every row: softmax and row_scale of golden/softmax.py.
 
     acc [batch, heads, queries, keys], attend bool [batch, keys]; p is of the shape of acc.
-    position_bias int16 [heads, 2 T - 1], empty without one; the sum is exact in float64.
+    position_bias int16 [heads, 2 T - 1], empty without one; the sum is exact in float64. A query
+    sees the keys -before <= k - q <= after.
     """
     biased, centre = position_bias.size > 0, position_bias.shape[1] // 2
     batch, heads, queries, keys = acc.shape
@@ -116,7 +119,11 @@ def softmax(
                         t = -32768.0 if t < -32768.0 else t
                         t = 32767.0 if t > 32767.0 else t
                     scores[k] = np.int32(t) if valid[k] else MASKED
-                top = np.int32(MASKED)
+                for k in range(min(max(q - before, 0), keys)):
+                    scores[k] = MASKED
+                for k in range(min(q + after + 1, keys), keys):
+                    scores[k] = MASKED
+                top = np.int32(-32768)
                 for k in range(keys):
                     top = max(top, scores[k])
                 total = np.int32(0)
@@ -131,8 +138,8 @@ def softmax(
 @compiled
 def row_scale(total: int, m: int, s: int) -> float:
     """m_row * 2^-s_row of golden.softmax.row_scale."""
-    e = bit_length(total) - 1
-    u = total << (19 - e)
+    e = bit_length(total) - 1 if total else 20
+    u = total << (19 - e) if total else 1 << 19
     y0 = RECIPROCAL[(u >> 12) & 127]
     e25 = ((1 << 31) - u * y0) >> 6
     r = min(((y0 << 25) + y0 * e25 + (1 << 20)) >> 21, 65535)

@@ -12,6 +12,7 @@ from golden.linear import LOW_BITS
 from golden.model import Model
 from golden.position_bias import add_position_bias
 from golden.softmax import row_scale
+from golden.window import in_window
 
 Watch = Callable[[str, NDArray[np.float32]], None]
 
@@ -159,7 +160,7 @@ class TracedEngine(ShowingEngine):
             if self.position_bias.size:
                 scores = add_position_bias(scores, self.position_bias)
             trace[f"{name}.scores"] = scores
-            valid = self._attend[i, :n]
+            valid = self._attend[i, :n] & in_window(layer.window, n)
             trace[f"{name}.max"] = np.max(scores, axis=-1, where=valid, initial=-32768)
             trace[f"{name}.p"] = weights = p[i, :, :n, :n].astype(np.uint8)
             trace[f"{name}.sum"] = total = weights.sum(axis=-1, dtype=np.int32)

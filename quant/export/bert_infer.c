@@ -179,16 +179,16 @@ static int is_key(const uint8_t *attend, int32_t t)
     return !attend || attend[t];
 }
 
-/* p of one query and one head over all keys, and their sum */
-static int32_t softmax(bert_workspace *w, const uint8_t *attend, int32_t tokens)
+/* p of one query and one head over the keys of its window, and their sum */
+static int32_t softmax(bert_workspace *w, const uint8_t *attend, int32_t begin, int32_t end)
 {
     int32_t t, d, highest = -LIMIT16, sum = 0;
-    for (t = 0; t < tokens; t++) {
+    for (t = begin; t < end; t++) {
         if (is_key(attend, t) && w->score[t] > highest) {
             highest = w->score[t];
         }
     }
-    for (t = 0; t < tokens; t++) {
+    for (t = begin; t < end; t++) {
         w->p[t] = 0;
         d = highest - w->score[t];
         if (is_key(attend, t) && d < 9 * 256) { /* beyond, T * 2^-9 rounds to 0 */
@@ -205,11 +205,13 @@ static void context(bert_workspace *w, const bert_layer *layer, const uint8_t *a
 {
     const int16_t *bias = bert_model.position_bias;
     int32_t t, i, acc, row_m, row_s, first = head * BERT_HEAD_SIZE;
+    int32_t begin = query > layer->before ? query - layer->before : 0;
+    int32_t end = tokens - query > layer->after ? query + layer->after + 1 : tokens;
     int8_t *q = w->q[query] + first;
     if (bias) { /* from key 0 on */
         bias += (size_t)head * (2 * BERT_TOKENS - 1) + (size_t)(BERT_TOKENS - 1 - query);
     }
-    for (t = 0; t < tokens; t++) {
+    for (t = begin; t < end; t++) {
         acc = 0;
         for (i = 0; i < BERT_HEAD_SIZE; i++) {
             acc += (int32_t)q[i] * w->k[t][first + i];
@@ -217,10 +219,11 @@ static void context(bert_workspace *w, const bert_layer *layer, const uint8_t *a
         acc = requantize(acc, layer->score_m, layer->score_s, LIMIT16);
         w->score[t] = (int16_t)saturate(bias ? acc + bias[t] : acc, LIMIT16);
     }
-    row_scale(softmax(w, attend, tokens), layer->context_m, layer->context_s, &row_m, &row_s);
+    /* Where no key of the window is valid the sum is 0, and so is the context, by any scale. */
+    row_scale(softmax(w, attend, begin, end), layer->context_m, layer->context_s, &row_m, &row_s);
     for (i = 0; i < BERT_HEAD_SIZE; i++) {
         acc = 0;
-        for (t = 0; t < tokens; t++) {
+        for (t = begin; t < end; t++) {
             acc += (int32_t)w->p[t] * w->v[t][first + i];
         }
         q[i] = (int8_t)requantize(acc, row_m, row_s, LIMIT8);

@@ -38,6 +38,7 @@ typedef struct {
 typedef struct {
     bert_linear q, k, v, o;
     int32_t score_m, score_s, context_m, context_s, attention_shift;
+    int32_t before, after; /* keys about its own that a query sees, BERT_TOKENS for all */
     bert_linear up, down;
     int32_t ffn_shift;
     bert_norm norm1, norm2;

@@ -139,6 +139,9 @@ def _meaning(info: Mapping[str, Any]) -> Iterator[str]:
     match info:
         case {"spec": {"task": "embedding"}}:
             yield "   The outputs are an embedding; its direction is what counts, not its length."
+            match info:
+                case {"spec": {"pooling": "last"}}:
+                    yield "   Of the outputs of every token those of the text's last one are it."
         case {"spec": {"labels": [*labels], **spec}}:
             # JSON may escape a slash, and so nothing in it ends the comment.
             yield "   Labels: " + json.dumps(labels).replace("/", "\\/")
@@ -203,7 +206,7 @@ def _model(model: Model, given: bool) -> Iterator[str]:
 
     yield "\nstatic const bert_layer layers[BERT_LAYERS] = {\n"
     for i, layer in enumerate(model.layers):
-        yield _layer(f"layer_{i}", layer)
+        yield _layer(f"layer_{i}", layer, model.shape.tokens)
     yield "};\n\nstatic const bert_linear head[BERT_HEAD] = {\n"
     for i, linear in enumerate(model.head):
         yield f"    {_linear(f'head_{i}', linear)},\n"
@@ -227,13 +230,16 @@ def _projections(layer: Layer) -> dict[str, Linear]:
     return projections | {"up": layer.ffn.up, "down": layer.ffn.down}
 
 
-def _layer(name: str, layer: Layer) -> str:
-    attention = layer.attention
+def _layer(name: str, layer: Layer, tokens: int) -> str:
+    attention, window = layer.attention, layer.window
+    sides = (None, None) if window is None else (window.before, window.after)
+    before, after = (tokens if side is None else min(side, tokens) for side in sides)
     linears = {key: _linear(f"{name}_{key}", value) for key, value in _projections(layer).items()}
     members = [
         *(linears[key] for key in ("q", "k", "v", "o")),
         f"{attention.score_m}, {attention.score_s}, {attention.context_m}, {attention.context_s}, "
         f"{attention.residual_shift}",
+        f"{before}, {after}",
         linears["up"],
         linears["down"],
         str(layer.ffn.residual_shift),

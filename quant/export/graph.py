@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from golden import reciprocal, requantize, rsqrt, softmax
 from golden.encoder import PROJECTION_SHIFT
 from golden.linear import LOW_BITS
-from golden.model import Attention, Layer, Linear, Model, Norm
+from golden.model import Layer, Linear, Model, Norm, Window
 
 OPSET = 17
 IR_VERSION = 8  # of the ONNX release that brought it
@@ -224,6 +224,9 @@ class _Encoder(Graph):
             assert isinstance(x8, str)  # the embedding's is not wide before a projection
             x8 = self.node("Slice", x8, *ends)
             x = self.residual(x, x8, model.projection, PROJECTION_SHIFT)
+        windows = any(layer.window is not None for layer in model.layers)
+        if windows or model.position_bias is not None:
+            self.distance = self.distances()
         self.bias = self.position_bias()
         for layer in model.layers:
             x, x8 = self.layer(x, x8, layer)
@@ -359,7 +362,7 @@ class _Encoder(Graph):
         post = self.shape.norm == "post"
         if not post:
             _, x8 = self.normalize(x, layer.norm1)
-        context = self.attention(x8, layer.attention)
+        context = self.attention(x8, layer)
         x = self.residual(x, context, layer.attention.o, layer.attention.residual_shift)
         normal, x8 = self.normalize(x, layer.norm1 if post else layer.norm2)
         halves = self.activated(x8, layer.ffn.up)
@@ -367,22 +370,37 @@ class _Encoder(Graph):
         x = self.residual(normal if post else x, hidden, layer.ffn.down, layer.ffn.residual_shift)
         return self.normalize(x, layer.norm2) if post else (x, x8)
 
+    def distances(self) -> str:
+        """k - q of every query and key, int64 [tokens, tokens]."""
+        count = self.node("Squeeze", self.node("Shape", self.mask))
+        key = self.node("Range", 0, count, 1)
+        return self.node("Sub", key, self.node("Unsqueeze", key, np.array([1])))
+
     def position_bias(self) -> str | None:
         """Of every head, query and key, int64 [heads, tokens, tokens]."""
         table = self.model.position_bias
         if table is None:
             return None
-        count = self.node("Squeeze", self.node("Shape", self.mask))
-        key = self.node("Range", 0, count, 1)
-        query = self.node("Unsqueeze", key, np.array([1]))
-        column = self.node("Add", self.node("Sub", key, query), table.shape[1] // 2)
+        column = self.node("Add", self.distance, table.shape[1] // 2)
         return self.cast(self.node("Gather", table, column, axis=1), TensorProto.INT64)
 
-    def attention(self, x8: Codes, parameters: Attention) -> str:
+    def seen(self, window: Window | None) -> str:
+        """The keys that each query sees, bool [tokens] or [tokens, tokens]."""
+        seen = self.attend
+        if window is not None and window.before is not None:
+            near = self.node("GreaterOrEqual", self.distance, -window.before)
+            seen = self.node("And", seen, near)
+        if window is not None and window.after is not None:
+            near = self.node("LessOrEqual", self.distance, window.after)
+            seen = self.node("And", seen, near)
+        return seen
+
+    def attention(self, x8: Codes, layer: Layer) -> str:
+        parameters, seen = layer.attention, self.seen(layer.window)
         split = np.array([-1, self.shape.heads, self.shape.head_size])
         q, k, v = (
-            self.node("Transpose", self.node("Reshape", self.linear(x8, layer), split), perm=order)
-            for layer, order in (
+            self.node("Transpose", self.node("Reshape", self.linear(x8, part), split), perm=order)
+            for part, order in (
                 (parameters.q, [1, 0, 2]),
                 (parameters.k, [1, 2, 0]),
                 (parameters.v, [1, 0, 2]),
@@ -393,11 +411,12 @@ class _Encoder(Graph):
         scores = self.requantize(acc, m, s, 16)
         if self.bias is not None:
             scores = self.limit(self.node("Add", scores, self.bias), 16)
-        scores = self.node("Where", self.attend, scores, -32768)
+        scores = self.node("Where", seen, scores, -32768)
         narrow = self.cast(scores, TensorProto.INT32)
         highest = self.node("ReduceMax", narrow, axes=[-1], keepdims=1)
         d = self.node("Sub", self.cast(highest, TensorProto.INT64), scores)
-        p = self.node("Where", self.attend, self.table(_p(), self.smaller(d, _FURTHEST)), 0)
+        p = self.node("Where", seen, self.table(_p(), self.smaller(d, _FURTHEST)), 0)
+        # Of a query that sees no valid key the sum is 0, and so is the context, by any scale.
         row_m, row_s = self.row_scale(self.sum(p), parameters.context_m, parameters.context_s)
         acc = self.node("MatMul", self.cast(p, TensorProto.INT32), v)
         context = self.node("Transpose", self.requantize(acc, row_m, row_s, 8), perm=[1, 0, 2])

@@ -28,6 +28,7 @@ from quant.images.front import Front
 from quant.model import position_bias
 from quant.model.spec import (
     QUESTION_ANSWERING,
+    TEXT_SIDE,
     Arrays,
     CheckpointError,
     EncoderSpec,
@@ -83,21 +84,24 @@ def load(
 ) -> Checkpoint:
     """Read the checkpoint in ``directory``.
 
-    task: one of TASKS, where the checkpoint's own head is not wanted or does not say what it is.
+    task: one of TASKS, where the checkpoint's own head is not wanted or does not say what it is;
+    TEXT_SIDE for that of a whole model of images and texts, of which else the image side is taken.
     resolved: its tokenizer, where it was resolved before. Raises CheckpointError naming the file or
     layer, what is wrong with it and what is expected.
     """
     directory = Path(directory)
     layout = _layout(directory)
     config_file = layout.encoder / options.CONFIG
-    config = options.read(config_file)
+    side = options.TEXT_SIDE if task == TEXT_SIDE else options.IMAGE_SIDE
+    config = options.read(config_file, side)
     source = Tensors(_weights(layout.encoder))
     front = None
     try:
         if config["model_type"] in options.IMAGES:
             spec, arrays, notes, front = vision.load(config, source, layout, task)
         else:
-            spec, arrays, notes = families.load(config, source, layout, task)
+            own = None if task == TEXT_SIDE else task
+            spec, arrays, notes = families.load(config, source, layout, own)
         check_arrays(spec, arrays)
         source.refuse_rest()
     except CheckpointError as error:
@@ -115,6 +119,12 @@ def load(
         raise CheckpointError(
             f"{directory}: the tokenizer has ids up to {tokenizer.rows - 1}, and the embedding "
             f"{spec.vocabulary} rows: one of the two is of another model"
+        )
+    last = resolved.special.get("eos")
+    if spec.end is not None and last != spec.end:
+        raise CheckpointError(
+            f"{directory}: the head reads the token {spec.end} (eos_token_id of config.json), and "
+            f"the tokenizer ends a text with {last}: one of the two is of another model"
         )
     least = tokenizer.least(pair=spec.task == QUESTION_ANSWERING)
     if spec.max_tokens < least:

@@ -21,12 +21,16 @@ IMAGES = (
 )
 """Encoders of images (quant.foreign.vision)."""
 
-WHOLE = {"clip": "clip_vision_model", "siglip": "siglip_vision_model"}
-"""Models of images and texts, by what their image side, `vision_config`, is alone."""
+IMAGE_SIDE, TEXT_SIDE = "vision", "text"
+WHOLE = {
+    "clip": {IMAGE_SIDE: "clip_vision_model", TEXT_SIDE: "clip_text_model"},
+    "siglip": {IMAGE_SIDE: "siglip_vision_model", TEXT_SIDE: "siglip_text_model"},
+}
+"""Models of images and texts, by what each side, `vision_config` and `text_config`, is alone."""
 
 TEXTS = (
-    *("albert", "bert", "camembert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta"),
-    *OWN,
+    *("albert", "bert", "camembert", "clip_text_model", "distilbert", "electra", "mpnet"),
+    *("roberta", "xlm-roberta", *OWN),
 )
 FAMILIES = (*TEXTS, *WHOLE, *IMAGES)
 
@@ -39,10 +43,12 @@ _DISTILBERT = (
     *("vocab_size", "dim", "n_layers", "n_heads", "hidden_dim", "activation"),
     "max_position_embeddings",
 )
-_ROBERTA = (*_BERT, "pad_token_id")
+_DECODER = (*_BERT, "is_decoder", "is_causal")
+_ROBERTA = (*_DECODER, "pad_token_id")
 _TRANSFORMER = (
     *("norm_first", "final_norm", "embedding_norm", "scale_embedding", "pooling", "sinusoids"),
     *("position_bias", "relative_attention_num_buckets", "relative_attention_max_distance"),
+    "window",
     *(name for name in _BERT if name != "type_vocab_size"),
 )
 _IMAGE = (
@@ -54,17 +60,21 @@ _DINO = (*_IMAGE, "mlp_ratio", "qkv_bias")
 _SIDES = ("vision_config", "vision_config_dict", "text_config", "text_config_dict")
 FOLLOWED: dict[str, tuple[str, ...]] = {
     "albert": (*_BERT, "embedding_size", "num_hidden_groups", "inner_group_num"),
-    "bert": _BERT,
+    "bert": _DECODER,
     "bert2rtl-fused": _BERT,
     "bert2rtl-transformer": _TRANSFORMER,
     "camembert": _ROBERTA,
     "clip": (*_SIDES, "projection_dim", "logit_scale_init_value"),
+    "clip_text_model": (
+        *(name for name in _BERT if name != "type_vocab_size"),
+        *("eos_token_id", "projection_dim"),
+    ),
     "clip_vision_model": (*_IMAGE, "intermediate_size"),
     "deit": _VIT,
     "dinov2": _DINO,
     "dinov2_with_registers": (*_DINO, "num_register_tokens"),
     "distilbert": _DISTILBERT,
-    "electra": (*_BERT, "embedding_size"),
+    "electra": (*_DECODER, "embedding_size"),
     "mpnet": tuple(name for name in _BERT if name != "type_vocab_size"),
     "roberta": _ROBERTA,
     "siglip": _SIDES,
@@ -104,13 +114,13 @@ INDIFFERENT = frozenset(
 )
 """Options that do not change what an encoder computes from tokens, of any family."""
 
-_IMAGES_INDIFFERENT = frozenset(
+_SIDES_INDIFFERENT = frozenset(
     [
         # of pre-training, of backbones, and of a pooler or projection that no loader here takes
         *("encoder_stride", "use_mask_token", "drop_path_rate", "layerscale_value"),
         *("apply_layernorm", "reshape_hidden_states", "out_features", "out_indices", "stage_names"),
         *("pooler_act", "pooler_output_size", "projection_dim", "logit_scale_init_value"),
-        # of generating texts, which old files of CLIP and SigLIP list beside the image side
+        # of generating texts, which old files of CLIP and SigLIP list beside both sides
         *("bad_words_ids", "begin_suppress_tokens", "diversity_penalty", "do_sample"),
         *("encoder_no_repeat_ngram_size", "exponential_decay_length_penalty"),
         *("forced_bos_token_id", "suppress_tokens", "temperature", "tie_encoder_decoder"),
@@ -120,7 +130,7 @@ _IMAGES_INDIFFERENT = frozenset(
         *("tf_legacy_loss", "top_k", "top_p", "typical_p"),
     ]
 )
-"""Options that do not change what an encoder of images computes, of any family of them."""
+"""Options that do not change what an encoder of images computes, nor CLIP's of texts."""
 
 _ABSENT: dict[str, Any] = {
     "is_causal": False,
@@ -133,13 +143,19 @@ _ABSENT: dict[str, Any] = {
 }
 """What options that a class may leave out of its own list stand at."""
 
+_OTHERWISE: dict[str, dict[str, Any]] = {"clip_text_model": {"is_causal": True}}
+"""Those of a family at which they stand elsewhere."""
+
 _FIRST = ("feed_forward_type",)
 """Options that say more of a model than the others of its file, which are looked at after them."""
 
+IS_CAUSAL = (
+    "layer.0.attention: whether the mask is causal then depends, in transformers' own class, on "
+    "padding and on the implementation of attention: take it out"
+)
 _WHY = {
     "position_embedding_type": "embedding.position: only absolute positions are supported",
-    "is_decoder": "layer.0.attention: a decoder, whose mask differs from query to query",
-    "is_causal": "layer.0.attention: a causal mask, which differs from query to query",
+    "is_causal": IS_CAUSAL,
     "add_cross_attention": "layer.0.attention: a decoder with cross-attention",
     "is_encoder_decoder": "layer.0.attention: a decoder beside the encoder",
     "pruned_heads": "layer.0.attention: pruned heads are not supported",
@@ -152,8 +168,10 @@ _WHY = {
 """Reasons by option, where more can be said than that it is not followed."""
 
 
-def read(file: Path) -> dict[str, Any]:
+def read(file: Path, side: str = IMAGE_SIDE) -> dict[str, Any]:
     """The options in `file`, those that it leaves out at their class's defaults.
+
+    side: which one of a whole model of images and texts.
 
     CheckpointError names the file, the option, its value and what to do: for a file that is no JSON
     object, a family that does not map, and every option that differs from its default though
@@ -166,9 +184,16 @@ def read(file: Path) -> dict[str, Any]:
     if not isinstance(family, str) or family not in FAMILIES:
         raise CheckpointError(f"{file}: {_no_family(family)}")
     if family in WHOLE:
+        if (own := WHOLE[family][side]) not in FAMILIES:
+            raise CheckpointError(f"{file}: {_no_family(own)}")
         for name, value in raw.items():
             _check(file, family, name, value, _defaults(family)[0])
-        raw, family = _image_side(file, raw, family), WHOLE[family]
+        raw, family = _side(file, raw, family, side), own
+    elif side == TEXT_SIDE:
+        raise CheckpointError(
+            f"{file}: model_type {family!r} is no whole model of images and texts, of which one "
+            "side could be asked for: leave that out"
+        )
     defaults, theirs = _defaults(family)
     given = {theirs.get(name, name): value for name, value in raw.items()}
     if len(given) < len(raw):
@@ -187,25 +212,28 @@ def read(file: Path) -> dict[str, Any]:
     return defaults | given
 
 
-def _image_side(file: Path, raw: dict[str, Any], family: str) -> dict[str, Any]:
-    """The options of a whole model's image side, with those of its head.
+def _side(file: Path, raw: dict[str, Any], family: str, side: str) -> dict[str, Any]:
+    """The options of one side of a whole model, with those of its head.
 
-    Old files of CLIP have `vision_config_dict` as well, which counts, as in transformers.
+    Old files of CLIP have `vision_config_dict` and `text_config_dict` as well, which count, as in
+    transformers.
     """
-    sides = [raw.get(name) or {} for name in ("vision_config", "vision_config_dict")]
-    if not all(isinstance(side, dict) for side in sides):
-        raise CheckpointError(f"{file}: vision_config must hold the options of the image side")
-    side, older = sides
+    name, wanted = f"{side}_config", WHOLE[family][side]
+    sides = [raw.get(key) or {} for key in (name, f"{name}_dict")]
+    if not all(isinstance(found, dict) for found in sides):
+        what = "image" if side == IMAGE_SIDE else side
+        raise CheckpointError(f"{file}: {name} must hold the options of the {what} side")
+    found, older = sides
     if older:
-        side = side | _defaults(WHOLE[family])[0] | older
-    if side.get("model_type", WHOLE[family]) != WHOLE[family]:
+        found = found | _defaults(wanted)[0] | older
+    if found.get("model_type", wanted) != wanted:
         raise CheckpointError(
-            f"{file}: model_type in vision_config is {side['model_type']!r}: it must be "
-            f"{WHOLE[family]!r}, as {family} has it"
+            f"{file}: model_type in {name} is {found['model_type']!r}: it must be {wanted!r}, as "
+            f"{family} has it"
         )
     heads = {name: raw[name] for name in (*_HEAD, "label2id") if name in raw}
-    sided = {name: value for name, value in side.items() if name not in (*_HEAD, "label2id")}
-    return sided | heads | {"model_type": WHOLE[family]}
+    sided = {name: value for name, value in found.items() if name not in (*_HEAD, "label2id")}
+    return sided | heads | {"model_type": wanted}
 
 
 def json_value(file: Path) -> Any:
@@ -240,9 +268,9 @@ def _check(file: Path, family: str, name: str, value: Any, defaults: dict[str, A
     """Raise CheckpointError where the option changes the outputs and nothing follows it."""
     if name in FOLLOWED[family] or name in _HEAD or name in INDIFFERENT or name.startswith("_"):
         return
-    if family in IMAGES and name in _IMAGES_INDIFFERENT:
+    if family in (*IMAGES, "clip_text_model") and name in _SIDES_INDIFFERENT:
         return
-    known = _ABSENT | defaults
+    known = _ABSENT | _OTHERWISE.get(family, {}) | defaults
     if value in (None, "", [], {}) or (name in known and value == known[name]):
         return
     if name in _WHY:
@@ -271,8 +299,9 @@ _RMS = (
     "its relative positions alone would run"
 )
 _ROTARY = "layer.0.q: rotary positions would turn Q and K after their projection"
-_CAUSAL = "layer.0.attention: a decoder, whose mask differs from query to query"
-_SOME_KEYS = "layer.0.attention: only some keys of each query"
+_CAUSAL = "layer.0: a decoder, whose head predicts the next word, in a layout without a loader"
+_PADDED = "embedding: every text is padded to one length, and the padding is read as words are"
+_SOME_KEYS = "layer.0.attention: keys that are chosen by more than their distance from the query"
 _PATCHES = "embedding: it reads patches of an image beside a text, or of a film"
 _RECONSTRUCTS = "embedding: it drops patches at random, and its decoder paints what is missing"
 _WINDOWS = "layer.0: its layers differ in size, or attend to windows, or are convolutions"
@@ -288,7 +317,7 @@ REFUSED: dict[str, str] = {
     **dict.fromkeys(("gpt2", "gpt_neo", "gpt_neox", "llama", "mistral", "opt", "qwen2"), _CAUSAL),
     **dict.fromkeys(("qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "phi3"), _CAUSAL),
     **dict.fromkeys(("bert-generation", "bart", "mbart", "marian", "xglm", "bloom"), _CAUSAL),
-    **dict.fromkeys(("clip_text_model", "siglip_text_model"), _CAUSAL),
+    "siglip_text_model": _PADDED,
     **dict.fromkeys(("longformer", "big_bird", "led", "nystromformer", "yoso", "mra"), _SOME_KEYS),
     "reformer": _SOME_KEYS,
     **dict.fromkeys(("beit", "data2vec-vision"), _PLANE),

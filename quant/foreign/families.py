@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from quant.foreign import config as options
 from quant.foreign import heads
 from quant.foreign.sentence import Layout
 from quant.foreign.tensors import (
@@ -16,18 +17,24 @@ from quant.foreign.tensors import (
     Tensors,
     activation,
     answers_of,
+    boolean,
+    clip_layers,
     head_size,
     integer,
     number,
 )
 from quant.foreign.transformer import transformer
 from quant.model.spec import Arrays, CheckpointError, EncoderSpec
+from quant.model.window import CAUSAL
 
 Encoder: TypeAlias = tuple[Arrays, dict[str, Any]]
 """The arrays of an encoder, and the fields of its spec that are not those of every BERT."""
 
 Loaded: TypeAlias = tuple[EncoderSpec, Arrays, list[str]]
 """What a loader gives: the spec, the arrays, and what is to be said about it."""
+
+LEGACY_END = 2
+"""CLIP's eos_token_id in files whose texts end with their largest id."""
 
 MPNET_PADDING = 1
 MPNET_BUCKETS, MPNET_FURTHEST = 32, 128
@@ -78,10 +85,25 @@ def _bert_fields(config: Config) -> dict[str, Any]:
     }
 
 
+def _decoder(config: Config) -> dict[str, Any]:
+    """The windows of an encoder that is a decoder by its config: all layers are causal.
+
+    `is_causal` takes that back where it is false. Without `is_decoder` it is refused.
+    """
+    decoder = boolean({"is_decoder": False} | dict(config), "is_decoder")
+    causal = config.get("is_causal", decoder)
+    if not any(causal is allowed for allowed in ((True, False) if decoder else (False, None))):
+        raise CheckpointError(
+            f"config.json: {options.IS_CAUSAL}, or set is_decoder where all layers are causal "
+            f"(is_causal is {causal!r})"
+        )
+    return {"windows": (CAUSAL,) * integer(config, "num_hidden_layers")} if causal else {}
+
+
 def bert(config: Config, tensors: Tensors, prefix: str) -> Encoder:
     """Devlin et al., 2019."""
     arrays = _embeddings(tensors, f"{prefix}embeddings") | _bert_layers(config, tensors, prefix)
-    return arrays, _bert_fields(config)
+    return arrays, _bert_fields(config) | _decoder(config)
 
 
 def roberta(config: Config, tensors: Tensors, prefix: str) -> Encoder:
@@ -133,6 +155,31 @@ def mpnet(config: Config, tensors: Tensors, prefix: str) -> Encoder:
         arrays |= _bert_feed_forward(tensors, source, target)
     fields = _bert_fields(dict(config) | {"type_vocab_size": 0})
     return arrays, fields | {"position_offset": MPNET_PADDING + 1, "position_bias": True}
+
+
+def clip_text(config: Config, tensors: Tensors, prefix: str) -> Encoder:
+    """Radford et al., 2021: causal pre-norm layers, of which the token that ends a text is read.
+
+    That is the first of eos_token_id. Files from before the library had it right say 2, and mean
+    the largest id of a text.
+    """
+    end = integer(config, "eos_token_id")
+    source = f"{prefix}embeddings"
+    arrays = {
+        "embedding.token": tensors.take(f"{source}.token_embedding.weight"),
+        "embedding.position": tensors.take(f"{source}.position_embedding.weight"),
+    }
+    layers = integer(config, "num_hidden_layers")
+    arrays |= clip_layers(tensors, f"{prefix}encoder.layers", layers)
+    arrays |= tensors.norm(f"{prefix}final_layer_norm", "final.norm")
+    fields = _bert_fields(dict(config) | {"type_vocab_size": 0})
+    return arrays, fields | {
+        "norm": "pre",
+        "embedding_norm": False,
+        "windows": (CAUSAL,) * layers,
+        "pooling": "last",
+        "end": None if end == LEGACY_END else end,
+    }
 
 
 def electra(config: Config, tensors: Tensors, prefix: str) -> Encoder:
@@ -247,6 +294,7 @@ ENCODERS: dict[str, Callable[[Config, Tensors, str], Encoder]] = {
     "albert": albert,
     "bert": bert,
     "camembert": roberta,
+    "clip_text_model": clip_text,
     "distilbert": distilbert,
     "electra": electra,
     "mpnet": mpnet,
@@ -271,4 +319,6 @@ def load(config: Config, tensors: Tensors, layout: Layout, task: str | None) -> 
     arrays, fields = ENCODERS[family](config, tensors, prefix)
     width = len(arrays.get("layer.0.o.bias", ()))
     behind, choices = heads.take(base, prefix, head, config, tensors, layout, width)
-    return EncoderSpec(**fields, **choices), arrays | behind, notes
+    if layout.task:  # a pooling of sentence-transformers takes the place of the family's own
+        fields = {name: value for name, value in fields.items() if name not in ("pooling", "end")}
+    return EncoderSpec(**{**choices, **fields}), arrays | behind, notes

@@ -41,7 +41,8 @@ class Head:
     of their tensors; activations: between them. outputs: how many it must have, 0 for any.
     task: what it is for; "" for a head that nothing here computes, which only its `marks`, the
     beginnings of its tensors' names, tell; `why` says what it does. note: what is to be said where
-    it is taken.
+    it is taken. parts: of a linear layer, without "bias" where it is zero. With marks, too, a head
+    of layers stands among tensors of other names.
     """
 
     kind: str
@@ -52,12 +53,13 @@ class Head:
     marks: tuple[str, ...] = ()
     why: str = "predicts words for pre-training, which nothing here computes"
     note: str = ""
+    parts: tuple[str, ...] = _PARTS
 
     def fits(self, found: Sequence[str], tensors: Tensors, pooler: str) -> bool:
         """Whether the tensors behind the encoder are those of this head."""
         if self.marks:
             return bool(found) and all(name.startswith(self.marks) for name in found)
-        own = {f"{name}.{part}" for name in self.layers if name != POOLER for part in _PARTS}
+        own = {f"{name}.{part}" for name in self.layers if name != POOLER for part in self.parts}
         pooled = POOLER not in self.layers or f"{pooler}.weight" in tensors
         last = tensors.width(f"{self.layers[-1]}.weight") if self.layers else 0
         return set(found) == own and pooled and self.outputs in (0, last)
@@ -88,6 +90,8 @@ def _common(pooled: tuple[str, ...], activation: str, choice: tuple[str, ...]) -
     )
 
 
+CLIP_BESIDE = ("text_projection.", "vision_model.", "visual_projection.", "logit_scale")
+"""What stands in a whole CLIP beside the layers of its text side."""
 _ON_POOLER, _ON_FIRST = (POOLER, "classifier"), ("classifier.dense", "classifier.out_proj")
 _ROBERTA = (
     *_common(_ON_FIRST, "tanh", _ON_POOLER),
@@ -109,6 +113,12 @@ BASES = {
         Head("LMHeadModel", "", marks=("cls.",)),
     )),
     "camembert": Base("Camembert", "roberta", _ROBERTA),
+    "clip_text_model": Base("CLIP", "text_model", (
+        Head("TextModel", EMBEDDING),
+        Head("TextModelWithProjection", EMBEDDING, ("text_projection",), parts=("weight",)),
+        Head("Model", EMBEDDING, ("text_projection",), parts=("weight",), marks=CLIP_BESIDE,
+             note="the text side alone is taken"),
+    )),
     "distilbert": Base("DistilBert", "distilbert", (
         *_common(("pre_classifier", "classifier"), "relu", ("pre_classifier", "classifier")),
         Head("ForMaskedLM", "", marks=("vocab_",)),
@@ -131,6 +141,7 @@ BASES = {
 _ENCODER = (
     *("embeddings", "encoder", "transformer", "pooler", "embeddings_project"),
     *("layers", "layernorm", "pre_layrnorm", "post_layernorm", "head"),  # of images
+    "final_layer_norm",  # of CLIP's texts
 )
 """What the names of an encoder's tensors begin with where it was saved alone."""
 
@@ -196,24 +207,29 @@ def take(
     pooler that the head does not read, which only pre-training does, is left out.
     """
     arrays: Arrays = {}
+    fields: dict[str, Any]
     pooler = f"{prefix}{base.pooler}"
     for j, name in enumerate(head.layers):
-        arrays |= tensors.linear(pooler if name == POOLER else name, f"head.{j}")
+        whole = "bias" in head.parts
+        arrays |= tensors.linear(pooler if name == POOLER else name, f"head.{j}", bias=whole)
     if POOLER not in head.layers:
         tensors.drop(f"{pooler}.")
     if head.task == EMBEDDING:
         tensors.drop(*_behind(tensors, prefix))
+        fields = {"labels": (), "task": EMBEDDING, "pooling": layout.pooling}
+        if head.layers:
+            return arrays, fields | {"width": len(arrays["head.0.weight"])}
         arrays = {
             "head.0.weight": np.eye(width, dtype=np.float32),
             "head.0.bias": np.zeros(width, np.float32),
         }
-        return arrays, {"labels": (), "task": EMBEDDING, "pooling": layout.pooling}
+        return arrays, fields
     last = arrays[f"head.{len(head.layers) - 1}.weight"]
     if head.task == QUESTION_ANSWERING:
         return arrays, {"labels": _ANSWER, "task": head.task, "pooling": "none"}
     if head.task == TOKEN_CLASSIFICATION:
         return arrays, {"labels": labels_of(config, last), "task": head.task, "pooling": "none"}
-    fields: dict[str, Any] = {"head_activations": head.activations}
+    fields = {"head_activations": head.activations}
     if head.kind == "ForNextSentencePrediction":
         return arrays, fields | {"labels": _SENTENCES, "task": CLASSIFICATION}
     if head.kind == "ForMultipleChoice":

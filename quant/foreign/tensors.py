@@ -123,6 +123,21 @@ class Tensors:
             )
 
 
+def clip_layers(tensors: Tensors, source: str, layers: int) -> Arrays:
+    """The layers of both sides of CLIP and of SigLIP, whose names begin with `source`."""
+    arrays: Arrays = {}
+    for i in range(layers):
+        layer, target = f"{source}.{i}", f"layer.{i}"
+        for name in "qkv":
+            arrays |= tensors.linear(f"{layer}.self_attn.{name}_proj", f"{target}.{name}")
+        arrays |= tensors.linear(f"{layer}.self_attn.out_proj", f"{target}.o")
+        arrays |= tensors.norm(f"{layer}.layer_norm1", f"{target}.norm1")
+        arrays |= tensors.linear(f"{layer}.mlp.fc1", f"{target}.ffn.up")
+        arrays |= tensors.linear(f"{layer}.mlp.fc2", f"{target}.ffn.down")
+        arrays |= tensors.norm(f"{layer}.layer_norm2", f"{target}.norm2")
+    return arrays
+
+
 def integer(config: Config, name: str) -> int:
     value = config.get(name)
     if not isinstance(value, int) or isinstance(value, bool):

@@ -226,6 +226,10 @@ def encode(
     every, asked = spec.task == TOKEN_CLASSIFICATION, spec.task == QUESTION_ANSWERING
     if every and pair is not None:
         raise InputError("a model with a class for every token reads one text: give no pair")
+    if spec.pooling == "last" and pair is not None:
+        raise InputError(
+            "a model that reads the token at a text's end reads one text: give no pair"
+        )
     if asked and pair is None:
         raise InputError("a question needs the text that answers it: give it as the pair")
     limit = min(most, spec.max_tokens)
@@ -236,6 +240,8 @@ def encode(
             f"{tokens.words[place]!r} has the id {tokens.ids[place]}: the model's embedding has "
             f"{spec.vocabulary} rows: leave it out of the text"
         )
+    if spec.pooling == "last":
+        _check_end(spec, tokens)
     padding = spec.position_offset - 1  # RoBERTa's positions count what is not padding
     if spec.position_offset and (tokens.ids == padding).any():
         word = tokens.words[int((tokens.ids == padding).argmax())]
@@ -251,6 +257,17 @@ def encode(
             f"type{'s' if spec.types > 1 else ''}: give no pair"
         )
     return tokens
+
+
+def _check_end(spec: EncoderSpec, tokens: Tokens) -> None:
+    """Raises InputError where the token that the head reads is not the last one."""
+    end = int(tokens.ids.max()) if spec.end is None else spec.end
+    first = int((tokens.ids == end).argmax())
+    if first < len(tokens.ids) - 1:
+        raise InputError(
+            f"{tokens.words[first]!r} ends the text for the model, which does not read the "
+            f"{len(tokens.ids) - 1 - first} tokens behind it: leave it out of the text"
+        )
 
 
 def _resolved(directory: Path) -> Resolved:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from golden.model import TOKENS_MAX
+from golden.model import TOKENS_MAX, Window
 from quant.foreign.tensors import (
     Config,
     Tensors,
@@ -24,6 +24,7 @@ from quant.foreign.tensors import (
 )
 from quant.model.position_bias import BIAS, alibi
 from quant.model.spec import TOKEN_CLASSIFICATION, Arrays, CheckpointError, EncoderSpec, Floats
+from quant.model.window import Windows
 
 NONE, ALIBI, BUCKETS = BIASES = ("none", "alibi", "buckets")
 
@@ -94,9 +95,36 @@ def transformer(config: Config, tensors: Tensors) -> tuple[EncoderSpec, Arrays]:
         activation=activation(config, "hidden_act", None),
         epsilon=number(config, "layer_norm_eps"),
         position_bias=bool(bias),
+        windows=_windows(config.get("window"), layers),
         **answers,
     )
     return spec, arrays | bias
+
+
+def _windows(value: Any, layers: int) -> Windows:
+    """Of [before, after], for all layers, or of a list with one for each, null for no window."""
+    each = isinstance(value, list) and (len(value) != 2 or any(isinstance(x, list) for x in value))
+    pairs = value if each else [value] * layers
+    if len(pairs) != layers:
+        raise CheckpointError(
+            f"config.json: window is {value!r}: a list of windows must have one for each of the "
+            f"{layers} layers"
+        )
+    found = tuple(_window(pair) for pair in pairs)
+    return found if any(found) else ()
+
+
+def _window(pair: Any) -> Window | None:
+    if pair is None or pair == [None, None]:
+        return None
+    try:
+        before, after = pair
+        return Window(before, after)
+    except (TypeError, ValueError):
+        raise CheckpointError(
+            f"config.json: window is {pair!r}: it must be [before, after], the keys about its own "
+            f"that a query sees, each 0 to {TOKENS_MAX - 1:,} or null for all"
+        ) from None
 
 
 def _position_bias(config: Config, tensors: Tensors, heads: int, tokens: int) -> Arrays:

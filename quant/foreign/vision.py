@@ -26,6 +26,7 @@ from quant.foreign.tensors import (
     Tensors,
     activation,
     boolean,
+    clip_layers,
     head_size,
     integer,
     number,
@@ -44,7 +45,6 @@ _PAINTS = "paints patches that were masked, which nothing here computes"
 _TEACHER = "is two classifiers, on the class token and on the distillation token"
 _BOTH = "reads the class token beside the mean of the patches, twice the hidden size"
 _BEFORE_NORM = "reads the mean of the patches before the final norm, without the class token"
-_PROJECTS = "is a projection to the space of the texts, which has another size"
 _CLASS = (
     Head("ForImageClassification", CLASSIFICATION, ("classifier",)),
     Head("Model", EMBEDDING),
@@ -56,12 +56,13 @@ _DINO = (
 )
 _TEXTS = ("text_model.", "text_projection.", "visual_projection.", "logit_scale", "logit_bias")
 _INPUTS = ("query", "key", "value")
-_SIDE = "the image side alone is taken, "
+_SIDE = "the image side alone is taken"
+_PROJECTION = ("visual_projection",)
 BASES = {
     "clip_vision_model": Base("CLIP", "vision_model", (
         Head("VisionModel", EMBEDDING),
-        Head("Model", EMBEDDING, marks=_TEXTS, note=f"{_SIDE}without the projection behind it"),
-        Head("VisionModelWithProjection", "", marks=("visual_projection.",), why=_PROJECTS),
+        Head("VisionModelWithProjection", EMBEDDING, _PROJECTION, parts=("weight",)),
+        Head("Model", EMBEDDING, _PROJECTION, parts=("weight",), marks=_TEXTS, note=_SIDE),
         Head("ForImageClassification", "", marks=("classifier.",), why=_BEFORE_NORM),
     )),
     "deit": Base("DeiT", "deit", (*_CLASS, Head(
@@ -72,7 +73,7 @@ BASES = {
     "dinov2_with_registers": Base("Dinov2WithRegisters", "dinov2_with_registers", _DINO),
     "siglip_vision_model": Base("Siglip", "vision_model", (
         Head("VisionModel", EMBEDDING),
-        Head("Model", EMBEDDING, marks=_TEXTS, note=f"{_SIDE}with the mean of its patches"),
+        Head("Model", EMBEDDING, marks=_TEXTS, note=f"{_SIDE}, with the mean of its patches"),
         Head("ForImageClassification", CLASSIFICATION, ("classifier",)),
     )),
     "vit": Base("ViT", "vit", _CLASS),
@@ -240,15 +241,8 @@ def _contrastive(config: Config, tensors: Tensors, prefix: str) -> tuple[Embeddi
     names = ("[CLS]",) if clip else ()
     embedding = Embedding(projection, bias, positions[len(before) :], before, names)
     arrays = tensors.norm(f"{prefix}pre_layrnorm", "embedding.norm") if clip else {}
-    for i in range(integer(config, "num_hidden_layers")):
-        layer, target = f"{prefix}encoder.layers.{i}", f"layer.{i}"
-        for name in "qkv":
-            arrays |= tensors.linear(f"{layer}.self_attn.{name}_proj", f"{target}.{name}")
-        arrays |= tensors.linear(f"{layer}.self_attn.out_proj", f"{target}.o")
-        arrays |= tensors.norm(f"{layer}.layer_norm1", f"{target}.norm1")
-        arrays |= tensors.linear(f"{layer}.mlp.fc1", f"{target}.ffn.up")
-        arrays |= tensors.linear(f"{layer}.mlp.fc2", f"{target}.ffn.down")
-        arrays |= tensors.norm(f"{layer}.layer_norm2", f"{target}.norm2")
+    layers = integer(config, "num_hidden_layers")
+    arrays |= clip_layers(tensors, f"{prefix}encoder.layers", layers)
     return embedding, arrays | tensors.norm(f"{prefix}post_layernorm", "final.norm")
 
 

@@ -17,7 +17,6 @@ from quant.foreign.tokenizer import Tokens
 from quant.model.float_model import softmax
 from quant.model.spec import (
     CLASSIFICATION,
-    EVERY_TOKEN,
     IDENTITY,
     MULTI_LABEL,
     QUESTION_ANSWERING,
@@ -150,8 +149,8 @@ def _of_question(tokens: Tokens, logits: Numbers, deciding: NDArray[Any]) -> dic
 def texts_of(
     spec: EncoderSpec, rows: NDArray[Any], texts: Sequence[Tokens]
 ) -> Sequence[NDArray[Any]]:
-    """Of the outputs [n, C] of texts one after the other those of each text: [C], or [L, C]."""
-    if spec.task not in EVERY_TOKEN:
+    """Golden's outputs [n, C] of texts one after the other by the text: [C], or [L, C]."""
+    if not spec.every_token:
         return list(rows)
     return np.split(rows, np.cumsum([len(tokens.ids) for tokens in texts])[:-1])
 

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from golden.model import Window
+from golden.window import in_window
 from quant.model.position_bias import square
-from quant.model.spec import Floats
+from quant.model.spec import EncoderSpec, Floats
+from quant.model.window import within
 from quant.quantize.decode import lsb, twins
 from quant.quantize.quantizers import SCORE_DEPTH
 
@@ -91,8 +94,28 @@ def compare(
             _add(errors, name, floats[name], probs, 1 / 255, 0)
 
 
-def saturated(scores: NDArray[np.int16], position_bias: NDArray[np.int16] | None) -> int:
-    """How many scores [heads, L, L] are at an end of their range and make p wrong.
+def answering(spec: EncoderSpec, integers: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The trace of one text with what its answer depends on, as the float model's has it.
+
+    Scores that a window hides are as `within` has them; where the last token is read, it alone has
+    what the head makes.
+    """
+    found = dict(integers)
+    for i in range(spec.layers):
+        name = f"layer.{i}.scores"
+        found[name] = within(integers[name], spec.window(i))
+    if spec.pooling == "last":
+        heads = [f"head.{j}" for j in range(spec.head_layers - 1)]
+        found |= {name: found[name][-1] for name in ("pooled", *heads, "logits")}
+    return found
+
+
+def saturated(
+    scores: NDArray[np.int16],
+    position_bias: NDArray[np.int16] | None,
+    window: Window | None = None,
+) -> int:
+    """How many scores [heads, L, L] that a window shows are at an end of their range, and p wrong.
 
     That of Q K^T, the bias and their sum each end at 16 bits. At the lower end a score that is far
     below the largest of its row is none of these: p is 0, as without the end.
@@ -104,8 +127,8 @@ def saturated(scores: NDArray[np.int16], position_bias: NDArray[np.int16] | None
         bias = square(position_bias, x.shape[-1])
         below |= (x - bias <= low) | (bias == low)
         above |= x - bias >= high
-        below &= x.max(axis=-1, keepdims=True) - x < SCORE_DEPTH
-    return int(np.count_nonzero(below | above))
+        below &= within(x, window).max(axis=-1, keepdims=True) - x < SCORE_DEPTH
+    return int(np.count_nonzero((below | above) & in_window(window, x.shape[-1])))
 
 
 def table(errors: Mapping[str, TensorError]) -> str:

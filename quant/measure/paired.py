@@ -13,7 +13,7 @@ from golden import encoder, fast
 from golden.model import Model
 from quant.foreign.checkpoint import Checkpoint
 from quant.foreign.tokenizer import Tokens
-from quant.measure.compare import TensorError, compare
+from quant.measure.compare import TensorError, answering, compare
 from quant.model import float_model
 from quant.quantize import given
 from quant.quantize.encoder import Quantized, with_tokens
@@ -80,6 +80,7 @@ def run(models: Models, share: tuple[Sequence[Tokens], int]) -> Pairs:
         if floats is not None:
             integers: dict[str, Any] = {}
             encoder.run(models.integers, tokens.ids, tokens.types, trace=integers)
-            compare(errors, floats, integers, models.tensors)
+            compare(errors, floats, answering(spec, integers), models.tensors)
     logits = fast.run_batch(models.integers, [t.ids for t in texts], [t.types for t in texts])
+    logits = spec.kept(logits, [len(t.ids) for t in texts])
     return Pairs(np.vstack(float_logits), logits.astype(np.int64), errors)

@@ -17,9 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from golden.model import Window
+from golden.window import in_window
 from quant.model.activation import ACTIVATIONS
 from quant.model.position_bias import BIAS, square
 from quant.model.spec import Arrays, EncoderSpec, Floats
+from quant.model.window import within
 
 Trace = dict[str, Any]
 """Arrays by name; of several texts the scores and probs are lists, an array for each."""
@@ -64,7 +67,8 @@ def attention(
 ) -> tuple[Floats, Floats, Floats]:
     """softmax(q k^T / sqrt(d) + bias + mask) v for [heads, L, d]; returns context, scores, probs.
 
-    bias [heads, L, L], where there is one, is a part of the scores.
+    mask [L], or [L, L] with a row for each query. bias [heads, L, L], where there is one, is a part
+    of the scores.
     """
     scores = q @ k.swapaxes(-1, -2) / sqrt(q.shape[-1])  # [heads, L, L]
     if bias is not None:
@@ -93,6 +97,13 @@ def run(
     if attend is None:
         attend = np.ones(length, np.bool_)
     mask = np.where(attend, np.float32(0), np.float32(-np.inf))  # [L], added to each row of scores
+    masks = {
+        window: [
+            np.where(in_window(window, len(mask[t])), mask[t], np.float32(-np.inf)) for t in texts
+        ]
+        for window in set(spec.windows)
+    }
+    masks[None] = [mask[t] for t in texts]
 
     relative = arrays[BIAS] if spec.position_bias else None
     biases = [None if relative is None else square(relative, t.stop - t.start) for t in texts]
@@ -106,13 +117,14 @@ def run(
     def split_heads(x: Floats) -> Floats:  # [L, heads * d] to [heads, L, d]
         return x.reshape(len(x), spec.heads, spec.head_size).swapaxes(0, 1)
 
-    def attend_to_all(layer: str, x: Floats) -> Floats:
+    def attend_to(layer: str, x: Floats, window: Window | None) -> Floats:
         q, k, v = (linear(f"{layer}.{name}", x) for name in "qkv")
         found = [
-            attention(split_heads(q[t]), split_heads(k[t]), split_heads(v[t]), mask[t], bias)
-            for t, bias in zip(texts, biases, strict=True)
+            attention(split_heads(q[t]), split_heads(k[t]), split_heads(v[t]), mask, bias)
+            for t, mask, bias in zip(texts, masks[window], biases, strict=True)
         ]
         contexts, scores, probs = zip(*found, strict=True)
+        scores = tuple(within(one, window) for one in scores)
         joined = [x.swapaxes(0, 1).reshape(x.shape[1], -1) for x in contexts]
         context = np.concatenate(joined) if lengths else joined[0]
         trace[f"{layer}.q"], trace[f"{layer}.k"], trace[f"{layer}.v"] = q, k, v
@@ -126,16 +138,16 @@ def run(
         hidden = trace[f"{layer}.ffn.hidden"] = ACTIVATIONS[spec.activation].function(up)
         return linear(f"{layer}.ffn.down", hidden)
 
-    def post_norm_layer(layer: str, x: Floats) -> Floats:
-        z = trace[f"{layer}.attention.sum"] = x + attend_to_all(layer, x)
+    def post_norm_layer(layer: str, x: Floats, window: Window | None) -> Floats:
+        z = trace[f"{layer}.attention.sum"] = x + attend_to(layer, x, window)
         x = trace[f"{layer}.attention.norm"] = norm(f"{layer}.norm1", z)
         z = trace[f"{layer}.ffn.sum"] = x + feed_forward(layer, x)
         x = trace[f"{layer}.ffn.norm"] = norm(f"{layer}.norm2", z)
         return x
 
-    def pre_norm_layer(layer: str, x: Floats) -> Floats:
+    def pre_norm_layer(layer: str, x: Floats, window: Window | None) -> Floats:
         y = trace[f"{layer}.attention.norm"] = norm(f"{layer}.norm1", x)
-        x = trace[f"{layer}.attention.sum"] = x + attend_to_all(layer, y)
+        x = trace[f"{layer}.attention.sum"] = x + attend_to(layer, y, window)
         y = trace[f"{layer}.ffn.norm"] = norm(f"{layer}.norm2", x)
         x = trace[f"{layer}.ffn.sum"] = x + feed_forward(layer, y)
         return x
@@ -153,12 +165,12 @@ def run(
         trace["projection.sum"] = x
     for i in range(spec.layers):
         layer = post_norm_layer if spec.norm == "post" else pre_norm_layer
-        x = layer(f"layer.{i}", x)
+        x = layer(f"layer.{i}", x, spec.window(i))
     if spec.norm == "pre":
         x = trace["final.norm"] = norm("final.norm", x)
     if spec.pooling != "none":
-        first = spec.pooling == "first"
-        rows = [x[t.start] if first else x[t][attend[t]].mean(axis=0) for t in texts]
+        one = {"first": 0, "last": -1}.get(spec.pooling)
+        rows = [x[t][attend[t]].mean(axis=0) if one is None else x[t][one] for t in texts]
         x = np.stack(rows) if lengths else rows[0]
     trace["pooled"] = x
     for j, activation in enumerate(spec.head_activations):

@@ -35,14 +35,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from golden.model import Window
 from quant.model.activation import ACTIVATIONS
 from quant.model.position_bias import BIAS
+from quant.model.window import Windows
 
 Floats: TypeAlias = NDArray[np.floating[Any]]  # float32; float64 where calibration observes
 Arrays: TypeAlias = dict[str, Floats]
 
 NORMS = ("post", "pre")
-POOLINGS = ("first", "mean", "none")
+POOLINGS = ("first", "mean", "last", "none")
 CLASSIFICATION, EMBEDDING, MULTI_LABEL, QUESTION_ANSWERING, REGRESSION, TOKEN_CLASSIFICATION = (
     TASKS
 ) = (
@@ -53,6 +55,9 @@ CLASSIFICATION, EMBEDDING, MULTI_LABEL, QUESTION_ANSWERING, REGRESSION, TOKEN_CL
     "regression",
     "token-classification",
 )
+TEXT_SIDE = "text-embedding"
+"""What is asked for in place of a task where the text side of a whole CLIP is wanted."""
+
 LABELLED = (CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKEN_CLASSIFICATION)
 """Tasks whose outputs have names and can be held to what a file of texts says of each."""
 
@@ -94,8 +99,12 @@ SPEC_KEYS = {
     "spec.position_offset": "row of the first token in the position table",
     "spec.embedding_size": "channels of a factorised embedding; 0: none",
     "spec.position_bias": "scores have a bias by the difference of two positions",
+    "spec.windows": "of each layer null or [before, after], the keys about its own that a query "
+    "sees, null: all; []: no layer has one",
     "spec.norm, .embedding_norm, .epsilon": "of LayerNorm: post or pre; the embedding's",
-    "spec.pooling": "what the head reads: first, mean or none",
+    "spec.pooling": "what the head reads: first, mean, last or none",
+    "spec.end": "id of the token that ends a text, where the last is read; null: its largest id",
+    "spec.width": "numbers of an embedding; 0: the hidden size",
     "spec.activation, .head_activations": "of the feed-forward network; of the head",
     "spec.task, .labels, .function": "kind and names of the outputs; what numbers go through",
 }
@@ -115,15 +124,19 @@ class EncoderSpec:
     function: what the numbers of a regression go through, "identity" or "sigmoid".
 
     norm: "post" normalises after each residual addition (BERT); "pre" before each branch, with a
-    final norm after the last layer. pooling: what the head reads, the "first" token, the "mean"
-    over the attended tokens or ("none") every token by itself. head_activations: one for each
-    hidden layer of the head, so the head has one linear layer more than that. Token t takes row
-    t + position_offset of the position table. embedding_size: channels of a factorised embedding, 0
-    where there is no projection. position_bias: scores have a bias for each head and difference of
-    two positions (quant.model.position_bias). given: rows that a host computed take the place of
-    the token table, and ids are their numbers (quant.quantize.given); every input has as many as
-    the table of positions, which is zero. No two labels are one name. Raises ValueError naming the
-    field, its value and what is allowed.
+    final norm after the last layer. windows: of each layer, None where a query sees every key; ()
+    where no layer has one. pooling: what the head reads, the "first" token, the "mean" over the
+    attended tokens, the "last" token or ("none") every token by itself. The integer model has no
+    pooling for the last one: it gives the outputs of every token, and the host keeps the last
+    (`kept`). end: the id with which a text ends there and nowhere before; None for the
+    largest id in it. width: numbers of an embedding, 0 for the hidden size. head_activations: one
+    for each hidden layer of the head, so the head has one linear layer more than that. Token t
+    takes row t + position_offset of the position table. embedding_size: channels of a factorised
+    embedding, 0 where there is no projection. position_bias: scores have a bias for each head and
+    difference of two positions (quant.model.position_bias). given: rows that a host computed take
+    the place of the token table, and ids are their numbers (quant.quantize.given); every input has
+    as many as the table of positions, which is zero. No two labels are one name. Raises ValueError
+    naming the field, its value and what is allowed.
     """
 
     layers: int
@@ -147,6 +160,9 @@ class EncoderSpec:
     function: str = IDENTITY
     given: bool = False
     position_bias: bool = False
+    windows: Windows = ()
+    end: int | None = None
+    width: int = 0
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "head_size", "ffn", "vocabulary"):
@@ -198,12 +214,45 @@ class EncoderSpec:
                 f"pooling is {self.pooling!r} and task {self.task!r}: without pooling the task is "
                 f"{' or '.join(EVERY_TOKEN)}, and with one it is another"
             )
+        if self.pooling == "last" and self.task != EMBEDDING:
+            raise ValueError(
+                f"pooling is 'last' and task {self.task!r}: only an {EMBEDDING} is read from the "
+                "last token"
+            )
+        if self.end is not None and self.pooling != "last":
+            raise ValueError(f"end is {self.end} and pooling {self.pooling!r}: it must be 'last'")
+        if self.width and (self.task != EMBEDDING or self.width < 1):
+            raise ValueError(
+                f"width is {self.width} and task {self.task!r}: only {EMBEDDING} has one, 0 or more"
+            )
+        if len(self.windows) not in (0, self.layers) or set(self.windows) == {None}:
+            raise ValueError(
+                f"windows are {self.windows}: there must be one for each of the {self.layers} "
+                "layers, or () where no layer has one"
+            )
         _one_of("function", self.function, FUNCTIONS)
         if self.function != IDENTITY and self.task != REGRESSION:
             raise ValueError(f"function is {self.function!r}: only {REGRESSION} has one")
         _one_of("activation", self.activation, tuple(ACTIVATIONS))
         for activation in self.head_activations:
             _one_of("head_activations", activation, tuple(ACTIVATIONS))
+
+    def window(self, layer: int) -> Window | None:
+        """Which keys a query of this layer sees; None: all."""
+        return self.windows[layer] if self.windows else None
+
+    @property
+    def every_token(self) -> bool:
+        """The integer model gives the outputs of every token."""
+        return self.pooling in ("last", "none")
+
+    def kept(self, outputs: NDArray[Any], lengths: Sequence[int]) -> NDArray[Any]:
+        """Of the integer model's outputs, of texts one after the other, those of the answers.
+
+        outputs [n, C] as golden gives them: of each text, or with `every_token` of each token.
+        Where the last token is read these are its own, [texts, C].
+        """
+        return outputs[np.cumsum(lengths) - 1] if self.pooling == "last" else outputs
 
     @property
     def inputs(self) -> str:
@@ -228,7 +277,7 @@ class EncoderSpec:
     @property
     def outputs(self) -> int:
         """How many numbers leave the head."""
-        return self.hidden if self.task == EMBEDDING else len(self.labels)
+        return (self.width or self.hidden) if self.task == EMBEDDING else len(self.labels)
 
     @property
     def head_layers(self) -> int:
@@ -275,9 +324,7 @@ class EncoderSpec:
     def to_json(self) -> dict[str, Any]:
         """The fields as plain JSON values; EncoderSpec.from_json is the inverse."""
         return {
-            field.name: list(value) if isinstance(value, tuple) else value
-            for field in dataclasses.fields(self)
-            for value in [getattr(self, field.name)]
+            field.name: _listed(getattr(self, field.name)) for field in dataclasses.fields(self)
         }
 
     @classmethod
@@ -286,7 +333,16 @@ class EncoderSpec:
             name: tuple(value) if isinstance(value, list) else value
             for name, value in values.items()
         }
+        fields["windows"] = tuple(
+            None if pair is None else Window(*pair) for pair in fields.get("windows", ())
+        )
         return cls(**fields)
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, Window):
+        return [value.before, value.after]
+    return list(map(_listed, value)) if isinstance(value, tuple) else value
 
 
 def is_given(info: Mapping[str, Any]) -> bool:

@@ -170,7 +170,7 @@ class _Quantizer:
             projection, stream = self._projection(256 * stream)
         layers = []
         for i in range(spec.layers):
-            layer, stream = self._layer(f"layer.{i}", stream)
+            layer, stream = self._layer(i, stream)
             layers.append(layer)
         final = None
         if spec.norm == "pre":
@@ -213,7 +213,7 @@ class _Quantizer:
             "position_offset": spec.position_offset,
             "norm": spec.norm,
             "embedding_norm": spec.embedding_norm,
-            "pooling": spec.pooling,
+            "pooling": "none" if spec.every_token else spec.pooling,
         }
 
     def _observer(self, name: str) -> Observer:
@@ -373,9 +373,9 @@ class _Quantizer:
         self._describe_operand(after, scale, wide, activation=activation)
         return layer, self._operand(after, scale)
 
-    def _layer(self, name: str, stream: float) -> tuple[Layer, float]:
+    def _layer(self, number: int, stream: float) -> tuple[Layer, float]:
         """One layer. ``stream`` is the scale of the int16 residual stream before and after it."""
-        pre = self.spec.norm == "pre"
+        name, pre = f"layer.{number}", self.spec.norm == "pre"
         if pre:
             norm1, scale = self._norm(f"{name}.attention", f"{name}.norm1", stream)
             inputs = f"{name}.attention.norm"
@@ -393,7 +393,7 @@ class _Quantizer:
         self.moments.pop(f"{name}.ffn.hidden", None)
         if not pre:
             norm2, stream = self._norm(f"{name}.ffn", f"{name}.norm2", stream)
-        return Layer(attention, ffn, norm1, norm2), stream
+        return Layer(attention, ffn, norm1, norm2, self.spec.window(number)), stream
 
     def _feed_forward(
         self, name: str, operand: Operand, stream: float

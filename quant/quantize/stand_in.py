@@ -16,7 +16,7 @@ from quant.quantize.quantizers import activation_table
 
 def shape_of(spec: EncoderSpec) -> Shape:
     """Golden's shape of a checkpoint, before calibration adds copies of neurons."""
-    pooling: Any = spec.pooling
+    pooling: Any = "none" if spec.every_token else spec.pooling
     return Shape(
         layers=spec.layers,
         hidden=spec.hidden,
@@ -80,11 +80,12 @@ def stand_in(checkpoint: Checkpoint) -> Model:
         layers=tuple(
             replace(
                 layer,
+                window=spec.window(i),
                 norm1=plain(layer.norm1),
                 norm2=plain(layer.norm2),
                 ffn=replace(layer.ffn, up=replace(layer.ffn.up, table=table)),
             )
-            for layer, table in zip(made.layers, tables)
+            for i, (layer, table) in enumerate(zip(made.layers, tables))
         ),
         final_norm=plain(made.final_norm),
         head=tuple(head),

@@ -15,10 +15,11 @@ from golden.encoder import check_input, feed_forward, pool
 from golden.layernorm import layernorm
 from golden.linear import accumulate, linear, operand, residual
 from golden.matmul import matmul
-from golden.model import Attention, Model
+from golden.model import Layer, Model
 from golden.position_bias import add_position_bias
 from golden.requantize import requantize, saturate
 from golden.softmax import row_scale, softmax
+from golden.window import in_window
 from quant.foreign.tokenizer import Tokens
 
 SOFTMAXES = ("unnormalised 8", "normalised 8", "unnormalised 16")
@@ -57,7 +58,7 @@ def run(model: Model, tokens: Tokens, variant: Variant) -> np.ndarray:
     for layer in model.layers:
         if shape.norm == "pre":
             x8 = operand(layernorm(x, layer.norm1), layer.norm1.operand_shifts)
-        context = attention(x8, layer.attention, model, attend, variant.softmax)
+        context = attention(x8, layer, model, attend, variant.softmax)
         x = narrow(residual(x, context, layer.attention.o, layer.attention.residual_shift))
         if shape.norm == "pre":
             x8 = operand(layernorm(x, layer.norm2), layer.norm2.operand_shifts)
@@ -77,9 +78,10 @@ def run(model: Model, tokens: Tokens, variant: Variant) -> np.ndarray:
 
 
 def attention(
-    x8: np.ndarray, parameters: Attention, model: Model, attend: np.ndarray, kind: str
+    x8: np.ndarray, layer: Layer, model: Model, attend: np.ndarray, kind: str
 ) -> np.ndarray:
     """golden.attention.attention with the softmax of the variant; int8 [L, heads * d]."""
+    parameters, attend = layer.attention, attend & in_window(layer.window, len(x8))
     q, k, v = (
         split_heads(linear(x8, p), model.shape.heads)
         for p in (parameters.q, parameters.k, parameters.v)

@@ -25,7 +25,7 @@ from rtl.compile.image import MAGIC as IMAGE_MAGIC
 from rtl.compile.image import Image, image_bytes, read_image
 from rtl.compile.program import compile_model, embedding_table, image_of
 from rtl.compile.unchecked import config_for, violations
-from rtl.interface.command import Flag, Opcode, decode, flags_byte, way_bits_of
+from rtl.interface.command import Flag, Opcode, decode, flags_byte, way_bits_of, window_sides
 from rtl.interface.config import CONFIG_KEYS, Config, array
 from rtl.interface.options import add_config_options, config_of, given, options_of
 from tb.packing import token_words
@@ -93,6 +93,9 @@ def _shown(key: str, value: int) -> str:
             return f"{value:08x}"
         case "model":
             return value.to_bytes(IDENTITY_BYTES, "little").hex()
+        case "window":
+            before, after = window_sides(value)
+            return f"{before} before, {after} after" if value else "0"
     return str(value)
 
 

@@ -39,6 +39,8 @@ WIDE_FLAGS = {Opcode.LINEAR: Flag.WIDE, Opcode.TABLE: Flag.WIDE}
 """What hardware with `precise` has beside them."""
 BIAS_FLAGS = {Opcode.HEADER: Flag.BIAS, Opcode.ATTEND: Flag.BIAS}
 """What hardware with `bias_heads` has beside them."""
+WINDOW_FLAGS = {Opcode.HEADER: Flag.WINDOW, Opcode.ATTEND: Flag.WINDOW}
+"""What hardware with `windows` has beside them."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ def misplaced(one: Descriptor, before: Sequence[Descriptor], config: Config) -> 
     known = FLAGS.get(opcode, Flag(0))
     known |= WIDE_FLAGS.get(opcode, Flag(0)) if config.precise else Flag(0)
     known |= BIAS_FLAGS.get(opcode, Flag(0)) if config.bias_heads else Flag(0)
+    known |= WINDOW_FLAGS.get(opcode, Flag(0)) if config.windows else Flag(0)
     if opcode == Opcode.HEADER:
         known |= Flag(config.way_bits)
     if opcode == Opcode.BIAS and not config.bias_heads:
@@ -142,6 +145,8 @@ def misplaced(one: Descriptor, before: Sequence[Descriptor], config: Config) -> 
             return "BIAS comes once, directly behind a HEADER with BIAS"
         case Opcode.ATTEND if one.flags & Flag.BIAS and not before[0].flags & Flag.BIAS:
             return "ATTEND with BIAS comes after a BIAS"
+        case Opcode.ATTEND if one.flags & Flag.WINDOW and not before[0].flags & Flag.WINDOW:
+            return "ATTEND with WINDOW comes after a HEADER with WINDOW"
         case Opcode.ATTEND | Opcode.LINEAR if not embedded:
             return f"{opcode.name} comes after EMBED"
         case Opcode.LINEAR:

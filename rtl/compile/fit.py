@@ -25,6 +25,7 @@ def fitting(
     columns: int | None = None,
     precise: bool = False,
     bias_heads: int = 0,
+    windows: bool = False,
 ) -> Config:
     """A configuration that takes the model: the default limits, or more where it needs more.
 
@@ -38,6 +39,7 @@ def fitting(
         columns=columns,
         precise=precise,
         bias_heads=bias_heads,
+        windows=windows,
     )
     value_width = shape.heads * ceil_div(shape.head_size, lanes) * lanes
     found = replace(
@@ -51,7 +53,7 @@ def fitting(
 
 
 def fitting_model(model: Model, lanes: int, tokens: int, *, columns: int | None = None) -> Config:
-    """As `fitting`, with operands of 16 bits and a position bias where the model has such."""
+    """As `fitting`, with what the model has: operands of 16 bits, a position bias, windows."""
     return fitting(
         model.shape,
         lanes,
@@ -59,12 +61,18 @@ def fitting_model(model: Model, lanes: int, tokens: int, *, columns: int | None 
         columns=columns,
         precise=model.precise,
         bias_heads=biased_heads(model),
+        windows=windowed(model),
     )
 
 
 def biased_heads(model: Model) -> int:
     """Heads of the model's position bias, 0 without one."""
     return 0 if model.position_bias is None else len(model.position_bias)
+
+
+def windowed(model: Model) -> bool:
+    """Some layer has an attention window."""
+    return any(layer.window is not None for layer in model.layers)
 
 
 def sized(models: Sequence[Model], given: Mapping[str, Any]) -> Config:
@@ -93,7 +101,15 @@ def sized(models: Sequence[Model], given: Mapping[str, Any]) -> Config:
     precise = plain.precise or any(model.precise for model in models)
     least = max(map(biased_heads, models))
     heads = plain.bias_heads or least
-    found = replace(plain, tokens=tokens, hidden=hidden, ffn=ffn, precise=precise, bias_heads=heads)
+    found = replace(
+        plain,
+        tokens=tokens,
+        hidden=hidden,
+        ffn=ffn,
+        precise=precise,
+        bias_heads=heads,
+        windows=plain.windows or any(map(windowed, models)),
+    )
     labels = max(needed_labels(model.shape, found) for model in models)
     needed = {"hidden": hidden, "ffn": ffn, "labels": labels, "bias_heads": least}
     small = [name for name, value in needed.items() if given.get(name) and given[name] < value]
@@ -149,6 +165,11 @@ def longest_sequence(model: Model, config: Config) -> int:
         raise FitError(
             f"the model's position bias has {shape.heads} heads, the configuration's bias_heads "
             f"takes {config.bias_heads}: generate one with bias_heads={shape.heads} or more"
+        )
+    if windowed(model) and not config.windows:
+        raise FitError(
+            "the model's layers have attention windows, the configuration takes none: generate one "
+            "with windows"
         )
     between = _between(model)
     if between > config.bank_words:

@@ -10,8 +10,8 @@ import numpy as np
 
 from golden.encoder import PROJECTION_SHIFT
 from golden.identity import identity_of
-from golden.model import Attention, Linear, Model, Norm
-from rtl.compile.fit import longest_sequence, most_row_tiles
+from golden.model import Layer, Linear, Model, Norm
+from rtl.compile.fit import longest_sequence, most_row_tiles, windowed
 from rtl.compile.image import Image
 from rtl.compile.packing import bias_planes, identity, norm_planes, padded_heads, weights
 from rtl.interface.command import (
@@ -22,6 +22,7 @@ from rtl.interface.command import (
     Opcode,
     Stream,
     bank_address,
+    window_field,
 )
 from rtl.interface.config import Config, ceil_div
 
@@ -118,7 +119,7 @@ def compile_model(model: Model, config: Config, *, whole_last_layer: bool = Fals
         residual = Flag.RESIDUAL if post else NO_FLAGS
         name = f"layer.{index}"
         *projections, attend = compiler.attention(
-            name, layer.attention, first, _wide(model.attention_wide(index))
+            name, layer, first, _wide(model.attention_wide(index))
         )
         steps += projections
         if index == 0 and model.projection is not None:
@@ -174,7 +175,7 @@ def compile_attention(model: Model, config: Config, layer: int) -> Program:
         *compiler.header(tokens),
         *compiler.attention(
             f"layer.{layer}",
-            model.layers[layer].attention,
+            model.layers[layer],
             NO_FLAGS,
             _wide(model.attention_wide(layer)),
         ),
@@ -232,6 +233,7 @@ class _Compiler:
         self.model, self.config, self.lanes = model, config, config.lanes
         self.table: bytes | None = None  # what the activation table holds
         self.biased = NO_FLAGS if model.position_bias is None else Flag.BIAS
+        self.windowed = Flag.WINDOW if windowed(model) else NO_FLAGS
 
     def header(self, tokens: int) -> list[Step]:
         """HEADER, and BIAS where the model has a position bias."""
@@ -248,7 +250,8 @@ class _Compiler:
             "model": int.from_bytes(identity_of(self.model), "little"),
         }
         # The shape of the array is where other opcodes have flags.
-        header = Step("header", Opcode.HEADER, Flag(self.config.way_bits) | self.biased, values)
+        flags = Flag(self.config.way_bits) | self.biased | self.windowed
+        header = Step("header", Opcode.HEADER, flags, values)
         if bias is None:
             return [header]
         row_tiles = ceil_div(tokens, self.lanes)
@@ -276,8 +279,8 @@ class _Compiler:
         values = {"channels": len(norm.gamma), "shift": norm.shift, "epsilon": norm.epsilon}
         return Step(f"{name}.norm", Opcode.NORM, flags, values, norm_planes(norm, self.lanes))
 
-    def attention(self, name: str, attention: Attention, first: Flag, wide: Flag) -> list[Step]:
-        shape = self.model.shape
+    def attention(self, name: str, layer: Layer, first: Flag, wide: Flag) -> list[Step]:
+        shape, attention, window = self.model.shape, layer.attention, layer.window
         tiles = ceil_div(shape.head_size, self.lanes)
         values = {
             "heads": shape.heads,
@@ -291,7 +294,9 @@ class _Compiler:
             "score_s": attention.score_s,
             "context_m": attention.context_m,
             "context_s": attention.context_s,
+            "window": 0 if window is None else window_field(window.before, window.after),
         }
+        limited = NO_FLAGS if window is None else Flag.WINDOW
         return [
             *self.int8(f"{name}.q", attention.q, None, QUERY, first | wide),
             *self.int8(f"{name}.k", attention.k, None, KEY, wide),
@@ -304,7 +309,7 @@ class _Compiler:
                 0,
                 0,
             ),
-            Step(name, Opcode.ATTEND, first | self.biased, values),
+            Step(name, Opcode.ATTEND, first | self.biased | limited, values),
         ]
 
     def int8(
@@ -386,6 +391,7 @@ class _Compiler:
             "score_s": EQUAL_SCORES[1],
             "context_m": self.model.mean_m,
             "context_s": self.model.mean_s,
+            "window": 0,
         }
         yield Step("mean", Opcode.ATTEND, Flag.FIRST_TILE, values)
 

@@ -58,6 +58,7 @@ def config_for(stream: bytes, config: Config) -> Config:
             columns=None if columns == n else columns,
             precise=config.precise or wide,
             bias_heads=max([config.bias_heads, *heads]),
+            windows=config.windows or bool(header.flags & Flag.WINDOW),
             **limits,
         )
     except ValueError as error:

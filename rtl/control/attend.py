@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data
+from amaranth.lib.wiring import In
 
 from rtl.control.walkers import Length, Walker, minimum, padded
 from rtl.interface.command import Opcode
+from rtl.interface.config import Config
 from rtl.interface.operation import fields
+from rtl.interface.ports.tiles import WindowSides
 from rtl.interface.tile import Epilogue, Operand
 from rtl.primitives.pipeline import unreset
 
@@ -21,7 +24,23 @@ class AttendWalker(Walker):
     With c ways a tile of S has the row tiles of keys that lie at one address, one in each way. So a
     sequence that begins in row tile r skips the first r mod c words of its first tile. A tile of C
     has c words of N channels in the same way, of which it skips those of the head before.
+
+    Parameters
+    ----------
+    config
+        With windows S(i) and C(i) have the row tiles of keys from i - ceil(before / N) to
+        i + ceil(after / N) alone, and the first of them is key 0 of the softmax. With FIRST_TILE
+        S goes on to the last row tile of the sequence, behind which the next one begins.
+
+    Members
+    -------
+    window : In, WindowSides
+        With windows; from `begin` on.
     """
+
+    def __init__(self, config: Config) -> None:
+        sides = {"window": In(WindowSides(config.tokens))} if config.windows else {}
+        super().__init__(config, **sides)
 
     def elaborate(self, platform: object) -> Elaboratable:
         m = Module()
@@ -34,7 +53,9 @@ class AttendWalker(Walker):
             {
                 "offset": unsigned(self.width),  # of row tile and head, in Q and the context
                 **({"way": range(self.config.ways)} if self.config.ways > 1 else {}),
-                "tokens": range(self.config.tokens + 1),  # of the sequence
+                "tokens": range(self.config.tokens + 1),  # of the sequence; of the keys of S
+                # With windows: the row tile of the sequence whose keys are the first of S.
+                **({"low": range(self.config.row_tiles)} if self.config.windows else {}),
                 "next_row": row_tile,  # row tile in which the next sequence begins
                 "head_ends": unsigned(1),  # the last row tile of its head
                 "ends": unsigned(1),  # ... and of its sequence
@@ -77,6 +98,7 @@ class AttendWalker(Walker):
         columns, ways, way_bits = config.tile_columns, config.ways, config.way_bits
         one_row = self.operation.flags.first_tile
         tokens = unreset(range(config.tokens + 1))  # of the sequence
+        walked = unreset(tokens.shape()) if config.windows else tokens  # of the row tile's keys
         following = unreset(range(config.row_tiles + 1))  # the sequence after it
         row, rows = unreset(config.row_tiles.bit_length()), unreset(config.row_tiles.bit_length())
         head_ends, end = Signal(), Signal(name="key_end")  # the row tile's, the key tile's
@@ -88,16 +110,22 @@ class AttendWalker(Walker):
         key = unreset(range(config.tokens + columns))
         key_row = unreset(row.shape())  # with several ways the group of row tiles
         key_first = Signal()  # with several ways
-        # With a position bias: the head, and the row tile of the key tile less that of the queries.
+        # With windows the first row tile of the keys; else where the sequence begins.
+        low = unreset(range(config.row_tiles)) if config.windows else Const(0)
+        low_row = (first_row + low)[: len(row)] if config.windows else first_row
+        # With a position bias: the head. Row tile of the key tile less that of the queries.
         head, apart = unreset(range(config.bias_heads)), unreset(range(config.bias_head_words))
         way = Signal(range(ways))  # of the row tile
         # Behind the key tile, and behind the sequence's first one: offset, and address in Q and K.
+        # With windows behind the furthest that was taken.
         # With several ways those of the key tile itself: the next sequence may begin in a later way
         # at the same address.
         behind, first_behind = (
             [unreset(self.width, f"{name}_{of}") for of in ("offset", "query", "keys")]
             for name in ("behind", "first_behind")
         )
+        if config.windows:
+            first_behind = []
         keys, head_keys = unreset(self.width), unreset(self.width)  # and the head's first key tile
         keys_left = unreset(range(config.tokens + 1 + columns - n))
         head_last = Signal()
@@ -118,17 +146,24 @@ class AttendWalker(Walker):
                 tile.tag.softmax_buffer.eq(half),
             ]
             if config.bias_heads:
-                m.d.comb += [tile.tag.head.eq(head), tile.tag.apart.eq(apart)]
+                m.d.comb += tile.tag.head.eq(head)
+            if config.has_apart:
+                m.d.comb += tile.tag.apart.eq(apart)
             self.show_areas(m, (attend.query, query, tile.length), (attend.key, keys, tile.length))
             if ways > 1:
                 m.d.comb += [
                     tile.a_way.eq(way),
-                    tile.tag.skipped.eq(Mux(key_first, first_row[:way_bits], 0)),
+                    tile.tag.skipped.eq(Mux(key_first, low_row[:way_bits], 0)),
                 ]
         next_row = Signal.like(row)
         m.d.comb += next_row.eq(key_row + 1 if ways == 1 else first_row + rows)
         sequence_ends = turn & taken & end & ends
         coming = self.look_up(m, following, self.begin, sequence_ends)
+
+        reached, unseen = behind, unreset(row.shape())
+        if config.windows:
+            fresh = key_row == unseen
+            reached = [(last + Mux(fresh, attend.stride, 0))[: self.width] for last in behind]
 
         # Where a sequence begins, and one stride further; chosen before it is known whether.
         bases = (0, self.bank_word(attend.query), self.bank_word(attend.key))
@@ -136,7 +171,7 @@ class AttendWalker(Walker):
             [Signal(self.width, name=f"{name}_{number}") for number in range(3)]
             for name in ("start", "further")
         )
-        for start, further, base, last in zip(starts, furthers, bases, behind, strict=True):
+        for start, further, base, last in zip(starts, furthers, bases, reached, strict=True):
             if ways == 1:
                 m.d.comb += [
                     start.eq(Mux(self.begin, base, last)),
@@ -177,7 +212,7 @@ class AttendWalker(Walker):
                 *(s.eq(starts[1]) for s in (query, head_query)),
                 *(s.eq(starts[2]) for s in (keys, head_keys)),
                 *(s.eq(first) for s, first in zip(behind, of_first, strict=True)),
-                *(s.eq(first) for s, first in zip(first_behind, of_first, strict=True)),
+                *(s.eq(x) for s, x in zip(first_behind, of_first)),
             ]
             if config.bias_heads:
                 m.d.sync += [head.eq(0), apart.eq(-start_row[:way_bits])]
@@ -195,7 +230,7 @@ class AttendWalker(Walker):
             m.d.sync += [
                 key.eq(0 if ways == 1 else -skipped),
                 key_row.eq(of_key),
-                *(s.eq(first) for s, first in zip(behind, first_behind, strict=True)),
+                *(s.eq(first) for s, first in zip(behind, first_behind)),
                 keys_left.eq(all_keys),
                 end.eq(all_keys <= columns),
             ]
@@ -234,13 +269,77 @@ class AttendWalker(Walker):
             ]
             if ways > 1:
                 m.d.sync += key_first.eq(0)
-            if config.bias_heads:
+            if config.has_apart:
                 m.d.sync += apart.eq(apart + ways)
+        if config.windows:
+            begins = self.begin | sequence_ends
+            start_row = Mux(self.begin, 0, next_row)
+            # Before the first row tile of the queries, behind it, and how many of keys it has.
+            before = (self.window.before + n - 1) >> n.bit_length() - 1
+            after = (self.window.after + n - 1) >> n.bit_length() - 1
+            least = Mux(one_row, config.row_tiles, after) + 1
+            room = unreset(before.shape())  # queries may come so far until `low` moves
+            span = unreset(range(2 * config.row_tiles + 2))  # row tiles from `low` on, at most
+            rest = unreset(tokens.shape())  # tokens from `low` on
+            low_keys = unreset(self.width)  # address of `low`
+            moves = ~head_ends & (room == 0)
+            stride = Mux(moves, attend.stride, 0)
+            if ways > 1:
+                stride = Mux(low_row[:way_bits] == ways - 1, stride, 0)
+            # Of the next row tile of queries.
+            new_low, new_span, new_rest = (Signal.like(x) for x in (low, span, rest))
+            new_row, new_keys = Signal.like(row), Signal.like(keys)
+            with m.If(begins):
+                m.d.comb += [
+                    new_span.eq(least),
+                    new_rest.eq(new.tokens),
+                    new_row.eq(start_row),
+                    new_keys.eq(starts[2]),
+                ]
+            with m.Elif(head_ends):
+                m.d.comb += [
+                    new_span.eq(least),
+                    new_rest.eq(tokens),
+                    new_row.eq(first_row),
+                    new_keys.eq(head_keys + attend.head_size),
+                ]
+            with m.Else():
+                m.d.comb += [
+                    new_low.eq(low + moves),
+                    new_span.eq(span + ~moves),
+                    new_rest.eq(rest - Mux(moves, n, 0)),
+                    new_row.eq(low_row + moves),
+                    new_keys.eq(low_keys + stride),
+                ]
+            reach, skipped = padded(new_span, n), padded(new_row[:way_bits], n)
+            count = Mux(new_rest < reach, new_rest, reach)
+            with m.If(begins | (turn & taken & end)):
+                m.d.sync += [
+                    low.eq(new_low),
+                    span.eq(new_span),
+                    rest.eq(new_rest),
+                    low_keys.eq(new_keys),
+                    room.eq(Mux(begins | head_ends, before, room - ~moves)),
+                    walked.eq(count),
+                    key.eq(-skipped),
+                    key_row.eq(new_row[way_bits:]),
+                    keys.eq(new_keys),
+                    keys_left.eq(count + skipped),
+                    end.eq(count + skipped <= columns),
+                    apart.eq(least - new_span - new_row[:way_bits]),
+                ]
+            with m.If(begins):
+                m.d.sync += unseen.eq(start_row[way_bits:] + (ways > 1))
+                m.d.sync += [s.eq(x) for s, x in zip(behind, starts)]
+            with m.Elif(turn & taken):
+                m.d.sync += unseen.eq(unseen + fresh)
+                m.d.sync += [s.eq(x) for s, x in zip(behind, reached)]
         place = Signal(self._place)
         m.d.comb += [
             place.offset.eq(offset),
             *([place.way.eq(way)] if ways > 1 else []),
-            place.tokens.eq(tokens),
+            place.tokens.eq(walked),
+            *([place.low.eq(low)] if config.windows else []),
             place.next_row.eq(next_row),
             place.head_ends.eq(head_ends),
             place.ends.eq(ends),
@@ -276,11 +375,12 @@ class AttendWalker(Walker):
         # V of the head's column tiles lies one after the other, a word a place.
         next_value = value + padded(self.batch.row_tiles, n)
         result = unreset(self.width)
+        first = value + padded(at.low, n) if self.config.windows else value  # key's word
         with m.If(turn):
             m.d.comb += [
                 tile.a.eq(Operand.P),
                 tile.b.eq(Operand.BANK),
-                tile.b_address.eq(value),
+                tile.b_address.eq(first),
                 tile.length.eq(at.tokens),
                 tile.softmax.eq(channel == 0 if ways == 1 else first_tile),
                 tile.tag.epilogue.eq(Epilogue.CONTEXT),
@@ -297,7 +397,7 @@ class AttendWalker(Walker):
                     tile.tag.skipped.eq(skipped),
                     tile.tag.way.eq(at.way),
                 ]
-            self.show_areas(m, (attend.value, value, tile.length), (attend.context, *written))
+            self.show_areas(m, (attend.value, first, tile.length), (attend.context, *written))
         words = (attend.head_size + n - 1) >> n.bit_length() - 1
         next_channels, next_result = attend.head_size, following.offset
         if ways > 1:
@@ -338,8 +438,8 @@ class AttendWalker(Walker):
                 result.eq(self.bank_word(attend.context) + next_result),
             ]
             with m.If(at.ends):
-                first = Cat(Const(0, n.bit_length() - 1), at.next_row)
-                begins = self.bank_word(attend.value) + first
+                behind = Cat(Const(0, n.bit_length() - 1), at.next_row)
+                begins = self.bank_word(attend.value) + behind
                 m.d.sync += [value.eq(begins), head_value.eq(begins)]
             with m.Elif(at.head_ends):
                 head = next_value if ways == 1 else Mux(after_head == 0, next_value, value)

@@ -23,6 +23,8 @@ from rtl.interface.command import (
     SHIFT_MAX,
     VERSION,
     WIDE_OPCODES,
+    WINDOW_BIT,
+    WINDOW_OPCODES,
     Flag,
     Opcode,
     flags_byte,
@@ -78,6 +80,9 @@ class Rules(wiring.Component):
         if config.bias_heads:
             biased = {opcode: self.allowed[opcode] | Flag.BIAS for opcode in BIAS_OPCODES}
             self.allowed = self.allowed | biased | {Opcode.BIAS: NO_FLAGS}
+        if config.windows:
+            windowed = {opcode: self.allowed[opcode] | Flag.WINDOW for opcode in WINDOW_OPCODES}
+            self.allowed = self.allowed | windowed
         self.known = {opcode: flags_byte(flags) for opcode, flags in self.allowed.items()}
         self.known[Opcode.HEADER] |= config.way_bits
         super().__init__(
@@ -127,6 +132,7 @@ class Rules(wiring.Component):
         shifted = Signal() if has_wide else Const(0)  # the latest NORM has SHIFTS
         has_bias = bool(self.config.bias_heads)
         biased, due = Signal(), Signal()  # a HEADER with BIAS; its BIAS is still to come
+        has_windows, windowed = self.config.windows, Signal()  # a HEADER with WINDOW
         linear = is_[Opcode.LINEAR]
         residual, logits = linear & flags.residual, linear & flags.logits
         of_x8 = linear & ~flags.bank
@@ -136,6 +142,8 @@ class Rules(wiring.Component):
                     m.d.sync += [begun.eq(1), self._tokens.eq(header.tokens)]
                     if has_bias:
                         m.d.sync += [biased.eq(flags.chained), due.eq(flags.chained)]
+                    if has_windows:
+                        m.d.sync += windowed.eq(flags.bank)
                 with m.Case(Opcode.TABLE):
                     m.d.sync += tabled.eq(1)
                 with m.Case(Opcode.NORM):
@@ -162,6 +170,7 @@ class Rules(wiring.Component):
                     with m.Case(Opcode.BIAS):
                         m.d.sync += due.eq(0)
         shape = self.flags & ~SHARED_BIT if has_bias else self.flags
+        shape = shape & ~WINDOW_BIT if has_windows else shape
         allowed = Signal(8)
         for opcode, known in self.known.items():
             with m.If(is_[opcode]):
@@ -178,6 +187,8 @@ class Rules(wiring.Component):
         ]
         if has_bias:  # BIAS is the flag of CHAINED
             of_any += [is_[Opcode.BIAS] != due, is_[Opcode.ATTEND] & flags.chained & ~biased]
+        if has_windows:  # WINDOW is the flag of BANK
+            of_any.append(is_[Opcode.ATTEND] & flags.bank & ~windowed)
         of_encoder = [
             is_[Opcode.NORM] & (waiting | (flags.chained & ~stored)),
             is_[Opcode.NORM] & Mux(flags.first_tile, ~summed, narrow),

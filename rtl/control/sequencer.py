@@ -20,11 +20,11 @@ from rtl.control.walkers import (
     bank_word,
     measured,
 )
-from rtl.interface.command import Opcode
+from rtl.interface.command import WINDOW_BITS, Opcode
 from rtl.interface.config import Config
 from rtl.interface.operation import OPERATION, fields
 from rtl.interface.ports.batch import Batch, LengthWrite
-from rtl.interface.ports.tiles import Factors, LogitLayout, Multiplier, Region
+from rtl.interface.ports.tiles import Factors, LogitLayout, Multiplier, Region, WindowSides
 from rtl.interface.tile import Tile
 from rtl.primitives.memory import DistributedMemory
 from rtl.primitives.queues import OneDeepQueue
@@ -70,6 +70,8 @@ class Sequencer(wiring.Component):
     context : Out, Region
     biased : Out, 1
         With a position bias: the scores get it.
+    window : Out, WindowSides
+        With windows: of the scores.
     factor : Out, Factors
     logits : Out, LogitLayout
         Of the latest ATTEND and EMBED. They change only while the array is quiet.
@@ -94,6 +96,7 @@ class Sequencer(wiring.Component):
                 "logits": Out(LogitLayout()),
                 "context": Out(Region(config)),
                 **({"biased": Out(1)} if config.bias_heads else {}),
+                **({"window": Out(WindowSides(config.tokens))} if config.windows else {}),
                 "idle": Out(1),
                 "outside": Out(1),
             }
@@ -193,6 +196,11 @@ class Sequencer(wiring.Component):
                 walker.weight_base.eq(Mux(half, self.config.weight_words, 0)),
                 walker.o.ready.eq(self.o.ready),
             ]
+            if isinstance(walker, AttendWalker) and self.config.windows:
+                m.d.comb += [
+                    walker.window.before.eq(self.window.before),
+                    walker.window.after.eq(self.window.after),
+                ]
             with m.If(walks):
                 m.d.comb += [
                     self.o.payload.eq(walker.o.payload),
@@ -243,3 +251,8 @@ class Sequencer(wiring.Component):
             ]
             if self.config.bias_heads:
                 m.d.sync += self.biased.eq(op.flags.chained)  # BIAS is that bit
+            if self.config.windows:
+                given, most = op.flags.bank, self.config.tokens  # WINDOW is that bit
+                for place, side in enumerate((self.window.before, self.window.after)):
+                    asked = attend.window.word_select(place, WINDOW_BITS)
+                    m.d.sync += side.eq(Mux(given & (asked < most), asked, most))

@@ -73,7 +73,7 @@ class Walker(wiring.Component):
         Pulse: the operation's last tile is taken.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, **more: wiring.Member) -> None:
         self.config = config
         self.width = max(address_bits(config), offset_bits(config))
         super().__init__(
@@ -90,6 +90,7 @@ class Walker(wiring.Component):
                 "passes": Out(1),
                 "half_done": Out(1),
                 "done": Out(1),
+                **more,
             }
         )
 

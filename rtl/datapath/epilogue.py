@@ -18,11 +18,12 @@ from amaranth.hdl import (
     unsigned,
 )
 from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.datapath.activation import ActivationTable
 from rtl.datapath.requantize import Requantize
 from rtl.datapath.schedule import (
+    APART,
     BIAS_READ,
     CODE,
     COUNTED,
@@ -35,6 +36,7 @@ from rtl.datapath.schedule import (
     WRITTEN,
     check_ahead,
 )
+from rtl.datapath.window import Window
 from rtl.interface.command import PARAMETER_PLANES
 from rtl.interface.config import Config
 from rtl.interface.ports.datapath import (
@@ -45,7 +47,7 @@ from rtl.interface.ports.datapath import (
     ScoreColumn,
 )
 from rtl.interface.ports.loading import ParameterWrite, Release, TableWrite
-from rtl.interface.ports.tiles import Multiplier, TileEnd
+from rtl.interface.ports.tiles import Multiplier, TileEnd, WindowSides
 from rtl.interface.tile import Epilogue as Kind
 from rtl.interface.tile import Tag, address_bits, last_drained
 from rtl.interface.word import activation_word
@@ -74,6 +76,8 @@ class Epilogue(wiring.Component):
     table : In, TableWrite
     score_multiplier : In, Multiplier
         Of the scores.
+    window : In, WindowSides
+        With windows: of the scores.
     row : Out, RowScales
         The multipliers of the queries, from the softmax.
     bank : Out, WritePort
@@ -123,12 +127,13 @@ class Epilogue(wiring.Component):
                 "parameter": In(ParameterWrite(config)),
                 "table": In(TableWrite(config.precise)),
                 "score_multiplier": In(Multiplier()),
+                **({"window": In(WindowSides(config.tokens))} if config.windows else {}),
                 "row": Out(RowScales(n)),
                 "bank": Out(
                     WritePort(address_bits(config), activation_word(n, config.precise), config.ways)
                 ),
                 "x": Out(ResidualAccess(config)),
-                "score": Out(ScoreColumn(n, config.tokens, config.places)),
+                "score": Out(ScoreColumn(n, config.tokens, config.places, config.windows)),
                 **({"place": Out(bias_place(config))} if config.bias_heads else {}),
                 "logit": Out(LogitWrite(config)),
                 "done": Out(1),
@@ -186,6 +191,14 @@ class Epilogue(wiring.Component):
             ),
             self.score.data.eq(requantize.o),
         ]
+        if self.config.windows:
+            m.submodules.window = window = Window(self.config)
+            connect(m, flipped(self.window), window.sides)
+            m.d.comb += [
+                window.apart.eq(at[APART].apart),
+                window.column.eq(at[APART].index[:lane_bits]),
+                self.score.seen.eq(window.o),
+            ]
         if self.config.bias_heads:
             m.d.comb += [
                 self.place.head.eq(at[BIAS_READ].head),
@@ -296,11 +309,8 @@ class Epilogue(wiring.Component):
                     "release": unsigned(1),
                     "weight_buffer": unsigned(1),
                     **({"way": tag.way.shape()} if ways > 1 else {}),
-                    **(
-                        {"head": tag.head.shape(), "apart": tag.apart.shape()}
-                        if self.config.bias_heads
-                        else {}
-                    ),
+                    **({"head": tag.head.shape()} if self.config.bias_heads else {}),
+                    **({"apart": tag.apart.shape()} if self.config.has_apart else {}),
                 }
             )
         )
@@ -309,10 +319,9 @@ class Epilogue(wiring.Component):
             first = index == Cat(Const(0, n.bit_length() - 1), tag.skipped)
             m.d.comb += column.way.eq(tag.way)
         if self.config.bias_heads:
-            m.d.comb += [
-                column.head.eq(tag.head),
-                column.apart.eq(tag.apart + index[n.bit_length() - 1 :]),
-            ]
+            m.d.comb += column.head.eq(tag.head)
+        if self.config.has_apart:
+            m.d.comb += column.apart.eq(tag.apart + index[n.bit_length() - 1 :])
         m.d.comb += [
             column.write.eq(write),
             column.into_x.eq(into_x),

@@ -40,7 +40,7 @@ class PositionBias(wiring.Component):
         Heads whose bias there is room for, 1 to 255.
     row_tiles
         Row tiles of the longest sequence, 1 to 1024.
-    tokens, places
+    tokens, places, windows
         Of the softmax, see `ScoreColumn`.
 
     Members
@@ -78,13 +78,15 @@ class PositionBias(wiring.Component):
         *,
         tokens: int | None = None,
         places: int | None = None,
+        windows: bool = False,
     ) -> None:
         self.lanes = check("PositionBias", "lanes", lanes, 2, MAX_LANES)
         self.heads = check("PositionBias", "heads", heads, 1, MAX_HEADS)
         self.row_tiles = check("PositionBias", "row_tiles", row_tiles, 1, MAX_ROW_TILES)
         self.head_words = power_of_two(2 * row_tiles)
         tokens = lanes * row_tiles if tokens is None else tokens
-        column = ScoreColumn(lanes, tokens, tokens if places is None else places)
+        column = ScoreColumn(lanes, tokens, tokens if places is None else places, windows)
+        self.beside = ("buffer", "first", "last", "key", "place", *(["seen"] if windows else []))
         super().__init__(
             {
                 "write": In(WritePort(range(self.heads * self.head_words), int16_word(lanes))),
@@ -119,7 +121,7 @@ class PositionBias(wiring.Component):
 
         column = self.score
         m.d.comb += self.o.en.eq(register(m, column.en, "o_en", reset=True))
-        for name in ("buffer", "first", "last", "key", "place"):
+        for name in self.beside:
             m.d.comb += getattr(self.o, name).eq(register(m, getattr(column, name), f"o_{name}"))
         for j, value in enumerate(values):
             total = column.data[j] + Mux(self.biased, value, 0)

@@ -23,6 +23,8 @@ class RunningMax(wiring.Component):
     ----------
     lanes
         Lanes, 1 to 64.
+    by_lane
+        valid has a bit for each lane, for which the column counts.
 
     Members
     -------
@@ -50,7 +52,7 @@ class RunningMax(wiring.Component):
 
     latency = 4
 
-    def __init__(self, lanes: int) -> None:
+    def __init__(self, lanes: int, *, by_lane: bool = False) -> None:
         self.lanes = check("RunningMax", "lanes", lanes, 1, MAX_LANES)
         column = data.ArrayLayout(signed(16), lanes)
         super().__init__(
@@ -59,7 +61,7 @@ class RunningMax(wiring.Component):
                 "buffer": In(1),
                 "first": In(1),
                 "last": In(1),
-                "valid": In(1),
+                "valid": In(lanes if by_lane else 1),
                 "i": In(column),
                 "o_buffer": In(1),
                 "o": Out(column),
@@ -78,7 +80,8 @@ class RunningMax(wiring.Component):
         complete_buffer = delay(m, self.buffer, 3, "complete_buffer")
         for n in range(self.lanes):
             best = Signal(signed(16), name=f"best{n}", reset_less=True)
-            compared = register(m, Mux(self.valid, self.i[n], LEAST), f"compared{n}")
+            valid = self.valid[n] if len(self.valid) > 1 else self.valid
+            compared = register(m, Mux(valid, self.i[n], LEAST), f"compared{n}")
             decided = register(m, compared, f"decided{n}")
             above_best = register(m, compared > best, f"above_best{n}")
             above_last = register(m, compared > decided, f"above_last{n}")

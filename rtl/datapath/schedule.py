@@ -10,6 +10,7 @@ from rtl.datapath.layernorm import LayerNorm
 from rtl.datapath.matmul import MatMul
 from rtl.datapath.position_bias import PositionBias
 from rtl.datapath.requantize import Requantize
+from rtl.datapath.window import Window
 from rtl.primitives.memory import Memory
 
 COUNTED = 1
@@ -38,6 +39,9 @@ RESIDUAL_READ = REQUANTIZED - Memory.latency
 
 BIAS_READ = REQUANTIZED - PositionBias.ahead
 """SCORE: the read of the position bias, which is there when the score is requantized."""
+
+APART = REQUANTIZED - Window.latency
+"""SCORE: the distance of key and queries, by which it is known who sees it when it leaves."""
 
 CODE = REQUANTIZED + 1
 """int8, into the activation table; RESIDUAL: the sum, saturated."""

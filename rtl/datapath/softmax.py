@@ -86,6 +86,10 @@ class Softmax(wiring.Component):
         Most keys, 1 to 4096.
     places
         Attend bits, 1 to 8192: of all keys of several sequences. None: tokens.
+    windows
+        A key is valid for the lanes whose bit in `score.seen` is set; a word of the scores has a
+        bit for each lane. A lane for which none is has the max -2^15, every p and the sum 0, and
+        the row scale of the sum 2^20, which `Reciprocal` takes 0 for.
 
     Members
     -------
@@ -109,7 +113,10 @@ class Softmax(wiring.Component):
         lanes, tokens or places is out of range.
     """
 
-    def __init__(self, lanes: int, tokens: int, places: int | None = None) -> None:
+    def __init__(
+        self, lanes: int, tokens: int, places: int | None = None, *, windows: bool = False
+    ) -> None:
+        self.windows = windows
         self.lanes = check("Softmax", "lanes", lanes, 1, MAX_LANES)
         self.tokens = check("Softmax", "tokens", tokens, 1, MAX_TOKENS)
         places = tokens if places is None else places
@@ -117,7 +124,7 @@ class Softmax(wiring.Component):
         super().__init__(
             {
                 "mask": In(MaskWrite(places)),
-                "score": In(ScoreColumn(lanes, tokens, places)),
+                "score": In(ScoreColumn(lanes, tokens, places, windows)),
                 "context": In(Multiplier()),
                 "p": In(ProbabilityRead(lanes, tokens)),
                 "row": In(RowScales(lanes)),
@@ -137,9 +144,10 @@ class Softmax(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.running_max = running_max = RunningMax(self.lanes)
+        m.submodules.running_max = running_max = RunningMax(self.lanes, by_lane=self.windows)
+        bits = self.lanes if self.windows else 1
         m.submodules.scores = scores = Memory(
-            data.StructLayout({"scores": int16_word(self.lanes), "attend": 1}), self._depth
+            data.StructLayout({"scores": int16_word(self.lanes), "attend": bits}), self._depth
         )
         column = self._arrival(m, scores, running_max)
         run = self._jobs(m, column)
@@ -190,16 +198,20 @@ class Softmax(wiring.Component):
         last = delay(m, self.score.last, ARRIVAL_LATENCY, "column_last")
         key = delay(m, self.score.key, ARRIVAL_LATENCY, "column_key")
         column = delay(m, self.score.data, ARRIVAL_LATENCY, "column")
+        valid = mask.read.data
+        if self.windows:
+            seen = delay(m, self.score.seen, ARRIVAL_LATENCY, "column_seen")
+            valid = Mux(valid, seen, 0)
         m.d.comb += [
             scores.write.en.eq(en),
             scores.write.address.eq(self._address(key, buffer)),
             scores.write.data.scores.eq(column),
-            scores.write.data.attend.eq(mask.read.data),
+            scores.write.data.attend.eq(valid),
             running_max.en.eq(en),
             running_max.buffer.eq(buffer),
             running_max.first.eq(first),
             running_max.last.eq(last),
-            running_max.valid.eq(mask.read.data),
+            running_max.valid.eq(valid),
             running_max.i.eq(column),
         ]
         return Column(en & last, buffer, key)
@@ -251,7 +263,7 @@ class Softmax(wiring.Component):
         # Cycle 4: weight in halves. Cycle 5: weight.
         p = Signal(data.ArrayLayout(unsigned(8), self.lanes), reset_less=True)
         shared: list[Rom] = []
-        attend = register(m, word.attend, "attend")
+        valid = register(m, word.attend, "attend")
         for n in range(self.lanes):
             distance = Signal(16, name=f"distance{n}", reset_less=True)
             m.d.sync += distance.eq(maxima[n] - word.scores[n])
@@ -262,6 +274,7 @@ class Softmax(wiring.Component):
                 shared.append(table)
             m.d.comb += getattr(shared[-1], f"address{n % 2}").eq(distance[:8])
             halves = getattr(shared[-1], f"data{n % 2}")
+            attend = valid[n] if len(valid) > 1 else valid
             near = delay(m, attend & (distance[8:] <= 8), READ_LATENCY, f"near{n}")
             shift = delay(m, distance[8:12], READ_LATENCY, f"shift{n}")
             halves = register(m, Mux(near, halves >> shift, 0), f"halves{n}")

@@ -64,7 +64,7 @@ UNITS: dict[str, Unit] = {
         ),
         Unit(
             name="softmax",
-            build=lambda config: Softmax(config.lanes, config.tokens),
+            build=lambda config: Softmax(config.lanes, config.tokens, windows=config.windows),
             description="weights and row scales of a tile of queries, one key a cycle",
         ),
         Unit(

@@ -13,8 +13,8 @@ zeros to whole words (32 bytes of them at N = 64) and followed by its payload:
     ATTEND                                  scores, softmax and context of all heads
     END                                     once, last
 
-Bytes of a descriptor: 0 opcode, 1 flags (of the HEADER, which has BIAS alone, also log2 of the
-columns of the array a lane, M / N), 2..27 fields (little-endian, in the order of `FIELDS`),
+Bytes of a descriptor: 0 opcode, 1 flags (of the HEADER, which has BIAS and WINDOW alone, also log2
+of the columns of the array a lane, M / N), 2..27 fields (little-endian, in the order of `FIELDS`),
 28..31 the CRC-32 (ISO-HDLC, as zlib computes it) of every byte of the stream before it, padding
 and earlier CRCs included. So each descriptor vouches for the whole stream up to itself, and END for
 the last payload; padding that is not zero is also a wrong CRC.
@@ -44,6 +44,7 @@ EPSILON_BITS = 50
 NORM_SHIFT_MAX = 31
 RESIDUAL_SHIFT_MAX = 15
 SHIFT_MAX = 47  # of a multiplier m * 2^-s
+WINDOW_BITS = 12  # of either side of a window; all ones are more than any two tokens are apart
 
 BANK_SHIFT = 22
 """Place of the bank's number in an address of the activation banks; the offset is below it."""
@@ -89,6 +90,9 @@ class Flag(IntFlag):
     BIAS
         HEADER: a BIAS follows. ATTEND: scores get its position bias. Hardware without
         `Config.bias_heads` has no such flag. It is `SHARED_BIT`, too.
+    WINDOW
+        HEADER: some ATTEND has it. ATTEND: a query sees the keys of its window. Hardware without
+        `Config.windows` has no such flag. In a descriptor it is the bit of BANK.
     """
 
     FIRST_TILE = 1
@@ -101,6 +105,7 @@ class Flag(IntFlag):
     SHIFTS = 128
     WIDE = 256
     BIAS = 512
+    WINDOW = 1024
 
 
 NO_FLAGS = Flag(0)
@@ -127,10 +132,20 @@ WIDE_OPCODES = Opcode.LINEAR, Opcode.TABLE
 BIAS_OPCODES = Opcode.HEADER, Opcode.ATTEND
 """The opcodes that may have the flag BIAS."""
 
+WINDOW_OPCODES = Opcode.HEADER, Opcode.ATTEND
+"""The opcodes that may have the flag WINDOW."""
+
 SHARED_BIT = 16
 """The bit of CHAINED, WIDE and BIAS in the flags of the opcodes that have one of them."""
 
-SHARING = Flag.CHAINED | Flag.WIDE | Flag.BIAS
+WINDOW_BIT = int(Flag.BANK)
+"""The bit of BANK and WINDOW in the flags of the opcodes that have one of them."""
+
+SHARING = {
+    SHARED_BIT: Flag.CHAINED | Flag.WIDE | Flag.BIAS,
+    WINDOW_BIT: Flag.BANK | Flag.WINDOW,
+}
+"""Bits of a descriptor that are several flags."""
 
 
 def flags_byte(flags: Flag) -> int:
@@ -139,24 +154,58 @@ def flags_byte(flags: Flag) -> int:
     Raises
     ------
     ValueError
-        Two of CHAINED, WIDE and BIAS, which belong to different opcodes, are there.
+        Two flags of one bit, which belong to different opcodes, are there.
     """
-    sharing = [flag.name or "" for flag in flags & SHARING]
-    if len(sharing) > 1:
-        raise ValueError(f"flags are {' and '.join(sharing)}: no opcode has both")
-    return int(flags & ~SHARING) | SHARED_BIT * len(sharing)
+    byte = 0
+    for bit, which in SHARING.items():
+        sharing = [flag.name or "" for flag in flags & which]
+        if len(sharing) > 1:
+            raise ValueError(f"flags are {' and '.join(sharing)}: no opcode has both")
+        byte |= bit * len(sharing)
+        flags &= ~which
+    return byte | int(flags)
 
 
 def flags_of(opcode: Opcode, byte: int) -> Flag:
-    """The flags of a descriptor by its byte 1: what bit 4 is, the opcode says."""
+    """The flags of a descriptor by its byte 1: what bits 4 and 5 are, the opcode says."""
+    found = Flag(byte)
     if byte & SHARED_BIT and opcode in (*WIDE_OPCODES, *BIAS_OPCODES):
-        return Flag(byte & ~SHARED_BIT) | (Flag.WIDE if opcode in WIDE_OPCODES else Flag.BIAS)
-    return Flag(byte)
+        found ^= Flag.CHAINED | (Flag.WIDE if opcode in WIDE_OPCODES else Flag.BIAS)
+    if byte & WINDOW_BIT and opcode in WINDOW_OPCODES:
+        found ^= Flag.BANK | Flag.WINDOW
+    return found
 
 
 def way_bits_of(byte: int) -> int:
     """log2(M / N) by byte 1 of a HEADER."""
-    return byte & ~SHARED_BIT
+    return byte & ~SHARED_BIT & ~WINDOW_BIT
+
+
+def window_field(before: int | None, after: int | None) -> int:
+    """The field `window` of an ATTEND: before in the low 12 bits, after in those above.
+
+    None is no limit, which is 4095: no two tokens are further apart.
+    """
+    sides = (2**WINDOW_BITS - 1 if side is None else side for side in (before, after))
+    return sum(side << WINDOW_BITS * place for place, side in enumerate(sides))
+
+
+def window_sides(window: int) -> tuple[int, int]:
+    """Before and after of a field `window`."""
+    return window & (1 << WINDOW_BITS) - 1, window >> WINDOW_BITS
+
+
+def walked_keys(flags: Flag, window: int, row: int, tokens: int, lanes: int) -> range:
+    """The keys of a sequence for which an ATTEND computes scores with row tile `row` of queries.
+
+    All; with WINDOW those of the row tiles in which a query of this one may see some; with
+    FIRST_TILE, which is of row tile 0 alone, to the last of the sequence.
+    """
+    if not flags & Flag.WINDOW:
+        return range(tokens)
+    before, after = (ceil_div(side, lanes) for side in window_sides(window))
+    end = tokens if flags & Flag.FIRST_TILE else (row + after + 1) * lanes
+    return range(max(row - before, 0) * lanes, min(end, tokens))
 
 
 class Field(NamedTuple):
@@ -215,6 +264,7 @@ FIELDS: dict[Opcode, tuple[Field, ...]] = {
         Field("score_s", 1),
         Field("context_m", 2),
         Field("context_s", 1),
+        Field("window", 3),  # with WINDOW, see `window_field`; else 0
     ),
     Opcode.END: (),
     Opcode.BIAS: (
@@ -361,7 +411,8 @@ def decode(data: bytes) -> Iterator[Descriptor]:
             if 1 << way_bits_of(body[1]) not in WAYS:
                 raise ValueError(
                     f"byte 1 of the stream is {body[1]}: it must be 0..{len(WAYS) - 1}, the binary "
-                    f"logarithm of columns a lane, with BIAS {SHARED_BIT} more"
+                    f"logarithm of columns a lane, with BIAS {SHARED_BIT} more, with WINDOW "
+                    f"{WINDOW_BIT} more"
                 )
             width = lanes << way_bits_of(body[1])
             size = descriptor_bytes(width)

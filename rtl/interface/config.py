@@ -57,6 +57,8 @@ class Config:
         read them take two passes.
     bias_heads
         Heads whose position bias there is a memory for; 0: models have none.
+    windows
+        Layers may have attention windows; False: models have none.
 
     Raises
     ------
@@ -73,6 +75,7 @@ class Config:
     dsp_macs: int | None = None
     precise: bool = False
     bias_heads: int = 0
+    windows: bool = False
 
     def __post_init__(self) -> None:
         if self.lanes not in LANES:
@@ -93,8 +96,10 @@ class Config:
             raise ValueError(
                 f"dsp_macs is {self.dsp_macs}: it must lie in 0..{self.macs}, lanes x columns"
             )
-        if not isinstance(self.precise, bool):
-            raise ValueError(f"precise is {self.precise!r}: choose one of False, True")
+        for name in ("precise", "windows"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise ValueError(f"{name} is {value!r}: choose one of False, True")
         if not 0 <= self.bias_heads <= HEADS_MAX:
             raise ValueError(f"bias_heads is {self.bias_heads}: it must lie in 0..{HEADS_MAX}")
 
@@ -177,6 +182,11 @@ class Config:
         A power of two, so that an address is the head, and k - q in words modulo that.
         """
         return power_of_two(2 * self.row_tiles)
+
+    @property
+    def has_apart(self) -> bool:
+        """Scores know how many row tiles their keys are from their queries, modulo those words."""
+        return bool(self.bias_heads) or self.windows
 
     @property
     def weight_words(self) -> int:

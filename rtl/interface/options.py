@@ -15,6 +15,12 @@ NONE = {
 }
 """What a choice is that is left away."""
 
+SWITCHES = {
+    "precise": "activations of 16 bits, in two passes",
+    "windows": "attention windows: layers whose queries see keys up to a distance, or none behind",
+}
+"""What a choice is that is made by its option alone."""
+
 LIMITS = ("tokens", "hidden", "ffn", "labels")
 """What has to be large enough for a model; without one there are defaults."""
 
@@ -24,9 +30,7 @@ def add_config_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("configuration")
     for field in dataclasses.fields(Config):
         if field.type == "bool":
-            group.add_argument(
-                f"--{field.name}", action="store_true", help="activations of 16 bits, in two passes"
-            )
+            group.add_argument(f"--{field.name}", action="store_true", help=SWITCHES[field.name])
             continue
         group.add_argument(
             f"--{field.name.replace('_', '-')}",

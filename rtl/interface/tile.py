@@ -93,7 +93,7 @@ class Tag(data.StructLayout):
         RESIDUAL: rounding shift of X16.
     head, apart
         SCORE with a position bias: the head, and the row tile of the first key less that of the
-        queries.
+        queries; with windows the latter.
     row_tile_done
         The row tile of X16 is complete with this tile.
     table_last
@@ -122,11 +122,8 @@ class Tag(data.StructLayout):
                 "gather": unsigned(1),
                 "lane": range(config.lanes),
                 "row": range(config.row_groups),
-                **(
-                    {"head": range(config.bias_heads), "apart": range(config.bias_head_words)}
-                    if config.bias_heads
-                    else {}
-                ),
+                **({"head": range(config.bias_heads)} if config.bias_heads else {}),
+                **({"apart": range(config.bias_head_words)} if config.has_apart else {}),
                 "shift": unsigned(SHIFT_BITS),
                 "row_tile_done": unsigned(1),
                 "table_last": unsigned(1),

@@ -26,6 +26,7 @@ from rtl.interface.command import (
     Flag,
     Opcode,
     descriptor_words,
+    walked_keys,
 )
 from rtl.interface.config import ceil_div
 from rtl.primitives.memory import Memory
@@ -379,29 +380,30 @@ class Inference:
         n, heads, first = self.lanes, step.values["heads"], Flag.FIRST_TILE in step.flags
         length, value_words = step.values["head_size"], ceil_div(step.values["head_size"], n)
         finished: list[int] = []
-        begins = [0, *accumulate(self.tiles)]
-        # Of each S and C: tokens, columns of its tiles, head.
+        begins, window = [0, *accumulate(self.tiles)], step.values["window"]
+        # Of each S and C: keys, columns of its tiles, head.
         places = [
-            (tokens, self._spans(begin, tokens), head)
+            (len(keys), self._spans(begin + keys.start // n, len(keys)), head)
             for tokens, tiles, begin in zip(self.lengths, self.tiles, begins)
             for head in range(heads)
-            for _ in range(1 if first else tiles)
+            for row in range(1 if first else tiles)
+            for keys in [walked_keys(step.flags, window, row, tokens, n)]
         ]
         for place in range(len(places) + 1):
             if place < len(places):
-                tokens, spans, _ = places[place]
+                keys, spans, _ = places[place]
                 for columns in spans:
                     last = self.array.tile(length, drain=self._drain(columns))
                 complete = last + scored(self.program.config.bias_heads) + columns - 1
-                self.softmax_finished = pass_cycles(n, tokens) + max(
+                self.softmax_finished = pass_cycles(n, keys) + max(
                     complete + START_LATENCY, self.softmax_finished
                 )
                 finished.append(self.softmax_finished + 1)
             if place > 0:
-                tokens, _, head = places[place - 1]
+                keys, _, head = places[place - 1]
                 conditions = [("softmax", finished[place - 1])]
                 for columns in self._spans(head * value_words, length):
-                    self.array.tile(tokens, conditions, drain=self._drain(columns))
+                    self.array.tile(keys, conditions, drain=self._drain(columns))
                     conditions = []
 
     def _end(self, act: int, logits: int) -> Prediction:

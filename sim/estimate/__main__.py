@@ -157,6 +157,8 @@ def _measured() -> dict[str, object]:
             name += ", precise"
         if c.bias_heads:
             name += f", position bias of {c.bias_heads} heads"
+        if c.windows:
+            name += ", windows"
         use = "held out" if point.held_out else "fitted"
         row: list[object] = [name, use]
         for resource in RESOURCES:

@@ -10,10 +10,11 @@ by least squares to points of points.toml, which `sim.synth` has measured:
 
     FF   = N M (17 + 2 acc) + 9 N + 8 M + 7 + 72 N B + rest
     LUT4 = k N M acc + 79 (MACs without a multiplier) + N M acc P + 74 N B + rest
-    rest = a + b N + c N P + d (M - N) + e B
+    rest = a + b N + c N P + d (M - N) + e B + f W
 
 where acc is the width of an accumulator, and P is 1 with operands of 16 bits, whose accumulators
-begin anew from 0 or from the first pass; B is 1 with a position bias. k is that of square arrays.
+begin anew from 0 or from the first pass; B is 1 with a position bias, W with windows. k is that of
+square arrays.
 The cost of wider addresses (more tokens, hidden and ffn) is left out. Points that are marked
 `held_out` have no part in the fit: how far the formulas are off there is their stated error.
 """
@@ -82,7 +83,7 @@ def _terms(config: Config) -> list[float]:
     """What the rest is a linear function of."""
     further = config.tile_columns - config.lanes
     biased = int(config.bias_heads > 0)
-    return [1, config.lanes, config.lanes * config.precise, further, biased]
+    return [1, config.lanes, config.lanes * config.precise, further, biased, int(config.windows)]
 
 
 def _known(config: Config, luts_per_bit: float) -> dict[str, float]:

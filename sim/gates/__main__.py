@@ -77,7 +77,7 @@ def _parser() -> Parser:
 def config_for(unit: str, options: argparse.Namespace) -> Config:
     """The configuration of the options; where they name no limit, `WHOLE` units are small."""
     config = config_of(options)
-    choices = ("lanes", "columns", "precise", "bias_heads")
+    choices = ("lanes", "columns", "precise", "bias_heads", "windows")
     plain = Config(**{name: getattr(config, name) for name in choices})
     return replace(config, **SMALL_LIMITS) if unit in WHOLE and config == plain else config
 

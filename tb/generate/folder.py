@@ -28,6 +28,7 @@ from tb.scenarios import (
     SMALL,
     batch_lengths,
     family,
+    kinds_of,
     layer_inferences,
     sequence,
     sequences,
@@ -176,8 +177,7 @@ def fitted(name: str, config: Config, program: Callable[[Model], Program]) -> Mo
     sizes += [(1, size) for size in range(shape.head_size - 1, 0, -1)]
     for heads, size in sizes:
         wanted = replace(shape, heads=heads, head_size=size)
-        biased = heads <= config.bias_heads
-        model = family(name, wanted, precise=config.precise, biased=biased)
+        model = family(name, wanted, **kinds_of(wanted, config))
         with suppress(FitError):
             program(model)
             return model

@@ -157,7 +157,9 @@ def _tiles(
     for key, bit in enumerate(attend):
         player.pause()
         player.play(mask_en=1, mask_address=key, mask_attend=int(bit))
-    answers = [softmax(tile.scores, attend) for tile in tiles]
+    if player.config.windows:
+        tiles = rows.in_windows(tiles, keys)
+    answers = [softmax(tile.scores, tile.valid(attend)) for tile in tiles]
     ends: list[int] = []  # cycle of `finished` of each tile that was sent whole
     sending = key = finished = 0
     reads: list[tuple[int, int]] = []
@@ -191,6 +193,8 @@ def _tiles(
                 "score_place": key,
                 "score_data": tiles[sending].scores[:, key],
             }
+            if (seen := tiles[sending].seen) is not None:
+                given["score_seen"] = rows.bits(seen[:, key])
             if last:
                 given |= {"context_m": tiles[sending].m, "context_s": tiles[sending].s}
                 free = max(cycle + rows.START_LATENCY, free) + rows.pass_cycles(n, keys)

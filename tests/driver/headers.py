@@ -23,7 +23,7 @@ def account(stream: bytes, limits: dict[str, int]) -> tuple[int, int]:
     tokens, hidden, ffn, labels = (stream[at] + 256 * stream[at + 1] for at in (8, 10, 12, 14))
     rules = (
         (-8, version == limits["version"]),
-        (-9, (lanes, lanes << (ways & ~16)) == (limits["lanes"], limits["columns"])),  # 16: BIAS
+        (-9, (lanes, lanes << (ways & ~48)) == (limits["lanes"], limits["columns"])),  # 48: flags
         (-10, tokens > 0),
         (-11, 0 < hidden <= limits["hidden"]),
         (-12, 0 < ffn <= limits["ffn"]),

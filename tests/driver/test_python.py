@@ -19,7 +19,15 @@ from quant.quantize.quantizers import wide_codes
 from rtl.compile.fit import fitting_model
 from rtl.compile.program import compile_model, embedding_table
 from rtl.control.axi import ADDRESS, REGISTERS
-from rtl.interface.command import MAGIC, PARAMETER_PLANES, SHARED_BIT, VERSION, Flag, Opcode
+from rtl.interface.command import (
+    MAGIC,
+    PARAMETER_PLANES,
+    SHARED_BIT,
+    VERSION,
+    WINDOW_BIT,
+    Flag,
+    Opcode,
+)
 from rtl.interface.operation import Error
 from sim.cycles.model import predict
 from sim.machine.board import StreamBoard
@@ -237,11 +245,11 @@ def test_the_fields_of_embed(lanes: int, any_subject: Subject) -> None:
 
 
 @pytest.mark.parametrize("columns", [8, 16, 64])
-@pytest.mark.parametrize("biased", [False, True])
-def test_the_fields_of_a_stream_for_a_wide_array(columns: int, biased: bool) -> None:
+@pytest.mark.parametrize("kind", ["plain", "biased", "windowed"])
+def test_the_fields_of_a_stream_for_a_wide_array(columns: int, kind: str) -> None:
     """Its words are longer than lanes, and LINEARs are padded to tiles of so many columns."""
     shape = zoo.shape("three-heads")
-    model = random_model(shape, 5, biased=biased)
+    model = random_model(shape, 5, **zoo.KINDS[kind])
     stream = compile_model(model, fitting_model(model, 8, 9, columns=columns)).stream()
     assert streams.embed(stream)["channels"] == shape.hidden
     assert streams.logits(stream, 4) == shape.labels
@@ -252,5 +260,6 @@ def test_the_opcodes_of_streams() -> None:
     assert [Opcode[name] for name in names] == [getattr(streams, name) for name in names]
     names = ("SHIFTS", "FIRST_TILE", "TRANSPOSED", "LOGITS")
     assert [Flag[name] for name in names] == [getattr(streams, name) for name in names]
-    assert SHARED_BIT == streams.WIDE == streams.BIASED == accelerator.BIASED
+    assert SHARED_BIT == streams.WIDE == streams.BIASED
+    assert WINDOW_BIT == streams.WINDOWED == accelerator.HEADER_FLAGS - streams.BIASED
     assert PARAMETER_PLANES == streams.PARAMETER_PLANES

@@ -5,7 +5,7 @@ Slow and plain: the second side of the bit-exact comparisons. Activations are li
 
 from fractions import Fraction
 
-from golden.model import Linear, Model, Norm
+from golden.model import Linear, Model, Norm, Window
 
 
 def ref_saturate(x: int, bits: int) -> int:
@@ -66,7 +66,7 @@ def ref_rsqrt(v: int) -> tuple[int, int]:
 
 
 def ref_softmax(scores: list[int], attend: list[bool]) -> tuple[list[int], int, int]:
-    row_max = max(t for t, valid in zip(scores, attend) if valid)
+    row_max = max([t for t, valid in zip(scores, attend) if valid], default=-(2**15))
     p = []
     for t, valid in zip(scores, attend):
         i, f = divmod(row_max - t, 256)
@@ -75,7 +75,7 @@ def ref_softmax(scores: list[int], attend: list[bool]) -> tuple[list[int], int, 
 
 
 def ref_row_scale(row_sum: int, m: int, s: int) -> tuple[int, int]:
-    r, e = ref_reciprocal(row_sum)
+    r, e = ref_reciprocal(row_sum) if row_sum else (65535, 20)
     product = r * m
     adj = 16 if product >= 2**31 else 15
     m_row = ref_round_shift(product, adj)
@@ -143,12 +143,21 @@ def ref_operand(x16: list[int], norm: Norm) -> list[int]:
     return [ref_saturate(ref_round_shift(x, s), 8) for x, s in zip(x16, shifts)]
 
 
+def ref_seen(query: int, key: int, window: Window | None) -> bool:
+    if window is None:
+        return True
+    if key < query:
+        return window.before is None or query - key <= window.before
+    return window.after is None or key - query <= window.after
+
+
 def ref_attention(
     x8: list[list[int]],
     attention: object,
     heads: int,
     attend: list[bool],
     bias: list[list[int]] | None = None,
+    window: Window | None = None,
 ) -> dict[str, list]:
     q, k, v = (
         [ref_linear(x, layer) for x in x8] for layer in (attention.q, attention.k, attention.v)
@@ -175,7 +184,8 @@ def ref_attention(
                     ref_saturate(score + bias[h][key - first], 16)
                     for key, score in enumerate(scores)
                 ]
-            p, row_max, row_sum = ref_softmax(scores, attend)
+            seen = [valid and ref_seen(t, key, window) for key, valid in enumerate(attend)]
+            p, row_max, row_sum = ref_softmax(scores, seen)
             m, s = ref_row_scale(row_sum, attention.context_m, attention.context_s)
             for c in range(h * d, (h + 1) * d):
                 acc = sum(p[key] * v[key][c] for key in range(length))
@@ -236,7 +246,7 @@ def ref_run(model: Model, ids: list[int], types: list[int], attend: list[bool]) 
                 last = name
             x8 = narrow if last == "embedding" else trace[f"{last}.x8"]
             if half == "attention":
-                parts = ref_attention(x8, layer.attention, shape.heads, attend, bias)
+                parts = ref_attention(x8, layer.attention, shape.heads, attend, bias, layer.window)
                 trace |= {f"layer.{i}.{key}": value for key, value in parts.items()}
                 branch, down, k = parts["context"], layer.attention.o, layer.attention
             else:

@@ -291,8 +291,9 @@ def test_requantize_over_the_whole_range(kind: type) -> None:
 
 
 @pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("window", [(4096, 4096), (4096, 0), (0, 2), (1, 4096), (5, 3)])
 @pytest.mark.parametrize("keys", [1, 5, 64])
-def test_softmax_and_row_scale(keys: int, biased: bool) -> None:
+def test_softmax_and_row_scale(keys: int, window: tuple[int, int], biased: bool) -> None:
     rng = np.random.default_rng(keys)
     bias = np.empty((0, 0), np.int16)
     if biased:  # of a model of 70 tokens; the kernel has 7 of the queries
@@ -300,15 +301,18 @@ def test_softmax_and_row_scale(keys: int, biased: bool) -> None:
     for m, s in ((1 << 15, 1), (40_000, 20), (65_535, 24)):
         acc = rng.integers(-(1 << 20), 1 << 20, (2, 3, 7, keys)) >> rng.integers(0, 20)
         attend = rng.random((2, keys)) < 0.6
-        attend[:, 0] = True
+        attend[:, 0] = max(window) == 4096
+        seen = [[-window[0] <= k - q <= window[1] for k in range(keys)] for q in range(7)]
+        valid = attend[:, None, None] & np.array(seen)
         p, factor = np.empty(acc.shape, np.float32), np.empty(acc.shape[:3])
-        kernels.softmax(acc.astype(np.float32), attend, m * 2.0**-s, bias, 50_000, 17, p, factor)
+        sums = acc.astype(np.float32)
+        kernels.softmax(sums, attend, m * 2.0**-s, bias, *window, 50_000, 17, p, factor)
         scores = requantize(acc, m, s, 16)
         if biased:
             of = [[bias[:, k - q + 69] for k in range(keys)] for q in range(7)]
             total = scores.astype(int) + np.array(of).transpose(2, 0, 1)
             scores = np.clip(total, -(1 << 15), (1 << 15) - 1).astype(np.int16)
-        expected, _, row_sum = softmax(scores, attend[:, None, None])
+        expected, _, row_sum = softmax(scores, valid)
         assert (p == expected).all()
         row_m, row_s = row_scale(row_sum, 50_000, 17)
         assert (factor == np.ldexp(row_m, -row_s)).all()

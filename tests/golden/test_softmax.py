@@ -75,9 +75,14 @@ def test_equal_rows(keys: int) -> None:
     assert row_sum.tolist() == [255 * keys, 255 * keys]
 
 
-def test_no_valid_key_is_refused() -> None:
-    with pytest.raises(ValueError, match="a row has no valid key"):
-        softmax(np.zeros((2, 3), np.int16), np.zeros(3, bool))
+def test_a_row_without_a_valid_key() -> None:
+    """Beside one with: the least score, no weight, and the scale of the sum 2^20."""
+    attend = np.array([[False] * 3, [False, True, False]])
+    p, row_max, row_sum = softmax(np.zeros((2, 3), np.int16), attend)
+    assert p.tolist() == [[0, 0, 0], [0, 255, 0]]
+    assert (row_max.tolist(), row_sum.tolist()) == ([-32768, 0], [0, 255])
+    row_m, row_s = row_scale(row_sum, 40_000, 17)
+    assert (row_m[0], row_s[0]) == ref_row_scale(0, 40_000, 17)
 
 
 def test_row_scale_equals_the_reference() -> None:

@@ -15,17 +15,20 @@ from golden.random import random_model
 from tests import zoo
 
 SHAPES = [zoo.shape("bert-tiny"), zoo.shape("pre-norm", position_offset=2)]
-KINDS = [(shape, biased) for shape in SHAPES for biased in (False, True)]
+KINDS = [(shape, kind) for shape in SHAPES for kind in zoo.KINDS.values()]
 INFO = {"checkpoint": "models/x", "scales": {"a": 0.125}, "text": "é"}
 
 
-@pytest.mark.parametrize(("shape", "biased"), KINDS)
-def test_round_trip(shape: Shape, biased: bool, tmp_path: Path) -> None:
-    model = random_model(shape, 0, biased=biased)
+@pytest.mark.parametrize(("shape", "kind"), KINDS)
+def test_round_trip(shape: Shape, kind: dict[str, bool], tmp_path: Path) -> None:
+    model = random_model(shape, 0, **kind)
+    windows = [layer.window for layer in model.layers]
+    assert any(windows) == ("windowed" in kind)
     store.save(model, tmp_path / "new" / "folder", INFO)
     loaded, info = store.load(tmp_path / "new" / "folder")
     assert info == INFO
     assert loaded.shape == model.shape
+    assert [layer.window for layer in loaded.layers] == windows
     first: dict[str, np.ndarray] = {}
     second: dict[str, np.ndarray] = {}
     run(model, [1, 2, 3], trace=first)
@@ -133,7 +136,7 @@ def test_files_of_two_models(saved: Path, tmp_path_factory: pytest.TempPathFacto
         (b'{"format": ', "not readable as JSON"),
         (b"[]", '"format" is not'),
         (b'{"format": "gguf"}', '"format" is not "bert2rtl quantized model"'),
-        (b'{"format": "bert2rtl quantized model", "version": 9}', "version 9; allowed 1..7"),
+        (b'{"format": "bert2rtl quantized model", "version": 9}', "version 9; allowed 1..8"),
         (b'{"format": "bert2rtl quantized model", "version": 2}', '"sha256" is missing'),
     ],
 )
@@ -191,6 +194,7 @@ def rewrite(directory: Path, change: dict, arrays: dict[str, np.ndarray] | None 
         ({"layers": 3}, "layers.2.attention.q.weight is missing"),
         ({"layers.1.norm2.shift": 77}, "layers.1.norm2: shift is 77; allowed 1..31"),
         ({"layers.0.attention.score_m": 3}, "layers.0.attention: score_m is 3; allowed 32768"),
+        ({"layers.1.window.after": -1}, "layers.1.window: after is -1; allowed 0..4095"),
     ],
 )
 def test_values_that_no_model_may_have(saved: Path, change: dict, message: str) -> None:

@@ -144,9 +144,10 @@ def random_structure(seed: int) -> Model:
     """A random model of a random shape, with none to three hidden layers in its head.
 
     Every second one whose norm takes it has a factorised embedding; from 6 on of every twelve
-    operands are wide. Two of three have a position bias.
+    operands are wide. Two of three have a position bias, every second from the third on windows.
     """
     shape = random_shape(seed)
     size = 1 + seed % shape.hidden if seed % 4 == 2 else 0
-    model = random_model(shape, seed, size, precise=seed % 12 >= 6, biased=seed % 3 > 0)
+    options = {"precise": seed % 12 >= 6, "biased": seed % 3 > 0, "windowed": seed % 4 > 1}
+    model = random_model(shape, seed, size, **options)
     return replace(model, head=tuple(with_head(model, seed % 4)))

@@ -103,7 +103,7 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
             {"model_type": "modernbert"},
             "cannot run: layer.0.q: rotary positions would turn Q and K",
         ),
-        ({"model_type": "llama"}, "cannot run: layer.0.attention: a decoder, whose mask differs"),
+        ({"model_type": "llama"}, "cannot run: layer.0: a decoder, whose head predicts"),
         (
             {
                 "model_type": "electra",
@@ -153,7 +153,8 @@ def test_the_hash_is_of_weights_and_config(tmp_path: Path) -> None:
             {"position_embedding_type": "relative_key"},
             "embedding.position: only absolute positions .*position_embedding_type is 'relative_k",
         ),
-        ({"is_decoder": True}, "layer.0.attention: a decoder"),
+        ({"is_decoder": 1}, "is_decoder is 1: it must be true or false"),
+        ({"is_causal": True}, "depends, in transformers' own class, on padding"),
         ({"pruned_heads": {"0": [1]}}, "layer.0.attention: pruned heads are not supported"),
         ({"id2label": {"0": "a"}}, "classifier has 3 outputs, but id2label .* names 1 labels"),
         (
@@ -187,7 +188,7 @@ def test_refuses_a_config(tmp_path: Path, change: dict, message: str) -> None:
         ("vivit", "embedding: it reads patches"),
         ("beit", "layer.0.scores: a bias by rows and columns of patches"),
         ("swin", "layer.0: its layers differ in size"),
-        ("clip_text_model", "layer.0.attention: a decoder"),
+        ("siglip_text_model", "embedding: every text is padded"),
         ("mobilebert", "layer.0: its layers have bottlenecks"),
         ("layoutlm", "embedding: it adds the places"),
         ("dpr", "its encoder is a BERT under another name: save"),

@@ -94,6 +94,10 @@ def test_the_random_structures_hold_every_kind() -> None:
     assert {model.projection is not None for model in models} == {False, True}
     kinds = {(model.precise, model.position_bias is None) for model in models}
     assert kinds == set(product((False, True), repeat=2))
+    windows = {layer.window for model in models for layer in model.layers}
+    assert None in windows
+    assert {window.before is None for window in windows if window} == {False, True}
+    assert {window.after for window in windows if window} >= {None, 0}
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,6 @@ def test_masked_words_make_embeddings_when_asked(family: str, tmp_path: Path) ->
     ("option", "value"),
     [
         ("is_causal", True),
-        ("is_decoder", True),
         ("add_cross_attention", True),
         ("pruned_heads", {"0": [1]}),
         ("position_embedding_type", "relative_key"),

@@ -120,6 +120,7 @@ CASES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("siglip_vision_model", "VisionModel", "plain", {}),
     ("siglip_vision_model", "VisionModel", "no-head", {"vision_use_head": False}),
     *(("clip_vision_model", "VisionModel", s, o) for s, o in SHAPES.items()),
+    ("clip_vision_model", "VisionModelWithProjection", "plain", {"projection_dim": 10}),
 ]
 
 
@@ -147,7 +148,8 @@ def test_the_outputs_are_those_of_transformers(
         elif family in ("vit", "deit"):
             expected = wanted.last_hidden_state[0, 0]
         else:
-            expected = wanted.pooler_output[0]
+            projected = kind.endswith("WithProjection")
+            expected = wanted.image_embeds[0] if projected else wanted.pooler_output[0]
         assert np.abs(found - expected.numpy()).max() < 1e-5
         assert np.abs(found).max() > 1e-2
 
@@ -217,8 +219,13 @@ def test_of_a_whole_model_the_image_side_is_taken(tmp_path: Path) -> None:
         assert checkpoint.front is not None
         with torch.no_grad():
             wanted = model.vision_model(torch.tensor(checkpoint.front.pixels(image)[None]))
+            if family == "clip":
+                expected = model.visual_projection(wanted.pooler_output)[0]
+                assert checkpoint.spec.outputs == len(expected) != checkpoint.spec.hidden
         if family == "clip":
-            expected = wanted.pooler_output[0]
+            bare = load(folder, "embedding")
+            difference = ours(bare, image) - wanted.pooler_output[0].numpy()
+            assert np.abs(difference).max() < 1e-5
         else:
             expected = wanted.last_hidden_state[0].mean(0)
         assert np.abs(ours(checkpoint, image) - expected.numpy()).max() < 1e-5
@@ -374,7 +381,6 @@ def test_a_grey_model_takes_one_channel_alone(tmp_path: Path) -> None:
         ("vit", "ForMaskedImageModeling", {}, "ViTForMaskedImageModeling paints patches"),
         ("deit", "ForImageClassificationWithTeacher", {}, "WithTeacher is two classifiers"),
         ("dinov2", "ForImageClassification", {}, "the class token beside the mean"),
-        ("clip_vision_model", "VisionModelWithProjection", {}, "is a projection to the space"),
         ("clip", "ForImageClassification", {}, "mean of the patches before the final norm"),
         ("siglip_vision_model", "VisionModel", {}, "--task embedding takes their mean instead"),
         ("dinov2", "Model", {"use_swiglu_ffn": True}, r"SwiGLU.*use_swiglu_ffn is True"),

@@ -110,7 +110,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"is_decoder": True}, "layer.0.attention: a decoder, whose mask differs"),
+        ({"is_causal": True}, "layer.0.attention: whether the mask is causal then depends"),
         ({"model_type": "t5"}, "cannot run: layer.0.norm1: RMSNorm"),
     ],
 )
@@ -142,3 +142,25 @@ def test_a_position_bias_needs_an_accelerator_with_its_heads(
     compile_model(model, config)
     with pytest.raises(ValueError, match="bias_heads"):
         compile_model(model, replace(config, bias_heads=2))
+
+
+def test_windows_need_an_accelerator_that_has_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_own(tmp_path / "model", {"window": [[None, 0], [3, 1]]})
+    figures = tmp_path / "figures.json"
+    assert main([str(folder), "--texts", "0", "--json", str(figures)]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "windows, layer 0: keys up to the query's own; layer 1: 3 keys before and 1 behind the "
+        "query's own\n" in said
+    )
+    assert " --windows\n" in said
+    found = json.loads(figures.read_text())
+    assert found["spec"]["windows"] == [[None, 0], [3, 1]]
+    assert {entry["config"]["windows"] for entry in found["needs"]} == {True}
+    model = stand_in(load(folder))
+    config = smallest(model, 4, 16)
+    compile_model(model, config)
+    with pytest.raises(ValueError, match="windows"):
+        compile_model(model, replace(config, windows=False))

@@ -144,7 +144,7 @@ def test_the_hash_is_of_what_the_folder_says_too(tmp_path: Path) -> None:
             {"config": {"hidden_size": 1 << 40, "num_attention_heads": 1}},
             "embedding.token has shape",
         ),
-        ({"config": {"is_decoder": True}}, "layer.0.attention: a decoder"),
+        ({"config": {"is_causal": True}}, "depends, in transformers' own class, on padding"),
     ],
 )
 def test_what_is_refused(changes: dict, message: str, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_json_brings_back_the_same_spec() -> None:
         ({"position_offset": 5}, "position_offset is 5: it must be from 0 to below the 5 rows"),
         ({"epsilon": 0.0}, "epsilon is 0.0: LayerNorm needs it above 0"),
         ({"norm": "none"}, "norm is 'none': it must be one of post, pre"),
-        ({"pooling": "max"}, "pooling is 'max': it must be one of first, mean, none"),
+        ({"pooling": "max"}, "pooling is 'max': it must be one of first, mean, last, none"),
         (
             {"pooling": "none"},
             "pooling is 'none' and task 'classification': without pooling the task is question-",

@@ -1,5 +1,7 @@
 """The command stream: what encode and decode refuse, and that they are inverse."""
 
+import dataclasses
+import itertools
 import re
 import zlib
 from typing import Any
@@ -7,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from golden.model import Window
 from rtl.compile.__main__ import listing
 from rtl.compile.program import compile_model
 from rtl.interface.command import (
@@ -22,6 +25,8 @@ from rtl.interface.command import (
     encode,
     flags_byte,
     flags_of,
+    walked_keys,
+    window_field,
 )
 from rtl.interface.config import LANES, Config
 from tb.scenarios import SMALL, SMALL_LIMITS, family
@@ -145,7 +150,7 @@ def test_padding_is_zero_and_below_the_next_crc() -> None:
         (
             bytes([1, 4]) + bytes(short()[2:]),
             "byte 1 of the stream is 4: it must be 0..3, the binary logarithm of columns a lane, "
-            "with BIAS 16 more",
+            "with BIAS 16 more, with WINDOW 32 more",
         ),
         (bytes([1, 20]) + bytes(short()[2:]), "byte 1 of the stream is 20: it must be 0..3"),
         (bytes(short(64)[:96]), "the stream ends at byte 96, before END: it is truncated"),
@@ -162,17 +167,21 @@ def test_decode_refuses(stream: bytes, message: str) -> None:
 
 
 def test_what_one_bit_is_the_opcode_says() -> None:
-    assert len({flag.name for flag in Flag}) == len({int(flag) for flag in Flag}) == 10
+    assert len({flag.name for flag in Flag}) == len({int(flag) for flag in Flag}) == 11
     shared = dict.fromkeys(Opcode, Flag.CHAINED)
     shared |= dict.fromkeys((Opcode.LINEAR, Opcode.TABLE), Flag.WIDE)
     shared |= dict.fromkeys((Opcode.HEADER, Opcode.ATTEND), Flag.BIAS)
     for opcode in Opcode:
         assert [int(flags_byte(flags_of(opcode, byte))) for byte in range(256)] == [*range(256)]
         assert flags_of(opcode, 16 | 1) == shared[opcode] | Flag.FIRST_TILE
+        windows = opcode in (Opcode.HEADER, Opcode.ATTEND)
+        assert flags_of(opcode, 32 | 1) == (Flag.WINDOW if windows else Flag.BANK) | Flag.FIRST_TILE
         assert flags_of(opcode, 0) == Flag(0)
     for other in (Flag.WIDE, Flag.BIAS):
         with pytest.raises(ValueError, match=rf"CHAINED and {other.name}: no opcode has both"):
             flags_byte(Flag.CHAINED | other)
+    with pytest.raises(ValueError, match="BANK and WINDOW: no opcode has both"):
+        flags_byte(Flag.BANK | Flag.WINDOW)
 
 
 @pytest.mark.parametrize("columns", [4, 16])
@@ -212,10 +221,63 @@ def test_the_dump_of_a_stream_with_a_position_bias(columns: int) -> None:
     assert " ".join(lines[1]).endswith("BIAS heads=3 row_tiles=6 + 288 bytes")
 
 
-def test_without_a_position_bias_the_stream_is_that_of_hardware_without() -> None:
+def test_the_stream_of_a_plain_model_is_the_same_for_hardware_with_a_choice() -> None:
     model = family("bert-tiny", SMALL["bert-tiny"])
-    plain, biased = (Config(lanes=4, bias_heads=heads, **SMALL_LIMITS) for heads in (0, 2))
-    assert compile_model(model, plain).stream() == compile_model(model, biased).stream()
+    choices: list[dict[str, Any]] = [{}, {"bias_heads": 2}, {"windows": True}]
+    made = [Config(lanes=4, **SMALL_LIMITS, **choice) for choice in choices]
+    assert len({compile_model(model, config).stream() for config in made}) == 1
+
+
+@pytest.mark.parametrize("columns", [4, 16])
+def test_windows_are_in_the_descriptors_of_their_layers(columns: int) -> None:
+    """HEADER says that there are some; a side is 12 bits, and all ones where it has no limit."""
+    windows = (Window(None, 0), None, Window(3, 5), Window(4094, None))
+    shape = dataclasses.replace(SMALL["post-norm-mean"], layers=4)
+    model = family("post-norm-mean", shape)
+    layers = [dataclasses.replace(x, window=w) for x, w in zip(model.layers, windows, strict=True)]
+    model = dataclasses.replace(model, layers=tuple(layers))
+    config = Config(lanes=4, columns=columns, windows=True, **SMALL_LIMITS)
+    header, *others = decode(compile_model(model, config).stream())
+    assert header.flags == Flag.WINDOW | config.way_bits
+    attends = [d for d in others if d.opcode is Opcode.ATTEND]
+    assert [(d.flags, d.values["window"]) for d in attends] == [
+        (Flag.WINDOW, 0x000FFF),
+        (Flag(0), 0),
+        (Flag.WINDOW, 0x005003),
+        (Flag.WINDOW, 0xFFFFFE),
+        (Flag.FIRST_TILE, 0),  # mean pooling
+    ]
+    lines = [*listing(compile_model(model, config).stream())]
+    assert sum("WINDOW" in line for line in lines) == 4
+    assert any(line.endswith("window=3 before, 5 after") for line in lines)
+
+
+@pytest.mark.parametrize("lanes", [4, 8])
+def test_keys_that_are_walked(lanes: int) -> None:
+    """Every row tile in which some query sees some key, and no other; or to the last one."""
+    tokens, kinds = 21, (Flag.WINDOW, Flag.WINDOW | Flag.FIRST_TILE)
+    for before, after in itertools.product((0, 1, 3, 4, 5, 8, 20, None), repeat=2):
+        window = window_field(before, after)
+        rows = range(0, tokens, lanes)
+        for flags, (row, first) in itertools.product(kinds, enumerate(rows)):
+            if row and flags & Flag.FIRST_TILE:
+                continue
+            seen = [
+                key
+                for start in rows
+                for key in range(start, min(start + lanes, tokens))
+                if any(
+                    (before is None or q - k <= before) and (after is None or k - q <= after)
+                    for q in range(first, first + lanes)
+                    for k in range(start, start + lanes)
+                )
+            ]
+            if flags & Flag.FIRST_TILE:
+                seen = [*range(tokens)]
+            assert [*walked_keys(flags, window, row, tokens, lanes)] == seen
+            assert [*walked_keys(flags & ~Flag.WINDOW, window, row, tokens, lanes)] == [
+                *range(tokens)
+            ]
 
 
 def test_the_dump_of_a_precise_stream_says_wide() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from golden.model import Window
 from rtl.compile.program import compile_model
 from rtl.generate.verilog import LOWERING, PLAIN
 from rtl.interface.config import Config
@@ -21,7 +22,7 @@ from tb.scenarios import SMALL, SMALL_LIMITS, family, inferences, layer_inferenc
 from tests.damage import mutated, with_pieces
 
 CONFIG = Config(lanes=4, dsp_macs=9, **SMALL_LIMITS)
-Cases = dict[tuple[str, int, bool, bool], Path]
+Cases = dict[tuple[str, int, bool, bool, bool], Path]
 TOPS = ("matmul", "attention", "accelerator")
 SEEN = (
     r"values differ; first|hangs|error code|words were written|was written|were taken|"
@@ -34,7 +35,8 @@ class Fault:
     """`old`, which stands once in rtl/<part>.py, becomes `new`; `top`'s bench must see it.
 
     With `interval` the model stream gives a word in that many cycles, so that the array waits; with
-    `precise` operands have 16 bits, with `biased` scores have a position bias.
+    `precise` operands have 16 bits, with `biased` scores have a position bias, with `windowed` the
+    layer has a window.
     """
 
     part: str
@@ -45,15 +47,17 @@ class Fault:
     interval: int = 1
     precise: bool = False
     biased: bool = False
+    windowed: bool = False
 
     @property
     def config(self) -> Config:
-        return replace(CONFIG, precise=self.precise, bias_heads=3 * self.biased)
+        choices = {"precise": self.precise, "windows": self.windowed}
+        return replace(CONFIG, bias_heads=3 * self.biased, **choices)
 
     @property
-    def case(self) -> tuple[str, int, bool, bool]:
+    def case(self) -> tuple[str, int, bool, bool, bool]:
         """Key of what its bench plays."""
-        return self.top, self.interval, self.precise, self.biased
+        return self.top, self.interval, self.precise, self.biased, self.windowed
 
 
 WHOLE = "accelerator"
@@ -167,6 +171,20 @@ FAULTS = (
         ("payload", "a bias a row tile away", "count + 1 - self.row_tiles",
          "count + 2 - self.row_tiles"),
     )),
+    *(Fault(part, kind, old, new, windowed=True) for part, kind, old, new in (
+        ("attend", "the first keys stay", "new_low.eq(low + moves)", "new_low.eq(low)"),
+        ("attend", "row tiles of keys left out", "span + ~moves", "span"),
+        ("attend", "keys of another row tile", "low_keys + stride", "low_keys"),
+        ("attend", "values of the first keys", "value + padded(at.low, n)", "value"),
+        ("attend", "a distance of the first queries", "apart.eq(least - new_span",
+         "apart.eq(least - least"),
+        ("sequencer", "no window", "given, most = op.flags.bank", "given, most = op.flags.logits"),
+        ("sequencer", "a side for both", "word_select(place, WINDOW_BITS)",
+         "word_select(0, WINDOW_BITS)"),
+        ("epilogue", "a window a key late", "at[APART].index", "at[APART + 1].index"),
+        ("softmax", "every query sees", "Mux(valid, seen, 0)", "valid.replicate(self.lanes)"),
+        ("running_max", "one lane's keys for all", "self.valid[n] if", "self.valid[0] if"),
+    )),
 )  # fmt: skip
 
 
@@ -181,7 +199,7 @@ def design_with(fault: Fault) -> Design:
 
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
-    """What the benches play, by top and interval, with wide operands, with a position bias."""
+    """What the benches play, by `Fault.case`."""
     folder = tmp_path_factory.mktemp("cases")
     layer = family("three-heads", SMALL["three-heads"])
     found = {"attention": layer_inferences(layer, CONFIG, 0, [13, 6])}
@@ -202,19 +220,25 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
     paths: Cases = {}
     for top, played in found.items():
         for interval in (1, 9):
-            path = paths[top, interval, False, False] = folder / f"{top}-{interval}.npz"
+            path = paths[top, interval, False, False, False] = folder / f"{top}-{interval}.npz"
             write_case(path, Case(inferences=tuple(played), row_latency=3, interval=interval))
     wide = []
     config = replace(CONFIG, precise=True)
     for name, seed in (("bert-tiny", 2), ("no-pooler", 1), ("pre-norm-embedding-norm", 2)):
         model = family(name, SMALL[name], seed=seed, precise=True)
         wide += inferences(model, compile_model(model, config), [9, 3], name=name)
-    path = paths["accelerator", 1, True, False] = folder / "wide.npz"
+    path = paths["accelerator", 1, True, False, False] = folder / "wide.npz"
     write_case(path, Case(inferences=tuple(wide), row_latency=3))
     config = replace(CONFIG, bias_heads=3)
     biased = family("three-heads", SMALL["three-heads"], biased=True)
-    path = paths["attention", 1, False, True] = folder / "biased.npz"
+    path = paths["attention", 1, False, True, False] = folder / "biased.npz"
     write_case(path, Case(inferences=tuple(layer_inferences(biased, config, 0, [13, 6]))))
+    config, found = replace(CONFIG, windows=True), {}
+    for window in (Window(5, 2), Window(None, 0)):
+        limited = replace(layer, layers=(replace(layer.layers[0], window=window),))
+        found[window] = layer_inferences(limited, config, 0, [23, 6])
+    path = paths["attention", 1, False, False, True] = folder / "windowed.npz"
+    write_case(path, Case(inferences=tuple(one for some in found.values() for one in some)))
     return paths
 
 
@@ -255,12 +279,18 @@ def test_bench_sees(fault: Fault, cases: Cases) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("top", "precise", "biased"),
-    [*((top, False, False) for top in TOPS), (WHOLE, True, False), ("attention", False, True)],
+    ("top", "choice"),
+    [
+        *((top, {}) for top in TOPS),
+        (WHOLE, {"precise": True}),
+        ("attention", {"biased": True}),
+        ("attention", {"windowed": True}),
+    ],
+    ids=str,
 )
 def test_sound_parts_assembled_the_same_way(
-    top: str, precise: bool, biased: bool, cases: Cases
+    top: str, choice: dict[str, bool], cases: Cases
 ) -> None:
     """It is the fault that the benches see."""
-    sound = Fault("matmul", "none", "", "", top, precise=precise, biased=biased)
+    sound = Fault("matmul", "none", "", "", top, **choice)
     play(design_with(sound), "fault-none", cases.get(sound.case))

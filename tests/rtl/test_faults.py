@@ -50,7 +50,7 @@ FAULTS = (
     Fault("rsqrt", "no limit", "Mux(total[16], 0xFFFF, total[:16])", "total[:16]", "reciprocal"),
     Fault("softmax", "largest distance", "distance[8:] <= 8", "distance[8:] <= 7"),
     Fault("softmax", "mask of p", "near = delay(m, attend & (", "near = delay(m, ("),
-    Fault("softmax", "mask of max", "Mux(self.valid, self.i[n], LEAST)", "self.i[n]",
+    Fault("softmax", "mask of max", "Mux(valid, self.i[n], LEAST)", "self.i[n]",
           "running_max"),
     Fault("softmax", "max kept", "(decided_first | Mux", "(Mux", "running_max"),
     Fault("softmax", "two in a row", "Mux(taken, above_last, above_best)", "above_best",

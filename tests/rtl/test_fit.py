@@ -27,6 +27,7 @@ def test_what_is_sized_for_a_model_takes_it(name: str, kind: str, lanes: int, co
     model = zoo.model(name, **zoo.KINDS[kind])
     config = sized([model], {"lanes": lanes, "columns": columns})
     assert config.bias_heads == (model.shape.heads if kind == "biased" else 0)
+    assert config.windows == any(layer.window for layer in model.layers)
     assert longest_sequence(model, config) == min(model.shape.tokens, Config().tokens)
     if model.shape.hidden > 1:
         smaller = replace(config, hidden=model.shape.hidden - 1)
@@ -65,6 +66,17 @@ def test_a_position_bias_has_as_many_heads_as_the_model() -> None:
             "the model's position bias has 3 heads, the configuration's bias_heads takes "
             f"{heads}: generate one with bias_heads=3 or more"
         )
+
+
+def test_windows_where_a_model_has_some_or_they_are_asked_for() -> None:
+    plain, limited = random_model(SMALL, 1), random_model(SMALL, 1, windowed=True)
+    assert any(layer.window for layer in limited.layers)
+    assert not sized([plain], {"lanes": 4}).windows
+    assert sized([plain], {"lanes": 4, "windows": True}).windows
+    config = sized([plain, limited], {"lanes": 4, "windows": False})
+    assert config.windows
+    with pytest.raises(FitError, match="have attention windows, the configuration takes none"):
+        longest_sequence(limited, replace(config, windows=False))
 
 
 def test_all_that_is_too_small_is_one_error_with_what_works() -> None:

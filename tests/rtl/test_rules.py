@@ -11,7 +11,7 @@ import pytest
 from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
-from golden.random import positioned, widened
+from golden.random import limited, positioned, widened
 from rtl.compile.program import Program, Step, compile_attention, compile_model
 from rtl.control.rules import Rules
 from rtl.interface.command import FIELDS, MAGIC, Flag, Opcode, flags_byte
@@ -23,6 +23,7 @@ from tests.tiers import quick
 CONFIG = Config(lanes=4, **SMALL_LIMITS)
 FIRST, TABLE, TRANSPOSED, RESIDUAL, CHAINED, BANK, LOGITS, SHIFTS = (1 << bit for bit in range(8))
 WIDE = BIAS = CHAINED  # where it is no NORM
+WINDOW = BANK  # of HEADER and ATTEND
 FLAGS_OF = {
     Opcode.NORM: FIRST | RESIDUAL | CHAINED | SHIFTS,
     Opcode.LINEAR: FIRST | TABLE | TRANSPOSED | RESIDUAL | BANK | LOGITS,
@@ -30,12 +31,17 @@ FLAGS_OF = {
 }
 PRECISE_FLAGS_OF = FLAGS_OF | {Opcode.LINEAR: FLAGS_OF[Opcode.LINEAR] | WIDE, Opcode.TABLE: WIDE}
 BIASED_FLAGS_OF = {Opcode.HEADER: BIAS, Opcode.ATTEND: FLAGS_OF[Opcode.ATTEND] | BIAS}
-PRECISE, BIASED, BOTH = (
-    dataclasses.replace(CONFIG, precise=precise, bias_heads=heads)
-    for precise, heads in ((True, 0), (False, 2), (True, 3))
+PRECISE, BIASED, WINDOWED, ALL = (
+    dataclasses.replace(CONFIG, precise=precise, bias_heads=heads, windows=windows)
+    for precise, heads, windows in (
+        (True, 0, False),
+        (False, 2, False),
+        (False, 0, True),
+        (True, 3, True),
+    )
 )
-KINDS = (CONFIG, PRECISE, BIASED, BOTH)
-NAMES = ("plain", "precise", "biased", "both")
+KINDS = (CONFIG, PRECISE, BIASED, WINDOWED, ALL)
+NAMES = ("plain", "precise", "biased", "windowed", "all")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +105,8 @@ def misplaced(entry: Entry, before: Sequence[Entry], encoder: bool) -> bool:
         case Opcode.EMBED:
             return bool(done) or not waiting or not encoder
         case Opcode.ATTEND:
-            return not filled or (entry.has(BIAS) and not before[0].has(BIAS))
+            unsaid = (entry.has(flag) and not before[0].has(flag) for flag in (BIAS, WINDOW))
+            return not filled or any(unsaid)
         case Opcode.LINEAR:
             if not filled or (entry.has(TABLE) and Opcode.TABLE not in kinds):
                 return True
@@ -185,6 +192,9 @@ def ref_errors(
     found = []
     flags_of = PRECISE_FLAGS_OF if config.precise else FLAGS_OF
     flags_of = flags_of | BIASED_FLAGS_OF if config.bias_heads else flags_of
+    if config.windows:
+        more = {kind: flags_of.get(kind, 0) | WINDOW for kind in (Opcode.HEADER, Opcode.ATTEND)}
+        flags_of = flags_of | more
     opcodes = set(Opcode) - (set() if config.bias_heads else {Opcode.BIAS})
     for place, entry in enumerate(entries):
         before = entries[:place]
@@ -237,7 +247,7 @@ def rtl_errors(
 
 
 def programs(config: Config = CONFIG) -> list[list[Entry]]:
-    """Of each model as much as the hardware has: wide operands, and a bias of so many heads."""
+    """Each model with what the hardware has: wide operands, a bias of so many heads, windows."""
     found = []
     rng = np.random.default_rng(4)
     for name, shape in SMALL.items():
@@ -246,6 +256,8 @@ def programs(config: Config = CONFIG) -> list[list[Entry]]:
             model = widened(rng, model) if config.precise else model
             if shape.heads <= config.bias_heads:
                 model = positioned(rng, model)
+            if config.windows:
+                model = limited(rng, model)
             found.append(entries_of(compile_model(model, config, whole_last_layer=whole)))
     return found
 
@@ -297,8 +309,10 @@ def test_compiled_programs_are_taken(config: Config) -> None:
     assert rtl_errors(whole, config=config) == expected
 
 
-def test_a_position_bias_is_refused_with_the_header_where_there_is_none() -> None:
-    whole = [entries for entries in programs(BIASED) if entries[0].has(BIAS)]
+@pytest.mark.parametrize(("config", "flag"), [(BIASED, BIAS), (WINDOWED, WINDOW)])
+def test_a_header_that_asks_for_what_there_is_not(config: Config, flag: int) -> None:
+    whole = [entries for entries in programs(config) if entries[0].has(flag)]
+    assert whole
     expected = [[Error.FORMAT]] * len(whole)
     assert [ref_errors(entries) for entries in whole] == expected
     assert rtl_errors(whole) == expected
@@ -396,11 +410,12 @@ def test_any_order(config: Config) -> None:
     assert rtl_errors(streams, config=config) == expected
 
 
-@pytest.mark.parametrize("config", [CONFIG, PRECISE, BOTH], ids=["plain", "precise", "both"])
+@pytest.mark.parametrize("config", [CONFIG, PRECISE, ALL], ids=["plain", "precise", "all"])
 def test_attention_alone(config: Config) -> None:
     """No EMBED, no NORM, no sums, no logits; the context of an ATTEND is the result."""
     shape, biased = SMALL["three-heads"], bool(config.bias_heads)
-    model = family("three-heads", shape, precise=config.precise, biased=biased)
+    kinds = {"precise": config.precise, "biased": biased, "windowed": config.windows}
+    model = family("three-heads", shape, **kinds)
     entries, whole = entries_of(compile_attention(model, config, 0)), programs(config)
     rng = np.random.default_rng(9)
     streams = [entries]
@@ -419,6 +434,11 @@ def named(name: str) -> Step:
 
 
 def test_flags_are_those_of_the_format() -> None:
-    assert [flags_byte(flag) for flag in Flag] == [*(1 << bit for bit in range(8)), WIDE, BIAS]
+    assert [flags_byte(flag) for flag in Flag] == [
+        *(1 << bit for bit in range(8)),
+        WIDE,
+        BIAS,
+        WINDOW,
+    ]
     assert [flag.name for flag in Flag if flags_byte(flag) == WIDE] == ["CHAINED", "WIDE", "BIAS"]
     assert named("logits").flags & Flag.LOGITS

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator
 
-from golden.random import positioned, widened
+from golden.random import limited, positioned, widened
 from rtl.compile.program import Program, Step, compile_model
 from rtl.control.sequencer import Sequencer
 from rtl.interface.command import BANK_SHIFT, FIELDS, Flag, Opcode, bank_address, flags_byte
@@ -47,7 +47,10 @@ class RefSequencer:
             elif step.opcode is Opcode.LINEAR:
                 yield from self.linear(step)
             elif step.opcode is Opcode.ATTEND:
-                for tile in self.attend(step.values, bool(step.flags & Flag.FIRST_TILE)):
+                sides = None, None
+                if step.flags & Flag.WINDOW:
+                    sides = step.values["window"] % 4096, step.values["window"] // 4096
+                for tile in self.attend(step.values, bool(step.flags & Flag.FIRST_TILE), *sides):
                     yield tile | {"biased": bool(step.flags & Flag.BIAS)}
 
     def embed(self, channels: int, rows: int) -> Iterator[Tile]:
@@ -120,7 +123,18 @@ class RefSequencer:
             self.half ^= 1
         self.gathered |= first and bool(flags & Flag.RESIDUAL)
 
-    def attend(self, v: dict[str, int], first: bool) -> Iterator[Tile]:
+    def attend(
+        self, v: dict[str, int], first: bool, before: int | None, after: int | None
+    ) -> Iterator[Tile]:
+        def sees(row: int, key: int) -> bool:
+            """Some query of a row tile sees some key of another; row tiles begin at N of each."""
+            far = [k - q for k in range(key * N, key * N + N) for q in range(row * N, row * N + N)]
+            return any(
+                (before is None or distance >= -before)
+                and (after is None or first or distance <= after)
+                for distance in far
+            )
+
         work = [
             (number, head, row)
             for number, length in enumerate(self.lengths)
@@ -134,9 +148,11 @@ class RefSequencer:
         for kind, place in order:
             number, head, row = work[place]
             tokens, begin = self.lengths[number], self.begins[number]
-            key_tiles, row = -(-tokens // N), begin + row
+            key_tiles = [key for key in range(-(-tokens // N)) if sees(row, key)]
+            walked = min(tokens, (key_tiles[-1] + 1) * N) - key_tiles[0] * N
+            row = begin + row
             if kind == "scores":
-                for key in range(key_tiles):
+                for key in key_tiles:
                     yield {
                         "a": Operand.BANK.value,
                         "a_address": word(v["query"]) + row * v["stride"] + head * v["head_size"],
@@ -148,10 +164,10 @@ class RefSequencer:
                         "length": v["head_size"],
                         "softmax": 0,
                         "epilogue": Epilogue.SCORE.value,
-                        "address": key * N,
+                        "address": (key - key_tiles[0]) * N,
                         "columns": min(N, tokens - key * N),
-                        "score_first": key == 0,
-                        "score_last": key == key_tiles - 1,
+                        "score_first": key == key_tiles[0],
+                        "score_last": key == key_tiles[-1],
                         "softmax_buffer": place % 2,
                         "apart": key - work[place][2],
                         "head": head,
@@ -163,8 +179,9 @@ class RefSequencer:
                     yield {
                         "a": Operand.P.value,
                         "b": Operand.BANK.value,
-                        "b_address": word(v["value"]) + (column * self.rows + begin) * N,
-                        "length": tokens,
+                        "b_address": word(v["value"])
+                        + (column * self.rows + begin + key_tiles[0]) * N,
+                        "length": walked,
                         "softmax": tile == 0,
                         "epilogue": Epilogue.CONTEXT.value,
                         "address": word(v["context"])
@@ -251,7 +268,9 @@ def rtl_tiles(program: Program, lengths: list[int], stall: float) -> tuple[list[
                 names = ("low", "joined")
                 plain |= {name: getattr(tile, name) if config.precise else 0 for name in names}
                 if config.bias_heads:
-                    plain |= {"head": tag.head, "apart": tag.apart, "biased": ctx.get(unit.biased)}
+                    plain |= {"head": tag.head, "biased": ctx.get(unit.biased)}
+                if config.has_apart:
+                    plain["apart"] = tag.apart
                 found.append({k: int(getattr(x, "value", x)) for k, x in plain.items()})
                 quiet = int(rng.integers(5, 30))
             else:
@@ -292,7 +311,7 @@ def test_tiles(name: str, lengths: list[int]) -> None:
     """Every field that matters of every tile of a whole program, in order.
 
     Each model meets stalls, both widths of operands and a position bias or none, in each
-    combination, and each batch too.
+    combination, and each batch too; then windows of their own.
     """
     place = list(SMALL).index(name) + LENGTHS.index(lengths)
     stall, precise = (0.0, 0.6)[place % 2], bool(place // 2 % 2)
@@ -304,7 +323,10 @@ def test_tiles(name: str, lengths: list[int]) -> None:
     if biased:
         model = positioned(np.random.default_rng(place), model)
     heads = model.shape.heads + place % 2 if biased else 0
-    config = dataclasses.replace(CONFIG, precise=precise, bias_heads=heads)
+    windows = place % 5 > 1
+    if windows:
+        model = limited(np.random.default_rng(place + sum(lengths)), model)
+    config = dataclasses.replace(CONFIG, precise=precise, bias_heads=heads, windows=windows)
     program = compile_model(model, config, whole_last_layer=whole)
     expected = list(RefSequencer(lengths).tiles(program.steps))
     actual, wrong = rtl_tiles(program, lengths, stall)
@@ -316,8 +338,9 @@ def test_tiles(name: str, lengths: list[int]) -> None:
         wanted = {"softmax": 0} | wanted | waits
         if "apart" in wanted:
             wanted["apart"] %= config.bias_head_words
-        if not config.bias_heads:
-            wanted = {k: v for k, v in wanted.items() if k not in ("head", "apart", "biased")}
+        absent = [] if config.bias_heads else ["head", "biased"]
+        absent += [] if config.has_apart else ["apart"]
+        wanted = {k: v for k, v in wanted.items() if k not in absent}
         shown = {field: tile[field] for field in wanted}
         assert shown == {k: int(v) for k, v in wanted.items()}, f"tile {place}"
     assert len(actual) == len(expected)

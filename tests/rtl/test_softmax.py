@@ -29,6 +29,16 @@ def test_tiles(lanes: int, keys: int, tokens: int, idle: float) -> None:
         simulate(unit, partial(check_softmax, tiles=tiles, attend=mask, idle=idle))
 
 
+@pytest.mark.parametrize(("lanes", "keys", "tokens"), [(1, 3, 4), (4, 13, 13), (8, 20, 64)])
+def test_windows(lanes: int, keys: int, tokens: int) -> None:
+    """Each query sees keys of its own, or none; each tile others."""
+    tiles = softmax.in_windows(random_tiles(lanes, keys, 6, 700, 5), keys)
+    counts = {bool(row.any()) for tile in tiles if tile.seen is not None for row in tile.seen}
+    assert counts == ({False} if lanes == 1 else {False, True})
+    unit, mask = Softmax(lanes, tokens, windows=True), random_mask(keys, 2)
+    simulate(unit, partial(check_softmax, tiles=tiles, attend=mask, idle=0.2))
+
+
 def test_corners() -> None:
     simulate(Softmax(4, 6), lambda ports: check_softmax(ports, *softmax.corner_tiles(4)))
 

@@ -15,7 +15,9 @@ from tests.zoo import Compiled
 BUS = Bus(data_bits=64, burst=8, outstanding=4)
 
 
-def limits(lanes: int, columns: int | None = None, bias_heads: int = 0) -> Config:
+def limits(
+    lanes: int, columns: int | None = None, bias_heads: int = 0, windows: bool = False
+) -> Config:
     return Config(
         lanes=lanes,
         columns=columns,
@@ -24,6 +26,7 @@ def limits(lanes: int, columns: int | None = None, bias_heads: int = 0) -> Confi
         ffn=16,
         labels=4,
         bias_heads=bias_heads,
+        windows=windows,
     )
 
 
@@ -35,9 +38,11 @@ class Subject(Compiled):
 
 
 @cache
-def subjects(lanes: int, columns: int | None = None, bias_heads: int = 0) -> tuple[Subject, ...]:
+def subjects(
+    lanes: int, columns: int | None = None, bias_heads: int = 0, windows: bool = False
+) -> tuple[Subject, ...]:
     """The first image is aligned to nothing but words, the second crosses a page where it can."""
-    made = limits(lanes, columns, bias_heads)
+    made = limits(lanes, columns, bias_heads, windows)
     first = Subject("no-pooler", made, address=0x1000 + lanes)
     end = first.address + len(image_bytes(first.image))
     second = -(-end // 4096) * 4096 + 4096 - lanes

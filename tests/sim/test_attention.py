@@ -58,20 +58,26 @@ def ports_of(fault: str = "", config: Config = CONFIG) -> NativePorts:
 
 
 @pytest.mark.parametrize(
-    ("columns", "precise", "bias_heads"),
+    ("columns", "precise", "bias_heads", "windows"),
     [
-        (4, False, 0),
-        (4, False, 3),
-        pytest.param(4, True, 0, marks=pytest.mark.slow),
-        pytest.param(8, False, 0, marks=pytest.mark.slow),
-        pytest.param(16, True, 0, marks=pytest.mark.slow),
-        pytest.param(16, True, 16, marks=pytest.mark.slow),
+        (4, False, 0, False),
+        (4, False, 3, False),
+        (4, False, 0, True),
+        pytest.param(4, True, 0, False, marks=pytest.mark.slow),
+        pytest.param(8, False, 0, False, marks=pytest.mark.slow),
+        pytest.param(8, False, 0, True, marks=pytest.mark.slow),
+        pytest.param(16, True, 0, False, marks=pytest.mark.slow),
+        pytest.param(16, True, 16, True, marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize("name", sorted(exercises("attention")))
-def test_the_sound_unit(name: str, columns: int, precise: bool, bias_heads: int) -> None:
+def test_the_sound_unit(
+    name: str, columns: int, precise: bool, bias_heads: int, windows: bool
+) -> None:
     exercise = exercises("attention")[name]
-    config = dataclasses.replace(CONFIG, columns=columns, precise=precise, bias_heads=bias_heads)
+    config = dataclasses.replace(
+        CONFIG, columns=columns, precise=precise, bias_heads=bias_heads, windows=windows
+    )
     finish(exercise.function(ports_of(config=config), **exercise.arguments))
 
 

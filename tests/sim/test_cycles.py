@@ -277,10 +277,18 @@ def test_prediction_of_batches_equals_simulation(lanes: int) -> None:
         np.testing.assert_array_equal(result.logits.reshape(wanted.shape), wanted)
 
 
+CHOICES: dict[str, dict[str, Any]] = {
+    "precise": {"precise": True},
+    "biased": {"bias_heads": 3},
+    "windowed": {"windows": True},
+}
+"""What models have, and the hardware that takes it."""
+
+
 @pytest.mark.thorough
 @pytest.mark.verilator
 @pytest.mark.parametrize("columns", [4, pytest.param(16, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", ["precise", "biased"])
+@pytest.mark.parametrize("kind", CHOICES)
 @pytest.mark.parametrize(
     ("shape", "lengths"),
     [
@@ -293,12 +301,11 @@ def test_prediction_of_batches_equals_simulation(lanes: int) -> None:
         ("one", (3,)),
     ],
 )
-def test_wide_operands_and_a_position_bias(
+def test_choices_of_the_hardware(
     shape: str, lengths: tuple[int, ...], kind: str, columns: int
 ) -> None:
     """Every write of every intermediate, the low halves by what is made of them; all cycles."""
-    choice: dict[str, Any] = {"precise": True} if kind == "precise" else {"bias_heads": 3}
-    config = Config(lanes=4, columns=columns, **choice)
+    config = Config(lanes=4, columns=columns, **CHOICES[kind])
     rng = np.random.default_rng(3)
     ids = rng.integers(0, VOCABULARY, sum(lengths))
     for seed in range(3):

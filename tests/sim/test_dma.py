@@ -71,7 +71,7 @@ def exact(board: MemoryBoard, lanes: int, latencies: Sequence[int], *choices: in
     """Logits and counters of both subjects on memories of these latencies.
 
     choices
-        Columns and heads of a position bias, where they are others than the default's.
+        Columns, heads of a position bias and windows, where they are others than the default's.
     """
     for subject in subjects(lanes, *choices):
         for latency in latencies:
@@ -103,11 +103,13 @@ def test_more_columns_than_lanes() -> None:
 
 
 @pytest.mark.thorough
-def test_a_position_bias() -> None:
-    """Its words come over the bus, behind the HEADER."""
-    board = MemoryBoard(library(design_of(limits(4, None, 2), BUS), BUS), BUS)
-    board.hold({one.address: image_bytes(one.image) for one in subjects(4, None, 2)})
-    exact(board, 4, (1, 20), None, 2)
+@pytest.mark.parametrize(("bias_heads", "windows"), [(2, False), (0, True)])
+def test_choices(bias_heads: int, windows: bool) -> None:
+    """The words of a position bias come over the bus, behind the HEADER; windows cost none."""
+    choices = None, bias_heads, windows
+    board = MemoryBoard(library(design_of(limits(4, *choices), BUS), BUS), BUS)
+    board.hold({one.address: image_bytes(one.image) for one in subjects(4, *choices)})
+    exact(board, 4, (1, 20), *choices)
     board.close()
 
 

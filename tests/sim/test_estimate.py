@@ -141,10 +141,10 @@ def test_a_memory_of_several_counts_each() -> None:
     assert Memory("", 32, 4096, 4).blocks == 4 * Memory("", 32, 4096).blocks == 32
 
 
-@pytest.mark.parametrize("bias_heads", [0, 3])
-def test_the_memories_are_those_of_the_verilog(bias_heads: int) -> None:
+@pytest.mark.parametrize(("bias_heads", "windows"), [(0, False), (3, True)])
+def test_the_memories_are_those_of_the_verilog(bias_heads: int, windows: bool) -> None:
     """Width and depth of each, as the generated accelerator instantiates them."""
-    made = replace(small(4), bias_heads=bias_heads)
+    made = replace(small(4), bias_heads=bias_heads, windows=windows)
     verilog = generated("accelerator", made).verilog
     found = sorted((held.bits, held.words) for held in of_verilog(verilog, "accelerator"))
     told = [(m.width, m.depth) for m in memories(made) for _ in range(m.count)]
@@ -211,8 +211,8 @@ def test_a_fit_finds_the_formula_that_made_its_points() -> None:
     truth = area.Fit(
         2.5,
         {
-            "LUT4": np.array([700, 1500, 60, 110, 30]),
-            "FF": np.array([900, 1800, 20, 70, 400]),
+            "LUT4": np.array([700, 1500, 60, 110, 30, 200]),
+            "FF": np.array([900, 1800, 20, 70, 400, 300]),
         },
     )
 
@@ -228,6 +228,7 @@ def test_a_fit_finds_the_formula_that_made_its_points() -> None:
         Config(lanes=8, precise=True),
         Config(lanes=4, columns=16, dsp_macs=5),
         Config(lanes=4, bias_heads=2),
+        Config(lanes=4, windows=True),
     ]
     found = area.fitted(tuple(point(config) for config in configs))
     wide = Config(
@@ -238,12 +239,13 @@ def test_a_fit_finds_the_formula_that_made_its_points() -> None:
         dsp_macs=7,
         precise=True,
         bias_heads=16,
+        windows=True,
     )
     wider = Config(lanes=16, columns=128)
     for config in (*configs, wide, wider):
         for name, value in truth.of(config).items():
             assert abs(found.of(config)[name] - value) <= 2
-    with pytest.raises(ValueError, match="1 points do not determine 5 coefficients"):
+    with pytest.raises(ValueError, match="1 points do not determine 6 coefficients"):
         area.fitted((point(configs[0]),))
 
 

@@ -14,8 +14,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from quant import calibrate
+from quant.model.spec import TEXT_SIDE
 from sim import regress, run
 from tests.quant import tiny
+from tests.quant.test_windows import clip
 
 ROOT = Path(__file__).resolve().parents[2]
 VOCABULARY = ROOT / "models" / "bert-tiny-imdb" / "vocab.txt"
@@ -120,6 +122,33 @@ def test_an_embedding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert 0.99 < floats < 1
     assert (all_texts["accuracy"], all_texts["agreement"]) == ({}, None)
     assert 0.99 < all_texts["cosine"] < 1
+
+
+@pytest.mark.thorough
+@pytest.mark.verilator
+def test_texts_of_clip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Causal layers, and of every token's numbers those of the last; several texts an inference."""
+    folder, mine = tmp_path / "clip", tmp_path / "mine"
+    clip(folder, "CLIPModel", hidden_size=24, num_attention_heads=3)
+    texts, figures = tmp_path / "texts.txt", tmp_path / "figures.json"
+    texts.write_text("a good film\nfilm\na man, a plan, a canal\nno\n")
+    given = ["--data", str(texts)]
+    calibration = ["--model", str(folder), "--task", TEXT_SIDE, "--remedies", "none", *given]
+    assert calibrate.main([*calibration, "--out", str(mine)]) == Exit.OK
+    options = ["--quantized", str(mine), "--lanes", "4", "--json", str(figures)]
+    more = ["--batch", "40", "--stalls", "5", "--trace-sample", "4", "--jobs", "1"]
+    assert regress.main([*options, *given, *more]) == Exit.OK
+    assert "passed: equal bit for bit" in capsys.readouterr().out
+    found = json.loads(figures.read_text())
+    assert found["inferences"] < found["texts"] == 4
+    assert 0.99 < found["cosine"] < 1
+    assert run.main([*options, "--review", "a good film"]) == Exit.OK
+    assert "Every bit equal to the golden model." in capsys.readouterr().out
+    found = json.loads(figures.read_text())
+    assert found["compared"]["logits"] >= found["tokens"] * 10
+    floats, golden, rtl = (verdict["cosine"] for verdict in found["verdicts"])
+    assert golden == rtl == pytest.approx(1)
+    assert 0.99 < floats < 1
 
 
 @pytest.mark.verilator

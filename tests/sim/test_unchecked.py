@@ -223,7 +223,8 @@ def test_six_bits_of_s_count(s: int) -> None:
     assert stream != more
 
 
-BIASED = config(N, bias_heads=2)
+BIASED, WINDOWED = config(N, bias_heads=2), config(N, windows=True)
+LIMITS = [(1, config(N)), (2, config(N)), (3, BIASED), (4, WINDOWED)]
 
 
 def test_a_position_bias_that_is_too_short() -> None:
@@ -242,7 +243,7 @@ def test_a_position_bias_that_is_too_short() -> None:
         assert any(line.endswith(wrong) for line in said), said
 
 
-@pytest.mark.parametrize(("seed", "limits"), quick([(1, config(N)), (2, config(N)), (3, BIASED)]))
+@pytest.mark.parametrize(("seed", "limits"), quick(LIMITS))
 def test_what_is_allowed_depends_on_nothing_else(seed: int, limits: Config) -> None:
     """Streams changed at random in which nothing is wrong.
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from golden.model import Layer, Window
 from rtl.compile.program import compile_model
 from rtl.generate.verilog import PLAIN
 from rtl.interface.command import Flag
@@ -153,6 +154,40 @@ def test_a_position_bias(simulator: str, tmp_path: Path) -> None:
         found += batches(model, program, 1, seed=place)
     turned = found[::2] + found[1::2]
     play(tmp_path, simulator, BIASED, turned, seed=3, idle=0.2, stall=0.3)
+
+
+WINDOWED = dataclasses.replace(LIMITS, windows=True)
+MIXED = (Window(None, 0), Window(5, 2), None)
+"""The windows of three layers."""
+
+
+def limited(layer: Layer, window: Window | None) -> Layer:
+    return dataclasses.replace(layer, window=window)
+
+
+@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=VERILATOR)])
+def test_attention_windows(simulator: str, tmp_path: Path) -> None:
+    """Causal in one layer, a window in another and none in a third, alone and in batches.
+
+    With FIRST_TILE and without, masks with holes, so that queries see no key, and a model that has
+    no windows in turn.
+    """
+    model = family("bert-tiny", dataclasses.replace(SMALL["bert-tiny"], layers=3))
+    whole, ends = (
+        dataclasses.replace(model, layers=tuple(map(limited, model.layers, windows)))
+        for windows in (MIXED, MIXED[::-1])
+    )
+    plain = family("post-norm-mean", SMALL["post-norm-mean"])
+    found = []
+    for name, one, lengths in (
+        ("whole", whole, [21, 1]),
+        ("ends", ends, [9]),
+        ("none", plain, [6]),
+    ):
+        program = compile_model(one, WINDOWED, whole_last_layer=one is whole)
+        found += inferences(one, program, lengths, name=name)
+        found += batches(one, program, 1, seed=1)
+    play(tmp_path, simulator, WINDOWED, found[::2] + found[1::2], seed=3, idle=0.2, stall=0.3)
 
 
 @pytest.mark.slow

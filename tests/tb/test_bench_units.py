@@ -54,6 +54,16 @@ def test_position_bias(simulator: str) -> None:
     assert {"every_distance", "corners", "reset_in_the_middle"} < names
 
 
+@pytest.mark.parametrize(
+    "simulator",
+    ["icarus", pytest.param("verilator", marks=[pytest.mark.verilator, pytest.mark.thorough])],
+)
+def test_softmax_with_windows(simulator: str) -> None:
+    config = Config(lanes=4, tokens=32, windows=True)
+    design = unknown(generated("softmax", config))
+    run_bench(design, simulator, config, variant="power-up")
+
+
 @pytest.mark.verilator
 @pytest.mark.parametrize("unit", quick(reversed(UNITS)))
 def test_verilator(unit: str) -> None:

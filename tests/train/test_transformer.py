@@ -108,7 +108,9 @@ def test_what_cannot_be_done_is_one_clear_line(arguments, tmp_path, capsys, extr
     ("fields", "message"),
     [
         ({"hidden_act": "gelu_new"}, "the activation 'gelu_new' cannot be trained here: it must"),
-        ({"pooling": "max"}, "pooling is 'max': it must be one of first, mean, none"),
+        ({"pooling": "max"}, "pooling is 'max': it must be one of first, mean, last, none"),
+        ({"window": [None, 0]}, "layers with a window are not trained here"),
+        ({"position_bias": "alibi"}, "layers with a position_bias are not trained here"),
         ({"num_hidden_layers": 3}, "encoder.layers.2.self_attn.in_proj_weight is missing"),
     ],
 )

@@ -98,15 +98,27 @@ QUICK = "the request of this cycle is not awaited"
 
 
 @pytest.mark.parametrize(
-    ("lanes", "columns", "bias_heads", "cases"),
+    ("lanes", "columns", "bias_heads", "windows", "cases"),
     [
-        *quick([(4, None, 0, 500), (8, None, 0, 500), (4, 8, 0, 500), (4, None, 2, 500)]),
-        pytest.param(4, 32, 0, 2000, marks=pytest.mark.slow),
-        pytest.param(4, 16, 1, 2000, marks=pytest.mark.slow),
+        *quick(
+            [
+                (4, None, 0, False, 500),
+                (8, None, 0, False, 500),
+                (4, 8, 0, False, 500),
+                (4, None, 2, False, 500),
+                (4, None, 0, True, 500),
+            ]
+        ),
+        pytest.param(4, 32, 0, False, 2000, marks=pytest.mark.slow),
+        pytest.param(4, 16, 1, True, 2000, marks=pytest.mark.slow),
     ],
 )
-def test_no_case_fails(lanes: int, columns: int | None, bias_heads: int, cases: int) -> None:
-    limits = config(lanes, columns, bias_heads)
+def test_no_case_fails(
+    lanes: int, columns: int | None, bias_heads: int, windows: bool, cases: int
+) -> None:
+    limits = config(lanes, columns, bias_heads, windows)
+    windowed = [layer.window for s in subjects(limits) for layer in s.model.layers]
+    assert any(windowed) == windows
     biased = [s for s in subjects(limits) if s.model.position_bias is not None]
     assert bool(biased) == bool(bias_heads)
     found = list(play({limits: program(limits)}, 1, range(cases)))
@@ -166,9 +178,9 @@ def test_a_case_stands_alone() -> None:
 
 
 def test_one_case_is_played_again(capsys: pytest.CaptureFixture[str]) -> None:
-    biased = command.reproducer(1, Judged(4, 4, 2, 7, "field", [], ()))
-    assert biased == "python -m verify.fuzz --seed 1 --lanes 4 --bias-heads 2 --case 7"
-    outcome = Judged(4, 8, 0, 7, "field", [], ())
+    biased = command.reproducer(1, Judged(4, 4, 2, True, 7, "field", [], ()))
+    assert biased == "python -m verify.fuzz --seed 1 --lanes 4 --bias-heads 2 --windows --case 7"
+    outcome = Judged(4, 8, 0, False, 7, "field", [], ())
     again = command.reproducer(1, outcome)
     assert again == "python -m verify.fuzz --seed 1 --lanes 4 --columns 8 --case 7"
     assert command.main(again.split()[3:]) == 0

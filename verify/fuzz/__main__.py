@@ -39,11 +39,12 @@ CASES, SEED = 1000, 1
 
 
 KEYS = {
-    "cases, seed, lanes, columns, bias_heads": "how many were played; as the options say",
+    "cases, seed, lanes, columns, bias_heads, windows": "how many were played; as the options say",
     "kinds{}": "cases by what is wrong about them",
     "codes{}": "inferences by error code, 0: none",
     "failures[].reproduce": "the command that plays a failed case again",
-    "failures[].lanes, .columns, .bias_heads, .number, .kind": "of the case; M as a number",
+    "failures[].lanes, .columns, .bias_heads, .windows": "of its hardware; M as a number",
+    "failures[].number, .kind": "of the case",
     "failures[].wrong, .codes": "what is wrong, a line each; codes of its inferences",
 }
 
@@ -53,6 +54,7 @@ def reproducer(seed: int, outcome: Judged) -> str:
     lanes, columns = outcome.lanes, outcome.columns
     wide = f" --columns {columns}" if columns != lanes else ""
     wide += f" --bias-heads {outcome.bias_heads}" if outcome.bias_heads else ""
+    wide += " --windows" if outcome.windows else ""
     return f"python -m verify.fuzz --seed {seed} --lanes {lanes}{wide} --case {outcome.number}"
 
 
@@ -80,6 +82,11 @@ def _parser() -> Parser:
         help="hardware with a position bias of so many heads, and models with one (default: 0)",
     )
     parser.add_argument(
+        "--windows",
+        action="store_true",
+        help="hardware with attention windows, and models with some",
+    )
+    parser.add_argument(
         "--case", type=whole(0, (1 << 32) - 1), metavar="K", help="play this case alone"
     )
     add_seed(parser, "the cases", SEED)
@@ -98,7 +105,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.case is not None:
         numbers = range(options.case, options.case + 1)
     # The workers of a cluster build their own.
-    all_limits = [config(n, options.columns, options.bias_heads) for n in options.lanes]
+    choices = options.columns, options.bias_heads, options.windows
+    all_limits = [config(n, *choices) for n in options.lanes]
     programs = {limits: None if options.dask else program(limits) for limits in all_limits}
     ran: Counter[str] = Counter()
     failed: Counter[str] = Counter()
@@ -128,6 +136,7 @@ def _run(options: argparse.Namespace) -> int:
                 "lanes": options.lanes,
                 "columns": options.columns,
                 "bias_heads": options.bias_heads,
+                "windows": options.windows,
                 "kinds": {kind: ran[kind] for kind in KINDS},
                 "codes": {str(code): codes[code] for code in sorted(codes)},
                 "failures": failures,

@@ -36,7 +36,8 @@ def built(seed: int, limits: Config, number: int) -> tuple[Case, tuple[Subject, 
     """
     columns = "" if limits.columns is None else f"x{limits.columns}"
     biased = f"b{limits.bias_heads}" if limits.bias_heads else ""
-    rng = Random(f"{seed} {limits.lanes}{columns}{biased} {number}")
+    windows = "w" if limits.windows else ""
+    rng = Random(f"{seed} {limits.lanes}{columns}{biased}{windows} {number}")
     kind = TURNS[number % len(TURNS)]
     subject = rng.choice(subjects(limits))
     odd = KINDS[kind](rng, subject, manner(rng, subject.sound(rng.randrange(POOL))))

@@ -35,6 +35,7 @@ class Judged:
     lanes: int
     columns: int
     bias_heads: int
+    windows: bool
     number: int
     kind: str
     wrong: list[str]
@@ -103,7 +104,7 @@ def chunk(program: Path, limits: Config, seed: int, numbers: Sequence[int]) -> l
     for case, played, facts in observed(program, limits, seed, numbers):
         codes = tuple(run.code for run in facts.runs if run.status >= 0)
         wrong = judge(case, played, facts)
-        shape = limits.lanes, limits.tile_columns, limits.bias_heads
+        shape = limits.lanes, limits.tile_columns, limits.bias_heads, limits.windows
         outcomes.append(Judged(*shape, case.number, case.kind, wrong, codes))
     return outcomes
 

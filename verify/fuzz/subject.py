@@ -41,7 +41,9 @@ SHAPES = (
 POOL = 10  # sound inferences of a model whose logits are computed once
 
 
-def config(lanes: int, columns: int | None = None, bias_heads: int = 0) -> Config:
+def config(
+    lanes: int, columns: int | None = None, bias_heads: int = 0, windows: bool = False
+) -> Config:
     """Each limit is reached by a model, and few bits of a field reach beyond them."""
     return Config(
         lanes=lanes,
@@ -51,6 +53,7 @@ def config(lanes: int, columns: int | None = None, bias_heads: int = 0) -> Confi
         ffn=16,
         labels=4,
         bias_heads=bias_heads,
+        windows=windows,
     )
 
 
@@ -85,7 +88,8 @@ class Subject:
         self.width = self.config.stream_width
         shape = SHAPES[index // 2]
         biased = shape.heads <= self.config.bias_heads and index % 3 > 0
-        self.model: Model = random_model(shape, index, biased=biased)
+        windowed = self.config.windows and index % 5 > 0
+        self.model: Model = random_model(shape, index, biased=biased, windowed=windowed)
         self.program: Program = compile_model(
             self.model, self.config, whole_last_layer=index % 2 == 0
         )

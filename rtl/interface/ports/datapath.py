@@ -28,9 +28,11 @@ class ScoreColumn(wiring.Signature):
         Of the key, for its attend bit.
     data : Out, Array(signed(16))
         In 1/256 octaves.
+    seen : Out
+        With windows: a bit for each lane whose query has the key in its window.
     """
 
-    def __init__(self, lanes: int, tokens: int, places: int) -> None:
+    def __init__(self, lanes: int, tokens: int, places: int, windows: bool = False) -> None:
         super().__init__(
             {
                 "en": Out(1),
@@ -40,6 +42,7 @@ class ScoreColumn(wiring.Signature):
                 "key": Out(range(tokens)),
                 "place": Out(range(places)),
                 "data": Out(int16_word(lanes)),
+                **({"seen": Out(lanes)} if windows else {}),
             }
         )
 

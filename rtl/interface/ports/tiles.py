@@ -77,6 +77,21 @@ class Multiplier(wiring.Signature):
         super().__init__({"m": Out(16), "s": Out(6)})
 
 
+class WindowSides(wiring.Signature):
+    """How far from a query the keys are that it sees.
+
+    Members
+    -------
+    before, after : Out
+        Tokens; the longest sequence's where there is no limit. Stable from an ATTEND's first tile
+        until the array is quiet.
+    """
+
+    def __init__(self, tokens: int) -> None:
+        side = range(tokens + 1)
+        super().__init__({"before": Out(side), "after": Out(side)})
+
+
 class Factors(wiring.Signature):
     """Multipliers of the embedding's rows.
 

@@ -1,0 +1,57 @@
+"""The attention window: which queries of a row tile see a key, by its distance alone."""
+
+from amaranth.hdl import Module, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from rtl.interface.config import Config
+from rtl.interface.ports.tiles import WindowSides
+from rtl.primitives.pipeline import register
+
+
+class Window(wiring.Component):
+    """o[j] = -before <= k - (q + j) <= after, where q is the query of lane 0.
+
+    docs/numerics.md section 6. Key k is `column` of its row tile, which is `apart` row tiles behind
+    that of the queries, so k - q = apart N + column. One key a cycle, no valid. Multipliers: 0.
+
+    Members
+    -------
+    sides : In, WindowSides
+    apart : In
+        Modulo a power of two of at least twice the row tiles of a sequence.
+    column : In
+    o : Out
+        A bit for each lane.
+
+    Attributes
+    ----------
+    latency
+        Cycles from apart and column to o: 2.
+    """
+
+    latency = 2
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "sides": In(WindowSides(config.tokens)),
+                "apart": In(range(config.bias_head_words)),
+                "column": In(range(config.lanes)),
+                "o": Out(config.lanes),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bits = len(self.apart) + len(self.column)
+        distance = Signal(signed(bits))
+        m.d.comb += distance.eq(self.column + (self.apart << len(self.column)))
+        # Lanes first to last see the key.
+        first = register(m, distance - self.sides.after, "first_lane")
+        last = register(m, distance + self.sides.before, "last_lane")
+        for lane in range(self.config.lanes):
+            seen = (first <= lane) & (last >= lane)
+            m.d.comb += self.o[lane].eq(register(m, seen, f"seen_{lane}"))
+        return m
