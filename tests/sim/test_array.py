@@ -101,7 +101,7 @@ FAULTS = {
     "the way of operand A": ("walkers", "tile.a_way.eq(way)", "tile.a_way.eq(0)"),
     "the last row tile of a group": ("walkers", "row.eq(row + minimum(", "row.eq(0 * minimum("),
     "the way of V": ("walkers", "way.eq(way + 1)", "way.eq(way)"),
-    "keys of the sequence before": ("attend", "Mux(key_first, first_row[:way_bits], 0)", "0"),
+    "keys of the sequence before": ("attend", "Mux(key_first, low_row[:way_bits], 0)", "0"),
     "where the next sequence begins": (
         "attend", "Mux(next_row[:way_bits] == 0, further, last)", "further",
     ),

@@ -60,7 +60,7 @@ COUNT, DEFAULT_LANES = 200, 4
 
 KEYS = {
     "[]": "each unit has the keys below",
-    "unit, lanes, columns, seed": "as the options say; M is stated as a number",
+    "unit, lanes, columns, windows, seed": "as the options say; M is stated as a number",
     "mutants, killed": "played; on which the bench failed",
     "kills{}": "by the test that failed first",
     "equivalent": "mutants that are proved to be the sound unit",
@@ -84,6 +84,9 @@ def _parser() -> Parser:
     add_lanes(parser, LANES, DEFAULT_LANES)
     add_columns(parser)
     parser.add_argument(
+        "--windows", action="store_true", help="softmax and attention with attention windows"
+    )
+    parser.add_argument(
         "--known", type=Path, default=LIST, metavar="FILE", help="list of known survivors, TOML"
     )
     add_seed(parser, "the mutants", None)
@@ -96,7 +99,7 @@ def _parser() -> Parser:
 def _played(unit: str, options: argparse.Namespace, entries: list[Known]) -> dict[str, Any]:
     """The figures of a unit, printed as they come."""
     began = time.perf_counter()
-    config = configuration(unit, options.lanes, options.columns)
+    config = configuration(unit, options.lanes, options.columns, windows=options.windows)
     found = score(unit, config, options.count, options.seed, entries, options.jobs, options.dask)
     seconds = time.perf_counter() - began
     for mutant, reason in found.known:

@@ -25,18 +25,28 @@ FLAGS = ("-Wno-lint", "-Wno-fatal")
 LEFT_OUT = {"real_reviews", "case", "small"}
 CHUNK = 10
 ACCELERATOR, ATTENTION, POSITION_BIAS = "accelerator", "attention", "position_bias"
+WINDOWED = ("softmax", ATTENTION)
 
 
-def configuration(unit: str, lanes: int, columns: int | None = None) -> Config:
+def configuration(
+    unit: str, lanes: int, columns: int | None = None, *, windows: bool = False
+) -> Config:
     """What a unit is built for: those that play inferences for small models, the others as is.
 
     The position bias is for a few heads and row tiles, neither a power of two, of which its bench
     plays every distance.
+
+    Raises
+    ------
+    ValueError
+        windows, and the unit is none of `WINDOWED`.
     """
+    if windows and unit not in WINDOWED:
+        raise ValueError(f"--windows is for {' and '.join(WINDOWED)}: {unit} has none")
     if unit == POSITION_BIAS:
         return Config(lanes=lanes, columns=columns, tokens=5 * lanes, bias_heads=3)
     small = unit in (ACCELERATOR, ATTENTION)
-    return (config if small else Config)(lanes=lanes, columns=columns)
+    return (config if small else Config)(lanes=lanes, columns=columns, windows=windows)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ class Score:
     unit: str
     lanes: int
     columns: int
+    windows: bool
     seed: int
     mutants: int = 0
     kills: Counter[str] = field(default_factory=Counter)
@@ -52,7 +53,8 @@ class Score:
     def line(self) -> str:
         """One line with everything."""
         return (
-            f"{self.unit}, {array(self.lanes, self.columns)}, seed {self.seed}: "
+            f"{self.unit}, {array(self.lanes, self.columns)}{', windows' * self.windows}, "
+            f"seed {self.seed}: "
             f"{self.mutants:,} mutants, {self.killed:,} killed, {len(self.equivalent)} equivalent, "
             f"{len(self.known)} known survivors, {len(self.new)} new: {self.percent:.1f} %"
         )
@@ -63,6 +65,7 @@ class Score:
             "unit": self.unit,
             "lanes": self.lanes,
             "columns": self.columns,
+            "windows": self.windows,
             "seed": self.seed,
             "mutants": self.mutants,
             "killed": self.killed,
@@ -98,7 +101,7 @@ def score(
         Yosys or Verilator is missing or failed.
     """
     known = list(known)
-    found = Score(unit, config.lanes, config.tile_columns, seed)
+    found = Score(unit, config.lanes, config.tile_columns, config.windows, seed)
     stage(f"drawing mutants of {unit}")
     text = sourced(unit, config)
     if unit == bench.ATTENTION:
