@@ -38,7 +38,7 @@ from amaranth.lib import wiring
 from rtl.generate.fields import Fields
 from rtl.generate.identifiers import free
 from rtl.generate.library import Table
-from rtl.generate.memories import instance, is_a, origin, table_instance
+from rtl.generate.memories import LATENCY, instance, is_a, origin, table_instance
 from rtl.primitives.memory import Rom
 
 
@@ -308,7 +308,7 @@ class _Writer:
 
     def _memory(self, fragment: Fragment, component: Any, path: tuple[str, ...]) -> Fragment | None:
         """The instance of the library's module in place of a memory."""
-        if is_a(component, Rom):
+        if is_a(component, Rom) and component.latency == LATENCY:
             return table_instance(
                 self._table(component, path).name, fragment, component, self.fields
             )

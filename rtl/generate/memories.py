@@ -12,10 +12,13 @@ from rtl.generate.fields import Fields
 from rtl.generate.library import RAM, REGISTER_FILE
 from rtl.primitives.memory import DistributedMemory, Memory, Rom
 
+#: Cycles from the address to the data of a RAM or a ROM of the library.
+LATENCY = 2
+
 
 def instance(fragment: Fragment, component: Any, fields: Fields) -> Instance | None:
-    """What stands for a RAM or a register file; None for all else."""
-    if is_a(component, Memory) and component.depth > 1:
+    """What stands for a RAM or a register file; None for all else, and for another latency."""
+    if is_a(component, Memory) and component.depth > 1 and component.latency == LATENCY:
         read, write = component.read, component.write
         return _made(
             RAM,
