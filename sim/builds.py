@@ -142,7 +142,8 @@ def built(
     if simulator == "verilator":
         flags = (*VERILATOR_FLAGS, *((f"--trace-{waves}",) if waves else ()))
     make = " ".join(_make(design, OPTIMISATION))
-    key = _key(design.verilog, visibility, *flags, make, version(simulator), cocotb.__version__)
+    facts = design.verilog, design.sheet, visibility, *flags, make
+    key = _key(*facts, version(simulator), cocotb.__version__)
     stamp = folder / "stamp"
     while True:
         build(design, simulator, folder, key, visibility, flags, bool(waves))
@@ -256,7 +257,6 @@ def build_harness(
         shutil.rmtree(folder / "obj", ignore_errors=True)
         source, log = folder / f"{design.name}.v", folder / "build.log"
         source.write_text(design.verilog)
-        (folder / "unit.json").write_text(design.sheet)
         for name, text in made.items():
             (folder / name).write_text(text)
         command = ["verilator", *flags, "-MAKEFLAGS", PYTHON]

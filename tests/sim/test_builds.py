@@ -6,6 +6,7 @@ import fcntl
 import itertools
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import cocotb
@@ -111,6 +112,12 @@ def test_a_changed_design_is_built_again(accumulator):
         assert again == folder
         assert (folder / "stamp").read_text() != stamp
 
+
+def test_a_bench_reads_the_sheet_of_its_design(accumulator):
+    """Also where an older build has the same Verilog."""
+    for sheet in ("{}", '{"windows": false}'):
+        with built(replace(accumulator(), sheet=sheet), "icarus", variant="sheet") as folder:
+            assert (folder / "unit.json").read_text() == sheet
 
 def test_a_build_that_another_command_replaced_is_made_again(accumulator, monkeypatch):
     """Between the build and its run another process may build other sources in the same folder."""
