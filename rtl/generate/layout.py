@@ -29,6 +29,7 @@ _RUN = re.compile(
     r"(?:  always @\(posedge (?P=clock)\)\n(?:    .*\n)+)*",
     re.MULTILINE,
 )
+_DANGLING = re.compile(r"^( +)if (\(.*\))\n(\1  if .*\n(?:\1  else .*\n)+)", re.MULTILINE)
 _PARAMETERS = re.compile(r" #\(\n(?:    .*\n)+  \) ")
 _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 
@@ -99,12 +100,13 @@ def _whole_names(body: str) -> str:
 
 
 def _clocked(body: str) -> str:
-    """Registers of a clock one behind the other in one block."""
+    """Registers of a clock one behind the other in one block; an else says whose it is."""
 
     def joined(match: re.Match[str]) -> str:
-        blocks = _BLOCK.findall(match[0])
+        run = _DANGLING.sub(r"\1if \2 begin\n\3\1end\n", match[0])
+        blocks = _BLOCK.findall(run)
         if len(blocks) == 1:
-            return match[0]
+            return run
         inner = "".join(text for _, text in blocks)
         return f"  always @(posedge {blocks[0][0]}) begin\n{inner}  end\n"
 
