@@ -1,7 +1,6 @@
 """The encoder on batches: the functions of golden/encoder.py by BLAS and compiled loops."""
 
 from collections.abc import Sequence
-from dataclasses import astuple
 from typing import Any
 from weakref import WeakKeyDictionary, proxy
 
@@ -12,6 +11,7 @@ from golden.fast import integer, kernels
 from golden.fast.exact import CODE, P_MAX, FloatProducts, sum_type
 from golden.linear import LOW_BITS
 from golden.model import TOKENS_MAX, Layer, Linear, Model, Norm
+from golden.window import sides
 
 # Tokens that go through the encoder together: their activations stay in the second-level cache,
 # and matrix products of this height already run at full speed.
@@ -99,8 +99,7 @@ class FastLayer:
         self.score_factor = attention.score_m * 2.0**-attention.score_s
         self.context = attention.context_m, attention.context_s
         self.window = layer.window
-        sides = (None, None) if layer.window is None else astuple(layer.window)
-        self.seen = [TOKENS_MAX if side is None else side for side in sides]  # before and after
+        self.seen = sides(layer.window, TOKENS_MAX)
         self.attention_shift = attention.residual_shift
         self.ffn_shift = layer.ffn.residual_shift
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from golden import reciprocal, rsqrt, softmax
 from golden.model import Layer, Linear, Model, Norm
+from golden.window import sides
 from quant.model.spec import (
     MULTI_LABEL,
     REGRESSION,
@@ -231,9 +232,7 @@ def _projections(layer: Layer) -> dict[str, Linear]:
 
 
 def _layer(name: str, layer: Layer, tokens: int) -> str:
-    attention, window = layer.attention, layer.window
-    sides = (None, None) if window is None else (window.before, window.after)
-    before, after = (tokens if side is None else min(side, tokens) for side in sides)
+    attention, (before, after) = layer.attention, sides(layer.window, tokens)
     linears = {key: _linear(f"{name}_{key}", value) for key, value in _projections(layer).items()}
     members = [
         *(linears[key] for key in ("q", "k", "v", "o")),

@@ -18,28 +18,20 @@ LATENCY = 2
 
 def instance(fragment: Fragment, component: Any, fields: Fields) -> Instance | None:
     """What stands for a RAM or a register file; None for all else, and for another latency."""
-    if is_a(component, Memory) and component.depth > 1 and component.latency == LATENCY:
-        read, write = component.read, component.write
+    ram = is_a(component, Memory) and component.latency == LATENCY
+    if (ram or is_a(component, DistributedMemory)) and component.depth > 1:
+        read, write, more = component.read, component.write, {}
+        if ram:
+            more = {"p_LANES": component.by_lane, "p_OUTPUT_REGISTER": 1}
+            more["i_read_en"] = Const(1, 1)
         return _made(
-            RAM,
+            RAM if ram else REGISTER_FILE,
             fragment,
             component.depth,
             (write.en, write.address, write.data),
             (read.address, read.data),
             fields,
-            p_LANES=component.by_lane,
-            p_OUTPUT_REGISTER=1,
-            i_read_en=Const(1, 1),
-        )
-    if is_a(component, DistributedMemory) and component.depth > 1:
-        read, write = component.read, component.write
-        return _made(
-            REGISTER_FILE,
-            fragment,
-            component.depth,
-            (write.en, write.address, write.data),
-            (read.address, read.data),
-            fields,
+            **more,
         )
     if isinstance(fragment, MemoryInstance):
         return _plain(fragment, fields)
