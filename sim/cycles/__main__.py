@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
-from itertools import product
+from itertools import cycle, product
 
 from cli.command import Exit, run_command
 from cli.files import write_json
@@ -16,7 +16,7 @@ from cli.progress import progress, stage
 
 import numpy as np
 
-from golden.model import Model
+from golden.model import Model, Window
 from golden.store import load
 from quant.calibrate import DEFAULT_DATA, IMAGES
 from quant.images import data as images
@@ -73,6 +73,7 @@ examples:
   python -m sim.cycles --lanes 8,16 --tokens 16,64,128 --play
   python -m sim.cycles --shape 12,768,3072 --lanes 32,64 --whole-last-layer
   python -m sim.cycles --shape 12,768,3072 --position-bias --lanes 16
+  python -m sim.cycles --shape 12,768,3072 --tokens 512 --window all,all --window 64,64 --lanes 16
   python -m sim.cycles --batch 256 --data rotten-tomatoes --lanes 16 --stream-bytes 2,16
   python -m sim.cycles --dma --data-bits 32 --latency 50
   python -m sim.cycles --dma --table
@@ -245,6 +246,32 @@ def _shape(text: str) -> list[int]:
     return values
 
 
+def _side(text: str) -> int | None:
+    return None if text == "all" else whole(0)(text)
+
+
+def _window(text: str) -> Window | None:
+    sides = text.split(",")
+    if len(sides) != 2:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no window: give the keys before and those behind a query, 64,64, or all "
+            "of them on a side: all,0 is causal, all,all a layer without a window"
+        )
+    before, after = map(_side, sides)
+    if before is None and after is None:
+        return None
+    try:
+        return Window(before, after)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from error
+
+
+def _said(window: Window | None) -> str:
+    """A window as `_window` reads it."""
+    sides = (None, None) if window is None else (window.before, window.after)
+    return ",".join("all" if side is None else str(side) for side in sides)
+
+
 def _parser() -> Parser:
     result = Parser("sim.cycles", DESCRIPTION, EXAMPLES)
     add_model_options(result)
@@ -259,6 +286,14 @@ def _parser() -> Parser:
         "--position-bias",
         action="store_true",
         help="with --shape: its scores have a position bias, as MPNet's",
+    )
+    result.add_argument(
+        "--window",
+        type=_window,
+        action="append",
+        metavar="BEFORE,AFTER",
+        help="with --shape: the keys that a query of a layer sees, 64,64, or all of a side; given "
+        "several times, the layers take them in turn, first the first",
     )
     result.add_argument(
         "--lanes",
@@ -346,6 +381,8 @@ def _check(options: argparse.Namespace, bus: Bus | None) -> None:
                 raise ValueError(f"--{name} needs a model, --shape is none: leave one away")
     elif options.position_bias:
         raise ValueError("--position-bias is for --shape: a model has one or not")
+    elif options.window:
+        raise ValueError("--window is for --shape: the layers of a model have windows or not")
 
 
 def _batches(options: argparse.Namespace) -> None:
@@ -391,7 +428,16 @@ def _model(options: argparse.Namespace) -> tuple[Model, str]:
         heads = HEADS_MAX if options.position_bias else 0
         config = Config(tokens=longest, hidden=hidden, ffn=ffn, bias_heads=heads)
         name = f"{layers} layers, hidden {hidden}, feed-forward {ffn}"
-        return example(config, layers), name + (", position bias" if options.position_bias else "")
+        name += ", position bias" if options.position_bias else ""
+        model = example(config, layers)
+        if options.window:
+            name += f", windows in turn: {'; '.join(map(_said, options.window))}"
+            limited = (
+                replace(layer, window=window)
+                for layer, window in zip(model.layers, cycle(options.window))
+            )
+            model = replace(model, layers=tuple(limited))
+        return model, name
     if options.play:
         directory = quantized_of(options)
         model, _ = load(directory)

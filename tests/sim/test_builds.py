@@ -119,6 +119,7 @@ def test_a_bench_reads_the_sheet_of_its_design(accumulator):
         with built(replace(accumulator(), sheet=sheet), "icarus", variant="sheet") as folder:
             assert (folder / "unit.json").read_text() == sheet
 
+
 def test_a_build_that_another_command_replaced_is_made_again(accumulator, monkeypatch):
     """Between the build and its run another process may build other sources in the same folder."""
     build, replaced = builds.build, []

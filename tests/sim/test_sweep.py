@@ -103,6 +103,37 @@ def test_a_position_bias_costs_its_words_and_a_cycle_where_a_softmax_is_awaited(
     assert more == 8 + 2 + 12 + 1 + 2 * 2
 
 
+def test_windows_in_the_layers_that_have_them(tmp_path: Path) -> None:
+    """Of 10 tokens, row tiles of 4 and one head of 16 channels: the pairs that are seen, and the
+    keys whose tiles have some, for each of the three row tiles of queries.
+
+    A tile of scores takes 16 cycles, the context one for each key and each of its four tiles.
+    """
+    options = (*SMALL, "--tokens", "10", "--whole-last-layer")
+
+    def attend(*windows: str) -> tuple[list[dict], str]:
+        given = [word for window in windows for word in ("--window", window)]
+        one = found(tmp_path / "one.json", *options, *given)
+        return [x for x in one["phases"] if x["opcode"] == "ATTEND"], one["model"]
+
+    for window, pairs, keys in (
+        ("0,0", 10, (4, 4, 2)),
+        ("all,0", 55, (4, 8, 10)),
+        ("1,1", 28, (8, 10, 6)),
+        ("4,4", 70, (8, 10, 6)),
+        ("5,all", 90, (10, 10, 10)),
+        ("all,all", 100, (10, 10, 10)),
+    ):
+        tiles = sum(-(-count // 4) for count in keys)
+        for phase in attend(window)[0]:
+            assert phase["macs"] == 2 * pairs * 16
+            assert phase["active"] == 16 * tiles + 4 * sum(keys)
+    phases, model = attend("all,all", "0,0")
+    assert len(phases) == 2
+    assert model == f"{attend()[1]}, windows in turn: all,all; 0,0"
+    assert [phase["macs"] for phase in phases] == [2 * 100 * 16, 2 * 10 * 16]
+
+
 def test_with_dma_a_row_a_length(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -239,6 +270,10 @@ def test_bert_base(tmp_path: Path) -> None:
         ("--shape 2,16,32 --model models/bert-tiny-imdb", "--model needs a model, --shape is none"),
         ("--shape 2,16,32 --batch 64", "--batch needs a model, --shape is none"),
         ("--position-bias", "--position-bias is for --shape: a model has one or not"),
+        ("--window 1,1", "--window is for --shape: the layers of a model have windows or not"),
+        ("--shape 2,16,32 --window 64", "'64' is no window: give the keys before and those behind"),
+        ("--shape 2,16,32 --window 64,x", "'x' is not a whole number"),
+        ("--shape 2,16,32 --window 4096,1", "'4096,1': before is 4096; allowed 0..4095"),
         ("--shape 2,16,0", "0 is out of range"),
         ("--play --dma", "--play is for the accelerator without --dma"),
         ("--batch 64 --dma", "--batch is for the accelerator without --dma"),
