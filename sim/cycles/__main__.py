@@ -292,8 +292,8 @@ def _parser() -> Parser:
         type=_window,
         action="append",
         metavar="BEFORE,AFTER",
-        help="with --shape: the keys that a query of a layer sees, 64,64, or all of a side; given "
-        "several times, the layers take them in turn, first the first",
+        help="with --shape: how many keys before and behind its own a query sees, 64,64, or all of "
+        "a side; of several --window the layers take one each, in turn",
     )
     result.add_argument(
         "--lanes",
